@@ -1,0 +1,82 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# How long `make fuzz` gives each fuzz target.
+FUZZTIME ?= 30s
+# What `make bench` hands to the benchmark.
+BENCHFLAGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## build locket and serve on an SQLite file in this folder
+	go build -o locket ./cmd/locket
+	./locket server --database sqlite:locket.db
+
+.PHONY: test
+test: deps ## run all tests with the race detector, installing what they need
+	go test -race -timeout 10m ./...
+
+# What the tests need besides Go; says nothing when all of it is there.
+.PHONY: deps
+deps:
+	@tools/deps
+
+.PHONY: check
+check: .tools/golangci-lint ## vet and lint (".tools/golangci-lint fmt" puts formatting right)
+	go vet ./...
+	.tools/golangci-lint run
+
+generators := .tools/buf .tools/protoc-gen-go .tools/protoc-gen-go-grpc
+
+.PHONY: generate
+generate: $(generators) ## generate the Go code of models/locket.proto
+	.tools/buf generate
+	gofmt -w models/*.pb.go
+
+.PHONY: verify
+verify: $(generators) ## fail if generated code, go.mod or formatting are not up to date
+	tools/verify-generated
+	go mod tidy -diff
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || \
+		{ printf 'gofmt would change:\n%s\n' "$$unformatted"; exit 1; }
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (30s)
+	@found=$$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort || true); \
+	[ -n "$$found" ] || { echo 'there are no fuzz targets'; exit 1; }; \
+	while IFS=: read -r file func; do \
+		name=$${func#func }; pkg=$${file%/*}; \
+		echo "$$pkg $$name"; \
+		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
+	done <<<"$$found"
+
+.PHONY: bench
+bench: ## run the benchmark with BENCHFLAGS
+	go run ./bench $(BENCHFLAGS)
+
+.PHONY: soak
+soak: deps ## run the tests that take their time
+	go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
+
+.PHONY: chaos
+chaos: deps ## run the tests that kill servers and databases
+	go test -tags chaos -count=1 -timeout 60m -run Chaos -v ./...
+
+# The pinned tools, built once. A tool is built again when its pin changes.
+
+.tools/buf: tools/buf/go.mod
+	go build -C tools/buf -o ../../.tools/ github.com/bufbuild/buf/cmd/buf
+
+.tools/protoc-gen-go: tools/go.mod
+	go build -C tools -o ../.tools/ google.golang.org/protobuf/cmd/protoc-gen-go
+
+.tools/protoc-gen-go-grpc: tools/go.mod
+	go build -C tools -o ../.tools/ google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+.tools/golangci-lint: tools/lint/go.mod
+	go build -C tools/lint -o ../../.tools/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
