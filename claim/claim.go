@@ -1,0 +1,139 @@
+package claim
+
+import (
+	"math"
+	"time"
+)
+
+// Time is a moment in microseconds since the Unix epoch.
+type Time int64
+
+// Std returns t as a time.Time in UTC.
+func (t Time) Std() time.Time { return time.UnixMicro(int64(t)).UTC() }
+
+// Sub returns the duration from u to t.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t-u) * time.Microsecond }
+
+// Add returns t moved by d, held at the largest Time.
+func (t Time) Add(d time.Duration) Time {
+	sum := t + Time(d/time.Microsecond)
+	if d > 0 && sum < t {
+		return math.MaxInt64
+	}
+	return sum
+}
+
+// Instant is one reading of the database's two clocks.
+type Instant struct {
+	// Wall is the database's clock.
+	Wall Time
+	// Lease is the clock of the leases: it stands still while no server can take
+	// renewals, so that such time counts against nobody's lease.
+	Lease Time
+}
+
+// Claim is one party's interest in a resource.
+type Claim struct {
+	// ID names the claim, for all time.
+	ID string
+	// Resource is the name of what is claimed.
+	Resource string
+	// Owner is who claims; it may be empty.
+	Owner string
+	Mode  Mode
+	Type  Type
+	// TTL is how long the claim is held without being renewed.
+	TTL time.Duration
+	// UserData is JSON that the client stored with the claim, nil for none.
+	UserData []byte
+	// Value is the metadata of a lock (seed 5).
+	Value string
+
+	Status Status
+	// Position orders the claims of a resource: the resource's version when the
+	// claim was made.
+	Position uint64
+	// Token is the fencing token: the resource's version when the claim was
+	// granted, 0 before.
+	Token uint64
+	// Version is the resource's version at the last change of the claim.
+	Version uint64
+	// Deadline is when an active claim falls due, by the lease clock.
+	Deadline Time
+	// Created, Activated and Finished are when the claim took on its statuses, by
+	// the database's clock; 0 for never.
+	Created, Activated, Finished Time
+	// Reason is why the claim was ended, in the words of who ended it.
+	Reason string
+
+	state state
+	was   Status // before the running transaction changed it
+}
+
+// state is what the running transaction has done to a claim.
+type state uint8
+
+const (
+	untouched state = iota
+	updated
+	created
+)
+
+// LeftLine reports whether the running transaction took the claim out of the waiting
+// line, by granting or by ending it.
+func (c *Claim) LeftLine() bool { return c.was == Waiting && c.Status != Waiting }
+
+// Due reports whether the claim is active and its lease has run out.
+func (c *Claim) Due(now Instant) bool {
+	return c.Status == Active && c.Deadline <= now.Lease
+}
+
+// StatusChange is one line of a claim's history.
+type StatusChange struct {
+	Status Status
+	At     Time
+}
+
+// History returns every status that the claim has had, oldest first. Waiting comes
+// first even when the claim was active at once.
+func (c *Claim) History() []StatusChange {
+	history := append(make([]StatusChange, 0, 3), StatusChange{Waiting, c.Created})
+	if c.Activated != 0 {
+		history = append(history, StatusChange{Active, c.Activated})
+	}
+	if c.Status.Final() {
+		history = append(history, StatusChange{c.Status, c.Finished})
+	}
+	return history
+}
+
+// WaitingDuration is how long the claim has waited; it stops when the claim is
+// active or final.
+func (c *Claim) WaitingDuration(now Instant) time.Duration {
+	switch {
+	case c.Activated != 0:
+		return c.Activated.Sub(c.Created)
+	case c.Status.Final():
+		return c.Finished.Sub(c.Created)
+	default:
+		return max(0, now.Wall.Sub(c.Created))
+	}
+}
+
+// ActiveDuration is how long the claim has been active, and whether it ever was; it
+// stops when the claim is final.
+func (c *Claim) ActiveDuration(now Instant) (time.Duration, bool) {
+	switch {
+	case c.Activated == 0:
+		return 0, false
+	case c.Status.Final():
+		return c.Finished.Sub(c.Activated), true
+	default:
+		return max(0, now.Wall.Sub(c.Activated)), true
+	}
+}
+
+// Remaining is the time until an active claim falls due, never negative.
+func (c *Claim) Remaining(now Instant) time.Duration {
+	return max(0, c.Deadline.Sub(now.Lease))
+}

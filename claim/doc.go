@@ -1,0 +1,32 @@
+// Package claim holds the rules of one resource's queue of claims, and nothing
+// else: no I/O, no clock. A Queue, a Command and an Instant go in; the changed
+// queue and the claims that changed come out. The servers run these rules inside
+// the database's transactions, and the tests use them as the oracle for recorded
+// histories.
+//
+// The database is authoritative. A Queue is what one transaction has read of it:
+// the resource's row, its exclusive holder, the claims that the commands name, and
+// as much of the head of the queue as the rules ask for.
+//
+//	          ┌──────────── withdrawn, aborted, revoked ───────────┐
+//	          │                                                    ▼
+//	   ┌───────────┐  granted, in order   ┌──────────┐        ┌─────────┐
+//	──►│  waiting  │─────────────────────►│  active  │───────►│  final  │
+//	   └───────────┘  (a new token)       └──────────┘        └─────────┘
+//	                                       ▲ │   released, expired, aborted,
+//	                                       └─┘   withdrawn, revoked
+//	                                      renewed
+//
+// What holds after every command:
+//
+//   - A resource has one exclusive holder, or any number of shared holders, or none.
+//   - Claims are granted in the order in which they came; a shared claim does not
+//     overtake an exclusive one that waits.
+//   - A resource with waiters is not free.
+//   - Every change moves the resource's version to max(version+1, now), so that
+//     versions, and the fencing tokens that are drawn from them, only rise.
+//   - Final states stay final.
+//
+// A lease that has run out is taken away only when somebody else wants the
+// resource, or by the sweep; until then its holder may still renew it.
+package claim

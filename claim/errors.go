@@ -1,0 +1,46 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrNotFound is returned when there is no such claim, or no such lock.
+	ErrNotFound = errors.New("no such claim")
+	// ErrIDTaken is returned by Create when the id names a claim that was made by
+	// a different request.
+	ErrIDTaken = errors.New("the id names another claim")
+	// ErrContention is returned by Activate while the claim waits for others.
+	ErrContention = errors.New("the claim waits for others")
+)
+
+// CollisionError is returned to an owner that asks for a lock which somebody else
+// holds or waits for.
+type CollisionError struct {
+	// Holder is a claim that holds the resource. It is nil when the holders are
+	// shared.
+	Holder *Claim
+}
+
+func (e *CollisionError) Error() string {
+	if e.Holder == nil {
+		return "the resource is held by others, in shared mode"
+	}
+	return fmt.Sprintf("the resource is held by %q", e.Holder.Owner)
+}
+
+// TransitionError is returned when a claim's status does not allow the change that
+// was asked for. It changes nothing.
+type TransitionError struct {
+	From Status
+	// To is the status asked for; 0 when it was a renewal.
+	To Status
+}
+
+func (e *TransitionError) Error() string {
+	if e.To == 0 {
+		return fmt.Sprintf("a claim that is %s cannot be renewed", e.From)
+	}
+	return fmt.Sprintf("a claim that is %s cannot become %s", e.From, e.To)
+}

@@ -1,0 +1,90 @@
+package claim
+
+import "fmt"
+
+// Status is where a claim stands. The numbers are stored and sent: they are only
+// added to.
+type Status uint8
+
+// The seven statuses of a claim (seed 4).
+const (
+	// Waiting: in the queue to become a holder.
+	Waiting Status = 1
+	// Active: holds its resource.
+	Active Status = 2
+	// Released: held the resource and gave it up under normal conditions.
+	Released Status = 3
+	// Expired: was not renewed before its deadline.
+	Expired Status = 4
+	// Aborted: given up by the client because of an error of its own.
+	Aborted Status = 5
+	// Withdrawn: no longer wanted by the client.
+	Withdrawn Status = 6
+	// Revoked: cancelled by an administrator or a monitoring process.
+	Revoked Status = 7
+)
+
+var statusNames = [...]string{
+	Waiting: "waiting", Active: "active", Released: "released", Expired: "expired",
+	Aborted: "aborted", Withdrawn: "withdrawn", Revoked: "revoked",
+}
+
+// String returns the name of the status as seed 4 spells it.
+func (s Status) String() string {
+	if s.Valid() {
+		return statusNames[s]
+	}
+	return fmt.Sprintf("status %d", uint8(s))
+}
+
+// Valid reports whether s is one of the seven statuses.
+func (s Status) Valid() bool { return s >= Waiting && s <= Revoked }
+
+// Live reports whether the claim is waiting or active.
+func (s Status) Live() bool { return s == Waiting || s == Active }
+
+// Final reports whether the claim has ended, and so never changes again.
+func (s Status) Final() bool { return s.Valid() && !s.Live() }
+
+// mayEnd reports whether a client may move a claim from status s to the final
+// status to (seed 4, PATCH). Only the sweep expires claims.
+func (s Status) mayEnd(to Status) bool {
+	switch to {
+	case Released:
+		return s == Active
+	case Aborted, Withdrawn, Revoked:
+		return s.Live()
+	default:
+		return false
+	}
+}
+
+// Mode says with whom a claim may share its resource.
+type Mode uint8
+
+// The two modes (seed 2: write locks and read locks).
+const (
+	// Exclusive: the holder is alone.
+	Exclusive Mode = 0
+	// Shared: any number of shared claims hold the resource together.
+	Shared Mode = 1
+)
+
+// String returns "exclusive" or "shared".
+func (m Mode) String() string {
+	if m == Shared {
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// Type says what a claim is for (seed 5, TypeCode). It does not enter into the
+// rules.
+type Type uint8
+
+// The types of a claim.
+const (
+	Untyped  Type = 0
+	Lock     Type = 1
+	Presence Type = 2
+)
