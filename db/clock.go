@@ -1,0 +1,56 @@
+package db
+
+import (
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+const (
+	// BeatInterval is how often a server that can commit says so.
+	BeatInterval = 250 * time.Millisecond
+	// MaxSilence is the longest time between two beats of the servers, taken
+	// together, that still counts as service. Anything longer is an outage.
+	MaxSilence = 2 * BeatInterval
+)
+
+// Clock is the row that live servers keep fresh. From it comes the clock of the
+// leases, which runs with the database's clock while there is a server to take
+// renewals and stands still otherwise. Deadlines are kept in lease time, so an outage
+// moves all of them at once, and so does a step of the database's clock, which looks
+// the same.
+type Clock struct {
+	// Seen is the time of the last beat, by the database's clock.
+	Seen claim.Time
+	// Outage is the sum of all outages: lease time is the database's time less Outage.
+	Outage time.Duration
+}
+
+// Instant returns the two times at a moment of the database's clock. Between two beats
+// lease time goes on for MaxSilence at most.
+func (c Clock) Instant(now claim.Time) claim.Instant {
+	lease := min(max(now, c.Seen), c.Seen.Add(MaxSilence))
+	return claim.Instant{Wall: now, Lease: lease.Add(-c.Outage)}
+}
+
+// Beat returns the clock after a beat. The whole of a silence that is too long, and of
+// a step back, becomes an outage; a step back of less than MaxSilence is taken for the
+// difference of two nodes' clocks and waited out.
+func (c Clock) Beat(now claim.Time) Clock {
+	silence := now.Sub(c.Seen)
+	if silence > MaxSilence || silence < -MaxSilence {
+		return c.Resume(now)
+	}
+	c.Seen = max(c.Seen, now)
+	return c
+}
+
+// Resume returns the clock when a server takes up service at which there has been none
+// since the last beat: all of the time between becomes an outage.
+func (c Clock) Resume(now claim.Time) Clock {
+	if c.Seen != 0 {
+		c.Outage += now.Sub(c.Seen)
+	}
+	c.Seen = now
+	return c
+}

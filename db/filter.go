@@ -1,0 +1,93 @@
+package db
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// Filter says which claims List returns. A nil or zero field lets every claim pass; a
+// bound on a duration leaves out the claims that have no such duration.
+type Filter struct {
+	Resource, Owner *string
+	Mode            *claim.Mode
+	Status          claim.Status
+
+	MinActive, MaxActive   *time.Duration
+	MinWaiting, MaxWaiting *time.Duration
+	// MinTTL and MaxTTL bound the time that an active claim has left.
+	MinTTL, MaxTTL         *time.Duration
+	MinCreated, MaxCreated *claim.Time
+
+	// After leaves out this claim and those before it.
+	After *Cursor
+	// Limit is the number of claims to return; Offset are left out before them.
+	Limit, Offset int
+}
+
+// Cursor is a claim's place in the order of List.
+type Cursor struct {
+	Created claim.Time
+	ID      string
+}
+
+// SQL spellings of a claim's durations, in microseconds, NULL where it has none. The
+// placeholder is the database's time.
+const (
+	activeSQL  = "(CASE WHEN activated = 0 THEN NULL WHEN status > 2 THEN finished - activated ELSE ? - activated END)"
+	waitingSQL = "(CASE WHEN activated > 0 THEN activated - created WHEN status > 2 THEN finished - created ELSE ? - created END)"
+	ttlSQL     = "(CASE WHEN status = 2 THEN deadline - ? END)"
+)
+
+// SQL returns the filter as what follows "SELECT … FROM claims", with its arguments.
+// Both engines name the columns of the table claims alike.
+func (f Filter) SQL(now claim.Instant) (clause string, args []any) {
+	var conditions []string
+	where := func(condition string, values ...any) {
+		conditions = append(conditions, condition)
+		args = append(args, values...)
+	}
+	if f.Resource != nil {
+		where("resource = ?", *f.Resource)
+	}
+	if f.Owner != nil {
+		where("owner = ?", *f.Owner)
+	}
+	if f.Mode != nil {
+		where("mode = ?", uint8(*f.Mode))
+	}
+	if f.Status != 0 {
+		where("status = ?", uint8(f.Status))
+	}
+	bound := func(expr string, at claim.Time, lower, upper *time.Duration) {
+		if lower != nil {
+			where(expr+" >= ?", int64(at), lower.Microseconds())
+		}
+		if upper != nil {
+			where(expr+" <= ?", int64(at), upper.Microseconds())
+		}
+	}
+	bound(activeSQL, now.Wall, f.MinActive, f.MaxActive)
+	bound(waitingSQL, now.Wall, f.MinWaiting, f.MaxWaiting)
+	bound(ttlSQL, now.Lease, f.MinTTL, f.MaxTTL)
+	if f.MinCreated != nil {
+		where("created >= ?", int64(*f.MinCreated))
+	}
+	if f.MaxCreated != nil {
+		where("created <= ?", int64(*f.MaxCreated))
+	}
+	if f.After != nil {
+		at := int64(f.After.Created)
+		where("created >= ? AND (created > ? OR id > ?)", at, at, f.After.ID)
+	}
+	if len(conditions) > 0 {
+		clause = " WHERE " + strings.Join(conditions, " AND ")
+	}
+	limit := f.Limit
+	if limit == 0 {
+		limit = math.MaxInt32
+	}
+	return clause + " ORDER BY created, id LIMIT ? OFFSET ?", append(args, limit, f.Offset)
+}

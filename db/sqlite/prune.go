@@ -1,0 +1,58 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// Prune implements db.Store.
+func (s *Store) Prune(_ context.Context, before claim.Time, limit int) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = s.write(func() error {
+		err := run(s.writer.prune, int64(before), limit)
+		n = s.conn.Changes()
+		return err
+	})
+	return n, err
+}
+
+// PruneResources implements db.Store.
+func (s *Store) PruneResources(_ context.Context, after string, before claim.Time, limit int) (next string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	floor := s.floor
+	err = s.write(func() error {
+		var unused []string
+		seen := 0
+		walk := s.writer.walk
+		err := query(walk, func() {
+			seen++
+			next = walk.ColumnText(0)
+			if version := uint64(walk.ColumnInt64(1)); walk.ColumnBool(2) && version < uint64(before) {
+				unused = append(unused, next)
+				floor = max(floor, version)
+			}
+		}, after, limit)
+		if err != nil {
+			return err
+		}
+		if seen < limit {
+			next = ""
+		}
+		for _, name := range unused {
+			if err := run(s.writer.deleteResource, name); err != nil {
+				return err
+			}
+		}
+		if floor == s.floor {
+			return nil
+		}
+		return run(s.writer.raiseFloor, int64(floor))
+	})
+	if err == nil {
+		s.floor = floor
+	}
+	return next, err
+}

@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// read runs a query on a reading connection and calls row for each of its rows.
+func (s *Store) read(ctx context.Context, sql string, row func(*sqlite.Stmt), args ...any) error {
+	conn, err := s.readers.Take(ctx)
+	if err != nil {
+		return unavailable(ctx, err)
+	}
+	defer s.readers.Put(conn)
+	stmt, err := conn.Prepare(sql)
+	if err != nil {
+		return unavailable(ctx, err)
+	}
+	if err := query(stmt, func() { row(stmt) }, args...); err != nil {
+		return unavailable(ctx, err)
+	}
+	return nil
+}
+
+// unavailable returns the error of the context if it has one: it is the cause then.
+func unavailable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+}
+
+func (s *Store) readClaims(ctx context.Context, sql string, args ...any) (claims []claim.Claim, err error) {
+	err = s.read(ctx, sql, func(row *sqlite.Stmt) { claims = append(claims, *scan(row)) }, args...)
+	return claims, err
+}
+
+func (s *Store) readClaim(ctx context.Context, sql string, args ...any) (claim.Claim, error) {
+	claims, err := s.readClaims(ctx, sql, args...)
+	if err == nil && len(claims) == 0 {
+		err = claim.ErrNotFound
+	}
+	if err != nil {
+		return claim.Claim{}, err
+	}
+	return claims[0], nil
+}
+
+const (
+	getSQL    = "SELECT " + claimColumns + " FROM claims WHERE id = ?"
+	holderSQL = "SELECT " + claimColumns + " FROM claims WHERE id = (SELECT holder FROM resources WHERE name = ?)"
+	sharedSQL = "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 LIMIT 1"
+	heldSQL   = "SELECT " + claimColumns + " FROM claims WHERE status = 2 AND type = ?"
+	dueSQL    = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource
+		WHERE c.status = 2 AND c.type IN (0, 1, 2) AND c.deadline <= ? AND (r.waiting > 0 OR c.deadline <= ?) LIMIT ?`
+	countSQL = `SELECT (SELECT count(*) FROM claims WHERE status = 1), (SELECT count(*) FROM claims WHERE status = 2),
+		(SELECT count(*) FROM claims WHERE status > 2)`
+	cutoffSQL = "SELECT finished FROM claims WHERE status > 2 ORDER BY finished DESC LIMIT 1 OFFSET ?"
+)
+
+// Get implements db.Reader.
+func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	c, err := s.readClaim(ctx, getSQL, id)
+	return c, s.instant(), err
+}
+
+// Holder implements db.Reader.
+func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error) {
+	c, err := s.readClaim(ctx, holderSQL, resource)
+	if err == claim.ErrNotFound { //nolint:errorlint // never wrapped in this package
+		return s.readClaim(ctx, sharedSQL, resource)
+	}
+	return c, err
+}
+
+// Held implements db.Reader.
+func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
+	return s.readClaims(ctx, heldSQL, uint8(t))
+}
+
+// List implements db.Reader.
+func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	now := s.instant()
+	clause, args := f.SQL(now)
+	claims, err := s.readClaims(ctx, "SELECT "+claimColumns+" FROM claims"+clause, args...)
+	return claims, now, err
+}
+
+// Due implements db.Reader.
+func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
+	now := s.instant()
+	err = s.read(ctx, dueSQL, func(row *sqlite.Stmt) { names = append(names, row.ColumnText(0)) },
+		int64(now.Lease), int64(now.Lease.Add(-idle)), limit)
+	return names, err
+}
+
+// Count implements db.Reader.
+func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
+	err = s.read(ctx, countSQL, func(row *sqlite.Stmt) {
+		counts = db.Counts{Waiting: row.ColumnInt64(0), Active: row.ColumnInt64(1), Finished: row.ColumnInt64(2)}
+	})
+	return counts, err
+}
+
+// HistoryCutoff implements db.Reader.
+func (s *Store) HistoryCutoff(ctx context.Context, keep int) (at claim.Time, err error) {
+	err = s.read(ctx, cutoffSQL, func(row *sqlite.Stmt) { at = claim.Time(row.ColumnInt64(0)) }, keep-1)
+	return at, err
+}

@@ -1,0 +1,139 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/locket-service/locket/claim"
+)
+
+const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
+
+// statements are those of the writing connection, prepared once.
+type statements struct {
+	begin, commit, rollback                 *sqlite.Stmt
+	resource, claim, waiting, sharedDue     *sqlite.Stmt
+	insertResource, updateResource          *sqlite.Stmt
+	insertClaim, updateClaim                *sqlite.Stmt
+	saveClock                               *sqlite.Stmt
+	prune, walk, deleteResource, raiseFloor *sqlite.Stmt
+	all                                     []*sqlite.Stmt
+}
+
+func prepareStatements(conn *sqlite.Conn) (*statements, error) {
+	w := &statements{}
+	for _, s := range []struct {
+		stmt **sqlite.Stmt
+		sql  string
+	}{
+		{&w.begin, "BEGIN IMMEDIATE"},
+		{&w.commit, "COMMIT"},
+		{&w.rollback, "ROLLBACK"},
+		{&w.resource, "SELECT version, holder, shared, waiting FROM resources WHERE name = ?"},
+		{&w.claim, "SELECT " + claimColumns + " FROM claims WHERE id = ?"},
+		{&w.waiting, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 1 AND position > ? ORDER BY position LIMIT ?"},
+		{&w.sharedDue, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 AND deadline <= ? ORDER BY deadline LIMIT ?"},
+		{&w.insertResource, "INSERT INTO resources (version, holder, shared, waiting, name) VALUES (?, ?, ?, ?, ?)"},
+		{&w.updateResource, "UPDATE resources SET version = ?, holder = ?, shared = ?, waiting = ? WHERE name = ?"},
+		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ? WHERE id = ?"},
+		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
+		{&w.prune, "DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE status > 2 AND finished < ? ORDER BY finished LIMIT ?)"},
+		{&w.walk, "SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name LIMIT ?"},
+		{&w.deleteResource, "DELETE FROM resources WHERE name = ?"},
+		{&w.raiseFloor, "UPDATE meta SET floor = max(floor, ?)"},
+	} {
+		stmt, err := conn.Prepare(s.sql)
+		if err != nil {
+			return nil, fmt.Errorf("prepare %q: %w", s.sql, err)
+		}
+		*s.stmt = stmt
+		w.all = append(w.all, stmt)
+	}
+	return w, nil
+}
+
+func (w *statements) finalize() error {
+	var errs []error
+	for _, stmt := range w.all {
+		errs = append(errs, stmt.Finalize())
+	}
+	return errors.Join(errs...)
+}
+
+// bind sets the parameters of a statement: int64, int, string, or nil for NULL.
+func bind(stmt *sqlite.Stmt, args ...any) {
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case int64:
+			stmt.BindInt64(i+1, v)
+		case int:
+			stmt.BindInt64(i+1, int64(v))
+		case uint8:
+			stmt.BindInt64(i+1, int64(v))
+		case string:
+			stmt.BindText(i+1, v)
+		case nil:
+			stmt.BindNull(i + 1)
+		default:
+			panic(fmt.Sprintf("sqlite: cannot bind %T", arg))
+		}
+	}
+}
+
+// run carries out a statement that returns no rows.
+func run(stmt *sqlite.Stmt, args ...any) error {
+	bind(stmt, args...)
+	_, err := stmt.Step()
+	return errors.Join(err, resetAfter(stmt, err))
+}
+
+// resetAfter makes a statement ready for its next use. Resetting repeats the error of the
+// last step, which has been seen by then.
+func resetAfter(stmt *sqlite.Stmt, seen error) error {
+	if err := stmt.Reset(); seen == nil {
+		return err
+	}
+	return nil
+}
+
+// query runs a statement and calls row for each of its rows.
+func query(stmt *sqlite.Stmt, row func(), args ...any) error {
+	bind(stmt, args...)
+	for {
+		more, err := stmt.Step()
+		if err != nil || !more {
+			return errors.Join(err, resetAfter(stmt, err))
+		}
+		row()
+	}
+}
+
+// scan reads a claim from a row of claimColumns.
+func scan(row *sqlite.Stmt) *claim.Claim {
+	c := &claim.Claim{
+		ID:        row.ColumnText(0),
+		Resource:  row.ColumnText(1),
+		Owner:     row.ColumnText(2),
+		Mode:      claim.Mode(row.ColumnInt64(3)),
+		Type:      claim.Type(row.ColumnInt64(4)),
+		TTL:       time.Duration(row.ColumnInt64(5)) * time.Microsecond,
+		Value:     row.ColumnText(7),
+		Status:    claim.Status(row.ColumnInt64(8)),
+		Position:  uint64(row.ColumnInt64(9)),
+		Token:     uint64(row.ColumnInt64(10)),
+		Version:   uint64(row.ColumnInt64(11)),
+		Deadline:  claim.Time(row.ColumnInt64(12)),
+		Created:   claim.Time(row.ColumnInt64(13)),
+		Activated: claim.Time(row.ColumnInt64(14)),
+		Finished:  claim.Time(row.ColumnInt64(15)),
+		Reason:    row.ColumnText(16),
+	}
+	if !row.ColumnIsNull(6) {
+		c.UserData = []byte(row.ColumnText(6))
+	}
+	return c
+}

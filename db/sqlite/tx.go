@@ -1,0 +1,193 @@
+package sqlite
+
+import (
+	"context"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	// waitersChunk is how many waiting claims are read at once.
+	waitersChunk = 16
+	// dueChunk is how many shared holders that are due are read at most.
+	dueChunk = 256
+)
+
+// tx is a db.Tx.
+type tx struct {
+	w     *statements
+	floor uint64
+	now   claim.Instant
+}
+
+// Transact implements db.Store. There is nobody to conflict with, so fn runs once.
+func (s *Store) Transact(_ context.Context, fn func(db.Tx) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.write(func() error {
+		return fn(&tx{w: s.writer, floor: s.floor, now: s.instant()})
+	})
+}
+
+// write runs fn between BEGIN and COMMIT. It is called with s.mu held.
+func (s *Store) write(fn func() error) error {
+	if err := run(s.writer.begin); err != nil {
+		return translate(err)
+	}
+	err := fn()
+	if err == nil {
+		err = run(s.writer.commit)
+	}
+	if err != nil {
+		s.abandon()
+	}
+	return translate(err)
+}
+
+// abandon rolls back. Some errors have rolled back already.
+func (s *Store) abandon() {
+	if !s.conn.AutocommitEnabled() {
+		_ = run(s.writer.rollback)
+	}
+}
+
+// Load implements db.Tx.
+func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
+	qs := db.NewQueues(t.now, len(resources)+len(ids))
+	for _, name := range resources {
+		if err := t.loadResource(qs, name); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range ids {
+		if err := t.loadClaim(qs, id); err != nil {
+			return nil, err
+		}
+	}
+	return qs, nil
+}
+
+func (t *tx) loadResource(qs *db.Queues, name string) error {
+	if qs.Resource(name) != nil {
+		return nil
+	}
+	row := claim.Row{Resource: name}
+	err := query(t.w.resource, func() {
+		row.Version = uint64(t.w.resource.ColumnInt64(0))
+		row.Holder = t.w.resource.ColumnText(1)
+		row.Shared = t.w.resource.ColumnInt(2)
+		row.Waiting = t.w.resource.ColumnInt(3)
+	}, name)
+	if err != nil {
+		return err
+	}
+	q := claim.NewQueue(row, t.floor, t.waiters)
+	qs.Put(q)
+	add := func(stmt *sqlite.Stmt) func() { return func() { q.Add(scan(stmt)) } }
+	if row.Holder != "" {
+		return query(t.w.claim, add(t.w.claim), row.Holder)
+	}
+	if row.Shared > 0 {
+		return query(t.w.sharedDue, add(t.w.sharedDue), name, int64(t.now.Lease), dueChunk)
+	}
+	return nil
+}
+
+func (t *tx) loadClaim(qs *db.Queues, id string) error {
+	var c *claim.Claim
+	if err := query(t.w.claim, func() { c = scan(t.w.claim) }, id); err != nil || c == nil {
+		return err
+	}
+	if err := t.loadResource(qs, c.Resource); err != nil {
+		return err
+	}
+	qs.Add(c)
+	qs.Name(id, c.Resource)
+	return nil
+}
+
+// waiters is the claim.MoreWaiters of the queues of this transaction.
+func (t *tx) waiters(resource string, after uint64) (next []*claim.Claim, err error) {
+	err = query(t.w.waiting, func() { next = append(next, scan(t.w.waiting)) },
+		resource, int64(after), waitersChunk)
+	return next, err
+}
+
+// Save implements db.Tx.
+func (t *tx) Save(qs *db.Queues) error {
+	for _, q := range qs.Changed() {
+		if err := t.saveResource(q); err != nil {
+			return err
+		}
+		made, changed := q.Changes()
+		for _, c := range made {
+			if err := t.insertClaim(c); err != nil {
+				return err
+			}
+		}
+		for _, c := range changed {
+			if err := t.updateClaim(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tx) saveResource(q *claim.Queue) error {
+	stmt := t.w.updateResource
+	if q.Stored().Version == 0 {
+		stmt = t.w.insertResource
+	}
+	stmt.BindInt64(1, int64(q.Version))
+	stmt.BindText(2, q.Holder)
+	stmt.BindInt64(3, int64(q.Shared))
+	stmt.BindInt64(4, int64(q.Waiting))
+	stmt.BindText(5, q.Resource)
+	return run(stmt)
+}
+
+func (t *tx) insertClaim(c *claim.Claim) error {
+	stmt := t.w.insertClaim
+	stmt.BindText(1, c.ID)
+	stmt.BindText(2, c.Resource)
+	stmt.BindText(3, c.Owner)
+	stmt.BindInt64(4, int64(c.Mode))
+	stmt.BindInt64(5, int64(c.Type))
+	stmt.BindInt64(6, c.TTL.Microseconds())
+	if c.UserData == nil {
+		stmt.BindNull(7)
+	} else {
+		stmt.BindText(7, string(c.UserData))
+	}
+	stmt.BindText(8, c.Value)
+	stmt.BindInt64(9, int64(c.Status))
+	stmt.BindInt64(10, int64(c.Position))
+	stmt.BindInt64(11, int64(c.Token))
+	stmt.BindInt64(12, int64(c.Version))
+	stmt.BindInt64(13, int64(c.Deadline))
+	stmt.BindInt64(14, int64(c.Created))
+	stmt.BindInt64(15, int64(c.Activated))
+	stmt.BindInt64(16, int64(c.Finished))
+	stmt.BindText(17, c.Reason)
+	return run(stmt)
+}
+
+func (t *tx) updateClaim(c *claim.Claim) error {
+	stmt := t.w.updateClaim
+	stmt.BindInt64(1, int64(c.Type))
+	stmt.BindInt64(2, c.TTL.Microseconds())
+	stmt.BindText(3, c.Value)
+	stmt.BindInt64(4, int64(c.Status))
+	stmt.BindInt64(5, int64(c.Token))
+	stmt.BindInt64(6, int64(c.Version))
+	stmt.BindInt64(7, int64(c.Deadline))
+	stmt.BindInt64(8, int64(c.Activated))
+	stmt.BindInt64(9, int64(c.Finished))
+	stmt.BindText(10, c.Reason)
+	stmt.BindText(11, c.ID)
+	return run(stmt)
+}
