@@ -1,0 +1,278 @@
+package committer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// MaxBatch is the largest number of requests in one transaction.
+const MaxBatch = 512
+
+// ErrStopping is returned for requests that the server cannot take any more, or cannot
+// wait for any longer, because it shuts down. Another server can.
+var ErrStopping = errors.New("the server is shutting down")
+
+// Result is the answer to a command.
+type Result struct {
+	Claim claim.Claim
+	// Now is the time of the transaction.
+	Now claim.Instant
+}
+
+// request is a command on its way through a batch.
+type request struct {
+	ctx  context.Context
+	cmd  claim.Command
+	done chan struct{}
+
+	result Result
+	err    error
+}
+
+var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
+
+// Committer carries commands to the store in batches.
+type Committer struct {
+	store   db.Store
+	timeout time.Duration
+	log     *slog.Logger
+	metrics *Metrics
+	hub     *hub
+
+	wake chan struct{}
+
+	mu      sync.Mutex
+	pending []*request
+	stopped bool
+}
+
+// New returns a committer for a store. A transaction that takes longer than timeout is
+// given up.
+func New(store db.Store, timeout time.Duration, log *slog.Logger, metrics *Metrics) *Committer {
+	c := &Committer{
+		store: store, timeout: timeout, log: log, metrics: metrics, hub: newHub(),
+		wake: make(chan struct{}, 1),
+	}
+	metrics.watch(c.hub)
+	return c
+}
+
+// Do carries out one command. It returns the errors of package claim, those of db.Store,
+// ErrStopping, or that of ctx. When ctx ends first the outcome is open: the command may
+// still be carried out, and may be sent again.
+func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
+	r := requests.Get().(*request)
+	r.ctx, r.cmd, r.result, r.err = ctx, cmd, Result{}, nil
+	if !c.enqueue(r) {
+		return Result{}, ErrStopping
+	}
+	select {
+	case <-r.done:
+		result, err := r.result, r.err
+		r.ctx, r.cmd = nil, nil
+		requests.Put(r)
+		return result, err
+	case <-ctx.Done():
+		return Result{}, context.Cause(ctx) // r is the batch's now, not the pool's
+	}
+}
+
+func (c *Committer) enqueue(r *request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return false
+	}
+	c.pending = append(c.pending, r)
+	if len(c.pending) == 1 {
+		c.wakeUp()
+	}
+	return true
+}
+
+func (c *Committer) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run implements ifrit.Runner. When it is told to stop it finishes the batch under way;
+// requests that come later get ErrStopping.
+func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	beat := time.NewTicker(db.BeatInterval)
+	defer beat.Stop()
+	c.beat()
+	close(ready)
+	for {
+		select {
+		case <-signals:
+			c.stop()
+			return nil
+		case <-beat.C:
+			c.beat()
+		case <-c.wake:
+			c.commit(c.take())
+		}
+	}
+}
+
+// beat is called between batches, not beside them: while the database does not take
+// commits, no time must count against the leases.
+func (c *Committer) beat() {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	if err := c.store.Beat(ctx); err != nil {
+		c.log.Warn("the database does not answer", "error", err)
+	}
+}
+
+func (c *Committer) take() []*request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pending) <= MaxBatch {
+		batch := c.pending
+		c.pending = make([]*request, 0, len(batch)+len(batch)/4)
+		return batch
+	}
+	batch := slices.Clone(c.pending[:MaxBatch])
+	c.pending = append(c.pending[:0], c.pending[MaxBatch:]...)
+	c.wakeUp()
+	return batch
+}
+
+func (c *Committer) stop() {
+	c.mu.Lock()
+	c.stopped = true
+	left := c.pending
+	c.pending = nil
+	c.mu.Unlock()
+	c.answer(left, ErrStopping)
+}
+
+// commit carries out a batch and answers its callers. A batch that fails for a reason of
+// its own, not of the database, is cut in two until the request that spoils it is alone.
+func (c *Committer) commit(batch []*request) {
+	if len(batch) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	start := time.Now()
+	var queues *db.Queues
+	err := c.store.Transact(ctx, func(tx db.Tx) (err error) {
+		queues, err = execute(tx, batch)
+		return err
+	})
+	cancel()
+	c.metrics.observe(len(batch), time.Since(start), err)
+	switch {
+	case err == nil:
+		c.wakeAwaiting(queues)
+		c.answer(batch, nil)
+	case len(batch) == 1, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+		c.log.Error("a batch failed", "requests", len(batch), "error", err)
+		c.answer(batch, err)
+	default:
+		c.log.Warn("a batch is cut in two", "requests", len(batch), "error", err)
+		c.commit(batch[:len(batch)/2])
+		c.commit(batch[len(batch)/2:])
+	}
+}
+
+// answer wakes the callers of a batch. err, if there is one, is the answer to all.
+func (c *Committer) answer(batch []*request, err error) {
+	for _, r := range batch {
+		if err != nil {
+			r.result, r.err = Result{}, err
+		}
+		r.done <- struct{}{}
+	}
+}
+
+// wakeAwaiting tells the calls that await claims on this server, and counts what the
+// transaction did.
+func (c *Committer) wakeAwaiting(queues *db.Queues) {
+	if queues == nil {
+		return
+	}
+	for _, q := range queues.Changed() {
+		_, changed := q.Changes()
+		for _, cl := range changed {
+			if cl.Status == claim.Expired {
+				c.metrics.expiries.Inc()
+			}
+			if cl.LeftLine() {
+				c.hub.notify(cl.ID, &Result{Claim: *cl, Now: queues.Now})
+			}
+		}
+	}
+}
+
+// execute runs the commands of a batch inside a transaction. It may run more than once;
+// the last run decides.
+func execute(tx db.Tx, batch []*request) (queues *db.Queues, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
+		}
+	}()
+	resources, ids := targets(batch)
+	if queues, err = tx.Load(resources, ids); err != nil {
+		return nil, err
+	}
+	for _, r := range batch {
+		if r.err = r.ctx.Err(); r.err == nil {
+			r.result.Now = queues.Now
+			r.result.Claim, r.err = run(queues, r.cmd)
+		}
+	}
+	if err := queues.Err(); err != nil {
+		return nil, err
+	}
+	return queues, tx.Save(queues)
+}
+
+// targets returns what a batch needs to have loaded, sorted, each once. The order keeps
+// two servers that want the same rows from waiting for each other.
+func targets(batch []*request) (resources, ids []string) {
+	resources = make([]string, 0, len(batch))
+	for _, r := range batch {
+		resource, id := r.cmd.Target()
+		if resource != "" {
+			resources = append(resources, resource)
+		}
+		if id != "" {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(resources)
+	slices.Sort(ids)
+	return slices.Compact(resources), slices.Compact(ids)
+}
+
+// run finds the queue of a command and lets the rules work on it.
+func run(queues *db.Queues, cmd claim.Command) (claim.Claim, error) {
+	resource, id := cmd.Target()
+	named := queues.Claim(id)
+	q := named
+	if resource != "" {
+		q = queues.Resource(resource)
+		if named != nil && named != q {
+			return claim.Claim{}, claim.ErrIDTaken
+		}
+	}
+	if q == nil {
+		return claim.Claim{}, claim.ErrNotFound
+	}
+	return q.Do(cmd, queues.Now)
+}

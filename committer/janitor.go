@@ -1,0 +1,100 @@
+package committer
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	pruneInterval = time.Second
+	// pruneStep is how many rows one transaction deletes, and prunePause how long
+	// requests have the database to themselves afterwards.
+	pruneStep  = 200
+	prunePause = 5 * time.Millisecond
+	// countInterval is how often the claims are counted, for the limit of the history
+	// and for the metrics.
+	countInterval = time.Minute
+	// resourceAge is for how long a resource without claims keeps its row.
+	resourceAge = time.Hour
+)
+
+// Janitor deletes finished claims that are older than the retention or beyond the limit,
+// and the rows of resources that are no longer used; and it counts what there is.
+type Janitor struct {
+	store     db.Store
+	retention time.Duration
+	limit     int
+	log       *slog.Logger
+	metrics   *Metrics
+
+	counted time.Time
+	cutoff  claim.Time // older than the limit-th newest
+	walk    string     // the resource at which the last walk stopped
+}
+
+// NewJanitor returns a janitor that keeps finished claims for the retention, and at most
+// limit of them.
+func NewJanitor(store db.Store, retention time.Duration, limit int, log *slog.Logger, metrics *Metrics) *Janitor {
+	return &Janitor{store: store, retention: retention, limit: limit, log: log, metrics: metrics}
+}
+
+// Run implements ifrit.Runner.
+func (j *Janitor) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	return every(pruneInterval, signals, ready, func(ctx context.Context) {
+		if err := j.clean(ctx); err != nil && ctx.Err() == nil {
+			j.log.Debug("the janitor cannot work", "error", err)
+		}
+	})
+}
+
+func (j *Janitor) clean(ctx context.Context) error {
+	if time.Since(j.counted) >= countInterval {
+		if err := j.count(ctx); err != nil {
+			return err
+		}
+		j.counted = time.Now()
+	}
+	now, err := j.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.prune(ctx, max(now.Wall.Add(-j.retention), j.cutoff)); err != nil {
+		return err
+	}
+	j.walk, err = j.store.PruneResources(ctx, j.walk, now.Wall.Add(-resourceAge), pruneStep)
+	return err
+}
+
+func (j *Janitor) count(ctx context.Context) error {
+	counts, err := j.store.Count(ctx)
+	if err != nil {
+		return err
+	}
+	j.metrics.claims.WithLabelValues("waiting").Set(float64(counts.Waiting))
+	j.metrics.claims.WithLabelValues("active").Set(float64(counts.Active))
+	j.metrics.claims.WithLabelValues("finished").Set(float64(counts.Finished))
+	if counts.Finished <= int64(j.limit) {
+		return nil
+	}
+	j.cutoff, err = j.store.HistoryCutoff(ctx, j.limit)
+	return err
+}
+
+func (j *Janitor) prune(ctx context.Context, before claim.Time) error {
+	for {
+		n, err := j.store.Prune(ctx, before, pruneStep)
+		if err != nil || n < pruneStep {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(prunePause):
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package committer
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	sweepInterval = 50 * time.Millisecond
+	// idleGrace is for how long a lease that ran out is left alone while nobody waits
+	// for it, so that a renewal that is a little late still finds it.
+	idleGrace  = 500 * time.Millisecond
+	sweepLimit = 256
+)
+
+// Sweeper ends leases that have run out: within 100 ms where somebody waits, within a
+// second otherwise.
+type Sweeper struct {
+	store     db.Reader
+	committer *Committer
+	log       *slog.Logger
+}
+
+// NewSweeper returns a sweeper of the store that ends leases through the committer.
+func NewSweeper(store db.Reader, committer *Committer, log *slog.Logger) *Sweeper {
+	return &Sweeper{store: store, committer: committer, log: log}
+}
+
+// Run implements ifrit.Runner.
+func (s *Sweeper) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	return every(sweepInterval, signals, ready, s.sweep)
+}
+
+// sweep goes on while there is more to do than fits into one batch.
+func (s *Sweeper) sweep(ctx context.Context) {
+	for ctx.Err() == nil {
+		resources, err := s.store.Due(ctx, idleGrace, sweepLimit)
+		if err != nil {
+			s.log.Debug("the sweep cannot read", "error", err)
+			return
+		}
+		s.expire(ctx, resources)
+		if len(resources) < sweepLimit {
+			return
+		}
+	}
+}
+
+func (s *Sweeper) expire(ctx context.Context, resources []string) {
+	var group sync.WaitGroup
+	for _, resource := range resources {
+		group.Go(func() {
+			if _, err := s.committer.Do(ctx, claim.Expire{Resource: resource}); err != nil {
+				s.log.Debug("the sweep cannot write", "error", err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// every calls work at an interval until it is told to stop, never twice at once. The
+// context of a call that is under way then ends.
+func every(interval time.Duration, signals <-chan os.Signal, ready chan<- struct{}, work func(context.Context)) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				work(ctx)
+			}
+		}
+	}()
+	close(ready)
+	<-signals
+	cancel()
+	<-done
+	return nil
+}
