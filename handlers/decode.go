@@ -1,0 +1,204 @@
+package handlers
+
+import (
+	"encoding/base32"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/models"
+)
+
+// decodeLock checks in the order in which Cloud Foundry's Locket does, because a request
+// with several faults must be answered in the same way.
+func decodeLock(req *models.LockRequest) (claim.Command, error) {
+	resource := req.GetResource()
+	if resource == nil {
+		return nil, fieldErrors{{"resource", "is required"}}
+	}
+	t, err := lockType(resource.GetTypeCode(), resource.GetType())
+	switch {
+	case err != nil:
+		return nil, err
+	case req.GetTtlInSeconds() <= 0 || req.GetTtlInSeconds() > maxTTLSeconds:
+		return nil, models.ErrInvalidTTL
+	case resource.GetOwner() == "":
+		return nil, models.ErrInvalidOwner
+	}
+	var c check
+	c.name("resource.key", resource.GetKey())
+	c.text("resource.owner", resource.GetOwner())
+	c.data("resource.value", resource.GetValue())
+	return claim.Acquire{
+		ID:       newID(),
+		Resource: resource.GetKey(),
+		Owner:    resource.GetOwner(),
+		Type:     t,
+		TTL:      time.Duration(req.GetTtlInSeconds()) * time.Second,
+		Value:    resource.GetValue(),
+	}, c.err()
+}
+
+func decodeRelease(req *models.ReleaseRequest) (claim.Command, error) {
+	if req.GetResource() == nil {
+		return nil, fieldErrors{{"resource", "is required"}}
+	}
+	var c check
+	c.name("resource.key", req.GetResource().GetKey())
+	c.text("resource.owner", req.GetResource().GetOwner())
+	if req.Token != nil {
+		c.that(req.GetToken() != 0, "token", "is 0, which is no grant's token")
+	}
+	return claim.Release{
+		Resource: req.GetResource().GetKey(),
+		Owner:    req.GetResource().GetOwner(),
+		Token:    req.GetToken(),
+	}, c.err()
+}
+
+func decodeCreate(req *models.CreateClaimRequest) (claim.Command, error) {
+	var c check
+	cmd := claim.Create{
+		ID: req.GetId(), Resource: req.GetResource(), Owner: req.GetOwner(), Value: req.GetValue(),
+		Mode: c.mode(req.GetMode()), Type: c.typeCode(req.GetTypeCode()),
+	}
+	c.name("resource", req.GetResource())
+	c.text("owner", req.GetOwner())
+	c.data("value", req.GetValue())
+	if req.UserData != nil {
+		c.json("user_data", req.GetUserData())
+		cmd.UserData = []byte(req.GetUserData())
+	}
+	c.that(req.Ttl != nil, "ttl", "is required")
+	if ttl := c.ttl(req.Ttl); ttl != nil {
+		cmd.TTL = *ttl
+	}
+	if cmd.ID == "" {
+		cmd.ID = newID()
+	}
+	c.that(validID(cmd.ID), "id", `must be 1 to %d letters, digits and any of "-._~"`, maxID)
+	if cmd.Type == claim.Untyped {
+		cmd.Type = claim.Lock
+	}
+	return cmd, c.err()
+}
+
+func decodeUpdate(req *models.UpdateClaimRequest) (claim.Command, error) {
+	if !validID(req.GetId()) {
+		return nil, claim.ErrNotFound
+	}
+	var c check
+	ttl := c.ttl(req.Ttl)
+	c.text("reason", req.GetReason())
+	to := claim.Status(req.GetStatus())
+	final := to.Final() && to != claim.Expired
+	c.that(req.GetReason() == "" || final, "reason", "goes with a final status only")
+	var cmd claim.Command
+	switch {
+	case to == 0 && req.Ttl == nil:
+		c.fail("status", "give a status, or a ttl")
+	case to == 0 && ttl != nil:
+		cmd = claim.Renew{ID: req.GetId(), TTL: *ttl}
+	case to == claim.Active:
+		cmd = claim.Activate{ID: req.GetId(), TTL: ttl}
+	case final:
+		c.that(req.Ttl == nil, "ttl", "does not go together with a final status")
+		cmd = claim.End{ID: req.GetId(), Status: to, Reason: req.GetReason()}
+	case to != 0:
+		c.fail("status", "must be ACTIVE, RELEASED, ABORTED, WITHDRAWN or REVOKED")
+	}
+	return cmd, c.err()
+}
+
+func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
+	var c check
+	f := db.Filter{
+		Resource: req.Resource, Owner: req.Owner,
+		Status: claim.Status(req.GetStatus()),
+		Limit:  defaultLimit, Offset: int(req.GetOffset()),
+		MinCreated: decodeTime(&c, "minimum_created", req.GetMinimumCreated()),
+		MaxCreated: decodeTime(&c, "maximum_created", req.GetMaximumCreated()),
+	}
+	c.text("resource", req.GetResource())
+	c.text("owner", req.GetOwner())
+	c.that(f.Status == 0 || f.Status.Valid(), "status", "is %d, which is no status", req.GetStatus())
+	if req.Mode != nil {
+		mode := c.mode(req.GetMode())
+		f.Mode = &mode
+	}
+	bound := func(field string, seconds *float64) *time.Duration {
+		return c.seconds(field, seconds, -maxTTLSeconds, maxTTLSeconds)
+	}
+	f.MinActive = bound("minimum_active_duration", req.MinimumActiveDuration)
+	f.MaxActive = bound("maximum_active_duration", req.MaximumActiveDuration)
+	f.MinWaiting = bound("minimum_waiting_duration", req.MinimumWaitingDuration)
+	f.MaxWaiting = bound("maximum_waiting_duration", req.MaximumWaitingDuration)
+	f.MinTTL = bound("minimum_ttl", req.MinimumTtl)
+	f.MaxTTL = bound("maximum_ttl", req.MaximumTtl)
+	if req.Limit != nil {
+		f.Limit = int(req.GetLimit())
+		c.that(0 < f.Limit && f.Limit <= maxLimit, "limit", "must be between 1 and %d", maxLimit)
+	}
+	c.that(req.GetOffset() <= maxOffset, "offset", "must be at most %d; use page_token", maxOffset)
+	if req.GetPageToken() != "" {
+		cursor, err := decodeCursor(req.GetPageToken())
+		c.that(err == nil, "page_token", "is not one that a list has returned")
+		c.that(f.Offset == 0, "offset", "does not go together with page_token")
+		f.After = cursor
+	}
+	return f, c.err()
+}
+
+func decodeTime(c *check, field string, t *timestamppb.Timestamp) *claim.Time {
+	if t == nil {
+		return nil
+	}
+	if err := t.CheckValid(); err != nil {
+		c.fail(field, "is no valid time: %v", err)
+		return nil
+	}
+	at := claim.Time(t.AsTime().UnixMicro())
+	return &at
+}
+
+func decodeTimeout(d *durationpb.Duration) (time.Duration, error) {
+	if err := d.CheckValid(); err != nil || d.AsDuration() < 0 {
+		return 0, fieldErrors{{"timeout", "must be a duration that is not negative"}}
+	}
+	return d.AsDuration(), nil
+}
+
+// A page token is the place of the last claim of the page before.
+func encodeCursor(c db.Cursor) string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", c.Created, c.ID))
+}
+
+func decodeCursor(token string) (*db.Cursor, error) {
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return nil, err
+	}
+	at, id, _ := strings.Cut(string(text), " ")
+	created, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || !validID(id) {
+		return nil, fmt.Errorf("no cursor: %q", text)
+	}
+	return &db.Cursor{Created: claim.Time(created), ID: id}, nil
+}
+
+var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// newID returns an id that nobody can guess. Ids rise with time, so that they fall into
+// the same pages of an index.
+func newID() string {
+	id := uuid.Must(uuid.NewV7())
+	return idEncoding.EncodeToString(id[:])
+}

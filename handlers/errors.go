@@ -1,0 +1,104 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/models"
+)
+
+// errorTable says what a caller sees of the sentinel errors below this package.
+var errorTable = []struct {
+	err     error
+	code    codes.Code
+	reason  string
+	message string
+}{
+	{claim.ErrNotFound, codes.NotFound, models.ReasonClaimNotFound, "claim-not-found"},
+	{claim.ErrIDTaken, codes.AlreadyExists, models.ReasonIDTaken, "the id names a claim that another request made"},
+	{claim.ErrContention, codes.Aborted, models.ReasonClaimWaits, "the claim waits for others"},
+	{committer.ErrStopping, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
+	{db.ErrOutcomeUnknown, codes.Unavailable, models.ReasonOutcomeUnknown, "the connection to the database broke during the commit; ask again to learn the outcome"},
+	{db.ErrUnavailable, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is not available; nothing was changed"},
+	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},
+}
+
+// lockErrorTable comes first for the four lock RPCs.
+var lockErrorTable = map[error]struct {
+	wire   error
+	reason string
+}{
+	claim.ErrNotFound:      {models.ErrResourceNotFound, models.ReasonResourceNotFound},
+	models.ErrInvalidTTL:   {models.ErrInvalidTTL, models.ReasonInvalidTTL},
+	models.ErrInvalidOwner: {models.ErrInvalidOwner, models.ReasonInvalidOwner},
+	models.ErrInvalidType:  {models.ErrInvalidType, models.ReasonInvalidType},
+}
+
+// lockError returns what the caller of a lock RPC sees of an error.
+func (h *handler) lockError(ctx context.Context, err error) error {
+	for known, to := range lockErrorTable {
+		if errors.Is(err, known) {
+			return withInfo(status.Convert(to.wire), to.reason, nil)
+		}
+	}
+	return h.wireError(ctx, err)
+}
+
+// wireError returns what the caller sees of an error: a status with a reason. What it
+// does not know becomes "internal error", and stays whole in the log.
+func (h *handler) wireError(ctx context.Context, err error) error {
+	var (
+		collision  *claim.CollisionError
+		transition *claim.TransitionError
+		fields     fieldErrors
+	)
+	switch {
+	case errors.As(err, &collision):
+		return withInfo(status.Convert(models.ErrLockCollision), models.ReasonLockCollision, holderOf(collision))
+	case errors.As(err, &transition):
+		return withInfo(status.New(codes.FailedPrecondition, transition.Error()), models.ReasonWrongStatus,
+			map[string]string{"status": transition.From.String()})
+	case errors.As(err, &fields):
+		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.badRequest())
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, "the deadline passed; the change may still be made, asking again is safe")
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, "the caller went away")
+	}
+	for _, known := range errorTable {
+		if errors.Is(err, known.err) {
+			return withInfo(status.New(known.code, known.message), known.reason, nil)
+		}
+	}
+	h.log.ErrorContext(ctx, "internal error", "error", err)
+	return status.Error(codes.Internal, "internal error")
+}
+
+func holderOf(collision *claim.CollisionError) map[string]string {
+	if collision.Holder == nil {
+		return map[string]string{"mode": claim.Shared.String()}
+	}
+	return map[string]string{
+		"holder":   collision.Holder.Owner,
+		"claim_id": collision.Holder.ID,
+		"token":    strconv.FormatUint(collision.Holder.Token, 10),
+	}
+}
+
+func withInfo(s *status.Status, reason string, metadata map[string]string, more ...protoadapt.MessageV1) error {
+	info := &errdetails.ErrorInfo{Reason: reason, Domain: models.ErrorDomain, Metadata: metadata}
+	detailed, err := s.WithDetails(append([]protoadapt.MessageV1{protoadapt.MessageV1Of(info)}, more...)...)
+	if err != nil {
+		return s.Err()
+	}
+	return detailed.Err()
+}

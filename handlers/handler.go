@@ -1,0 +1,199 @@
+// Package handlers answers the RPCs of service models.Locket. Each handler decodes its
+// request, lets the committer or the store do the work, and encodes the answer.
+package handlers
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/models"
+)
+
+// handler implements models.LocketServer. It embeds UnsafeLocketServer so that a method
+// that is missing does not compile.
+type handler struct {
+	models.UnsafeLocketServer
+	committer *committer.Committer
+	store     db.Reader
+	log       *slog.Logger
+}
+
+// New returns the service. Changes go through the committer; the store is asked for the
+// rest.
+func New(c *committer.Committer, store db.Reader, log *slog.Logger) models.LocketServer {
+	return &handler{committer: c, store: store, log: log}
+}
+
+// Register adds a service to a server. A message that cannot be decoded is answered with
+// InvalidArgument, where gRPC itself would answer Internal.
+func Register(server grpc.ServiceRegistrar, service models.LocketServer) {
+	desc := models.Locket_ServiceDesc
+	desc.Methods = make([]grpc.MethodDesc, len(models.Locket_ServiceDesc.Methods))
+	for i, method := range models.Locket_ServiceDesc.Methods {
+		decode := method.Handler
+		method.Handler = func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			return decode(srv, ctx, func(message any) error {
+				if err := dec(message); err != nil {
+					return malformed(err)
+				}
+				return nil
+			}, interceptor)
+		}
+		desc.Methods[i] = method
+	}
+	server.RegisterService(&desc, service)
+}
+
+func malformed(err error) error {
+	if status.Code(err) == codes.Internal {
+		return status.Error(codes.InvalidArgument, "the request cannot be decoded: "+status.Convert(err).Message())
+	}
+	return err
+}
+
+// Lock implements models.LocketServer.
+func (h *handler) Lock(ctx context.Context, req *models.LockRequest) (*models.LockResponse, error) {
+	cmd, err := decodeLock(req)
+	if err != nil {
+		return nil, h.lockError(ctx, err)
+	}
+	result, err := h.committer.Do(ctx, cmd)
+	if err != nil {
+		return nil, h.lockError(ctx, err)
+	}
+	return &models.LockResponse{Token: result.Claim.Token}, nil
+}
+
+// Release implements models.LocketServer.
+func (h *handler) Release(ctx context.Context, req *models.ReleaseRequest) (*models.ReleaseResponse, error) {
+	cmd, err := decodeRelease(req)
+	if err != nil {
+		return nil, h.lockError(ctx, err)
+	}
+	if _, err := h.committer.Do(ctx, cmd); err != nil {
+		return nil, h.lockError(ctx, err)
+	}
+	return &models.ReleaseResponse{}, nil
+}
+
+// Fetch implements models.LocketServer.
+func (h *handler) Fetch(ctx context.Context, req *models.FetchRequest) (*models.FetchResponse, error) {
+	var c check
+	c.name("key", req.GetKey())
+	if err := c.err(); err != nil {
+		return nil, h.lockError(ctx, err)
+	}
+	holder, err := h.store.Holder(ctx, req.GetKey())
+	if err != nil {
+		return nil, h.lockError(ctx, err)
+	}
+	return &models.FetchResponse{Resource: encodeResource(&holder), Token: holder.Token}, nil
+}
+
+// FetchAll implements models.LocketServer.
+func (h *handler) FetchAll(ctx context.Context, req *models.FetchAllRequest) (*models.FetchAllResponse, error) {
+	t, err := lockType(req.GetTypeCode(), req.GetType())
+	if err == nil && t == claim.Untyped {
+		err = models.ErrInvalidType
+	}
+	if err != nil {
+		return nil, h.lockError(ctx, err)
+	}
+	claims, err := h.store.Held(ctx, t)
+	if err != nil {
+		return nil, h.lockError(ctx, err)
+	}
+	resources := make([]*models.Resource, len(claims))
+	for i := range claims {
+		resources[i] = encodeResource(&claims[i])
+	}
+	return &models.FetchAllResponse{Resources: resources}, nil
+}
+
+// CreateClaim implements models.LocketServer.
+func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
+	cmd, err := decodeCreate(req)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return h.do(ctx, cmd)
+}
+
+// GetClaim implements models.LocketServer.
+func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*models.Claim, error) {
+	if !validID(req.GetId()) {
+		return nil, h.wireError(ctx, claim.ErrNotFound)
+	}
+	found, now, err := h.store.Get(ctx, req.GetId())
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return encodeClaim(&found, now), nil
+}
+
+// ListClaims implements models.LocketServer.
+func (h *handler) ListClaims(ctx context.Context, req *models.ListClaimsRequest) (*models.ListClaimsResponse, error) {
+	filter, err := decodeFilter(req)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	claims, now, err := h.store.List(ctx, filter)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return encodeList(claims, now, filter.Limit), nil
+}
+
+// UpdateClaim implements models.LocketServer.
+func (h *handler) UpdateClaim(ctx context.Context, req *models.UpdateClaimRequest) (*models.Claim, error) {
+	cmd, err := decodeUpdate(req)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return h.do(ctx, cmd)
+}
+
+// do carries out a command about one claim.
+func (h *handler) do(ctx context.Context, cmd claim.Command) (*models.Claim, error) {
+	result, err := h.committer.Do(ctx, cmd)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return encodeClaim(&result.Claim, result.Now), nil
+}
+
+// AwaitClaim implements models.LocketServer.
+func (h *handler) AwaitClaim(ctx context.Context, req *models.AwaitClaimRequest) (*models.Claim, error) {
+	if !validID(req.GetId()) {
+		return nil, h.wireError(ctx, claim.ErrNotFound)
+	}
+	if req.GetTimeout() == nil {
+		return h.await(ctx, req.GetId())
+	}
+	timeout, err := decodeTimeout(req.GetTimeout())
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	found, err := h.await(waiting, req.GetId())
+	if waiting.Err() != nil && ctx.Err() == nil && err != nil {
+		return h.GetClaim(ctx, &models.GetClaimRequest{Id: req.GetId()})
+	}
+	return found, err
+}
+
+func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
+	result, err := h.committer.Await(ctx, id)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return encodeClaim(&result.Claim, result.Now), nil
+}

@@ -1,0 +1,179 @@
+package handlers
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/models"
+)
+
+// The limits of what a request may hold.
+const (
+	maxName   = 1024     // bytes of a resource's name, an owner, a reason
+	maxData   = 64 << 10 // bytes of a value, of user data
+	maxID     = 128      // bytes of a claim's id
+	maxLimit  = 1000     // claims in one page
+	maxOffset = 1 << 20  // claims left out before a page
+
+	maxTTLSeconds = 100 * 365.25 * 24 * 60 * 60
+	defaultLimit  = 10
+)
+
+// fieldErrors tells which fields of a request are wrong, and what their limits are.
+type fieldErrors []fieldError
+
+type fieldError struct{ field, problem string }
+
+func (e fieldErrors) Error() string {
+	lines := make([]string, len(e))
+	for i, f := range e {
+		lines[i] = f.field + ": " + f.problem
+	}
+	return strings.Join(lines, "; ")
+}
+
+func (e fieldErrors) badRequest() protoadapt.MessageV1 {
+	details := &errdetails.BadRequest{}
+	for _, f := range e {
+		details.FieldViolations = append(details.FieldViolations,
+			&errdetails.BadRequest_FieldViolation{Field: f.field, Description: f.problem})
+	}
+	return protoadapt.MessageV1Of(details)
+}
+
+// check collects what is wrong with a request.
+type check struct{ wrong fieldErrors }
+
+// err returns nil when nothing is wrong.
+func (c *check) err() error {
+	if len(c.wrong) == 0 {
+		return nil
+	}
+	return c.wrong
+}
+
+func (c *check) fail(field, format string, args ...any) {
+	c.wrong = append(c.wrong, fieldError{field, fmt.Sprintf(format, args...)})
+}
+
+// that is fail unless ok.
+func (c *check) that(ok bool, field, format string, args ...any) {
+	if !ok {
+		c.fail(field, format, args...)
+	}
+}
+
+// name checks a name that must be there.
+func (c *check) name(field, name string) {
+	if name == "" {
+		c.fail(field, "is required")
+		return
+	}
+	c.text(field, name)
+}
+
+// text checks a name that may be empty.
+func (c *check) text(field, text string) {
+	switch {
+	case len(text) > maxName:
+		c.fail(field, "has %d bytes, and at most %d are allowed", len(text), maxName)
+	case !utf8.ValidString(text):
+		c.fail(field, "is not valid UTF-8")
+	case strings.IndexByte(text, 0) >= 0:
+		c.fail(field, "contains a NUL byte")
+	}
+}
+
+func (c *check) data(field, data string) {
+	c.that(len(data) <= maxData, field, "has %d bytes, and at most %d are allowed", len(data), maxData)
+	c.that(utf8.ValidString(data), field, "is not valid UTF-8")
+}
+
+func (c *check) json(field, data string) {
+	c.data(field, data)
+	c.that(json.Valid([]byte(data)), field, "is not valid JSON")
+}
+
+// seconds checks a duration that may be left out.
+func (c *check) seconds(field string, seconds *float64, lowest, highest float64) *time.Duration {
+	if seconds == nil {
+		return nil
+	}
+	if math.IsNaN(*seconds) || *seconds < lowest || *seconds > highest {
+		c.fail(field, "must be a number of seconds between %.0f and %.0f", lowest, highest)
+		return nil
+	}
+	d := time.Duration(math.Round(*seconds*1e6)) * time.Microsecond
+	return &d
+}
+
+func (c *check) ttl(seconds *float64) *time.Duration {
+	return c.seconds("ttl", seconds, 0, maxTTLSeconds)
+}
+
+func (c *check) mode(mode models.Mode) claim.Mode {
+	_, known := models.Mode_name[int32(mode)]
+	c.that(known, "mode", "is %d, which is no mode", mode)
+	return claim.Mode(mode)
+}
+
+func (c *check) typeCode(code models.TypeCode) claim.Type {
+	_, known := models.TypeCode_name[int32(code)]
+	c.that(known, "type_code", "is %d, which is no type", code)
+	return claim.Type(code)
+}
+
+// validID reports whether a claim can have such an id.
+func validID(id string) bool {
+	if id == "" || len(id) > maxID {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		digit := '0' <= c && c <= '9'
+		if !letter && !digit && !strings.ContainsRune("-._~", rune(c)) {
+			return false
+		}
+	}
+	return strings.Trim(id, ".") != "" // "." and ".." are no path segments
+}
+
+// lockType returns the type of a lock from the two fields that tell it. Neither is
+// required (seed 5); when both are there they must agree.
+func lockType(code models.TypeCode, name string) (claim.Type, error) {
+	byName := map[string]models.TypeCode{
+		"": models.TypeCode_UNKNOWN, models.LockType: models.TypeCode_LOCK, models.PresenceType: models.TypeCode_PRESENCE,
+	}
+	named, known := byName[name]
+	_, valid := models.TypeCode_name[int32(code)]
+	switch {
+	case !known, !valid:
+		return 0, models.ErrInvalidType
+	case code == models.TypeCode_UNKNOWN:
+		return claim.Type(named), nil
+	case name != "" && named != code:
+		return 0, models.ErrInvalidType
+	}
+	return claim.Type(code), nil
+}
+
+// typeName returns the string that goes with a type code.
+func typeName(t claim.Type) string {
+	switch t {
+	case claim.Lock:
+		return models.LockType
+	case claim.Presence:
+		return models.PresenceType
+	default:
+		return ""
+	}
+}
