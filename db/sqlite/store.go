@@ -86,10 +86,14 @@ func lockFile(path string) (*os.File, error) {
 
 func pragmas(conn *sqlite.Conn) error {
 	conn.SetBusyTimeout(5 * time.Second)
-	return sqlitex.ExecuteScript(conn, `
-		PRAGMA synchronous = FULL;
-		PRAGMA cache_size = -65536;
-		PRAGMA wal_autocheckpoint = 4000;`, nil)
+	for _, pragma := range []string{
+		"PRAGMA synchronous = FULL", "PRAGMA cache_size = -65536", "PRAGMA wal_autocheckpoint = 4000",
+	} {
+		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare migrates the schema, reads the row of meta, and starts the clock of the leases

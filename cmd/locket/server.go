@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"github.com/tedsuo/ifrit/sigmon"
+	"google.golang.org/grpc"
+
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/gateway"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/handlers"
+)
+
+func contextWithTimeout(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(cmd.Context(), clientTimeout)
+}
+
+func newServerCommand() *cobra.Command {
+	var (
+		c    config
+		file string
+	)
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Serve locks and claims",
+		Long: `Serve locks and claims over gRPC.
+
+Every flag can also be given as an environment variable (--grpc-address as
+LOCKET_GRPC_ADDRESS) or in the JSON file of --config, by its name; a flag comes
+before the environment, and that before the file. The file may also be one of
+Cloud Foundry's Locket.`,
+		Example: `  locket server
+  locket server --database 'mysql:locket:secret@tcp(127.0.0.1:3306)/locket'
+  locket server --grpc-address 0.0.0.0:8891 --tls-cert s.crt --tls-key s.key --tls-client-ca ca.crt`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.load(cmd, file); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), c)
+		},
+	}
+	c.add(cmd.Flags())
+	cmd.Flags().StringVar(&file, "config", "", "a JSON file of settings")
+	return cmd
+}
+
+// serve runs a server until it is told to stop.
+func serve(ctx context.Context, c config) (err error) {
+	log, err := newLogger(c)
+	if err != nil {
+		return err
+	}
+	tuneGC()
+	store, err := openStore(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	group, err := newGroup(c, store, log)
+	if err != nil {
+		return err
+	}
+	process := ifrit.Invoke(sigmon.New(group, os.Interrupt))
+	err = <-process.Wait()
+	log.Info("stopped")
+	return err
+}
+
+// newGroup returns everything that lives long, in the order in which it starts; it stops
+// in the other order.
+func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	grpcTLS, httpTLS, err := loadTLS(c, log)
+	if err != nil {
+		return nil, err
+	}
+	metrics := committer.NewMetrics(registry)
+	queues := committer.New(store, c.databaseTimeout, log, metrics)
+	return grouper.NewOrdered(os.Interrupt, grouper.Members{
+		{Name: "committer", Runner: queues},
+		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
+		{Name: "follower", Runner: committer.NewFollower(store, queues, log)},
+		{Name: "janitor", Runner: committer.NewJanitor(store, c.historyRetention, c.historyLimit, log, metrics)},
+		{Name: "http", Runner: gateway.New(gateway.Config{
+			Address: c.httpAddress, TLS: httpTLS, Metrics: registry, ShutdownTimeout: c.shutdownTimeout, Log: log,
+		})},
+		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
+			Address:         c.grpcAddress,
+			Options:         grpcserver.Options(grpcTLS, log, registry),
+			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
+			ShutdownTimeout: c.shutdownTimeout,
+			OnDrain:         queues.StopWaiting,
+			Log:             log,
+		})},
+	}), nil
+}
+
+// loadTLS returns the configurations for gRPC, which wants the clients' certificates, and
+// for HTTP, which takes them; both nil without TLS.
+func loadTLS(c config, log *slog.Logger) (forGRPC, forHTTP *tls.Config, err error) {
+	if c.tlsCert == "" {
+		return nil, nil, nil
+	}
+	certificates, err := grpcserver.LoadCertificates(grpcserver.Files{Cert: c.tlsCert, Key: c.tlsKey, ClientCA: c.tlsCA}, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return certificates.Config(tls.RequireAndVerifyClientCert), certificates.Config(tls.VerifyClientCertIfGiven), nil
+}
+
+// tuneGC spends memory on speed: the live heap of a server is small, and with Go's default
+// the collector runs tens of times a second under load.
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}
+
+// retryStart is how long to wait between two tries to reach the database.
+const retryStart = time.Second
+
+// openStore opens the database, waiting for it for a while if it is not up.
+func openStore(ctx context.Context, c config, log *slog.Logger) (db.Store, error) {
+	giveUp := time.Now().Add(c.databaseWait)
+	for {
+		store, err := open(ctx, c)
+		if !errors.Is(err, db.ErrUnavailable) || time.Now().After(giveUp) {
+			return store, err
+		}
+		log.Warn("waiting for the database", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(retryStart):
+		}
+	}
+}
+
+func open(_ context.Context, c config) (db.Store, error) {
+	engine, source, _ := strings.Cut(c.database, ":")
+	switch engine {
+	case "sqlite":
+		return sqlite.Open(source)
+	default:
+		return nil, fmt.Errorf("--database: %q is no engine; give sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
+	}
+}
+
+func newLogger(c config) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler
+	switch c.logFormat {
+	case "text":
+		handler = slog.NewTextHandler(os.Stderr, options)
+	case "json":
+		handler = slog.NewJSONHandler(os.Stderr, options)
+	case "auto":
+		handler = slog.NewJSONHandler(os.Stderr, options)
+		if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			handler = slog.NewTextHandler(os.Stderr, options)
+		}
+	default:
+		return nil, fmt.Errorf("--log-format: %q: must be text, json or auto", c.logFormat)
+	}
+	return slog.New(grpcserver.LogRequestID(handler)), nil
+}

@@ -1,0 +1,47 @@
+package grpcserver
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// MaxRequest is the size of the largest message that is read. The largest valid one
+	// has two values of 64 KiB and a few names of 1 KiB.
+	MaxRequest = 256 << 10
+
+	// window is the initial flow-control window of streams and connections. With gRPC's
+	// 64 KiB a connection that carries hundreds of calls spends its time on updates.
+	window = 1 << 20
+	// streamWorkers run the handlers without starting a goroutine for each call. Handlers
+	// wait for the commit, so there must be as many as calls in a large batch.
+	streamWorkers = 512
+)
+
+// Options are the options of every gRPC server of Locket. tlsConfig may be nil.
+func Options(tlsConfig *tls.Config, log *slog.Logger, registerer prometheus.Registerer) []grpc.ServerOption {
+	observer := newObserver(log, registerer)
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(MaxRequest),
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: 5 * time.Second, PermitWithoutStream: true,
+		}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.InitialWindowSize(window),
+		grpc.InitialConnWindowSize(window),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ChainUnaryInterceptor(observer.unary, recoverUnary(log)),
+		grpc.ChainStreamInterceptor(observer.stream, recoverStream(log)),
+	}
+	if tlsConfig != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	}
+	return options
+}
