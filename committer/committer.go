@@ -1,6 +1,7 @@
 package committer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,19 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// MaxBatch is the largest number of requests in one transaction.
-const MaxBatch = 512
+// DefaultBatch is the largest number of requests in one transaction.
+const DefaultBatch = 512
+
+// Config says how to commit.
+type Config struct {
+	// MaxBatch is the largest number of requests in one transaction; DefaultBatch when it
+	// is 0.
+	MaxBatch int
+	// Timeout is how long a transaction may take before it is given up.
+	Timeout time.Duration
+	Log     *slog.Logger
+	Metrics *Metrics
+}
 
 // ErrStopping is returned for requests that the server cannot take any more, or cannot
 // wait for any longer, because it shuts down. Another server can.
@@ -43,11 +55,12 @@ var requests = sync.Pool{New: func() any { return &request{done: make(chan struc
 
 // Committer carries commands to the store in batches.
 type Committer struct {
-	store   db.Store
-	timeout time.Duration
-	log     *slog.Logger
-	metrics *Metrics
-	hub     *hub
+	store    db.Store
+	maxBatch int
+	timeout  time.Duration
+	log      *slog.Logger
+	metrics  *Metrics
+	hub      *hub
 
 	wake chan struct{}
 
@@ -56,14 +69,14 @@ type Committer struct {
 	stopped bool
 }
 
-// New returns a committer for a store. A transaction that takes longer than timeout is
-// given up.
-func New(store db.Store, timeout time.Duration, log *slog.Logger, metrics *Metrics) *Committer {
+// New returns a committer for a store.
+func New(store db.Store, config Config) *Committer {
 	c := &Committer{
-		store: store, timeout: timeout, log: log, metrics: metrics, hub: newHub(),
+		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
+		log: config.Log, metrics: config.Metrics, hub: newHub(),
 		wake: make(chan struct{}, 1),
 	}
-	metrics.watch(c.hub)
+	c.metrics.watch(c.hub)
 	return c
 }
 
@@ -140,13 +153,13 @@ func (c *Committer) beat() {
 func (c *Committer) take() []*request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.pending) <= MaxBatch {
+	if len(c.pending) <= c.maxBatch {
 		batch := c.pending
 		c.pending = make([]*request, 0, len(batch)+len(batch)/4)
 		return batch
 	}
-	batch := slices.Clone(c.pending[:MaxBatch])
-	c.pending = append(c.pending[:0], c.pending[MaxBatch:]...)
+	batch := slices.Clone(c.pending[:c.maxBatch])
+	c.pending = append(c.pending[:0], c.pending[c.maxBatch:]...)
 	c.wakeUp()
 	return batch
 }

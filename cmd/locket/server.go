@@ -21,6 +21,7 @@ import (
 
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
@@ -93,7 +94,7 @@ func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) 
 		return nil, err
 	}
 	metrics := committer.NewMetrics(registry)
-	queues := committer.New(store, c.databaseTimeout, log, metrics)
+	queues := committer.New(store, committer.Config{Timeout: c.databaseTimeout, Log: log, Metrics: metrics})
 	return grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
 		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
@@ -154,11 +155,13 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (db.Store, error
 	}
 }
 
-func open(_ context.Context, c config) (db.Store, error) {
+func open(ctx context.Context, c config) (db.Store, error) {
 	engine, source, _ := strings.Cut(c.database, ":")
 	switch engine {
 	case "sqlite":
 		return sqlite.Open(source)
+	case "mysql":
+		return mysql.Open(ctx, source)
 	default:
 		return nil, fmt.Errorf("--database: %q is no engine; give sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
 	}

@@ -1,0 +1,138 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/locket-service/locket/db"
+)
+
+// session is what every connection begins with. A lock that is not granted after a while
+// belongs to somebody who is stuck; our own transactions take milliseconds.
+var session = []string{
+	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+	"SET SESSION innodb_lock_wait_timeout = 2",
+	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+}
+
+// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere the
+// variable has no effect, or does not exist.
+const causalReads = "SET SESSION wsrep_sync_wait = 1"
+
+// connector makes connections that are set up as session says.
+type connector struct{ driver.Connector }
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := setUp(ctx, conn.(driver.ExecerContext)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+func setUp(ctx context.Context, conn driver.ExecerContext) error {
+	for _, statement := range session {
+		if _, err := conn.ExecContext(ctx, statement, nil); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	if _, err := conn.ExecContext(ctx, causalReads, nil); err != nil && !isCode(err, codeUnknownVariable) {
+		return fmt.Errorf("%s: %w", causalReads, err)
+	}
+	return nil
+}
+
+// connect returns a pool of connections; none is made yet.
+func connect(config *mysql.Config, connections int) *sql.DB {
+	config = config.Clone()
+	config.InterpolateParams = true // one round trip for a statement, however many rows it has
+	config.MaxAllowedPacket = 0     // ask the server
+	config.Logger = &mysql.NopLogger{}
+	if config.Timeout == 0 {
+		config.Timeout = 5 * time.Second
+	}
+	base, err := mysql.NewConnector(config)
+	if err != nil {
+		panic(err) // a config that ParseDSN has returned
+	}
+	pool := sql.OpenDB(connector{base})
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	pool.SetConnMaxIdleTime(time.Minute)
+	return pool
+}
+
+// Error codes of the server, by their names in its manual.
+const (
+	codeUnknownDatabase   = 1049
+	codeDuplicate         = 1062
+	codeNoSuchTable       = 1146
+	codeErrorDuringCommit = 1180
+	codeUnknownVariable   = 1193
+	codeLockWait          = 1205
+	codeDeadlock          = 1213
+)
+
+// unavailableCodes tell of a server that is there but cannot serve: too many connections,
+// shutting down, out of disk, read-only, not part of its cluster, killed.
+var unavailableCodes = []uint16{1021, 1040, 1041, 1047, 1053, 1114, 1129, 1158, 1159, 1160, 1161, 1203, 1290, 1317, 1836, 1927, 3032}
+
+func isCode(err error, codes ...uint16) bool {
+	var failure *mysql.MySQLError
+	if !errors.As(err, &failure) {
+		return false
+	}
+	for _, code := range codes {
+		if failure.Number == code {
+			return true
+		}
+	}
+	return false
+}
+
+// broken reports whether an error tells of the connection rather than of the statement.
+func broken(err error) bool {
+	var network net.Error
+	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) ||
+		errors.Is(err, sql.ErrConnDone) || errors.As(err, &network)
+}
+
+// translate maps the engine's errors to those of package db.
+func translate(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+		return err
+	case broken(err), isCode(err, unavailableCodes...), ctx.Err() != nil,
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	case conflict(err):
+		return fmt.Errorf("%w: %w", db.ErrConflict, err)
+	default:
+		return err
+	}
+}
+
+var (
+	// errRaced is returned when another server has made a row that this transaction was
+	// about to make.
+	errRaced = errors.New("another server made the same row")
+	// errUndone is returned when the connection broke during a commit that was not done.
+	errUndone = errors.New("the commit was not done")
+)
+
+// conflict reports whether a transaction failed because another one came first.
+func conflict(err error) bool {
+	return errors.Is(err, errRaced) || errors.Is(err, errUndone) || isCode(err, codeDeadlock, codeLockWait, codeDuplicate)
+}

@@ -1,0 +1,88 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// Prune implements db.Store. It also sweeps the feed.
+func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
+	now, err := s.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.sweepFeed(ctx, now.Wall); err != nil {
+		return 0, translate(ctx, err)
+	}
+	var ids []any
+	err = each(ctx, s.reader, "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?", []any{before, limit},
+		func(rows *sql.Rows) error {
+			var id string
+			err := rows.Scan(&id)
+			ids = append(ids, id)
+			return err
+		})
+	if err != nil || len(ids) == 0 {
+		return 0, translate(ctx, err)
+	}
+	result, err := s.reader.ExecContext(ctx, "DELETE FROM claims WHERE id IN "+marks(len(ids)), ids...)
+	if err != nil {
+		return 0, translate(ctx, err)
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// PruneResources implements db.Store.
+func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
+	var unused []unusedResource
+	var floor uint64
+	seen := 0
+	err = each(ctx, s.reader,
+		"SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name LIMIT ?",
+		[]any{after, limit}, func(rows *sql.Rows) error {
+			var r unusedResource
+			var free bool
+			err := rows.Scan(&r.name, &r.version, &free)
+			seen++
+			next = r.name
+			if free && r.version < uint64(before) {
+				unused = append(unused, r)
+				floor = max(floor, r.version)
+			}
+			return err
+		})
+	if seen < limit {
+		next = ""
+	}
+	if err != nil || len(unused) == 0 {
+		return next, translate(ctx, err)
+	}
+	return next, translate(ctx, s.deleteResources(ctx, unused, floor))
+}
+
+type unusedResource struct {
+	name    string
+	version uint64
+}
+
+// deleteResources deletes the resources that have not changed since they were read, and
+// raises the floor in the same transaction.
+func (s *Store) deleteResources(ctx context.Context, unused []unusedResource, floor uint64) error {
+	tx, err := s.reader.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, r := range unused {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM resources WHERE name = ? AND version = ?", r.name, r.version); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE meta SET floor = GREATEST(floor, ?) WHERE id = 1", floor); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

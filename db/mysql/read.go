@@ -1,0 +1,166 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
+
+type rowsQuerier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// each calls row for every row of a query.
+func each(ctx context.Context, q rowsQuerier, query string, args []any, row func(*sql.Rows) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// queryClaims returns the claims of a query for claimColumns.
+func queryClaims(ctx context.Context, q rowsQuerier, query string, args ...any) (claims []*claim.Claim, err error) {
+	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
+		c := &claim.Claim{}
+		var ttl int64
+		err := rows.Scan(&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &ttl, &c.UserData, &c.Value, &c.Status,
+			&c.Position, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason)
+		c.TTL = time.Duration(ttl) * time.Microsecond
+		claims = append(claims, c)
+		return err
+	})
+	return claims, err
+}
+
+// marks returns "(?,?,…)" with n placeholders.
+func marks(n int) string { return "(" + strings.TrimSuffix(strings.Repeat("?,", n), ",") + ")" }
+
+func anys(values []string) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = v
+	}
+	return args
+}
+
+func (s *Store) readClaims(ctx context.Context, query string, args ...any) ([]claim.Claim, error) {
+	found, err := queryClaims(ctx, s.reader, query, args...)
+	if err != nil {
+		return nil, readError(ctx, err)
+	}
+	claims := make([]claim.Claim, len(found))
+	for i, c := range found {
+		claims[i] = *c
+	}
+	return claims, nil
+}
+
+func (s *Store) readClaim(ctx context.Context, query string, args ...any) (claim.Claim, error) {
+	claims, err := s.readClaims(ctx, query, args...)
+	if err == nil && len(claims) == 0 {
+		err = claim.ErrNotFound
+	}
+	if err != nil {
+		return claim.Claim{}, err
+	}
+	return claims[0], nil
+}
+
+// readError returns the error of the context if it has one: it is the cause then.
+func readError(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return translate(ctx, err)
+}
+
+const (
+	getSQL    = "SELECT " + claimColumns + " FROM claims WHERE id = ?"
+	holderSQL = "SELECT " + claimColumns + " FROM claims WHERE id = (SELECT holder FROM resources WHERE name = ?)"
+	sharedSQL = "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 LIMIT 1"
+	heldSQL   = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
+	dueSQL    = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
+		WHERE c.phase IN (2, 3, 4) AND c.at <= ? AND (r.waiting > 0 OR c.at <= ?) LIMIT ?`
+	countSQL  = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0), 0) FROM claims"
+	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
+)
+
+// Get implements db.Reader.
+func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	c, err := s.readClaim(ctx, getSQL, id)
+	if err != nil {
+		return c, claim.Instant{}, err
+	}
+	now, err := s.Now(ctx)
+	return c, now, err
+}
+
+// Holder implements db.Reader.
+func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error) {
+	c, err := s.readClaim(ctx, holderSQL, resource)
+	if errors.Is(err, claim.ErrNotFound) {
+		return s.readClaim(ctx, sharedSQL, resource)
+	}
+	return c, err
+}
+
+// Held implements db.Reader.
+func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
+	return s.readClaims(ctx, heldSQL, phaseActive+int(t))
+}
+
+// List implements db.Reader.
+func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	clause, args := f.SQL(now)
+	claims, err := s.readClaims(ctx, "SELECT "+claimColumns+" FROM claims"+clause, args...)
+	return claims, now, err
+}
+
+// Due implements db.Reader.
+func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args := []any{now.Lease, now.Lease.Add(-idle), limit}
+	err = each(ctx, s.reader, dueSQL, args, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		names = append(names, name)
+		return err
+	})
+	return names, readError(ctx, err)
+}
+
+// Count implements db.Reader.
+func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
+	err = s.reader.QueryRowContext(ctx, countSQL).Scan(&counts.Waiting, &counts.Active, &counts.Finished)
+	return counts, readError(ctx, err)
+}
+
+// HistoryCutoff implements db.Reader.
+func (s *Store) HistoryCutoff(ctx context.Context, keep int) (at claim.Time, err error) {
+	err = s.reader.QueryRowContext(ctx, cutoffSQL, keep-1).Scan(&at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return at, readError(ctx, err)
+}

@@ -1,0 +1,64 @@
+-- Names are bytes: VARBINARY, so that case and trailing spaces count.
+-- Times are microseconds since the Unix epoch; deadline is in lease time.
+
+CREATE TABLE resources (
+    name    VARBINARY(1024) NOT NULL,
+    version BIGINT UNSIGNED NOT NULL,
+    holder  VARBINARY(128)  NOT NULL,  -- the id of the exclusive holder, or ''
+    shared  INT             NOT NULL,  -- how many shared holders
+    waiting INT             NOT NULL,  -- how many claims wait
+    PRIMARY KEY (name)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+CREATE TABLE claims (
+    id        VARBINARY(128)  NOT NULL,
+    resource  VARBINARY(1024) NOT NULL,
+    owner     VARBINARY(1024) NOT NULL,
+    mode      TINYINT         NOT NULL,
+    type      TINYINT         NOT NULL,
+    ttl       BIGINT          NOT NULL,
+    user_data MEDIUMBLOB,
+    value     MEDIUMBLOB      NOT NULL,
+    status    TINYINT         NOT NULL,
+    position  BIGINT UNSIGNED NOT NULL,
+    token     BIGINT UNSIGNED NOT NULL,
+    version   BIGINT UNSIGNED NOT NULL,
+    deadline  BIGINT          NOT NULL,
+    created   BIGINT          NOT NULL,
+    activated BIGINT          NOT NULL,
+    finished  BIGINT          NOT NULL,
+    reason    VARBINARY(1024) NOT NULL,
+    -- What stands in for partial indexes: finished claims (phase 0) by the time of
+    -- their end, waiting ones (1) by their position, active ones (2 + type) by their
+    -- deadline.
+    phase     TINYINT         NOT NULL,
+    at        BIGINT          NOT NULL,
+    PRIMARY KEY (id),
+    KEY claims_line (resource, status, position),
+    KEY claims_phase (phase, at),
+    KEY claims_created (created)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+-- What the servers tell each other: one row for each commit, with the ids of the claims
+-- that left the waiting line, separated by spaces. A server numbers its commits, one
+-- after the other, so a reader misses none. The row also tells, after a connection broke
+-- during a commit, how the commit ended.
+CREATE TABLE feed (
+    server VARBINARY(32)   NOT NULL,
+    n      BIGINT UNSIGNED NOT NULL,
+    at     BIGINT          NOT NULL,
+    ids    MEDIUMBLOB      NOT NULL,
+    PRIMARY KEY (server, n)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+-- One row: the clock (see db.Clock), and the floor below which no resource's version
+-- may come, because the row of a resource with that version was deleted.
+CREATE TABLE meta (
+    id     TINYINT         NOT NULL,
+    seen   BIGINT          NOT NULL,
+    outage BIGINT          NOT NULL,
+    floor  BIGINT UNSIGNED NOT NULL,
+    PRIMARY KEY (id)
+) ENGINE = InnoDB;
+
+INSERT INTO meta (id, seen, outage, floor) VALUES (1, 0, 0, 0);

@@ -1,0 +1,160 @@
+// Package mysql is the engine for databases that speak the MySQL protocol. Any number of
+// servers may share one database.
+//
+// Every transaction locks the rows of its resources first, in the order of their names,
+// and touches nothing else of these resources before. Claims are therefore safe without
+// locks of their own, and two servers cannot wait for each other except in the depths of
+// an index; the engine then runs the transaction again.
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/google/uuid"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// readers is how many connections read at once.
+const readers = 16
+
+// Store is a db.Store on a database that may have other servers.
+type Store struct {
+	writer *sql.DB // one connection
+	reader *sql.DB
+
+	server string // names this process in the feed
+
+	mu      sync.Mutex // guards what follows
+	commits uint64     // number of the last commit in the feed
+	cursors map[string]uint64
+
+	sweep feedSweep
+}
+
+var _ db.Store = (*Store)(nil)
+
+// Open connects to the database that a DSN of go-sql-driver/mysql names, and makes the
+// database and its tables if they are not there. It returns db.ErrUnavailable when the
+// database does not answer, and db.ErrNewerSchema.
+func Open(ctx context.Context, dsn string) (*Store, error) {
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("the DSN: %w", err)
+	}
+	if config.DBName == "" {
+		return nil, errors.New("the DSN names no database")
+	}
+	if err := createDatabase(ctx, config); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		writer:  connect(config, 1),
+		reader:  connect(config, readers),
+		server:  uuid.NewString()[:23],
+		cursors: make(map[string]uint64),
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) start(ctx context.Context) error {
+	if err := migrate(ctx, s.writer); err != nil {
+		return translate(ctx, err)
+	}
+	if err := s.skipFeed(ctx); err != nil {
+		return translate(ctx, err)
+	}
+	return s.resume(ctx)
+}
+
+// createDatabase makes the database if the server has none of its name, and may.
+func createDatabase(ctx context.Context, config *mysql.Config) error {
+	bare := config.Clone()
+	bare.DBName = ""
+	server := connect(bare, 1)
+	defer func() { _ = server.Close() }()
+	name := "`" + config.DBName + "`"
+	if _, err := server.ExecContext(ctx, "USE "+name); !isCode(err, codeUnknownDatabase) {
+		return translate(ctx, err)
+	}
+	_, err := server.ExecContext(ctx, "CREATE DATABASE IF NOT EXISTS "+name)
+	return translate(ctx, err)
+}
+
+// Close implements db.Store.
+func (s *Store) Close() error { return errors.Join(s.writer.Close(), s.reader.Close()) }
+
+// nowSQL is the database's time in microseconds, at the begin of the statement.
+const nowSQL = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+// meta is the row of the same name, with the time at which it was read.
+type meta struct {
+	now   claim.Time
+	clock db.Clock
+	floor uint64
+}
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func readMeta(ctx context.Context, q querier, suffix string) (m meta, err error) {
+	var outage int64
+	err = q.QueryRowContext(ctx, "SELECT "+nowSQL+", seen, outage, floor FROM meta WHERE id = 1"+suffix).
+		Scan(&m.now, &m.clock.Seen, &outage, &m.floor)
+	m.clock.Outage = time.Duration(outage) * time.Microsecond
+	return m, err
+}
+
+func (m meta) instant() claim.Instant { return m.clock.Instant(m.now) }
+
+// Now implements db.Reader.
+func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
+	m, err := readMeta(ctx, s.reader, "")
+	return m.instant(), translate(ctx, err)
+}
+
+// Beat implements db.Store.
+func (s *Store) Beat(ctx context.Context) error {
+	tx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return translate(ctx, err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	m, err := readMeta(ctx, tx, " FOR UPDATE")
+	if err != nil {
+		return translate(ctx, err)
+	}
+	clock := m.clock.Beat(m.now)
+	_, err = tx.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE id = 1", clock.Seen, clock.Outage.Microseconds())
+	if err != nil {
+		return translate(ctx, err)
+	}
+	return translate(ctx, tx.Commit())
+}
+
+// resume finds out whether there are other servers. If nobody beats for as long as a beat
+// may be late, there is none, and the next Beat makes an outage of the silence, however
+// short it was; without this look a server that is killed and back within MaxSilence
+// would count the time between against the leases.
+func (s *Store) resume(ctx context.Context) error {
+	first, err := readMeta(ctx, s.reader, "")
+	for m := first; err == nil && m.clock.Seen == first.clock.Seen && m.now.Sub(m.clock.Seen) <= db.MaxSilence; {
+		time.Sleep(db.BeatInterval / 5)
+		m, err = readMeta(ctx, s.reader, "")
+	}
+	if err != nil {
+		return translate(ctx, err)
+	}
+	return s.Beat(ctx)
+}
