@@ -108,26 +108,26 @@ func (c *Claim) History() []StatusChange {
 }
 
 // WaitingDuration is how long the claim has waited; it stops when the claim is
-// active or final.
+// active or final, and is never negative, even if the clock stepped back.
 func (c *Claim) WaitingDuration(now Instant) time.Duration {
 	switch {
 	case c.Activated != 0:
-		return c.Activated.Sub(c.Created)
+		return max(0, c.Activated.Sub(c.Created))
 	case c.Status.Final():
-		return c.Finished.Sub(c.Created)
+		return max(0, c.Finished.Sub(c.Created))
 	default:
 		return max(0, now.Wall.Sub(c.Created))
 	}
 }
 
 // ActiveDuration is how long the claim has been active, and whether it ever was; it
-// stops when the claim is final.
+// stops when the claim is final, and is never negative.
 func (c *Claim) ActiveDuration(now Instant) (time.Duration, bool) {
 	switch {
 	case c.Activated == 0:
 		return 0, false
 	case c.Status.Final():
-		return c.Finished.Sub(c.Activated), true
+		return max(0, c.Finished.Sub(c.Activated)), true
 	default:
 		return max(0, now.Wall.Sub(c.Activated)), true
 	}

@@ -1,0 +1,66 @@
+package claim_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// Random commands at random times: after each of them the queue is as the model says, and
+// the rules hold.
+func TestPropertyQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t, drawn{t})
+		actions := map[string]func(*rapid.T){}
+		for name, command := range makers {
+			actions[name] = func(*rapid.T) { m.tick(); m.step(command(m.world)) }
+		}
+		t.Repeat(actions)
+	})
+}
+
+// machine is a queue that is known as a whole, beside its model.
+type machine struct {
+	*world
+	t     rapid.TB
+	queue *claim.Queue
+}
+
+func newMachine(t rapid.TB, c chooser) *machine {
+	return &machine{
+		world: newWorld(c), t: t,
+		queue: claim.NewQueue(claim.Row{Resource: "printer"}, 0, nil),
+	}
+}
+
+func (m *machine) step(cmd claim.Command) {
+	m.t.Helper()
+	version, before := m.queue.Version, m.claims()
+	got, err := m.queue.Do(cmd, m.now)
+	want, wantErr := m.model.do(cmd, m.now)
+	after := m.claims()
+
+	checkAnswer(m.t, cmd, got, err, want, wantErr)
+	checkSame(m.t, after, m.model.claims)
+	checkState(m.t, m.queue.Row, after)
+	checkStep(m.t, version, before, after, cmd)
+	if moved := m.queue.Version != version; moved == slices.Equal(before, after) {
+		m.t.Fatalf("the version moved: %t; from %+v to %+v", moved, before, after)
+	}
+	if m.queue.Row != m.model.row() {
+		m.t.Fatalf("the row is %+v, that of the model %+v", m.queue.Row, m.model.row())
+	}
+}
+
+// claims returns every claim of the queue, which began empty and so has made them all.
+func (m *machine) claims() []entry {
+	made, _ := m.queue.Changes()
+	entries := make([]entry, 0, len(made))
+	for _, c := range made {
+		entries = append(entries, record(*c))
+	}
+	return entries
+}

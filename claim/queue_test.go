@@ -1,0 +1,514 @@
+package claim_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+func TestFirstClaimIsActiveAtOnce(t *testing.T) {
+	d := setup(t)
+	got := d.exclusive("a")
+	equal(t, "the status", got.Status, claim.Active)
+	equal(t, "the deadline", got.Deadline, d.now.Lease.Add(10*time.Second))
+	if got.Token == 0 {
+		t.Error("no token was given")
+	}
+	equal(t, "the row", d.Row, claim.Row{Resource: "printer", Version: got.Version, Holder: "a"})
+}
+
+func TestGrantsInOrder(t *testing.T) {
+	d := setup(t)
+	for _, id := range []string{"a", "b", "c"} {
+		d.exclusive(id)
+	}
+	d.wantStatus(claim.Active, "a")
+	d.wantStatus(claim.Waiting, "b", "c")
+	d.release("a")
+	d.wantStatus(claim.Active, "b")
+	d.wantStatus(claim.Waiting, "c")
+	d.release("b")
+	d.wantStatus(claim.Active, "c")
+}
+
+func TestLeavingTheMiddleOfTheLine(t *testing.T) {
+	d := setup(t)
+	for _, id := range []string{"a", "b", "c"} {
+		d.exclusive(id)
+	}
+	d.withdraw("b")
+	d.wantStatus(claim.Active, "a")
+	d.release("a")
+	d.wantStatus(claim.Active, "c")
+	d.wantStatus(claim.Withdrawn, "b")
+}
+
+func TestSharedClaimsHoldTogether(t *testing.T) {
+	d := setup(t)
+	d.shared("r1")
+	d.shared("r2")
+	d.wantStatus(claim.Active, "r1", "r2")
+	equal(t, "the number of shared holders", d.Shared, 2)
+	d.exclusive("w")
+	d.release("r1")
+	d.wantStatus(claim.Waiting, "w")
+	d.release("r2")
+	d.wantStatus(claim.Active, "w")
+}
+
+func TestSharedWaitsBehindAWaitingExclusive(t *testing.T) {
+	d := setup(t)
+	d.shared("r1")
+	d.exclusive("w")
+	d.shared("r2")
+	d.wantStatus(claim.Active, "r1")
+	d.wantStatus(claim.Waiting, "w", "r2")
+	d.release("r1")
+	d.wantStatus(claim.Active, "w")
+	d.wantStatus(claim.Waiting, "r2")
+}
+
+func TestSharedRunIsGrantedTogether(t *testing.T) {
+	d := setup(t)
+	d.exclusive("w1")
+	d.shared("r1")
+	d.shared("r2")
+	d.exclusive("w2")
+	d.shared("r3")
+	d.release("w1")
+	d.wantStatus(claim.Active, "r1", "r2")
+	d.wantStatus(claim.Waiting, "w2", "r3")
+	if d.get("r1").Token >= d.get("r2").Token {
+		t.Error("the tokens of a run do not rise in the order of the line")
+	}
+}
+
+func TestWithdrawnExclusiveLetsSharedOnesJoin(t *testing.T) {
+	d := setup(t)
+	d.shared("r1")
+	d.exclusive("w1")
+	d.shared("r2")
+	d.shared("r3")
+	d.exclusive("w2")
+	d.withdraw("w1")
+	d.wantStatus(claim.Active, "r1", "r2", "r3")
+	d.wantStatus(claim.Waiting, "w2")
+}
+
+func TestDueLeaseIsTakenOverAtOnce(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.after(10 * time.Second)
+	got := d.exclusive("b")
+	equal(t, "the status of the next", got.Status, claim.Active)
+	d.wantStatus(claim.Expired, "a")
+	equal(t, "the end of the first", d.get("a").Finished, d.now.Wall)
+}
+
+func TestDueLeaseIsTakenOverByAWaiterWhateverTheCommand(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.after(10 * time.Second)
+	wantErr(t, d.refuse(claim.Renew{ID: "nobody"}), claim.ErrNotFound)
+	d.wantStatus(claim.Expired, "a")
+	d.wantStatus(claim.Active, "b")
+}
+
+func TestDueLeaseIsTakenOverByALock(t *testing.T) {
+	d := setup(t)
+	d.do(lock("a", "ann"))
+	d.after(10 * time.Second)
+	got := d.do(lock("b", "ben"))
+	equal(t, "the claim", got.ID, "b")
+	d.wantStatus(claim.Expired, "a")
+}
+
+func TestLeaseDoesNotEndEarly(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.after(10*time.Second - time.Microsecond)
+	d.do(claim.Expire{Resource: "printer"})
+	d.wantStatus(claim.Active, "a")
+	d.after(time.Microsecond)
+	d.do(claim.Expire{Resource: "printer"})
+	d.wantStatus(claim.Active, "b")
+}
+
+// While no server could take renewals the lease clock stood still.
+func TestOutageCountsAgainstNobody(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.now.Wall = d.now.Wall.Add(time.Hour)
+	d.do(claim.Expire{Resource: "printer"})
+	d.wantStatus(claim.Active, "a")
+	a := d.get("a")
+	equal(t, "the time that remains", a.Remaining(d.now), 10*time.Second)
+}
+
+func TestDueLeaseThatNobodyWantsCanBeRenewed(t *testing.T) {
+	d := setup(t)
+	token := d.exclusive("a").Token
+	d.after(time.Hour)
+	got := d.do(claim.Renew{ID: "a", TTL: time.Minute})
+	equal(t, "the status", got.Status, claim.Active)
+	equal(t, "the token", got.Token, token)
+	equal(t, "the deadline", got.Deadline, d.now.Lease.Add(time.Minute))
+}
+
+func TestDueLeaseWithAWaiterCannotBeRenewed(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.after(10 * time.Second)
+	wantTransition(t, d.refuse(claim.Renew{ID: "a", TTL: time.Minute}), claim.Expired, 0)
+	d.wantStatus(claim.Active, "b")
+}
+
+func TestOnlyTheSharedHoldersThatAreDueExpire(t *testing.T) {
+	d := setup(t)
+	d.shared("r1")
+	d.shared("r2")
+	d.exclusive("w")
+	d.after(5 * time.Second)
+	d.do(claim.Renew{ID: "r2", TTL: 10 * time.Second})
+	d.after(5 * time.Second)
+	d.do(claim.Expire{Resource: "printer"})
+	d.wantStatus(claim.Expired, "r1")
+	d.wantStatus(claim.Active, "r2")
+	d.wantStatus(claim.Waiting, "w")
+}
+
+func TestSweepEndsADueLeaseThatNobodyWants(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.after(10 * time.Second)
+	equal(t, "the claim returned", record(d.do(claim.Expire{Resource: "printer"})), entry{})
+	d.wantStatus(claim.Expired, "a")
+	equal(t, "the holder", d.Holder, "")
+}
+
+func TestAcquireCollisionNamesTheHolder(t *testing.T) {
+	d := setup(t)
+	held := d.do(lock("a", "ann"))
+	err := d.refuse(lock("b", "ben"))
+	var collision *claim.CollisionError
+	if !errors.As(err, &collision) || collision.Holder == nil {
+		t.Fatalf("got error %v, want a collision with a holder", err)
+	}
+	equal(t, "the holder", record(*collision.Holder), record(held))
+	equal(t, "the message", err.Error(), `the resource is held by "ann"`)
+	equal(t, "the number of waiters", d.Waiting, 0)
+
+	d.do(claim.Renew{ID: "a", TTL: time.Hour})
+	equal(t, "the holder, later on", record(*collision.Holder), record(held))
+}
+
+func TestAcquireCollidesWithSharedHolders(t *testing.T) {
+	d := setup(t)
+	d.shared("r1")
+	err := d.refuse(lock("a", "owner of r1"))
+	var collision *claim.CollisionError
+	if !errors.As(err, &collision) || collision.Holder != nil {
+		t.Fatalf("got error %v, want a collision without a holder", err)
+	}
+	equal(t, "the message", err.Error(), "the resource is held by others, in shared mode")
+}
+
+func TestAcquireDoesNotOvertakeWaiters(t *testing.T) {
+	d := setup(t)
+	d.shared("r1")
+	d.exclusive("w")
+	d.after(10 * time.Second)
+	equal(t, "the error", describe(d.refuse(lock("a", "ann"))),
+		"collision with w, token "+uitoa(d.get("w").Token))
+	d.wantStatus(claim.Expired, "r1")
+}
+
+func TestAcquireRenewsAndKeepsTheToken(t *testing.T) {
+	d := setup(t)
+	first := d.do(lock("a", "ann"))
+	d.after(4 * time.Second)
+	again := lock("another id", "ann")
+	again.TTL, again.Value, again.Type = time.Minute, "new", claim.Presence
+	got := d.do(again)
+	equal(t, "the id", got.ID, "a")
+	equal(t, "the token", got.Token, first.Token)
+	equal(t, "the deadline", got.Deadline, d.now.Lease.Add(time.Minute))
+	equal(t, "the value", got.Value, "new")
+	equal(t, "the type", got.Type, claim.Presence)
+	if got.Version <= first.Version {
+		t.Error("the renewal did not move the version")
+	}
+}
+
+func TestAcquireRenewsADueLeaseThatNobodyWants(t *testing.T) {
+	d := setup(t)
+	first := d.do(lock("a", "ann"))
+	d.after(time.Hour)
+	got := d.do(lock("b", "ann"))
+	equal(t, "the token", got.Token, first.Token)
+	equal(t, "the time that remains", got.Remaining(d.now), 10*time.Second)
+}
+
+func TestRelease(t *testing.T) {
+	d := setup(t)
+	wantErr(t, d.refuse(claim.Release{Resource: "printer", Owner: "ann"}), claim.ErrNotFound)
+	held := d.do(lock("a", "ann"))
+	equal(t, "the error for another owner",
+		describe(d.refuse(claim.Release{Resource: "printer", Owner: "ben"})),
+		"collision with a, token "+uitoa(held.Token))
+	d.exclusive("b")
+	got := d.do(claim.Release{Resource: "printer", Owner: "ann", Token: held.Token})
+	equal(t, "the status", got.Status, claim.Released)
+	d.wantStatus(claim.Active, "b")
+}
+
+func TestReleaseOfAnEarlierGrantLeavesTheSuccessorAlone(t *testing.T) {
+	d := setup(t)
+	release := claim.Release{Resource: "printer", Owner: "ann", Token: d.do(lock("a", "ann")).Token}
+	d.do(release)
+	d.do(lock("b", "ann"))
+	wantErr(t, d.refuse(release), claim.ErrNotFound)
+	d.wantStatus(claim.Active, "b")
+}
+
+func TestReleaseLeavesSharedHoldersAlone(t *testing.T) {
+	d := setup(t)
+	d.shared("r1")
+	equal(t, "the error", describe(d.refuse(claim.Release{Resource: "printer", Owner: "owner of r1"})),
+		"collision with shared holders")
+	d.wantStatus(claim.Active, "r1")
+}
+
+func TestCreateRepeatedGivesTheSameClaim(t *testing.T) {
+	for _, then := range []struct {
+		name string
+		step func(d *desk)
+	}{
+		{"active", func(*desk) {}},
+		{"renewed", func(d *desk) { d.do(claim.Renew{ID: "a", TTL: time.Hour}) }},
+		{"released", func(d *desk) { d.release("a") }},
+		{"due", func(d *desk) { d.after(time.Hour) }},
+	} {
+		t.Run(then.name, func(t *testing.T) {
+			d := setup(t)
+			d.exclusive("a")
+			then.step(d)
+			before, version := d.get("a"), d.Version
+			equal(t, "the claim", record(d.exclusive("a")), record(before))
+			equal(t, "the version", d.Version, version)
+		})
+	}
+}
+
+func TestCreateWithTheIDOfAnotherRequest(t *testing.T) {
+	for _, other := range []struct {
+		name   string
+		change func(cmd *claim.Create)
+	}{
+		{"resource", func(cmd *claim.Create) { cmd.Resource = "scanner" }},
+		{"owner", func(cmd *claim.Create) { cmd.Owner = "ben" }},
+		{"mode", func(cmd *claim.Create) { cmd.Mode = claim.Shared }},
+		{"user data", func(cmd *claim.Create) { cmd.UserData = nil }},
+	} {
+		t.Run(other.name, func(t *testing.T) {
+			d := setup(t)
+			before := d.exclusive("a")
+			cmd := request("a")
+			other.change(&cmd)
+			wantErr(t, d.refuse(cmd), claim.ErrIDTaken)
+			equal(t, "the claim", record(d.get("a")), record(before))
+		})
+	}
+}
+
+func TestVersionFollowsTheClock(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a") // joins at start, is granted one later
+	equal(t, "the position", d.get("a").Position, uint64(start))
+	equal(t, "the token", d.get("a").Token, uint64(start)+1)
+	d.after(time.Second)
+	d.release("a")
+	equal(t, "the version", d.Version, uint64(start)+1_000_000)
+}
+
+func TestTokensRiseWhenTheClockStepsBack(t *testing.T) {
+	d := setup(t)
+	last := d.exclusive("a").Token
+	for _, id := range []string{"b", "c", "d"} {
+		d.after(-time.Hour)
+		d.do(claim.Expire{Resource: "printer"})
+		d.release(d.Holder)
+		token := d.exclusive(id).Token
+		if token <= last {
+			t.Errorf("token %d of %s came after %d", token, id, last)
+		}
+		last = token
+	}
+}
+
+func TestTokensRiseBeforeTheEpoch(t *testing.T) {
+	d := setup(t)
+	d.now.Wall = -5
+	equal(t, "the token", d.exclusive("a").Token, 2)
+}
+
+func TestFloor(t *testing.T) {
+	floor := uint64(start) + 1_000_000_000
+	d := setupRow(t, claim.Row{}, floor)
+	equal(t, "Changed", d.Changed(), false)
+	if token := d.exclusive("a").Token; token <= floor {
+		t.Errorf("token %d is below the floor %d", token, floor)
+	}
+	equal(t, "Changed", d.Changed(), true)
+	equal(t, "the stored version", d.Stored().Version, 0)
+}
+
+func TestFloorBelowTheRow(t *testing.T) {
+	version := uint64(start) + 1_000_000_000
+	d := setupRow(t, claim.Row{Version: version}, 7)
+	equal(t, "the position", d.exclusive("a").Position, version+1)
+}
+
+func TestHistoryBeginsWithWaiting(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.exclusive("c")
+	second := d.now.Wall.Add(time.Second)
+	d.after(time.Second)
+	d.withdraw("c")
+	d.release("a")
+	for _, want := range []struct {
+		id      string
+		history []claim.StatusChange
+	}{
+		{"a", []claim.StatusChange{{claim.Waiting, start}, {claim.Active, start}, {claim.Released, second}}},
+		{"b", []claim.StatusChange{{claim.Waiting, start}, {claim.Active, second}}},
+		{"c", []claim.StatusChange{{claim.Waiting, start}, {claim.Withdrawn, second}}},
+	} {
+		c := d.get(want.id)
+		if got := c.History(); !slices.Equal(got, want.history) {
+			t.Errorf("history of %s: %v, want %v", want.id, got, want.history)
+		}
+	}
+}
+
+func TestReasonOfTheFirstEndStays(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.do(claim.End{ID: "a", Status: claim.Revoked, Reason: "maintenance"})
+	d.after(time.Second)
+	before := d.get("a")
+	got := d.do(claim.End{ID: "a", Status: claim.Revoked, Reason: "another"})
+	equal(t, "the reason", got.Reason, "maintenance")
+	equal(t, "the claim", record(got), record(before))
+}
+
+func TestFinalStaysFinal(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.release("a")
+	before := d.get("a")
+	d.after(time.Hour)
+	d.do(claim.Expire{Resource: "printer"})
+	d.exclusive("b")
+	d.release("b")
+	wantTransition(t, d.refuse(claim.End{ID: "a", Status: claim.Aborted}), claim.Released, claim.Aborted)
+	wantTransition(t, d.refuse(claim.Renew{ID: "a"}), claim.Released, 0)
+	equal(t, "the claim", record(d.get("a")), record(before))
+}
+
+func TestDurationsFreeze(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.exclusive("c")
+	check := func(id string, waiting, active time.Duration, ever bool) {
+		t.Helper()
+		c := d.get(id)
+		equal(t, id+": waiting", c.WaitingDuration(d.now), waiting)
+		got, was := c.ActiveDuration(d.now)
+		equal(t, id+": active", got, active)
+		equal(t, id+": was active", was, ever)
+	}
+	d.after(2 * time.Second)
+	check("a", 0, 2*time.Second, true)
+	check("b", 2*time.Second, 0, false)
+	d.release("a")
+	d.withdraw("c")
+	d.after(3 * time.Second)
+	check("a", 0, 2*time.Second, true)
+	check("b", 2*time.Second, 3*time.Second, true)
+	check("c", 2*time.Second, 0, false)
+	d.release("b")
+	d.after(time.Hour)
+	check("b", 2*time.Second, 3*time.Second, true)
+}
+
+func TestDurationsAreNotNegativeWhenTheClockStepsBack(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.exclusive("c")
+	check := func() {
+		t.Helper()
+		for _, id := range []string{"a", "b", "c"} {
+			c := d.get(id)
+			equal(t, id+": waiting", c.WaitingDuration(d.now), 0)
+			active, _ := c.ActiveDuration(d.now)
+			equal(t, id+": active", active, 0)
+		}
+	}
+	d.after(-time.Second)
+	check()
+	d.release("a")
+	d.withdraw("c")
+	check()
+	d.after(-time.Second)
+	d.release("b")
+	check()
+}
+
+func TestRemainingIsNotNegative(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.after(4 * time.Second)
+	a := d.get("a")
+	equal(t, "the time that remains", a.Remaining(d.now), 6*time.Second)
+	d.after(time.Hour)
+	equal(t, "the time that remains", a.Remaining(d.now), 0)
+}
+
+func TestTime(t *testing.T) {
+	equal(t, "Std", start.Std(), time.Date(2023, 11, 14, 22, 13, 20, 0, time.UTC))
+	equal(t, "Sub", start.Add(time.Second).Sub(start), time.Second)
+	equal(t, "Add back", start.Add(-time.Second), start-1_000_000)
+	equal(t, "Add at the end", claim.Time(math.MaxInt64-1).Add(time.Second), math.MaxInt64)
+}
+
+func TestTarget(t *testing.T) {
+	for _, want := range []struct {
+		cmd          claim.Command
+		resource, id string
+	}{
+		{request("a"), "printer", "a"},
+		{lock("a", "ann"), "printer", ""},
+		{claim.Release{Resource: "printer", Owner: "ann"}, "printer", ""},
+		{claim.Expire{Resource: "printer"}, "printer", ""},
+		{claim.Renew{ID: "a"}, "", "a"},
+		{claim.Activate{ID: "a"}, "", "a"},
+		{claim.End{ID: "a"}, "", "a"},
+	} {
+		resource, id := want.cmd.Target()
+		equal(t, "the resource", resource, want.resource)
+		equal(t, "the id", id, want.id)
+	}
+}

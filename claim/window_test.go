@@ -1,0 +1,319 @@
+package claim_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// A queue of which only a window is read behaves as one that is known as a whole: batches
+// of random commands, each on a queue freshly read from a shelf.
+func TestPropertyWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWindow(t, drawn{t})
+		batch := func(*rapid.T) { w.tick(); w.batch() }
+		t.Repeat(map[string]func(*rapid.T){
+			"batch": batch, "another batch": batch, "third batch": batch,
+			"prune": func(*rapid.T) { w.prune() },
+		})
+	})
+}
+
+// shelf is the database: what a db.Store keeps of one resource.
+type shelf struct {
+	row    claim.Row // Version 0 when there is none
+	floor  uint64
+	claims []entry // in the order of their positions
+
+	// chunk says how many waiters are read next.
+	chunk func() int
+	// calls of the claim.MoreWaiters, how many claims they returned, and how many of the
+	// calls found none.
+	calls, reads, empty int
+}
+
+// load reads what db.Tx promises for the claims with the ids.
+func (s *shelf) load(now claim.Instant, ids ...string) *claim.Queue {
+	s.calls, s.reads, s.empty = 0, 0, 0
+	row := s.row
+	row.Resource = "printer"
+	q := claim.NewQueue(row, s.floor, s.more)
+	for _, e := range slices.Backward(s.claims) { // the order must not matter
+		dueShared := e.Mode == claim.Shared && e.Status == claim.Active && e.Deadline <= now.Lease
+		if e.ID == row.Holder || dueShared || slices.Contains(ids, e.ID) {
+			q.Add(e.claim())
+		}
+	}
+	return q
+}
+
+// more is the claim.MoreWaiters.
+func (s *shelf) more(_ string, after uint64) ([]*claim.Claim, error) {
+	s.calls++
+	limit := s.chunk()
+	var next []*claim.Claim
+	for _, e := range s.claims {
+		if e.Status == claim.Waiting && e.Position > after && len(next) < limit {
+			next = append(next, e.claim())
+		}
+	}
+	s.reads += len(next)
+	if len(next) == 0 {
+		s.empty++
+	}
+	return next, nil
+}
+
+// save writes what changed, and of the changed claims only what may.
+func (s *shelf) save(q *claim.Queue) {
+	s.row = q.Row
+	made, changed := q.Changes()
+	for _, c := range made {
+		s.claims = append(s.claims, record(*c))
+	}
+	for _, c := range changed {
+		e := &s.claims[s.index(c.ID)]
+		e.Type, e.TTL, e.Value = c.Type, c.TTL, c.Value
+		e.Status, e.Token, e.Version = c.Status, c.Token, c.Version
+		e.Deadline, e.Activated, e.Finished = c.Deadline, c.Activated, c.Finished
+		e.Reason = c.Reason
+	}
+}
+
+// index returns where a claim is, or -1.
+func (s *shelf) index(id string) int {
+	return slices.IndexFunc(s.claims, func(e entry) bool { return e.ID == id })
+}
+
+// window is a shelf beside its model.
+type window struct {
+	*world
+	*shelf
+	t rapid.TB
+}
+
+const maxChunk = 3
+
+func newWindow(t rapid.TB, c chooser) *window {
+	w := newWorld(c)
+	chunk := func() int { return 1 + w.choose(maxChunk, "chunk") }
+	return &window{world: w, shelf: &shelf{chunk: chunk}, t: t}
+}
+
+// batch carries out some commands in one transaction. They are made up first, as the
+// transaction must know the claims that they name.
+func (w *window) batch() {
+	w.t.Helper()
+	cmds := make([]claim.Command, 1+w.choose(6, "size of the batch"))
+	ids := make([]string, len(cmds))
+	for i := range cmds {
+		cmds[i] = w.command()
+		_, ids[i] = cmds[i].Target()
+	}
+	q := w.load(w.now, ids...)
+	w.model.version = max(w.model.version, w.floor)
+	version, before, read := w.model.version, w.claims, q.Row
+	for _, cmd := range cmds {
+		got, err := q.Do(cmd, w.now)
+		want, wantErr := w.model.do(cmd, w.now)
+		checkAnswer(w.t, cmd, got, err, want, wantErr)
+		if q.Row != w.model.row() {
+			w.t.Fatalf("after %T%+v the row is %+v, that of the model %+v", cmd, cmd, q.Row, w.model.row())
+		}
+	}
+	w.checkChanges(q, read)
+	w.claims = slices.Clone(before)
+	if q.Changed() {
+		w.save(q)
+	}
+	checkSame(w.t, w.claims, w.model.claims)
+	checkState(w.t, q.Row, w.claims)
+	checkStep(w.t, version, before, w.claims, cmds...)
+	w.checkCost(before)
+}
+
+// checkChanges checks what the queue says has changed against what was read.
+func (w *window) checkChanges(q *claim.Queue, read claim.Row) {
+	w.t.Helper()
+	made, changed := q.Changes()
+	for _, c := range made {
+		if w.index(c.ID) >= 0 {
+			w.t.Fatalf("%s was made a second time", c.ID)
+		}
+	}
+	for _, c := range changed {
+		was := w.claims[w.index(c.ID)]
+		if was.Version == c.Version {
+			w.t.Fatalf("%s has not changed", c.ID)
+		}
+		left := was.Status == claim.Waiting && c.Status != claim.Waiting
+		if c.LeftLine() != left {
+			w.t.Fatalf("LeftLine is %t, from %+v to %+v", c.LeftLine(), was, record(*c))
+		}
+	}
+	news := q.Row != read || len(made)+len(changed) > 0
+	if q.Changed() != news || q.Err() != nil {
+		w.t.Fatalf("Changed is %t, error %v: from %+v to %+v", q.Changed(), q.Err(), read, q.Row)
+	}
+	if q.Stored().Version != w.row.Version {
+		w.t.Fatalf("the stored row became %+v", q.Stored())
+	}
+}
+
+// checkCost checks that no more of the line was read than has left it, and a chunk, and
+// that its end was found once.
+func (w *window) checkCost(before []entry) {
+	w.t.Helper()
+	left := 0
+	for i, e := range before {
+		if e.Status == claim.Waiting && w.claims[i].Status != claim.Waiting {
+			left++
+		}
+	}
+	if w.reads > left+maxChunk || w.calls > left+2 || w.empty > 1 {
+		w.t.Fatalf("%d claims left the line, %d were read, in %d calls, %d empty", left, w.reads, w.calls, w.empty)
+	}
+}
+
+// prune forgets what has ended, and the row if there is nothing else; the floor then keeps
+// its version.
+func (w *window) prune() {
+	w.model.prune()
+	w.claims = slices.Clone(w.model.claims)
+	if len(w.claims) == 0 {
+		w.floor = max(w.floor, w.row.Version)
+		w.row = claim.Row{}
+	}
+}
+
+// longLine returns a shelf with one exclusive holder, "0", and n that wait, "1" to n.
+func longLine(t *testing.T, n int) (*shelf, *desk) {
+	t.Helper()
+	d := setup(t)
+	s := &shelf{chunk: func() int { return 16 }}
+	for i := range n + 1 {
+		if i%100 == 0 {
+			d.Queue = s.load(d.now)
+		}
+		d.exclusive(strconv.Itoa(i))
+		if i%100 == 99 || i == n {
+			s.save(d.Queue)
+		}
+	}
+	return s, d
+}
+
+// What a command costs does not depend on the length of the line.
+func TestCostIsFlat(t *testing.T) {
+	const waiting = 10_000
+	s, d := longLine(t, waiting)
+	equal(t, "the number that wait", s.row.Waiting, waiting)
+	for _, cost := range []struct {
+		name  string
+		cmd   claim.Command
+		after time.Duration
+		reads int
+	}{
+		{"release of the holder", claim.End{ID: "0", Status: claim.Released}, 0, 16},
+		{"holder due", claim.Expire{Resource: "printer"}, time.Minute, 16},
+		{"first leaves", claim.End{ID: "1", Status: claim.Withdrawn}, 0, 0},
+		{"one in the middle leaves", claim.End{ID: "5000", Status: claim.Withdrawn}, 0, 0},
+		{"last leaves", claim.End{ID: "10000", Status: claim.Withdrawn}, 0, 0},
+		{"one more", request("new"), 0, 0},
+		{"one that waits comes again", request("5000"), 0, 0},
+		{"renewal", claim.Renew{ID: "0", TTL: time.Minute}, 0, 0},
+		{"is it my turn", claim.Activate{ID: "5000"}, 0, 0},
+		{"collision", lock("new", "ann"), 0, 0},
+	} {
+		t.Run(cost.name, func(t *testing.T) {
+			now := d.now
+			now.Lease = now.Lease.Add(cost.after)
+			_, id := cost.cmd.Target()
+			q := s.load(now, id)
+			_, _ = q.Do(cost.cmd, now)
+			equal(t, "the number of claims read", s.reads, cost.reads)
+			if made, changed := q.Changes(); len(made)+len(changed) > 2 {
+				t.Errorf("%d claims are to be written", len(made)+len(changed))
+			}
+		})
+	}
+}
+
+// A batch that takes over one lease after another reads the line once.
+func TestCostOfManyReleasesInOneBatch(t *testing.T) {
+	s, d := longLine(t, 1000)
+	d.Queue = s.load(d.now)
+	for range 100 {
+		d.release(d.Holder)
+	}
+	equal(t, "the holder", d.Holder, "100")
+	equal(t, "the number of claims read", s.reads, 112)
+}
+
+// Claims that join a line which has not been read wholly stay behind it.
+func TestNewcomersStayBehindALineThatIsNotRead(t *testing.T) {
+	s, d := longLine(t, 3)
+	s.chunk = func() int { return 1 }
+	d.Queue = s.load(d.now)
+	d.exclusive("4")
+	d.exclusive("5")
+	for _, next := range []string{"1", "2", "3", "4", "5", ""} {
+		d.release(d.Holder)
+		equal(t, "the next holder", d.Holder, next)
+	}
+	equal(t, "the number that wait", d.Waiting, 0)
+}
+
+// A store may read only the first few hundred of many holders that are due; the others
+// are then ended by a later command.
+func TestDueHoldersThatAreNotAllRead(t *testing.T) {
+	d := setup(t)
+	s := &shelf{chunk: func() int { return 16 }}
+	d.Queue = s.load(d.now)
+	d.shared("r1")
+	d.shared("r2")
+	d.exclusive("w")
+	s.save(d.Queue)
+	d.after(time.Minute)
+
+	d.Queue = claim.NewQueue(s.row, 0, s.more)
+	d.Add(s.claims[0].claim())
+	d.do(claim.Expire{Resource: "printer"})
+	d.wantStatus(claim.Expired, "r1")
+	equal(t, "the number of shared holders", d.Shared, 1)
+	s.save(d.Queue)
+
+	d.Queue = s.load(d.now)
+	d.do(claim.Expire{Resource: "printer"})
+	equal(t, "the holder", d.Holder, "w")
+}
+
+func TestAddLeavesAKnownClaimAlone(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.Add(&claim.Claim{ID: "a", Resource: "printer", Owner: "stale"})
+	equal(t, "the owner", d.get("a").Owner, "owner of a")
+}
+
+// When the line cannot be read nothing is granted, and the queue says so.
+func TestLineThatCannotBeRead(t *testing.T) {
+	s, d := longLine(t, 2)
+	broken := errors.New("the database is away")
+	calls := 0
+	d.Queue = claim.NewQueue(s.row, 0, func(string, uint64) ([]*claim.Claim, error) {
+		calls++
+		return nil, broken
+	})
+	d.Add(s.claims[0].claim())
+	d.release("0")
+	wantErr(t, d.Err(), broken)
+	equal(t, "the holder", d.Holder, "")
+	d.do(claim.Expire{Resource: "printer"})
+	equal(t, "the number of attempts", calls, 1)
+}

@@ -1,0 +1,165 @@
+package claim_test
+
+import (
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// chooser makes choices: rapid at random, the fuzzer by its bytes.
+type chooser interface {
+	// choose returns a number from 0 to n-1.
+	choose(n int, what string) int
+}
+
+// drawn chooses with rapid.
+type drawn struct{ t *rapid.T }
+
+func (d drawn) choose(n int, what string) int { return rapid.IntRange(0, n-1).Draw(d.t, what) }
+
+// tape chooses by bytes, and always the first when they have run out.
+type tape struct{ bytes []byte }
+
+func (t *tape) choose(n int, _ string) int {
+	if len(t.bytes) == 0 {
+		return 0
+	}
+	b := t.bytes[0]
+	t.bytes = t.bytes[1:]
+	return int(b) % n
+}
+
+func oneOf[T any](c chooser, what string, from []T) T { return from[c.choose(len(from), what)] }
+
+// world makes up commands and lets time pass. It looks at the model to make up such as
+// matter.
+type world struct {
+	chooser
+	model *model
+	now   claim.Instant
+	ids   int
+}
+
+func newWorld(c chooser) *world {
+	return &world{chooser: c, model: &model{}, now: claim.Instant{Wall: start, Lease: start}}
+}
+
+// ticks are how the two clocks move: forward mostly, the lease clock not while there is
+// no server, and both back when the database's clock is set.
+var ticks = []struct{ wall, lease time.Duration }{
+	{0, 0},
+	{time.Microsecond, time.Microsecond},
+	{time.Second, time.Second},
+	{3 * time.Second, 3 * time.Second},
+	{20 * time.Second, 20 * time.Second},
+	{20 * time.Second, 0},
+	{-5 * time.Second, -5 * time.Second},
+}
+
+func (w *world) tick() {
+	by := oneOf(w, "tick", ticks)
+	w.now.Wall = w.now.Wall.Add(by.wall)
+	w.now.Lease = w.now.Lease.Add(by.lease)
+}
+
+// makers make up one kind of command each. Creating is the most frequent, or lines would
+// be short.
+var makers = map[string]func(*world) claim.Command{
+	"create":       (*world).create,
+	"create more":  (*world).create,
+	"create again": (*world).recreate,
+	"acquire":      (*world).acquire,
+	"release":      (*world).release,
+	"renew":        (*world).renew,
+	"activate":     (*world).activate,
+	"end":          (*world).end,
+	"end holder":   (*world).endHolder,
+	"expire":       func(*world) claim.Command { return claim.Expire{Resource: "printer"} },
+}
+
+var makerNames = []string{
+	"create", "create more", "create again", "acquire", "release",
+	"renew", "activate", "end", "end holder", "expire",
+}
+
+func (w *world) command() claim.Command { return makers[oneOf(w, "command", makerNames)](w) }
+
+func (w *world) newID() string {
+	w.ids++
+	return fmt.Sprint("claim ", w.ids)
+}
+
+// anyID is one of a claim there is, or of none.
+func (w *world) anyID() string {
+	i := w.choose(len(w.model.claims)+1, "which claim")
+	if i == 0 {
+		return "nobody"
+	}
+	return w.model.claims[len(w.model.claims)-i].ID
+}
+
+func (w *world) owner() string { return oneOf(w, "owner", []string{"ann", "ben", ""}) }
+
+func (w *world) ttl() time.Duration {
+	return oneOf(w, "ttl", []time.Duration{
+		2 * time.Second, 10 * time.Second, time.Hour, 0, 100 * 365 * 24 * time.Hour,
+	})
+}
+
+func (w *world) create() claim.Command { return w.createAs(w.newID()) }
+
+func (w *world) createAs(id string) claim.Create {
+	return claim.Create{
+		ID: id, Resource: "printer", Owner: w.owner(), TTL: w.ttl(),
+		Mode: oneOf(w, "mode", []claim.Mode{claim.Exclusive, claim.Shared}),
+	}
+}
+
+// recreate repeats a request, or uses its id for another.
+func (w *world) recreate() claim.Command { return w.createAs(w.anyID()) }
+
+func (w *world) acquire() claim.Command {
+	return claim.Acquire{
+		ID: w.newID(), Resource: "printer", Owner: w.owner(), TTL: w.ttl(),
+		Type: claim.Lock, Value: oneOf(w, "value", []string{"", "new"}),
+	}
+}
+
+func (w *world) release() claim.Command {
+	cmd := claim.Release{Resource: "printer", Owner: w.owner()}
+	if e := w.model.find(w.anyID()); e != nil {
+		cmd.Token = e.Token
+	}
+	return cmd
+}
+
+func (w *world) renew() claim.Command { return claim.Renew{ID: w.anyID(), TTL: w.ttl()} }
+
+func (w *world) activate() claim.Command {
+	cmd := claim.Activate{ID: w.anyID()}
+	if w.choose(2, "with a ttl") == 1 {
+		ttl := w.ttl()
+		cmd.TTL = &ttl
+	}
+	return cmd
+}
+
+// statuses are all there are, and two that are none.
+var statuses = []claim.Status{
+	claim.Released, claim.Withdrawn, claim.Aborted, claim.Revoked,
+	claim.Expired, claim.Active, claim.Waiting, 0, garbage,
+}
+
+func (w *world) end() claim.Command {
+	return claim.End{ID: w.anyID(), Status: oneOf(w, "status", statuses), Reason: "tired"}
+}
+
+func (w *world) endHolder() claim.Command {
+	if h := w.model.holder(); h != nil {
+		return claim.End{ID: h.ID, Status: claim.Released}
+	}
+	return w.end()
+}
