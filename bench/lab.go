@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// lab is what the measurements need: the programs, the databases, a folder.
+type lab struct {
+	targets  []string
+	folder   string
+	dsn      string
+	database *fixtures.MariaDB
+	runs     int
+}
+
+func newLab(dsn string, targets []string) (*lab, error) {
+	l := &lab{targets: targets, dsn: dsn}
+	var err error
+	if l.folder, err = os.MkdirTemp("", "locket-bench-"); err != nil {
+		return nil, err
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(l.folder, "locket"), "github.com/locket-service/locket/cmd/locket")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("build locket: %w", err)
+	}
+	if l.dsn == "" && (slices.Contains(targets, "mariadb") || slices.Contains(targets, "single")) {
+		if l.database, err = fixtures.StartMariaDB(); err != nil {
+			return nil, err
+		}
+		l.dsn = l.database.DSN("")
+	}
+	return l, nil
+}
+
+func (l *lab) close() {
+	fixtures.Shutdown()
+	_ = os.RemoveAll(l.folder)
+}
+
+// measure starts a target on a fresh database, loads it, and stops it.
+func (l *lab) measure(target string, callers int, duration time.Duration) (result sample, err error) {
+	l.runs++
+	address, err := freeAddress()
+	if err != nil {
+		return result, err
+	}
+	server, cleanUp, err := l.command(target, address)
+	if err != nil {
+		return result, err
+	}
+	defer cleanUp()
+	server.Stderr = os.Stderr
+	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := server.Start(); err != nil {
+		return result, err
+	}
+	defer func() {
+		_ = server.Process.Signal(syscall.SIGTERM)
+		_ = server.Wait()
+	}()
+	if err := waitFor(address); err != nil {
+		return result, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return result, err
+	}
+	var out bytes.Buffer
+	client := exec.Command(self, "load", "-address", address, "-callers", strconv.Itoa(callers), "-duration", duration.String())
+	client.Stdout, client.Stderr = &out, os.Stderr
+	if err := client.Run(); err != nil {
+		return result, err
+	}
+	return result, json.Unmarshal(out.Bytes(), &result)
+}
+
+// command returns how to start a target, and what to do when it has ended.
+func (l *lab) command(target, address string) (_ *exec.Cmd, cleanUp func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	locket := func(database string) *exec.Cmd {
+		return exec.Command(filepath.Join(l.folder, "locket"), "server", "--grpc-address", address,
+			"--http-address", "127.0.0.1:0", "--log-level", "warn", "--database", database)
+	}
+	switch target {
+	case "echo":
+		return exec.Command(self, "serve-echo", address), func() {}, nil
+	case "sqlite":
+		file := filepath.Join(l.folder, fmt.Sprintf("run%d.db", l.runs))
+		return locket("sqlite:" + file), func() { removeAll(file + "*") }, nil
+	case "mariadb", "single":
+		dsn, drop, err := l.freshDatabase()
+		if err != nil {
+			return nil, nil, err
+		}
+		if target == "single" {
+			return exec.Command(self, "serve-single", address, dsn), drop, nil
+		}
+		return locket("mysql:" + dsn), drop, nil
+	default:
+		return nil, nil, fmt.Errorf("%q is no target: echo, sqlite, mariadb, single", target)
+	}
+}
+
+func (l *lab) freshDatabase() (dsn string, drop func(), err error) {
+	config, err := mysql.ParseDSN(l.dsn)
+	if err != nil {
+		return "", nil, err
+	}
+	config.DBName = ""
+	server, err := sql.Open("mysql", config.FormatDSN())
+	if err != nil {
+		return "", nil, err
+	}
+	name := fmt.Sprintf("locket_bench_%d_%d", os.Getpid(), l.runs)
+	if _, err := server.Exec("CREATE DATABASE " + name); err != nil {
+		return "", nil, err
+	}
+	config.DBName = name
+	return config.FormatDSN(), func() {
+		_, _ = server.Exec("DROP DATABASE " + name)
+		_ = server.Close()
+	}, nil
+}
+
+func removeAll(pattern string) {
+	files, _ := filepath.Glob(pattern)
+	for _, file := range files {
+		_ = os.Remove(file)
+	}
+}
+
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String(), nil
+}
+
+// waitFor waits until somebody listens.
+func waitFor(address string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var dialer net.Dialer
+	for {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("nobody listens at %s: %w", strings.TrimSpace(address), err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,84 @@
+// Command bench measures acquire and release of distinct locks over gRPC, with durable
+// commits and history, against a bare unary echo of the same messages that is served with
+// the same options: server and load in two processes, in turn, in one run.
+//
+//	go run ./bench                      # everything: about ten minutes
+//	go run ./bench -callers 256 -rounds 3 -seconds 3 -targets echo,sqlite
+//
+// It prints a Markdown table of medians. Absolute figures are those of one machine on one
+// day; the ratios to the echo are what to compare.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	role, args := bench, os.Args[1:]
+	if len(args) > 0 && children[args[0]] != nil {
+		role, args = children[args[0]], args[1:]
+	}
+	if err := role(args); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// children are the roles that this program plays in processes of their own.
+var children = map[string]func([]string) error{
+	"serve-echo":   serveEcho,
+	"serve-single": serveSingle,
+	"load":         load,
+}
+
+func bench(args []string) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	callers := flags.String("callers", "1,16,64,256,1024", "numbers of concurrent callers")
+	rounds := flags.Int("rounds", 3, "how often each target is measured")
+	seconds := flags.Float64("seconds", 4, "how long one measurement lasts")
+	targets := flags.String("targets", "echo,sqlite,mariadb,single", "what to measure")
+	dsn := flags.String("mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	counts, err := parseInts(*callers)
+	if err != nil {
+		return err
+	}
+	lab, err := newLab(*dsn, strings.Split(*targets, ","))
+	if err != nil {
+		return err
+	}
+	defer lab.close()
+	table := newTable(lab.targets)
+	for _, n := range counts {
+		for round := range *rounds {
+			for _, target := range lab.targets {
+				sample, err := lab.measure(target, n, time.Duration(*seconds*float64(time.Second)))
+				if err != nil {
+					return fmt.Errorf("%s with %d callers: %w", target, n, err)
+				}
+				fmt.Fprintf(os.Stderr, "%4d callers, round %d, %-8s %s\n", n, round+1, target, sample)
+				table.add(n, target, sample)
+			}
+		}
+	}
+	table.print(os.Stdout)
+	return nil
+}
+
+func parseInts(list string) (ints []int, err error) {
+	for field := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is no number of callers", field)
+		}
+		ints = append(ints, n)
+	}
+	return ints, nil
+}
