@@ -54,6 +54,9 @@ func (f Filter) SQL(now claim.Instant) (clause string, args []any) {
 	}
 	if f.Owner != nil {
 		where("owner = ?", *f.Owner)
+		if *f.Owner != "" {
+			where("owner <> ''") // lets SQLite use its partial index
+		}
 	}
 	if f.Mode != nil {
 		where("mode = ?", uint8(*f.Mode))
@@ -63,7 +66,11 @@ func (f Filter) SQL(now claim.Instant) (clause string, args []any) {
 	}
 	bound := func(expr string, at claim.Time, lower, upper *time.Duration) {
 		if lower != nil {
-			where(expr+" >= ?", int64(at), lower.Microseconds())
+			least := lower.Microseconds()
+			if least <= 0 { // what is negative here counts as 0
+				least = math.MinInt64
+			}
+			where(expr+" >= ?", int64(at), least)
 		}
 		if upper != nil {
 			where(expr+" <= ?", int64(at), upper.Microseconds())

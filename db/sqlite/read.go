@@ -53,11 +53,14 @@ func (s *Store) readClaim(ctx context.Context, sql string, args ...any) (claim.C
 }
 
 const (
-	getSQL    = "SELECT " + claimColumns + " FROM claims WHERE id = ?"
-	holderSQL = "SELECT " + claimColumns + " FROM claims WHERE id = (SELECT holder FROM resources WHERE name = ?)"
-	sharedSQL = "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 LIMIT 1"
-	heldSQL   = "SELECT " + claimColumns + " FROM claims WHERE status = 2 AND type = ?"
-	dueSQL    = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource
+	getSQL = "SELECT " + claimColumns + " FROM claims WHERE id = ?"
+	// holderSQL is one statement, so that it sees one state of a resource that is handed
+	// on. Claims are granted in the order of their positions.
+	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = coalesce(
+		(SELECT nullif(holder, '') FROM resources WHERE name = ?1),
+		(SELECT id FROM claims WHERE resource = ?1 AND status = 2 AND mode = 1 ORDER BY position LIMIT 1))`
+	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE status = 2 AND type = ?"
+	dueSQL  = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource
 		WHERE c.status = 2 AND c.type IN (0, 1, 2) AND c.deadline <= ? AND (r.waiting > 0 OR c.deadline <= ?) LIMIT ?`
 	countSQL = `SELECT (SELECT count(*) FROM claims WHERE status = 1), (SELECT count(*) FROM claims WHERE status = 2),
 		(SELECT count(*) FROM claims WHERE status > 2)`
@@ -72,11 +75,7 @@ func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant,
 
 // Holder implements db.Reader.
 func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error) {
-	c, err := s.readClaim(ctx, holderSQL, resource)
-	if err == claim.ErrNotFound { //nolint:errorlint // never wrapped in this package
-		return s.readClaim(ctx, sharedSQL, resource)
-	}
-	return c, err
+	return s.readClaim(ctx, holderSQL, resource)
 }
 
 // Held implements db.Reader.

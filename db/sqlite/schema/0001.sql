@@ -33,7 +33,8 @@ CREATE TABLE claims (
 CREATE INDEX claims_waiting  ON claims (resource, position) WHERE status = 1;
 CREATE INDEX claims_held     ON claims (type, deadline)     WHERE status = 2;
 CREATE INDEX claims_shared   ON claims (resource, deadline) WHERE status = 2 AND mode = 1;
-CREATE INDEX claims_finished ON claims (finished)           WHERE status > 2;
+CREATE INDEX claims_holding  ON claims (resource, position) WHERE status = 2 AND mode = 1;
+CREATE INDEX claims_finished ON claims (finished, status)   WHERE status > 2;  -- status: to cover the count
 -- For lists.
 CREATE INDEX claims_created  ON claims (created);
 CREATE INDEX claims_resource ON claims (resource, created);

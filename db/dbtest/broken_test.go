@@ -1,0 +1,397 @@
+package dbtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/sqlite"
+)
+
+// This file tests the suite: each fault below must be noticed by the cases that stand
+// beside it, each case must notice at least one fault, and a store without faults passes.
+
+// recorder is a test that may fail without the real one failing.
+type recorder struct {
+	testing.TB
+	failed atomic.Bool
+	mu     sync.Mutex
+	lines  []string
+}
+
+func (r *recorder) Helper()      {}
+func (r *recorder) Failed() bool { return r.failed.Load() }
+func (r *recorder) Fail()        { r.failed.Store(true) }
+func (r *recorder) FailNow()     { r.Fail(); runtime.Goexit() }
+func (r *recorder) Log(args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprint(args...))
+}
+func (r *recorder) Logf(format string, args ...any)   { r.Log(fmt.Sprintf(format, args...)) }
+func (r *recorder) Error(args ...any)                 { r.Log(args...); r.Fail() }
+func (r *recorder) Errorf(format string, args ...any) { r.Logf(format, args...); r.Fail() }
+func (r *recorder) Fatal(args ...any)                 { r.Log(args...); r.FailNow() }
+func (r *recorder) Fatalf(format string, args ...any) { r.Logf(format, args...); r.FailNow() }
+
+// record runs a case and returns what it complained of, "" when it passed. A panic is a
+// complaint too.
+func record(t *testing.T, c dbtest.Case, open func(testing.TB) dbtest.Engine) string {
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				r.Errorf("panic: %v", p)
+			}
+		}()
+		dbtest.RunCase(r, c, open)
+	}()
+	<-done
+	if !r.Failed() {
+		return ""
+	}
+	return "failed: " + strings.Join(r.lines, "\n")
+}
+
+// cluster is an engine that pretends to have many servers. They share one SQLite store.
+type cluster struct {
+	inner   *sqlite.Store
+	mu      sync.Mutex
+	servers []*server
+	wrap    func(db.Store) db.Store
+}
+
+// server is one of them. It hears of what the others do through its feed.
+type server struct {
+	db.Store
+	c    *cluster
+	feed []string
+}
+
+func (c *cluster) join() db.Store {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &server{Store: c.inner, c: c}
+	c.servers = append(c.servers, s)
+	return c.wrap(s)
+}
+
+func (s *server) Transact(ctx context.Context, fn func(db.Tx) error) error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	saves := &saves{}
+	err := s.Store.Transact(ctx, func(tx db.Tx) error {
+		saves.Tx = tx
+		return fn(saves)
+	})
+	if err == nil && saves.queues != nil {
+		s.tell(saves.queues)
+	}
+	return err
+}
+
+func (s *server) tell(queues *db.Queues) {
+	for _, q := range queues.Changed() {
+		_, changed := q.Changes()
+		for _, c := range changed {
+			for _, other := range s.c.servers {
+				if c.LeftLine() && other != s {
+					other.feed = append(other.feed, c.ID)
+				}
+			}
+		}
+	}
+}
+
+func (s *server) Changes(context.Context) ([]string, error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	feed := s.feed
+	s.feed = nil
+	return feed, nil
+}
+
+// saves remembers what was saved.
+type saves struct {
+	db.Tx
+	queues *db.Queues
+}
+
+func (s *saves) Save(queues *db.Queues) error {
+	s.queues = queues
+	return s.Tx.Save(queues)
+}
+
+// opener opens clusters whose stores are wrapped.
+func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
+	return func(t testing.TB) dbtest.Engine {
+		path := filepath.Join(t.TempDir(), "locket.db")
+		c := &cluster{wrap: wrap}
+		open := func(t testing.TB) db.Store {
+			var err error
+			if c.inner, err = sqlite.Open(path); err != nil {
+				t.Fatal(err)
+			}
+			c.servers = nil
+			return c.join()
+		}
+		store := open(t)
+		t.Cleanup(func() { _ = c.inner.Close() })
+		return dbtest.Engine{
+			Store:  store,
+			Second: func(testing.TB) db.Store { return c.join() },
+			Reopen: func(t testing.TB) db.Store {
+				if err := c.inner.Close(); err != nil {
+					t.Fatal(err)
+				}
+				return open(t)
+			},
+		}
+	}
+}
+
+// broken is a store with a fault. What is nil works.
+type broken struct {
+	db.Store
+	load      func(tx db.Tx, resources, ids []string) (*db.Queues, error)
+	save      func(tx db.Tx, queues *db.Queues) error
+	claim     func(*claim.Claim) // after it was read
+	filter    func(db.Filter) db.Filter
+	transact  func(ctx context.Context, fn func(db.Tx) error) error
+	beat      func(context.Context) error
+	now       func(claim.Instant) claim.Instant
+	holder    func(ctx context.Context, resource string) (claim.Claim, error)
+	held      func(claim.Type) claim.Type
+	due       func(idle time.Duration, limit int) (time.Duration, int)
+	names     func([]string) []string // of Due
+	count     func(db.Counts) db.Counts
+	cutoff    func(keep int) int
+	changes   func(context.Context) ([]string, error)
+	prune     func(before claim.Time, limit int) (claim.Time, int)
+	resources func(after string, before claim.Time, limit int) (string, error)
+}
+
+type brokenTx struct {
+	db.Tx
+	b *broken
+}
+
+func (t brokenTx) Load(resources, ids []string) (*db.Queues, error) {
+	if t.b.load != nil {
+		return t.b.load(t.Tx, resources, ids)
+	}
+	return t.Tx.Load(resources, ids)
+}
+
+func (t brokenTx) Save(queues *db.Queues) error {
+	if t.b.save != nil {
+		return t.b.save(t.Tx, queues)
+	}
+	return t.Tx.Save(queues)
+}
+
+func (b *broken) Transact(ctx context.Context, fn func(db.Tx) error) error {
+	if b.transact != nil {
+		return b.transact(ctx, fn)
+	}
+	return b.Store.Transact(ctx, func(tx db.Tx) error { return fn(brokenTx{tx, b}) })
+}
+
+func (b *broken) Beat(ctx context.Context) error {
+	if b.beat != nil {
+		return b.beat(ctx)
+	}
+	return b.Store.Beat(ctx)
+}
+
+func (b *broken) Changes(ctx context.Context) ([]string, error) {
+	if b.changes != nil {
+		return b.changes(ctx)
+	}
+	return b.Store.Changes(ctx)
+}
+
+func (b *broken) Now(ctx context.Context) (claim.Instant, error) {
+	at, err := b.Store.Now(ctx)
+	if b.now != nil {
+		at = b.now(at)
+	}
+	return at, err
+}
+
+func (b *broken) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	c, at, err := b.Store.Get(ctx, id)
+	if b.claim != nil {
+		b.claim(&c)
+	}
+	return c, at, err
+}
+
+func (b *broken) Holder(ctx context.Context, resource string) (claim.Claim, error) {
+	if b.holder != nil {
+		return b.holder(ctx, resource)
+	}
+	return b.Store.Holder(ctx, resource)
+}
+
+func (b *broken) Held(ctx context.Context, kind claim.Type) ([]claim.Claim, error) {
+	if b.held != nil {
+		kind = b.held(kind)
+	}
+	return b.Store.Held(ctx, kind)
+}
+
+func (b *broken) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	if b.filter != nil {
+		f = b.filter(f)
+	}
+	return b.Store.List(ctx, f)
+}
+
+func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+	if b.due != nil {
+		idle, limit = b.due(idle, limit)
+	}
+	names, err := b.Store.Due(ctx, idle, limit)
+	if b.names != nil {
+		names = b.names(names)
+	}
+	return names, err
+}
+
+func (b *broken) Count(ctx context.Context) (db.Counts, error) {
+	n, err := b.Store.Count(ctx)
+	if b.count != nil {
+		n = b.count(n)
+	}
+	return n, err
+}
+
+func (b *broken) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error) {
+	if b.cutoff != nil {
+		keep = b.cutoff(keep)
+	}
+	return b.Store.HistoryCutoff(ctx, keep)
+}
+
+func (b *broken) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
+	if b.prune != nil {
+		before, limit = b.prune(before, limit)
+	}
+	return b.Store.Prune(ctx, before, limit)
+}
+
+func (b *broken) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (string, error) {
+	if b.resources != nil {
+		return b.resources(after, before, limit)
+	}
+	return b.Store.PruneResources(ctx, after, before, limit)
+}
+
+// claims calls fn for each claim that is about to be saved.
+func claims(fn func(c *claim.Claim, made bool)) func(db.Tx, *db.Queues) error {
+	return func(tx db.Tx, queues *db.Queues) error {
+		for _, q := range queues.Changed() {
+			made, changed := q.Changes()
+			for _, c := range made {
+				fn(c, true)
+			}
+			for _, c := range changed {
+				fn(c, false)
+			}
+		}
+		return tx.Save(queues)
+	}
+}
+
+// rows calls fn for the row of each resource that is about to be saved.
+func rows(fn func(*claim.Queue)) func(db.Tx, *db.Queues) error {
+	return func(tx db.Tx, queues *db.Queues) error {
+		for _, q := range queues.Changed() {
+			fn(q)
+		}
+		return tx.Save(queues)
+	}
+}
+
+// fault is one thing that may be wrong with a store, and the cases that must notice it.
+type fault struct {
+	name  string
+	sets  func(b *broken)
+	cases []string
+}
+
+func TestSound(t *testing.T) {
+	for _, c := range dbtest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if complaint := record(t, c, opener(func(s db.Store) db.Store { return &broken{Store: s} })); complaint != "" {
+					t.Error(complaint)
+				}
+			})
+		})
+	}
+}
+
+func TestFaults(t *testing.T) {
+	cases := map[string]dbtest.Case{}
+	for _, c := range dbtest.Cases() {
+		cases[c.Name] = c
+	}
+	for _, f := range faults {
+		for _, name := range f.cases {
+			t.Run(f.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				c, ok := cases[name]
+				if !ok {
+					t.Fatal("there is no such case")
+				}
+				synctest.Test(t, func(t *testing.T) { mustFail(t, f, c) })
+			})
+		}
+	}
+}
+
+func mustFail(t *testing.T, f fault, c dbtest.Case) {
+	complaint := record(t, c, opener(func(s db.Store) db.Store {
+		b := &broken{Store: s}
+		f.sets(b)
+		return b
+	}))
+	if complaint == "" {
+		t.Fatal("the suite did not notice")
+	}
+	t.Log(complaint)
+}
+
+// TestEachCaseCanFail wants a fault for each case.
+func TestEachCaseCanFail(t *testing.T) {
+	var noticed []string
+	for _, f := range faults {
+		noticed = append(noticed, f.cases...)
+	}
+	for _, c := range dbtest.Cases() {
+		if !slices.Contains(noticed, c.Name) {
+			t.Errorf("no fault is known that %s would notice", c.Name)
+		}
+	}
+}
+
+var errNoise = errors.New("a fault")
+
+const lots = math.MaxInt32

@@ -1,0 +1,479 @@
+package dbtest_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// made and changed are faults in what is saved of a claim.
+func made(fn func(*claim.Claim)) func(*broken) {
+	return func(b *broken) {
+		b.save = claims(func(c *claim.Claim, made bool) {
+			if made {
+				fn(c)
+			}
+		})
+	}
+}
+
+func changed(fn func(*claim.Claim)) func(*broken) {
+	return func(b *broken) {
+		b.save = claims(func(c *claim.Claim, made bool) {
+			if !made {
+				fn(c)
+			}
+		})
+	}
+}
+
+func filter(fn func(*db.Filter)) func(*broken) {
+	return func(b *broken) {
+		b.filter = func(f db.Filter) db.Filter { fn(&f); return f }
+	}
+}
+
+// old gives a claim back the fields that are stored of it.
+func old(b *broken, c *claim.Claim) {
+	was, _, err := b.Store.Get(context.Background(), c.ID)
+	if err == nil {
+		c.Type, c.TTL, c.Value, c.Status, c.Token, c.Version, c.Deadline, c.Activated, c.Finished, c.Reason =
+			was.Type, was.TTL, was.Value, was.Status, was.Token, was.Version, was.Deadline, was.Activated, was.Finished, was.Reason
+	}
+}
+
+// forgetful knows no floor.
+func forgetful(b *broken) {
+	b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+		queues, err := tx.Load(resources, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range resources {
+			if q := queues.Resource(r); q.Stored().Version == 0 {
+				queues.Put(claim.NewQueue(claim.Row{Resource: r}, 0, nil))
+			}
+		}
+		return queues, nil
+	}
+}
+
+// renamed takes names for one that become the same by a change, and stores that.
+func renamed(change func(string) string) func(*broken) {
+	return func(b *broken) {
+		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+			queues, err := tx.Load(resources, ids)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range resources {
+				if other := change(r); other != r && slices.Contains(resources, other) {
+					queues.Put(renamedQueue(queues.Resource(other), r))
+				}
+			}
+			return queues, nil
+		}
+		b.save = claims(func(c *claim.Claim, _ bool) {
+			c.Resource, c.Owner = change(c.Resource), change(c.Owner)
+		})
+	}
+}
+
+func renamedQueue(q *claim.Queue, name string) *claim.Queue {
+	row := q.Stored()
+	row.Resource = name
+	return claim.NewQueue(row, 0, nil)
+}
+
+// stale answers Get with what it answered first.
+func stale(b *broken) {
+	var mu sync.Mutex
+	seen := map[string]claim.Claim{}
+	b.claim = func(c *claim.Claim) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first, ok := seen[c.ID]; ok {
+			*c = first
+		}
+		seen[c.ID] = *c
+	}
+}
+
+// split loads in one transaction and saves in another.
+func split(b *broken) {
+	b.transact = func(ctx context.Context, fn func(db.Tx) error) error {
+		return fn(&splitTx{ctx: ctx, s: b.Store})
+	}
+}
+
+type splitTx struct {
+	ctx context.Context
+	s   db.Store
+}
+
+func (t *splitTx) Load(resources, ids []string) (queues *db.Queues, err error) {
+	err = t.s.Transact(t.ctx, func(tx db.Tx) error {
+		loaded, err := tx.Load(resources, ids)
+		if err == nil {
+			queues = detached(t.s, loaded, resources, ids)
+		}
+		return err
+	})
+	time.Sleep(time.Microsecond)
+	return queues, err
+}
+
+// detached copies queues, as far as anybody has asked for them, into ones that need no
+// transaction to read more.
+func detached(s db.Store, loaded *db.Queues, resources, ids []string) *db.Queues {
+	queues := db.NewQueues(loaded.Now, len(resources))
+	copied := func(q *claim.Queue) *claim.Queue {
+		if queues.Resource(q.Resource) == nil {
+			queues.Put(claim.NewQueue(q.Stored(), 0, firstOnly(s)))
+			if h := q.Find(q.Holder); h != nil {
+				queues.Add(h)
+			}
+		}
+		return queues.Resource(q.Resource)
+	}
+	for _, r := range resources {
+		copied(loaded.Resource(r))
+	}
+	for _, id := range ids {
+		if q := loaded.Claim(id); q != nil {
+			copied(q).Add(q.Find(id))
+			queues.Name(id, q.Resource)
+		}
+	}
+	return queues
+}
+
+func (t *splitTx) Save(queues *db.Queues) error {
+	return t.s.Transact(t.ctx, func(tx db.Tx) error { return tx.Save(queues) })
+}
+
+// commits commits although fn failed.
+func commits(b *broken) {
+	b.transact = func(ctx context.Context, fn func(db.Tx) error) (err error) {
+		if storeErr := b.Store.Transact(ctx, func(tx db.Tx) error { err = fn(tx); return nil }); storeErr != nil {
+			return storeErr
+		}
+		return err
+	}
+}
+
+// deletes makes Prune end live claims, too: it withdraws what was created before.
+func deletes(b *broken) {
+	b.prune = func(before claim.Time, limit int) (claim.Time, int) {
+		ctx := context.Background()
+		claims, _, _ := b.List(ctx, db.Filter{MaxCreated: &before})
+		_ = b.Store.Transact(ctx, func(tx db.Tx) error {
+			for _, c := range claims {
+				if c.Status.Live() {
+					queues, err := tx.Load(nil, []string{c.ID})
+					if err != nil {
+						return err
+					}
+					_, _ = queues.Claim(c.ID).Do(claim.End{ID: c.ID, Status: claim.Withdrawn}, queues.Now)
+					if err := tx.Save(queues); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		return before, limit
+	}
+}
+
+// newest makes the line a stack: a new claim goes before all others.
+func newest(b *broken) {
+	next := uint64(1 << 40)
+	b.save = claims(func(c *claim.Claim, made bool) {
+		if made {
+			next--
+			c.Position = next
+		}
+	})
+}
+
+// wakesAlone reads the head of the line only.
+func wakesAlone(b *broken) {
+	b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+		queues, err := tx.Load(resources, ids)
+		if err != nil {
+			return nil, err
+		}
+		return detached(b.Store, queues, resources, ids), nil
+	}
+}
+
+// firstOnly reads the first 16 waiters and no more.
+func firstOnly(s db.Store) claim.MoreWaiters {
+	return func(resource string, after uint64) ([]*claim.Claim, error) {
+		if after > 0 {
+			return nil, nil
+		}
+		found, _, err := s.List(context.Background(), db.Filter{Resource: &resource, Status: claim.Waiting, Limit: 16})
+		next := make([]*claim.Claim, len(found))
+		for i := range found {
+			next[i] = &found[i]
+		}
+		return next, err
+	}
+}
+
+// another returns another holder than the one of longest standing.
+func another(b *broken) {
+	b.holder = func(ctx context.Context, resource string) (claim.Claim, error) {
+		claims, _, err := b.Store.List(ctx, db.Filter{Resource: &resource, Status: claim.Active})
+		if err == nil && len(claims) == 0 {
+			err = claim.ErrNotFound
+		}
+		if err != nil {
+			return claim.Claim{}, err
+		}
+		return slices.MinFunc(claims, func(x, y claim.Claim) int { return strings.Compare(x.ID, y.ID) }), nil
+	}
+}
+
+// exclusiveOnly knows no shared holders.
+func exclusiveOnly(b *broken) {
+	b.holder = func(ctx context.Context, resource string) (claim.Claim, error) {
+		c, err := b.Store.Holder(ctx, resource)
+		if c.Mode == claim.Shared {
+			return claim.Claim{}, claim.ErrNotFound
+		}
+		return c, err
+	}
+}
+
+func noBeats(b *broken) { b.beat = func(context.Context) error { return nil } }
+
+// runsOn lets the clock of the leases run with the wall's.
+func runsOn(b *broken) {
+	b.now = func(at claim.Instant) claim.Instant { return claim.Instant{Wall: at.Wall, Lease: at.Wall} }
+}
+
+var stopped = claim.Instant{Wall: 1e15, Lease: 1e15}
+
+var faults = []fault{
+	{"loses user data", made(func(c *claim.Claim) { c.UserData = nil }), []string{"CreateIsStored", "SameAsRules"}},
+	{"stores null for nothing", made(func(c *claim.Claim) {
+		if c.UserData == nil {
+			c.UserData = []byte("null")
+		}
+	}), []string{"CreateIsStored"}},
+	{"stores nothing for empty", made(func(c *claim.Claim) {
+		if len(c.UserData) == 0 {
+			c.UserData = nil
+		}
+	}), []string{"CreateIsStored"}},
+	{"cuts names off", made(func(c *claim.Claim) { c.Owner = c.Owner[:min(255, len(c.Owner))] }), []string{"CreateIsStored"}},
+	{"cuts values off", made(func(c *claim.Claim) { c.Value = c.Value[:min(1<<16-1, len(c.Value))] }), []string{"CreateIsStored"}},
+	{"counts seconds", made(func(c *claim.Claim) { c.TTL = c.TTL.Truncate(time.Second) }), []string{"CreateIsStored"}},
+	{"loses the mode", made(func(c *claim.Claim) { c.Mode = claim.Exclusive }), []string{"CreateIsStored", "ListEach"}},
+	{"loses the type", made(func(c *claim.Claim) { c.Type = 0 }), []string{"CreateIsStored", "Held"}},
+	{"loses updates of the value", func(b *broken) {
+		b.save = claims(func(c *claim.Claim, made bool) {
+			if was, _, err := b.Store.Get(context.Background(), c.ID); err == nil && !made {
+				c.Value = was.Value
+			}
+		})
+	}, []string{"AcquireIsStored"}},
+	{"loses updates of the type", changed(func(c *claim.Claim) { c.Type = claim.Lock }), []string{"AcquireIsStored", "Held"}},
+	{"loses renewals", changed(func(c *claim.Claim) { c.TTL = time.Hour }), []string{"RenewalIsStored", "AcquireIsStored"}},
+	{"loses deadlines", changed(func(c *claim.Claim) { c.Deadline-- }), []string{"RenewalIsStored", "AcquireIsStored"}},
+	{"loses reasons", changed(func(c *claim.Claim) { c.Reason = "" }), []string{"EndIsStored"}},
+	{"cuts reasons off", changed(func(c *claim.Claim) { c.Reason = c.Reason[:min(255, len(c.Reason))] }), []string{"EndIsStored"}},
+	{"loses the end", changed(func(c *claim.Claim) { c.Finished = 0 }), []string{"EndIsStored", "History", "ExpiryIsStored", "HistoryCutoff", "Prune"}},
+	{"loses the begin", changed(func(c *claim.Claim) { c.Activated = 0 }), []string{"History", "ListBounds"}},
+	{"loses the token", changed(func(c *claim.Claim) { c.Token = 0 }), []string{"SameAsRules", "ManyShared"}},
+	{"keeps versions in floats", made(func(c *claim.Claim) { c.Token = uint64(float64(c.Token)) }), []string{"LargeVersions"}},
+	{"drops a changed claim", func(b *broken) {
+		n := 0
+		b.save = claims(func(c *claim.Claim, made bool) {
+			if n++; !made && n%2 == 0 {
+				old(b, c)
+			}
+		})
+	}, []string{"SameAsRules", "ManyResources", "ManyShared", "LongQueue", "OrderOfWaiters"}},
+	{"drops all changes of claims", func(b *broken) {
+		b.save = claims(func(c *claim.Claim, _ bool) { old(b, c) })
+	}, []string{"ExpiryIsStored", "Count", "PruneLeavesLive", "ManySharedDue", "ClaimAndResourceTogether", "RepeatedNames", "SurvivesReopen"}},
+	{"saves nothing", func(b *broken) { b.save = func(db.Tx, *db.Queues) error { return nil } }, []string{"SurvivesReopen", "SeenAtOnce"}},
+	{"miscounts holders", func(b *broken) { b.save = rows(func(q *claim.Queue) { q.Shared = min(q.Shared, 1) }) }, []string{"RowIsStored", "ManyShared", "ManySharedDue"}},
+	{"miscounts waiters", func(b *broken) { b.save = rows(func(q *claim.Queue) { q.Waiting = min(q.Waiting, 255) }) }, []string{"LongQueue"}},
+	{"forgets holders", func(b *broken) { b.save = rows(func(q *claim.Queue) { q.Holder = "" }) }, []string{"RowIsStored", "PruneResources"}},
+	{"trims trailing spaces", renamed(func(s string) string { return strings.TrimRight(s, " ") }), []string{"NamesAreBytes"}},
+	{"folds case", renamed(strings.ToLower), []string{"NamesAreBytes"}},
+	{"normalises names", renamed(func(s string) string { return strings.ReplaceAll(s, "a\u0301", "á") }), []string{"NamesAreBytes"}},
+	{"returns waiters out of order", newest, []string{"OrderOfWaiters", "ClaimAndResourceTogether"}},
+	{"reads one chunk of waiters", wakesAlone, []string{"ManyShared"}},
+	{"commits although fn failed", commits, []string{"ErrorLeavesNothing"}},
+	{"hides the error of fn", func(b *broken) {
+		b.transact = func(ctx context.Context, fn func(db.Tx) error) error {
+			if b.Store.Transact(ctx, fn) != nil {
+				return errNoise
+			}
+			return nil
+		}
+	}, []string{"ErrorLeavesNothing"}},
+	{"saves what has not changed", func(b *broken) {
+		b.save = func(tx db.Tx, queues *db.Queues) error {
+			q := queues.Resource("free")
+			if q == nil {
+				return tx.Save(queues)
+			}
+			q.Version = 1
+			return tx.Save(queues)
+		}
+	}, []string{"RefusalLeavesNothing"}},
+	{"finds claims that are not there", func(b *broken) {
+		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+			queues, err := tx.Load(append(slices.Clone(resources), "made up"), ids)
+			for _, id := range ids {
+				if err == nil && queues.Claim(id) == nil {
+					queues.Name(id, "made up")
+				}
+			}
+			return queues, err
+		}
+	}, []string{"UnknownIDs"}},
+	{"makes two queues of one resource", func(b *broken) {
+		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+			queues, err := tx.Load(resources, ids)
+			for _, r := range resources {
+				if err == nil && queues.Resource(r).Stored().Version != 0 {
+					queues.Put(renamedQueue(queues.Resource(r), r))
+				}
+			}
+			return queues, err
+		}
+	}, []string{"RepeatedNames", "ClaimAndResourceTogether"}},
+	{"does not look for ids", func(b *broken) {
+		b.load = func(tx db.Tx, resources, _ []string) (*db.Queues, error) { return tx.Load(resources, nil) }
+	}, []string{"ClaimOfAnotherResource", "ClaimBehindPrunedRow", "SameID"}},
+	{"loses rows beyond the 500th", func(b *broken) {
+		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+			queues, err := tx.Load(resources, ids)
+			for _, r := range resources[min(500, len(resources)):] {
+				queues.Put(claim.NewQueue(claim.Row{Resource: r}, 0, nil))
+			}
+			return queues, err
+		}
+	}, []string{"ManyResources"}},
+	{"takes its time from before", func(b *broken) {
+		at := time.Duration(0)
+		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+			queues, err := tx.Load(resources, ids)
+			if err == nil {
+				at += time.Second
+				queues.Now.Wall = queues.Now.Wall.Add(-at)
+			}
+			return queues, err
+		}
+	}, []string{"TimeOfTransaction"}},
+	{"forgets the floor", forgetful, []string{"TokensRise", "Floor", "ClaimBehindPrunedRow", "FloorOfOthers"}},
+	{"hides the holder now and then", func(b *broken) {
+		n := 0
+		b.holder = func(ctx context.Context, resource string) (claim.Claim, error) {
+			if n++; n%3 == 0 {
+				return claim.Claim{}, claim.ErrNotFound
+			}
+			return b.Store.Holder(ctx, resource)
+		}
+	}, []string{"HolderWhileHandedOn", "Holder"}},
+	{"knows no shared holders", exclusiveOnly, []string{"Holder", "LongestHolder"}},
+	{"returns any holder", another, []string{"LongestHolder"}},
+	{"mistakes types", func(b *broken) { b.held = func(claim.Type) claim.Type { return claim.Lock } }, []string{"Held"}},
+	{"Due ignores idle", func(b *broken) {
+		b.due = func(_ time.Duration, limit int) (time.Duration, int) { return 0, limit }
+	}, []string{"Due"}},
+	{"Due ignores its limit", func(b *broken) {
+		b.due = func(idle time.Duration, _ int) (time.Duration, int) { return idle, lots }
+	}, []string{"DueLimit"}},
+	{"Due sees contended resources only", func(b *broken) {
+		b.due = func(_ time.Duration, limit int) (time.Duration, int) { return 1000 * time.Hour, limit }
+	}, []string{"Due", "DueLimit", "LeaseClockGoesOn"}},
+	{"Due repeats names", func(b *broken) {
+		b.names = func(names []string) []string { return append(names, names...) }
+	}, []string{"Due"}},
+	{"miscounts", func(b *broken) { b.count = func(n db.Counts) db.Counts { n.Finished += n.Waiting; return n } }, []string{"Count"}},
+	{"cutoff is off by one", func(b *broken) { b.cutoff = func(keep int) int { return keep + 1 } }, []string{"HistoryCutoff"}},
+	{"List ignores the resource", filter(func(f *db.Filter) { f.Resource = nil }), []string{"ListEach", "NamesAreBytes", "SeenAtOnce"}},
+	{"List ignores the owner", filter(func(f *db.Filter) { f.Owner = nil }), []string{"ListEach", "NamesAreBytes"}},
+	{"List ignores the mode", filter(func(f *db.Filter) { f.Mode = nil }), []string{"ListEach", "ListMixed"}},
+	{"List ignores the status", filter(func(f *db.Filter) { f.Status = 0 }), []string{"ListEach", "ListMixed"}},
+	{"List ignores the limit", filter(func(f *db.Filter) { f.Limit = 0 }), []string{"ListPages", "ListMixed"}},
+	{"List ignores the offset", filter(func(f *db.Filter) { f.Offset = 0 }), []string{"ListPages", "ListMixed"}},
+	{"List ignores the cursor", filter(func(f *db.Filter) { f.After = nil }), []string{"ListPages", "ListMixed"}},
+	{"the cursor skips claims of the same time", filter(func(f *db.Filter) {
+		if f.After != nil {
+			f.After = &db.Cursor{Created: f.After.Created, ID: "\U0010ffff"}
+		}
+	}), []string{"ListPages", "ListMixed"}},
+	{"no limit means ten", filter(func(f *db.Filter) {
+		if f.Limit == 0 {
+			f.Limit = 10
+		}
+	}), []string{"ListPages"}},
+	{"List ignores the least active duration", filter(func(f *db.Filter) { f.MinActive = nil }), []string{"ListBounds", "ListMixed"}},
+	{"List ignores the most active duration", filter(func(f *db.Filter) { f.MaxActive = nil }), []string{"ListBounds", "ListMixed"}},
+	{"List ignores the least waiting duration", filter(func(f *db.Filter) { f.MinWaiting = nil }), []string{"ListBounds", "ListMixed"}},
+	{"List ignores the most waiting duration", filter(func(f *db.Filter) { f.MaxWaiting = nil }), []string{"ListBounds", "ListMixed"}},
+	{"List ignores the least time left", filter(func(f *db.Filter) { f.MinTTL = nil }), []string{"ListBounds", "ListMixed"}},
+	{"List ignores the most time left", filter(func(f *db.Filter) { f.MaxTTL = nil }), []string{"ListBounds", "ListMixed"}},
+	{"List ignores the first creation", filter(func(f *db.Filter) { f.MinCreated = nil }), []string{"ListBounds", "ListMixed"}},
+	{"List ignores the last creation", filter(func(f *db.Filter) { f.MaxCreated = nil }), []string{"ListBounds", "ListMixed"}},
+	{"stores all claims at one time", made(func(c *claim.Claim) { c.Created = stopped.Wall }), []string{"ListOrder", "TimeOfTransaction"}},
+	{"Prune deletes live claims", deletes, []string{"PruneLeavesLive"}},
+	{"Prune ignores its limit", func(b *broken) {
+		b.prune = func(before claim.Time, _ int) (claim.Time, int) { return before, lots }
+	}, []string{"Prune"}},
+	{"Prune goes a moment too far", func(b *broken) {
+		b.prune = func(before claim.Time, limit int) (claim.Time, int) { return before + 1, limit }
+	}, []string{"Prune"}},
+	{"PruneResources deletes young rows", func(b *broken) {
+		b.resources = func(after string, before claim.Time, limit int) (string, error) {
+			return b.Store.PruneResources(context.Background(), after, before+1e15, limit)
+		}
+	}, []string{"PruneResources"}},
+	{"PruneResources deletes nothing", func(b *broken) {
+		b.resources = func(string, claim.Time, int) (string, error) { return "", nil }
+	}, []string{"PruneResources", "PruneResourcesWalk", "ClaimBehindPrunedRow", "Floor"}},
+	{"PruneResources begins anew each time", func(b *broken) {
+		b.resources = func(_ string, before claim.Time, limit int) (string, error) {
+			return b.Store.PruneResources(context.Background(), "", before, limit)
+		}
+	}, []string{"PruneResourcesWalk"}},
+	{"the clock stands", func(b *broken) {
+		b.now = func(claim.Instant) claim.Instant { return stopped }
+	}, []string{"NowMoves", "TimeOfTransaction"}},
+	{"the clock of the leases runs on", runsOn, []string{"LeaseClockStands", "TimeAway", "BeatOfOthers"}},
+	{"beats do nothing", noBeats, []string{"LeaseClockGoesOn", "BeatOfOthers"}},
+	{"answers what it answered first", stale, []string{"SeenAtOnce"}},
+	{"tells nothing", func(b *broken) {
+		b.changes = func(context.Context) ([]string, error) { return nil, nil }
+	}, []string{"ChangesOfOthers"}},
+	{"tells what it did itself", func(b *broken) {
+		var own []string
+		b.save = claims(func(c *claim.Claim, _ bool) {
+			if c.LeftLine() {
+				own = append(own, c.ID)
+			}
+		})
+		b.changes = func(ctx context.Context) ([]string, error) {
+			others, err := b.Store.Changes(ctx)
+			ids := append(others, own...)
+			own = nil
+			return ids, err
+		}
+	}, []string{"Changes", "ChangesOfOthers"}},
+	{"loads and saves in two transactions", split, []string{"ServersContend", "SameNewResource", "SameID"}},
+}

@@ -1,0 +1,265 @@
+package dbtest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var listCases = []Case{
+	{Name: "ListEach", Run: listEach},
+	{Name: "ListOrder", Run: listOrder},
+	{Name: "ListPages", Run: listPages},
+	{Name: "ListBounds", Run: listBounds},
+	{Name: "ListMixed", Run: listMixed},
+}
+
+func ref[V any](v V) *V { return &v }
+
+// variety makes claims in every state:
+//
+//	claim      created  active since  ended  by now
+//	held       80 s     80 s                 active, 40 s left
+//	waits      60 s                          waiting
+//	gave up    60 s                   40 s   withdrawn while waiting
+//	worked     50 s     50 s          30 s   released
+//	followed   45 s     30 s                 active, one hour left
+//	overdue    90 s     90 s                 active, due for 20 s
+//	expired    70 s     70 s          now    expired
+//	reader     20 s     20 s                 active, shared
+func variety(t testing.TB, s db.Store) {
+	at := func(ago time.Duration, cmds ...claim.Command) { t.Helper(); DoAt(t, s, -ago, cmds...) }
+	takes := func(id, resource string, ttl time.Duration) claim.Create {
+		return claim.Create{ID: id, Resource: resource, Owner: resource[:1], TTL: ttl}
+	}
+	at(90*time.Second, takes("overdue", "overdue", 70*time.Second))
+	at(80*time.Second, takes("held", "line", 2*time.Minute))
+	at(70*time.Second, takes("expired", "expired", time.Second))
+	at(60*time.Second, takes("waits", "line", time.Hour), takes("gave up", "line", time.Hour))
+	at(50*time.Second, takes("worked", "work", time.Hour))
+	at(45*time.Second, takes("followed", "work", time.Hour+30*time.Second))
+	at(40*time.Second, withdrawn("gave up"))
+	at(30*time.Second, released("worked"))
+	reader := takes("reader", "read", time.Hour)
+	reader.Mode, reader.Owner = claim.Shared, "l"
+	at(20*time.Second, reader)
+	at(0, claim.Expire{Resource: "expired"})
+}
+
+func listEach(t testing.TB, e Engine) {
+	variety(t, e.Store)
+	for name, c := range map[string]struct {
+		f    db.Filter
+		want []string
+	}{
+		"all":       {db.Filter{}, []string{"overdue", "held", "expired", "gave up", "waits", "worked", "followed", "reader"}},
+		"resource":  {db.Filter{Resource: ref("line")}, []string{"held", "gave up", "waits"}},
+		"nothing":   {db.Filter{Resource: ref("lin")}, []string{}},
+		"owner":     {db.Filter{Owner: ref("l")}, []string{"held", "gave up", "waits", "reader"}},
+		"no owner":  {db.Filter{Owner: ref("")}, []string{}},
+		"exclusive": {db.Filter{Mode: ref(claim.Exclusive), Owner: ref("l")}, []string{"held", "gave up", "waits"}},
+		"shared":    {db.Filter{Mode: ref(claim.Shared)}, []string{"reader"}},
+		"waiting":   {db.Filter{Status: claim.Waiting}, []string{"waits"}},
+		"active":    {db.Filter{Status: claim.Active}, []string{"overdue", "held", "followed", "reader"}},
+		"released":  {db.Filter{Status: claim.Released}, []string{"worked"}},
+		"expired":   {db.Filter{Status: claim.Expired}, []string{"expired"}},
+		"aborted":   {db.Filter{Status: claim.Aborted}, []string{}},
+		"withdrawn": {db.Filter{Status: claim.Withdrawn}, []string{"gave up"}},
+		"together":  {db.Filter{Resource: ref("line"), Owner: ref("l"), Status: claim.Active}, []string{"held"}},
+	} {
+		got := list(t, e.Store, c.f)
+		equal(t, name, ids(got), c.want)
+		for _, c := range got {
+			stored(t, e.Store, name, c)
+		}
+	}
+	Do(t, e.Store, claim.Create{ID: "nobody's", Resource: "n", TTL: time.Hour})
+	equal(t, "no owner", ids(list(t, e.Store, db.Filter{Owner: ref("")})), []string{"nobody's"})
+}
+
+// listOrder has claims that were made in another order than their times and ids.
+func listOrder(t testing.TB, e Engine) {
+	for _, c := range []struct {
+		ago time.Duration
+		ids []string
+	}{{1, []string{"d"}}, {3, []string{"c", "a", "B", "á"}}, {2, []string{"e"}}, {0, []string{"b"}}} {
+		var cmds []claim.Command
+		for _, id := range c.ids {
+			cmds = append(cmds, exclusive(id, "r"+id))
+		}
+		DoAt(t, e.Store, -c.ago*time.Minute, cmds...)
+	}
+	Do(t, e.Store, claim.Renew{ID: "a", TTL: time.Minute}, released("B"))
+	want := []string{"B", "a", "c", "á", "e", "d", "b"}
+	equal(t, "order", ids(list(t, e.Store, db.Filter{})), want)
+	equal(t, "order, with a bound", ids(list(t, e.Store, db.Filter{MinWaiting: ref(time.Duration(0))})), want)
+}
+
+func listPages(t testing.TB, e Engine) {
+	const n = 23
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprintf("%02d", i))
+	}
+	// Three by three at the same time.
+	base := now(t, e.Store).Wall
+	for i := 0; i < n; i += 3 {
+		var cmds []claim.Command
+		for j := i; j < min(i+3, n); j++ {
+			cmds = append(cmds, exclusive(want[j], fmt.Sprint("r", j%2)))
+		}
+		off := base.Add(time.Duration(i-100) * time.Second).Sub(now(t, e.Store).Wall)
+		DoAt(t, e.Store, off, cmds...)
+	}
+	for _, p := range []struct{ limit, offset int }{{0, 0}, {5, 0}, {5, 5}, {5, 20}, {5, 23}, {5, 100}, {0, 7}, {100, 22}, {1, 0}} {
+		end := n
+		if p.limit != 0 {
+			end = p.offset + p.limit
+		}
+		equal(t, fmt.Sprintf("limit %d, offset %d", p.limit, p.offset),
+			ids(list(t, e.Store, db.Filter{Limit: p.limit, Offset: p.offset})), want[min(p.offset, n):min(end, n)])
+	}
+	for _, step := range []int{1, 2, 3, 4, 50} {
+		equal(t, fmt.Sprint("pages of ", step), walk(t, e.Store, db.Filter{Limit: step}), want)
+	}
+	third := get(t, e.Store, want[3])
+	after := db.Filter{After: &db.Cursor{Created: third.Created, ID: third.ID}, Offset: 2, Limit: 2}
+	equal(t, "a cursor with an offset", ids(list(t, e.Store, after)), want[6:8])
+	after.Resource, after.Offset = ref("r1"), 0
+	equal(t, "a cursor on one resource", ids(list(t, e.Store, after)), []string{want[5], want[7]})
+}
+
+// walk lists page by page.
+func walk(t testing.TB, s db.Store, f db.Filter) (all []string) {
+	t.Helper()
+	for range 100 {
+		page := list(t, s, f)
+		all = append(all, ids(page)...)
+		if len(page) < f.Limit {
+			break
+		}
+		last := page[len(page)-1]
+		f.After = &db.Cursor{Created: last.Created, ID: last.ID}
+	}
+	return all
+}
+
+func listBounds(t testing.TB, e Engine) {
+	variety(t, e.Store)
+	created := get(t, e.Store, "waits").Created
+	s := func(n float64) *time.Duration { return ref(time.Duration(n * float64(time.Second))) }
+	for name, c := range map[string]struct {
+		f    db.Filter
+		want []string
+	}{
+		"active at all":      {db.Filter{MinActive: s(0)}, []string{"overdue", "held", "expired", "worked", "followed", "reader"}},
+		"active 75 s":        {db.Filter{MinActive: s(75)}, []string{"overdue", "held"}},
+		"active up to 25 s":  {db.Filter{MaxActive: s(25)}, []string{"worked", "reader"}},
+		"active 25 to 75 s":  {db.Filter{MinActive: s(25), MaxActive: s(75)}, []string{"expired", "followed"}},
+		"waited at all":      {db.Filter{MinWaiting: s(0)}, []string{"overdue", "held", "expired", "gave up", "waits", "worked", "followed", "reader"}},
+		"waited 10 s":        {db.Filter{MinWaiting: s(10)}, []string{"gave up", "waits", "followed"}},
+		"waited up to 10 s":  {db.Filter{MaxWaiting: s(10)}, []string{"overdue", "held", "expired", "worked", "reader"}},
+		"waited 18 to 50 s":  {db.Filter{MinWaiting: s(18), MaxWaiting: s(50)}, []string{"gave up"}},
+		"time left":          {db.Filter{MinTTL: s(0)}, []string{"overdue", "held", "followed", "reader"}},
+		"a second left":      {db.Filter{MinTTL: s(1)}, []string{"held", "followed", "reader"}},
+		"no time left":       {db.Filter{MaxTTL: s(0)}, []string{"overdue"}},
+		"up to a minute":     {db.Filter{MaxTTL: s(60)}, []string{"overdue", "held"}},
+		"one to 60 s left":   {db.Filter{MinTTL: s(1), MaxTTL: s(60)}, []string{"held"}},
+		"created since":      {db.Filter{MinCreated: &created}, []string{"gave up", "waits", "worked", "followed", "reader"}},
+		"created before":     {db.Filter{MaxCreated: &created}, []string{"overdue", "held", "expired", "gave up", "waits"}},
+		"created then":       {db.Filter{MinCreated: &created, MaxCreated: &created}, []string{"gave up", "waits"}},
+		"active, one status": {db.Filter{MinActive: s(25), Status: claim.Active, MaxTTL: s(60)}, []string{"overdue", "held"}},
+		"nothing":            {db.Filter{MinActive: s(75), MaxActive: s(25)}, []string{}},
+	} {
+		equal(t, name, ids(list(t, e.Store, c.f)), c.want)
+	}
+}
+
+// passes says what package db means by a filter, apart from its order and pages.
+func passes(f db.Filter, c claim.Claim, at claim.Instant) bool {
+	active, was := c.ActiveDuration(at)
+	return (f.Resource == nil || *f.Resource == c.Resource) &&
+		(f.Owner == nil || *f.Owner == c.Owner) &&
+		(f.Mode == nil || *f.Mode == c.Mode) &&
+		(f.Status == 0 || f.Status == c.Status) &&
+		within(active, was, f.MinActive, f.MaxActive) &&
+		within(c.WaitingDuration(at), true, f.MinWaiting, f.MaxWaiting) &&
+		within(c.Remaining(at), c.Status == claim.Active, f.MinTTL, f.MaxTTL) &&
+		within(c.Created, true, f.MinCreated, f.MaxCreated) &&
+		(f.After == nil || order(c, claim.Claim{Created: f.After.Created, ID: f.After.ID}) > 0)
+}
+
+func within[V cmp.Ordered](v V, has bool, lower, upper *V) bool {
+	return (lower == nil || has && v >= *lower) && (upper == nil || has && v <= *upper)
+}
+
+func order(a, b claim.Claim) int {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
+}
+
+func page(f db.Filter, all []claim.Claim, at claim.Instant) []string {
+	var pass []claim.Claim
+	for _, c := range all {
+		if passes(f, c, at) {
+			pass = append(pass, c)
+		}
+	}
+	slices.SortFunc(pass, order)
+	pass = pass[min(f.Offset, len(pass)):]
+	if f.Limit > 0 {
+		pass = pass[:min(f.Limit, len(pass))]
+	}
+	return ids(pass)
+}
+
+func maybe[V any](rnd *rand.Rand, one int, values ...V) *V {
+	if rnd.IntN(one) != 0 {
+		return nil
+	}
+	return &values[rnd.IntN(len(values))]
+}
+
+func randomFilter(rnd *rand.Rand, all []claim.Claim) db.Filter {
+	some := all[rnd.IntN(len(all))]
+	bound := func() *time.Duration {
+		return maybe(rnd, 8, 0, time.Second, 19*time.Second, 21*time.Second, 33*time.Second, 62*time.Second, time.Hour)
+	}
+	f := db.Filter{
+		Resource: maybe(rnd, 5, some.Resource), Owner: maybe(rnd, 5, "l", "w", "", some.Owner), Mode: maybe(rnd, 5, claim.Exclusive, claim.Shared),
+		MinActive: bound(), MaxActive: bound(), MinWaiting: bound(), MaxWaiting: bound(), MinTTL: bound(), MaxTTL: bound(),
+		MinCreated: maybe(rnd, 8, some.Created, some.Created+1), MaxCreated: maybe(rnd, 8, some.Created, some.Created-1),
+		After: maybe(rnd, 5, db.Cursor{Created: some.Created, ID: some.ID}, db.Cursor{Created: some.Created}),
+	}
+	if rnd.IntN(4) == 0 {
+		f.Status = claim.Status(1 + rnd.IntN(7))
+	}
+	if rnd.IntN(2) == 0 {
+		f.Limit, f.Offset = 1+rnd.IntN(6), rnd.IntN(4)
+	}
+	return f
+}
+
+// listMixed compares random filters with what they mean.
+func listMixed(t testing.TB, e Engine) {
+	variety(t, e.Store)
+	all := list(t, e.Store, db.Filter{})
+	if len(all) != 8 {
+		t.Fatalf("%d claims", len(all))
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range 400 {
+		f := randomFilter(rnd, all)
+		got, at, err := e.Store.List(t.Context(), f)
+		must(t, err)
+		if want := page(f, all, at); !slices.Equal(ids(got), want) {
+			clause, args := f.SQL(at)
+			t.Fatalf("got %q, want %q of %s %v", ids(got), want, clause, args)
+		}
+	}
+}

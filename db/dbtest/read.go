@@ -1,0 +1,197 @@
+package dbtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var readCases = []Case{
+	{Name: "Due", Run: due},
+	{Name: "DueLimit", Run: dueLimit},
+	{Name: "Holder", Run: holder},
+	{Name: "LongestHolder", Run: longestHolder},
+	{Name: "Held", Run: held},
+	{Name: "Count", Run: counts},
+	{Name: "HistoryCutoff", Run: historyCutoff},
+}
+
+// dueAgo makes holders whose leases ran out some time ago, and claims that wait for them.
+func dueAgo(t testing.TB, s db.Store, ago time.Duration, cmds ...claim.Command) {
+	t.Helper()
+	DoAt(t, s, -time.Hour-ago, cmds...)
+}
+
+func dueNames(t testing.TB, s db.Store, idle time.Duration, limit int) []string {
+	t.Helper()
+	names, err := s.Due(t.Context(), idle, limit)
+	must(t, err)
+	slices.Sort(names)
+	return names
+}
+
+func due(t testing.TB, e Engine) {
+	dueAgo(t, e.Store, time.Second, exclusive("a", "contended"), exclusive("b", "contended"))
+	dueAgo(t, e.Store, time.Second, shared("c", "contended shared"), shared("d", "contended shared"), exclusive("e", "contended shared"))
+	dueAgo(t, e.Store, time.Second, exclusive("f", "idle"))
+	dueAgo(t, e.Store, time.Minute, exclusive("g", "long idle"))
+	dueAgo(t, e.Store, time.Minute, shared("h", "long idle shared"), shared("i", "long idle shared"))
+	dueAgo(t, e.Store, -time.Minute, exclusive("j", "live"), exclusive("k", "live"), shared("l", "live shared"))
+	dueAgo(t, e.Store, time.Minute, exclusive("m", "ended"))
+	Do(t, e.Store, claim.Expire{Resource: "ended"})
+	dueAgo(t, e.Store, time.Minute, exclusive("n", "renewed"))
+	Do(t, e.Store, claim.Renew{ID: "n", TTL: time.Minute})
+
+	for idle, want := range map[time.Duration][]string{
+		time.Hour:        {"contended", "contended shared"},
+		30 * time.Second: {"contended", "contended shared", "long idle", "long idle shared"},
+		0:                {"contended", "contended shared", "idle", "long idle", "long idle shared"},
+	} {
+		equal(t, fmt.Sprint("due when idle for ", idle), dueNames(t, e.Store, idle, 100), want)
+	}
+	for _, name := range dueNames(t, e.Store, 0, 100) {
+		Do(t, e.Store, claim.Expire{Resource: name})
+	}
+	equal(t, "due after the sweep", len(dueNames(t, e.Store, 0, 100)), 0)
+	status(t, e.Store, "b", claim.Active)
+}
+
+// dueLimit has resources of every type, and more holders than resources.
+func dueLimit(t testing.TB, e Engine) {
+	var cmds []claim.Command
+	for i := range 9 {
+		for j := range 3 {
+			cmd := shared(fmt.Sprint(i, j), fmt.Sprint("r", i))
+			cmd.Type = claim.Type(i % 3)
+			cmds = append(cmds, cmd)
+		}
+	}
+	dueAgo(t, e.Store, time.Second, cmds...)
+	for limit, want := range map[int]int{1: 1, 4: 4, 9: 9, 10: 9} {
+		got := len(slices.Compact(dueNames(t, e.Store, 0, limit)))
+		equal(t, fmt.Sprint("resources due, up to ", limit), got, want)
+	}
+	for range 5 {
+		for _, name := range dueNames(t, e.Store, 0, 2) {
+			Do(t, e.Store, claim.Expire{Resource: name})
+		}
+	}
+	count(t, e.Store, db.Counts{Finished: 27})
+}
+
+func holderIs(t testing.TB, s db.Store, resource, want string) {
+	t.Helper()
+	c, err := s.Holder(t.Context(), resource)
+	if errors.Is(err, claim.ErrNotFound) {
+		err = nil
+	}
+	must(t, err)
+	equal(t, "holder of "+resource, c.ID, want)
+}
+
+func holder(t testing.TB, e Engine) {
+	holderIs(t, e.Store, "r", "")
+	c := Do(t, e.Store, exclusive("x", "r"), exclusive("y", "r"))[0]
+	got, err := e.Store.Holder(t.Context(), "r")
+	must(t, err)
+	same(t, "exclusive holder", got, c)
+	holderIs(t, e.Store, "other", "")
+	Do(t, e.Store, released("x"))
+	holderIs(t, e.Store, "r", "y")
+	Do(t, e.Store, released("y"))
+	holderIs(t, e.Store, "r", "")
+	c = Do(t, e.Store, shared("s", "r"), exclusive("z", "r"))[0]
+	got, err = e.Store.Holder(t.Context(), "r")
+	must(t, err)
+	same(t, "shared holder", got, c)
+	Do(t, e.Store, withdrawn("s"))
+	holderIs(t, e.Store, "r", "z")
+	// A holder that is due holds the resource until it is expired.
+	dueAgo(t, e.Store, time.Minute, exclusive("due", "q"))
+	holderIs(t, e.Store, "q", "due")
+	Do(t, e.Store, claim.Expire{Resource: "q"})
+	holderIs(t, e.Store, "q", "")
+}
+
+// longestHolder has shared holders of which the first falls due last, has the last id,
+// and was changed last.
+func longestHolder(t testing.TB, e Engine) {
+	first, second, third := shared("z", "r"), shared("a", "r"), shared("m", "r")
+	first.TTL, second.TTL = 3*time.Hour, time.Minute
+	DoAt(t, e.Store, -time.Second, first, second)
+	Do(t, e.Store, third, claim.Renew{ID: "z", TTL: 4 * time.Hour})
+	holderIs(t, e.Store, "r", "z")
+	Do(t, e.Store, released("z"), claim.Renew{ID: "a", TTL: 5 * time.Hour})
+	holderIs(t, e.Store, "r", "a")
+}
+
+func held(t testing.TB, e Engine) {
+	want := map[claim.Type][]string{}
+	for _, kind := range []claim.Type{claim.Untyped, claim.Lock, claim.Presence} {
+		for i := range 5 {
+			id := fmt.Sprint(kind, "-", i)
+			resource := "r" + id
+			hold := claim.Create{ID: id, Resource: resource, Type: kind, TTL: time.Hour, Mode: claim.Mode(i % 2)}
+			wait := claim.Create{ID: "w" + id, Resource: resource, Type: kind, TTL: time.Hour}
+			gone := claim.Create{ID: "g" + id, Resource: "g" + resource, Type: kind, TTL: time.Hour}
+			Do(t, e.Store, hold, wait, gone)
+			Do(t, e.Store, released(gone.ID))
+			want[kind] = append(want[kind], id)
+		}
+	}
+	for kind, want := range want {
+		claims, err := e.Store.Held(t.Context(), kind)
+		must(t, err)
+		got := ids(claims)
+		slices.Sort(got)
+		equal(t, fmt.Sprint("held, type ", kind), got, want)
+		for _, c := range claims {
+			stored(t, e.Store, "held", c)
+		}
+	}
+	// A renewal may change the type.
+	Do(t, e.Store, claim.Acquire{Resource: "r1-0", Type: claim.Presence, TTL: time.Hour})
+	if claims, err := e.Store.Held(t.Context(), claim.Lock); err != nil || len(claims) != 4 {
+		t.Errorf("%d locks held (%v)", len(claims), err)
+	}
+}
+
+func counts(t testing.TB, e Engine) {
+	count(t, e.Store, db.Counts{})
+	Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"), shared("c", "r"), shared("d", "q"))
+	count(t, e.Store, db.Counts{Active: 2, Waiting: 2})
+	for i, end := range []claim.Status{claim.Released, claim.Aborted, claim.Withdrawn, claim.Revoked} {
+		id := fmt.Sprint(i)
+		Do(t, e.Store, exclusive(id, "x"+id))
+		Do(t, e.Store, claim.End{ID: id, Status: end})
+	}
+	dueAgo(t, e.Store, time.Second, exclusive("due", "due"))
+	count(t, e.Store, db.Counts{Active: 3, Waiting: 2, Finished: 4})
+	Do(t, e.Store, claim.Expire{Resource: "due"})
+	count(t, e.Store, db.Counts{Active: 2, Waiting: 2, Finished: 5})
+}
+
+// finishedAgo makes a claim that ended some time ago.
+func finishedAgo(t testing.TB, s db.Store, id string, ago time.Duration) claim.Claim {
+	t.Helper()
+	DoAt(t, s, -ago-time.Minute, exclusive(id, "r"+id))
+	return DoAt(t, s, -ago, released(id))[0]
+}
+
+func historyCutoff(t testing.TB, e Engine) {
+	DoAt(t, e.Store, -24*time.Hour, exclusive("live", "live"), exclusive("waiting", "live"))
+	ends := make([]claim.Time, 6)
+	for _, i := range []int{3, 1, 5, 2, 4} { // hours ago
+		ends[i] = finishedAgo(t, e.Store, fmt.Sprint(i), time.Duration(i)*time.Hour).Finished
+	}
+	for keep, want := range map[int]claim.Time{1: ends[1], 2: ends[2], 5: ends[5], 6: 0, 100: 0} {
+		got, err := e.Store.HistoryCutoff(t.Context(), keep)
+		must(t, err)
+		equal(t, fmt.Sprint("cutoff to keep ", keep), got, want)
+	}
+}

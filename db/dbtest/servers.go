@@ -1,0 +1,349 @@
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var serverCases = []Case{
+	{Name: "SeenAtOnce", Run: seenAtOnce, Servers: true},
+	{Name: "Changes", Run: changes},
+	{Name: "ChangesOfOthers", Run: changesOfOthers, Servers: true},
+	{Name: "ServersContend", Run: serversContend, Servers: true},
+	{Name: "SameNewResource", Run: sameNewResource, Servers: true},
+	{Name: "SameID", Run: sameID, Servers: true},
+	{Name: "FloorOfOthers", Run: floorOfOthers, Servers: true},
+	{Name: "BeatOfOthers", Run: beatOfOthers, Servers: true},
+}
+
+func seenAtOnce(t testing.TB, e Engine) {
+	a, b := e.Store, e.Second(t)
+	for i := range 50 {
+		id, resource := fmt.Sprint(i), fmt.Sprint("r", i)
+		c := Do(t, a, exclusive(id, resource), exclusive("next "+id, resource))[0]
+		stored(t, a, "by this server", c)
+		stored(t, b, "by the other server", c)
+		holderIs(t, b, resource, id)
+		equal(t, "listed", len(list(t, b, db.Filter{Resource: &resource})), 2)
+		stored(t, a, "ended by the other server", Do(t, b, released(id))[0])
+		holderIs(t, a, resource, "next "+id)
+		count(t, a, db.Counts{Active: int64(i + 1), Finished: int64(i + 1)})
+		a, b = b, a
+	}
+}
+
+// changes has one server, which hears nothing of what it does itself.
+func changes(t testing.TB, e Engine) {
+	for range 3 {
+		Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"))
+		Do(t, e.Store, released("a"), withdrawn("b"))
+		heard, err := e.Store.Changes(t.Context())
+		must(t, err)
+		equal(t, "heard of own changes", len(heard), 0)
+	}
+}
+
+// hear collects changes until the last one has come.
+func hear(t testing.TB, s db.Store, last string) (heard []string) {
+	t.Helper()
+	for range 400 {
+		more, err := s.Changes(t.Context())
+		must(t, err)
+		heard = append(heard, more...)
+		if slices.Contains(heard, last) {
+			return slices.Compact(heard)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("heard %q, but not %q", heard, last)
+	return nil
+}
+
+func changesOfOthers(t testing.TB, e Engine) {
+	a := e.Store
+	Do(t, a, exclusive("old-holder", "old"), exclusive("old", "old"))
+	b := e.Second(t)
+	hears := func(s db.Store, want ...string) {
+		t.Helper()
+		equal(t, "heard", hear(t, s, want[len(want)-1]), want)
+	}
+	Do(t, a, exclusive("h", "r"), exclusive("w1", "r"), shared("w2", "r"), shared("w3", "r"), exclusive("w4", "r"), exclusive("w5", "r"))
+	Do(t, b, exclusive("own-h", "own"), exclusive("own", "own"))
+	Do(t, b, released("own-h"))
+	Do(t, a, claim.Renew{ID: "h", TTL: time.Minute})
+	Do(t, a, released("h"))
+	Do(t, a, withdrawn("w5"))
+	hears(b, "w1", "w5")
+	hears(a, "own")
+	Do(t, b, released("w1"))
+	Do(t, b, claim.End{ID: "w4", Status: claim.Revoked})
+	heard := hear(t, a, "w4")
+	slices.Sort(heard)
+	equal(t, "heard", heard, []string{"w2", "w3", "w4"})
+	Do(t, a, released("old-holder"))
+	hears(b, "old")
+	for name, s := range map[string]db.Store{"a": a, "b": b} {
+		rest, err := s.Changes(t.Context())
+		must(t, err)
+		equal(t, name+" heard besides", len(rest), 0)
+	}
+}
+
+// referee watches who holds what, from outside.
+type referee struct {
+	mu     sync.Mutex
+	holder map[string]string
+	token  map[string]uint64
+	faults []error
+}
+
+func (r *referee) fault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Errorf(format, args...))
+}
+
+func (r *referee) took(c claim.Claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.holder[c.Resource]; other != "" {
+		r.fault("%s was granted to %s while %s held it", c.Resource, c.ID, other)
+	}
+	if c.Token <= r.token[c.Resource] {
+		r.fault("%s: token %d after %d", c.Resource, c.Token, r.token[c.Resource])
+	}
+	r.holder[c.Resource], r.token[c.Resource] = c.ID, c.Token
+}
+
+func (r *referee) gives(c claim.Claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.holder[c.Resource] != c.ID {
+		r.fault("%s gave %s back, but %s holds it", c.ID, c.Resource, r.holder[c.Resource])
+	}
+	delete(r.holder, c.Resource)
+}
+
+// over says that there is no point in going on.
+func (r *referee) over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.faults) > 10
+}
+
+func (r *referee) check(err error) {
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.fault("%w", err)
+	}
+}
+
+const contended = 5 // resources
+
+// contend takes what it can get of the resources, gives it back, and now and then puts
+// claims into their lines and takes them out again.
+func (r *referee) contend(ctx context.Context, s db.Store, owner string, rounds int) {
+	for round := range rounds {
+		if r.over() {
+			return
+		}
+		var take, give []claim.Command
+		for i := range contended {
+			// Another order each time: engines must not depend on it.
+			resource := fmt.Sprint("r", (i+round)%contended)
+			take = append(take, claim.Acquire{ID: fmt.Sprint(owner, "-", round, "-", i), Resource: resource, Owner: owner, TTL: time.Hour})
+		}
+		answers, _, err := transact(ctx, s, 0, take...)
+		r.check(err)
+		for _, a := range answers {
+			if a.err == nil {
+				r.took(a.claim)
+				give = append(give, claim.Release{Resource: a.claim.Resource, Owner: owner, Token: a.claim.Token})
+			}
+		}
+		for _, a := range answers {
+			if a.err == nil {
+				r.gives(a.claim)
+			}
+		}
+		answers, _, err = transact(ctx, s, 0, give...)
+		r.check(err)
+		for _, a := range answers {
+			r.check(a.err)
+		}
+		if round%10 == 0 {
+			r.queueUp(ctx, s, fmt.Sprint(owner, "+", round))
+		}
+	}
+}
+
+func (r *referee) queueUp(ctx context.Context, s db.Store, id string) {
+	var join, leave []claim.Command
+	for i := range contended {
+		each := fmt.Sprint(id, "-", i)
+		join = append(join, shared(each, fmt.Sprint("r", i)))
+		leave = append(leave, withdrawn(each))
+	}
+	for _, cmds := range [][]claim.Command{join, leave} {
+		answers, _, err := transact(ctx, s, 0, cmds...)
+		r.check(err)
+		for _, a := range answers {
+			r.check(a.err)
+		}
+	}
+}
+
+// servers returns n servers on the database.
+func servers(t testing.TB, e Engine, n int) []db.Store {
+	t.Helper()
+	stores := []db.Store{e.Store}
+	for len(stores) < n {
+		stores = append(stores, e.Second(t))
+	}
+	return stores
+}
+
+func serversContend(t testing.TB, e Engine) {
+	r := &referee{holder: map[string]string{}, token: map[string]uint64{}}
+	var group sync.WaitGroup
+	for i, s := range servers(t, e, 4) {
+		group.Go(func() { r.contend(t.Context(), s, fmt.Sprint("owner", i), 100) })
+	}
+	group.Wait()
+	for _, err := range r.faults[:min(10, len(r.faults))] {
+		t.Error(err)
+	}
+	n, err := e.Store.Count(t.Context())
+	must(t, err)
+	if n.Active != 0 || n.Waiting != 0 || n.Finished < 100 {
+		t.Errorf("counts at last: %+v", n)
+	}
+	for i := range contended {
+		resource := fmt.Sprint("r", i)
+		got := row(t, e.Store, resource)
+		equal(t, "row at last", got, claim.Row{Resource: resource, Version: got.Version})
+		for _, c := range list(t, e.Store, db.Filter{Resource: &resource}) {
+			if c.Version > got.Version {
+				t.Errorf("%s has version %d, its resource %d", c.ID, c.Version, got.Version)
+			}
+		}
+	}
+}
+
+// together runs the same function on each server at once, and returns the answers.
+func together(t testing.TB, stores []db.Store, cmd func(i int) claim.Command) []answer {
+	t.Helper()
+	answers, errs := make([]answer, len(stores)), make([]error, len(stores))
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for i, s := range stores {
+		group.Go(func() {
+			<-start
+			got, _, err := transact(t.Context(), s, 0, cmd(i))
+			if errs[i] = err; err == nil {
+				answers[i] = got[0]
+			}
+		})
+	}
+	close(start)
+	group.Wait()
+	must(t, errors.Join(errs...))
+	return answers
+}
+
+func sameNewResource(t testing.TB, e Engine) {
+	stores := servers(t, e, 4)
+	for round := range 25 {
+		resource := fmt.Sprint("new ", round)
+		answers := together(t, stores, func(i int) claim.Command {
+			return claim.Acquire{ID: fmt.Sprint(round, "-", i), Resource: resource, Owner: fmt.Sprint(i), TTL: time.Hour}
+		})
+		won := 0
+		for _, a := range answers {
+			var collision *claim.CollisionError
+			switch {
+			case a.err == nil:
+				won++
+				holderIs(t, e.Store, resource, a.claim.ID)
+			case !errors.As(a.err, &collision):
+				t.Error(a.err)
+			}
+		}
+		equal(t, "locks granted", won, 1)
+	}
+	count(t, e.Store, db.Counts{Active: 25})
+}
+
+// sameID sends the same request to all servers, and then requests for different
+// resources with the same id.
+func sameID(t testing.TB, e Engine) {
+	stores := servers(t, e, 4)
+	for round := range 15 {
+		id := fmt.Sprint("same ", round)
+		answers := together(t, stores, func(int) claim.Command { return exclusive(id, id) })
+		for _, a := range answers {
+			must(t, a.err)
+			stored(t, e.Store, "made together", a.claim)
+		}
+		equal(t, "claims made", len(list(t, e.Store, db.Filter{Resource: &id})), 1)
+
+		id = fmt.Sprint("apart ", round)
+		answers = together(t, stores, func(i int) claim.Command { return exclusive(id, fmt.Sprint(id, " ", i)) })
+		made := 0
+		for _, a := range answers {
+			switch {
+			case a.err == nil:
+				made++
+				stored(t, e.Store, "made apart", a.claim)
+			case !errors.Is(a.err, claim.ErrIDTaken):
+				t.Error(a.err)
+			}
+		}
+		equal(t, "claims made with one id", made, 1)
+	}
+	count(t, e.Store, db.Counts{Active: 30})
+}
+
+// floorOfOthers prunes on one server what the other has made, and makes it anew there.
+func floorOfOthers(t testing.TB, e Engine) {
+	a, b := e.Store, e.Second(t)
+	last := DoAt(t, a, 48*time.Hour, exclusive("0", "r"))[0].Token
+	for i := range 4 {
+		last = max(last, Do(t, a, released(fmt.Sprint(i)))[0].Version)
+		pruneAllResources(t, a)
+		if c := Do(t, b, exclusive(fmt.Sprint(i+1), "r"))[0]; c.Token <= last {
+			t.Fatalf("token %d after version %d", c.Token, last)
+		}
+		a, b = b, a
+	}
+}
+
+// beatOfOthers leaves all beats to the other server. The clock of the leases is one.
+func beatOfOthers(t testing.TB, e Engine) {
+	a, b := e.Store, e.Second(t)
+	must(t, b.Beat(t.Context()))
+	before := now(t, a)
+	for range 6 {
+		time.Sleep(db.BeatInterval)
+		must(t, b.Beat(t.Context()))
+	}
+	at, other := now(t, a), now(t, b)
+	if d := at.Lease.Sub(before.Lease); d < 6*db.BeatInterval-slack {
+		t.Errorf("lease time moved by %s", d)
+	}
+	if d := other.Lease.Sub(at.Lease).Abs(); d > slack {
+		t.Errorf("the lease clocks of two servers differ by %s", d)
+	}
+	time.Sleep(2 * db.MaxSilence)
+	must(t, b.Beat(t.Context()))
+	if d := now(t, a).Lease.Sub(at.Lease); d > db.MaxSilence+slack {
+		t.Errorf("the outage was counted: lease time moved by %s", d)
+	}
+}

@@ -1,0 +1,248 @@
+package dbtest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var txCases = []Case{
+	{Name: "ErrorLeavesNothing", Run: errorLeavesNothing},
+	{Name: "RefusalLeavesNothing", Run: refusalLeavesNothing},
+	{Name: "UnknownIDs", Run: unknownIDs},
+	{Name: "RepeatedNames", Run: repeatedNames},
+	{Name: "ClaimOfAnotherResource", Run: claimOfAnotherResource},
+	{Name: "ClaimAndResourceTogether", Run: claimAndResourceTogether},
+	{Name: "ClaimBehindPrunedRow", Run: claimBehindPrunedRow},
+	{Name: "ManyResources", Run: manyResources},
+	{Name: "TimeOfTransaction", Run: timeOfTransaction},
+	{Name: "SurvivesReopen", Run: survivesReopen},
+	{Name: "TokensRise", Run: tokensRise},
+}
+
+func errorLeavesNothing(t testing.TB, e Engine) {
+	boom := errors.New("boom")
+	before := Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"))
+	for range 3 {
+		err := e.Store.Transact(t.Context(), func(tx db.Tx) error {
+			if _, _, err := execute(tx, 0, []claim.Command{released("a"), exclusive("c", "r"), exclusive("d", "new")}); err != nil {
+				return err
+			}
+			return boom
+		})
+		if err != boom { //nolint:errorlint // it is to be returned as it is
+			t.Fatalf("the error of fn came back as %v", err)
+		}
+		for _, c := range before {
+			same(t, "after an error", get(t, e.Store, c.ID), c)
+		}
+		for _, id := range []string{"c", "d"} {
+			if _, _, err := e.Store.Get(t.Context(), id); !errors.Is(err, claim.ErrNotFound) {
+				t.Errorf("get %s after an error: %v", id, err)
+			}
+		}
+		equal(t, "row after an error", row(t, e.Store, "new").Version, 0)
+		err = e.Store.Transact(t.Context(), func(db.Tx) error { return boom })
+		if !errors.Is(err, boom) {
+			t.Errorf("the error of an empty transaction: %v", err)
+		}
+	}
+	Do(t, e.Store, released("a"), exclusive("d", "new"))
+	status(t, e.Store, "b", claim.Active)
+	status(t, e.Store, "d", claim.Active)
+}
+
+func refusalLeavesNothing(t testing.TB, e Engine) {
+	first := Do(t, e.Store, exclusive("a", "r"))[0]
+	before := row(t, e.Store, "r")
+	var collision *claim.CollisionError
+	if err := refuse(t, e.Store, claim.Acquire{ID: "b", Resource: "r", Owner: "x", TTL: time.Hour}); !errors.As(err, &collision) {
+		t.Errorf("a lock that is held: %v", err)
+	} else {
+		same(t, "the holder", *collision.Holder, first)
+	}
+	if err := refuse(t, e.Store, claim.Release{Resource: "free", Owner: "x"}); !errors.Is(err, claim.ErrNotFound) {
+		t.Errorf("a lock that is not there: %v", err)
+	}
+	equal(t, "row", row(t, e.Store, "r"), before)
+	equal(t, "row of what was never claimed", row(t, e.Store, "free"), claim.Row{Resource: "free"})
+	equal(t, "claims", ids(list(t, e.Store, db.Filter{})), []string{"a"})
+}
+
+func unknownIDs(t testing.TB, e Engine) {
+	Do(t, e.Store, exclusive("a", "r"))
+	queues := load(t, e.Store, nil, []string{"a", "none", "A", "a "})
+	if q := queues.Claim("a"); q == nil || q.Resource != "r" || q.Find("a") == nil {
+		t.Errorf("the queue of a: %+v", q)
+	}
+	for _, id := range []string{"none", "A", "a "} {
+		if q := queues.Claim(id); q != nil {
+			t.Errorf("%q has a queue: %+v", id, q)
+		}
+	}
+	if err := refuse(t, e.Store, claim.Renew{ID: "none", TTL: 1}); !errors.Is(err, claim.ErrNotFound) {
+		t.Errorf("renewing nothing: %v", err)
+	}
+	if queues = load(t, e.Store, nil, nil); queues.Now.Wall == 0 {
+		t.Error("loading nothing gives no time")
+	}
+	if _, _, err := e.Store.Get(t.Context(), "none"); !errors.Is(err, claim.ErrNotFound) {
+		t.Errorf("getting nothing: %v", err)
+	}
+}
+
+// repeatedNames loads everything twice. Names need not come sorted.
+func repeatedNames(t testing.TB, e Engine) {
+	Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"), shared("s", "q"))
+	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
+		queues, err := tx.Load([]string{"r", "q", "r", "new", "new"}, []string{"s", "b", "a", "b", "a"})
+		if err != nil {
+			return err
+		}
+		r := queues.Resource("r")
+		if r == nil || queues.Claim("a") != r || queues.Claim("b") != r || queues.Claim("s") != queues.Resource("q") {
+			return errors.New("a resource has more than one queue")
+		}
+		for _, cmd := range []claim.Command{released("a"), released("b")} {
+			if _, err := r.Do(cmd, queues.Now); err != nil {
+				return err
+			}
+		}
+		if _, err := queues.Resource("new").Do(exclusive("n", "new"), queues.Now); err != nil {
+			return err
+		}
+		return tx.Save(queues)
+	}))
+	for id, want := range map[string]claim.Status{"a": claim.Released, "b": claim.Released, "n": claim.Active} {
+		status(t, e.Store, id, want)
+	}
+}
+
+func claimOfAnotherResource(t testing.TB, e Engine) {
+	want := Do(t, e.Store, exclusive("a", "r"))[0]
+	queues := load(t, e.Store, []string{"other"}, []string{"a"})
+	if q := queues.Claim("a"); q == nil || q.Resource != "r" || queues.Resource("other") == q {
+		t.Fatalf("the queue of a: %+v", q)
+	}
+	if err := refuse(t, e.Store, exclusive("a", "other")); !errors.Is(err, claim.ErrIDTaken) {
+		t.Errorf("a claim with an id that is in use: %v", err)
+	}
+	same(t, "the claim", get(t, e.Store, "a"), want)
+	equal(t, "row of the other resource", row(t, e.Store, "other").Version, 0)
+	// A retry is no second claim, not even when the first has ended.
+	Do(t, e.Store, released("a"))
+	again := Do(t, e.Store, exclusive("a", "r"))[0]
+	equal(t, "status on retry", again.Status, claim.Released)
+}
+
+// claimAndResourceTogether names a claim that is far back in the line, and its resource.
+func claimAndResourceTogether(t testing.TB, e Engine) {
+	var cmds []claim.Command
+	for i := range 40 {
+		cmds = append(cmds, exclusive(fmt.Sprintf("w%02d", i), "r"))
+	}
+	Do(t, e.Store, cmds...)
+	Do(t, e.Store, withdrawn("w30"), withdrawn("w01"), released("w00"), exclusive("last", "r"))
+	status(t, e.Store, "w30", claim.Withdrawn)
+	status(t, e.Store, "w02", claim.Active)
+	equal(t, "waiting", row(t, e.Store, "r").Waiting, 37)
+}
+
+// claimBehindPrunedRow asks for a finished claim whose resource has no row any more.
+func claimBehindPrunedRow(t testing.TB, e Engine) {
+	Do(t, e.Store, exclusive("a", "r"), exclusive("b", "q"))
+	want := Do(t, e.Store, released("a"))[0]
+	pruneAllResources(t, e.Store)
+	equal(t, "version of the pruned row", row(t, e.Store, "r").Version, 0)
+	same(t, "released again", Do(t, e.Store, released("a"))[0], want)
+	same(t, "created again", Do(t, e.Store, exclusive("a", "r"))[0], want)
+	equal(t, "version of the pruned row", row(t, e.Store, "r").Version, 0)
+	if c := Do(t, e.Store, exclusive("c", "r"))[0]; c.Token <= want.Version {
+		t.Errorf("token %d after version %d", c.Token, want.Version)
+	}
+}
+
+func manyResources(t testing.TB, e Engine) {
+	const n = 512
+	var acquire, release []claim.Command
+	for i := range n {
+		resource := fmt.Sprintf("resource %03d", i)
+		acquire = append(acquire, claim.Acquire{ID: fmt.Sprintf("id %d", i), Resource: resource, Owner: resource, TTL: time.Hour, Value: resource})
+		release = append(release, claim.Release{Resource: resource, Owner: resource})
+	}
+	claims := Do(t, e.Store, acquire...)
+	count(t, e.Store, db.Counts{Active: n})
+	for _, c := range claims {
+		stored(t, e.Store, c.Resource, c)
+	}
+	for _, c := range Do(t, e.Store, release...) {
+		stored(t, e.Store, c.Resource, c)
+	}
+	count(t, e.Store, db.Counts{Finished: n})
+}
+
+func timeOfTransaction(t testing.TB, e Engine) {
+	for i := range 5 {
+		before := now(t, e.Store)
+		c := Do(t, e.Store, exclusive(fmt.Sprint(i), fmt.Sprint(i)))[0]
+		after := now(t, e.Store)
+		stored(t, e.Store, "claim", c)
+		if c.Created < before.Wall || c.Created > after.Wall || c.Activated != c.Created {
+			t.Errorf("created at %d, activated at %d, between %d and %d", c.Created, c.Activated, before.Wall, after.Wall)
+		}
+		if lease := c.Deadline.Add(-c.TTL); lease < before.Lease || lease > after.Lease {
+			t.Errorf("lease from %d, between %d and %d", lease, before.Lease, after.Lease)
+		}
+		_, at, err := e.Store.Get(t.Context(), c.ID)
+		must(t, err)
+		if _, later, err := e.Store.List(t.Context(), db.Filter{}); err != nil || at.Wall < after.Wall || later.Wall < at.Wall {
+			t.Errorf("get at %d, list at %d, after %d (%v)", at.Wall, later.Wall, after.Wall, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func survivesReopen(t testing.TB, e Engine) {
+	Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"), shared("s", "q"), exclusive("gone", "p"))
+	Do(t, e.Store, released("gone"))
+	before, rows := list(t, e.Store, db.Filter{}), load(t, e.Store, []string{"r", "q", "p"}, nil)
+	s := e.Reopen(t)
+	after := list(t, s, db.Filter{})
+	equal(t, "claims", ids(after), ids(before))
+	for i := range min(len(before), len(after)) {
+		same(t, "after a restart", after[i], before[i])
+	}
+	for _, name := range []string{"r", "q", "p"} {
+		equal(t, "row after a restart", row(t, s, name), rows.Resource(name).Stored())
+	}
+	Do(t, s, released("a"))
+	status(t, s, "b", claim.Active)
+}
+
+// tokensRise takes a resource again and again. The first grant is from a clock that is
+// ahead, so that time does not help.
+func tokensRise(t testing.TB, e Engine) {
+	s := e.Store
+	last := DoAt(t, s, time.Hour, exclusive("0", "r"))[0].Token
+	for i, between := range []func(){
+		func() {},
+		func() { s = e.Reopen(t) },
+		func() { pruneAll(t, s) },
+		func() { pruneAll(t, s); pruneAllResources(t, s) },
+		func() { pruneAll(t, s); pruneAllResources(t, s); s = e.Reopen(t) },
+		func() { pruneAllResources(t, s); pruneAllResources(t, s) },
+		func() { s = e.Reopen(t); s = e.Reopen(t) },
+	} {
+		Do(t, s, released(fmt.Sprint(i)))
+		between()
+		c := Do(t, s, exclusive(fmt.Sprint(i+1), "r"))[0]
+		if c.Status != claim.Active || c.Token <= last || get(t, s, c.ID).Token != c.Token {
+			t.Fatalf("round %d: token %d (%s) after %d", i, c.Token, c.Status, last)
+		}
+		last = c.Token
+	}
+}

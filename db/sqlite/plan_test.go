@@ -1,0 +1,147 @@
+package sqlite
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+)
+
+// crowded returns a store with a few thousand claims, in every state.
+func crowded(t *testing.T) *Store {
+	t.Helper()
+	s, err := Open(filepath.Join(t.TempDir(), "locket.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	for batch := range 10 {
+		var create, end []claim.Command
+		for i := range 400 {
+			id := fmt.Sprintf("%d-%d", batch, i)
+			resource := "r" + id
+			if i%4 == 0 {
+				resource = fmt.Sprint("shared ", batch)
+			}
+			create = append(create, claim.Create{
+				ID: id, Resource: resource, Owner: fmt.Sprint("o", i%10), TTL: time.Hour, Mode: claim.Mode(i % 2), Type: claim.Type(i % 3),
+			})
+			if i%5 == 0 {
+				end = append(end, claim.End{ID: id, Status: claim.Withdrawn})
+			}
+		}
+		dbtest.Do(t, s, create...)
+		dbtest.Do(t, s, end...)
+	}
+	return s
+}
+
+// plan returns what SQLite will do for a query, a step a line.
+func (s *Store) plan(t *testing.T, sql string, args ...any) string {
+	t.Helper()
+	var steps []string
+	err := s.read(t.Context(), "EXPLAIN QUERY PLAN "+sql, func(row *sqlite.Stmt) { steps = append(steps, row.ColumnText(3)) }, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return strings.Join(steps, "\n")
+}
+
+// statement returns the SQL of the writing connection that begins so.
+func (s *Store) statement(t *testing.T, start string) string {
+	t.Helper()
+	for _, stmt := range s.writer.all {
+		// The package does not say what the SQL of a statement is.
+		if query := reflect.ValueOf(stmt).Elem().FieldByName("query").String(); strings.HasPrefix(query, start) {
+			return query
+		}
+	}
+	t.Fatalf("no statement %q", start)
+	return ""
+}
+
+func listSQL(f db.Filter) (string, []any) {
+	clause, args := f.SQL(claim.Instant{Wall: 1, Lease: 1})
+	return "SELECT " + claimColumns + " FROM claims" + clause, args
+}
+
+// TestPlans keeps each query on its index. A query that sorts must say so here.
+func TestPlans(t *testing.T) {
+	s := crowded(t)
+	const claims = "SELECT " + claimColumns + " FROM claims WHERE "
+	for name, c := range map[string]struct {
+		sql  string
+		want []string // parts of the plan
+		sort bool
+	}{
+		"get":             {sql: getSQL, want: []string{"SEARCH claims USING PRIMARY KEY"}},
+		"holder":          {sql: holderSQL, want: []string{"SEARCH claims USING PRIMARY KEY", "SEARCH resources USING PRIMARY KEY", "USING COVERING INDEX claims_holding (resource=?)"}},
+		"held":            {sql: heldSQL, want: []string{"SEARCH claims USING INDEX claims_held (type=?)"}},
+		"due":             {sql: dueSQL, want: []string{"SEARCH c USING INDEX claims_held (type=? AND deadline<?)", "SEARCH r USING PRIMARY KEY"}, sort: true},
+		"cutoff":          {sql: cutoffSQL, want: []string{"USING COVERING INDEX claims_finished"}},
+		"count":           {sql: countSQL, want: []string{"COVERING INDEX claims_waiting", "COVERING INDEX claims_held", "COVERING INDEX claims_finished"}},
+		"resource":        {sql: s.statement(t, "SELECT version, holder"), want: []string{"SEARCH resources USING PRIMARY KEY (name=?)"}},
+		"waiting":         {sql: s.statement(t, claims+"resource = ? AND status = 1"), want: []string{"USING INDEX claims_waiting (resource=? AND position>?)"}},
+		"shared due":      {sql: s.statement(t, claims+"resource = ? AND status = 2"), want: []string{"USING INDEX claims_shared (resource=? AND deadline<?)"}},
+		"update resource": {sql: s.statement(t, "UPDATE resources"), want: []string{"SEARCH resources USING PRIMARY KEY (name=?)"}},
+		"update claim":    {sql: s.statement(t, "UPDATE claims"), want: []string{"SEARCH claims USING PRIMARY KEY (id=?)"}},
+		"prune":           {sql: s.statement(t, "DELETE FROM claims"), want: []string{"SEARCH claims USING PRIMARY KEY (id=?)", "COVERING INDEX claims_finished (finished<?)"}},
+		"walk":            {sql: s.statement(t, "SELECT name"), want: []string{"SEARCH resources USING PRIMARY KEY (name>?)"}},
+		"delete resource": {sql: s.statement(t, "DELETE FROM resources"), want: []string{"SEARCH resources USING PRIMARY KEY (name=?)"}},
+	} {
+		check(t, name, s.plan(t, c.sql), c.sort, c.want...)
+	}
+}
+
+func TestListPlans(t *testing.T) {
+	s := crowded(t)
+	r, o := "shared 1", "o1"
+	at := claim.Time(1)
+	for name, c := range map[string]struct {
+		f    db.Filter
+		want string
+	}{
+		"all": {db.Filter{Limit: 10}, "SCAN claims USING INDEX claims_created"},
+		// A status alone has no index: claims are looked at in order, and none is sorted.
+		"status":             {db.Filter{Status: claim.Waiting, Limit: 10}, "SCAN claims USING INDEX claims_created"},
+		"resource":           {db.Filter{Resource: &r, Limit: 10}, "SEARCH claims USING INDEX claims_resource (resource=?)"},
+		"resource, by state": {db.Filter{Resource: &r, Status: claim.Active, Limit: 10}, "SEARCH claims USING INDEX claims_resource (resource=?)"},
+		"owner":              {db.Filter{Owner: &o, Limit: 10}, "SEARCH claims USING INDEX claims_owner (owner=?)"},
+		"after":              {db.Filter{After: &db.Cursor{Created: 1, ID: "a"}}, "SEARCH claims USING INDEX claims_created (created>?)"},
+		"resource, after":    {db.Filter{Resource: &r, After: &db.Cursor{Created: 1, ID: "a"}}, "SEARCH claims USING INDEX claims_resource (resource=? AND created>?)"},
+		"owner, after":       {db.Filter{Owner: &o, After: &db.Cursor{Created: 1, ID: "a"}}, "SEARCH claims USING INDEX claims_owner (owner=? AND created>?)"},
+		"created":            {db.Filter{MinCreated: &at, MaxCreated: &at}, "SEARCH claims USING INDEX claims_created (created>? AND created<?)"},
+	} {
+		sql, args := listSQL(c.f)
+		plan := s.plan(t, sql, args...)
+		if strings.HasPrefix(c.want, "SCAN") {
+			plan = strings.Replace(plan, c.want, "SEARCH", 1)
+			c.want = "SEARCH"
+		}
+		check(t, name, plan, false, c.want)
+	}
+}
+
+func check(t *testing.T, name, plan string, mayBeSorted bool, want ...string) {
+	t.Helper()
+	for _, part := range want {
+		if !strings.Contains(plan, part) {
+			t.Errorf("%s: the plan lacks %q:\n%s", name, part, plan)
+		}
+	}
+	for line := range strings.Lines(plan) {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "B-TREE") && !mayBeSorted ||
+			strings.HasPrefix(line, "SCAN claims") && !strings.Contains(line, "COVERING INDEX") {
+			t.Errorf("%s: %s, in\n%s", name, line, plan)
+		}
+	}
+}
