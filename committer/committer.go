@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -51,8 +52,6 @@ type request struct {
 	err    error
 }
 
-var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
-
 // Committer carries commands to the store in batches.
 type Committer struct {
 	store    db.Store
@@ -61,6 +60,7 @@ type Committer struct {
 	log      *slog.Logger
 	metrics  *Metrics
 	hub      *hub
+	requests sync.Pool // not shared: the channels of one synctest bubble work in no other
 
 	wake chan struct{}
 
@@ -74,7 +74,8 @@ func New(store db.Store, config Config) *Committer {
 	c := &Committer{
 		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
 		log: config.Log, metrics: config.Metrics, hub: newHub(),
-		wake: make(chan struct{}, 1),
+		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
+		wake:     make(chan struct{}, 1),
 	}
 	c.metrics.watch(c.hub)
 	return c
@@ -84,7 +85,7 @@ func New(store db.Store, config Config) *Committer {
 // ErrStopping, or that of ctx. When ctx ends first the outcome is open: the command may
 // still be carried out, and may be sent again.
 func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
-	r := requests.Get().(*request)
+	r := c.requests.Get().(*request)
 	r.ctx, r.cmd, r.result, r.err = ctx, cmd, Result{}, nil
 	if !c.enqueue(r) {
 		return Result{}, ErrStopping
@@ -93,7 +94,7 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	case <-r.done:
 		result, err := r.result, r.err
 		r.ctx, r.cmd = nil, nil
-		requests.Put(r)
+		c.requests.Put(r)
 		return result, err
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx) // r is the batch's now, not the pool's
@@ -135,6 +136,7 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		case <-beat.C:
 			c.beat()
 		case <-c.wake:
+			c.gather()
 			c.commit(c.take())
 		}
 	}
@@ -147,6 +149,26 @@ func (c *Committer) beat() {
 	defer cancel()
 	if err := c.store.Beat(ctx); err != nil {
 		c.log.Warn("the database does not answer", "error", err)
+	}
+}
+
+// gatherYields is how often gather steps aside at most.
+const gatherYields = 20
+
+// gather lets the handlers run that are about to bring requests, for as long as there are
+// such. It does not wait: when nothing else is to run, it returns at once. Without it a
+// busy server commits many small batches, each with less to gain.
+func (c *Committer) gather() {
+	before := 0
+	for range gatherYields {
+		c.mu.Lock()
+		pending := len(c.pending)
+		c.mu.Unlock()
+		if pending == before || pending >= c.maxBatch {
+			return
+		}
+		before = pending
+		runtime.Gosched()
 	}
 }
 

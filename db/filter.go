@@ -54,9 +54,6 @@ func (f Filter) SQL(now claim.Instant) (clause string, args []any) {
 	}
 	if f.Owner != nil {
 		where("owner = ?", *f.Owner)
-		if *f.Owner != "" {
-			where("owner <> ''") // lets SQLite use its partial index
-		}
 	}
 	if f.Mode != nil {
 		where("mode = ?", uint8(*f.Mode))

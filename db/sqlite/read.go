@@ -86,9 +86,35 @@ func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
 // List implements db.Reader.
 func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
 	now := s.instant()
-	clause, args := f.SQL(now)
-	claims, err := s.readClaims(ctx, "SELECT "+claimColumns+" FROM claims"+clause, args...)
+	from, args := candidates(f)
+	clause, more := f.SQL(now)
+	claims, err := s.readClaims(ctx, "SELECT "+claimColumns+" FROM "+from+clause, append(args, more...)...)
 	return claims, now, err
+}
+
+const (
+	liveSQL = `(SELECT * FROM claims WHERE id IN (
+		SELECT holder FROM resources WHERE name = ?1
+		UNION ALL SELECT id FROM claims WHERE resource = ?1 AND status = 1
+		UNION ALL SELECT id FROM claims WHERE resource = ?1 AND status = 2 AND mode = 1))`
+	ofResourceSQL = "(SELECT * FROM claims WHERE id IN (SELECT id FROM claims INDEXED BY claims_created WHERE resource = ?))"
+	ofOwnerSQL    = "(SELECT * FROM claims WHERE id IN (SELECT id FROM claims INDEXED BY claims_created WHERE owner = ?))"
+)
+
+// candidates returns where to look for the claims of a filter. The live claims of a
+// resource are found by its row and by the line; the finished ones, and those of an owner,
+// by reading the whole index of creation times, but not the table.
+func candidates(f db.Filter) (from string, args []any) {
+	switch {
+	case f.Resource != nil && f.Status.Live():
+		return liveSQL, []any{*f.Resource}
+	case f.Resource != nil:
+		return ofResourceSQL, []any{*f.Resource}
+	case f.Owner != nil:
+		return ofOwnerSQL, []any{*f.Owner}
+	default:
+		return "claims", nil
+	}
 }
 
 // Due implements db.Reader.
