@@ -66,8 +66,9 @@ type Claim struct {
 	// Reason is why the claim was ended, in the words of who ended it.
 	Reason string
 
-	state state
-	was   Status // before the running transaction changed it
+	state   state
+	was     Status // before the running transaction changed it
+	changes int    // how often the running transaction changed it
 }
 
 // state is what the running transaction has done to a claim.
@@ -82,6 +83,12 @@ const (
 // LeftLine reports whether the running transaction took the claim out of the waiting
 // line, by granting or by ending it.
 func (c *Claim) LeftLine() bool { return c.was == Waiting && c.Status != Waiting }
+
+// OnlyEnded reports whether all that the running transaction did to the claim was to end
+// it: beside Status, Version, Finished and Reason nothing has changed.
+func (c *Claim) OnlyEnded() bool {
+	return c.state == updated && c.changes == 1 && c.Status.Final()
+}
 
 // Due reports whether the claim is active and its lease has run out.
 func (c *Claim) Due(now Instant) bool {

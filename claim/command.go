@@ -98,7 +98,7 @@ func (cmd Acquire) apply(q *Queue, now Instant) (*Claim, error) {
 		return h, nil
 	}
 	q.expire(now)
-	if !q.free() || q.Waiting > 0 {
+	if !q.Free() || q.Waiting > 0 {
 		return nil, q.collision()
 	}
 	c := &Claim{
@@ -131,7 +131,7 @@ func (cmd Release) Target() (resource, id string) { return cmd.Resource, "" }
 func (cmd Release) apply(q *Queue, now Instant) (*Claim, error) {
 	h := q.holder()
 	switch {
-	case q.free():
+	case q.Free():
 		return nil, ErrNotFound
 	case h == nil || h.Owner != cmd.Owner:
 		return nil, q.collision()

@@ -98,17 +98,19 @@ func (q *Queue) holder() *Claim {
 	return q.Find(q.Holder)
 }
 
-func (q *Queue) free() bool { return q.Holder == "" && q.Shared == 0 }
+// Free reports whether nobody holds the resource.
+func (q *Queue) Free() bool { return q.Holder == "" && q.Shared == 0 }
 
 // admits reports whether a claim of the mode may be granted beside today's holders.
 func (q *Queue) admits(m Mode) bool {
-	return q.free() || (m == Shared && q.Holder == "")
+	return q.Free() || (m == Shared && q.Holder == "")
 }
 
 // bump moves the version on and stamps the claim with it.
 func (q *Queue) bump(c *Claim, now Instant) {
 	q.Version = max(q.Version+1, uint64(max(0, now.Wall)))
 	c.Version = q.Version
+	c.changes++
 	if c.state == untouched {
 		c.state = updated
 		c.was = c.Status
@@ -164,7 +166,7 @@ func (q *Queue) finish(c *Claim, to Status, reason string, now Instant) {
 
 // expire ends the holders that are due.
 func (q *Queue) expire(now Instant) {
-	if q.free() {
+	if q.Free() {
 		return
 	}
 	for _, c := range q.claims {

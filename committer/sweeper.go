@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/locket-service/locket/claim"
@@ -37,7 +38,8 @@ func (s *Sweeper) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return every(sweepInterval, signals, ready, s.sweep)
 }
 
-// sweep goes on while there is more to do than fits into one batch.
+// sweep goes on while there is more to do than fits into one batch, unless the database
+// refuses: it would be asked for the same again, without a pause.
 func (s *Sweeper) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		resources, err := s.store.Due(ctx, idleGrace, sweepLimit)
@@ -45,23 +47,28 @@ func (s *Sweeper) sweep(ctx context.Context) {
 			s.log.Debug("the sweep cannot read", "error", err)
 			return
 		}
-		s.expire(ctx, resources)
-		if len(resources) < sweepLimit {
+		if !s.expire(ctx, resources) || len(resources) < sweepLimit {
 			return
 		}
 	}
 }
 
-func (s *Sweeper) expire(ctx context.Context, resources []string) {
-	var group sync.WaitGroup
+// expire reports whether all went well.
+func (s *Sweeper) expire(ctx context.Context, resources []string) bool {
+	var (
+		group  sync.WaitGroup
+		failed atomic.Bool
+	)
 	for _, resource := range resources {
 		group.Go(func() {
 			if _, err := s.committer.Do(ctx, claim.Expire{Resource: resource}); err != nil {
+				failed.Store(true)
 				s.log.Debug("the sweep cannot write", "error", err)
 			}
 		})
 	}
 	group.Wait()
+	return !failed.Load()
 }
 
 // every calls work at an interval until it is told to stop, never twice at once. The

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -27,21 +28,24 @@ var session = []string{
 const causalReads = "SET SESSION wsrep_sync_wait = 1"
 
 // connector makes connections that are set up as session says.
-type connector struct{ driver.Connector }
+type connector struct {
+	driver.Connector
+	more []string // further statements
+}
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := setUp(ctx, conn.(driver.ExecerContext)); err != nil {
+	if err := c.setUp(ctx, conn.(driver.ExecerContext)); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-func setUp(ctx context.Context, conn driver.ExecerContext) error {
-	for _, statement := range session {
+func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
+	for _, statement := range slices.Concat(session, c.more) {
 		if _, err := conn.ExecContext(ctx, statement, nil); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
@@ -52,8 +56,21 @@ func setUp(ctx context.Context, conn driver.ExecerContext) error {
 	return nil
 }
 
-// connect returns a pool of connections; none is made yet.
-func connect(config *mysql.Config, connections int) *sql.DB {
+// connectReaders returns the pool of the connections that read, and write now and then, a
+// statement at a time. None is made yet.
+func connectReaders(config *mysql.Config) *sql.DB { return connect(config, readers) }
+
+// connectWriter returns the pool of the one connection that carries the transactions. It
+// takes several statements in one packet: what a transaction reads is one round trip, and
+// what it writes, together with its COMMIT, another. The database stops at the first
+// statement that fails, so it commits when all of them have succeeded, and only then.
+func connectWriter(config *mysql.Config) *sql.DB {
+	config = config.Clone()
+	config.MultiStatements = true
+	return connect(config, 1, "SET SESSION autocommit = 0")
+}
+
+func connect(config *mysql.Config, connections int, session ...string) *sql.DB {
 	config = config.Clone()
 	config.InterpolateParams = true // one round trip for a statement, however many rows it has
 	config.MaxAllowedPacket = 0     // ask the server
@@ -65,7 +82,7 @@ func connect(config *mysql.Config, connections int) *sql.DB {
 	if err != nil {
 		panic(err) // a config that ParseDSN has returned
 	}
-	pool := sql.OpenDB(connector{base})
+	pool := sql.OpenDB(connector{base, session})
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
 	pool.SetConnMaxIdleTime(time.Minute)
@@ -89,15 +106,7 @@ var unavailableCodes = []uint16{1021, 1040, 1041, 1047, 1053, 1114, 1129, 1158, 
 
 func isCode(err error, codes ...uint16) bool {
 	var failure *mysql.MySQLError
-	if !errors.As(err, &failure) {
-		return false
-	}
-	for _, code := range codes {
-		if failure.Number == code {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &failure) && slices.Contains(codes, failure.Number)
 }
 
 // broken reports whether an error tells of the connection rather than of the statement.
@@ -124,15 +133,10 @@ func translate(ctx context.Context, err error) error {
 	}
 }
 
-var (
-	// errRaced is returned when another server has made a row that this transaction was
-	// about to make.
-	errRaced = errors.New("another server made the same row")
-	// errUndone is returned when the connection broke during a commit that was not done.
-	errUndone = errors.New("the commit was not done")
-)
+// errUndone is returned when the connection broke during a commit that was not done.
+var errUndone = errors.New("the commit was not done")
 
 // conflict reports whether a transaction failed because another one came first.
 func conflict(err error) bool {
-	return errors.Is(err, errRaced) || errors.Is(err, errUndone) || isCode(err, codeDeadlock, codeLockWait, codeDuplicate)
+	return errors.Is(err, errUndone) || isCode(err, codeDeadlock, codeLockWait, codeDuplicate)
 }

@@ -34,16 +34,19 @@ func each(ctx context.Context, q rowsQuerier, query string, args []any, row func
 
 // queryClaims returns the claims of a query for claimColumns.
 func queryClaims(ctx context.Context, q rowsQuerier, query string, args ...any) (claims []*claim.Claim, err error) {
-	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
-		c := &claim.Claim{}
-		var ttl int64
-		err := rows.Scan(&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &ttl, &c.UserData, &c.Value, &c.Status,
-			&c.Position, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason)
-		c.TTL = time.Duration(ttl) * time.Microsecond
-		claims = append(claims, c)
-		return err
-	})
+	err = each(ctx, q, query, args, func(rows *sql.Rows) error { return scanClaim(rows, &claims) })
 	return claims, err
+}
+
+// scanClaim appends the claim of a row of claimColumns.
+func scanClaim(row scanner, claims *[]*claim.Claim) error {
+	c := &claim.Claim{}
+	var ttl int64
+	err := row.Scan(&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &ttl, &c.UserData, &c.Value, &c.Status,
+		&c.Position, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason)
+	c.TTL = time.Duration(ttl) * time.Microsecond
+	*claims = append(*claims, c)
+	return err
 }
 
 // marks returns "(?,?,…)" with n placeholders.
@@ -89,11 +92,13 @@ func readError(ctx context.Context, err error) error {
 }
 
 const (
-	getSQL    = "SELECT " + claimColumns + " FROM claims WHERE id = ?"
-	holderSQL = "SELECT " + claimColumns + " FROM claims WHERE id = (SELECT holder FROM resources WHERE name = ?)"
-	sharedSQL = "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 LIMIT 1"
-	heldSQL   = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
-	dueSQL    = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
+	getSQL = "SELECT " + claimColumns + " FROM claims WHERE id = ?"
+	// holderSQL is one statement, so that it sees one state of a resource that is handed on.
+	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = COALESCE(
+		(SELECT NULLIF(holder, '') FROM resources WHERE name = ?),
+		(SELECT id FROM claims WHERE line = ? AND phase IN (2, 3, 4) ORDER BY position LIMIT 1))`
+	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
+	dueSQL  = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
 		WHERE c.phase IN (2, 3, 4) AND c.at <= ? AND (r.waiting > 0 OR c.at <= ?) LIMIT ?`
 	countSQL  = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0), 0) FROM claims"
 	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
@@ -111,12 +116,11 @@ func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant,
 
 // Holder implements db.Reader.
 func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error) {
-	c, err := s.readClaim(ctx, holderSQL, resource)
-	if errors.Is(err, claim.ErrNotFound) {
-		return s.readClaim(ctx, sharedSQL, resource)
-	}
-	return c, err
+	return s.readClaim(ctx, holderSQL, resource, resource)
 }
+
+// phaseActive plus a type is the phase of the active claims of that type: see the schema.
+const phaseActive = 2
 
 // Held implements db.Reader.
 func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {

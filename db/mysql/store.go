@@ -56,8 +56,8 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		writer:  connect(config, 1),
-		reader:  connect(config, readers),
+		writer:  connectWriter(config),
+		reader:  connectReaders(config),
 		server:  uuid.NewString()[:23],
 		cursors: make(map[string]uint64),
 	}
@@ -68,7 +68,7 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 }
 
 func (s *Store) start(ctx context.Context) error {
-	if err := migrate(ctx, s.writer); err != nil {
+	if err := migrate(ctx, s.reader); err != nil {
 		return translate(ctx, err)
 	}
 	if err := s.skipFeed(ctx); err != nil {
@@ -81,7 +81,7 @@ func (s *Store) start(ctx context.Context) error {
 func createDatabase(ctx context.Context, config *mysql.Config) error {
 	bare := config.Clone()
 	bare.DBName = ""
-	server := connect(bare, 1)
+	server := connectReaders(bare)
 	defer func() { _ = server.Close() }()
 	name := "`" + config.DBName + "`"
 	if _, err := server.ExecContext(ctx, "USE "+name); !isCode(err, codeUnknownDatabase) {
@@ -104,14 +104,21 @@ type meta struct {
 	floor uint64
 }
 
+const metaSQL = "SELECT " + nowSQL + ", seen, outage, floor FROM meta WHERE id = 1"
+
 type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func readMeta(ctx context.Context, q querier, suffix string) (m meta, err error) {
+type scanner interface{ Scan(into ...any) error }
+
+func readMeta(ctx context.Context, q querier, suffix string) (meta, error) {
+	return scanMeta(q.QueryRowContext(ctx, metaSQL+suffix))
+}
+
+func scanMeta(row scanner) (m meta, err error) {
 	var outage int64
-	err = q.QueryRowContext(ctx, "SELECT "+nowSQL+", seen, outage, floor FROM meta WHERE id = 1"+suffix).
-		Scan(&m.now, &m.clock.Seen, &outage, &m.floor)
+	err = row.Scan(&m.now, &m.clock.Seen, &outage, &m.floor)
 	m.clock.Outage = time.Duration(outage) * time.Microsecond
 	return m, err
 }
@@ -126,7 +133,7 @@ func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 
 // Beat implements db.Store.
 func (s *Store) Beat(ctx context.Context) error {
-	tx, err := s.writer.BeginTx(ctx, nil)
+	tx, err := s.reader.BeginTx(ctx, nil)
 	if err != nil {
 		return translate(ctx, err)
 	}

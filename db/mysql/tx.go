@@ -3,7 +3,10 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -21,13 +24,13 @@ const (
 	attempts = 20
 )
 
-// tx is a db.Tx.
+// tx is a db.Tx. It collects what it writes, and sends it together with the COMMIT.
 type tx struct {
-	*sql.Tx
-	ctx   context.Context
-	n     uint64 // the number of the commit
-	store *Store
-	saved bool
+	*sql.Conn
+	ctx    context.Context
+	n      uint64 // the number of the commit
+	store  *Store
+	script script
 }
 
 // Transact implements db.Store.
@@ -51,20 +54,49 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 // attempt runs a transaction once. When it fails, nothing of it is left, unless the error
 // is db.ErrOutcomeUnknown.
 func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
-	sqlTx, err := s.writer.BeginTx(ctx, nil)
+	conn, err := s.writer.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	t := &tx{Tx: sqlTx, ctx: ctx, n: s.nextCommit(), store: s}
-	if err := fn(t); err != nil || !t.saved {
-		_ = sqlTx.Rollback()
+	defer func() { _ = conn.Close() }()
+	t := &tx{Conn: conn, ctx: ctx, n: s.nextCommit(), store: s}
+	if err := fn(t); err != nil || t.script.empty() {
+		t.rollback()
 		return err
 	}
-	err = sqlTx.Commit()
-	if err == nil || !outcomeOpen(err) {
-		return err
+	err = t.commit()
+	if err == nil {
+		return nil
 	}
-	return s.outcome(ctx, t.n, err)
+	t.rollback()
+	if outcomeOpen(err) {
+		return s.outcome(ctx, t.n, err)
+	}
+	return err
+}
+
+// commit sends what is left to write, and COMMIT behind it.
+func (t *tx) commit() error {
+	t.script.add("COMMIT")
+	return t.send()
+}
+
+func (t *tx) send() error {
+	query, args := t.script.take()
+	_, err := t.ExecContext(t.ctx, query, args...)
+	return err
+}
+
+// rollbackTimeout is how long to wait for a ROLLBACK before the connection is dropped,
+// which has the same effect.
+const rollbackTimeout = time.Second
+
+func (t *tx) rollback() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), rollbackTimeout)
+	defer cancel()
+	if _, err := t.ExecContext(ctx, "ROLLBACK"); err != nil {
+		_ = t.Raw(func(any) error { return driver.ErrBadConn })
+	}
 }
 
 func (s *Store) nextCommit() uint64 {
@@ -89,25 +121,21 @@ func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 
-	rows, holders, err := t.lockResources(names)
+	read, err := t.lock(names, slices.Collect(maps.Keys(named)))
 	if err != nil {
 		return nil, err
 	}
-	m, err := readMeta(t.ctx, t, "")
-	if err != nil {
-		return nil, err
-	}
-	qs := db.NewQueues(m.instant(), len(names))
+	qs := db.NewQueues(read.meta.instant(), len(names))
 	for _, name := range names {
-		qs.Put(claim.NewQueue(rows[name], m.floor, t.waiters))
+		qs.Put(claim.NewQueue(read.rows[name], read.meta.floor, t.waiters))
 	}
-	for _, c := range holders {
+	for _, c := range read.claims {
 		qs.Add(c)
 	}
-	if err := t.loadDue(qs, rows); err != nil {
-		return nil, err
+	for id, resource := range named {
+		qs.Name(id, resource)
 	}
-	return qs, t.loadClaims(qs, named)
+	return qs, t.loadDue(qs, read.rows)
 }
 
 // resourcesOf returns the resource of each claim that there is.
@@ -126,33 +154,68 @@ func (t *tx) resourcesOf(ids []string) (map[string]string, error) {
 	return found, err
 }
 
-// lockResources locks the rows of resources and returns them, together with the exclusive
-// holders. A resource without a row has one with Version 0.
-func (t *tx) lockResources(names []string) (map[string]claim.Row, []*claim.Claim, error) {
-	rows := make(map[string]claim.Row, len(names))
-	for _, name := range names {
-		rows[name] = claim.Row{Resource: name}
-	}
+// locked is what a transaction reads once it has locked its resources.
+type locked struct {
+	rows   map[string]claim.Row // a resource without a row has one with Version 0
+	meta   meta
+	claims []*claim.Claim // the exclusive holders, and the claims that were asked for
+}
+
+const (
+	lockSQL    = "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
+	holdersSQL = "SELECT " + claimColumns + " FROM claims JOIN (SELECT holder FROM resources WHERE name IN %s) r ON r.holder = claims.id"
+	claimsSQL  = "SELECT " + claimColumns + " FROM claims WHERE id IN %s"
+)
+
+// lock locks resources and reads what belongs to them, in one round trip.
+func (t *tx) lock(names, ids []string) (locked, error) {
 	if len(names) == 0 {
-		return rows, nil, nil
+		m, err := readMeta(t.ctx, t, "")
+		return locked{meta: m}, err
 	}
-	var held []any
-	query := "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN " +
-		marks(len(names)) + " ORDER BY name FOR UPDATE"
-	err := each(t.ctx, t, query, anys(names), func(r *sql.Rows) error {
-		var row claim.Row
-		err := r.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting)
-		rows[row.Resource] = row
-		if row.Holder != "" {
-			held = append(held, row.Holder)
+	var read script
+	read.add(fmt.Sprintf(lockSQL, marks(len(names))), anys(names)...)
+	read.add(metaSQL)
+	read.add(fmt.Sprintf(holdersSQL, marks(len(names))), anys(names)...)
+	if len(ids) > 0 {
+		read.add(fmt.Sprintf(claimsSQL, marks(len(ids))), anys(ids)...)
+	}
+	query, args := read.take()
+	rows, err := t.QueryContext(t.ctx, query, args...)
+	if err != nil {
+		return locked{}, err
+	}
+	defer func() { _ = rows.Close() }()
+	return scanLocked(rows, names)
+}
+
+func scanLocked(rows *sql.Rows, names []string) (locked, error) {
+	l := locked{rows: make(map[string]claim.Row, len(names))}
+	for _, name := range names {
+		l.rows[name] = claim.Row{Resource: name}
+	}
+	scans := []func() error{
+		func() error {
+			var row claim.Row
+			err := rows.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting)
+			l.rows[row.Resource] = row
+			return err
+		},
+		func() (err error) { l.meta, err = scanMeta(rows); return err },
+		func() error { return scanClaim(rows, &l.claims) },
+		func() error { return scanClaim(rows, &l.claims) },
+	}
+	for _, scan := range scans {
+		for rows.Next() {
+			if err := scan(); err != nil {
+				return l, err
+			}
 		}
-		return err
-	})
-	if err != nil || len(held) == 0 {
-		return rows, nil, err
+		if !rows.NextResultSet() {
+			break
+		}
 	}
-	holders, err := queryClaims(t.ctx, t, "SELECT "+claimColumns+" FROM claims WHERE id IN "+marks(len(held)), held...)
-	return rows, holders, err
+	return l, rows.Err()
 }
 
 // loadDue adds the shared holders that are due.
@@ -162,7 +225,7 @@ func (t *tx) loadDue(qs *db.Queues, rows map[string]claim.Row) error {
 			continue
 		}
 		due, err := queryClaims(t.ctx, t, "SELECT "+claimColumns+
-			" FROM claims WHERE resource = ? AND status = 2 AND deadline <= ? LIMIT ?", name, qs.Now.Lease, dueChunk)
+			" FROM claims WHERE line = ? AND phase IN (2, 3, 4) AND at <= ? LIMIT ?", name, qs.Now.Lease, dueChunk)
 		if err != nil {
 			return err
 		}
@@ -173,34 +236,17 @@ func (t *tx) loadDue(qs *db.Queues, rows map[string]claim.Row) error {
 	return nil
 }
 
-// loadClaims adds the claims that commands name.
-func (t *tx) loadClaims(qs *db.Queues, named map[string]string) error {
-	if len(named) == 0 {
-		return nil
-	}
-	ids := make([]any, 0, len(named))
-	for id := range named {
-		ids = append(ids, id)
-	}
-	claims, err := queryClaims(t.ctx, t, "SELECT "+claimColumns+" FROM claims WHERE id IN "+marks(len(ids)), ids...)
-	for _, c := range claims {
-		qs.Add(c)
-		qs.Name(c.ID, c.Resource)
-	}
-	return err
-}
-
 // waiters is the claim.MoreWaiters of the queues of this transaction.
 func (t *tx) waiters(resource string, after uint64) ([]*claim.Claim, error) {
 	return queryClaims(t.ctx, t, "SELECT "+claimColumns+
-		" FROM claims WHERE resource = ? AND status = 1 AND position > ? ORDER BY position LIMIT ?",
+		" FROM claims WHERE line = ? AND phase = 1 AND at > ? ORDER BY at LIMIT ?",
 		resource, after, waitersChunk)
 }
 
 // outcomeOpen reports whether a commit that failed may have been done all the same.
 func outcomeOpen(err error) bool {
 	return broken(err) || isCode(err, codeErrorDuringCommit) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, sql.ErrTxDone)
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // outcomeTimeout is how long to ask for the outcome of a commit.
