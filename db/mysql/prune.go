@@ -7,6 +7,8 @@ import (
 	"github.com/locket-service/locket/claim"
 )
 
+const pruneSQL = "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"
+
 // Prune implements db.Store. It also sweeps the feed.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
 	now, err := s.Now(ctx)
@@ -17,13 +19,12 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 		return 0, translate(ctx, err)
 	}
 	var ids []any
-	err = each(ctx, s.reader, "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?", []any{before, limit},
-		func(rows *sql.Rows) error {
-			var id string
-			err := rows.Scan(&id)
-			ids = append(ids, id)
-			return err
-		})
+	err = each(ctx, s.reader, pruneSQL, []any{before, limit}, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
 	if err != nil || len(ids) == 0 {
 		return 0, translate(ctx, err)
 	}

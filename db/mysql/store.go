@@ -112,8 +112,8 @@ type querier interface {
 
 type scanner interface{ Scan(into ...any) error }
 
-func readMeta(ctx context.Context, q querier, suffix string) (meta, error) {
-	return scanMeta(q.QueryRowContext(ctx, metaSQL+suffix))
+func readMeta(ctx context.Context, q querier) (meta, error) {
+	return scanMeta(q.QueryRowContext(ctx, metaSQL))
 }
 
 func scanMeta(row scanner) (m meta, err error) {
@@ -127,27 +127,32 @@ func (m meta) instant() claim.Instant { return m.clock.Instant(m.now) }
 
 // Now implements db.Reader.
 func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
-	m, err := readMeta(ctx, s.reader, "")
+	m, err := readMeta(ctx, s.reader)
 	return m.instant(), translate(ctx, err)
 }
 
-// Beat implements db.Store.
+// Beat implements db.Store. It is two statements rather than a transaction, because the
+// driver minds the context of a statement, and has none for COMMIT: a network that swallows
+// that one would hold up the caller, who commits all that this server is asked for.
 func (s *Store) Beat(ctx context.Context) error {
-	tx, err := s.reader.BeginTx(ctx, nil)
-	if err != nil {
-		return translate(ctx, err)
+	for {
+		m, err := readMeta(ctx, s.reader)
+		if err != nil {
+			return translate(ctx, err)
+		}
+		clock := m.clock.Beat(m.now)
+		if clock == m.clock {
+			return nil
+		}
+		result, err := s.reader.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE id = 1 AND seen = ? AND outage = ?",
+			clock.Seen, clock.Outage.Microseconds(), m.clock.Seen, m.clock.Outage.Microseconds())
+		if err != nil {
+			return translate(ctx, err)
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 1 {
+			return err
+		} // another server came between: look again
 	}
-	defer func() { _ = tx.Rollback() }()
-	m, err := readMeta(ctx, tx, " FOR UPDATE")
-	if err != nil {
-		return translate(ctx, err)
-	}
-	clock := m.clock.Beat(m.now)
-	_, err = tx.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE id = 1", clock.Seen, clock.Outage.Microseconds())
-	if err != nil {
-		return translate(ctx, err)
-	}
-	return translate(ctx, tx.Commit())
 }
 
 // resume finds out whether there are other servers. If nobody beats for as long as a beat
@@ -155,10 +160,10 @@ func (s *Store) Beat(ctx context.Context) error {
 // short it was; without this look a server that is killed and back within MaxSilence
 // would count the time between against the leases.
 func (s *Store) resume(ctx context.Context) error {
-	first, err := readMeta(ctx, s.reader, "")
+	first, err := readMeta(ctx, s.reader)
 	for m := first; err == nil && m.clock.Seen == first.clock.Seen && m.now.Sub(m.clock.Seen) <= db.MaxSilence; {
 		time.Sleep(db.BeatInterval / 5)
-		m, err = readMeta(ctx, s.reader, "")
+		m, err = readMeta(ctx, s.reader)
 	}
 	if err != nil {
 		return translate(ctx, err)

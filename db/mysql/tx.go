@@ -165,12 +165,15 @@ const (
 	lockSQL    = "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
 	holdersSQL = "SELECT " + claimColumns + " FROM claims JOIN (SELECT holder FROM resources WHERE name IN %s) r ON r.holder = claims.id"
 	claimsSQL  = "SELECT " + claimColumns + " FROM claims WHERE id IN %s"
+
+	waitersSQL   = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_line) WHERE line = ? AND phase = 1 AND at > ? ORDER BY at LIMIT ?"
+	sharedDueSQL = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_line) WHERE line = ? AND phase IN (2, 3, 4) AND at <= ? LIMIT ?"
 )
 
 // lock locks resources and reads what belongs to them, in one round trip.
 func (t *tx) lock(names, ids []string) (locked, error) {
 	if len(names) == 0 {
-		m, err := readMeta(t.ctx, t, "")
+		m, err := readMeta(t.ctx, t)
 		return locked{meta: m}, err
 	}
 	var read script
@@ -224,8 +227,7 @@ func (t *tx) loadDue(qs *db.Queues, rows map[string]claim.Row) error {
 		if row.Shared == 0 {
 			continue
 		}
-		due, err := queryClaims(t.ctx, t, "SELECT "+claimColumns+
-			" FROM claims WHERE line = ? AND phase IN (2, 3, 4) AND at <= ? LIMIT ?", name, qs.Now.Lease, dueChunk)
+		due, err := queryClaims(t.ctx, t, sharedDueSQL, name, qs.Now.Lease, dueChunk)
 		if err != nil {
 			return err
 		}
@@ -238,9 +240,7 @@ func (t *tx) loadDue(qs *db.Queues, rows map[string]claim.Row) error {
 
 // waiters is the claim.MoreWaiters of the queues of this transaction.
 func (t *tx) waiters(resource string, after uint64) ([]*claim.Claim, error) {
-	return queryClaims(t.ctx, t, "SELECT "+claimColumns+
-		" FROM claims WHERE line = ? AND phase = 1 AND at > ? ORDER BY at LIMIT ?",
-		resource, after, waitersChunk)
+	return queryClaims(t.ctx, t, waitersSQL, resource, after, waitersChunk)
 }
 
 // outcomeOpen reports whether a commit that failed may have been done all the same.
