@@ -372,3 +372,47 @@ func plan(t *testing.T, pool *sql.DB, statement string) (keys []string) {
 	}
 	return keys
 }
+
+func BenchmarkFlat(b *testing.B) {
+	dbtest.Benchmark(b, func(t testing.TB) db.Store { return open(t, fixtures.MySQL(t)) })
+}
+
+// TestRowsTouched counts what the database touches to hand a resource on: the same in a
+// short queue and in a long one.
+func TestRowsTouched(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	short, long := rowsTouched(t, s, "short", 40), rowsTouched(t, s, "long", 2000)
+	if long > short {
+		t.Errorf("%d rows are touched in a queue of 2,000, and %d in one of 40", long, short)
+	}
+}
+
+func rowsTouched(t *testing.T, s *Store, resource string, waiters int) int {
+	t.Helper()
+	var commands []claim.Command
+	for i := range waiters {
+		commands = append(commands, claim.Create{ID: fmt.Sprint(resource, i), Resource: resource, TTL: time.Hour})
+	}
+	dbtest.Do(t, s, commands...)
+	before := handlerCalls(t, s)
+	dbtest.Do(t, s, claim.End{ID: resource + "0", Status: claim.Released})
+	return handlerCalls(t, s) - before
+}
+
+// handlerCalls is how many rows the connection that writes has read and written so far.
+func handlerCalls(t *testing.T, s *Store) (sum int) {
+	t.Helper()
+	const query = `SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next',
+		'Handler_read_first', 'Handler_read_rnd', 'Handler_read_rnd_next', 'Handler_write', 'Handler_update', 'Handler_delete')`
+	err := each(t.Context(), s.writer, query, nil, func(rows *sql.Rows) error {
+		var name string
+		var n int
+		err := rows.Scan(&name, &n)
+		sum += n
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}

@@ -122,3 +122,14 @@ func TestBubble(t *testing.T) {
 		}
 	})
 }
+
+func BenchmarkFlat(b *testing.B) {
+	dbtest.Benchmark(b, func(t testing.TB) db.Store {
+		s, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	})
+}
