@@ -82,7 +82,7 @@ func (s *Store) deleteResources(ctx context.Context, unused []unusedResource, fl
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE meta SET floor = GREATEST(floor, ?) WHERE id = 1", floor); err != nil {
+	if _, err := tx.ExecContext(ctx, "UPDATE meta SET floor = GREATEST(floor, ?) WHERE one = 1", floor); err != nil {
 		return err
 	}
 	return tx.Commit()

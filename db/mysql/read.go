@@ -40,13 +40,29 @@ func queryClaims(ctx context.Context, q rowsQuerier, query string, args ...any) 
 
 // scanClaim appends the claim of a row of claimColumns.
 func scanClaim(row scanner, claims *[]*claim.Claim) error {
-	c := &claim.Claim{}
-	var ttl int64
-	err := row.Scan(&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &ttl, &c.UserData, &c.Value, &c.Status,
-		&c.Position, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason)
-	c.TTL = time.Duration(ttl) * time.Microsecond
-	*claims = append(*claims, c)
+	var r claimRow
+	err := row.Scan(r.columns()...)
+	*claims = append(*claims, r.done())
 	return err
+}
+
+// claimRow takes a row of claimColumns.
+type claimRow struct {
+	claim claim.Claim
+	ttl   int64
+}
+
+func (r *claimRow) columns() []any {
+	c := &r.claim
+	return []any{
+		&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &r.ttl, &c.UserData, &c.Value, &c.Status,
+		&c.Position, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason,
+	}
+}
+
+func (r *claimRow) done() *claim.Claim {
+	r.claim.TTL = time.Duration(r.ttl) * time.Microsecond
+	return &r.claim
 }
 
 // marks returns "(?,?,…)" with n placeholders.
@@ -92,7 +108,7 @@ func readError(ctx context.Context, err error) error {
 }
 
 const (
-	getSQL = "SELECT " + claimColumns + " FROM claims WHERE id = ?"
+	getSQL = "SELECT " + claimColumns + ", " + metaColumns + " FROM claims JOIN meta ON one = 1 WHERE id = ?"
 	// holderSQL is one statement, so that it sees one state of a resource that is handed on.
 	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = COALESCE(
 		(SELECT NULLIF(holder, '') FROM resources WHERE name = ?),
@@ -106,12 +122,12 @@ const (
 
 // Get implements db.Reader.
 func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
-	c, err := s.readClaim(ctx, getSQL, id)
-	if err != nil {
-		return c, claim.Instant{}, err
+	var r claimRow
+	m, err := scanMeta(s.reader.QueryRowContext(ctx, getSQL, id), r.columns()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return claim.Claim{}, claim.Instant{}, claim.ErrNotFound
 	}
-	now, err := s.Now(ctx)
-	return c, now, err
+	return *r.done(), m.instant(), readError(ctx, err)
 }
 
 // Holder implements db.Reader.

@@ -70,11 +70,11 @@ func (w *writer) claims(queues []*claim.Queue) {
 	for _, q := range queues {
 		made, changed := q.Changes()
 		for _, c := range made {
-			w.row(insertClaims, "", claimBytes(c), claimRow(c)...)
+			w.row(insertClaims, "", claimBytes(c), values(c)...)
 		}
 		for _, c := range changed {
 			if !c.OnlyEnded() {
-				w.row(insertClaims, onKnownClaim, claimBytes(c), claimRow(c)...)
+				w.row(insertClaims, onKnownClaim, claimBytes(c), values(c)...)
 				continue
 			}
 			w.same(endClaims, ending{c.Status, c.Version, c.Finished, c.Reason},
@@ -83,7 +83,7 @@ func (w *writer) claims(queues []*claim.Queue) {
 	}
 }
 
-func claimRow(c *claim.Claim) []any {
+func values(c *claim.Claim) []any {
 	var userData any
 	if c.UserData != nil {
 		userData = c.UserData

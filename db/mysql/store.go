@@ -104,7 +104,10 @@ type meta struct {
 	floor uint64
 }
 
-const metaSQL = "SELECT " + nowSQL + ", seen, outage, floor FROM meta WHERE id = 1"
+const (
+	metaColumns = nowSQL + ", seen, outage, floor"
+	metaSQL     = "SELECT " + metaColumns + " FROM meta WHERE one = 1"
+)
 
 type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -116,9 +119,10 @@ func readMeta(ctx context.Context, q querier) (meta, error) {
 	return scanMeta(q.QueryRowContext(ctx, metaSQL))
 }
 
-func scanMeta(row scanner) (m meta, err error) {
+// scanMeta reads a row that ends in metaColumns; before takes what comes before them.
+func scanMeta(row scanner, before ...any) (m meta, err error) {
 	var outage int64
-	err = row.Scan(&m.now, &m.clock.Seen, &outage, &m.floor)
+	err = row.Scan(append(before, &m.now, &m.clock.Seen, &outage, &m.floor)...)
 	m.clock.Outage = time.Duration(outage) * time.Microsecond
 	return m, err
 }
@@ -144,7 +148,7 @@ func (s *Store) Beat(ctx context.Context) error {
 		if clock == m.clock {
 			return nil
 		}
-		result, err := s.reader.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE id = 1 AND seen = ? AND outage = ?",
+		result, err := s.reader.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?",
 			clock.Seen, clock.Outage.Microseconds(), m.clock.Seen, m.clock.Outage.Microseconds())
 		if err != nil {
 			return translate(ctx, err)

@@ -296,7 +296,7 @@ func TestPlans(t *testing.T) {
 		"end":     {endClaims + "('1','2')", []string{"PRIMARY"}},
 		"waiters": {waitersSQL, []string{"claims_line"}},
 		"shared":  {sharedDueSQL, []string{"claims_line"}},
-		"get":     {getSQL, []string{"PRIMARY"}},
+		"get":     {getSQL, []string{"PRIMARY", "PRIMARY"}},
 		"holder":  {holderSQL, []string{"PRIMARY", "claims_line", "PRIMARY"}},
 		"held":    {heldSQL, []string{"claims_phase"}},
 		"due":     {dueSQL, []string{"claims_phase", "PRIMARY"}},

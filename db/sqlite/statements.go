@@ -17,7 +17,7 @@ type statements struct {
 	begin, commit, rollback                 *sqlite.Stmt
 	resource, claim, waiting, sharedDue     *sqlite.Stmt
 	insertResource, updateResource          *sqlite.Stmt
-	insertClaim, updateClaim                *sqlite.Stmt
+	insertClaim, updateClaim, endClaim      *sqlite.Stmt
 	saveClock                               *sqlite.Stmt
 	prune, walk, deleteResource, raiseFloor *sqlite.Stmt
 	all                                     []*sqlite.Stmt
@@ -40,6 +40,7 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.updateResource, "UPDATE resources SET version = ?, holder = ?, shared = ?, waiting = ? WHERE name = ?"},
 		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ? WHERE id = ?"},
+		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ? WHERE id = ?"},
 		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
 		{&w.prune, "DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE status > 2 AND finished < ? ORDER BY finished LIMIT ?)"},
 		{&w.walk, "SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name LIMIT ?"},

@@ -177,6 +177,9 @@ func (t *tx) insertClaim(c *claim.Claim) error {
 }
 
 func (t *tx) updateClaim(c *claim.Claim) error {
+	if c.OnlyEnded() {
+		return t.endClaim(c)
+	}
 	stmt := t.w.updateClaim
 	stmt.BindInt64(1, int64(c.Type))
 	stmt.BindInt64(2, c.TTL.Microseconds())
@@ -189,5 +192,15 @@ func (t *tx) updateClaim(c *claim.Claim) error {
 	stmt.BindInt64(9, int64(c.Finished))
 	stmt.BindText(10, c.Reason)
 	stmt.BindText(11, c.ID)
+	return run(stmt)
+}
+
+func (t *tx) endClaim(c *claim.Claim) error {
+	stmt := t.w.endClaim
+	stmt.BindInt64(1, int64(c.Status))
+	stmt.BindInt64(2, int64(c.Version))
+	stmt.BindInt64(3, int64(c.Finished))
+	stmt.BindText(4, c.Reason)
+	stmt.BindText(5, c.ID)
 	return run(stmt)
 }

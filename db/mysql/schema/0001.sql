@@ -58,11 +58,11 @@ CREATE TABLE feed (
 -- One row: the clock (see db.Clock), and the floor below which no resource's version
 -- may come, because the row of a resource with that version was deleted.
 CREATE TABLE meta (
-    id     TINYINT         NOT NULL,
+    one    TINYINT         NOT NULL,
     seen   BIGINT          NOT NULL,
     outage BIGINT          NOT NULL,
     floor  BIGINT UNSIGNED NOT NULL,
-    PRIMARY KEY (id)
+    PRIMARY KEY (one)
 ) ENGINE = InnoDB;
 
-INSERT INTO meta (id, seen, outage, floor) VALUES (1, 0, 0, 0);
+INSERT INTO meta (one, seen, outage, floor) VALUES (1, 0, 0, 0);
