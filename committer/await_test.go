@@ -31,13 +31,13 @@ func TestAwait(t *testing.T) {
 		},
 		"many wait for one claim": func(t *testing.T, w *world) {
 			first, second := w.await(t.Context(), "b"), w.await(t.Context(), "b")
-			if n := w.metric(t, "locket_waiters").GetGauge().GetValue(); n != 2 {
+			if n := w.metric(t, "locket_waiters"); n != 2 {
 				t.Errorf("%v waiters", n)
 			}
 			w.do(t, release)
 			gets(t, first, claim.Active)
 			gets(t, second, claim.Active)
-			if n := w.metric(t, "locket_waiters").GetGauge().GetValue(); n != 0 {
+			if n := w.metric(t, "locket_waiters"); n != 0 {
 				t.Errorf("%v waiters at the end", n)
 			}
 		},
@@ -107,7 +107,7 @@ func TestAwait(t *testing.T) {
 			w.StopWaiting()
 			w.StopWaiting()
 			for range 2 {
-				if err := (<-replies).err; !errors.Is(err, committer.ErrStopping) {
+				if err := receive(t, replies).err; !errors.Is(err, committer.ErrStopping) {
 					t.Errorf("got %v", err)
 				}
 				replies = w.await(t.Context(), "b") // nor later
@@ -128,7 +128,7 @@ func TestAwait(t *testing.T) {
 
 func gets(t *testing.T, replies chan reply, want claim.Status) {
 	t.Helper()
-	if got := <-replies; got.err != nil || got.Claim.ID == "" || got.Claim.Status != want || got.Now.Wall == 0 {
+	if got := receive(t, replies); got.err != nil || got.Claim.ID == "" || got.Claim.Status != want || got.Now.Wall == 0 {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }

@@ -129,6 +129,12 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	c.beat()
 	close(ready)
 	for {
+		select { // the end comes first: with a database that hangs, each of the others takes long
+		case <-signals:
+			c.stop()
+			return nil
+		default:
+		}
 		select {
 		case <-signals:
 			c.stop()

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/tedsuo/ifrit"
 	"go.uber.org/goleak"
 
@@ -189,30 +188,47 @@ func (w *world) has(t testing.TB, id string) bool {
 	return err == nil
 }
 
-// metric returns what is measured under a name. With labels there must be one value only.
-func (w *world) metric(t testing.TB, name string, labels ...string) *dto.Metric {
+// metric returns the value of a counter or a gauge, with a label of that value if one is
+// given.
+func (w *world) metric(t testing.TB, name string, label ...string) float64 {
 	t.Helper()
 	families, err := w.registry.Gather()
 	must(t, err)
 	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
 		for _, m := range family.GetMetric() {
-			if len(labels) == 0 || m.GetLabel()[0].GetValue() == labels[0] {
-				return m
+			if family.GetName() == name && (len(label) == 0 || m.GetLabel()[0].GetValue() == label[0]) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}
-	t.Fatalf("no metric %s %q", name, labels)
-	return nil
+	t.Fatalf("no metric %s %q", name, label)
+	return 0
 }
 
 // batches returns the numbers of transactions and of requests so far.
 func (w *world) batches(t testing.TB) (transactions, requests int) {
 	t.Helper()
-	h := w.metric(t, "locket_batch_requests").GetHistogram()
-	return int(h.GetSampleCount()), int(h.GetSampleSum())
+	families, err := w.registry.Gather()
+	must(t, err)
+	for _, family := range families {
+		if family.GetName() == "locket_batch_requests" {
+			h := family.GetMetric()[0].GetHistogram()
+			return int(h.GetSampleCount()), int(h.GetSampleSum())
+		}
+	}
+	t.Fatal("no metric of batches")
+	return 0, 0
+}
+
+// receive is for bubbles: a minute is long enough there for anything.
+func receive[T any](t testing.TB, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(time.Minute):
+		t.Fatal("there was no answer")
+	}
+	return got
 }
 
 func must(t testing.TB, err error) {

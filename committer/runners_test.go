@@ -35,7 +35,7 @@ func TestSweep(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		synctest.Wait()
 		w.counts(t, db.Counts{Active: 1, Finished: leases})
-		if n := w.metric(t, "locket_expiries_total").GetCounter().GetValue(); n != leases {
+		if n := w.metric(t, "locket_expiries_total"); n != leases {
 			t.Errorf("%v expiries were counted", n)
 		}
 	})
@@ -133,7 +133,7 @@ func TestHistoryLimit(t *testing.T) {
 			}
 		}
 		for status, want := range map[string]float64{"waiting": 0, "active": 1, "finished": 20} {
-			if got := w.metric(t, "locket_claims", status).GetGauge().GetValue(); got != want {
+			if got := w.metric(t, "locket_claims", status); got != want {
 				t.Errorf("%v %s claims were counted, want %v", got, status, want)
 			}
 		}

@@ -29,6 +29,7 @@ func Options(tlsConfig *tls.Config, log *slog.Logger, registerer prometheus.Regi
 	observer := newObserver(log, registerer)
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxRequest),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 5 * time.Second, PermitWithoutStream: true,

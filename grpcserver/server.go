@@ -47,7 +47,8 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		return err
 	}
 	streams := newStreams()
-	server := grpc.NewServer(append(s.config.Options, grpc.ChainStreamInterceptor(streams.intercept))...)
+	server := grpc.NewServer(append(s.config.Options,
+		grpc.ChainStreamInterceptor(streams.intercept, recoverStream(s.config.Log)))...)
 	healthServer := health.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, healthServer)
 	s.config.Register(server)
@@ -118,6 +119,8 @@ type endingStream struct {
 
 func (s *endingStream) Context() context.Context { return s.ctx }
 
+// intercept runs the handler beside itself, out of reach of the recovery that is before
+// it: there must be another one behind it.
 func (s *streams) intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()

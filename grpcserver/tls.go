@@ -40,11 +40,12 @@ const certificateRefresh = time.Second
 
 // LoadCertificates reads the files for the first time.
 func LoadCertificates(files Files, log *slog.Logger) (*Certificates, error) {
+	stamp := files.stamp() // first: a change while they are read must be noticed later
 	good, err := files.read()
 	if err != nil {
 		return nil, err
 	}
-	return &Certificates{files: files, log: log, looked: time.Now(), stamp: files.stamp(), good: good}, nil
+	return &Certificates{files: files, log: log, looked: time.Now(), stamp: stamp, good: good}, nil
 }
 
 func (f Files) read() (material, error) {

@@ -98,7 +98,7 @@ func decodeUpdate(req *models.UpdateClaimRequest) (claim.Command, error) {
 	var c check
 	ttl := c.ttl(req.Ttl)
 	c.text("reason", req.GetReason())
-	to := claim.Status(req.GetStatus())
+	to := statusOf(req.GetStatus())
 	final := to.Final() && to != claim.Expired
 	c.that(req.GetReason() == "" || final, "reason", "goes with a final status only")
 	var cmd claim.Command
@@ -122,7 +122,7 @@ func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
 	var c check
 	f := db.Filter{
 		Resource: req.Resource, Owner: req.Owner,
-		Status: claim.Status(req.GetStatus()),
+		Status: statusOf(req.GetStatus()),
 		Limit:  defaultLimit, Offset: int(req.GetOffset()),
 		MinCreated: decodeTime(&c, "minimum_created", req.GetMinimumCreated()),
 		MaxCreated: decodeTime(&c, "maximum_created", req.GetMaximumCreated()),

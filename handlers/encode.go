@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/claim"
@@ -62,14 +63,24 @@ func encodeHistory(c *claim.Claim) []*models.StatusChange {
 	return encoded
 }
 
+// pageBytes is about how large a page of a list becomes: what a client takes by default is
+// 4 MiB, and the largest claim has 130 KiB.
+const pageBytes = 3 << 20
+
+// encodeList returns the page that claims begin with. They are one more than limit if there
+// is another page.
 func encodeList(claims []claim.Claim, now claim.Instant, limit int) *models.ListClaimsResponse {
-	list := &models.ListClaimsResponse{Claims: make([]*models.Claim, len(claims))}
+	list := &models.ListClaimsResponse{}
+	bytes := 0
 	for i := range claims {
-		list.Claims[i] = encodeClaim(&claims[i], now)
-	}
-	if len(claims) == limit {
-		last := claims[limit-1]
-		list.NextPageToken = encodeCursor(db.Cursor{Created: last.Created, ID: last.ID})
+		if len(list.Claims) == limit || bytes > pageBytes {
+			last := claims[i-1]
+			list.NextPageToken = encodeCursor(db.Cursor{Created: last.Created, ID: last.ID})
+			break
+		}
+		encoded := encodeClaim(&claims[i], now)
+		list.Claims = append(list.Claims, encoded)
+		bytes += proto.Size(encoded)
 	}
 	return list
 }

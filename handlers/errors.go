@@ -69,15 +69,17 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 			map[string]string{"status": transition.From.String()})
 	case errors.As(err, &fields):
 		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.badRequest())
-	case errors.Is(err, context.DeadlineExceeded):
-		return status.Error(codes.DeadlineExceeded, "the deadline passed; the change may still be made, asking again is safe")
-	case errors.Is(err, context.Canceled):
-		return status.Error(codes.Canceled, "the caller went away")
 	}
 	for _, known := range errorTable {
 		if errors.Is(err, known.err) {
 			return withInfo(status.New(known.code, known.message), known.reason, nil)
 		}
+	}
+	switch { // the caller's own; that of a transaction is one of those above
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, "the deadline passed; the change may still be made, asking again is safe")
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, "the caller went away")
 	}
 	h.log.ErrorContext(ctx, "internal error", "error", err)
 	return status.Error(codes.Internal, "internal error")

@@ -7,8 +7,7 @@ import (
 	"log/slog"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
@@ -32,7 +31,8 @@ func New(c *committer.Committer, store db.Reader, log *slog.Logger) models.Locke
 }
 
 // Register adds a service to a server. A message that cannot be decoded is answered with
-// InvalidArgument, where gRPC itself would answer Internal.
+// InvalidArgument, where gRPC itself would answer Internal, if the server has the codec of
+// package grpcserver.
 func Register(server grpc.ServiceRegistrar, service models.LocketServer) {
 	desc := models.Locket_ServiceDesc
 	desc.Methods = make([]grpc.MethodDesc, len(models.Locket_ServiceDesc.Methods))
@@ -40,22 +40,16 @@ func Register(server grpc.ServiceRegistrar, service models.LocketServer) {
 		decode := method.Handler
 		method.Handler = func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 			return decode(srv, ctx, func(message any) error {
-				if err := dec(message); err != nil {
-					return malformed(err)
+				request := incoming{Message: message.(proto.Message)}
+				if err := dec(&request); err != nil {
+					return err
 				}
-				return nil
+				return request.err
 			}, interceptor)
 		}
 		desc.Methods[i] = method
 	}
 	server.RegisterService(&desc, service)
-}
-
-func malformed(err error) error {
-	if status.Code(err) == codes.Internal {
-		return status.Error(codes.InvalidArgument, "the request cannot be decoded: "+status.Convert(err).Message())
-	}
-	return err
 }
 
 // Lock implements models.LocketServer.
@@ -144,11 +138,13 @@ func (h *handler) ListClaims(ctx context.Context, req *models.ListClaimsRequest)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
+	limit := filter.Limit
+	filter.Limit++ // to see whether there is another page
 	claims, now, err := h.store.List(ctx, filter)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return encodeList(claims, now, filter.Limit), nil
+	return encodeList(claims, now, limit), nil
 }
 
 // UpdateClaim implements models.LocketServer.

@@ -131,6 +131,15 @@ func (c *check) typeCode(code models.TypeCode) claim.Type {
 	return claim.Type(code)
 }
 
+// statusOf returns a status that is not valid for a number that is none: the numbers of
+// the wire are wider than claim.Status.
+func statusOf(status models.Status) claim.Status {
+	if _, known := models.Status_name[int32(status)]; !known {
+		return math.MaxUint8
+	}
+	return claim.Status(status)
+}
+
 // validID reports whether a claim can have such an id.
 func validID(id string) bool {
 	if id == "" || len(id) > maxID {

@@ -11,8 +11,9 @@ const (
 	PresenceType = "presence"
 )
 
-// The errors of the four lock RPCs. Code and message are those of Cloud Foundry's Locket,
-// whose clients compare both; compare with errors.Is.
+// The errors of the four lock RPCs. Code and message are those of Cloud Foundry's Locket;
+// compare both. errors.Is does not find an error from the wire equal to these, because it
+// carries details besides.
 var (
 	// ErrLockCollision: somebody else holds the lock, or waits for it.
 	ErrLockCollision = status.Error(codes.AlreadyExists, "lock-collision")

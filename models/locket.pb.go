@@ -1074,7 +1074,8 @@ type ListClaimsRequest struct {
 	MaximumTtl             *float64               `protobuf:"fixed64,10,opt,name=maximum_ttl,json=maximumTtl,proto3,oneof" json:"maximum_ttl,omitempty"`
 	MinimumCreated         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=minimum_created,json=minimumCreated,proto3" json:"minimum_created,omitempty"`
 	MaximumCreated         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=maximum_created,json=maximumCreated,proto3" json:"maximum_created,omitempty"`
-	// How many claims to return: 10 when not given, at most 1,000.
+	// How many claims to return: 10 when not given, at most 1,000. A page ends
+	// earlier when its claims are so large that it comes to about 3 MiB.
 	Limit *uint32 `protobuf:"varint,13,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
 	// How many claims to leave out first. Cheap only while it is small.
 	Offset uint32 `protobuf:"varint,14,opt,name=offset,proto3" json:"offset,omitempty"`

@@ -1,0 +1,270 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+	"go.uber.org/goleak"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/gateway"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// addressLog keeps the address that a server says it serves on.
+type addressLog struct {
+	slog.Handler
+	mu      sync.Mutex
+	address string
+}
+
+func (l *addressLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *addressLog) Handle(_ context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "address" {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.address = a.Value.String()
+		}
+		return true
+	})
+	return nil
+}
+
+// server is a running server.
+type server struct {
+	url     string
+	process ifrit.Process
+	counter prometheus.Counter
+}
+
+const shutdownTimeout = 500 * time.Millisecond
+
+func start(t *testing.T, config *tls.Config, more ...prometheus.Collector) *server {
+	t.Helper()
+	s := &server{counter: prometheus.NewCounter(prometheus.CounterOpts{Name: "test_total"})}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(append(more, s.counter)...)
+	log := &addressLog{Handler: slog.DiscardHandler}
+	s.process = ifrit.Invoke(gateway.New(gateway.Config{
+		Address: "127.0.0.1:0", TLS: config, Metrics: registry, ShutdownTimeout: shutdownTimeout, Log: slog.New(log),
+	}))
+	s.url = "http://" + log.address
+	if config != nil {
+		s.url = "https://" + log.address
+	}
+	t.Cleanup(func() { s.stop(t) })
+	return s
+}
+
+func (s *server) stop(t *testing.T) {
+	t.Helper()
+	s.process.Signal(os.Interrupt)
+	if err := <-s.process.Wait(); err != nil {
+		t.Errorf("the end: %v", err)
+	}
+}
+
+// client returns one that keeps no connections when the test is over.
+func client(t *testing.T, config *tls.Config) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+}
+
+func get(t *testing.T, c *http.Client, url string) (status int, body string, err error) {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(content), err
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serves fails the test unless the server answers what it should.
+func serves(t *testing.T, s *server, c *http.Client) {
+	t.Helper()
+	status, body, err := get(t, c, s.url+"/healthz")
+	if err != nil || status != http.StatusOK || body != "ok\n" {
+		t.Errorf("healthz: %d %q (%v)", status, body, err)
+	}
+	s.counter.Inc()
+	status, body, err = get(t, c, s.url+"/metrics")
+	if err != nil || status != http.StatusOK || !strings.Contains(body, "\ntest_total 1\n") {
+		t.Errorf("metrics: %d %q (%v)", status, body, err)
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	s := start(t, nil)
+	c := client(t, nil)
+	serves(t, s, c)
+	if status, _, err := get(t, c, s.url+"/other"); err != nil || status != http.StatusNotFound {
+		t.Errorf("another path: %d (%v)", status, err)
+	}
+	resp, err := c.Post(s.url+"/healthz", "text/plain", nil)
+	must(t, err)
+	must(t, resp.Body.Close())
+	if resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", resp.StatusCode)
+	}
+}
+
+func TestHTTPS(t *testing.T) {
+	ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
+	pair, err := tls.LoadX509KeyPair(ca.Issue(t, "server"))
+	must(t, err)
+	s := start(t, &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: ca.Pool(), ClientAuth: tls.VerifyClientCertIfGiven,
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+	})
+	serves(t, s, client(t, ca.ClientTLS(t)))
+	t.Run("without a client's certificate", func(t *testing.T) {
+		status, _, err := get(t, client(t, &tls.Config{RootCAs: ca.Pool()}), s.url+"/healthz")
+		if err != nil || status != http.StatusOK {
+			t.Errorf("got %d (%v)", status, err)
+		}
+	})
+	t.Run("with another authority's", func(t *testing.T) {
+		wrong, err := tls.LoadX509KeyPair(other.Issue(t, "client"))
+		must(t, err)
+		_, _, err = get(t, client(t, &tls.Config{
+			RootCAs:              ca.Pool(),
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &wrong, nil },
+		}), s.url+"/healthz")
+		if err == nil {
+			t.Error("it was served")
+		}
+	})
+	t.Run("plain HTTP", func(t *testing.T) {
+		status, _, err := get(t, client(t, nil), strings.Replace(s.url, "https", "http", 1)+"/healthz")
+		if err == nil && status == http.StatusOK {
+			t.Error("it was served")
+		}
+	})
+}
+
+// slow is a metric that takes its time.
+type slow struct{ begun, goOn chan struct{} }
+
+func (s slow) Describe(chan<- *prometheus.Desc) {}
+
+func (s slow) Collect(chan<- prometheus.Metric) {
+	close(s.begun)
+	<-s.goOn
+}
+
+// TestShutdown: requests under way finish, new connections are refused.
+func TestShutdown(t *testing.T) {
+	metric := slow{make(chan struct{}), make(chan struct{})}
+	s := start(t, nil, metric)
+	c := client(t, nil)
+	underWay := make(chan error, 1)
+	go func() {
+		status, _, err := get(t, c, s.url+"/metrics")
+		if status != http.StatusOK {
+			err = errors.Join(err, errors.New(http.StatusText(status)))
+		}
+		underWay <- err
+	}()
+	<-metric.begun
+	s.process.Signal(os.Interrupt)
+	for { // the listener is closed soon
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+		time.Sleep(time.Millisecond)
+	}
+	close(metric.goOn)
+	must(t, <-underWay)
+	s.stop(t)
+}
+
+// TestShutdownTimeout: requests that take too long are cut off.
+func TestShutdownTimeout(t *testing.T) {
+	metric := slow{make(chan struct{}), make(chan struct{})}
+	s := start(t, nil, metric)
+	c := client(t, nil)
+	underWay := make(chan error, 1)
+	go func() {
+		_, _, err := get(t, c, s.url+"/metrics")
+		underWay <- err
+	}()
+	<-metric.begun
+	begin := time.Now()
+	s.stop(t)
+	if took := time.Since(begin); took < shutdownTimeout || took > shutdownTimeout+5*time.Second {
+		t.Errorf("the end took %s", took)
+	}
+	defer close(metric.goOn)
+	select {
+	case err := <-underWay:
+		if err == nil {
+			t.Error("the request was served after all")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the request was not cut off")
+	}
+}
+
+// TestShutdownOfIdle: connections that wait for their next request do not hold up the end.
+func TestShutdownOfIdle(t *testing.T) {
+	s := start(t, nil)
+	c := client(t, nil)
+	_, _, err := get(t, c, s.url+"/healthz")
+	must(t, err)
+	begin := time.Now()
+	s.stop(t)
+	if took := time.Since(begin); took >= shutdownTimeout {
+		t.Errorf("the end took %s", took)
+	}
+}
+
+func TestAddressTaken(t *testing.T) {
+	s := start(t, nil)
+	again := ifrit.Background(gateway.New(gateway.Config{
+		Address: strings.TrimPrefix(s.url, "http://"), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	}))
+	if err := <-again.Wait(); err == nil || !strings.Contains(err.Error(), "listen for HTTP") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStartStop(t *testing.T) {
+	for i := range 20 {
+		process := ifrit.Background(gateway.New(gateway.Config{
+			Address: "127.0.0.1:0", Metrics: prometheus.NewRegistry(), ShutdownTimeout: shutdownTimeout, Log: slog.New(slog.DiscardHandler),
+		}))
+		if i%2 == 0 {
+			<-process.Ready()
+		}
+		process.Signal(os.Interrupt)
+		must(t, <-process.Wait())
+	}
+}

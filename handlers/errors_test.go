@@ -1,0 +1,202 @@
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/models"
+)
+
+// failing is a store that fails once it is told to.
+type failing struct {
+	db.Store
+	err atomic.Pointer[error]
+}
+
+func (s *failing) fail() error {
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *failing) Transact(ctx context.Context, fn func(db.Tx) error) error {
+	if err := s.fail(); err != nil {
+		return err
+	}
+	return s.Store.Transact(ctx, fn)
+}
+
+func (s *failing) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	if err := s.fail(); err != nil {
+		return claim.Claim{}, claim.Instant{}, err
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *failing) Holder(ctx context.Context, resource string) (claim.Claim, error) {
+	if err := s.fail(); err != nil {
+		return claim.Claim{}, err
+	}
+	return s.Store.Holder(ctx, resource)
+}
+
+func (s *failing) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
+	if err := s.fail(); err != nil {
+		return nil, err
+	}
+	return s.Store.Held(ctx, t)
+}
+
+func (s *failing) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	if err := s.fail(); err != nil {
+		return nil, claim.Instant{}, err
+	}
+	return s.Store.List(ctx, f)
+}
+
+// TestDatabaseErrors: every method says alike what is wrong with the database, and what
+// nobody foresaw stays in the log.
+func TestDatabaseErrors(t *testing.T) {
+	store := &failing{}
+	s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
+	calls := map[string]func() error{
+		"Lock": func() error {
+			_, err := s.Lock(t.Context(), &models.LockRequest{Resource: resource("k", "o"), TtlInSeconds: 1})
+			return err
+		},
+		"Release": func() error { return s.release(t, "k", "o", 0) },
+		"Fetch":   func() error { _, err := s.Fetch(t.Context(), &models.FetchRequest{Key: "k"}); return err },
+		"FetchAll": func() error {
+			_, err := s.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
+			return err
+		},
+		"CreateClaim": func() error {
+			_, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "r", Ttl: ptr(1.0)})
+			return err
+		},
+		"GetClaim":   func() error { _, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: "a"}); return err },
+		"ListClaims": func() error { _, err := s.ListClaims(t.Context(), &models.ListClaimsRequest{}); return err },
+		"UpdateClaim": func() error {
+			_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: "a", Status: released})
+			return err
+		},
+		"AwaitClaim": func() error { _, err := s.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "a"}); return err },
+	}
+	for _, c := range []struct {
+		err    error
+		code   codes.Code
+		reason string
+	}{
+		{db.ErrUnavailable, codes.Unavailable, "DATABASE_UNAVAILABLE"},
+		{db.ErrConflict, codes.Unavailable, "DATABASE_UNAVAILABLE"},
+		{db.ErrOutcomeUnknown, codes.Unavailable, "OUTCOME_UNKNOWN"},
+		{fmt.Errorf("%w: %w", db.ErrUnavailable, context.DeadlineExceeded), codes.Unavailable, "DATABASE_UNAVAILABLE"},
+		{errors.New("disk on fire"), codes.Internal, ""},
+	} {
+		wrapped := fmt.Errorf("at 10.1.2.3: %w", c.err)
+		store.err.Store(&wrapped)
+		for method, call := range calls {
+			err := call()
+			if status.Code(err) != c.code || strings.Contains(err.Error(), "10.1.2.3") {
+				t.Errorf("%s after %q: %v", method, c.err, err)
+			}
+			if c.reason != "" {
+				wantReason(t, err, c.reason)
+			}
+			if c.code == codes.Internal && status.Convert(err).Message() != "internal error" {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+	}
+	if n := strings.Count(s.logs.String(), `msg="internal error" error="at 10.1.2.3: disk on fire"`); n != len(calls) {
+		t.Errorf("%d internal errors were logged whole, of %d", n, len(calls))
+	}
+	store.err.Store(nil)
+	s.lock(t, "k", "o", 60)
+}
+
+// TestPrivacy: neither the log nor the metrics hold what callers sent, but the log holds
+// their request ids.
+func TestPrivacy(t *testing.T) {
+	s := start(t)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "uuid", "request-one")
+	private := &models.Resource{Key: "private-key", Owner: "private-owner", Value: "private-value"}
+	for _, call := range []func() error{
+		func() error {
+			_, err := s.Lock(ctx, &models.LockRequest{Resource: private, TtlInSeconds: 60})
+			return err
+		},
+		func() error { // collides
+			_, err := s.Lock(ctx, &models.LockRequest{Resource: resource("private-key", "private-other"), TtlInSeconds: 60})
+			return err
+		},
+		func() error { _, err := s.Lock(ctx, &models.LockRequest{Resource: private}); return err },
+		func() error { _, err := s.Fetch(ctx, &models.FetchRequest{Key: "private-none"}); return err },
+		func() error { _, err := s.Fetch(ctx, &models.FetchRequest{Key: "private\x00"}); return err },
+		func() error { _, err := s.FetchAll(ctx, &models.FetchAllRequest{Type: "private-type"}); return err },
+		func() error {
+			_, err := s.CreateClaim(ctx, &models.CreateClaimRequest{
+				Resource: "private-r", Owner: "private-o", UserData: ptr(`"private-data"`), Value: "private-v", Ttl: ptr(1.0), Id: "a",
+			})
+			return err
+		},
+		func() error {
+			_, err := s.CreateClaim(ctx, &models.CreateClaimRequest{
+				Resource: "private\x00", UserData: ptr("private-data"), Ttl: ptr(-1.0), Id: "private/id",
+			})
+			return err
+		},
+		func() error {
+			_, err := s.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: "a", Status: withdrawn, Reason: "private-reason"})
+			return err
+		},
+		func() error {
+			_, err := s.ListClaims(ctx, &models.ListClaimsRequest{PageToken: "private", Resource: ptr("private-\x00")})
+			return err
+		},
+		func() error { return s.raw(ctx, models.Locket_Fetch_FullMethodName, text(1, "private\xff")) },
+	} {
+		_ = call()
+	}
+	s.stop()
+	logged := s.logs.String()
+	if strings.Contains(logged, "private") {
+		t.Errorf("logged:\n%s", logged)
+	}
+	for _, want := range []string{"method=Lock code=OK", "method=Lock code=AlreadyExists", "method=CreateClaim code=InvalidArgument", "request_id=request-one", "duration="} {
+		if !strings.Contains(logged, want) {
+			t.Errorf("no %s in\n%s", want, logged)
+		}
+	}
+	families, err := s.registry.Gather()
+	must(t, err)
+	for _, family := range families {
+		if strings.Contains(family.String(), "private") {
+			t.Errorf("metric %s", family)
+		}
+	}
+}
+
+// TestWire looks at an answer as it is on the wire: the fields of Cloud Foundry's Locket
+// first, ours behind them.
+func TestWire(t *testing.T) {
+	s := start(t)
+	s.lock(t, "k", "o", 60)
+	var answer []byte
+	must(t, s.conn.Invoke(t.Context(), models.Locket_Fetch_FullMethodName, text(1, "k"), &answer, grpc.ForceCodec(rawCodec{})))
+	if want := text(1, string(append(append(text(1, "k"), text(2, "o")...), append(text(4, "lock"), 0x28, 0x01)...))); !strings.HasPrefix(string(answer), string(want)) {
+		t.Errorf("answer %x, want %x and then the token", answer, want)
+	}
+}

@@ -1,0 +1,240 @@
+package handlers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/models"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is a whole server on a new SQLite file, with a client. Its clock is that of the
+// bubble if it runs in one.
+type server struct {
+	models.LocketClient
+	conn     *grpc.ClientConn
+	logs     *buffer
+	registry *prometheus.Registry
+	// stop ends the server as its main does, and fails the test when it does not end well.
+	stop func()
+}
+
+// buffer holds what is logged.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func start(t testing.TB) *server {
+	t.Helper()
+	return startIn(t, t.TempDir())
+}
+
+// startIn starts a server on the database of a folder.
+func startIn(t testing.TB, folder string) *server {
+	t.Helper()
+	return startWith(t, folder, func(s db.Store) db.Store { return s })
+}
+
+// startWith starts a server on the database of a folder, as seen through a wrapper.
+func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store) *server {
+	t.Helper()
+	s := &server{logs: &buffer{}, registry: prometheus.NewRegistry()}
+	log := slog.New(grpcserver.LogRequestID(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	real, err := sqlite.Open(filepath.Join(folder, "locket.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, registry := wrap(real), s.registry
+	metrics := committer.NewMetrics(registry)
+	queues := committer.New(store, committer.Config{Timeout: 10 * time.Second, Log: log, Metrics: metrics})
+	listener := bufconn.Listen(1 << 20)
+	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
+		{Name: "committer", Runner: queues},
+		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
+		{Name: "follower", Runner: committer.NewFollower(store, queues, log)},
+		{Name: "janitor", Runner: committer.NewJanitor(store, 24*time.Hour, 1000, log, metrics)},
+		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
+			Listener:        listener,
+			Options:         grpcserver.Options(nil, log, registry),
+			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
+			ShutdownTimeout: 10 * time.Second,
+			OnDrain:         queues.StopWaiting,
+			Log:             log,
+		})},
+	}))
+	conn, err := grpc.NewClient("passthrough:///locket",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.LocketClient, s.conn = models.NewLocketClient(conn), conn
+	stopped := false
+	s.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		process.Signal(os.Interrupt)
+		if err := errors.Join(<-process.Wait(), conn.Close(), store.Close()); err != nil {
+			t.Errorf("the end: %v", err)
+		}
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// bubble runs a test with a server and a fake clock.
+func bubble(t *testing.T, test func(t *testing.T, s *server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, start(t)) })
+}
+
+func resource(key, owner string) *models.Resource {
+	return &models.Resource{Key: key, Owner: owner, TypeCode: models.TypeCode_LOCK}
+}
+
+// lock takes a lock and returns its token.
+func (s *server) lock(t testing.TB, key, owner string, ttl int64) uint64 {
+	t.Helper()
+	resp, err := s.Lock(t.Context(), &models.LockRequest{Resource: resource(key, owner), TtlInSeconds: ttl})
+	must(t, err)
+	return resp.GetToken()
+}
+
+// create makes a claim named by its id.
+func (s *server) create(t testing.TB, resource, id string, ttl float64, more ...func(*models.CreateClaimRequest)) *models.Claim {
+	t.Helper()
+	req := &models.CreateClaimRequest{Resource: resource, Id: id, Ttl: &ttl}
+	for _, change := range more {
+		change(req)
+	}
+	c, err := s.CreateClaim(t.Context(), req)
+	must(t, err)
+	return c
+}
+
+func shared(req *models.CreateClaimRequest) { req.Mode = models.Mode_MODE_SHARED }
+
+func (s *server) get(t testing.TB, id string) *models.Claim {
+	t.Helper()
+	c, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: id})
+	must(t, err)
+	return c
+}
+
+// end moves a claim to a final status.
+func (s *server) end(t testing.TB, id string, to models.Status) *models.Claim {
+	t.Helper()
+	c, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: to})
+	must(t, err)
+	return c
+}
+
+func (s *server) list(t testing.TB, req *models.ListClaimsRequest) *models.ListClaimsResponse {
+	t.Helper()
+	resp, err := s.ListClaims(t.Context(), req)
+	must(t, err)
+	return resp
+}
+
+// ids returns the ids of claims, in one string.
+func ids(claims []*models.Claim) string {
+	text := ""
+	for _, c := range claims {
+		text += c.GetId() + " "
+	}
+	return text
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused fails the test unless err has this code and message.
+func refused(t testing.TB, err error, code codes.Code, message string) {
+	t.Helper()
+	if got := status.Convert(err); got.Code() != code || got.Message() != message {
+		t.Errorf("%s %q, want %s %q", got.Code(), got.Message(), code, message)
+	}
+}
+
+// isError fails the test unless err is one of the errors of models, as Cloud Foundry's
+// clients see it, with a reason.
+func isError(t testing.TB, err, want error, reason string) {
+	t.Helper()
+	refused(t, err, status.Code(want), status.Convert(want).Message())
+	wantReason(t, err, reason)
+}
+
+func wantReason(t testing.TB, err error, reason string) {
+	t.Helper()
+	info := detail[*errdetails.ErrorInfo](err)
+	if info.GetReason() != reason || info.GetDomain() != "locket" {
+		t.Errorf("error info %v, want reason %s of locket", info, reason)
+	}
+}
+
+// detail returns the detail of one kind that an error carries, nil when there is none.
+func detail[T any](err error) (found T) {
+	for _, d := range status.Convert(err).Details() {
+		if d, ok := d.(T); ok {
+			return d
+		}
+	}
+	return found
+}
+
+func near(t testing.TB, what string, got, want float64) {
+	t.Helper()
+	if diff := got - want; diff < -1e-9 || diff > 1e-9 {
+		t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func number(prefix string, n int) string { return fmt.Sprintf("%s-%03d", prefix, n) }

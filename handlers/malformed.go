@@ -1,0 +1,62 @@
+package handlers
+
+import (
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/locket-service/locket/models"
+)
+
+// incoming is a request on its way in. The codec of package grpcserver tells it when it
+// cannot be decoded.
+type incoming struct {
+	proto.Message
+	err error
+}
+
+// Reset does nothing: the message is new.
+func (*incoming) Reset() {}
+
+// Malformed keeps the answer to a request that cannot be decoded.
+func (i *incoming) Malformed(data []byte, err error) {
+	if field := notUTF8(i.ProtoReflect().Descriptor(), data); field != "" {
+		wrong := fieldErrors{{field, "is not valid UTF-8"}}
+		i.err = withInfo(status.New(codes.InvalidArgument, wrong.Error()), models.ReasonInvalidField, nil, wrong.badRequest())
+		return
+	}
+	i.err = status.Error(codes.InvalidArgument, "the request cannot be decoded: "+err.Error())
+}
+
+// notUTF8 returns the path of the first string in a message that is not valid UTF-8, "" if
+// there is none.
+func notUTF8(message protoreflect.MessageDescriptor, data []byte) string {
+	for len(data) > 0 {
+		number, wireType, tag := protowire.ConsumeTag(data)
+		if tag < 0 {
+			return ""
+		}
+		data = data[tag:]
+		size := protowire.ConsumeFieldValue(number, wireType, data)
+		if size < 0 {
+			return ""
+		}
+		if field := message.Fields().ByNumber(number); field != nil && wireType == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(data)
+			if field.Kind() == protoreflect.StringKind && !utf8.Valid(value) {
+				return string(field.Name())
+			}
+			if field.Message() != nil {
+				if inner := notUTF8(field.Message(), value); inner != "" {
+					return string(field.Name()) + "." + inner
+				}
+			}
+		}
+		data = data[size:]
+	}
+	return ""
+}
