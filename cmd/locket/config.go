@@ -84,7 +84,10 @@ func (c *config) load(cmd *cobra.Command, file string) error {
 			wrong = append(wrong, fmt.Errorf("%s: %s: %w", source, flag.Name, err))
 		}
 	})
-	return errors.Join(append(wrong, c.validate())...)
+	if len(wrong) > 0 {
+		return errors.Join(wrong...)
+	}
+	return c.validate()
 }
 
 // readConfig returns the values of a JSON file by the names of the flags. It takes our

@@ -159,6 +159,9 @@ func open(ctx context.Context, c config) (db.Store, error) {
 	engine, source, _ := strings.Cut(c.database, ":")
 	switch engine {
 	case "sqlite":
+		if source == "" || source == ":memory:" { // SQLite would serve, and keep nothing
+			return nil, fmt.Errorf("--database: %q names no file; give sqlite:FILE", c.database)
+		}
 		return sqlite.Open(source)
 	case "mysql":
 		return mysql.Open(ctx, source)

@@ -1,0 +1,57 @@
+#!/usr/bin/python3
+"""Takes a lock, prints its fencing token, and gives it back.
+
+The stubs are generated from models/locket.proto alone:
+
+    apt-get install protobuf-compiler protobuf-compiler-grpc python3-grpcio python3-protobuf
+    protoc -I models --python_out=examples/python --grpc_python_out=examples/python \\
+        --plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin models/locket.proto
+    examples/python/lock.py 127.0.0.1:8891 nightly-report
+"""
+
+import os
+import socket
+import sys
+
+import grpc
+
+import locket_pb2
+import locket_pb2_grpc
+
+TTL = 15  # seconds; renew well before they are over: call Lock again
+TIMEOUT = 10  # seconds for each call
+
+
+def main(address, key):
+    resource = locket_pb2.Resource(
+        key=key,
+        owner="%s-%d" % (socket.gethostname(), os.getpid()),
+        type_code=locket_pb2.LOCK,
+    )
+    with grpc.insecure_channel(address) as channel:
+        locket = locket_pb2_grpc.LocketStub(channel)
+        try:
+            grant = locket.Lock(
+                locket_pb2.LockRequest(resource=resource, ttl_in_seconds=TTL),
+                timeout=TIMEOUT,
+            )
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.ALREADY_EXISTS:
+                sys.exit("somebody else holds %s" % key)
+            raise
+        try:
+            # The work goes here. Send the token along with every write: whoever
+            # stores the result refuses one that is smaller than the last it saw.
+            print(grant.token)
+        finally:
+            # With the token, only this very grant is released.
+            locket.Release(
+                locket_pb2.ReleaseRequest(resource=resource, token=grant.token),
+                timeout=TIMEOUT,
+            )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: lock.py ADDRESS KEY")
+    main(sys.argv[1], sys.argv[2])
