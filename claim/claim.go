@@ -84,6 +84,14 @@ const (
 // line, by granting or by ending it.
 func (c *Claim) LeftLine() bool { return c.was == Waiting && c.Status != Waiting }
 
+// AsStored returns the claim as a later transaction would read it, once the running one has
+// saved it.
+func (c *Claim) AsStored() Claim {
+	stored := *c
+	stored.state, stored.was, stored.changes = untouched, 0, 0
+	return stored
+}
+
 // OnlyEnded reports whether all that the running transaction did to the claim was to end
 // it: beside Status, Version, Finished and Reason nothing has changed.
 func (c *Claim) OnlyEnded() bool {

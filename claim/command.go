@@ -91,7 +91,7 @@ type Acquire struct {
 func (cmd Acquire) Target() (resource, id string) { return cmd.Resource, "" }
 
 func (cmd Acquire) apply(q *Queue, now Instant) (*Claim, error) {
-	if h := q.holder(); h != nil && h.Owner == cmd.Owner {
+	if h := q.ExclusiveHolder(); h != nil && h.Owner == cmd.Owner {
 		q.bump(h, now)
 		h.TTL, h.Type, h.Value = cmd.TTL, cmd.Type, cmd.Value
 		h.Deadline = now.Lease.Add(cmd.TTL)
@@ -110,7 +110,7 @@ func (cmd Acquire) apply(q *Queue, now Instant) (*Claim, error) {
 }
 
 func (q *Queue) collision() error {
-	holder := q.holder()
+	holder := q.ExclusiveHolder()
 	if holder != nil {
 		copied := *holder
 		holder = &copied
@@ -129,7 +129,7 @@ type Release struct {
 func (cmd Release) Target() (resource, id string) { return cmd.Resource, "" }
 
 func (cmd Release) apply(q *Queue, now Instant) (*Claim, error) {
-	h := q.holder()
+	h := q.ExclusiveHolder()
 	switch {
 	case q.Free():
 		return nil, ErrNotFound

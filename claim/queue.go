@@ -90,8 +90,8 @@ func (q *Queue) Changes() (made, changed []*Claim) {
 // given up: the queue is not to be written.
 func (q *Queue) Err() error { return q.err }
 
-// holder returns the exclusive holder, or nil.
-func (q *Queue) holder() *Claim {
+// ExclusiveHolder returns the claim that holds the resource alone, or nil.
+func (q *Queue) ExclusiveHolder() *Claim {
 	if q.Holder == "" {
 		return nil
 	}

@@ -207,7 +207,7 @@ func TestCutDuringCommit(t *testing.T) {
 	// A connection that is new says READ COMMITTED, so each cut is made on one that is not.
 	cutCommit := func(cut func([]byte) <-chan struct{}, request func()) {
 		lock(t, client, "warm", "o", time.Minute)
-		fired := cut([]byte("COMMIT"))
+		fired := cut([]byte("; COMMIT"))
 		request()
 		select {
 		case <-fired:

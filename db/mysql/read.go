@@ -112,7 +112,7 @@ const (
 	// holderSQL is one statement, so that it sees one state of a resource that is handed on.
 	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = COALESCE(
 		(SELECT NULLIF(holder, '') FROM resources WHERE name = ?),
-		(SELECT id FROM claims FORCE INDEX (claims_line) WHERE line = ? AND phase IN (2, 3, 4) ORDER BY position LIMIT 1))`
+		(SELECT id FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? ORDER BY position LIMIT 1))`
 	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
 	dueSQL  = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
 		WHERE c.phase IN (2, 3, 4) AND c.at <= ? AND (r.waiting > 0 OR c.at <= ?) LIMIT ?`

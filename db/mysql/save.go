@@ -28,6 +28,7 @@ func (t *tx) Save(qs *db.Queues) error {
 		return err
 	}
 	t.saveFeed(qs.Now, changed)
+	t.queues = changed
 	return nil
 }
 

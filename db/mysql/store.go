@@ -30,7 +30,8 @@ type Store struct {
 	writer *sql.DB // one connection
 	reader *sql.DB
 
-	server string // names this process in the feed
+	server  string // names this process in the feed
+	holders holders
 
 	mu      sync.Mutex // guards what follows
 	commits uint64     // number of the last commit in the feed
@@ -59,6 +60,7 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 		writer:  connectWriter(config),
 		reader:  connectReaders(config),
 		server:  uuid.NewString()[:23],
+		holders: make(holders),
 		cursors: make(map[string]uint64),
 	}
 	if err := s.start(ctx); err != nil {

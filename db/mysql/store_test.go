@@ -291,13 +291,12 @@ func TestPlans(t *testing.T) {
 	}{
 		"lock":    {fmt.Sprintf(lockSQL, "('r1','r2')"), []string{"PRIMARY"}},
 		"claims":  {fmt.Sprintf(claimsSQL, "('1','2')"), []string{"PRIMARY"}},
-		"holders": {fmt.Sprintf(holdersSQL, "('r1','r2')"), []string{"PRIMARY", "PRIMARY"}},
 		"free":    {freeResources + "('r1','r2')", []string{"PRIMARY"}},
 		"end":     {endClaims + "('1','2')", []string{"PRIMARY"}},
 		"waiters": {waitersSQL, []string{"claims_line"}},
-		"shared":  {sharedDueSQL, []string{"claims_line"}},
+		"shared":  {sharedDueSQL, []string{"claims_sharing"}},
 		"get":     {getSQL, []string{"PRIMARY", "PRIMARY"}},
-		"holder":  {holderSQL, []string{"PRIMARY", "claims_line", "PRIMARY"}},
+		"holder":  {holderSQL, []string{"PRIMARY", "claims_sharing", "PRIMARY"}},
 		"held":    {heldSQL, []string{"claims_phase"}},
 		"due":     {dueSQL, []string{"claims_phase", "PRIMARY"}},
 		"prune":   {pruneSQL, []string{"claims_phase"}},
@@ -341,7 +340,7 @@ func crowd(t *testing.T, s *Store) {
 func plan(t *testing.T, pool *sql.DB, statement string) (keys []string) {
 	t.Helper()
 	statement = strings.NewReplacer(
-		"id = ?", "id = '0-4'", "name = ?", "name = 'shared 0'", "line = ?", "line = 'shared 0'", "?", "1",
+		"id = ?", "id = '0-4'", "name = ?", "name = 'shared 0'", "line = ?", "line = 'shared 0'", "sharing = ?", "sharing = 'shared 0'", "?", "1",
 	).Replace(statement)
 	rows, err := pool.Query("EXPLAIN " + statement)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -31,6 +30,7 @@ type tx struct {
 	n      uint64 // the number of the commit
 	store  *Store
 	script script
+	queues []*claim.Queue // those that Save was given
 }
 
 // Transact implements db.Store.
@@ -65,14 +65,17 @@ func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
 		return err
 	}
 	err = t.commit()
-	if err == nil {
-		return nil
+	if err != nil {
+		t.rollback()
+		if !outcomeOpen(err) {
+			return err
+		}
+		if err := s.outcome(ctx, t.n, err); err != nil {
+			return err
+		}
 	}
-	t.rollback()
-	if outcomeOpen(err) {
-		return s.outcome(ctx, t.n, err)
-	}
-	return err
+	s.holders.learn(t.queues)
+	return nil
 }
 
 // commit sends what is left to write, and COMMIT behind it.
@@ -121,7 +124,7 @@ func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 
-	read, err := t.lock(names, slices.Collect(maps.Keys(named)))
+	read, err := t.lock(names)
 	if err != nil {
 		return nil, err
 	}
@@ -129,13 +132,42 @@ func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
 	for _, name := range names {
 		qs.Put(claim.NewQueue(read.rows[name], read.meta.floor, t.waiters))
 	}
-	for _, c := range read.claims {
-		qs.Add(c)
+	if err := t.loadClaims(qs, read.rows, named); err != nil {
+		return nil, err
+	}
+	return qs, t.loadDue(qs, read.rows)
+}
+
+// loadClaims adds the exclusive holders, and the claims that commands name. What the
+// rows of the resources prove to be remembered rightly is not read.
+func (t *tx) loadClaims(qs *db.Queues, rows map[string]claim.Row, named map[string]string) error {
+	var ids []string
+	for _, row := range rows {
+		if row.Holder == "" {
+			continue
+		}
+		if holder := t.store.holders.get(row); holder != nil {
+			qs.Add(holder)
+		} else {
+			ids = append(ids, row.Holder)
+		}
+	}
+	for id := range named {
+		ids = append(ids, id)
+	}
+	if len(ids) > 0 {
+		claims, err := queryClaims(t.ctx, t, fmt.Sprintf(claimsSQL, marks(len(ids))), anys(ids)...)
+		if err != nil {
+			return err
+		}
+		for _, c := range claims {
+			qs.Add(c)
+		}
 	}
 	for id, resource := range named {
 		qs.Name(id, resource)
 	}
-	return qs, t.loadDue(qs, read.rows)
+	return nil
 }
 
 // resourcesOf returns the resource of each claim that there is.
@@ -154,24 +186,22 @@ func (t *tx) resourcesOf(ids []string) (map[string]string, error) {
 	return found, err
 }
 
-// locked is what a transaction reads once it has locked its resources.
+// locked is what a transaction reads when it locks its resources.
 type locked struct {
-	rows   map[string]claim.Row // a resource without a row has one with Version 0
-	meta   meta
-	claims []*claim.Claim // the exclusive holders, and the claims that were asked for
+	rows map[string]claim.Row // a resource without a row has one with Version 0
+	meta meta
 }
 
 const (
-	lockSQL    = "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
-	holdersSQL = "SELECT " + claimColumns + " FROM claims JOIN (SELECT holder FROM resources WHERE name IN %s) r ON r.holder = claims.id"
-	claimsSQL  = "SELECT " + claimColumns + " FROM claims WHERE id IN %s"
+	lockSQL   = "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
+	claimsSQL = "SELECT " + claimColumns + " FROM claims WHERE id IN %s"
 
-	waitersSQL   = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_line) WHERE line = ? AND phase = 1 AND at > ? ORDER BY at LIMIT ?"
-	sharedDueSQL = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_line) WHERE line = ? AND phase IN (2, 3, 4) AND at <= ? LIMIT ?"
+	waitersSQL   = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_line) WHERE line = ? AND position > ? ORDER BY position LIMIT ?"
+	sharedDueSQL = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? AND deadline <= ? LIMIT ?"
 )
 
-// lock locks resources and reads what belongs to them, in one round trip.
-func (t *tx) lock(names, ids []string) (locked, error) {
+// lock locks resources and reads the clocks, in one round trip.
+func (t *tx) lock(names []string) (locked, error) {
 	if len(names) == 0 {
 		m, err := readMeta(t.ctx, t)
 		return locked{meta: m}, err
@@ -179,10 +209,6 @@ func (t *tx) lock(names, ids []string) (locked, error) {
 	var read script
 	read.add(fmt.Sprintf(lockSQL, marks(len(names))), anys(names)...)
 	read.add(metaSQL)
-	read.add(fmt.Sprintf(holdersSQL, marks(len(names))), anys(names)...)
-	if len(ids) > 0 {
-		read.add(fmt.Sprintf(claimsSQL, marks(len(ids))), anys(ids)...)
-	}
 	query, args := read.take()
 	rows, err := t.QueryContext(t.ctx, query, args...)
 	if err != nil {
@@ -192,33 +218,22 @@ func (t *tx) lock(names, ids []string) (locked, error) {
 	return scanLocked(rows, names)
 }
 
-func scanLocked(rows *sql.Rows, names []string) (locked, error) {
-	l := locked{rows: make(map[string]claim.Row, len(names))}
+func scanLocked(rows *sql.Rows, names []string) (l locked, err error) {
+	l.rows = make(map[string]claim.Row, len(names))
 	for _, name := range names {
 		l.rows[name] = claim.Row{Resource: name}
 	}
-	scans := []func() error{
-		func() error {
-			var row claim.Row
-			err := rows.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting)
-			l.rows[row.Resource] = row
-			return err
-		},
-		func() (err error) { l.meta, err = scanMeta(rows); return err },
-		func() error { return scanClaim(rows, &l.claims) },
-		func() error { return scanClaim(rows, &l.claims) },
-	}
-	for _, scan := range scans {
-		for rows.Next() {
-			if err := scan(); err != nil {
-				return l, err
-			}
+	for rows.Next() {
+		var row claim.Row
+		if err := rows.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting); err != nil {
+			return l, err
 		}
-		if !rows.NextResultSet() {
-			break
-		}
+		l.rows[row.Resource] = row
 	}
-	return l, rows.Err()
+	if rows.NextResultSet() && rows.Next() {
+		l.meta, err = scanMeta(rows)
+	}
+	return l, errors.Join(err, rows.Err())
 }
 
 // loadDue adds the shared holders that are due.

@@ -30,14 +30,16 @@ CREATE TABLE claims (
     reason    VARBINARY(1024) NOT NULL,
     -- What stands in for partial indexes. phase and at: finished claims (phase 0) by the
     -- time of their end, waiting ones (1) by their position, active ones (2 + type) by
-    -- their deadline. line: the resource, of claims that wait or hold in shared mode. An
-    -- uncontended lock moves in one index only, when it ends.
-    phase TINYINT AS (CASE status WHEN 1 THEN 1 WHEN 2 THEN 2 + type ELSE 0 END) STORED,
-    at    BIGINT  AS (CASE status WHEN 1 THEN CAST(position AS SIGNED) WHEN 2 THEN deadline ELSE finished END) STORED,
-    line  VARBINARY(1024) AS (CASE WHEN status = 1 OR (status = 2 AND mode = 1) THEN resource END) STORED,
+    -- their deadline. line and sharing: the resource, of claims that wait and of those
+    -- that hold in shared mode; the end of an uncontended lock does not touch these.
+    phase   TINYINT AS (CASE status WHEN 1 THEN 1 WHEN 2 THEN 2 + type ELSE 0 END) STORED,
+    at      BIGINT  AS (CASE status WHEN 1 THEN CAST(position AS SIGNED) WHEN 2 THEN deadline ELSE finished END) STORED,
+    line    VARBINARY(1024) AS (CASE WHEN status = 1 THEN resource END) STORED,
+    sharing VARBINARY(1024) AS (CASE WHEN status = 2 AND mode = 1 THEN resource END) STORED,
     PRIMARY KEY (id),
     KEY claims_phase (phase, at),
-    KEY claims_line (line, phase, at),
+    KEY claims_line (line, position),
+    KEY claims_sharing (sharing, deadline),
     -- For lists. Claims are made in the order of this index. A list by resource or owner
     -- reads it from the start, and never the table for a claim that it leaves out.
     KEY claims_created (created, id, resource, owner)
