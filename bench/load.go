@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -16,12 +17,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-const (
-	// connections is how many connections the callers share.
-	connections = 4
-	// names is how many locks each caller goes round.
-	names = 100
-)
+// names is how many locks each caller goes round.
+const names = 100
 
 // sample is one measurement. An operation is an acquire or a release.
 type sample struct {
@@ -40,11 +37,12 @@ func load(args []string) error {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	address := flags.String("address", "", "where to send requests")
 	callers := flags.Int("callers", 1, "how many at once")
+	connections := flags.Int("connections", 0, "how many connections the callers share, 0 for one each")
 	duration := flags.Duration("duration", time.Second, "for how long")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	clients := make([]models.LocketClient, min(connections, *callers))
+	clients := make([]models.LocketClient, min(cmp.Or(*connections, *callers), *callers))
 	for i := range clients {
 		conn, err := grpc.NewClient(*address,
 			grpc.WithTransportCredentials(insecure.NewCredentials()),

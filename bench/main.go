@@ -5,6 +5,9 @@
 //	go run ./bench                      # everything: about ten minutes
 //	go run ./bench -callers 256 -rounds 3 -seconds 3 -targets echo,sqlite
 //
+// A caller takes and gives back one lock after the other, on a connection of its own, as
+// the clients of a lock service do; -connections lets callers share some.
+//
 // It prints a Markdown table of medians. Absolute figures are those of one machine on one
 // day; the ratios to the echo are what to compare.
 package main
@@ -39,6 +42,7 @@ var children = map[string]func([]string) error{
 func bench(args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	callers := flags.String("callers", "1,16,64,256,1024", "numbers of concurrent callers")
+	connections := flags.Int("connections", 0, "how many connections the callers share, 0 for one each")
 	rounds := flags.Int("rounds", 3, "how often each target is measured")
 	seconds := flags.Float64("seconds", 4, "how long one measurement lasts")
 	targets := flags.String("targets", "echo,sqlite,mariadb,single", "what to measure")
@@ -55,11 +59,14 @@ func bench(args []string) error {
 		return err
 	}
 	defer lab.close()
+	if err := lab.warmUp(); err != nil {
+		return err
+	}
 	table := newTable(lab.targets)
 	for _, n := range counts {
 		for round := range *rounds {
 			for _, target := range lab.targets {
-				sample, err := lab.measure(target, n, time.Duration(*seconds*float64(time.Second)))
+				sample, err := lab.measure(target, n, *connections, time.Duration(*seconds*float64(time.Second)))
 				if err != nil {
 					return fmt.Errorf("%s with %d callers: %w", target, n, err)
 				}
