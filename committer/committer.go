@@ -62,7 +62,8 @@ type Committer struct {
 	hub      *hub
 	requests sync.Pool // not shared: the channels of one synctest bubble work in no other
 
-	wake chan struct{}
+	wake    chan struct{}
+	failing bool // the database did not take the last commit
 
 	mu      sync.Mutex
 	pending []*request
@@ -153,9 +154,21 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 func (c *Committer) beat() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
-	if err := c.store.Beat(ctx); err != nil {
-		c.log.Warn("the database does not answer", "error", err)
+	c.report(c.store.Beat(ctx))
+}
+
+// report logs when the database stops taking commits, and when it takes them again, but not
+// every attempt between.
+func (c *Committer) report(err error) {
+	switch failing := err != nil; {
+	case failing && !c.failing:
+		c.log.Error("the database takes no commits", "error", err)
+	case failing:
+		c.log.Debug("the database still takes no commits", "error", err)
+	case c.failing:
+		c.log.Info("the database takes commits again")
 	}
+	c.failing = err != nil
 }
 
 // gatherYields is how often gather steps aside at most.
@@ -218,10 +231,14 @@ func (c *Committer) commit(batch []*request) {
 	c.metrics.observe(len(batch), time.Since(start), err)
 	switch {
 	case err == nil:
+		c.report(nil)
 		c.wakeAwaiting(queues)
 		c.answer(batch, nil)
-	case len(batch) == 1, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
-		c.log.Error("a batch failed", "requests", len(batch), "error", err)
+	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+		c.report(err)
+		c.answer(batch, err)
+	case len(batch) == 1:
+		c.log.Error("a request failed", "error", err)
 		c.answer(batch, err)
 	default:
 		c.log.Warn("a batch is cut in two", "requests", len(batch), "error", err)

@@ -17,10 +17,15 @@ const (
 	pruneStep  = 200
 	prunePause = 5 * time.Millisecond
 	// countInterval is how often the claims are counted, for the limit of the history
-	// and for the metrics.
+	// and for the metrics; fullInterval how often once the limit has been reached.
 	countInterval = time.Minute
-	// resourceAge is for how long a resource without claims keeps its row.
-	resourceAge = time.Hour
+	fullInterval  = 10 * time.Second
+	// resourceAge is for how long a resource without claims keeps its row; walkInterval is
+	// how often the janitor looks at all of them, and walkSteps how many steps it does in
+	// a row.
+	resourceAge  = time.Hour
+	walkInterval = time.Minute
+	walkSteps    = 50
 )
 
 // Janitor deletes finished claims that are older than the retention or beyond the limit,
@@ -34,7 +39,8 @@ type Janitor struct {
 
 	counted time.Time
 	cutoff  claim.Time // older than the limit-th newest
-	walk    string     // the resource at which the last walk stopped
+	walk    string     // the resource at which the last steps ended
+	walked  time.Time  // when the last walk ended
 }
 
 // NewJanitor returns a janitor that keeps finished claims for the retention, and at most
@@ -53,7 +59,11 @@ func (j *Janitor) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 }
 
 func (j *Janitor) clean(ctx context.Context) error {
-	if time.Since(j.counted) >= countInterval {
+	interval := countInterval
+	if j.cutoff != 0 {
+		interval = fullInterval
+	}
+	if time.Since(j.counted) >= interval {
 		if err := j.count(ctx); err != nil {
 			return err
 		}
@@ -66,8 +76,38 @@ func (j *Janitor) clean(ctx context.Context) error {
 	if err := j.prune(ctx, max(now.Wall.Add(-j.retention), j.cutoff)); err != nil {
 		return err
 	}
-	j.walk, err = j.store.PruneResources(ctx, j.walk, now.Wall.Add(-resourceAge), pruneStep)
-	return err
+	return j.pruneResources(ctx, now.Wall.Add(-resourceAge))
+}
+
+// pruneResources walks over the resources, some steps at a time, and rests when it has seen
+// all of them.
+func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) (err error) {
+	if j.walk == "" && time.Since(j.walked) < walkInterval {
+		return nil
+	}
+	for range walkSteps {
+		if j.walk, err = j.store.PruneResources(ctx, j.walk, before, pruneStep); err != nil {
+			return err
+		}
+		if j.walk == "" {
+			j.walked = time.Now()
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause leaves the database to the requests for a moment.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(prunePause):
+		return nil
+	}
 }
 
 func (j *Janitor) count(ctx context.Context) error {
@@ -79,6 +119,7 @@ func (j *Janitor) count(ctx context.Context) error {
 	j.metrics.claims.WithLabelValues("active").Set(float64(counts.Active))
 	j.metrics.claims.WithLabelValues("finished").Set(float64(counts.Finished))
 	if counts.Finished <= int64(j.limit) {
+		j.cutoff = 0
 		return nil
 	}
 	j.cutoff, err = j.store.HistoryCutoff(ctx, j.limit)
@@ -91,10 +132,8 @@ func (j *Janitor) prune(ctx context.Context, before claim.Time) error {
 		if err != nil || n < pruneStep {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(prunePause):
+		if err := pause(ctx); err != nil {
+			return err
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -54,7 +55,7 @@ Cloud Foundry's Locket.`,
 			if err := c.load(cmd, file); err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c)
+			return serve(cmd.Context(), c, cmd.OutOrStdout())
 		},
 	}
 	c.add(cmd.Flags())
@@ -63,7 +64,7 @@ Cloud Foundry's Locket.`,
 }
 
 // serve runs a server until it is told to stop.
-func serve(ctx context.Context, c config) (err error) {
+func serve(ctx context.Context, c config, out io.Writer) (err error) {
 	log, err := newLogger(c)
 	if err != nil {
 		return err
@@ -79,9 +80,36 @@ func serve(ctx context.Context, c config) (err error) {
 		return err
 	}
 	process := ifrit.Invoke(sigmon.New(group, os.Interrupt))
+	select {
+	case <-process.Ready():
+		fmt.Fprintln(out, greeting(c))
+	default: // it has ended
+	}
 	err = <-process.Wait()
 	log.Info("stopped")
 	return err
+}
+
+// greeting says where the server listens, and what to try at once.
+func greeting(c config) string {
+	text := fmt.Sprintf("Locket serves gRPC on %s and HTTP on %s, from %s.", c.grpcAddress, c.httpAddress, engineOf(c.database))
+	if c.tlsCert != "" {
+		return text
+	}
+	address := ""
+	if c.grpcAddress != defaultGRPCAddress {
+		address = " --address " + c.grpcAddress
+	}
+	return text + fmt.Sprintf("\nTry: %s lock demo --owner me%s", os.Args[0], address)
+}
+
+// engineOf returns a database without what may be secret in it.
+func engineOf(database string) string {
+	engine, source, _ := strings.Cut(database, ":")
+	if engine == "mysql" {
+		return engine
+	}
+	return engine + ":" + source
 }
 
 // newGroup returns everything that lives long, in the order in which it starts; it stops

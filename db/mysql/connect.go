@@ -21,13 +21,16 @@ var session = []string{
 	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 	"SET SESSION innodb_lock_wait_timeout = 2",
 	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+}
+
+// optional is what some databases do not know; they go without it.
+var optional = []string{
+	// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere
+	// this has no effect.
+	"SET SESSION wsrep_sync_wait = 1",
 	// Do not look every key of an IN list up once more to guess how many rows it has.
 	"SET SESSION eq_range_index_dive_limit = 1",
 }
-
-// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere the
-// variable has no effect, or does not exist.
-const causalReads = "SET SESSION wsrep_sync_wait = 1"
 
 // connector makes connections that are set up as session says.
 type connector struct {
@@ -52,8 +55,10 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
-	if _, err := conn.ExecContext(ctx, causalReads, nil); err != nil && !isCode(err, codeUnknownVariable) {
-		return fmt.Errorf("%s: %w", causalReads, err)
+	for _, statement := range optional {
+		if _, err := conn.ExecContext(ctx, statement, nil); err != nil && !isCode(err, codeUnknownVariable) {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/locket-service/locket/claim"
 )
@@ -69,21 +70,17 @@ type unusedResource struct {
 	version uint64
 }
 
-// deleteResources deletes the resources that have not changed since they were read, and
-// raises the floor in the same transaction.
+// deleteResources deletes the resources that have not changed since they were read. It
+// raises the floor first, so it needs no transaction: a floor that is too high does no harm.
 func (s *Store) deleteResources(ctx context.Context, unused []unusedResource, floor uint64) error {
-	tx, err := s.reader.BeginTx(ctx, nil)
-	if err != nil {
+	if _, err := s.reader.ExecContext(ctx, "UPDATE meta SET floor = GREATEST(floor, ?) WHERE one = 1", floor); err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }()
+	var keys []any
 	for _, r := range unused {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM resources WHERE name = ? AND version = ?", r.name, r.version); err != nil {
-			return err
-		}
+		keys = append(keys, r.name, r.version)
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE meta SET floor = GREATEST(floor, ?) WHERE one = 1", floor); err != nil {
-		return err
-	}
-	return tx.Commit()
+	rows := strings.TrimSuffix(strings.Repeat("(?,?),", len(unused)), ",")
+	_, err := s.reader.ExecContext(ctx, "DELETE FROM resources WHERE (name, version) IN ("+rows+")", keys...)
+	return err
 }
