@@ -226,7 +226,8 @@ type Expire struct {
 // Target implements Command.
 func (cmd Expire) Target() (resource, id string) { return cmd.Resource, "" }
 
+//nolint:unparam // the sweep is about a resource, not about one claim
 func (cmd Expire) apply(q *Queue, now Instant) (*Claim, error) {
 	q.expire(now)
-	return nil, nil //nolint:nilnil // the sweep is about a resource, not about one claim
+	return nil, nil
 }

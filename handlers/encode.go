@@ -73,7 +73,7 @@ func encodeList(claims []claim.Claim, now claim.Instant, limit int) *models.List
 	list := &models.ListClaimsResponse{}
 	bytes := 0
 	for i := range claims {
-		if len(list.Claims) == limit || bytes > pageBytes {
+		if i == limit || bytes > pageBytes {
 			last := claims[i-1]
 			list.NextPageToken = encodeCursor(db.Cursor{Created: last.Created, ID: last.ID})
 			break
