@@ -2,7 +2,7 @@
 // commits and history, against a bare unary echo of the same messages that is served with
 // the same options: server and load in two processes, in turn, in one run.
 //
-//	go run ./bench                      # everything: about ten minutes
+//	go run ./bench                      # everything: about seven minutes
 //	go run ./bench -callers 256 -rounds 3 -seconds 3 -targets echo,sqlite
 //
 // A caller takes and gives back one lock after the other, on a connection of its own, as

@@ -18,8 +18,8 @@ const (
 	prunePause = 5 * time.Millisecond
 	// countInterval is how often the claims are counted, for the limit of the history
 	// and for the metrics; fullInterval how often once the limit has been reached.
-	countInterval = time.Minute
-	fullInterval  = 10 * time.Second
+	countInterval = 15 * time.Second
+	fullInterval  = 5 * time.Second
 	// resourceAge is for how long a resource without claims keeps its row; walkInterval is
 	// how often the janitor looks at all of them, and walkSteps how many steps it does in
 	// a row.

@@ -34,7 +34,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "locket_expiries_total", Help: "Claims whose lease this server ended because it ran out.",
 		}),
 		claims: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "locket_claims", Help: "Claims in the database by status, counted once a minute.",
+			Name: "locket_claims", Help: "Claims in the database by status, counted every 15 seconds.",
 		}, []string{"status"}),
 		registerer: r,
 	}
