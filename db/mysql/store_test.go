@@ -284,7 +284,10 @@ func TestLargeTransaction(t *testing.T) {
 // TestPlans keeps each statement on its index.
 func TestPlans(t *testing.T) {
 	s := open(t, fixtures.MySQL(t))
-	crowd(t, s)
+	dbtest.Crowd(t, s)
+	if _, err := s.reader.Exec("ANALYZE TABLE claims, resources"); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		sql  string
 		want []string // the key of each table, in order
@@ -306,32 +309,6 @@ func TestPlans(t *testing.T) {
 		if keys := plan(t, s.reader, c.sql); strings.Join(keys, " ") != strings.Join(c.want, " ") {
 			t.Errorf("%s uses %v, want %v", name, keys, c.want)
 		}
-	}
-}
-
-// crowd fills the tables with some thousand claims of every kind.
-func crowd(t *testing.T, s *Store) {
-	t.Helper()
-	for batch := range 10 {
-		var create, end []claim.Command
-		for i := range 400 {
-			id := fmt.Sprintf("%d-%d", batch, i)
-			resource := "r" + id
-			if i%4 == 0 {
-				resource = fmt.Sprint("shared ", batch)
-			}
-			create = append(create, claim.Create{
-				ID: id, Resource: resource, Owner: "o", TTL: time.Hour, Mode: claim.Mode(i % 2), Type: claim.Type(i % 3),
-			})
-			if i%5 == 0 {
-				end = append(end, claim.End{ID: id, Status: claim.Withdrawn})
-			}
-		}
-		dbtest.Do(t, s, create...)
-		dbtest.Do(t, s, end...)
-	}
-	if _, err := s.reader.Exec("ANALYZE TABLE claims, resources"); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -1,12 +1,10 @@
 package sqlite
 
 import (
-	"fmt"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -23,24 +21,7 @@ func crowded(t *testing.T) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	for batch := range 10 {
-		var create, end []claim.Command
-		for i := range 400 {
-			id := fmt.Sprintf("%d-%d", batch, i)
-			resource := "r" + id
-			if i%4 == 0 {
-				resource = fmt.Sprint("shared ", batch)
-			}
-			create = append(create, claim.Create{
-				ID: id, Resource: resource, Owner: fmt.Sprint("o", i%10), TTL: time.Hour, Mode: claim.Mode(i % 2), Type: claim.Type(i % 3),
-			})
-			if i%5 == 0 {
-				end = append(end, claim.End{ID: id, Status: claim.Withdrawn})
-			}
-		}
-		dbtest.Do(t, s, create...)
-		dbtest.Do(t, s, end...)
-	}
+	dbtest.Crowd(t, s)
 	return s
 }
 
