@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,13 +65,13 @@ var cloudFoundryNames = map[string]string{
 
 // load fills in what no flag says from the environment, and then from the file.
 func (c *config) load(cmd *cobra.Command, file string) error {
-	fromFile, err := readConfig(file)
+	fromFile, err := readConfig(cmp.Or(file, os.Getenv("LOCKET_CONFIG")), cmd.Flags())
 	if err != nil {
 		return err
 	}
 	var wrong []error
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		if flag.Changed {
+		if flag.Changed || flag.Name == "help" || flag.Name == "config" {
 			return
 		}
 		variable := "LOCKET_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
@@ -90,10 +92,10 @@ func (c *config) load(cmd *cobra.Command, file string) error {
 	return c.validate()
 }
 
-// readConfig returns the values of a JSON file by the names of the flags. It takes our
-// own names (with - or _) and those of Cloud Foundry's Locket, and leaves out what it does
-// not know, because that one's files have many fields that mean nothing here.
-func readConfig(file string) (map[string]string, error) {
+// readConfig returns the values of a JSON file by the names of the flags: our own names, with
+// - or _, and those of Cloud Foundry's Locket. Of that one's files it leaves out what means
+// nothing here; in others a name that it does not know is an error.
+func readConfig(file string, flags *pflag.FlagSet) (map[string]string, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -102,14 +104,22 @@ func readConfig(file string) (map[string]string, error) {
 		return nil, fmt.Errorf("the config file: %w", err)
 	}
 	var fields map[string]any
-	if err := json.Unmarshal(content, &fields); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil {
 		return nil, fmt.Errorf("the config file %s: %w", file, err)
 	}
+	_, listens := fields["listen_address"]
+	_, drives := fields["database_driver"]
+	cloudFoundry := listens || drives
 	values := make(map[string]string)
 	for name, value := range fields {
 		flag := strings.ReplaceAll(name, "_", "-")
 		if known, ok := cloudFoundryNames[name]; ok {
 			flag = known
+		}
+		if flags.Lookup(flag) == nil && !cloudFoundry {
+			return nil, fmt.Errorf("the config file %s: %q is no setting", file, name)
 		}
 		values[flag] = fmt.Sprint(value)
 	}

@@ -254,7 +254,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.json")
 	fromFile, fromEnv, fromFlag := freeAddress(t), freeAddress(t), freeAddress(t)
-	writeJSON(t, file, map[string]any{"http_address": fromFile, "grpc-address": "127.0.0.1:0", "history_limit": 5, "of_no_meaning": 1})
+	writeJSON(t, file, map[string]any{"http_address": fromFile, "grpc-address": "127.0.0.1:0", "history_limit": 2_000_000})
 	for _, test := range []struct{ flag, env, want string }{
 		{"", "", fromFile}, {"", fromEnv, fromEnv}, {fromFlag, fromEnv, fromFlag}, {fromFlag, "", fromFlag},
 	} {
@@ -283,6 +283,12 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	}
 	writeJSON(t, file, map[string]any{"shutdown_timeout": "soon"})
 	refused(t, []string{"server", "--config", file}, file, "shutdown-timeout")
+	writeJSON(t, file, map[string]any{"shutdown_time": "1s"})
+	refused(t, []string{"server", "--config", file}, file, "shutdown_time", "no setting")
+	_, stderr, code = locket(t, []string{"LOCKET_CONFIG=" + file}, "server")
+	if code != 1 || !strings.Contains(stderr, "shutdown_time") {
+		t.Errorf("a file named by the environment: exit code %d, %s", code, stderr)
+	}
 }
 
 func freeAddress(t *testing.T) string { return "127.0.0.1:" + strconv.Itoa(fixtures.FreePort(t)) }
