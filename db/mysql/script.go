@@ -1,26 +1,80 @@
 package mysql
 
-import "strings"
+import (
+	"context"
+	"database/sql"
+	"strings"
+)
 
-// script is a number of statements that go to the database in one packet.
-type script struct {
-	text strings.Builder
+// script is a number of statements that belong together.
+type script []statement
+
+type statement struct {
+	text string
 	args []any
 }
 
-func (s *script) add(statement string, args ...any) {
-	if !s.empty() {
-		s.text.WriteString("; ")
+func (s *script) add(text string, args ...any) { *s = append(*s, statement{text, args}) }
+
+// packets returns what goes to the database at once: the whole script where that is safe, and
+// each statement by itself elsewhere.
+//
+// It is safe where the database stops at the first statement that fails. A node of a cluster
+// may roll a transaction back between two statements, because another node's came first; in
+// the middle of a packet Galera goes on after that, and a COMMIT at the end would commit the
+// second half.
+func (s script) packets(together bool) script {
+	if !together || len(s) == 0 {
+		return s
 	}
-	s.text.WriteString(statement)
-	s.args = append(s.args, args...)
+	var text strings.Builder
+	var args []any
+	for i, statement := range s {
+		if i > 0 {
+			text.WriteString("; ")
+		}
+		text.WriteString(statement.text)
+		args = append(args, statement.args...)
+	}
+	return script{{text.String(), args}}
 }
 
-func (s *script) empty() bool { return s.text.Len() == 0 }
+// exec carries the script out.
+func (s script) exec(ctx context.Context, conn *sql.Conn, together bool) error {
+	for _, packet := range s.packets(together) {
+		if _, err := conn.ExecContext(ctx, packet.text, packet.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// take returns the statements and forgets them.
-func (s *script) take() (text string, args []any) {
-	text, args = s.text.String(), s.args
-	*s = script{}
-	return text, args
+// query carries out a script of SELECTs, and calls row for each row of the n-th of them with
+// n.
+func (s script) query(ctx context.Context, conn *sql.Conn, together bool, row func(n int, rows *sql.Rows) error) error {
+	n := 0
+	for _, packet := range s.packets(together) {
+		rows, err := conn.QueryContext(ctx, packet.text, packet.args...)
+		if err != nil {
+			return err
+		}
+		if err := scanSets(rows, &n, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scanSets reads all result sets of a packet; n counts the sets.
+func scanSets(rows *sql.Rows, n *int, row func(n int, rows *sql.Rows) error) error {
+	defer func() { _ = rows.Close() }()
+	for more := true; more; more = rows.NextResultSet() {
+		for rows.Next() {
+			if err := row(*n, rows); err != nil {
+				return err
+			}
+		}
+		*n++
+	}
+	return rows.Err()
 }

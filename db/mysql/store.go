@@ -31,6 +31,7 @@ type Store struct {
 	reader *sql.DB
 
 	server  string // names this process in the feed
+	packets bool   // whether several statements may go in one packet: see script
 	holders holders
 
 	mu      sync.Mutex // guards what follows
@@ -73,10 +74,25 @@ func (s *Store) start(ctx context.Context) error {
 	if err := migrate(ctx, s.reader); err != nil {
 		return translate(ctx, err)
 	}
+	if err := s.findOutPackets(ctx); err != nil {
+		return translate(ctx, err)
+	}
 	if err := s.skipFeed(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	return s.resume(ctx)
+}
+
+// findOutPackets asks whether the database is a node of a cluster in which other nodes write
+// too (Galera, Group Replication).
+func (s *Store) findOutPackets(ctx context.Context) error {
+	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
+		OR Variable_name = 'group_replication_group_name' AND Value <> ''`
+	s.packets = true
+	return each(ctx, s.reader, query, nil, func(*sql.Rows) error {
+		s.packets = false
+		return nil
+	})
 }
 
 // createDatabase makes the database if the server has none of its name, and may.

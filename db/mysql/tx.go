@@ -60,7 +60,7 @@ func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
 	}
 	defer func() { _ = conn.Close() }()
 	t := &tx{Conn: conn, ctx: ctx, n: s.nextCommit(), store: s}
-	if err := fn(t); err != nil || t.script.empty() {
+	if err := fn(t); err != nil || len(t.script) == 0 {
 		t.rollback()
 		return err
 	}
@@ -84,9 +84,10 @@ func (t *tx) commit() error {
 	return t.send()
 }
 
+// send sends what there is to write.
 func (t *tx) send() error {
-	query, args := t.script.take()
-	_, err := t.ExecContext(t.ctx, query, args...)
+	err := t.script.exec(t.ctx, t.Conn, t.store.packets)
+	t.script = nil
 	return err
 }
 
@@ -200,40 +201,30 @@ const (
 	sharedDueSQL = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? AND deadline <= ? LIMIT ?"
 )
 
-// lock locks resources and reads the clocks, in one round trip.
-func (t *tx) lock(names []string) (locked, error) {
-	if len(names) == 0 {
-		m, err := readMeta(t.ctx, t)
-		return locked{meta: m}, err
-	}
-	var read script
-	read.add(fmt.Sprintf(lockSQL, marks(len(names))), anys(names)...)
-	read.add(metaSQL)
-	query, args := read.take()
-	rows, err := t.QueryContext(t.ctx, query, args...)
-	if err != nil {
-		return locked{}, err
-	}
-	defer func() { _ = rows.Close() }()
-	return scanLocked(rows, names)
-}
-
-func scanLocked(rows *sql.Rows, names []string) (l locked, err error) {
+// lock locks resources and reads the clocks.
+func (t *tx) lock(names []string) (l locked, err error) {
 	l.rows = make(map[string]claim.Row, len(names))
 	for _, name := range names {
 		l.rows[name] = claim.Row{Resource: name}
 	}
-	for rows.Next() {
-		var row claim.Row
-		if err := rows.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting); err != nil {
-			return l, err
+	if len(names) == 0 {
+		l.meta, err = readMeta(t.ctx, t)
+		return l, err
+	}
+	var read script
+	read.add(fmt.Sprintf(lockSQL, marks(len(names))), anys(names)...)
+	read.add(metaSQL)
+	err = read.query(t.ctx, t.Conn, t.store.packets, func(n int, rows *sql.Rows) (err error) {
+		if n == 1 {
+			l.meta, err = scanMeta(rows)
+			return err
 		}
+		var row claim.Row
+		err = rows.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting)
 		l.rows[row.Resource] = row
-	}
-	if rows.NextResultSet() && rows.Next() {
-		l.meta, err = scanMeta(rows)
-	}
-	return l, errors.Join(err, rows.Err())
+		return err
+	})
+	return l, err
 }
 
 // loadDue adds the shared holders that are due.

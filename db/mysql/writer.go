@@ -8,53 +8,53 @@ const packetBytes = 256 << 10
 
 // writer gathers rows into statements of many rows each.
 type writer struct {
-	tx         *tx
-	bytes      int
-	statements []*statement
-	byKey      map[any]*statement
-	err        error
+	tx     *tx
+	bytes  int
+	groups []*group
+	byKey  map[any]*group
+	err    error
 }
 
-// statement is one statement with all of its rows.
-type statement struct {
+// group is one statement with all of its rows.
+type group struct {
 	begin, row, end string
 	args            []any
 	rows            int
 }
 
-func newWriter(t *tx) *writer { return &writer{tx: t, byKey: make(map[any]*statement)} }
+func newWriter(t *tx) *writer { return &writer{tx: t, byKey: make(map[any]*group)} }
 
 // row writes a row of about so many bytes: begin is an INSERT up to VALUES, end is what
 // follows its rows.
 func (w *writer) row(begin, end string, bytes int, values ...any) {
-	s := w.statement(begin+end, func() *statement {
-		return &statement{begin: begin, row: marks(len(values)) + ",", end: end}
+	g := w.group(begin+end, func() *group {
+		return &group{begin: begin, row: marks(len(values)) + ",", end: end}
 	})
-	w.add(s, bytes, values...)
+	w.add(g, bytes, values...)
 }
 
 // same changes the row with a key as update says, an UPDATE up to IN. Rows that get the
 // same values, which kind tells apart, share a statement.
 func (w *writer) same(update string, kind any, values []any, key string) {
-	s := w.statement([2]any{update, kind}, func() *statement {
-		return &statement{begin: update + "(", row: "?,", end: ")", args: values}
+	g := w.group([2]any{update, kind}, func() *group {
+		return &group{begin: update + "(", row: "?,", end: ")", args: values}
 	})
-	w.add(s, len(key), key)
+	w.add(g, len(key), key)
 }
 
-func (w *writer) statement(key any, begin func() *statement) *statement {
-	s := w.byKey[key]
-	if s == nil {
-		s = begin()
-		w.byKey[key] = s
-		w.statements = append(w.statements, s)
+func (w *writer) group(key any, begin func() *group) *group {
+	g := w.byKey[key]
+	if g == nil {
+		g = begin()
+		w.byKey[key] = g
+		w.groups = append(w.groups, g)
 	}
-	return s
+	return g
 }
 
-func (w *writer) add(s *statement, bytes int, args ...any) {
-	s.args = append(s.args, args...)
-	s.rows++
+func (w *writer) add(g *group, bytes int, args ...any) {
+	g.args = append(g.args, args...)
+	g.rows++
 	w.bytes += bytes
 	if w.bytes >= packetBytes && w.err == nil {
 		w.collect()
@@ -69,10 +69,10 @@ func (w *writer) flush() error {
 }
 
 func (w *writer) collect() {
-	for _, s := range w.statements {
-		rows := strings.TrimSuffix(strings.Repeat(s.row, s.rows), ",")
-		w.tx.script.add(s.begin+rows+s.end, s.args...)
+	for _, g := range w.groups {
+		rows := strings.TrimSuffix(strings.Repeat(g.row, g.rows), ",")
+		w.tx.script.add(g.begin+rows+g.end, g.args...)
 	}
-	w.statements, w.bytes = nil, 0
+	w.groups, w.bytes = nil, 0
 	clear(w.byKey)
 }
