@@ -332,5 +332,9 @@ func run(queues *db.Queues, cmd claim.Command) (claim.Claim, error) {
 	if q == nil {
 		return claim.Claim{}, claim.ErrNotFound
 	}
-	return q.Do(cmd, queues.Now)
+	c, err := q.Do(cmd, queues.Now)
+	if err == nil && resource != "" && id != "" {
+		queues.Name(id, resource) // for those that come later in the batch
+	}
+	return c, err
 }

@@ -19,8 +19,10 @@ const (
 	waitersChunk = 16
 	// dueChunk is how many shared holders that are due are read at most, of one resource.
 	dueChunk = 256
-	// attempts is how often a transaction runs while others come first.
-	attempts = 20
+	// retryTime is for how long a transaction runs again while others come first, and
+	// longestPause how long it steps aside for them at most.
+	retryTime    = 5 * time.Second
+	longestPause = 50 * time.Millisecond
 )
 
 // tx is a db.Tx. It collects what it writes, and sends it together with the COMMIT.
@@ -36,10 +38,11 @@ type tx struct {
 // Transact implements db.Store.
 func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 	reconnected := false
+	giveUp := time.Now().Add(retryTime)
 	for attempt := 1; ; attempt++ {
 		err := s.attempt(ctx, fn)
 		switch {
-		case err == nil, ctx.Err() != nil, attempt == attempts, errors.Is(err, db.ErrOutcomeUnknown):
+		case err == nil, ctx.Err() != nil, time.Now().After(giveUp), errors.Is(err, db.ErrOutcomeUnknown):
 			return translate(ctx, err)
 		case conflict(err):
 		case broken(err) && !reconnected:
@@ -47,7 +50,7 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 		default:
 			return translate(ctx, err)
 		}
-		time.Sleep(rand.N(time.Duration(attempt) * time.Millisecond))
+		time.Sleep(rand.N(min(time.Duration(attempt)*time.Millisecond, longestPause)))
 	}
 }
 
