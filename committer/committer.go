@@ -64,6 +64,7 @@ type Committer struct {
 
 	wake    chan struct{}
 	failing bool // the database did not take the last commit
+	gap     bool // nor all commits since the last beat
 
 	mu      sync.Mutex
 	pending []*request
@@ -143,6 +144,9 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		case <-beat.C:
 			c.beat()
 		case <-c.wake:
+			if c.gap { // before a lease is looked at
+				c.beat()
+			}
 			c.gather()
 			c.commit(c.take())
 		}
@@ -154,7 +158,13 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 func (c *Committer) beat() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
-	c.report(c.store.Beat(ctx))
+	beat := c.store.Beat
+	if c.gap {
+		beat = c.store.Resume
+	}
+	err := beat(ctx)
+	c.gap = err != nil
+	c.report(err)
 }
 
 // report logs when the database stops taking commits, and when it takes them again, but not
@@ -235,6 +245,7 @@ func (c *Committer) commit(batch []*request) {
 		c.wakeAwaiting(queues)
 		c.answer(batch, nil)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+		c.gap = true
 		c.report(err)
 		c.answer(batch, err)
 	case len(batch) == 1:

@@ -381,3 +381,28 @@ func TestStopRace(t *testing.T) {
 		})
 	}
 }
+
+// TestShortOutage: time in which commits fail counts against no lease, also when it is shorter
+// than a beat may be late.
+func TestShortOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.do(t, lock("before"))
+		begin, err := w.store.Now(t.Context())
+		must(t, err)
+		w.store.set(func(s *store) {
+			s.transact = func(context.Context, func(db.Tx) error) error { return db.ErrUnavailable }
+		})
+		const outage = 200 * time.Millisecond
+		if _, err := w.Do(t.Context(), lock("meanwhile")); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(outage)
+		w.store.set(func(s *store) { s.transact = nil })
+		w.do(t, lock("after"))
+		end, err := w.store.Now(t.Context())
+		must(t, err)
+		if wall, lease := end.Wall.Sub(begin.Wall), end.Lease.Sub(begin.Lease); wall < outage || lease > outage/2 {
+			t.Errorf("lease time moved by %s in an outage of %s", lease, wall)
+		}
+	})
+}

@@ -29,7 +29,7 @@ var (
 )
 
 // Store is one durable home of the queues. All methods may be called at once, except
-// that there is one caller of Transact and Beat.
+// that there is one caller of Transact, Beat and Resume.
 type Store interface {
 	Reader
 
@@ -44,6 +44,11 @@ type Store interface {
 	// Beat records that a server is there to take renewals; see Clock. It is to be
 	// called every BeatInterval.
 	Beat(ctx context.Context) error
+
+	// Resume is the first Beat after a time in which this server could not commit. Unless
+	// another server has beaten meanwhile, all of the time since the last beat becomes an
+	// outage, however short it was.
+	Resume(ctx context.Context) error
 
 	// Changes returns the ids of waiting claims that other servers have granted or
 	// ended since the last call, in the order of each server's commits. An id may

@@ -168,22 +168,22 @@ func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 // broken is a store with a fault. What is nil works.
 type broken struct {
 	db.Store
-	load      func(tx db.Tx, resources, ids []string) (*db.Queues, error)
-	save      func(tx db.Tx, queues *db.Queues) error
-	claim     func(*claim.Claim) // after it was read
-	filter    func(db.Filter) db.Filter
-	transact  func(ctx context.Context, fn func(db.Tx) error) error
-	beat      func(context.Context) error
-	now       func(claim.Instant) claim.Instant
-	holder    func(ctx context.Context, resource string) (claim.Claim, error)
-	held      func(claim.Type) claim.Type
-	due       func(idle time.Duration, limit int) (time.Duration, int)
-	names     func([]string) []string // of Due
-	count     func(db.Counts) db.Counts
-	cutoff    func(keep int) int
-	changes   func(context.Context) ([]string, error)
-	prune     func(before claim.Time, limit int) (claim.Time, int)
-	resources func(after string, before claim.Time, limit int) (string, error)
+	load         func(tx db.Tx, resources, ids []string) (*db.Queues, error)
+	save         func(tx db.Tx, queues *db.Queues) error
+	claim        func(*claim.Claim) // after it was read
+	filter       func(db.Filter) db.Filter
+	transact     func(ctx context.Context, fn func(db.Tx) error) error
+	beat, resume func(context.Context) error
+	now          func(claim.Instant) claim.Instant
+	holder       func(ctx context.Context, resource string) (claim.Claim, error)
+	held         func(claim.Type) claim.Type
+	due          func(idle time.Duration, limit int) (time.Duration, int)
+	names        func([]string) []string // of Due
+	count        func(db.Counts) db.Counts
+	cutoff       func(keep int) int
+	changes      func(context.Context) ([]string, error)
+	prune        func(before claim.Time, limit int) (claim.Time, int)
+	resources    func(after string, before claim.Time, limit int) (string, error)
 }
 
 type brokenTx struct {
@@ -217,6 +217,13 @@ func (b *broken) Beat(ctx context.Context) error {
 		return b.beat(ctx)
 	}
 	return b.Store.Beat(ctx)
+}
+
+func (b *broken) Resume(ctx context.Context) error {
+	if b.resume != nil {
+		return b.resume(ctx)
+	}
+	return b.Store.Resume(ctx)
 }
 
 func (b *broken) Changes(ctx context.Context) ([]string, error) {

@@ -13,6 +13,7 @@ var clockCases = []Case{
 	{Name: "LeaseClockStands", Run: leaseClockStands},
 	{Name: "LeaseClockGoesOn", Run: leaseClockGoesOn},
 	{Name: "TimeAway", Run: timeAway},
+	{Name: "ShortOutage", Run: shortOutage},
 }
 
 // slack is how late a machine under load may do something.
@@ -102,4 +103,20 @@ func timeAway(t testing.TB, e Engine) {
 		t.Errorf("the clock moved by %s only", d)
 	}
 	equal(t, "deadline", get(t, s, "a").Deadline, deadline)
+}
+
+// shortOutage is shorter than MaxSilence, but the server knows of it.
+func shortOutage(t testing.TB, e Engine) {
+	must(t, e.Store.Resume(t.Context()))
+	before := now(t, e.Store)
+	time.Sleep(db.MaxSilence / 2)
+	must(t, e.Store.Resume(t.Context()))
+	after := now(t, e.Store)
+	if lease, wall := after.Lease.Sub(before.Lease), after.Wall.Sub(before.Wall); lease > wall-db.MaxSilence/4 {
+		t.Errorf("lease time moved by %s in an outage of %s", lease, wall)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if d := now(t, e.Store).Lease.Sub(after.Lease); d < 25*time.Millisecond {
+		t.Errorf("afterwards lease time moved by %s in 50 ms", d)
+	}
 }

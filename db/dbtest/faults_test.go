@@ -255,6 +255,8 @@ func exclusiveOnly(b *broken) {
 
 func noBeats(b *broken) { b.beat = func(context.Context) error { return nil } }
 
+func resumeBeats(b *broken) { b.resume = b.Store.Beat }
+
 // runsOn lets the clock of the leases run with the wall's.
 func runsOn(b *broken) {
 	b.now = func(at claim.Instant) claim.Instant { return claim.Instant{Wall: at.Wall, Lease: at.Wall} }
@@ -456,6 +458,7 @@ var faults = []fault{
 		b.now = func(claim.Instant) claim.Instant { return stopped }
 	}, []string{"NowMoves", "TimeOfTransaction"}},
 	{"the clock of the leases runs on", runsOn, []string{"LeaseClockStands", "TimeAway", "BeatOfOthers"}},
+	{"a short outage is counted", resumeBeats, []string{"ShortOutage"}},
 	{"beats do nothing", noBeats, []string{"LeaseClockGoesOn", "BeatOfOthers"}},
 	{"answers what it answered first", stale, []string{"SeenAtOnce"}},
 	{"tells nothing", func(b *broken) {

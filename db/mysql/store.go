@@ -33,6 +33,7 @@ type Store struct {
 	server  string // names this process in the feed
 	packets bool   // whether several statements may go in one packet: see script
 	holders holders
+	seen    claim.Time // the last beat of this server, or what was there before the first
 
 	mu      sync.Mutex // guards what follows
 	commits uint64     // number of the last commit in the feed
@@ -80,7 +81,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.skipFeed(ctx); err != nil {
 		return translate(ctx, err)
 	}
-	return s.resume(ctx)
+	return s.takeUp(ctx)
 }
 
 // findOutPackets asks whether the database is a node of a cluster in which other nodes write
@@ -153,16 +154,31 @@ func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 	return m.instant(), translate(ctx, err)
 }
 
-// Beat implements db.Store. It is two statements rather than a transaction, because the
+// Beat implements db.Store.
+func (s *Store) Beat(ctx context.Context) error {
+	return s.advance(ctx, func(m meta) db.Clock { return m.clock.Beat(m.now) })
+}
+
+// Resume implements db.Store.
+func (s *Store) Resume(ctx context.Context) error {
+	return s.advance(ctx, func(m meta) db.Clock {
+		if m.clock.Seen == s.seen {
+			return m.clock.Resume(m.now)
+		}
+		return m.clock.Beat(m.now)
+	})
+}
+
+// advance moves the clock. It is two statements rather than a transaction, because the
 // driver minds the context of a statement, and has none for COMMIT: a network that swallows
 // that one would hold up the caller, who commits all that this server is asked for.
-func (s *Store) Beat(ctx context.Context) error {
+func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 	for {
 		m, err := readMeta(ctx, s.reader)
 		if err != nil {
 			return translate(ctx, err)
 		}
-		clock := m.clock.Beat(m.now)
+		clock := next(m)
 		if clock == m.clock {
 			return nil
 		}
@@ -172,16 +188,17 @@ func (s *Store) Beat(ctx context.Context) error {
 			return translate(ctx, err)
 		}
 		if n, err := result.RowsAffected(); err != nil || n == 1 {
+			s.seen = clock.Seen
 			return err
 		} // another server came between: look again
 	}
 }
 
-// resume finds out whether there are other servers. If nobody beats for as long as a beat
-// may be late, there is none, and the next Beat makes an outage of the silence, however
-// short it was; without this look a server that is killed and back within MaxSilence
-// would count the time between against the leases.
-func (s *Store) resume(ctx context.Context) error {
+// takeUp begins service. It first finds out whether there are other servers: if nobody beats
+// for as long as a beat may be late, there is none, and the time since the last beat is an
+// outage. Without this look a server that is killed and back within MaxSilence would count it
+// against the leases.
+func (s *Store) takeUp(ctx context.Context) error {
 	first, err := readMeta(ctx, s.reader)
 	for m := first; err == nil && m.clock.Seen == first.clock.Seen && m.now.Sub(m.clock.Seen) <= db.MaxSilence; {
 		time.Sleep(db.BeatInterval / 5)
@@ -190,5 +207,6 @@ func (s *Store) resume(ctx context.Context) error {
 	if err != nil {
 		return translate(ctx, err)
 	}
-	return s.Beat(ctx)
+	s.seen = first.clock.Seen
+	return s.Resume(ctx)
 }

@@ -151,6 +151,13 @@ func (s *Store) Beat(context.Context) error {
 	return s.saveClock(s.clock.Load().Beat(wallTime()))
 }
 
+// Resume implements db.Store.
+func (s *Store) Resume(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saveClock(s.clock.Load().Resume(wallTime()))
+}
+
 // Changes implements db.Store. There are no other servers.
 func (s *Store) Changes(context.Context) ([]string, error) { return nil, nil }
 
