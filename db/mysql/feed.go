@@ -65,9 +65,7 @@ func (s *Store) sweepFeed(ctx context.Context, now claim.Time) error {
 		return nil
 	}
 	old := s.sweep.commits
-	s.mu.Lock()
-	s.sweep = feedSweep{at: time.Now(), commits: s.commits}
-	s.mu.Unlock()
+	s.sweep = feedSweep{at: time.Now(), commits: s.commits.Load()}
 	if _, err := s.reader.ExecContext(ctx, "DELETE FROM feed WHERE server = ? AND n <= ?", s.server, old); err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Package mysql is the engine for databases that speak the MySQL protocol. Any number of
 // servers may share one database.
 //
-// Every transaction locks the rows of its resources first, in the order of their names,
-// and touches nothing else of these resources before. Claims are therefore safe without
+// Every transaction locks the rows of its resources first, in the order of their names; all
+// that it reads before is which resources its claims belong to. Claims are therefore safe without
 // locks of their own, and two servers cannot wait for each other except in the depths of
 // an index; the engine then runs the transaction again.
 package mysql
@@ -12,7 +12,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -30,15 +31,16 @@ type Store struct {
 	writer *sql.DB // one connection
 	reader *sql.DB
 
-	server  string // names this process in the feed
-	packets bool   // whether several statements may go in one packet: see script
+	server  string        // names this process in the feed
+	packets bool          // whether several statements may go in one packet: see script
+	commits atomic.Uint64 // number of the last commit in the feed
+
+	// What follows belongs to the one goroutine that transacts and beats …
 	holders holders
 	seen    claim.Time // the last beat of this server, or what was there before the first
-
-	mu      sync.Mutex // guards what follows
-	commits uint64     // number of the last commit in the feed
-	cursors map[string]uint64
-
+	// … to the one that asks for Changes …
+	cursors map[string]uint64 // the last commit of each other server that was read
+	// … and to the one that prunes.
 	sweep feedSweep
 }
 
@@ -102,7 +104,7 @@ func createDatabase(ctx context.Context, config *mysql.Config) error {
 	bare.DBName = ""
 	server := connectReaders(bare)
 	defer func() { _ = server.Close() }()
-	name := "`" + config.DBName + "`"
+	name := "`" + strings.ReplaceAll(config.DBName, "`", "``") + "`"
 	if _, err := server.ExecContext(ctx, "USE "+name); !isCode(err, codeUnknownDatabase) {
 		return translate(ctx, err)
 	}
@@ -159,10 +161,11 @@ func (s *Store) Beat(ctx context.Context) error {
 	return s.advance(ctx, func(m meta) db.Clock { return m.clock.Beat(m.now) })
 }
 
-// Resume implements db.Store.
+// Resume implements db.Store. Another server that could commit meanwhile has beaten after
+// this one, and not longer ago than a BeatInterval.
 func (s *Store) Resume(ctx context.Context) error {
 	return s.advance(ctx, func(m meta) db.Clock {
-		if m.clock.Seen == s.seen {
+		if m.clock.Seen == s.seen || m.now.Sub(m.clock.Seen) > db.BeatInterval {
 			return m.clock.Resume(m.now)
 		}
 		return m.clock.Beat(m.now)

@@ -62,7 +62,7 @@ func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	t := &tx{Conn: conn, ctx: ctx, n: s.nextCommit(), store: s}
+	t := &tx{Conn: conn, ctx: ctx, n: s.commits.Add(1), store: s}
 	if err := fn(t); err != nil || len(t.script) == 0 {
 		t.rollback()
 		return err
@@ -104,13 +104,6 @@ func (t *tx) rollback() {
 	if _, err := t.ExecContext(ctx, "ROLLBACK"); err != nil {
 		_ = t.Raw(func(any) error { return driver.ErrBadConn })
 	}
-}
-
-func (s *Store) nextCommit() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.commits++
-	return s.commits
 }
 
 // Load implements db.Tx. The rows of the resources are locked before anything else is
