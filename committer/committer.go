@@ -128,7 +128,7 @@ func (c *Committer) wakeUp() {
 func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	beat := time.NewTicker(db.BeatInterval)
 	defer beat.Stop()
-	c.beat()
+	_ = c.beat() // reported; requests are told by themselves
 	close(ready)
 	for {
 		select { // the end comes first: with a database that hangs, each of the others takes long
@@ -142,10 +142,13 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 			c.stop()
 			return nil
 		case <-beat.C:
-			c.beat()
+			_ = c.beat()
 		case <-c.wake:
-			if c.gap { // before a lease is looked at
-				c.beat()
+			if c.gap { // first, before a lease is looked at; and callers need not wait for two timeouts
+				if err := c.beat(); err != nil {
+					c.answer(c.take(), err)
+					continue
+				}
 			}
 			c.gather()
 			c.commit(c.take())
@@ -154,8 +157,8 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 }
 
 // beat is called between batches, not beside them: while the database does not take
-// commits, no time must count against the leases.
-func (c *Committer) beat() {
+// commits, no time must count against the leases. It returns the error that it has reported.
+func (c *Committer) beat() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	beat := c.store.Beat
@@ -165,6 +168,7 @@ func (c *Committer) beat() {
 	err := beat(ctx)
 	c.gap = err != nil
 	c.report(err)
+	return err
 }
 
 // report logs when the database stops taking commits, and when it takes them again, but not

@@ -406,3 +406,28 @@ func TestShortOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestStillAway: while not even beats succeed, requests are refused without a transaction that
+// would have to run into its timeout as well.
+func TestStillAway(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		transactions := 0
+		w.store.set(func(s *store) {
+			s.transact = func(context.Context, func(db.Tx) error) error {
+				transactions++
+				return db.ErrUnavailable
+			}
+			s.resume = func() error { return db.ErrUnavailable }
+		})
+		for range 3 {
+			if _, err := w.Do(t.Context(), lock("l")); !errors.Is(err, db.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if transactions != 1 {
+			t.Errorf("%d transactions", transactions)
+		}
+		w.store.set(func(s *store) { s.transact, s.resume = nil, nil })
+		w.do(t, lock("l"))
+	})
+}

@@ -31,6 +31,7 @@ type store struct {
 	db.Store
 	mu       sync.Mutex
 	transact func(ctx context.Context, fn func(db.Tx) error) error
+	resume   func() error
 	due      func() ([]string, error)
 	changes  func() ([]string, error)
 }
@@ -50,6 +51,16 @@ func (s *store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 		transact = s.Store.Transact
 	}
 	return transact(ctx, fn)
+}
+
+func (s *store) Resume(ctx context.Context) error {
+	s.mu.Lock()
+	resume := s.resume
+	s.mu.Unlock()
+	if resume == nil {
+		return s.Store.Resume(ctx)
+	}
+	return resume()
 }
 
 func (s *store) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
