@@ -75,7 +75,7 @@ func start(t *testing.T, c config) *server {
 	log := s.logs.logger()
 	s.process = ifrit.Invoke(grpcserver.New(grpcserver.Config{
 		Listener: s.listener,
-		Options:  grpcserver.Options(nil, log, s.registry),
+		Options:  grpcserver.Options(nil, grpcserver.NewObserver(log, s.registry)),
 		Register: func(r grpc.ServiceRegistrar) {
 			models.RegisterLocketServer(r, service)
 			if c.stream != nil {
@@ -194,7 +194,7 @@ func startTLS(t *testing.T, certificates *grpcserver.Certificates) (address stri
 	process := ifrit.Invoke(grpcserver.New(grpcserver.Config{
 		Listener: listener,
 		Options: grpcserver.Options(certificates.Config(tls.RequireAndVerifyClientCert),
-			slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
+			grpcserver.NewObserver(slog.New(slog.DiscardHandler), prometheus.NewRegistry())),
 		Register:        func(r grpc.ServiceRegistrar) { models.RegisterLocketServer(r, &service{}) },
 		ShutdownTimeout: shutdownTimeout,
 		OnDrain:         func() {},

@@ -17,14 +17,15 @@ import (
 // RequestIDKey is the metadata key of the request id (Cloud Foundry's clients send it).
 const RequestIDKey = "uuid"
 
-// observer logs and counts the calls.
-type observer struct {
+// Observer logs and counts the calls, and answers for those that panic.
+type Observer struct {
 	log       *slog.Logger
 	durations *prometheus.HistogramVec
 }
 
-func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
-	o := &observer{
+// NewObserver returns an observer whose metrics are registered. A process needs one.
+func NewObserver(log *slog.Logger, registerer prometheus.Registerer) *Observer {
+	o := &Observer{
 		log: log,
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "locket_request_duration_seconds",
@@ -36,21 +37,21 @@ func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	return o
 }
 
-func (o *observer) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (o *Observer) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
-	resp, err := handler(ctx, req)
+	resp, err := o.recoverUnary(ctx, req, handler)
 	o.observe(ctx, info.FullMethod, start, err)
 	return resp, err
 }
 
-func (o *observer) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (o *Observer) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	start := time.Now()
 	err := handler(srv, stream)
 	o.observe(stream.Context(), info.FullMethod, start, err)
 	return err
 }
 
-func (o *observer) observe(ctx context.Context, fullMethod string, start time.Time, err error) {
+func (o *Observer) observe(ctx context.Context, fullMethod string, start time.Time, err error) {
 	took := time.Since(start)
 	method, code := path.Base(fullMethod), status.Code(err)
 	o.durations.WithLabelValues(method, code.String()).Observe(took.Seconds())
@@ -111,15 +112,13 @@ func (h requestIDHandler) WithGroup(name string) slog.Handler {
 
 // A panic in a handler is a bug: its caller gets Internal, the log the whole of it, and
 // everybody else is served on.
-func recoverUnary(log *slog.Logger) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = recovered(ctx, log, p)
-			}
-		}()
-		return handler(ctx, req)
-	}
+func (o *Observer) recoverUnary(ctx context.Context, req any, handler grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = recovered(ctx, o.log, p)
+		}
+	}()
+	return handler(ctx, req)
 }
 
 func recoverStream(log *slog.Logger) grpc.StreamServerInterceptor {

@@ -2,10 +2,8 @@ package grpcserver
 
 import (
 	"crypto/tls"
-	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -25,8 +23,7 @@ const (
 )
 
 // Options are the options of every gRPC server of Locket. tlsConfig may be nil.
-func Options(tlsConfig *tls.Config, log *slog.Logger, registerer prometheus.Registerer) []grpc.ServerOption {
-	observer := newObserver(log, registerer)
+func Options(tlsConfig *tls.Config, observer *Observer) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxRequest),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -38,8 +35,8 @@ func Options(tlsConfig *tls.Config, log *slog.Logger, registerer prometheus.Regi
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.ChainUnaryInterceptor(observer.unary, recoverUnary(log)),
-		grpc.ChainStreamInterceptor(observer.stream, recoverStream(log)),
+		grpc.ChainUnaryInterceptor(observer.unary),
+		grpc.ChainStreamInterceptor(observer.stream, recoverStream(observer.log)),
 	}
 	if tlsConfig != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(tlsConfig)))

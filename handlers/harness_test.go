@@ -95,7 +95,7 @@ func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store) *serve
 		{Name: "janitor", Runner: committer.NewJanitor(store, 24*time.Hour, 1000, log, metrics)},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener:        listener,
-			Options:         grpcserver.Options(nil, log, registry),
+			Options:         grpcserver.Options(nil, grpcserver.NewObserver(log, registry)),
 			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
 			ShutdownTimeout: 10 * time.Second,
 			OnDrain:         queues.StopWaiting,

@@ -123,6 +123,7 @@ func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) 
 	}
 	metrics := committer.NewMetrics(registry)
 	queues := committer.New(store, committer.Config{Timeout: c.databaseTimeout, Log: log, Metrics: metrics})
+	observer := grpcserver.NewObserver(log, registry)
 	return grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
 		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
@@ -133,7 +134,7 @@ func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) 
 		})},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Address:         c.grpcAddress,
-			Options:         grpcserver.Options(grpcTLS, log, registry),
+			Options:         grpcserver.Options(grpcTLS, observer),
 			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
 			ShutdownTimeout: c.shutdownTimeout,
 			OnDrain:         queues.StopWaiting,
