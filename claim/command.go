@@ -217,6 +217,29 @@ func (cmd End) apply(q *Queue, now Instant) (*Claim, error) {
 	return c, nil
 }
 
+// GiveUp ends a claim in the way that its status allows: an active claim is released, a
+// waiting one withdrawn. A claim that is final already stays as it is, which is no error.
+type GiveUp struct {
+	ID     string
+	Reason string
+}
+
+// Target implements Command.
+func (cmd GiveUp) Target() (resource, id string) { return "", cmd.ID }
+
+func (cmd GiveUp) apply(q *Queue, now Instant) (*Claim, error) {
+	c := q.Find(cmd.ID)
+	switch {
+	case c == nil:
+		return nil, ErrNotFound
+	case c.Status == Active:
+		q.finish(c, Released, cmd.Reason, now)
+	case c.Status == Waiting:
+		q.finish(c, Withdrawn, cmd.Reason, now)
+	}
+	return c, nil
+}
+
 // Expire ends the holders of a resource that are due, as the sweep does. It returns
 // no claim.
 type Expire struct {

@@ -41,6 +41,8 @@ func (m *model) apply(cmd claim.Command, now claim.Instant) (*entry, error) {
 		return m.activate(cmd, now)
 	case claim.End:
 		return m.end(cmd, now)
+	case claim.GiveUp:
+		return m.giveUp(cmd, now)
 	default: // claim.Expire
 		m.expire(now)
 		return nil, nil
@@ -138,6 +140,21 @@ func (m *model) end(cmd claim.End, now claim.Instant) (*entry, error) {
 	e.Status, e.Reason = cmd.Status, cmd.Reason
 	e.Finished, e.Version = now.Wall, m.next(now)
 	return e, nil
+}
+
+func (m *model) giveUp(cmd claim.GiveUp, now claim.Instant) (*entry, error) {
+	end := claim.End{ID: cmd.ID, Reason: cmd.Reason}
+	switch e := m.find(cmd.ID); {
+	case e == nil:
+		return nil, claim.ErrNotFound
+	case e.Status == claim.Active:
+		end.Status = claim.Released
+	case e.Status == claim.Waiting:
+		end.Status = claim.Withdrawn
+	default:
+		return e, nil
+	}
+	return m.end(end, now)
 }
 
 func (m *model) join(e entry, now claim.Instant) *entry {

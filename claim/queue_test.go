@@ -412,6 +412,36 @@ func TestReasonOfTheFirstEndStays(t *testing.T) {
 	equal(t, "the claim", record(got), record(before))
 }
 
+func TestGiveUp(t *testing.T) {
+	d := setup(t)
+	for _, id := range []string{"a", "b", "c"} {
+		d.exclusive(id)
+	}
+	waited := d.do(claim.GiveUp{ID: "b", Reason: "too late"})
+	equal(t, "the status of who waited", waited.Status, claim.Withdrawn)
+	equal(t, "the reason", waited.Reason, "too late")
+	held := d.do(claim.GiveUp{ID: "a", Reason: "done"})
+	equal(t, "the status of who held", held.Status, claim.Released)
+	equal(t, "the reason", held.Reason, "done")
+	d.wantStatus(claim.Active, "c")
+	wantErr(t, d.refuse(claim.GiveUp{ID: "nobody"}), claim.ErrNotFound)
+
+	version := d.Version
+	d.after(time.Second)
+	equal(t, "the claim, given up again", record(d.do(claim.GiveUp{ID: "a", Reason: "another"})), record(held))
+	equal(t, "the version", d.Version, version)
+}
+
+// Who gives up while waiting for a holder that is due has been granted by then.
+func TestGiveUpBehindADueHolder(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.exclusive("b")
+	d.after(10 * time.Second)
+	equal(t, "the status", d.do(claim.GiveUp{ID: "b"}).Status, claim.Released)
+	d.wantStatus(claim.Expired, "a")
+}
+
 func TestFinalStaysFinal(t *testing.T) {
 	d := setup(t)
 	d.exclusive("a")
@@ -506,6 +536,7 @@ func TestTarget(t *testing.T) {
 		{claim.Renew{ID: "a"}, "", "a"},
 		{claim.Activate{ID: "a"}, "", "a"},
 		{claim.End{ID: "a"}, "", "a"},
+		{claim.GiveUp{ID: "a"}, "", "a"},
 	} {
 		resource, id := want.cmd.Target()
 		equal(t, "the resource", resource, want.resource)

@@ -28,39 +28,42 @@ var updates = []struct {
 	{"renew", claim.Renew{ID: "it", TTL: time.Minute}, 0},
 	{"activate", claim.Activate{ID: "it"}, claim.Active},
 	{"activate with a ttl", claim.Activate{ID: "it", TTL: minute()}, claim.Active},
+	{"give up", claim.GiveUp{ID: "it"}, 0},
 }
 
 func minute() *time.Duration { m := time.Minute; return &m }
 
 // matrix says what each update does to a claim in each status (seed 4, PATCH):
 //
-//	ends    the claim takes on the final status that was asked for
-//	renews  the claim stays active and gets a new deadline
-//	same    no error, and nothing changes
-//	waits   ErrContention, and nothing changes
-//	no      TransitionError, and nothing changes
+//	ends       the claim takes on the final status that was asked for
+//	releases   the claim is released
+//	withdraws  the claim is withdrawn
+//	renews     the claim stays active and gets a new deadline
+//	same       no error, and nothing changes
+//	waits      ErrContention, and nothing changes
+//	no         TransitionError, and nothing changes
 var matrix = []struct {
 	from  claim.Status
 	how   string
 	reach func(d *desk)
-	//    released aborted withdrawn revoked | expired active waiting garbage | renew activate activate+ttl
+	//    released aborted withdrawn revoked | expired active waiting garbage | renew activate activate+ttl | give up
 	want string
 }{
-	{claim.Waiting, "behind another", reachWaiting, "no ends ends ends | no no no no | no waits waits"},
-	{claim.Active, "granted at once", reachActive, "ends ends ends ends | no no no no | renews same renews"},
-	{claim.Active, "granted in turn", reachTurn, "ends ends ends ends | no no no no | renews same renews"},
-	{claim.Active, "due, but not wanted", reachDue, "ends ends ends ends | no no no no | renews same renews"},
+	{claim.Waiting, "behind another", reachWaiting, "no ends ends ends | no no no no | no waits waits | withdraws"},
+	{claim.Active, "granted at once", reachActive, "ends ends ends ends | no no no no | renews same renews | releases"},
+	{claim.Active, "granted in turn", reachTurn, "ends ends ends ends | no no no no | renews same renews | releases"},
+	{claim.Active, "due, but not wanted", reachDue, "ends ends ends ends | no no no no | renews same renews | releases"},
 
-	{claim.Released, "when active", ended(reachActive, claim.Released), "same no no no | no no no no | no no no"},
-	{claim.Aborted, "when active", ended(reachActive, claim.Aborted), "no same no no | no no no no | no no no"},
-	{claim.Withdrawn, "when active", ended(reachActive, claim.Withdrawn), "no no same no | no no no no | no no no"},
-	{claim.Revoked, "when active", ended(reachActive, claim.Revoked), "no no no same | no no no no | no no no"},
-	{claim.Expired, "by the sweep", reachSwept, "no no no no | same no no no | no no no"},
-	{claim.Expired, "by the next claim", reachOvertaken, "no no no no | same no no no | no no no"},
+	{claim.Released, "when active", ended(reachActive, claim.Released), "same no no no | no no no no | no no no | same"},
+	{claim.Aborted, "when active", ended(reachActive, claim.Aborted), "no same no no | no no no no | no no no | same"},
+	{claim.Withdrawn, "when active", ended(reachActive, claim.Withdrawn), "no no same no | no no no no | no no no | same"},
+	{claim.Revoked, "when active", ended(reachActive, claim.Revoked), "no no no same | no no no no | no no no | same"},
+	{claim.Expired, "by the sweep", reachSwept, "no no no no | same no no no | no no no | same"},
+	{claim.Expired, "by the next claim", reachOvertaken, "no no no no | same no no no | no no no | same"},
 
-	{claim.Aborted, "when waiting", ended(reachWaiting, claim.Aborted), "no same no no | no no no no | no no no"},
-	{claim.Withdrawn, "when waiting", ended(reachWaiting, claim.Withdrawn), "no no same no | no no no no | no no no"},
-	{claim.Revoked, "when waiting", ended(reachWaiting, claim.Revoked), "no no no same | no no no no | no no no"},
+	{claim.Aborted, "when waiting", ended(reachWaiting, claim.Aborted), "no same no no | no no no no | no no no | same"},
+	{claim.Withdrawn, "when waiting", ended(reachWaiting, claim.Withdrawn), "no no same no | no no no no | no no no | same"},
+	{claim.Revoked, "when waiting", ended(reachWaiting, claim.Revoked), "no no no same | no no no no | no no no | same"},
 }
 
 func reachActive(d *desk)  { d.exclusive("it") }
@@ -101,10 +104,11 @@ func checkCell(d *desk, cmd claim.Command, to claim.Status, want string) {
 	if err == nil {
 		equal(d.t, "the claim returned", record(got), after)
 	}
+	ends := map[string]claim.Status{"ends": to, "releases": claim.Released, "withdraws": claim.Withdrawn}
 	switch want {
-	case "ends":
+	case "ends", "releases", "withdraws":
 		wantErr(d.t, err, nil)
-		equal(d.t, "the status", after.Status, to)
+		equal(d.t, "the status", after.Status, ends[want])
 		equal(d.t, "the end", after.Finished, d.now.Wall)
 		return
 	case "renews":

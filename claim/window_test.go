@@ -224,6 +224,7 @@ func TestCostIsFlat(t *testing.T) {
 		{"holder due", claim.Expire{Resource: "printer"}, time.Minute, 16},
 		{"first leaves", claim.End{ID: "1", Status: claim.Withdrawn}, 0, 0},
 		{"one in the middle leaves", claim.End{ID: "5000", Status: claim.Withdrawn}, 0, 0},
+		{"one in the middle gives up", claim.GiveUp{ID: "5001"}, 0, 0},
 		{"last leaves", claim.End{ID: "10000", Status: claim.Withdrawn}, 0, 0},
 		{"one more", request("new"), 0, 0},
 		{"one that waits comes again", request("5000"), 0, 0},

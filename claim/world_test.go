@@ -77,12 +77,13 @@ var makers = map[string]func(*world) claim.Command{
 	"activate":     (*world).activate,
 	"end":          (*world).end,
 	"end holder":   (*world).endHolder,
+	"give up":      (*world).giveUp,
 	"expire":       func(*world) claim.Command { return claim.Expire{Resource: "printer"} },
 }
 
 var makerNames = []string{
 	"create", "create more", "create again", "acquire", "release",
-	"renew", "activate", "end", "end holder", "expire",
+	"renew", "activate", "end", "end holder", "expire", "give up",
 }
 
 func (w *world) command() claim.Command { return makers[oneOf(w, "command", makerNames)](w) }
@@ -156,6 +157,8 @@ var statuses = []claim.Status{
 func (w *world) end() claim.Command {
 	return claim.End{ID: w.anyID(), Status: oneOf(w, "status", statuses), Reason: "tired"}
 }
+
+func (w *world) giveUp() claim.Command { return claim.GiveUp{ID: w.anyID(), Reason: "bored"} }
 
 func (w *world) endHolder() claim.Command {
 	if h := w.model.holder(); h != nil {
