@@ -87,6 +87,14 @@ type Reader interface {
 	// their creation, then by id).
 	List(ctx context.Context, f Filter) ([]claim.Claim, claim.Instant, error)
 
+	// Queue returns the queue of a resource as it is at one moment. A name that has no
+	// row is that of a free resource with version 0.
+	Queue(ctx context.Context, resource string, limit int) (Snapshot, claim.Instant, error)
+
+	// Ahead counts the waiting claims of a resource that stand before a position, up
+	// to limit.
+	Ahead(ctx context.Context, resource string, position uint64, limit int) (int, error)
+
 	// Due returns the names of up to limit resources with a holder whose lease has
 	// run out: at once where somebody waits, after idle otherwise.
 	Due(ctx context.Context, idle time.Duration, limit int) ([]string, error)
@@ -101,6 +109,14 @@ type Reader interface {
 
 	// Now reads the clocks.
 	Now(ctx context.Context) (claim.Instant, error)
+}
+
+// Snapshot is a resource's queue at one moment.
+type Snapshot struct {
+	claim.Row
+	// Holders and Waiters are in the order in which the claims came; limit of Queue
+	// bounds each. They come without UserData and Value, which may be large.
+	Holders, Waiters []claim.Claim
 }
 
 // Counts is how many claims there are.

@@ -51,7 +51,7 @@ func TestCreate(t *testing.T) {
 			Id: "b", Resource: "r", Mode: models.Mode_MODE_SHARED, Status: waiting,
 			StatusHistory: history(begin.Add(500*time.Millisecond), waiting),
 			Created:       timestamppb.New(begin.Add(500 * time.Millisecond)),
-			TypeCode:      models.TypeCode_LOCK, Version: second.GetVersion(),
+			TypeCode:      models.TypeCode_LOCK, Version: second.GetVersion(), Position: ptr(uint32(1)),
 		})
 
 		time.Sleep(time.Second)
@@ -187,6 +187,8 @@ func TestNoSuchClaim(t *testing.T) {
 		_, err = s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Ttl: ptr(1.0)})
 		noSuchClaim(t, err)
 		_, err = s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: released})
+		noSuchClaim(t, err)
+		_, err = s.EndClaim(t.Context(), &models.EndClaimRequest{Id: id, Reason: "why"})
 		noSuchClaim(t, err)
 		_, err = s.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: id})
 		noSuchClaim(t, err)

@@ -118,12 +118,28 @@ func decodeUpdate(req *models.UpdateClaimRequest) (claim.Command, error) {
 	return cmd, c.err()
 }
 
+func decodeEnd(req *models.EndClaimRequest) (claim.Command, error) {
+	if !validID(req.GetId()) {
+		return nil, claim.ErrNotFound
+	}
+	var c check
+	c.text("reason", req.GetReason())
+	return claim.GiveUp{ID: req.GetId(), Reason: req.GetReason()}, c.err()
+}
+
+func decodeQueue(req *models.GetQueueRequest) (resource string, limit int, err error) {
+	var c check
+	c.name("resource", req.GetResource())
+	limit = c.limit(req.Limit, defaultQueue)
+	return req.GetResource(), limit, c.err()
+}
+
 func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
 	var c check
 	f := db.Filter{
 		Resource: req.Resource, Owner: req.Owner,
-		Status: statusOf(req.GetStatus()),
-		Limit:  defaultLimit, Offset: int(req.GetOffset()),
+		Status:     statusOf(req.GetStatus()),
+		Offset:     int(req.GetOffset()),
 		MinCreated: decodeTime(&c, "minimum_created", req.GetMinimumCreated()),
 		MaxCreated: decodeTime(&c, "maximum_created", req.GetMaximumCreated()),
 	}
@@ -143,10 +159,7 @@ func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
 	f.MaxWaiting = bound("maximum_waiting_duration", req.MaximumWaitingDuration)
 	f.MinTTL = bound("minimum_ttl", req.MinimumTtl)
 	f.MaxTTL = bound("maximum_ttl", req.MaximumTtl)
-	if req.Limit != nil {
-		f.Limit = int(req.GetLimit())
-		c.that(0 < f.Limit && f.Limit <= maxLimit, "limit", "must be between 1 and %d", maxLimit)
-	}
+	f.Limit = c.limit(req.Limit, defaultLimit)
 	c.that(req.GetOffset() <= maxOffset, "offset", "must be at most %d; use page_token", maxOffset)
 	if req.GetPageToken() != "" {
 		cursor, err := decodeCursor(req.GetPageToken())

@@ -63,6 +63,28 @@ func encodeHistory(c *claim.Claim) []*models.StatusChange {
 	return encoded
 }
 
+// encodeQueue shows a queue. Long names end the line of waiters early, like a page of a list.
+func encodeQueue(q *db.Snapshot, now claim.Instant) *models.Queue {
+	encoded := &models.Queue{Resource: q.Resource, Version: q.Version, Waiting: uint64(q.Waiting)}
+	bytes := 0
+	for i := range q.Holders {
+		holder := encodeClaim(&q.Holders[i], now)
+		encoded.Token = max(encoded.GetToken(), holder.GetToken())
+		encoded.Holders = append(encoded.Holders, holder)
+		bytes += proto.Size(holder)
+	}
+	for i := range q.Waiters {
+		if bytes > pageBytes {
+			break
+		}
+		waiter := encodeClaim(&q.Waiters[i], now)
+		waiter.Position = proto.Uint32(uint32(i + 1))
+		encoded.Waiters = append(encoded.Waiters, waiter)
+		bytes += proto.Size(waiter)
+	}
+	return encoded
+}
+
 // pageBytes is about how large a page of a list becomes: what a client takes by default is
 // 4 MiB, and the largest claim has 130 KiB.
 const pageBytes = 3 << 20

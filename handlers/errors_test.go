@@ -66,6 +66,13 @@ func (s *failing) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.I
 	return s.Store.List(ctx, f)
 }
 
+func (s *failing) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+	if err := s.fail(); err != nil {
+		return db.Snapshot{}, claim.Instant{}, err
+	}
+	return s.Store.Queue(ctx, resource, limit)
+}
+
 // TestDatabaseErrors: every method says alike what is wrong with the database, and what
 // nobody foresaw stays in the log.
 func TestDatabaseErrors(t *testing.T) {
@@ -92,6 +99,8 @@ func TestDatabaseErrors(t *testing.T) {
 			_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: "a", Status: released})
 			return err
 		},
+		"EndClaim":   func() error { _, err := s.EndClaim(t.Context(), &models.EndClaimRequest{Id: "a"}); return err },
+		"GetQueue":   func() error { _, err := s.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "r"}); return err },
 		"AwaitClaim": func() error { _, err := s.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "a"}); return err },
 	}
 	for _, c := range []struct {
@@ -164,6 +173,15 @@ func TestPrivacy(t *testing.T) {
 		},
 		func() error {
 			_, err := s.ListClaims(ctx, &models.ListClaimsRequest{PageToken: "private", Resource: ptr("private-\x00")})
+			return err
+		},
+		func() error {
+			_, err := s.EndClaim(ctx, &models.EndClaimRequest{Id: "a", Reason: "private-reason\x00"})
+			return err
+		},
+		func() error { _, err := s.GetQueue(ctx, &models.GetQueueRequest{Resource: "private-r"}); return err },
+		func() error {
+			_, err := s.GetQueue(ctx, &models.GetQueueRequest{Resource: "private-\x00"})
 			return err
 		},
 		func() error { return s.raw(ctx, models.Locket_Fetch_FullMethodName, text(1, "private\xff")) },

@@ -27,6 +27,8 @@ func FuzzRequests(f *testing.F) {
 		&models.ListClaimsRequest{Resource: ptr("k"), Limit: ptr(uint32(5)), MinimumTtl: ptr(0.5), PageToken: "MSBh"},
 		&models.UpdateClaimRequest{Id: "a", Status: active, Ttl: ptr(math.NaN())},
 		&models.AwaitClaimRequest{Id: "a"},
+		&models.EndClaimRequest{Id: "a", Reason: "why"},
+		&models.GetQueueRequest{Resource: "k", Limit: ptr(uint32(5))},
 	} {
 		data, err := proto.Marshal(message)
 		if err != nil {

@@ -5,6 +5,7 @@ package handlers
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -129,7 +130,7 @@ func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*m
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return encodeClaim(&found, now), nil
+	return h.answer(ctx, &found, now), nil
 }
 
 // ListClaims implements models.LocketServer.
@@ -156,13 +157,73 @@ func (h *handler) UpdateClaim(ctx context.Context, req *models.UpdateClaimReques
 	return h.do(ctx, cmd)
 }
 
+// EndClaim implements models.LocketServer.
+func (h *handler) EndClaim(ctx context.Context, req *models.EndClaimRequest) (*models.Claim, error) {
+	cmd, err := decodeEnd(req)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return h.do(ctx, cmd)
+}
+
+// GetQueue implements models.LocketServer.
+func (h *handler) GetQueue(ctx context.Context, req *models.GetQueueRequest) (*models.Queue, error) {
+	resource, limit, err := decodeQueue(req)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	queue, now, err := h.queue(ctx, resource, limit)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return encodeQueue(&queue, now), nil
+}
+
+// queue returns a queue with up to limit waiters and up to maxLimit holders. The store has
+// one limit for both, so it is asked again when more than limit share the resource.
+func (h *handler) queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+	queue, now, err := h.store.Queue(ctx, resource, limit)
+	if err != nil || len(queue.Holders) >= min(queue.Shared, maxLimit) {
+		return queue, now, err
+	}
+	queue, now, err = h.store.Queue(ctx, resource, maxLimit)
+	queue.Waiters = queue.Waiters[:min(limit, len(queue.Waiters))]
+	return queue, now, err
+}
+
 // do carries out a command about one claim.
 func (h *handler) do(ctx context.Context, cmd claim.Command) (*models.Claim, error) {
 	result, err := h.committer.Do(ctx, cmd)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return encodeClaim(&result.Claim, result.Now), nil
+	return h.answer(ctx, &result.Claim, result.Now), nil
+}
+
+const (
+	// maxPlace is how far from the head of the line a place is told.
+	maxPlace = 1000
+	// placeTimeout is how long an answer may wait for the place.
+	placeTimeout = time.Second
+)
+
+// answer shows a claim in an answer about it alone: with its place in the line if it waits.
+// The answer is good without the place, which is left out when it cannot be read.
+func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant) *models.Claim {
+	encoded := encodeClaim(c, now)
+	if c.Status != claim.Waiting {
+		return encoded
+	}
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	defer cancel()
+	ahead, err := h.store.Ahead(ctx, c.Resource, c.Position, maxPlace)
+	switch {
+	case err != nil:
+		h.log.DebugContext(ctx, "the place of a claim is not known", "error", err)
+	case ahead < maxPlace:
+		encoded.Position = proto.Uint32(uint32(ahead + 1))
+	}
+	return encoded
 }
 
 // AwaitClaim implements models.LocketServer.
@@ -191,5 +252,5 @@ func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return encodeClaim(&result.Claim, result.Now), nil
+	return h.answer(ctx, &result.Claim, result.Now), nil
 }

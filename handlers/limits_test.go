@@ -193,6 +193,35 @@ func updateLimits() []limit {
 		}))
 }
 
+func endLimits() []limit {
+	return names("reason", func(ctx context.Context, s *server, name string) error {
+		_, err := s.EndClaim(ctx, &models.EndClaimRequest{Id: "ended", Reason: name})
+		return err
+	})
+}
+
+func queueLimits() []limit {
+	queue := func(req *models.GetQueueRequest) func(context.Context, *server) error {
+		return func(ctx context.Context, s *server) error {
+			_, err := s.GetQueue(ctx, req)
+			return err
+		}
+	}
+	type request = models.GetQueueRequest
+	return slices.Concat(
+		names("resource", func(ctx context.Context, s *server, name string) error {
+			return queue(&request{Resource: name})(ctx, s)
+		}),
+		[]limit{
+			{"no resource", queue(&request{Limit: ptr(uint32(1))}), "resource", "is required"},
+			{"limit 0", queue(&request{Resource: "kept", Limit: ptr(uint32(0))}), "limit", "between 1 and 1000"},
+			{"limit 1", queue(&request{Resource: "kept", Limit: ptr(uint32(1))}), "", ""},
+			{"limit 1000", queue(&request{Resource: "kept", Limit: ptr(uint32(1000))}), "", ""},
+			{"limit 1001", queue(&request{Resource: "kept", Limit: ptr(uint32(1001))}), "limit", "between 1 and 1000"},
+			{"the largest limit", queue(&request{Resource: "kept", Limit: ptr(uint32(math.MaxUint32))}), "limit", "1000"},
+		})
+}
+
 func listLimits() []limit {
 	list := func(req *models.ListClaimsRequest) func(context.Context, *server) error {
 		return func(ctx context.Context, s *server) error {
@@ -257,6 +286,7 @@ func listLimits() []limit {
 func TestLimits(t *testing.T) {
 	for name, limits := range map[string][]limit{
 		"lock": lockLimits(), "create": createLimits(), "update": updateLimits(), "list": listLimits(),
+		"end": endLimits(), "queue": queueLimits(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *server) {
@@ -375,6 +405,9 @@ func TestRaw(t *testing.T) {
 		{"key to fetch", models.Locket_Fetch_FullMethodName, text(1, bad), "key"},
 		{"resource to claim", models.Locket_CreateClaim_FullMethodName, text(1, bad), "resource"},
 		{"user data", models.Locket_CreateClaim_FullMethodName, text(5, bad), "user_data"},
+		{"reason to end", models.Locket_EndClaim_FullMethodName, append(text(1, "a"), text(2, bad)...), "reason"},
+		{"id to end", models.Locket_EndClaim_FullMethodName, text(1, bad), "id"},
+		{"resource of a queue", models.Locket_GetQueue_FullMethodName, text(1, bad), "resource"},
 		{"id to get", models.Locket_GetClaim_FullMethodName, text(1, bad), "id"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -408,6 +441,7 @@ func TestEmpty(t *testing.T) {
 		models.Locket_GetClaim_FullMethodName:    codes.NotFound,
 		models.Locket_UpdateClaim_FullMethodName: codes.NotFound,
 		models.Locket_AwaitClaim_FullMethodName:  codes.NotFound,
+		models.Locket_EndClaim_FullMethodName:    codes.NotFound,
 		models.Locket_ListClaims_FullMethodName:  codes.OK,
 	}
 	for _, method := range methods {

@@ -20,11 +20,12 @@ const (
 	maxName   = 1024     // bytes of a resource's name, an owner, a reason
 	maxData   = 64 << 10 // bytes of a value, of user data
 	maxID     = 128      // bytes of a claim's id
-	maxLimit  = 1000     // claims in one page
+	maxLimit  = 1000     // claims in one page, holders and waiters in one queue
 	maxOffset = 1 << 20  // claims left out before a page
 
 	maxTTLSeconds = 100 * 365.25 * 24 * 60 * 60
 	defaultLimit  = 10
+	defaultQueue  = 100 // waiters in one queue
 )
 
 // fieldErrors tells which fields of a request are wrong, and what their limits are.
@@ -117,6 +118,15 @@ func (c *check) seconds(field string, seconds *float64, lowest, highest float64)
 
 func (c *check) ttl(seconds *float64) *time.Duration {
 	return c.seconds("ttl", seconds, 0, maxTTLSeconds)
+}
+
+// limit returns how many claims to return.
+func (c *check) limit(limit *uint32, otherwise int) int {
+	if limit == nil {
+		return otherwise
+	}
+	c.that(0 < *limit && *limit <= maxLimit, "limit", "must be between 1 and %d", maxLimit)
+	return int(*limit)
 }
 
 func (c *check) mode(mode models.Mode) claim.Mode {

@@ -758,7 +758,10 @@ type Claim struct {
 	// Rises with every change of the claim.
 	Version uint64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
 	// Why the claim was ended, in the words of who ended it.
-	Reason        string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The place of a waiting claim in the line; 1 is the next. Given in answers about one
+	// claim, and in a Queue, for the first 1,000 places.
+	Position      *uint32 `protobuf:"varint,17,opt,name=position,proto3,oneof" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -903,6 +906,13 @@ func (x *Claim) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Claim) GetPosition() uint32 {
+	if x != nil && x.Position != nil {
+		return *x.Position
+	}
+	return 0
 }
 
 type CreateClaimRequest struct {
@@ -1401,6 +1411,205 @@ func (x *AwaitClaimRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+type EndClaimRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Why; kept with the final status: up to 1,024 bytes.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndClaimRequest) Reset() {
+	*x = EndClaimRequest{}
+	mi := &file_models_locket_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndClaimRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndClaimRequest) ProtoMessage() {}
+
+func (x *EndClaimRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndClaimRequest.ProtoReflect.Descriptor instead.
+func (*EndClaimRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *EndClaimRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *EndClaimRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type GetQueueRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required: the name, 1 to 1,024 bytes of UTF-8 without NUL.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// How many waiting claims to return: 100 when not given, at most 1,000.
+	Limit         *uint32 `protobuf:"varint,2,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQueueRequest) Reset() {
+	*x = GetQueueRequest{}
+	mi := &file_models_locket_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQueueRequest) ProtoMessage() {}
+
+func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
+func (*GetQueueRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetQueueRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *GetQueueRequest) GetLimit() uint32 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
+// Queue is the queue of claims of one resource.
+type Queue struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Rises with every change of the queue; 0 for a name that is not in use.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The largest fencing token among the holders; 0 when nobody holds the resource.
+	Token uint64 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
+	// The claim that holds the resource alone, or those that share it, in the order in
+	// which they came; at most 1,000.
+	Holders []*Claim `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
+	// The first of the claims that wait, in order. As those of holders, they come without
+	// user data and value; the list ends earlier when it comes to about 3 MiB.
+	Waiters []*Claim `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
+	// How many claims wait.
+	Waiting       uint64 `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Queue) Reset() {
+	*x = Queue{}
+	mi := &file_models_locket_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Queue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Queue) ProtoMessage() {}
+
+func (x *Queue) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Queue.ProtoReflect.Descriptor instead.
+func (*Queue) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Queue) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Queue) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Queue) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *Queue) GetHolders() []*Claim {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+func (x *Queue) GetWaiters() []*Claim {
+	if x != nil {
+		return x.Waiters
+	}
+	return nil
+}
+
+func (x *Queue) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
 var File_models_locket_proto protoreflect.FileDescriptor
 
 const file_models_locket_proto_rawDesc = "" +
@@ -1434,7 +1643,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\tresources\x18\x01 \x03(\v2\x10.models.ResourceR\tresources\"p\n" +
 	"\fStatusChange\x12&\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x0e.models.StatusR\x06status\x128\n" +
-	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xcf\x04\n" +
+	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xfd\x04\n" +
 	"\x05Claim\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
@@ -1452,11 +1661,13 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x05value\x18\r \x01(\tR\x05value\x12-\n" +
 	"\ttype_code\x18\x0e \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12\x18\n" +
 	"\aversion\x18\x0f \x01(\x04R\aversion\x12\x16\n" +
-	"\x06reason\x18\x10 \x01(\tR\x06reasonB\x06\n" +
+	"\x06reason\x18\x10 \x01(\tR\x06reason\x12\x1f\n" +
+	"\bposition\x18\x11 \x01(\rH\x03R\bposition\x88\x01\x01B\x06\n" +
 	"\x04_ttlB\x12\n" +
 	"\x10_active_durationB\f\n" +
 	"\n" +
-	"_user_data\"\x8c\x02\n" +
+	"_user_dataB\v\n" +
+	"\t_position\"\x8c\x02\n" +
 	"\x12CreateClaimRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x15\n" +
 	"\x03ttl\x18\x02 \x01(\x01H\x00R\x03ttl\x88\x01\x01\x12\x14\n" +
@@ -1512,7 +1723,21 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x04_ttl\"X\n" +
 	"\x11AwaitClaimRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x123\n" +
-	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout*/\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"9\n" +
+	"\x0fEndClaimRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"R\n" +
+	"\x0fGetQueueRequest\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x19\n" +
+	"\x05limit\x18\x02 \x01(\rH\x00R\x05limit\x88\x01\x01B\b\n" +
+	"\x06_limit\"\xbf\x01\n" +
+	"\x05Queue\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x04R\x05token\x12'\n" +
+	"\aholders\x18\x04 \x03(\v2\r.models.ClaimR\aholders\x12'\n" +
+	"\awaiters\x18\x05 \x03(\v2\r.models.ClaimR\awaiters\x12\x18\n" +
+	"\awaiting\x18\x06 \x01(\x04R\awaiting*/\n" +
 	"\bTypeCode\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\b\n" +
 	"\x04LOCK\x10\x01\x12\f\n" +
@@ -1528,7 +1753,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0eSTATUS_EXPIRED\x10\x04\x12\x12\n" +
 	"\x0eSTATUS_ABORTED\x10\x05\x12\x14\n" +
 	"\x10STATUS_WITHDRAWN\x10\x06\x12\x12\n" +
-	"\x0eSTATUS_REVOKED\x10\a2\x91\x04\n" +
+	"\x0eSTATUS_REVOKED\x10\a2\xf9\x04\n" +
 	"\x06Locket\x121\n" +
 	"\x04Lock\x12\x13.models.LockRequest\x1a\x14.models.LockResponse\x124\n" +
 	"\x05Fetch\x12\x14.models.FetchRequest\x1a\x15.models.FetchResponse\x12:\n" +
@@ -1540,7 +1765,9 @@ const file_models_locket_proto_rawDesc = "" +
 	"ListClaims\x12\x19.models.ListClaimsRequest\x1a\x1a.models.ListClaimsResponse\x128\n" +
 	"\vUpdateClaim\x12\x1a.models.UpdateClaimRequest\x1a\r.models.Claim\x126\n" +
 	"\n" +
-	"AwaitClaim\x12\x19.models.AwaitClaimRequest\x1a\r.models.ClaimB)Z'github.com/locket-service/locket/modelsb\x06proto3"
+	"AwaitClaim\x12\x19.models.AwaitClaimRequest\x1a\r.models.Claim\x122\n" +
+	"\bEndClaim\x12\x17.models.EndClaimRequest\x1a\r.models.Claim\x122\n" +
+	"\bGetQueue\x12\x17.models.GetQueueRequest\x1a\r.models.QueueB)Z'github.com/locket-service/locket/modelsb\x06proto3"
 
 var (
 	file_models_locket_proto_rawDescOnce sync.Once
@@ -1555,7 +1782,7 @@ func file_models_locket_proto_rawDescGZIP() []byte {
 }
 
 var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_models_locket_proto_goTypes = []any{
 	(TypeCode)(0),                 // 0: models.TypeCode
 	(Mode)(0),                     // 1: models.Mode
@@ -1577,8 +1804,11 @@ var file_models_locket_proto_goTypes = []any{
 	(*ListClaimsResponse)(nil),    // 17: models.ListClaimsResponse
 	(*UpdateClaimRequest)(nil),    // 18: models.UpdateClaimRequest
 	(*AwaitClaimRequest)(nil),     // 19: models.AwaitClaimRequest
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*EndClaimRequest)(nil),       // 20: models.EndClaimRequest
+	(*GetQueueRequest)(nil),       // 21: models.GetQueueRequest
+	(*Queue)(nil),                 // 22: models.Queue
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
 }
 var file_models_locket_proto_depIdxs = []int32{
 	0,  // 0: models.Resource.type_code:type_name -> models.TypeCode
@@ -1588,44 +1818,50 @@ var file_models_locket_proto_depIdxs = []int32{
 	0,  // 4: models.FetchAllRequest.type_code:type_name -> models.TypeCode
 	3,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
 	2,  // 6: models.StatusChange.status:type_name -> models.Status
-	20, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
+	23, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
 	1,  // 8: models.Claim.mode:type_name -> models.Mode
 	2,  // 9: models.Claim.status:type_name -> models.Status
 	12, // 10: models.Claim.status_history:type_name -> models.StatusChange
-	20, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
+	23, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
 	0,  // 12: models.Claim.type_code:type_name -> models.TypeCode
 	1,  // 13: models.CreateClaimRequest.mode:type_name -> models.Mode
 	0,  // 14: models.CreateClaimRequest.type_code:type_name -> models.TypeCode
 	1,  // 15: models.ListClaimsRequest.mode:type_name -> models.Mode
 	2,  // 16: models.ListClaimsRequest.status:type_name -> models.Status
-	20, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
-	20, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
+	23, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
+	23, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
 	13, // 19: models.ListClaimsResponse.claims:type_name -> models.Claim
 	2,  // 20: models.UpdateClaimRequest.status:type_name -> models.Status
-	21, // 21: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
-	4,  // 22: models.Locket.Lock:input_type -> models.LockRequest
-	8,  // 23: models.Locket.Fetch:input_type -> models.FetchRequest
-	6,  // 24: models.Locket.Release:input_type -> models.ReleaseRequest
-	10, // 25: models.Locket.FetchAll:input_type -> models.FetchAllRequest
-	14, // 26: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
-	15, // 27: models.Locket.GetClaim:input_type -> models.GetClaimRequest
-	16, // 28: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
-	18, // 29: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
-	19, // 30: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
-	5,  // 31: models.Locket.Lock:output_type -> models.LockResponse
-	9,  // 32: models.Locket.Fetch:output_type -> models.FetchResponse
-	7,  // 33: models.Locket.Release:output_type -> models.ReleaseResponse
-	11, // 34: models.Locket.FetchAll:output_type -> models.FetchAllResponse
-	13, // 35: models.Locket.CreateClaim:output_type -> models.Claim
-	13, // 36: models.Locket.GetClaim:output_type -> models.Claim
-	17, // 37: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
-	13, // 38: models.Locket.UpdateClaim:output_type -> models.Claim
-	13, // 39: models.Locket.AwaitClaim:output_type -> models.Claim
-	31, // [31:40] is the sub-list for method output_type
-	22, // [22:31] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	24, // 21: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
+	13, // 22: models.Queue.holders:type_name -> models.Claim
+	13, // 23: models.Queue.waiters:type_name -> models.Claim
+	4,  // 24: models.Locket.Lock:input_type -> models.LockRequest
+	8,  // 25: models.Locket.Fetch:input_type -> models.FetchRequest
+	6,  // 26: models.Locket.Release:input_type -> models.ReleaseRequest
+	10, // 27: models.Locket.FetchAll:input_type -> models.FetchAllRequest
+	14, // 28: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
+	15, // 29: models.Locket.GetClaim:input_type -> models.GetClaimRequest
+	16, // 30: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
+	18, // 31: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
+	19, // 32: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
+	20, // 33: models.Locket.EndClaim:input_type -> models.EndClaimRequest
+	21, // 34: models.Locket.GetQueue:input_type -> models.GetQueueRequest
+	5,  // 35: models.Locket.Lock:output_type -> models.LockResponse
+	9,  // 36: models.Locket.Fetch:output_type -> models.FetchResponse
+	7,  // 37: models.Locket.Release:output_type -> models.ReleaseResponse
+	11, // 38: models.Locket.FetchAll:output_type -> models.FetchAllResponse
+	13, // 39: models.Locket.CreateClaim:output_type -> models.Claim
+	13, // 40: models.Locket.GetClaim:output_type -> models.Claim
+	17, // 41: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
+	13, // 42: models.Locket.UpdateClaim:output_type -> models.Claim
+	13, // 43: models.Locket.AwaitClaim:output_type -> models.Claim
+	13, // 44: models.Locket.EndClaim:output_type -> models.Claim
+	22, // 45: models.Locket.GetQueue:output_type -> models.Queue
+	35, // [35:46] is the sub-list for method output_type
+	24, // [24:35] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_models_locket_proto_init() }
@@ -1638,13 +1874,14 @@ func file_models_locket_proto_init() {
 	file_models_locket_proto_msgTypes[11].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[13].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[15].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_models_locket_proto_rawDesc), len(file_models_locket_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

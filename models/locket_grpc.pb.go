@@ -35,6 +35,8 @@ const (
 	Locket_ListClaims_FullMethodName  = "/models.Locket/ListClaims"
 	Locket_UpdateClaim_FullMethodName = "/models.Locket/UpdateClaim"
 	Locket_AwaitClaim_FullMethodName  = "/models.Locket/AwaitClaim"
+	Locket_EndClaim_FullMethodName    = "/models.Locket/EndClaim"
+	Locket_GetQueue_FullMethodName    = "/models.Locket/GetQueue"
 )
 
 // LocketClient is the client API for Locket service.
@@ -84,6 +86,14 @@ type LocketClient interface {
 	// Errors: NotFound; DeadlineExceeded when the caller's deadline passes first;
 	// Unavailable when the server shuts down: ask again, on any server.
 	AwaitClaim(ctx context.Context, in *AwaitClaimRequest, opts ...grpc.CallOption) (*Claim, error)
+	// EndClaim gives a claim up in the way that its status allows: an active claim is
+	// released, a waiting one withdrawn. A claim that is final already stays as it is;
+	// that is no error.
+	// Errors: NotFound.
+	EndClaim(ctx context.Context, in *EndClaimRequest, opts ...grpc.CallOption) (*Claim, error)
+	// GetQueue returns the queue of a resource: who holds it, and who waits, in order.
+	// A name that nobody has used is a free resource.
+	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*Queue, error)
 }
 
 type locketClient struct {
@@ -184,6 +194,26 @@ func (c *locketClient) AwaitClaim(ctx context.Context, in *AwaitClaimRequest, op
 	return out, nil
 }
 
+func (c *locketClient) EndClaim(ctx context.Context, in *EndClaimRequest, opts ...grpc.CallOption) (*Claim, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Claim)
+	err := c.cc.Invoke(ctx, Locket_EndClaim_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *locketClient) GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*Queue, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Queue)
+	err := c.cc.Invoke(ctx, Locket_GetQueue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LocketServer is the server API for Locket service.
 // All implementations must embed UnimplementedLocketServer
 // for forward compatibility.
@@ -231,6 +261,14 @@ type LocketServer interface {
 	// Errors: NotFound; DeadlineExceeded when the caller's deadline passes first;
 	// Unavailable when the server shuts down: ask again, on any server.
 	AwaitClaim(context.Context, *AwaitClaimRequest) (*Claim, error)
+	// EndClaim gives a claim up in the way that its status allows: an active claim is
+	// released, a waiting one withdrawn. A claim that is final already stays as it is;
+	// that is no error.
+	// Errors: NotFound.
+	EndClaim(context.Context, *EndClaimRequest) (*Claim, error)
+	// GetQueue returns the queue of a resource: who holds it, and who waits, in order.
+	// A name that nobody has used is a free resource.
+	GetQueue(context.Context, *GetQueueRequest) (*Queue, error)
 	mustEmbedUnimplementedLocketServer()
 }
 
@@ -267,6 +305,12 @@ func (UnimplementedLocketServer) UpdateClaim(context.Context, *UpdateClaimReques
 }
 func (UnimplementedLocketServer) AwaitClaim(context.Context, *AwaitClaimRequest) (*Claim, error) {
 	return nil, status.Error(codes.Unimplemented, "method AwaitClaim not implemented")
+}
+func (UnimplementedLocketServer) EndClaim(context.Context, *EndClaimRequest) (*Claim, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndClaim not implemented")
+}
+func (UnimplementedLocketServer) GetQueue(context.Context, *GetQueueRequest) (*Queue, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetQueue not implemented")
 }
 func (UnimplementedLocketServer) mustEmbedUnimplementedLocketServer() {}
 func (UnimplementedLocketServer) testEmbeddedByValue()                {}
@@ -451,6 +495,42 @@ func _Locket_AwaitClaim_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Locket_EndClaim_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndClaimRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).EndClaim(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_EndClaim_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).EndClaim(ctx, req.(*EndClaimRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Locket_GetQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).GetQueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_GetQueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).GetQueue(ctx, req.(*GetQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Locket_ServiceDesc is the grpc.ServiceDesc for Locket service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -493,6 +573,14 @@ var Locket_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AwaitClaim",
 			Handler:    _Locket_AwaitClaim_Handler,
+		},
+		{
+			MethodName: "EndClaim",
+			Handler:    _Locket_EndClaim_Handler,
+		},
+		{
+			MethodName: "GetQueue",
+			Handler:    _Locket_GetQueue_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -177,6 +177,9 @@ type broken struct {
 	now          func(claim.Instant) claim.Instant
 	holder       func(ctx context.Context, resource string) (claim.Claim, error)
 	held         func(claim.Type) claim.Type
+	queue        func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
+	snapshot     func(*db.Snapshot) // after it was read
+	ahead        func(ctx context.Context, resource string, position uint64, limit int) (int, error)
 	due          func(idle time.Duration, limit int) (time.Duration, int)
 	names        func([]string) []string // of Due
 	count        func(db.Counts) db.Counts
@@ -268,6 +271,25 @@ func (b *broken) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.In
 		f = b.filter(f)
 	}
 	return b.Store.List(ctx, f)
+}
+
+func (b *broken) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+	read := b.Store.Queue
+	if b.queue != nil {
+		read = b.queue
+	}
+	s, at, err := read(ctx, resource, limit)
+	if b.snapshot != nil {
+		b.snapshot(&s)
+	}
+	return s, at, err
+}
+
+func (b *broken) Ahead(ctx context.Context, resource string, position uint64, limit int) (int, error) {
+	if b.ahead != nil {
+		return b.ahead(ctx, resource, position, limit)
+	}
+	return b.Store.Ahead(ctx, resource, position, limit)
 }
 
 func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {

@@ -90,6 +90,11 @@ func renewalIsStored(t testing.TB, e Engine) {
 
 func endIsStored(t testing.TB, e Engine) {
 	reason := "the reason: " + strings.Repeat("é", 500)
+	DoAt(t, e.Store, -time.Minute, exclusive("held", "given up"), exclusive("waited", "given up"))
+	for _, id := range []string{"waited", "held"} {
+		c := stored(t, e.Store, "given up", Do(t, e.Store, claim.GiveUp{ID: id, Reason: reason})[0])
+		equal(t, "reason", c.Reason, reason)
+	}
 	for _, to := range []claim.Status{claim.Released, claim.Aborted, claim.Withdrawn, claim.Revoked} {
 		resource := to.String()
 		DoAt(t, e.Store, -time.Minute, exclusive("active "+resource, resource), exclusive("waiting "+resource, resource))
@@ -185,6 +190,12 @@ func largeVersions(t testing.TB, e Engine) {
 	Do(t, e.Store, exclusive("b", "r"), exclusive("c", "r"), released("a"))
 	equal(t, "token of the next", get(t, e.Store, "b").Token, far+5)
 	equal(t, "version", row(t, e.Store, "r").Version, far+5)
+	snapshot := readQueue(t, e.Store, "r", 10)
+	equal(t, "version of the queue", snapshot.Version, far+5)
+	same(t, "holder", snapshot.Holders[0], get(t, e.Store, "b"))
+	same(t, "waiter", snapshot.Waiters[0], get(t, e.Store, "c"))
+	aheadIs(t, e.Store, "r", snapshot.Waiters[0].Position, 10, 0)
+	aheadIs(t, e.Store, "r", snapshot.Waiters[0].Position+1, 10, 1)
 }
 
 func history(t testing.TB, e Engine) {
@@ -228,7 +239,7 @@ func random(rnd *rand.Rand, known []string, next string) claim.Command {
 	resource := fmt.Sprint("r", rnd.IntN(4))
 	owner := fmt.Sprint("o", rnd.IntN(3))
 	id := known[rnd.IntN(len(known))]
-	switch rnd.IntN(12) {
+	switch rnd.IntN(13) {
 	case 0, 1, 2:
 		return claim.Create{ID: next, Resource: resource, Owner: owner, TTL: time.Duration(1+rnd.IntN(50)) * time.Millisecond, Value: next}
 	case 3, 4:
@@ -241,6 +252,8 @@ func random(rnd *rand.Rand, known []string, next string) claim.Command {
 		return claim.Renew{ID: id, TTL: time.Hour}
 	case 8:
 		return claim.Expire{Resource: resource}
+	case 9:
+		return claim.GiveUp{ID: id, Reason: next}
 	default:
 		return claim.End{ID: id, Status: claim.Released + claim.Status(rnd.IntN(5)), Reason: next}
 	}

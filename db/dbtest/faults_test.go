@@ -2,6 +2,7 @@ package dbtest_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -253,6 +254,54 @@ func exclusiveOnly(b *broken) {
 	}
 }
 
+// inPieces reads a queue in several transactions.
+func inPieces(b *broken) {
+	b.queue = func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+		s, now, err := b.Store.Queue(ctx, resource, limit)
+		time.Sleep(time.Microsecond)
+		later, _, laterErr := b.Store.Queue(ctx, resource, limit)
+		s.Holders, s.Waiters = later.Holders, later.Waiters
+		return s, now, errors.Join(err, laterErr)
+	}
+}
+
+// as makes reads of queues go to the name that a change makes of theirs.
+func as(change func(string) string) func(*broken) {
+	return func(b *broken) {
+		b.queue = func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+			s, now, err := b.Store.Queue(ctx, change(resource), limit)
+			s.Resource = resource
+			return s, now, err
+		}
+		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
+			return b.Store.Ahead(ctx, change(resource), position, limit)
+		}
+	}
+}
+
+// counts changes what Ahead counts.
+func counts(change func(position uint64, limit int) (uint64, int)) func(*broken) {
+	return func(b *broken) {
+		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
+			position, limit = change(position, limit)
+			return b.Store.Ahead(ctx, resource, position, limit)
+		}
+	}
+}
+
+// unbounded reads whole queues.
+func unbounded(b *broken) {
+	b.queue = func(ctx context.Context, resource string, _ int) (db.Snapshot, claim.Instant, error) {
+		return b.Store.Queue(ctx, resource, lots)
+	}
+}
+
+func read(fn func(*db.Snapshot)) func(*broken) {
+	return func(b *broken) { b.snapshot = fn }
+}
+
+func byID(a, b claim.Claim) int { return strings.Compare(a.ID, b.ID) }
+
 func noBeats(b *broken) { b.beat = func(context.Context) error { return nil } }
 
 func resumeBeats(b *broken) { b.resume = b.Store.Beat }
@@ -394,6 +443,48 @@ var faults = []fault{
 	{"knows no shared holders", exclusiveOnly, []string{"Holder", "LongestHolder"}},
 	{"returns any holder", another, []string{"LongestHolder"}},
 	{"mistakes types", func(b *broken) { b.held = func(claim.Type) claim.Type { return claim.Lock } }, []string{"Held"}},
+	{"Queue leaves holders out", read(func(s *db.Snapshot) { s.Holders = nil }), []string{"Queue", "QueueShared", "SeenAtOnce"}},
+	{"Queue leaves waiters out", read(func(s *db.Snapshot) { s.Waiters = nil }), []string{"Queue", "QueueOrder"}},
+	{"Queue counts what it returns", read(func(s *db.Snapshot) { s.Waiting = len(s.Waiters) }), []string{"QueueLimit"}},
+	{"Queue forgets the row", read(func(s *db.Snapshot) { s.Row = claim.Row{} }), []string{"Queue", "QueueOfUnknownName"}},
+	{"Queue forgets the version", read(func(s *db.Snapshot) { s.Version = 0 }), []string{"Queue", "QueueShared", "LargeVersions"}},
+	{"Queue shows the version of a free resource as new", read(func(s *db.Snapshot) { s.Version = max(s.Version, 1) }), []string{"QueueOfUnknownName"}},
+	{"Queue sorts holders by id", read(func(s *db.Snapshot) { slices.SortFunc(s.Holders, byID) }), []string{"QueueShared"}},
+	{"Queue sorts waiters by id", read(func(s *db.Snapshot) { slices.SortFunc(s.Waiters, byID) }), []string{"QueueOrder"}},
+	{"Queue ignores its limit", unbounded, []string{"QueueLimit"}},
+	{"Queue returns what is large", func(b *broken) {
+		b.queue = func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+			s, now, err := b.Store.Queue(ctx, resource, limit)
+			for i, c := range s.Holders {
+				s.Holders[i], _, _ = b.Store.Get(ctx, c.ID)
+			}
+			return s, now, err
+		}
+	}, []string{"Queue"}},
+	{"Queue is read in pieces", inPieces, []string{"QueueWhileHandedOn"}},
+	{"Queue and Ahead fold case", as(strings.ToLower), []string{"QueueNamesAreBytes", "QueueOfUnknownName", "Ahead"}},
+	{"Queue and Ahead trim trailing spaces", as(func(s string) string { return strings.TrimRight(s, " ") }), []string{"QueueNamesAreBytes", "Ahead"}},
+	{"Ahead counts the claim itself", counts(func(position uint64, limit int) (uint64, int) { return position + 1, limit }), []string{"Ahead", "LargeVersions"}},
+	{"Ahead counts the whole line", counts(func(_ uint64, limit int) (uint64, int) { return 1 << 62, limit }), []string{"Ahead"}},
+	{"Ahead ignores its limit", counts(func(position uint64, _ int) (uint64, int) { return position, lots }), []string{"Ahead"}},
+	{"Ahead keeps positions in floats", counts(func(position uint64, limit int) (uint64, int) { return uint64(float64(position)), limit }), []string{"LargeVersions"}},
+	{"Ahead counts who has left", func(b *broken) {
+		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
+			claims, _, err := b.Store.List(ctx, db.Filter{Resource: &resource})
+			claims = slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Position >= position || c.Status == claim.Active })
+			return min(len(claims), limit), err
+		}
+	}, []string{"Ahead"}},
+	{"Ahead reads for those that are gone", func(b *broken) {
+		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
+			return b.Store.Ahead(context.WithoutCancel(ctx), resource, position, limit)
+		}
+	}, []string{"CancelledReads"}},
+	{"Queue reads for those that are gone", func(b *broken) {
+		b.queue = func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+			return b.Store.Queue(context.WithoutCancel(ctx), resource, limit)
+		}
+	}, []string{"CancelledReads"}},
 	{"Due ignores idle", func(b *broken) {
 		b.due = func(_ time.Duration, limit int) (time.Duration, int) { return 0, limit }
 	}, []string{"Due"}},

@@ -32,6 +32,7 @@ func seenAtOnce(t testing.TB, e Engine) {
 		stored(t, a, "by this server", c)
 		stored(t, b, "by the other server", c)
 		holderIs(t, b, resource, id)
+		queueIs(t, b, resource, []string{id}, []string{"next " + id})
 		equal(t, "listed", len(list(t, b, db.Filter{Resource: &resource})), 2)
 		stored(t, a, "ended by the other server", Do(t, b, released(id))[0])
 		holderIs(t, a, resource, "next "+id)

@@ -13,6 +13,9 @@ import (
 
 const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
 
+// briefColumns are claimColumns without what may be large.
+const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason"
+
 type rowsQuerier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
@@ -113,6 +116,8 @@ const (
 	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = COALESCE(
 		(SELECT NULLIF(holder, '') FROM resources WHERE name = ?),
 		(SELECT id FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? ORDER BY position LIMIT 1))`
+	aheadSQL = `SELECT COUNT(*) FROM (SELECT 1 FROM claims FORCE INDEX (claims_line)
+		WHERE line = ? AND position < ? LIMIT ?) ahead`
 	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
 	dueSQL  = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
 		WHERE c.phase IN (2, 3, 4) AND c.at <= ? AND (r.waiting > 0 OR c.at <= ?) LIMIT ?`
@@ -152,6 +157,12 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 	clause, args := f.SQL(now)
 	claims, err := s.readClaims(ctx, "SELECT "+claimColumns+" FROM claims"+clause, args...)
 	return claims, now, err
+}
+
+// Ahead implements db.Reader.
+func (s *Store) Ahead(ctx context.Context, resource string, position uint64, limit int) (n int, err error) {
+	err = s.reader.QueryRowContext(ctx, aheadSQL, resource, position, limit).Scan(&n)
+	return n, readError(ctx, err)
 }
 
 // Due implements db.Reader.

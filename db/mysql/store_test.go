@@ -300,6 +300,8 @@ func TestPlans(t *testing.T) {
 		"shared":  {sharedDueSQL, []string{"claims_sharing"}},
 		"get":     {getSQL, []string{"PRIMARY", "PRIMARY"}},
 		"holder":  {holderSQL, []string{"PRIMARY", "claims_sharing", "PRIMARY"}},
+		"queue":   {queueSQL, []string{"PRIMARY", "PRIMARY", "PRIMARY", "PRIMARY", "claims_sharing", "claims_line", ""}},
+		"ahead":   {aheadSQL, []string{"", "claims_line"}},
 		"held":    {heldSQL, []string{"claims_phase"}},
 		"due":     {dueSQL, []string{"claims_phase", "PRIMARY"}},
 		"prune":   {pruneSQL, []string{"claims_phase"}},
@@ -373,6 +375,33 @@ func rowsTouched(t *testing.T, s *Store, resource string, waiters int) int {
 	before := handlerCalls(t, s)
 	dbtest.Do(t, s, claim.End{ID: resource + "0", Status: claim.Released})
 	return handlerCalls(t, s) - before
+}
+
+// TestRowsRead counts what the database touches to show a queue and a place in it: the same
+// in a short queue and in a long one.
+func TestRowsRead(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	rows := func(resource string, waiters int) int {
+		var commands []claim.Command
+		for i := range waiters {
+			commands = append(commands, claim.Create{ID: fmt.Sprint(resource, i), Resource: resource, TTL: time.Hour})
+		}
+		dbtest.Do(t, s, commands...)
+		before := handlerCalls(t, s)
+		skip := func(*sql.Rows) error { return nil }
+		for query, args := range map[string][]any{
+			queueSQL: {resource, resource, resource, 20, resource, 20},
+			aheadSQL: {resource, uint64(1 << 62), 20},
+		} {
+			if err := each(t.Context(), s.writer, query, args, skip); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return handlerCalls(t, s) - before
+	}
+	if short, long := rows("short", 40), rows("long", 2000); long > short || short == 0 {
+		t.Errorf("%d rows are read in a queue of 2,000, and %d in one of 40", long, short)
+	}
 }
 
 // handlerCalls is how many rows the connection that writes has read and written so far.

@@ -66,6 +66,10 @@ func TestPlans(t *testing.T) {
 	}{
 		"get":             {sql: getSQL, want: []string{"SEARCH claims USING PRIMARY KEY"}},
 		"holder":          {sql: holderSQL, want: []string{"SEARCH claims USING PRIMARY KEY", "SEARCH resources USING PRIMARY KEY", "USING COVERING INDEX claims_holding (resource=?)"}},
+		"exclusive":       {sql: exclusiveSQL, want: []string{"SEARCH claims USING PRIMARY KEY (id=?)"}},
+		"sharing":         {sql: sharingSQL, want: []string{"USING INDEX claims_holding (resource=?)"}},
+		"waiters":         {sql: waitersSQL, want: []string{"USING INDEX claims_waiting (resource=?)"}},
+		"ahead":           {sql: aheadSQL, want: []string{"USING COVERING INDEX claims_waiting (resource=? AND position<?)"}},
 		"held":            {sql: heldSQL, want: []string{"SEARCH claims USING INDEX claims_held (type=?)"}},
 		"due":             {sql: dueSQL, want: []string{"SEARCH c USING INDEX claims_held (type=? AND deadline<?)", "SEARCH r USING PRIMARY KEY"}, sort: true},
 		"cutoff":          {sql: cutoffSQL, want: []string{"USING COVERING INDEX claims_finished"}},

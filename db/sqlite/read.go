@@ -13,19 +13,29 @@ import (
 
 // read runs a query on a reading connection and calls row for each of its rows.
 func (s *Store) read(ctx context.Context, sql string, row func(*sqlite.Stmt), args ...any) error {
+	return s.reading(ctx, func(conn *sqlite.Conn) error { return each(conn, sql, row, args...) })
+}
+
+// reading runs fn with a reading connection.
+func (s *Store) reading(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	conn, err := s.readers.Take(ctx)
 	if err != nil {
 		return unavailable(ctx, err)
 	}
 	defer s.readers.Put(conn)
-	stmt, err := conn.Prepare(sql)
-	if err != nil {
-		return unavailable(ctx, err)
-	}
-	if err := query(stmt, func() { row(stmt) }, args...); err != nil {
+	if err := fn(conn); err != nil {
 		return unavailable(ctx, err)
 	}
 	return nil
+}
+
+// each runs a query and calls row for each of its rows.
+func each(conn *sqlite.Conn, sql string, row func(*sqlite.Stmt), args ...any) error {
+	stmt, err := conn.Prepare(sql)
+	if err != nil {
+		return err
+	}
+	return query(stmt, func() { row(stmt) }, args...)
 }
 
 // unavailable returns the error of the context if it has one: it is the cause then.
@@ -59,8 +69,9 @@ const (
 	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = coalesce(
 		(SELECT nullif(holder, '') FROM resources WHERE name = ?1),
 		(SELECT id FROM claims WHERE resource = ?1 AND status = 2 AND mode = 1 ORDER BY position LIMIT 1))`
-	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE status = 2 AND type = ?"
-	dueSQL  = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource
+	aheadSQL = "SELECT count(*) FROM (SELECT 1 FROM claims WHERE resource = ? AND status = 1 AND position < ? LIMIT ?)"
+	heldSQL  = "SELECT " + claimColumns + " FROM claims WHERE status = 2 AND type = ?"
+	dueSQL   = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource
 		WHERE c.status = 2 AND c.type IN (0, 1, 2) AND c.deadline <= ? AND (r.waiting > 0 OR c.deadline <= ?) LIMIT ?`
 	countSQL = `SELECT (SELECT count(*) FROM claims WHERE status = 1), (SELECT count(*) FROM claims WHERE status = 2),
 		(SELECT count(*) FROM claims WHERE status > 2)`
@@ -115,6 +126,12 @@ func candidates(f db.Filter) (from string, args []any) {
 	default:
 		return "claims", nil
 	}
+}
+
+// Ahead implements db.Reader.
+func (s *Store) Ahead(ctx context.Context, resource string, position uint64, limit int) (n int, err error) {
+	err = s.read(ctx, aheadSQL, func(row *sqlite.Stmt) { n = row.ColumnInt(0) }, resource, int64(position), limit)
+	return n, err
 }
 
 // Due implements db.Reader.

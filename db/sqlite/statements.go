@@ -12,6 +12,9 @@ import (
 
 const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
 
+// briefColumns are claimColumns without what may be large.
+const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason"
+
 // statements are those of the writing connection, prepared once.
 type statements struct {
 	begin, commit, rollback                 *sqlite.Stmt
@@ -32,7 +35,7 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.begin, "BEGIN IMMEDIATE"},
 		{&w.commit, "COMMIT"},
 		{&w.rollback, "ROLLBACK"},
-		{&w.resource, "SELECT version, holder, shared, waiting FROM resources WHERE name = ?"},
+		{&w.resource, resourceSQL},
 		{&w.claim, "SELECT " + claimColumns + " FROM claims WHERE id = ?"},
 		{&w.waiting, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 1 AND position > ? ORDER BY position LIMIT ?"},
 		{&w.sharedDue, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 AND deadline <= ? ORDER BY deadline LIMIT ?"},

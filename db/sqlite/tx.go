@@ -75,12 +75,7 @@ func (t *tx) loadResource(qs *db.Queues, name string) error {
 		return nil
 	}
 	row := claim.Row{Resource: name}
-	err := query(t.w.resource, func() {
-		row.Version = uint64(t.w.resource.ColumnInt64(0))
-		row.Holder = t.w.resource.ColumnText(1)
-		row.Shared = t.w.resource.ColumnInt(2)
-		row.Waiting = t.w.resource.ColumnInt(3)
-	}, name)
+	err := query(t.w.resource, func() { scanRow(t.w.resource, &row) }, name)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,47 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// queueSQL is one statement, so that it sees one state of the queue in one round trip. Each
+// row is a claim followed by the resource's row and the clock. The first has those two and no
+// claim; in the others they are blank.
+const queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.holder, ''), COALESCE(r.shared, 0), COALESCE(r.waiting, 0), ` + metaColumns + `
+		FROM meta LEFT JOIN resources r ON r.name = ? WHERE one = 1)
+	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims
+		WHERE id = (SELECT NULLIF(holder, '') FROM resources WHERE name = ?))
+	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_sharing)
+		WHERE sharing = ? ORDER BY position LIMIT ?)
+	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
+		WHERE line = ? ORDER BY position LIMIT ?)
+	ORDER BY position`
+
+const (
+	noClaim = "'' AS id, '', '', 0, 0, 0, NULL, '', 0, 0 AS position, 0, 0, 0, 0, 0, 0, ''"
+	noQueue = "0, '', 0, 0, 0, 0, 0, 0"
+)
+
+// Queue implements db.Reader.
+func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot db.Snapshot, now claim.Instant, err error) {
+	args := []any{resource, resource, resource, limit, resource, limit}
+	err = each(ctx, s.reader, queueSQL, args, func(rows *sql.Rows) error {
+		var r claimRow
+		row := claim.Row{Resource: resource}
+		m, err := scanMeta(rows, append(r.columns(), &row.Version, &row.Holder, &row.Shared, &row.Waiting)...)
+		switch c := r.done(); c.Status {
+		case claim.Waiting:
+			snapshot.Waiters = append(snapshot.Waiters, *c)
+		case claim.Active:
+			snapshot.Holders = append(snapshot.Holders, *c)
+		default:
+			snapshot.Row, now = row, m.instant()
+		}
+		return err
+	})
+	return snapshot, now, readError(ctx, err)
+}

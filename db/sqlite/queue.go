@@ -1,0 +1,58 @@
+package sqlite
+
+import (
+	"context"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	resourceSQL = "SELECT version, holder, shared, waiting FROM resources WHERE name = ?"
+
+	exclusiveSQL = "SELECT " + briefColumns + " FROM claims WHERE id = ?"
+	sharingSQL   = "SELECT " + briefColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 ORDER BY position LIMIT ?"
+	waitersSQL   = "SELECT " + briefColumns + " FROM claims WHERE resource = ? AND status = 1 ORDER BY position LIMIT ?"
+)
+
+// Queue implements db.Reader.
+func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot db.Snapshot, now claim.Instant, err error) {
+	err = s.reading(ctx, func(conn *sqlite.Conn) (err error) {
+		defer sqlitex.Transaction(conn)(&err)
+		snapshot, err = readQueue(conn, resource, limit)
+		return err
+	})
+	return snapshot, s.instant(), err
+}
+
+// readQueue reads a queue in the transaction of a connection.
+func readQueue(conn *sqlite.Conn, resource string, limit int) (db.Snapshot, error) {
+	snapshot := db.Snapshot{Row: claim.Row{Resource: resource}}
+	err := each(conn, resourceSQL, func(row *sqlite.Stmt) { scanRow(row, &snapshot.Row) }, resource)
+	add := func(claims *[]claim.Claim, sql string, args ...any) {
+		if err == nil {
+			err = each(conn, sql, func(row *sqlite.Stmt) { *claims = append(*claims, *scan(row)) }, args...)
+		}
+	}
+	if snapshot.Holder != "" {
+		add(&snapshot.Holders, exclusiveSQL, snapshot.Holder)
+	}
+	if snapshot.Shared > 0 {
+		add(&snapshot.Holders, sharingSQL, resource, limit)
+	}
+	if snapshot.Waiting > 0 {
+		add(&snapshot.Waiters, waitersSQL, resource, limit)
+	}
+	return snapshot, err
+}
+
+// scanRow reads the row of a resource.
+func scanRow(stmt *sqlite.Stmt, row *claim.Row) {
+	row.Version = uint64(stmt.ColumnInt64(0))
+	row.Holder = stmt.ColumnText(1)
+	row.Shared = stmt.ColumnInt(2)
+	row.Waiting = stmt.ColumnInt(3)
+}
