@@ -31,12 +31,12 @@ check: .tools/golangci-lint ## vet and lint (".tools/golangci-lint fmt" puts for
 	go vet ./...
 	.tools/golangci-lint run
 
-generators := .tools/buf .tools/protoc-gen-go .tools/protoc-gen-go-grpc
+generators := .tools/buf .tools/protoc-gen-go .tools/protoc-gen-go-grpc .tools/protoc-gen-grpc-gateway
 
 .PHONY: generate
 generate: $(generators) ## generate the Go code of models/locket.proto
 	.tools/buf generate
-	gofmt -w models/*.pb.go
+	gofmt -w models/*.pb.go gateway/internal/models/*.pb.gw.go
 
 .PHONY: verify
 verify: $(generators) ## fail if generated code, go.mod or formatting are not up to date
@@ -77,6 +77,9 @@ chaos: deps ## run the tests that kill servers and databases
 
 .tools/protoc-gen-go-grpc: tools/go.mod
 	go build -C tools -o ../.tools/ google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+.tools/protoc-gen-grpc-gateway: tools/go.mod
+	go build -C tools -o ../.tools/ github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
 
 .tools/golangci-lint: tools/lint/go.mod
 	go build -C tools/lint -o ../../.tools/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

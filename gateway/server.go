@@ -1,4 +1,9 @@
-// Package gateway serves HTTP as an ifrit runner: the metrics and the state of health.
+// Package gateway serves HTTP as an ifrit runner: claims, resources and locks over REST
+// (seed 4), which it translates into calls of the service, and the metrics.
+//
+// The mux and its routes are grpc-gateway's, generated from models/locket.rest.yaml. What
+// bodies and answers look like is written here: a request's parameters in parameters.go,
+// the answers in answer.go.
 package gateway
 
 import (
@@ -12,38 +17,56 @@ import (
 	"os"
 	"time"
 
+	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
 )
 
 // Config says how to serve.
 type Config struct {
 	Address string
 	// TLS is nil for plain HTTP.
-	TLS     *tls.Config
-	Metrics prometheus.Gatherer
+	TLS *tls.Config
+	// Service is a connection to the service models.Locket.
+	Service grpc.ClientConnInterface
+	// Metrics are served, and have the gateway's own added.
+	Metrics *prometheus.Registry
 	// ShutdownTimeout is how long requests under way may take to finish.
 	ShutdownTimeout time.Duration
 	Log             *slog.Logger
 }
 
 // Server is an ifrit runner.
-type Server struct{ config Config }
+type Server struct {
+	config   Config
+	requests *prometheus.CounterVec
+}
 
 // New returns a server that listens once it runs.
-func New(config Config) *Server { return &Server{config} }
+func New(config Config) *Server {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "locket_http_requests_total", Help: "Number of HTTP requests, by method and code.",
+	}, []string{"method", "code"})
+	config.Metrics.MustRegister(requests)
+	return &Server{config, requests}
+}
 
-func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.config.Metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "ok")
-	})
-	return mux
+// handler returns all that is served.
+func (s *Server) handler() (http.Handler, error) {
+	mux, err := newMux(s.config)
+	if err != nil {
+		return nil, fmt.Errorf("route HTTP: %w", err)
+	}
+	return mannered(promhttp.InstrumentHandlerCounter(s.requests, gzhttp.GzipHandler(mux))), nil
 }
 
 // Run implements ifrit.Runner. It is ready when it listens.
 func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", s.config.Address)
 	if err != nil {
 		return fmt.Errorf("listen for HTTP: %w", err)
@@ -53,11 +76,12 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		listener = tls.NewListener(listener, s.config.TLS)
 	}
 	server := &http.Server{
-		Handler:           s.routes(),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)

@@ -1,109 +1,22 @@
 package gateway_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
-	"go.uber.org/goleak"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/gateway"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// addressLog keeps the address that a server says it serves on.
-type addressLog struct {
-	slog.Handler
-	mu      sync.Mutex
-	address string
-}
-
-func (l *addressLog) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l *addressLog) Handle(_ context.Context, record slog.Record) error {
-	record.Attrs(func(a slog.Attr) bool {
-		if a.Key == "address" {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.address = a.Value.String()
-		}
-		return true
-	})
-	return nil
-}
-
-// server is a running server.
-type server struct {
-	url     string
-	process ifrit.Process
-	counter prometheus.Counter
-}
-
-const shutdownTimeout = 500 * time.Millisecond
-
-func start(t *testing.T, config *tls.Config, more ...prometheus.Collector) *server {
-	t.Helper()
-	s := &server{counter: prometheus.NewCounter(prometheus.CounterOpts{Name: "test_total"})}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(append(more, s.counter)...)
-	log := &addressLog{Handler: slog.DiscardHandler}
-	s.process = ifrit.Invoke(gateway.New(gateway.Config{
-		Address: "127.0.0.1:0", TLS: config, Metrics: registry, ShutdownTimeout: shutdownTimeout, Log: slog.New(log),
-	}))
-	s.url = "http://" + log.address
-	if config != nil {
-		s.url = "https://" + log.address
-	}
-	t.Cleanup(func() { s.stop(t) })
-	return s
-}
-
-func (s *server) stop(t *testing.T) {
-	t.Helper()
-	s.process.Signal(os.Interrupt)
-	if err := <-s.process.Wait(); err != nil {
-		t.Errorf("the end: %v", err)
-	}
-}
-
-// client returns one that keeps no connections when the test is over.
-func client(t *testing.T, config *tls.Config) *http.Client {
-	t.Helper()
-	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
-}
-
-func get(t *testing.T, c *http.Client, url string) (status int, body string, err error) {
-	t.Helper()
-	resp, err := c.Get(url)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	content, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(content), err
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // serves fails the test unless the server answers what it should.
 func serves(t *testing.T, s *server, c *http.Client) {

@@ -37,7 +37,7 @@ type config struct {
 
 func (c *config) add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.grpcAddress, "grpc-address", defaultGRPCAddress, "where to serve gRPC")
-	flags.StringVar(&c.httpAddress, "http-address", defaultHTTPAddress, "where to serve HTTP: /metrics, /healthz")
+	flags.StringVar(&c.httpAddress, "http-address", defaultHTTPAddress, "where to serve HTTP: /v1/claims, /docs, /metrics, /healthz")
 	flags.StringVar(&c.database, "database", "sqlite:locket.db", "sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME")
 	flags.DurationVar(&c.databaseWait, "database-wait", time.Minute, "how long to wait at the start for a database that is not up")
 	flags.DurationVar(&c.databaseTimeout, "database-timeout", 10*time.Second, "how long a transaction may take")

@@ -19,6 +19,7 @@ import (
 	"github.com/tedsuo/ifrit/grouper"
 	"github.com/tedsuo/ifrit/sigmon"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/grpclog"
 
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
@@ -41,7 +42,7 @@ func newServerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Serve locks and claims",
-		Long: `Serve locks and claims over gRPC.
+		Long: `Serve locks and claims over gRPC and REST.
 
 Every flag can also be given as an environment variable (--grpc-address as
 LOCKET_GRPC_ADDRESS) or in the JSON file of --config, by its name; a flag comes
@@ -70,6 +71,8 @@ func serve(ctx context.Context, c config, out io.Writer) (err error) {
 		return err
 	}
 	tuneGC()
+	// What the libraries say of their clients' faults is for who looks for it only.
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))
 	store, err := openStore(ctx, c, log)
 	if err != nil {
 		return err
@@ -124,18 +127,20 @@ func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) 
 	metrics := committer.NewMetrics(registry)
 	queues := committer.New(store, committer.Config{Timeout: c.databaseTimeout, Log: log, Metrics: metrics})
 	observer := grpcserver.NewObserver(log, registry)
+	register := func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) }
 	return grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
 		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
 		{Name: "follower", Runner: committer.NewFollower(store, queues, log)},
 		{Name: "janitor", Runner: committer.NewJanitor(store, c.historyRetention, c.historyLimit, log, metrics)},
 		{Name: "http", Runner: gateway.New(gateway.Config{
-			Address: c.httpAddress, TLS: httpTLS, Metrics: registry, ShutdownTimeout: c.shutdownTimeout, Log: log,
+			Address: c.httpAddress, TLS: httpTLS, Service: grpcserver.NewLocal(observer, register),
+			Metrics: registry, ShutdownTimeout: c.shutdownTimeout, Log: log,
 		})},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Address:         c.grpcAddress,
 			Options:         grpcserver.Options(grpcTLS, observer),
-			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
+			Register:        register,
 			ShutdownTimeout: c.shutdownTimeout,
 			OnDrain:         queues.StopWaiting,
 			Log:             log,

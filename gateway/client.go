@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/locket-service/locket/models"
+)
+
+// maxWait is how long a client may wait with one request.
+const maxWait = time.Hour
+
+// preferredWait returns how long a client prefers to wait (RFC 7240, section 4.3), 0 when
+// it says nothing that can be understood.
+func preferredWait(header http.Header) time.Duration {
+	for _, line := range header.Values("Prefer") {
+		for preference := range strings.SplitSeq(line, ",") {
+			preference, _, _ = strings.Cut(preference, ";")
+			name, value, _ := strings.Cut(preference, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+			if err != nil {
+				return 0
+			}
+			return min(time.Duration(seconds)*time.Second, maxWait)
+		}
+	}
+	return 0
+}
+
+// client is a client of the service that adds what REST knows and gRPC does not: its
+// answers about a claim wait, if the caller prefers that, until the claim does not; and
+// presences have a path of their own.
+type client struct{ models.LocketClient }
+
+// CreateClaim implements models.LocketClient.
+func (c client) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	claim, err := c.LocketClient.CreateClaim(ctx, in, opts...)
+	return c.await(ctx, claim, err)
+}
+
+// GetClaim implements models.LocketClient.
+func (c client) GetClaim(ctx context.Context, in *models.GetClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	claim, err := c.LocketClient.GetClaim(ctx, in, opts...)
+	return c.await(ctx, claim, err)
+}
+
+// UpdateClaim implements models.LocketClient. A claim that cannot be activated yet is
+// tried again when it no longer waits.
+func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	claim, err := c.LocketClient.UpdateClaim(ctx, in, opts...)
+	if requestOf(ctx).wait == 0 || in.GetStatus() != models.Status_STATUS_ACTIVE {
+		return claim, err
+	}
+	if status.Code(err) != codes.Aborted {
+		requestOf(ctx).waited = true
+		return claim, err
+	}
+	awaited, awaitErr := c.await(ctx, &models.Claim{Id: in.GetId(), Status: models.Status_STATUS_WAITING}, nil)
+	if awaitErr != nil || awaited.GetStatus() == models.Status_STATUS_WAITING {
+		return claim, err
+	}
+	return c.LocketClient.UpdateClaim(ctx, in, opts...)
+}
+
+// await returns a claim that waits as it is once it no longer does, or when the time is
+// up. If waiting fails (the server shuts down), what is known already is the answer.
+func (c client) await(ctx context.Context, claim *models.Claim, err error) (*models.Claim, error) {
+	r := requestOf(ctx)
+	if err != nil || r.wait == 0 {
+		return claim, err
+	}
+	if claim.GetStatus() != models.Status_STATUS_WAITING {
+		r.waited = true
+		return claim, nil
+	}
+	r.lastFor(r.wait)
+	awaited, err := c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: claim.GetId(), Timeout: durationpb.New(r.wait)})
+	if err != nil {
+		return claim, nil //nolint:nilerr // waiting is a favour
+	}
+	r.waited = true
+	return awaited, nil
+}
+
+// Fetch implements models.LocketClient.
+func (c client) Fetch(ctx context.Context, in *models.FetchRequest, opts ...grpc.CallOption) (*models.FetchResponse, error) {
+	found, err := c.LocketClient.Fetch(ctx, in, opts...)
+	if err != nil || listOf(found.GetResource()) == requestOf(ctx).list() {
+		return found, err
+	}
+	return nil, models.ErrResourceNotFound
+}

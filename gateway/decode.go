@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/url"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// problems says what is wrong with the parameters of a request, by their names.
+type problems map[string]string
+
+// parameters are those of a request, by their names: the members of a body, or a query.
+type parameters map[string]json.RawMessage
+
+// parseBody returns the members of a JSON object. A member that is null is left out.
+func parseBody(body []byte) (parameters, problems) {
+	if !utf8.Valid(body) {
+		return nil, problems{"message": "the body is not valid UTF-8"}
+	}
+	var members parameters
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		reason := "it is not an object"
+		if err != nil {
+			reason = strings.TrimPrefix(err.Error(), "json: ")
+		}
+		return nil, problems{"message": "the body must be a JSON object: " + reason}
+	}
+	for name, value := range members {
+		if string(value) == "null" {
+			delete(members, name)
+		}
+	}
+	return members, nil
+}
+
+// parseQuery returns the parameters of a query, as the values of type into would have them
+// in JSON.
+func parseQuery(query string, into any) (parameters, problems) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, problems{"message": "the query cannot be read: " + err.Error()}
+	}
+	members, wrong := make(parameters), make(problems)
+	numbers := make(map[string]bool)
+	for field := range reflect.TypeOf(into).Elem().Fields() {
+		kind := field.Type.Elem().Kind()
+		numbers[nameOf(field)] = kind == reflect.Float64 || kind == reflect.Uint32
+	}
+	for name, given := range values {
+		switch {
+		case len(given) > 1:
+			wrong[name] = "is given more than once"
+		case !utf8.ValidString(given[0]):
+			wrong[name] = "is not valid UTF-8"
+		case numbers[name] && strings.Trim(given[0], "0123456789+-.eE") == "":
+			members[name] = json.RawMessage(given[0])
+		default:
+			quoted, _ := json.Marshal(given[0]) // a string can be encoded
+			members[name] = quoted
+		}
+	}
+	return members, wrong
+}
+
+// into fills a struct of pointers in, by their names in JSON, and returns what is wrong.
+func (p parameters) into(target any) problems {
+	wrong := make(problems)
+	fields := reflect.ValueOf(target).Elem()
+	for i := range fields.NumField() {
+		name := nameOf(fields.Type().Field(i))
+		value, given := p[name]
+		delete(p, name)
+		if !given {
+			continue
+		}
+		field := fields.Field(i)
+		if err := json.Unmarshal(value, field.Addr().Interface()); err != nil || lossy(value, field) {
+			wrong[name] = "must be " + describe(field.Type().Elem())
+		}
+	}
+	for name := range p {
+		wrong[name] = "is no parameter here"
+	}
+	return wrong
+}
+
+func nameOf(field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return name
+}
+
+// lossy reports whether a string has lost something when it was decoded: half of a
+// surrogate pair becomes U+FFFD, and two names would become one.
+func lossy(value json.RawMessage, field reflect.Value) bool {
+	if field.Elem().Kind() != reflect.String {
+		return false
+	}
+	const replacement = "\uFFFD"
+	written := strings.Count(string(value), replacement) + strings.Count(strings.ToLower(string(value)), `\ufffd`)
+	return strings.Count(field.Elem().String(), replacement) > written
+}
+
+// describe says what values of a type are.
+func describe(t reflect.Type) string {
+	if named, ok := reflect.Zero(t).Interface().(enum); ok {
+		return "one of " + strings.Join(named.names(), ", ")
+	}
+	switch t.Kind() {
+	case reflect.Float64:
+		return "a number"
+	case reflect.Uint32:
+		return "a whole number that is not negative"
+	case reflect.Struct:
+		return "a time as in RFC 3339, such as 2026-11-21T17:47:02.5Z"
+	default:
+		return "a string of valid Unicode"
+	}
+}

@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"strings"
+)
+
+//go:embed docs.html
+var docsPage string
+
+// docsPolicy forbids the page to fetch or run anything.
+const docsPolicy = "default-src 'none'; style-src 'unsafe-inline'"
+
+// newDocs returns the handlers of the OpenAPI document and of the page that renders it.
+func newDocs() (document, page http.Handler, err error) {
+	described := openAPI()
+	text, err := json.MarshalIndent(described, "", "  ")
+	if err != nil {
+		return nil, nil, err
+	}
+	functions := template.FuncMap{
+		"upper": strings.ToUpper,
+		"schema": func(content object) string {
+			return schemaName(content["application/json"].(object)["schema"].(object))
+		},
+		"name": schemaName,
+	}
+	parsed, err := template.New("docs").Funcs(functions).Parse(docsPage)
+	if err != nil {
+		return nil, nil, err
+	}
+	var html bytes.Buffer
+	if err := parsed.Execute(&html, described); err != nil {
+		return nil, nil, err
+	}
+	return static("application/json", text), static("text/html; charset=utf-8", html.Bytes()), nil
+}
+
+// schemaName says in a word what a schema is of.
+func schemaName(schema object) string {
+	if to, ok := schema["$ref"].(string); ok {
+		return to[strings.LastIndex(to, "/")+1:]
+	}
+	if items, ok := schema["items"].(object); ok {
+		return "array of " + schemaName(items)
+	}
+	if values, ok := schema["enum"].([]any); ok {
+		words := make([]string, 0, len(values))
+		for _, value := range values {
+			if word, ok := value.(string); ok {
+				words = append(words, word)
+			}
+		}
+		return strings.Join(words, ", ")
+	}
+	if format, ok := schema["format"].(string); ok {
+		return format
+	}
+	if kind, ok := schema["type"].(string); ok {
+		return kind
+	}
+	return "anything"
+}
+
+func static(contentType string, content []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("Content-Security-Policy", docsPolicy)
+		_, _ = w.Write(content) // the client may have gone
+	})
+}

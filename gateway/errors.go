@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
+)
+
+// refusal is the answer to a request that is not carried out.
+type refusal struct {
+	code int
+	body problems
+}
+
+// badRequest returns nil when nothing is wrong.
+func badRequest(wrong problems) *refusal {
+	if len(wrong) == 0 {
+		return nil
+	}
+	return &refusal{http.StatusBadRequest, wrong}
+}
+
+func (r *refusal) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(r.code)
+	_ = json.NewEncoder(w).Encode(r.body) // the client may have gone
+}
+
+// fail answers with an error of the service.
+func fail(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+	refusalOf(status.Convert(err)).write(w)
+}
+
+func refusalOf(s *status.Status) *refusal {
+	r := &refusal{runtime.HTTPStatusFromCode(s.Code()), problems{"message": s.Message()}}
+	info, fields := details(s)
+	switch {
+	case len(fields.GetFieldViolations()) > 0:
+		r.body = make(problems)
+		for _, violation := range fields.GetFieldViolations() {
+			r.body[violation.GetField()] = violation.GetDescription()
+		}
+	case info.GetReason() == models.ReasonIDTaken:
+		r.body = problems{"id": s.Message()}
+	case info.GetReason() == models.ReasonWrongStatus:
+		r.body["status"] = info.GetMetadata()["status"]
+	case info.GetReason() == models.ReasonClaimNotFound:
+		r.body["message"] = "no claim has this id, or it ended long ago"
+	case s.Code() == codes.Canceled: // nobody reads this
+		r.code = http.StatusServiceUnavailable
+	}
+	return r
+}
+
+func details(s *status.Status) (info *errdetails.ErrorInfo, fields *errdetails.BadRequest) {
+	for _, detail := range s.Details() {
+		switch detail := detail.(type) {
+		case *errdetails.ErrorInfo:
+			info = detail
+		case *errdetails.BadRequest:
+			fields = detail
+		}
+	}
+	return info, fields
+}
+
+// failRouting answers requests that have no handler.
+func failRouting(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+	message := "there is nothing here; see /docs"
+	if code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", allowed(r.URL.Path))
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		message = r.Method + " is not possible here; see the header Allow"
+	}
+	(&refusal{code, problems{"message": message}}).write(w)
+}

@@ -1,0 +1,174 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/gateway"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/handlers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// addressLog keeps the address that a server says it serves on.
+type addressLog struct {
+	slog.Handler
+	mu      sync.Mutex
+	address string
+}
+
+func (l *addressLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *addressLog) Handle(_ context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "address" {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.address = a.Value.String()
+		}
+		return true
+	})
+	return nil
+}
+
+// server is a running server.
+type server struct {
+	url     string
+	process ifrit.Process
+	counter prometheus.Counter
+}
+
+const shutdownTimeout = 500 * time.Millisecond
+
+// start starts a server before a service on a new SQLite file.
+func start(t *testing.T, config *tls.Config, more ...prometheus.Collector) *server {
+	t.Helper()
+	s := &server{counter: prometheus.NewCounter(prometheus.CounterOpts{Name: "test_total"})}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(append(more, s.counter)...)
+	log := &addressLog{Handler: slog.DiscardHandler}
+	s.process = ifrit.Invoke(gateway.New(gateway.Config{
+		Address: "127.0.0.1:0", TLS: config, Service: service(t, registry),
+		Metrics: registry, ShutdownTimeout: shutdownTimeout, Log: slog.New(log),
+	}))
+	s.url = "http://" + log.address
+	if config != nil {
+		s.url = "https://" + log.address
+	}
+	t.Cleanup(func() { s.stop(t) })
+	return s
+}
+
+func (s *server) stop(t *testing.T) {
+	t.Helper()
+	s.process.Signal(os.Interrupt)
+	if err := <-s.process.Wait(); err != nil {
+		t.Errorf("the end: %v", err)
+	}
+}
+
+// client returns one that keeps no connections when the test is over.
+func client(t *testing.T, config *tls.Config) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+}
+
+func get(t *testing.T, c *http.Client, url string) (status int, body string, err error) {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(content), err
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// service starts the service that the program serves, on a new SQLite file, and returns a
+// connection to it.
+func service(t testing.TB, registry *prometheus.Registry) grpc.ClientConnInterface {
+	t.Helper()
+	store, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	queues := committer.New(store, committer.Config{Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry)})
+	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
+		{Name: "committer", Runner: queues},
+		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
+	}))
+	t.Cleanup(func() {
+		queues.StopWaiting()
+		process.Signal(os.Interrupt)
+		if err := errors.Join(<-process.Wait(), store.Close()); err != nil {
+			t.Errorf("the end of the service: %v", err)
+		}
+	})
+	return grpcserver.NewLocal(grpcserver.NewObserver(log, registry), func(r grpc.ServiceRegistrar) {
+		handlers.Register(r, handlers.New(queues, store, log))
+	})
+}
+
+// answer is what a client sees of an answer.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// do sends a request with a body of JSON, or with none, and headers given as "Name: value".
+func do(t *testing.T, c *http.Client, method, url, body string, headers ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	must(t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := c.Do(req)
+	must(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return answer{resp.StatusCode, resp.Header, string(content)}
+}
+
+// says fails the test unless an answer has a code, and a body with a text in it.
+func (a answer) says(t *testing.T, code int, text string) {
+	t.Helper()
+	if a.code != code || !strings.Contains(a.body, text) {
+		t.Errorf("got %d %s, want %d and %q", a.code, a.body, code, text)
+	}
+}

@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/metadata"
+
+	rest "github.com/locket-service/locket/gateway/internal/models"
+	"github.com/locket-service/locket/models"
+)
+
+// newMux returns everything that is served, by its path.
+func newMux(config Config) (http.Handler, error) {
+	mux := runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, &marshaler{}),
+		runtime.WithMiddlewares(translate),
+		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
+		runtime.WithMetadata(func(ctx context.Context, _ *http.Request) metadata.MD {
+			return metadata.Pairs("uuid", requestOf(ctx).id)
+		}),
+		runtime.WithForwardResponseOption(head),
+		runtime.WithForwardResponseRewriter(view),
+		runtime.WithErrorHandler(fail),
+		runtime.WithRoutingErrorHandler(failRouting),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
+	)
+	service := client{models.NewLocketClient(merging{config.Service})}
+	if err := rest.RegisterLocketHandlerClient(context.Background(), mux, service); err != nil {
+		return nil, err
+	}
+	document, page, err := newDocs()
+	if err != nil {
+		return nil, err
+	}
+	for path, handler := range map[string]http.Handler{
+		"/openapi.json": document,
+		"/docs":         page,
+		"/metrics":      promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
+		"/healthz":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
+	} {
+		serve := func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler.ServeHTTP(w, r) }
+		if err := mux.HandlePath(http.MethodGet, path, serve); err != nil {
+			return nil, err
+		}
+	}
+	return mux, nil
+}
+
+// marshaler writes JSON as it is meant to be read: without escapes for HTML, and with an
+// end of line.
+type marshaler struct{ runtime.JSONBuiltin }
+
+// Marshal implements runtime.Marshaler.
+func (marshaler) Marshal(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return text.Bytes(), err
+}

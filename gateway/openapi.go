@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// object is a JSON object.
+type object = map[string]any
+
+// openAPI returns the OpenAPI document, made from what reads the requests and writes the
+// answers.
+func openAPI() object {
+	schemas := object{"Problems": object{
+		"type": "object", "description": "What is wrong, by the name of the parameter, or message.",
+		"additionalProperties": object{"type": "string"}, "minProperties": 1,
+	}}
+	paths := object{}
+	for _, o := range operations {
+		path := o.path + "/"
+		if paths[path] == nil {
+			paths[path] = object{}
+		}
+		paths[path].(object)[strings.ToLower(o.method)] = o.document(schemas)
+	}
+	return object{
+		"openapi": "3.0.3",
+		"info": object{
+			"title": "Locket", "version": "1",
+			"description": "Locks, claims that wait their turn, and presences. A path means the same without its final slash.",
+		},
+		"servers":    []any{object{"url": "/"}},
+		"paths":      paths,
+		"components": object{"schemas": schemas},
+	}
+}
+
+func (o operation) document(schemas object) object {
+	described := object{"operationId": o.id, "summary": o.summary, "responses": o.responses(schemas)}
+	if parameters := o.parameters(); len(parameters) > 0 {
+		described["parameters"] = parameters
+	}
+	if o.body != nil {
+		described["requestBody"] = object{"required": true, "content": jsonContent(schemaOf(reflect.TypeOf(o.body), schemas))}
+	}
+	return described
+}
+
+func (o operation) parameters() (list []any) {
+	if _, name, ok := strings.Cut(o.path, "{"); ok {
+		list = append(list, object{
+			"in": "path", "name": strings.TrimSuffix(name, "}"), "required": true, "schema": object{"type": "string"},
+		})
+	}
+	if o.query != nil {
+		for field := range reflect.TypeOf(o.query).Fields() {
+			list = append(list, object{
+				"in": "query", "name": nameOf(field), "description": field.Tag.Get("doc"),
+				"schema": bounded(schemaOf(field.Type.Elem(), nil), field.Tag),
+			})
+		}
+	}
+	for _, h := range o.headers {
+		list = append(list, object{"in": "header", "name": h.name, "description": h.doc, "schema": object{"type": "string"}})
+	}
+	return list
+}
+
+func (o operation) responses(schemas object) object {
+	responses := object{}
+	for _, a := range append(o.answers, commonAnswers...) {
+		response := object{"description": a.doc}
+		switch {
+		case a.body != nil:
+			response["content"] = jsonContent(schemaOf(reflect.TypeOf(a.body), schemas))
+		case a.code >= http.StatusBadRequest:
+			response["content"] = jsonContent(reference("Problems"))
+		}
+		headers := object{"X-Request-Id": headerSchema}
+		for _, name := range a.headers {
+			headers[name] = headerSchema
+		}
+		response["headers"] = headers
+		responses[strconv.Itoa(a.code)] = response
+	}
+	return responses
+}
+
+var headerSchema = object{"schema": object{"type": "string"}}
+
+func jsonContent(schema object) object { return object{"application/json": object{"schema": schema}} }
+
+func reference(name string) object { return object{"$ref": "#/components/schemas/" + name} }
+
+// schemaOf returns the schema of what a type is in JSON. Those of structs go into schemas.
+func schemaOf(t reflect.Type, schemas object) object {
+	switch reflect.Zero(t).Interface().(type) {
+	case timestamp, time.Time:
+		return object{"type": "string", "format": "date-time"}
+	case jsonText:
+		return object{} // anything
+	}
+	if named, ok := reflect.Zero(t).Interface().(enum); ok {
+		values := []any{}
+		for _, name := range named.names() {
+			values = append(values, name)
+		}
+		return object{"type": "string", "enum": values}
+	}
+	switch t.Kind() {
+	case reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Uint32, reflect.Uint64:
+		return object{"type": "integer", "minimum": 0}
+	case reflect.Slice:
+		return object{"type": "array", "items": schemaOf(t.Elem(), schemas)}
+	case reflect.Struct:
+		name := title(t.Name())
+		if schemas[name] == nil {
+			schemas[name] = structSchema(t, schemas)
+		}
+		return reference(name)
+	default:
+		return object{"type": "string"}
+	}
+}
+
+// title returns the name of a schema from that of a type: claimView is Claim.
+func title(name string) string {
+	name = strings.TrimSuffix(name, "View")
+	return string(unicode.ToUpper(rune(name[0]))) + name[1:]
+}
+
+// structSchema describes a view, whose members are always there, or a body, whose members
+// are there when they must be.
+func structSchema(t reflect.Type, schemas object) object {
+	properties, required := object{}, []string{}
+	for _, field := range reflect.VisibleFields(t) {
+		if field.Anonymous {
+			continue
+		}
+		properties[nameOf(field)] = fieldSchema(field, schemas)
+		if strings.HasSuffix(t.Name(), "View") || t == reflect.TypeFor[statusChange]() || field.Tag.Get("required") != "" {
+			required = append(required, nameOf(field))
+		}
+	}
+	schema := object{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		schema["required"] = required
+	}
+	return schema
+}
+
+// fieldSchema returns the schema of a member: that of its type, and what its tags say.
+func fieldSchema(field reflect.StructField, schemas object) object {
+	t, null := field.Type, false
+	if t.Kind() == reflect.Pointer {
+		t, null = t.Elem(), field.Tag.Get("required") == ""
+	}
+	schema := bounded(schemaOf(t, schemas), field.Tag)
+	if doc := field.Tag.Get("doc"); doc != "" {
+		schema["description"] = doc
+	}
+	if null {
+		schema["nullable"] = true
+		if names, ok := schema["enum"].([]any); ok {
+			schema["enum"] = append(names, nil)
+		}
+	}
+	return schema
+}
+
+// bounded adds the bounds that a tag tells to a schema.
+func bounded(schema object, tag reflect.StructTag) object {
+	for _, bound := range []string{"minimum", "maximum", "minLength", "maxLength"} {
+		if value, err := strconv.Atoi(tag.Get(bound)); err == nil {
+			schema[bound] = value
+		}
+	}
+	return schema
+}

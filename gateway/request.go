@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+)
+
+// request is what the parts of the gateway know of one request.
+type request struct {
+	// id names the request in the log.
+	id string
+	// method is GET for HEAD too.
+	method string
+	// base is the beginning of every address in the answer: scheme and host.
+	base string
+	// path has no slash at its end, and none that is doubled.
+	path string
+	// query is as it was sent.
+	query url.Values
+	// connection sets the deadlines of the connection.
+	connection *http.ResponseController
+	// message holds what body and query say; the path says the rest.
+	message proto.Message
+	// wait is how long the client prefers to wait, 0 for not at all.
+	wait time.Duration
+	// waited is set when the preference has been heeded.
+	waited bool
+}
+
+type requestKey struct{}
+
+// requestOf returns the request that a context belongs to.
+func requestOf(ctx context.Context) *request { return ctx.Value(requestKey{}).(*request) }
+
+// maxRequestID is how long an id may be that a client gives to its request.
+const maxRequestID = 128
+
+func newRequest(w http.ResponseWriter, r *http.Request, path string) *request {
+	known := &request{
+		id: r.Header.Get("X-Request-Id"), method: r.Method, base: baseOf(r), path: path, query: r.URL.Query(),
+		connection: http.NewResponseController(w),
+	}
+	if known.method == http.MethodHead {
+		known.method = http.MethodGet
+	}
+	printable := strings.IndexFunc(known.id, func(c rune) bool { return c < ' ' || c > '~' }) < 0
+	if known.id == "" || len(known.id) > maxRequestID || !printable {
+		known.id = uuid.NewString()
+	}
+	return known
+}
+
+// baseOf returns scheme and host as the client sees them.
+func baseOf(r *http.Request) string {
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	if forwarded := r.Header.Get("X-Forwarded-Proto"); forwarded == "http" || forwarded == "https" {
+		scheme = forwarded
+	}
+	host := r.Host
+	if host == "" { // HTTP/1.0
+		host = r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+	}
+	return scheme + "://" + host
+}
+
+// nextPage returns the address of the page that a token leads to.
+func (r *request) nextPage(token string) string {
+	query := maps.Clone(r.query)
+	query.Del("offset")
+	query.Set("page_token", token)
+	return r.base + r.path + "/?" + query.Encode()
+}
+
+// list returns the path of the list that the request asks about.
+func (r *request) list() string {
+	if strings.HasPrefix(r.path, presencesPath) {
+		return presencesPath
+	}
+	return locksPath
+}

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
+)
+
+// translator makes the message of a request out of its body or query.
+type translator func(*http.Request) (proto.Message, *refusal)
+
+// translate reads body and query, and leaves nothing but the path to the mux.
+func translate(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+		known := requestOf(r.Context())
+		pattern, _ := runtime.HTTPPattern(r.Context())
+		if translator, ok := translators[r.Method+" "+pathOf(pattern.String())]; ok {
+			message, refused := translator(r)
+			if refused != nil {
+				refused.write(w)
+				return
+			}
+			known.message = message
+		}
+		known.wait = preferredWait(r.Header)
+		r.Body, r.Form, r.PostForm = http.NoBody, url.Values{}, url.Values{}
+		next(w, r, path)
+	}
+}
+
+// merging is a connection that adds to each request what translate has read.
+type merging struct{ grpc.ClientConnInterface }
+
+// Invoke implements grpc.ClientConnInterface.
+func (c merging) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	request, read := args.(proto.Message), requestOf(ctx).message
+	if read != nil && read.ProtoReflect().Descriptor() == request.ProtoReflect().Descriptor() {
+		proto.Merge(request, read)
+	}
+	return c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+}
+
+// messager is a pointer to a struct of parameters.
+type messager[T any] interface {
+	*T
+	message() proto.Message
+}
+
+// query translates a request whose parameters are in its query.
+func query[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
+	target := P(new(T))
+	given, wrong := parseQuery(r.URL.RawQuery, target)
+	for name, problem := range given.into(target) {
+		wrong[name] = problem
+	}
+	return target.message(), badRequest(wrong)
+}
+
+// body translates a request whose parameters are in its body.
+func body[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
+	target := P(new(T))
+	content, refused := readBody(r)
+	if refused != nil {
+		return nil, refused
+	}
+	given, wrong := parseBody(content)
+	if wrong == nil {
+		wrong = given.into(target)
+	}
+	return target.message(), badRequest(wrong)
+}
+
+// maxBody bounds a body. In the largest valid one two texts of 64 KiB are written with
+// six characters for each byte, or as little as one of them.
+const maxBody = 512 << 10
+
+func readBody(r *http.Request) ([]byte, *refusal) {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, &refusal{http.StatusUnsupportedMediaType, problems{"message": "the body must not be compressed"}}
+	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		return nil, &refusal{http.StatusUnsupportedMediaType, problems{"message": "the body must be application/json, in UTF-8"}}
+	}
+	content, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, &refusal{http.StatusRequestEntityTooLarge, problems{"message": fmt.Sprintf("the body has more than %d bytes", maxBody)}}
+	case err != nil:
+		return nil, badRequest(problems{"message": "the body cannot be read: " + err.Error()})
+	}
+	return content, nil
+}
+
+// isJSON reports whether a type of content is JSON; one that is not told is taken for it.
+func isJSON(contentType string) bool {
+	if contentType == "" {
+		return true
+	}
+	mediaType, parameters, err := mime.ParseMediaType(contentType)
+	charset, told := parameters["charset"]
+	return err == nil && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")) &&
+		(!told || strings.EqualFold(charset, "utf-8"))
+}
+
+// translateCreate takes the id of the claim from either of its places.
+func translateCreate(r *http.Request) (proto.Message, *refusal) {
+	message, refused := body[createBody](r)
+	key := strings.Trim(r.Header.Get(idempotencyKey), `"`)
+	if refused != nil || key == "" {
+		return message, refused
+	}
+	create := message.(*models.CreateClaimRequest)
+	if create.GetId() != "" && create.GetId() != key {
+		return nil, badRequest(problems{"id": "is not that of the header " + idempotencyKey})
+	}
+	create.Id = key
+	return create, nil
+}
+
+const idempotencyKey = "Idempotency-Key"
+
+// translatePatch takes one update at a time (seed 4); PUT takes two (seed 1).
+func translatePatch(r *http.Request) (proto.Message, *refusal) {
+	message, refused := body[updateBody](r)
+	if update, ok := message.(*models.UpdateClaimRequest); ok && refused == nil && update.Ttl != nil && update.GetStatus() != 0 {
+		const problem = "only one of ttl and status may be updated at a time"
+		return nil, badRequest(problems{"ttl": problem, "status": problem})
+	}
+	return message, refused
+}

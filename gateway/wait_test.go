@@ -1,0 +1,96 @@
+package gateway_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// waiters reads how many calls wait for a claim.
+func (s *server) waiters(t *testing.T, c *http.Client) string {
+	t.Helper()
+	_, after, _ := strings.Cut(do(t, c, "GET", s.url+"/metrics", "").body, "\nlocket_waiters ")
+	count, _, _ := strings.Cut(after, "\n")
+	return count
+}
+
+// awaitWaiters returns once so many calls wait.
+func (s *server) awaitWaiters(t *testing.T, c *http.Client, want string) {
+	t.Helper()
+	for begin := time.Now(); s.waiters(t, c) != want; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatalf("%s calls wait, want %s", s.waiters(t, c), want)
+		}
+	}
+}
+
+// TestHangUp: a client that goes away ends its wait, and leaves its claim in the line.
+func TestHangUp(t *testing.T) {
+	s, c := start(t, nil), client(t, nil)
+	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
+	for method, call := range map[string]struct{ path, body string }{
+		"POST":  {"/v1/claims/", `{"resource": "r", "ttl": 60, "id": "w"}`},
+		"GET":   {"/v1/claims/w/", ""},
+		"PATCH": {"/v1/claims/w/", `{"status": "active"}`},
+		"PUT":   {"/v1/claims/w/", `{"status": "active", "ttl": 5}`},
+	} {
+		do(t, c, "POST", s.url+"/v1/claims", `{"resource": "r", "ttl": 60, "id": "w"}`)
+		ctx, hangUp := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, method, s.url+call.path, strings.NewReader(call.body))
+		must(t, err)
+		req.Header.Set("Prefer", "wait=60")
+		gone := make(chan error, 1)
+		go func() {
+			resp, err := c.Do(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			gone <- err
+		}()
+		s.awaitWaiters(t, c, "1")
+		hangUp()
+		if err := <-gone; err == nil {
+			t.Errorf("%s was answered", method)
+		}
+		s.awaitWaiters(t, c, "0")
+	}
+	do(t, c, "GET", s.url+"/v1/claims/w/", "").says(t, 200, `"status":"waiting"`)
+}
+
+// TestPreferences: what can be understood is heeded, anything else is not.
+func TestPreferences(t *testing.T) {
+	s, c := start(t, nil), client(t, nil)
+	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
+	for prefer, applied := range map[string]string{
+		"wait=1":                     "wait=1",
+		`respond-async, Wait = "1"`:  "wait=1",
+		"wait=1; reason=patience":    "wait=1",
+		"return=minimal":             "",
+		"wait":                       "",
+		"wait=":                      "",
+		"wait=0":                     "",
+		"wait=-1":                    "",
+		"wait=1.5":                   "",
+		"wait=forever":               "",
+		"wait=99999999999999999999":  "",
+		"":                           "",
+		"waiting=1":                  "",
+		"wait=1000000000000, wait=1": "",
+	} {
+		a := do(t, c, "GET", s.url+"/v1/claims/c/", "", "Prefer: "+prefer)
+		if got := a.header.Get("Preference-Applied"); got != applied || a.code != 200 {
+			t.Errorf("%q: %d, applied %q, want %q", prefer, a.code, got, applied)
+		}
+	}
+	for _, path := range []string{"/v1/claims/", "/v1/resources/r/", "/v1/locks/r"} {
+		if got := do(t, c, "GET", s.url+path, "", "Prefer: wait=1").header.Get("Preference-Applied"); got != "" {
+			t.Errorf("%s: applied %q", path, got)
+		}
+	}
+	if got := do(t, c, "GET", s.url+"/v1/claims/c/", "", "Prefer: wait=86400").header.Get("Preference-Applied"); got != "wait=3600" {
+		t.Errorf("a day: applied %q", got)
+	}
+	do(t, c, "DELETE", s.url+"/v1/claims/c/", "", "Prefer: wait=1").says(t, 204, "")
+}
