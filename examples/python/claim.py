@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Runs a command while it holds a resource, over HTTP, with nothing but Python:
+
+    claim.py http://127.0.0.1:8892 nightly-report 15 sh -c 'echo $FENCING_TOKEN; sleep 60'
+
+waits for its turn, keeps the claim while the command runs, stops the command when the
+claim is lost, and gives the claim back. 15 is the TTL: so many seconds after this program
+has died, the next one has its turn.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+
+WAIT = 20  # seconds for which one request waits for its turn
+TIMEOUT = 5  # seconds for a request that does not wait
+
+
+class Lost(Exception):
+    """The resource is not, or no longer, ours."""
+
+
+def call(method, url, body=None, wait=0):
+    """Returns the status and the JSON of an answer; 503 when there is none."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json", "Prefer": "wait=%d" % wait}
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        try:
+            answer = urllib.request.urlopen(request, timeout=wait + TIMEOUT)
+        except urllib.error.HTTPError as error:  # 400 and above
+            answer = error
+        with answer:
+            return answer.status, json.loads(answer.read() or "null")
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return 503, str(error)
+
+
+class Claim:
+    def __init__(self, url, resource, ttl, owner):
+        # With an id that is chosen here, a POST can be repeated when its answer was lost:
+        # it finds the claim that it made, at its place in the line.
+        self.body = {"id": str(uuid.uuid4()), "resource": resource, "ttl": ttl, "owner": owner}
+        self.claims = url.rstrip("/") + "/v1/claims/"
+        self.url = self.claims + self.body["id"] + "/"
+        self.ttl = ttl
+        self.token = None  # the fencing token
+        self.trusted_until = 0
+        self.over = threading.Event()
+
+    def take(self):
+        while True:
+            status, answer = call("POST", self.claims, self.body, wait=WAIT)
+            # Since when it is ours, nobody has told us. A renewal starts the TTL anew.
+            if status == 201 and self.renew():
+                self.token = answer["token"]
+                return
+            if status < 500 and status not in (201, 202):  # 200: it has ended meanwhile
+                raise Lost("no claim: %d %s" % (status, answer))
+            time.sleep(1)  # a server that shuts down does not wait
+
+    def renew(self):
+        start = time.monotonic()
+        status, answer = call("PATCH", self.url, {"ttl": self.ttl})
+        if status == 200:
+            # The server counts from when it has read the request: later than start.
+            self.trusted_until = start + self.ttl
+        elif status < 500:  # revoked, say: trying again is of no use
+            self.over.set()
+        return status == 200
+
+    def keep(self):
+        pause = self.ttl / 3  # time for a second attempt, and a third
+        while not self.over.wait(pause):
+            pause = self.ttl / 3 if self.renew() else min(1, self.ttl / 10)
+
+    def check(self):
+        """Raises Lost unless the resource is ours. Call it before each step of the work."""
+        # The clock is asked here because a renewal may hang: whoever cannot renew must
+        # know by himself when his time is up.
+        if time.monotonic() >= self.trusted_until:
+            self.over.set()
+        if self.over.is_set():
+            raise Lost("lost the claim")
+
+    def give_back(self):
+        self.over.set()
+        for _ in range(3):
+            if call("DELETE", self.url)[0] < 500:
+                return
+            time.sleep(1)  # if it never works, the claim ends with its TTL
+
+
+@contextlib.contextmanager
+def claim(url, resource, ttl=15, owner=None):
+    """Holds a resource: with claim(url, "nightly-report") as held: ..."""
+    held = Claim(url, resource, ttl, owner)
+    try:
+        held.take()
+        threading.Thread(target=held.keep, daemon=True).start()
+        yield held
+    finally:
+        held.give_back()  # also when it still waits: nobody should wait behind it for nothing
+
+
+def main(url, resource, ttl, *command):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit("stopped"))  # through every finally
+    owner = "%s-%d" % (socket.gethostname(), os.getpid())
+    with claim(url, resource, float(ttl), owner) as held:
+        print("token", held.token, flush=True)
+        # Whoever stores the result refuses a token smaller than the last that it saw.
+        env = dict(os.environ, FENCING_TOKEN=str(held.token))
+        child = subprocess.Popen(command, env=env)
+        try:
+            while child.poll() is None:
+                held.check()
+                time.sleep(0.05)
+        finally:
+            child.terminate()
+            child.wait()  # give back only what is no longer used
+    return child.returncode
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        sys.exit("usage: claim.py URL RESOURCE TTL COMMAND...")
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except Lost as error:
+        sys.exit(str(error))
