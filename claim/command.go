@@ -85,17 +85,25 @@ type Acquire struct {
 	Type            Type
 	TTL             time.Duration
 	Value           string
+	// Token, unless it is 0, is that of the only grant to renew. Nothing is then
+	// acquired: if this grant is over the answer is ErrNotFound, or a CollisionError
+	// when somebody else holds the resource, even if that lease is due.
+	Token uint64
 }
 
 // Target implements Command.
 func (cmd Acquire) Target() (resource, id string) { return cmd.Resource, "" }
 
 func (cmd Acquire) apply(q *Queue, now Instant) (*Claim, error) {
-	if h := q.ExclusiveHolder(); h != nil && h.Owner == cmd.Owner {
+	h, err := q.held(cmd.Owner, cmd.Token)
+	switch {
+	case err == nil:
 		q.bump(h, now)
 		h.TTL, h.Type, h.Value = cmd.TTL, cmd.Type, cmd.Value
 		h.Deadline = now.Lease.Add(cmd.TTL)
 		return h, nil
+	case cmd.Token != 0:
+		return nil, err
 	}
 	q.expire(now)
 	if !q.Free() || q.Waiting > 0 {
@@ -107,6 +115,21 @@ func (cmd Acquire) apply(q *Queue, now Instant) (*Claim, error) {
 	}
 	q.join(c, now)
 	return c, nil
+}
+
+// held returns the exclusive hold of an owner. The token, unless it is 0, is that of the
+// only grant that will do.
+func (q *Queue) held(owner string, token uint64) (*Claim, error) {
+	h := q.ExclusiveHolder()
+	switch {
+	case q.Free():
+		return nil, ErrNotFound
+	case h == nil || h.Owner != owner:
+		return nil, q.collision()
+	case token != 0 && h.Token != token:
+		return nil, ErrNotFound
+	}
+	return h, nil
 }
 
 func (q *Queue) collision() error {
@@ -129,14 +152,9 @@ type Release struct {
 func (cmd Release) Target() (resource, id string) { return cmd.Resource, "" }
 
 func (cmd Release) apply(q *Queue, now Instant) (*Claim, error) {
-	h := q.ExclusiveHolder()
-	switch {
-	case q.Free():
-		return nil, ErrNotFound
-	case h == nil || h.Owner != cmd.Owner:
-		return nil, q.collision()
-	case cmd.Token != 0 && h.Token != cmd.Token:
-		return nil, ErrNotFound
+	h, err := q.held(cmd.Owner, cmd.Token)
+	if err != nil {
+		return nil, err
 	}
 	q.finish(h, Released, "", now)
 	return h, nil

@@ -9,6 +9,7 @@ func FuzzQueue(f *testing.F) {
 	f.Add([]byte("first come, first served"))
 	f.Add([]byte{2, 0, 0, 0, 0, 2, 1, 1, 1, 1, 3, 8, 0, 2, 5, 1, 0, 4, 9})
 	f.Add([]byte{0, 5, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 1, 8, 8, 9, 4, 5, 2, 8, 7, 1, 1})
+	f.Add([]byte{0, 3, 0, 1, 0, 2, 4, 0, 1, 2, 3, 0, 1, 0, 2, 11, 2, 1, 2, 1, 0, 2, 11, 1, 1, 2, 1, 0})
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		bytes = bytes[:min(len(bytes), 256)] // longer runs find no more, only slower
 		whole := &tape{bytes}

@@ -114,6 +114,14 @@ func lock(id, owner string) claim.Acquire {
 	}
 }
 
+// renewal returns the renewal of one grant, different from lock in all that it may change.
+func renewal(owner string, token uint64) claim.Acquire {
+	return claim.Acquire{
+		ID: "renewal", Resource: "printer", Owner: owner, Type: claim.Presence, TTL: time.Minute,
+		Value: "new", Token: token,
+	}
+}
+
 func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {

@@ -130,6 +130,7 @@ func checkStep(t rapid.TB, version uint64, before, after []entry, cmds ...claim.
 			checkKept(t, was, now)
 		}
 		checkMoved(t, version, was, now, cmds)
+		checkRenewed(t, was, now, cmds)
 	}
 }
 
@@ -160,21 +161,42 @@ func checkMoved(t rapid.TB, version uint64, was, now entry, cmds []claim.Command
 	same := was
 	same.Version = now.Version
 	switch moved, changed := was.Version != now.Version, same != now; {
-	case changed && !moved, moved && !changed && !slices.ContainsFunc(cmds, renews):
+	case changed && !moved, moved && !changed && !slices.ContainsFunc(cmds, renews(now)):
 		t.Fatalf("changed %t, version moved %t: %+v, now %+v", changed, moved, was, now)
 	case moved && now.Version <= version, now.Token != was.Token && now.Token <= version:
 		t.Fatalf("not above version %d: %+v", version, now)
 	}
 }
 
-func renews(cmd claim.Command) bool {
-	switch cmd := cmd.(type) {
-	case claim.Renew, claim.Acquire:
-		return true
-	case claim.Activate:
-		return cmd.TTL != nil
+// Rule 8. A lease changes only by a command that is about this very grant, or that names
+// no grant; and one that names a grant makes no claim.
+func checkRenewed(t rapid.TB, was, now entry, cmds []claim.Command) {
+	t.Helper()
+	same := was
+	same.Type, same.TTL, same.Value, same.Deadline = now.Type, now.TTL, now.Value, now.Deadline
+	if was.Token != 0 && same != was && !slices.ContainsFunc(cmds, renews(now)) {
+		t.Fatalf("renewed by none of %+v: %+v, now %+v", cmds, was, now)
 	}
-	return false
+	for _, cmd := range cmds {
+		if cmd, ok := cmd.(claim.Acquire); ok && cmd.Token != 0 && cmd.ID == now.ID {
+			t.Fatalf("%+v made %+v", cmd, now)
+		}
+	}
+}
+
+// renews returns whether a command may renew a claim.
+func renews(e entry) func(claim.Command) bool {
+	return func(cmd claim.Command) bool {
+		switch cmd := cmd.(type) {
+		case claim.Renew:
+			return cmd.ID == e.ID
+		case claim.Acquire:
+			return cmd.Owner == e.Owner && (cmd.Token == 0 || cmd.Token == e.Token)
+		case claim.Activate:
+			return cmd.ID == e.ID && cmd.TTL != nil
+		}
+		return false
+	}
 }
 
 // checkSame compares all claims with those of the model. Holders that expire together do

@@ -66,7 +66,16 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 }
 
 func (m *model) acquire(cmd claim.Acquire, now claim.Instant) (*entry, error) {
-	if h := m.holder(); h != nil && h.Owner == cmd.Owner {
+	h := m.holder()
+	mine := h != nil && h.Owner == cmd.Owner
+	switch {
+	case cmd.Token == 0:
+	case mine && h.Token != cmd.Token, m.count(claim.Active) == 0:
+		return nil, claim.ErrNotFound
+	case !mine:
+		return nil, m.collision()
+	}
+	if mine {
 		h.Type, h.Value = cmd.Type, cmd.Value
 		return m.renew(claim.Renew{ID: h.ID, TTL: cmd.TTL}, now)
 	}

@@ -257,6 +257,113 @@ func TestAcquireRenewsADueLeaseThatNobodyWants(t *testing.T) {
 	equal(t, "the time that remains", got.Remaining(d.now), 10*time.Second)
 }
 
+func TestAcquireByTokenRenewsThatGrant(t *testing.T) {
+	for _, when := range []struct {
+		name string
+		step func(d *desk)
+	}{
+		{"alone", func(*desk) {}},
+		{"others wait", func(d *desk) { d.exclusive("w"); d.shared("r") }},
+		{"due, but not wanted", func(d *desk) { d.after(time.Hour) }},
+		{"renewed before", func(d *desk) { d.do(lock("again", "ann")) }},
+	} {
+		t.Run(when.name, func(t *testing.T) {
+			d := setup(t)
+			want := record(d.do(lock("a", "ann")))
+			when.step(d)
+			d.after(4 * time.Second)
+			want.Type, want.TTL, want.Value = claim.Presence, time.Minute, "new"
+			want.Version, want.Deadline = uint64(d.now.Wall), d.now.Lease.Add(time.Minute)
+			row := d.Row
+			equal(t, "the claim", record(d.do(renewal("ann", want.Token))), want)
+			row.Version = want.Version
+			equal(t, "the row", d.Row, row)
+		})
+	}
+}
+
+func TestAcquireByTokenAcquiresNothing(t *testing.T) {
+	ann := func(d *desk) uint64 { return d.do(lock("a", "ann")).Token }
+	for _, when := range []struct {
+		name string
+		step func(d *desk) (token uint64)
+		want string
+	}{
+		{"never held", func(*desk) uint64 { return 1 }, "no such claim"},
+		{"released", func(d *desk) uint64 { token := ann(d); d.release("a"); return token }, "no such claim"},
+		{"swept", func(d *desk) uint64 {
+			token := ann(d)
+			d.after(time.Hour)
+			d.do(claim.Expire{Resource: "printer"})
+			return token
+		}, "no such claim"},
+		{"held under another token", func(d *desk) uint64 { return ann(d) + 1 }, "no such claim"},
+		{"due under another token", func(d *desk) uint64 {
+			token := ann(d) - 1
+			d.after(time.Hour)
+			return token
+		}, "no such claim"},
+		{"held by another", func(d *desk) uint64 { return d.do(lock("b", "ben")).Token }, "collision with b"},
+		{"due, of another", func(d *desk) uint64 {
+			token := d.do(lock("b", "ben")).Token
+			d.after(time.Hour)
+			return token
+		}, "collision with b"},
+		{"taken over by another", func(d *desk) uint64 {
+			token := ann(d)
+			d.after(time.Hour)
+			d.do(lock("b", "ben"))
+			return token
+		}, "collision with b"},
+		{"shared", func(d *desk) uint64 {
+			cmd := request("r")
+			cmd.Owner, cmd.Mode = "ann", claim.Shared
+			return d.do(cmd).Token
+		}, "collision with shared holders"},
+	} {
+		t.Run(when.name, func(t *testing.T) {
+			d := setup(t)
+			cmd := renewal("ann", when.step(d))
+			row := d.Row
+			want := when.want
+			if h := d.ExclusiveHolder(); h != nil && h.Owner != "ann" {
+				want += ", token " + uitoa(h.Token)
+			}
+			equal(t, "the error", describe(d.refuse(cmd)), want)
+			equal(t, "the row", d.Row, row)
+			if d.Find("renewal") != nil {
+				t.Error("a claim was made")
+			}
+		})
+	}
+}
+
+// Who waits has taken over by the time that the late renewal comes.
+func TestAcquireByTokenOfADueLeaseWithAWaiter(t *testing.T) {
+	d := setup(t)
+	token := d.do(lock("a", "ann")).Token
+	d.exclusive("w")
+	d.after(10 * time.Second)
+	equal(t, "the error", describe(d.refuse(renewal("ann", token))),
+		"collision with w, token "+uitoa(d.get("w").Token))
+	d.wantStatus(claim.Expired, "a")
+}
+
+func TestRenewalOfAnEarlierGrantLeavesTheSuccessorAlone(t *testing.T) {
+	d := setup(t)
+	late := renewal("ann", d.do(lock("a", "ann")).Token)
+	d.release("a")
+	next := d.do(lock("b", "ann"))
+	for range 2 {
+		d.after(time.Second)
+		wantErr(t, d.refuse(late), claim.ErrNotFound)
+		equal(t, "the successor", record(d.get("b")), record(next))
+	}
+	d.release("b")
+	wantErr(t, d.refuse(late), claim.ErrNotFound)
+	equal(t, "the holder", d.Holder, "")
+}
+
 func TestRelease(t *testing.T) {
 	d := setup(t)
 	wantErr(t, d.refuse(claim.Release{Resource: "printer", Owner: "ann"}), claim.ErrNotFound)
@@ -531,6 +638,7 @@ func TestTarget(t *testing.T) {
 	}{
 		{request("a"), "printer", "a"},
 		{lock("a", "ann"), "printer", ""},
+		{renewal("ann", 1), "printer", ""},
 		{claim.Release{Resource: "printer", Owner: "ann"}, "printer", ""},
 		{claim.Expire{Resource: "printer"}, "printer", ""},
 		{claim.Renew{ID: "a"}, "", "a"},

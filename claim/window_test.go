@@ -231,6 +231,9 @@ func TestCostIsFlat(t *testing.T) {
 		{"renewal", claim.Renew{ID: "0", TTL: time.Minute}, 0, 0},
 		{"is it my turn", claim.Activate{ID: "5000"}, 0, 0},
 		{"collision", lock("new", "ann"), 0, 0},
+		{"renewal by token", renewal("owner of 0", s.claims[0].Token), 0, 0},
+		{"renewal of another grant", renewal("owner of 0", 1), 0, 0},
+		{"renewal by token, too late", renewal("owner of 0", s.claims[0].Token), time.Minute, 16},
 	} {
 		t.Run(cost.name, func(t *testing.T) {
 			now := d.now
@@ -269,6 +272,31 @@ func TestNewcomersStayBehindALineThatIsNotRead(t *testing.T) {
 		equal(t, "the next holder", d.Holder, next)
 	}
 	equal(t, "the number that wait", d.Waiting, 0)
+}
+
+// Each transaction reads the resource anew: what a late renewal names is not among it.
+func TestLateRenewalInATransactionOfItsOwn(t *testing.T) {
+	d := setup(t)
+	s := &shelf{}
+	transact := func(step func()) {
+		d.Queue = s.load(d.now)
+		step()
+		if d.Changed() {
+			s.save(d.Queue)
+		}
+		d.after(time.Second)
+	}
+	var token uint64
+	transact(func() { token = d.do(lock("a", "ann")).Token })
+	transact(func() { equal(t, "the token", d.do(renewal("ann", token)).Token, token) })
+	transact(func() { d.do(claim.Release{Resource: "printer", Owner: "ann", Token: token}) })
+	transact(func() { wantErr(t, d.refuse(renewal("ann", token)), claim.ErrNotFound) })
+	transact(func() { d.do(lock("b", "ann")) })
+	row, claims := s.row, slices.Clone(s.claims)
+	transact(func() { wantErr(t, d.refuse(renewal("ann", token)), claim.ErrNotFound) })
+	equal(t, "Changed", d.Changed(), false)
+	equal(t, "the row", s.row, row)
+	checkSame(t, s.claims, claims)
 }
 
 // A store may read only the first few hundred of many holders that are due; the others

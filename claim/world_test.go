@@ -72,6 +72,7 @@ var makers = map[string]func(*world) claim.Command{
 	"create more":  (*world).create,
 	"create again": (*world).recreate,
 	"acquire":      (*world).acquire,
+	"reacquire":    (*world).reacquire,
 	"release":      (*world).release,
 	"renew":        (*world).renew,
 	"activate":     (*world).activate,
@@ -83,7 +84,7 @@ var makers = map[string]func(*world) claim.Command{
 
 var makerNames = []string{
 	"create", "create more", "create again", "acquire", "release",
-	"renew", "activate", "end", "end holder", "expire", "give up",
+	"renew", "activate", "end", "end holder", "expire", "give up", "reacquire",
 }
 
 func (w *world) command() claim.Command { return makers[oneOf(w, "command", makerNames)](w) }
@@ -127,6 +128,21 @@ func (w *world) acquire() claim.Command {
 		ID: w.newID(), Resource: "printer", Owner: w.owner(), TTL: w.ttl(),
 		Type: claim.Lock, Value: oneOf(w, "value", []string{"", "new"}),
 	}
+}
+
+// reacquire renews a grant, or what is over, or what is yet to come; mostly as its owner.
+func (w *world) reacquire() claim.Command {
+	e := w.model.find(w.anyID())
+	cmd := w.acquire().(claim.Acquire)
+	if e == nil {
+		cmd.Token = 1
+		return cmd
+	}
+	cmd.Token = max(1, e.Token)
+	if w.choose(4, "by another") != 1 {
+		cmd.Owner = e.Owner
+	}
+	return cmd
 }
 
 func (w *world) release() claim.Command {

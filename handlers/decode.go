@@ -37,6 +37,7 @@ func decodeLock(req *models.LockRequest) (claim.Command, error) {
 	c.name("resource.key", resource.GetKey())
 	c.text("resource.owner", resource.GetOwner())
 	c.data("resource.value", resource.GetValue())
+	token := c.token(req.Token)
 	return claim.Acquire{
 		ID:       newID(),
 		Resource: resource.GetKey(),
@@ -44,6 +45,7 @@ func decodeLock(req *models.LockRequest) (claim.Command, error) {
 		Type:     t,
 		TTL:      time.Duration(req.GetTtlInSeconds()) * time.Second,
 		Value:    resource.GetValue(),
+		Token:    token,
 	}, c.err()
 }
 
@@ -54,13 +56,11 @@ func decodeRelease(req *models.ReleaseRequest) (claim.Command, error) {
 	var c check
 	c.name("resource.key", req.GetResource().GetKey())
 	c.text("resource.owner", req.GetResource().GetOwner())
-	if req.Token != nil {
-		c.that(req.GetToken() != 0, "token", "is 0, which is no grant's token")
-	}
+	token := c.token(req.Token)
 	return claim.Release{
 		Resource: req.GetResource().GetKey(),
 		Owner:    req.GetResource().GetOwner(),
-		Token:    req.GetToken(),
+		Token:    token,
 	}, c.err()
 }
 

@@ -36,6 +36,7 @@ func FuzzRequests(f *testing.F) {
 		}
 		f.Add(uint8(i), data)
 	}
+	f.Add(uint8(0), slices.Concat(text(1, string(append(text(1, "k"), text(2, "o")...))), []byte{0x10, 1, 0x18, 1}))
 	f.Add(uint8(0), text(1, string(text(1, "\xff"))))
 	f.Add(uint8(8), []byte{0x12, 0x0b, 0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	s := start(f)

@@ -142,6 +142,16 @@ func (s *server) lock(t testing.TB, key, owner string, ttl int64) uint64 {
 	return resp.GetToken()
 }
 
+// renew renews the grant of a lock that has this token.
+func (s *server) renew(t testing.TB, key, owner string, token uint64) error {
+	t.Helper()
+	resp, err := s.Lock(t.Context(), &models.LockRequest{Resource: resource(key, owner), TtlInSeconds: 60, Token: &token})
+	if err == nil && resp.GetToken() != token {
+		t.Errorf("renewed the grant with token %d, and got %d", token, resp.GetToken())
+	}
+	return err
+}
+
 // create makes a claim named by its id.
 func (s *server) create(t testing.TB, resource, id string, ttl float64, more ...func(*models.CreateClaimRequest)) *models.Claim {
 	t.Helper()

@@ -115,6 +115,14 @@ func lockLimits() []limit {
 			{"no resource to release", func(ctx context.Context, s *server) error {
 				return release(ctx, s, nil)
 			}, "resource", "is required"},
+			{"a token to renew that is none", func(ctx context.Context, s *server) error {
+				_, err := s.Lock(ctx, &models.LockRequest{Resource: resource("k", "o"), TtlInSeconds: 60, Token: ptr(uint64(0))})
+				return err
+			}, "token", "is 0, which is no grant's token"},
+			{"the largest token to renew", func(ctx context.Context, s *server) error {
+				_, err := s.Lock(ctx, &models.LockRequest{Resource: resource("k", "o"), TtlInSeconds: 60, Token: ptr(uint64(math.MaxUint64))})
+				return err
+			}, "", ""},
 			{"a token that is none", func(ctx context.Context, s *server) error {
 				_, err := s.Release(ctx, &models.ReleaseRequest{Resource: resource("k", "o"), Token: ptr(uint64(0))})
 				return err
@@ -348,6 +356,10 @@ func TestEverythingWrong(t *testing.T) {
 		Owner: "\x00", Mode: 9, UserData: ptr("x"), Value: strings.Repeat("v", maxData+1), TypeCode: 9, Id: "/",
 	})
 	invalid(t, err, "mode", "type_code", "resource", "owner", "value", "user_data", "ttl", "id")
+	_, err = s.Lock(t.Context(), &models.LockRequest{
+		Resource: &models.Resource{Owner: "\x00", Value: strings.Repeat("v", maxData+1)}, TtlInSeconds: 1, Token: ptr(uint64(0)),
+	})
+	invalid(t, err, "resource.key", "resource.owner", "resource.value", "token")
 }
 
 // invalid fails the test unless err says that exactly these fields are wrong.
@@ -422,6 +434,13 @@ func TestRaw(t *testing.T) {
 			if status.Code(err) != codes.InvalidArgument {
 				t.Errorf("%s: %v", method, err)
 			}
+		}
+	})
+	t.Run("a token past 64 bits", func(t *testing.T) {
+		token := append(protowire.AppendTag(nil, 3, protowire.VarintType), "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"...)
+		message := slices.Concat(text(1, string(append(text(1, "other"), text(2, "o")...))), ttl, token)
+		if err := s.raw(t.Context(), models.Locket_Lock_FullMethodName, message); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("unknown fields are skipped", func(t *testing.T) {

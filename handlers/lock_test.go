@@ -101,6 +101,42 @@ func TestReleaseByToken(t *testing.T) {
 	must(t, s.release(t, "k", "jim", now))
 }
 
+// TestRenewalByToken: only the very grant is renewed, and nothing is taken.
+func TestRenewalByToken(t *testing.T) {
+	s := start(t)
+	isError(t, s.renew(t, "k", "jim", 1), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
+	old := s.lock(t, "k", "jim", 60)
+	must(t, s.renew(t, "k", "jim", old))
+	must(t, s.release(t, "k", "jim", old))
+	isError(t, s.renew(t, "k", "jim", old), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
+	if claims := s.list(t, &models.ListClaimsRequest{}).GetClaims(); len(claims) != 1 {
+		t.Errorf("a late renewal took the lock again: %v", claims)
+	}
+
+	now := s.lock(t, "k", "jim", 60)
+	s.create(t, "k", "waits", 60)
+	before := s.state(t)
+	isError(t, s.renew(t, "k", "jim", old), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
+	isError(t, s.renew(t, "k", "jim", now+1), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
+	collides(t, s.renew(t, "k", "joe", now), "jim", now)
+	if after := s.state(t); after != before {
+		t.Errorf("refused renewals made %q of %q", after, before)
+	}
+
+	changed := &models.Resource{Key: "k", Owner: "jim", Value: "new", Type: "presence", TypeCode: models.TypeCode_PRESENCE}
+	resp, err := s.Lock(t.Context(), &models.LockRequest{Resource: changed, TtlInSeconds: 3600, Token: &now})
+	must(t, err)
+	fetched, err := s.Fetch(t.Context(), &models.FetchRequest{Key: "k"})
+	must(t, err)
+	if resp.GetToken() != now || fetched.GetToken() != now || !proto.Equal(fetched.GetResource(), changed) {
+		t.Errorf("renewed with token %d: %v; fetched %v", now, resp, fetched)
+	}
+	held := s.list(t, &models.ListClaimsRequest{Status: active}).GetClaims()
+	if len(held) != 1 || held[0].GetTtl() < 3000 {
+		t.Errorf("held: %v", held)
+	}
+}
+
 // TestSharedCollision: the holders are many, so none of them is named.
 func TestSharedCollision(t *testing.T) {
 	s := start(t)
@@ -111,6 +147,7 @@ func TestSharedCollision(t *testing.T) {
 		t.Errorf("metadata %v", metadata)
 	}
 	isError(t, s.release(t, "k", "jim", 0), models.ErrLockCollision, "LOCK_COLLISION")
+	isError(t, s.renew(t, "k", "jim", s.get(t, "reader").GetToken()), models.ErrLockCollision, "LOCK_COLLISION")
 }
 
 // TestLockNeverWaits: a lock is refused, and leaves nothing behind.
@@ -243,8 +280,10 @@ func TestOrderOfValidation(t *testing.T) {
 		{"owner and key wrong", &models.Resource{}, 1, models.ErrInvalidOwner, "INVALID_OWNER"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := s.Lock(t.Context(), &models.LockRequest{Resource: c.resource, TtlInSeconds: c.ttl})
-			isError(t, err, c.want, c.reason)
+			for _, token := range []*uint64{nil, ptr(uint64(0))} {
+				_, err := s.Lock(t.Context(), &models.LockRequest{Resource: c.resource, TtlInSeconds: c.ttl, Token: token})
+				isError(t, err, c.want, c.reason)
+			}
 		})
 	}
 }
@@ -258,5 +297,18 @@ func TestRetries(t *testing.T) {
 	}
 	if claims := s.list(t, &models.ListClaimsRequest{}).GetClaims(); len(claims) != 1 {
 		t.Errorf("%d claims after a retry", len(claims))
+	}
+	for range 2 {
+		must(t, s.renew(t, "k", "o", token))
+	}
+	must(t, s.release(t, "k", "o", token))
+	next := s.lock(t, "k", "o", 60)
+	before := s.state(t)
+	for range 2 { // of what was done before the release
+		isError(t, s.renew(t, "k", "o", token), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
+		isError(t, s.release(t, "k", "o", token), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
+	}
+	if after := s.state(t); after != before {
+		t.Errorf("late retries made %q of %q, the grant with token %d", after, before, next)
 	}
 }

@@ -61,7 +61,7 @@ func TestExpiryWithoutWaiter(t *testing.T) {
 // TestLateRenewal: a claim past its TTL that nobody has taken may still be renewed.
 func TestLateRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
-		token := s.lock(t, "k", "jim", 1)
+		token, byToken := s.lock(t, "k", "jim", 1), s.lock(t, "l", "jim", 1)
 		s.create(t, "r", "a", 1)
 		time.Sleep(1400 * time.Millisecond)
 		synctest.Wait()
@@ -69,6 +69,7 @@ func TestLateRenewal(t *testing.T) {
 		if again := s.lock(t, "k", "jim", 60); again != token {
 			t.Errorf("token %d, renewed late %d", token, again)
 		}
+		must(t, s.renew(t, "l", "jim", byToken))
 		c, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: "a", Ttl: ptr(60.0)})
 		must(t, err)
 		near(t, "ttl", c.GetTtl(), 60)
@@ -96,6 +97,9 @@ func TestTooLate(t *testing.T) {
 		_, err = s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: "a", Ttl: ptr(60.0)})
 		wantReason(t, err, "WRONG_STATUS")
 		isError(t, s.release(t, "k", "jim", old), models.ErrLockCollision, "LOCK_COLLISION")
+		isError(t, s.renew(t, "k", "jim", old), models.ErrLockCollision, "LOCK_COLLISION")
+		time.Sleep(time.Minute + time.Second) // joe's lease is over, too, and nobody wants the lock
+		isError(t, s.renew(t, "k", "jim", old), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
 	})
 }
 

@@ -129,6 +129,15 @@ func (c *check) limit(limit *uint32, otherwise int) int {
 	return int(*limit)
 }
 
+// token returns the token that a request names, 0 when it names none.
+func (c *check) token(token *uint64) uint64 {
+	if token == nil {
+		return 0
+	}
+	c.that(*token != 0, "token", "is 0, which is no grant's token")
+	return *token
+}
+
 func (c *check) mode(mode models.Mode) claim.Mode {
 	_, known := models.Mode_name[int32(mode)]
 	c.that(known, "mode", "is %d, which is no mode", mode)

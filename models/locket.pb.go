@@ -291,7 +291,12 @@ type LockRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource *Resource              `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// How long the lock is held without being renewed: 1 second to 100 years.
-	TtlInSeconds  int64 `protobuf:"varint,2,opt,name=ttl_in_seconds,json=ttlInSeconds,proto3" json:"ttl_in_seconds,omitempty"`
+	TtlInSeconds int64 `protobuf:"varint,2,opt,name=ttl_in_seconds,json=ttlInSeconds,proto3" json:"ttl_in_seconds,omitempty"`
+	// When given, only the very grant with this token is renewed, and nothing is
+	// taken: a renewal that comes late neither takes the lock again nor touches a
+	// later grant, not even one of the same owner. Servers from before this field,
+	// and Cloud Foundry's, ignore it, and take or renew the lock as without it.
+	Token         *uint64 `protobuf:"varint,3,opt,name=token,proto3,oneof" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +341,13 @@ func (x *LockRequest) GetResource() *Resource {
 func (x *LockRequest) GetTtlInSeconds() int64 {
 	if x != nil {
 		return x.TtlInSeconds
+	}
+	return 0
+}
+
+func (x *LockRequest) GetToken() uint64 {
+	if x != nil && x.Token != nil {
+		return *x.Token
 	}
 	return 0
 }
@@ -1620,10 +1632,12 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\tR\x05value\x12\x16\n" +
 	"\x04type\x18\x04 \x01(\tB\x02\x18\x01R\x04type\x12-\n" +
-	"\ttype_code\x18\x05 \x01(\x0e2\x10.models.TypeCodeR\btypeCode\"a\n" +
+	"\ttype_code\x18\x05 \x01(\x0e2\x10.models.TypeCodeR\btypeCode\"\x86\x01\n" +
 	"\vLockRequest\x12,\n" +
 	"\bresource\x18\x01 \x01(\v2\x10.models.ResourceR\bresource\x12$\n" +
-	"\x0ettl_in_seconds\x18\x02 \x01(\x03R\fttlInSeconds\"$\n" +
+	"\x0ettl_in_seconds\x18\x02 \x01(\x03R\fttlInSeconds\x12\x19\n" +
+	"\x05token\x18\x03 \x01(\x04H\x00R\x05token\x88\x01\x01B\b\n" +
+	"\x06_token\"$\n" +
 	"\fLockResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\"c\n" +
 	"\x0eReleaseRequest\x12,\n" +
@@ -1869,6 +1883,7 @@ func file_models_locket_proto_init() {
 	if File_models_locket_proto != nil {
 		return
 	}
+	file_models_locket_proto_msgTypes[1].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[3].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[10].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[11].OneofWrappers = []any{}

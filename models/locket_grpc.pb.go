@@ -50,9 +50,10 @@ const (
 // the first attempt would have had.
 type LocketClient interface {
 	// Lock takes the lock of resource.key for resource.owner, or renews it when
-	// that owner holds it already. It never waits.
+	// that owner holds it already. It never waits. With a token it only renews.
 	// Errors: AlreadyExists "lock-collision" when somebody else holds it,
-	// InvalidArgument "invalid-ttl" and "invalid-owner", NotFound "invalid-type".
+	// InvalidArgument "invalid-ttl" and "invalid-owner", NotFound "invalid-type";
+	// with a token NotFound "resource-not-found" when that grant is over.
 	Lock(ctx context.Context, in *LockRequest, opts ...grpc.CallOption) (*LockResponse, error)
 	// Fetch returns the lock that is held on a key.
 	// Errors: NotFound "resource-not-found".
@@ -225,9 +226,10 @@ func (c *locketClient) GetQueue(ctx context.Context, in *GetQueueRequest, opts .
 // the first attempt would have had.
 type LocketServer interface {
 	// Lock takes the lock of resource.key for resource.owner, or renews it when
-	// that owner holds it already. It never waits.
+	// that owner holds it already. It never waits. With a token it only renews.
 	// Errors: AlreadyExists "lock-collision" when somebody else holds it,
-	// InvalidArgument "invalid-ttl" and "invalid-owner", NotFound "invalid-type".
+	// InvalidArgument "invalid-ttl" and "invalid-owner", NotFound "invalid-type";
+	// with a token NotFound "resource-not-found" when that grant is over.
 	Lock(context.Context, *LockRequest) (*LockResponse, error)
 	// Fetch returns the lock that is held on a key.
 	// Errors: NotFound "resource-not-found".
