@@ -66,57 +66,86 @@ func (l *lab) warmUp() error {
 	return err
 }
 
-// measure starts a target on a fresh database, loads it, and stops it.
+// measure loads a target with acquire and release.
 func (l *lab) measure(target string, callers, connections int, duration time.Duration) (result sample, err error) {
-	l.runs++
-	address, err := freeAddress()
+	server, err := l.start(target)
 	if err != nil {
 		return result, err
 	}
-	server, cleanUp, err := l.command(target, address)
-	if err != nil {
-		return result, err
-	}
-	defer cleanUp()
-	server.Stderr = os.Stderr
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := server.Start(); err != nil {
-		return result, err
-	}
-	defer func() {
-		_ = server.Process.Signal(syscall.SIGTERM)
-		_ = server.Wait()
-	}()
-	if err := waitFor(address); err != nil {
-		return result, err
-	}
+	defer server.stop()
+	err = child(&result, "load", "-address", server.grpc, "-callers", strconv.Itoa(callers),
+		"-connections", strconv.Itoa(connections), "-duration", duration.String())
+	return result, err
+}
+
+// child plays a role in a process of its own, which prints its result as JSON.
+func child(result any, role string, args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
-		return result, err
+		return err
 	}
 	var out bytes.Buffer
-	client := exec.Command(self, "load", "-address", address, "-callers", strconv.Itoa(callers),
-		"-connections", strconv.Itoa(connections), "-duration", duration.String())
-	client.Stdout, client.Stderr = &out, os.Stderr
-	if err := client.Run(); err != nil {
-		return result, err
+	cmd := exec.Command(self, append([]string{role}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return err
 	}
-	return result, json.Unmarshal(out.Bytes(), &result)
+	return json.Unmarshal(out.Bytes(), result)
+}
+
+// server is a target that runs.
+type server struct {
+	grpc, http string // where it listens
+	cmd        *exec.Cmd
+	cleanUp    func()
+}
+
+// start starts a target on a fresh database.
+func (l *lab) start(target string) (*server, error) {
+	l.runs++
+	s := &server{}
+	var err error
+	if s.grpc, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if s.http, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if s.cmd, s.cleanUp, err = l.command(target, s.grpc, s.http); err != nil {
+		return nil, err
+	}
+	s.cmd.Stderr = os.Stderr
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		s.cleanUp()
+		return nil, err
+	}
+	if err := waitFor(s.grpc); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *server) stop() {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	_ = s.cmd.Wait()
+	s.cleanUp()
 }
 
 // command returns how to start a target, and what to do when it has ended.
-func (l *lab) command(target, address string) (_ *exec.Cmd, cleanUp func(), err error) {
+func (l *lab) command(target, grpc, http string) (_ *exec.Cmd, cleanUp func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
 	}
 	locket := func(database string) *exec.Cmd {
-		return exec.Command(filepath.Join(l.folder, "locket"), "server", "--grpc-address", address,
-			"--http-address", "127.0.0.1:0", "--log-level", "warn", "--database", database)
+		return exec.Command(filepath.Join(l.folder, "locket"), "server", "--grpc-address", grpc,
+			"--http-address", http, "--log-level", "error", "--database", database)
 	}
 	switch target {
 	case "echo":
-		return exec.Command(self, "serve-echo", address), func() {}, nil
+		return exec.Command(self, "serve-echo", grpc), func() {}, nil
 	case "sqlite":
 		file := filepath.Join(l.folder, fmt.Sprintf("run%d.db", l.runs))
 		return locket("sqlite:" + file), func() { removeAll(file + "*") }, nil
@@ -126,7 +155,7 @@ func (l *lab) command(target, address string) (_ *exec.Cmd, cleanUp func(), err 
 			return nil, nil, err
 		}
 		if target == "single" {
-			return exec.Command(self, "serve-single", address, dsn), drop, nil
+			return exec.Command(self, "serve-single", grpc, dsn), drop, nil
 		}
 		return locket("mysql:" + dsn), drop, nil
 	default:

@@ -10,6 +10,13 @@
 //
 // It prints a Markdown table of medians. Absolute figures are those of one machine on one
 // day; the ratios to the echo are what to compare.
+//
+//	go run ./bench mix                  # or: make bench BENCHFLAGS=mix; about three minutes
+//	go run ./bench mix -seconds 2 -rates 100,max -targets sqlite
+//
+// measures REST under the requests of a whole day, as mix_job.go mixes them: 100 and 1,000
+// activations a second, then as many as can be. A run fails at the first answer that is not
+// as it should be, and when the server does not keep up.
 package main
 
 import (
@@ -23,8 +30,8 @@ import (
 
 func main() {
 	role, args := bench, os.Args[1:]
-	if len(args) > 0 && children[args[0]] != nil {
-		role, args = children[args[0]], args[1:]
+	if len(args) > 0 && roles[args[0]] != nil {
+		role, args = roles[args[0]], args[1:]
 	}
 	if err := role(args); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -32,11 +39,13 @@ func main() {
 	}
 }
 
-// children are the roles that this program plays in processes of their own.
-var children = map[string]func([]string) error{
+// roles are what this program does besides, most of it in processes of its own.
+var roles = map[string]func([]string) error{
+	"mix":          mix,
 	"serve-echo":   serveEcho,
 	"serve-single": serveSingle,
 	"load":         load,
+	"load-mix":     loadMix,
 }
 
 func bench(args []string) error {

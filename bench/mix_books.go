@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// book is what the clients know of one resource: who of them holds it, the last token,
+// and when a holder last asked to give it up.
+type book struct {
+	resource string
+
+	mu     sync.Mutex
+	holder string
+	token  uint64
+	ended  time.Time // zero when it is not certain
+}
+
+// hold notes that a client has heard that its claim is active.
+func (b *book) hold(claim string, token uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.holder != "" {
+		return fmt.Errorf("%s is held twice: by %s, and by %s", b.resource, b.holder, claim)
+	}
+	if token <= b.token {
+		return fmt.Errorf("%s: token %d of %s comes after %d", b.resource, token, claim, b.token)
+	}
+	b.holder, b.token = claim, token
+	return nil
+}
+
+// leave notes that the holder is about to give up.
+func (b *book) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.holder, b.ended = "", time.Now()
+}
+
+// withdraw notes that somebody gives up who does not know whether he holds by now.
+func (b *book) withdraw() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = time.Time{}
+}
+
+// freed returns when the claim before this one asked to give up, if that is known.
+func (b *book) freed() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}

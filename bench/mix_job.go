@@ -1,0 +1,243 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The mix: what the clients of a lock service do all day. What counts for a server is how
+// often each request comes and how many claims wait meanwhile; jobs are short so that a run
+// can be.
+const (
+	// Jobs come in threes, as when the replicas of a service set out to do the same thing:
+	// the first claim is active at once, two wait. The threes come at random times, for
+	// one of many resources, and so some meet others.
+	replicas = 3
+	// activationsPerGroup is how often a claim of three goes from waiting to active: seed 4
+	// has about 100 of those a second.
+	activationsPerGroup = replicas - 1
+	// resourcesPerRate is how many resources there are for each three that arrive in a
+	// second, resourcesUnderWay for each three that are under way at once: so many that one
+	// is in use for a fifth of the time, and that slow answers change little of the mix.
+	resourcesPerRate, resourcesUnderWay = 2, 5
+
+	// A job takes 100 ms, give or take, and its lease is far longer, so that none ends
+	// by itself.
+	shortestJob, longestJob = 50 * time.Millisecond, 150 * time.Millisecond
+	leaseSeconds            = 60
+	// Holders renew once or twice.
+	renewals = 2
+
+	// Most of those who wait ask again and again, ever more seldom; every fourth lets the
+	// server hold the answer (Prefer: wait).
+	firstPoll, lastPoll = 50 * time.Millisecond, 200 * time.Millisecond
+	patient             = 0.25
+	// Few give up, tired of waiting, or are stopped while they work.
+	withdrawn, revoked, aborted = 0.02, 0.01, 0.01
+	// Some look at their claim before they do what must not be done twice.
+	careful = 0.25
+	// Monitoring lists claims once in so many groups.
+	groupsPerList = 20
+)
+
+// monitored is what monitoring asks for, one or the other. R is some resource.
+var monitored = []string{
+	"status=waiting&limit=100",
+	"status=waiting&minimum_waiting_duration=0.1",
+	"status=active&minimum_active_duration=0.1&maximum_ttl=30",
+	"resource=R&status=active",
+	"resource=R",
+}
+
+func chance(p float64) bool { return rand.Float64() < p }
+
+// job is one client's claim from its beginning to its end.
+type job struct {
+	*traffic
+	book  *book
+	claim claim
+	due   time.Time // when the next request is
+	// patient has the server hold the answer.
+	patient bool
+}
+
+// group is three jobs that are due at once; it returns when all have ended.
+func (t *traffic) group(due time.Time) {
+	book := t.books[rand.IntN(len(t.books))]
+	var group sync.WaitGroup
+	for range replicas {
+		group.Go(func() { t.report(t.job(due, book)) })
+	}
+	if chance(1. / groupsPerList) {
+		group.Go(func() { t.report(t.monitor(due)) })
+	}
+	group.Wait()
+}
+
+func (t *traffic) job(due time.Time, book *book) error {
+	j := &job{traffic: t, book: book, due: due, patient: chance(patient)}
+	if err := j.create(); err != nil {
+		return err
+	}
+	for poll := firstPoll; j.claim.Status == "waiting"; poll = min(2*poll, lastPoll) {
+		if chance(withdrawn) {
+			j.book.withdraw()
+			return j.end("withdrawn")
+		}
+		if !j.patient {
+			j.pause(poll/2 + rand.N(poll))
+		}
+		if err := j.activate(); err != nil {
+			return err
+		}
+	}
+	return j.work()
+}
+
+// ask sends a request that is due. The next is when it has been answered, if there is no
+// pause before it.
+func (j *job) ask(r request, expected outcomes) (answer, error) {
+	a, err := j.traffic.ask(j.due, r, expected)
+	j.due = time.Now()
+	return a, err
+}
+
+// pause lets some time pass until the next request.
+func (j *job) pause(d time.Duration) {
+	j.due = time.Now().Add(d)
+	time.Sleep(d)
+	if !j.open {
+		j.due = time.Now()
+	}
+}
+
+func (j *job) create() error {
+	body := fmt.Sprintf(`{"resource": %q, "ttl": %d, "owner": "worker-%d", "user_data": {"host": "10.0.0.17", "build": %d}}`,
+		j.book.resource, leaseSeconds, rand.IntN(1000), rand.IntN(100_000))
+	a, err := j.ask(request{method: http.MethodPost, path: "/v1/claims/", body: body},
+		outcomes{http.StatusCreated: created, http.StatusAccepted: queued})
+	if err != nil {
+		return err
+	}
+	return j.read(a)
+}
+
+// activate asks whether it is the claim's turn.
+func (j *job) activate() error {
+	due, r := j.due, j.patch(`{"status": "active"}`)
+	r.wait = j.patient
+	a, err := j.ask(r, outcomes{http.StatusOK: activated, http.StatusConflict: refused})
+	if err != nil || a.kind == refused {
+		return err
+	}
+	if j.counts(time.Now()) {
+		j.activations.Add(1)
+	}
+	if freed := j.book.freed(); j.patient && !freed.IsZero() {
+		from := due
+		if freed.After(due) {
+			from = freed
+		}
+		j.count(handedOver, due, from)
+	}
+	return j.read(a)
+}
+
+func (j *job) patch(body string) request {
+	return request{method: http.MethodPatch, path: j.path(), body: body}
+}
+
+func (j *job) path() string { return "/v1/claims/" + j.claim.ID + "/" }
+
+// read takes over what the server says of the claim, and enters in the books that it is
+// active if it is.
+func (j *job) read(a answer) error {
+	if err := json.Unmarshal(a.text, &j.claim); err != nil {
+		return err
+	}
+	switch {
+	case j.claim.Resource != j.book.resource:
+		return fmt.Errorf("unexpected of a claim of %s: %s", j.book.resource, a.text)
+	case j.claim.Status == "active" && a.kind != queued:
+		return j.book.hold(j.claim.ID, j.claim.Token)
+	case j.claim.Status == "waiting" && a.kind == queued:
+		return nil
+	default:
+		return fmt.Errorf("unexpected of %s: %s", kindNames[a.kind], a.text)
+	}
+}
+
+// work holds the claim for a while, and gives it up.
+func (j *job) work() error {
+	n := 1 + rand.IntN(renewals)
+	part := (shortestJob + rand.N(longestJob-shortestJob)) / time.Duration(n+1)
+	for range n {
+		j.pause(part)
+		if _, err := j.ask(j.patch(fmt.Sprintf(`{"ttl": %d}`, leaseSeconds)), outcomes{http.StatusOK: renewed}); err != nil {
+			return err
+		}
+	}
+	j.pause(part)
+	if chance(careful) {
+		if err := j.look(); err != nil {
+			return err
+		}
+	}
+	j.book.leave()
+	switch {
+	case chance(revoked):
+		return j.end("revoked")
+	case chance(aborted):
+		return j.end("aborted")
+	default:
+		return j.end("released")
+	}
+}
+
+// look checks that the server says of the claim what the client believes.
+func (j *job) look() error {
+	a, err := j.ask(request{method: http.MethodGet, path: j.path()}, outcomes{http.StatusOK: looked})
+	if err != nil {
+		return err
+	}
+	seen := j.claim
+	if err := json.Unmarshal(a.text, &seen); err != nil {
+		return err
+	}
+	if seen.Status != "active" || seen.Token != j.claim.Token {
+		return fmt.Errorf("unexpected of a claim that is held with token %d: %s", j.claim.Token, a.text)
+	}
+	return nil
+}
+
+func (j *job) end(status string) error {
+	kind := cancelled
+	if status == "released" {
+		kind = ended
+	}
+	_, err := j.ask(j.patch(fmt.Sprintf(`{"status": %q}`, status)), outcomes{http.StatusNoContent: kind})
+	return err
+}
+
+// monitor looks at many claims.
+func (t *traffic) monitor(due time.Time) error {
+	resource := t.books[rand.IntN(len(t.books))].resource
+	filter := strings.Replace(monitored[rand.IntN(len(monitored))], "=R", "="+resource, 1)
+	claims, err := t.list(due, filter)
+	if err != nil {
+		return err
+	}
+	wanted, err := url.ParseQuery(filter)
+	for _, c := range claims {
+		if wanted.Has("status") && c.Status != wanted.Get("status") || wanted.Has("resource") && c.Resource != resource {
+			return fmt.Errorf("unexpected in the list of %s: %+v", filter, c)
+		}
+	}
+	return err
+}
