@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -206,9 +205,7 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 // head writes what of an answer stands before its body.
 func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) error {
 	r := requestOf(ctx)
-	if r.waited {
-		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(r.wait/time.Second)))
-	}
+	r.tellApplied(w.Header())
 	switch answer := answer.(type) {
 	case *models.ListClaimsResponse:
 		if token := answer.GetNextPageToken(); token != "" {

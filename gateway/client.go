@@ -38,6 +38,13 @@ func preferredWait(header http.Header) time.Duration {
 	return 0
 }
 
+// tellApplied says that the preference has been heeded, if it has.
+func (r *request) tellApplied(header http.Header) {
+	if r.waited {
+		header.Set("Preference-Applied", "wait="+strconv.Itoa(int(r.wait/time.Second)))
+	}
+}
+
 // client is a client of the service that adds what REST knows and gRPC does not: its
 // answers about a claim wait, if the caller prefers that, until the claim does not; and
 // presences have a path of their own.

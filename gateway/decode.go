@@ -69,13 +69,16 @@ func (p parameters) into(target any) problems {
 	wrong := make(problems)
 	fields := reflect.ValueOf(target).Elem()
 	for i := range fields.NumField() {
+		field, tag := fields.Field(i), fields.Type().Field(i).Tag
 		name := nameOf(fields.Type().Field(i))
 		value, given := p[name]
 		delete(p, name)
 		if !given {
+			if tag.Get("required") != "" {
+				wrong[name] = "is required"
+			}
 			continue
 		}
-		field := fields.Field(i)
 		if err := json.Unmarshal(value, field.Addr().Interface()); err != nil || lossy(value, field) {
 			wrong[name] = "must be " + describe(field.Type().Elem())
 		}
@@ -106,6 +109,9 @@ func lossy(value json.RawMessage, field reflect.Value) bool {
 func describe(t reflect.Type) string {
 	if named, ok := reflect.Zero(t).Interface().(enum); ok {
 		return "one of " + strings.Join(named.names(), ", ")
+	}
+	if t == reflect.TypeFor[claimID]() {
+		return "a string that is not empty; leave it out to have one chosen"
 	}
 	switch t.Kind() {
 	case reflect.Float64:

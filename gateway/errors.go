@@ -37,7 +37,8 @@ func (r *refusal) write(w http.ResponseWriter) {
 }
 
 // fail answers with an error of the service.
-func fail(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+func fail(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+	requestOf(ctx).tellApplied(w.Header())
 	refusalOf(status.Convert(err)).write(w)
 }
 

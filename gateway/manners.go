@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -37,25 +38,23 @@ func mannered(next http.Handler) http.Handler {
 	})
 }
 
-// cleanPath decodes a path, and leaves out the slashes at its end and those that are
-// doubled. Slashes that are encoded belong to a name, and stay.
+// cleanPath leaves out the slashes at the end of a path and those that are doubled, and
+// decodes what comes after "/v1/claims" and the like: names and ids. Slashes that are encoded
+// belong to a name, and stay.
 func cleanPath(escaped string) (string, error) {
-	var path strings.Builder
-	for segment := range strings.SplitSeq(escaped, "/") {
-		if segment == "" {
-			continue
-		}
-		name, err := url.PathUnescape(segment)
+	segments := slices.DeleteFunc(strings.Split(escaped, "/"), func(segment string) bool { return segment == "" })
+	for i := 2; i < len(segments); i++ {
+		name, err := url.PathUnescape(segments[i])
 		if err != nil {
 			return "", err
 		}
-		path.WriteString("/" + name)
+		segments[i] = name
 	}
-	return "/" + strings.TrimPrefix(path.String(), "/"), nil
+	return "/" + strings.Join(segments, "/"), nil
 }
 
-// lastFor lets a request take so much longer than others.
+// lastFor lets a request take so much longer than others. That its body must have been read
+// in time ends with the body.
 func (r *request) lastFor(wait time.Duration) {
-	_ = r.connection.SetReadDeadline(time.Time{}) // the body has been read; a hang-up is still noticed
 	_ = r.connection.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -21,7 +22,7 @@ type createBody struct {
 	UserData *jsonText  `json:"user_data" doc:"Any JSON, up to 64 KiB."`
 	Owner    *string    `json:"owner" doc:"Who claims." maxLength:"1024"`
 	Mode     *claimMode `json:"mode" doc:"With whom the claim may share the resource; exclusive when it is not given."`
-	ID       *string    `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key is another way to give it." minLength:"1" maxLength:"128"`
+	ID       *claimID   `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key is another way to give it." minLength:"1" maxLength:"128"`
 	Type     *lockType  `json:"type" doc:"What the claim is for; lock when it is not given."`
 	Value    *string    `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
 }
@@ -29,7 +30,7 @@ type createBody struct {
 func (b *createBody) message() proto.Message {
 	return &models.CreateClaimRequest{
 		Resource: given(b.Resource), Ttl: b.TTL, UserData: (*string)(b.UserData), Owner: given(b.Owner),
-		Mode: models.Mode(given(b.Mode)), Id: given(b.ID), TypeCode: models.TypeCode(given(b.Type)), Value: given(b.Value),
+		Mode: models.Mode(given(b.Mode)), Id: string(given(b.ID)), TypeCode: models.TypeCode(given(b.Type)), Value: given(b.Value),
 	}
 }
 
@@ -101,6 +102,20 @@ func timestampOf(t *time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(*t)
+}
+
+// claimID is a name for a claim. An empty one, which the service takes for none, is refused.
+type claimID string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (id *claimID) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, (*string)(id)); err != nil {
+		return err
+	}
+	if *id == "" {
+		return errors.New("an empty id")
+	}
+	return nil
 }
 
 // jsonText is JSON without insignificant space.

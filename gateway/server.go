@@ -25,7 +25,9 @@ import (
 
 // Config says how to serve.
 type Config struct {
-	Address string
+	// Address is where to listen. Not used when Listener is set.
+	Address  string
+	Listener net.Listener
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config
 	// Service is a connection to the service models.Locket.
@@ -67,9 +69,9 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", s.config.Address)
+	listener, err := s.listen()
 	if err != nil {
-		return fmt.Errorf("listen for HTTP: %w", err)
+		return err
 	}
 	s.config.Log.Info("serving HTTP", "address", listener.Addr().String(), "tls", s.config.TLS != nil)
 	if s.config.TLS != nil {
@@ -99,4 +101,15 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		return server.Close()
 	}
 	return nil
+}
+
+func (s *Server) listen() (net.Listener, error) {
+	if s.config.Listener != nil {
+		return s.config.Listener, nil
+	}
+	listener, err := net.Listen("tcp", s.config.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for HTTP: %w", err)
+	}
+	return listener, nil
 }

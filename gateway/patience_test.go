@@ -1,0 +1,154 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/gateway"
+)
+
+// bubble runs a test with a server and a fake clock. dial opens a connection.
+func bubble(t *testing.T, test func(t *testing.T, dial func() net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		registry, listener := prometheus.NewRegistry(), newPipes()
+		process := ifrit.Invoke(gateway.New(gateway.Config{
+			Listener: listener, Service: service(t, registry), Metrics: registry,
+			ShutdownTimeout: shutdownTimeout, Log: slog.New(slog.DiscardHandler),
+		}))
+		var conns []net.Conn
+		defer func() {
+			for _, conn := range conns {
+				_ = conn.Close()
+			}
+			process.Signal(os.Interrupt)
+			must(t, <-process.Wait())
+		}()
+		test(t, func() net.Conn {
+			conn := listener.dial()
+			conns = append(conns, conn)
+			return conn
+		})
+	})
+}
+
+// pipes is a listener of connections without buffers, whose deadlines are real.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (*pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+// closed returns how long it takes until the server has closed a connection.
+func closed(conn net.Conn) time.Duration {
+	begin := time.Now()
+	_, _ = io.Copy(io.Discard, conn)
+	return time.Since(begin)
+}
+
+// send writes a request and returns the status of its answer.
+func send(t *testing.T, conn net.Conn, method, path, body string, headers ...string) int {
+	t.Helper()
+	lines := append(headers, fmt.Sprintf("Content-Length: %d", len(body)), "Host: x")
+	_, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\n%s\r\n\r\n%s", method, path, strings.Join(lines, "\r\n"), body)
+	must(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	must(t, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	must(t, err)
+	must(t, resp.Body.Close())
+	return resp.StatusCode
+}
+
+// TestLongWait: a wait may last for minutes, though no other request may last for more than
+// one; and the connection can be used afterwards.
+func TestLongWait(t *testing.T) {
+	bubble(t, func(t *testing.T, dial func() net.Conn) {
+		conn := dial()
+		send(t, conn, "POST", "/v1/claims", `{"resource": "r", "ttl": 86400}`)
+		begin := time.Now()
+		if code := send(t, conn, "POST", "/v1/claims", `{"resource": "r", "ttl": 60, "id": "w"}`, "Prefer: wait=300"); code != 202 || time.Since(begin) != 5*time.Minute {
+			t.Errorf("%d after %s", code, time.Since(begin))
+		}
+		begin = time.Now()
+		if code := send(t, conn, "PATCH", "/v1/claims/w", `{"status": "active"}`, "Prefer: wait=90"); code != 409 || time.Since(begin) != 90*time.Second {
+			t.Errorf("%d after %s", code, time.Since(begin))
+		}
+		if code := send(t, conn, "GET", "/v1/claims/w", ""); code != 200 {
+			t.Errorf("afterwards: %d", code)
+		}
+	})
+}
+
+// TestSlowClients: who sends slowly, takes no answer, or sends nothing more is cut off.
+func TestSlowClients(t *testing.T) {
+	for name, c := range map[string]struct {
+		sends string
+		limit time.Duration
+	}{
+		"nothing":       {"", 5 * time.Second},
+		"half a header": {"GET /v1/claims/ HTTP/1.1\r\nHost: x\r\n", 5 * time.Second},
+		"half a body":   {"POST /v1/claims/ HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", 30 * time.Second},
+		"no more":       {"GET /v1/claims/ HTTP/1.1\r\nHost: x\r\n\r\n", 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dial func() net.Conn) {
+				conn := dial()
+				_, err := io.WriteString(conn, c.sends)
+				must(t, err)
+				if took := closed(conn); took < c.limit || took > c.limit+2*time.Second {
+					t.Errorf("closed after %s, want %s", took, c.limit)
+				}
+			})
+		})
+	}
+	t.Run("takes no answer", func(t *testing.T) {
+		bubble(t, func(t *testing.T, dial func() net.Conn) {
+			conn := dial()
+			_, err := io.WriteString(conn, "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
+			must(t, err)
+			time.Sleep(90 * time.Second)
+			content, _ := io.ReadAll(conn) // what was in the buffers, and the end
+			if len(content) > 10<<10 {
+				t.Errorf("after 90 s it still got %d bytes", len(content))
+			}
+		})
+	})
+}
