@@ -15,10 +15,10 @@ const queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.ho
 		FROM meta LEFT JOIN resources r ON r.name = ? WHERE one = 1)
 	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims
 		WHERE id = (SELECT NULLIF(holder, '') FROM resources WHERE name = ?))
-	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_sharing)
-		WHERE sharing = ? ORDER BY position LIMIT ?)
 	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
-		WHERE line = ? ORDER BY position LIMIT ?)
+		WHERE ` + shares + ` ORDER BY position LIMIT ?)
+	UNION ALL (SELECT ` + briefColumns + `, ` + noQueue + ` FROM claims FORCE INDEX (claims_line)
+		WHERE ` + waits + ` ORDER BY position LIMIT ?)
 	ORDER BY position`
 
 const (

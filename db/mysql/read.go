@@ -115,9 +115,9 @@ const (
 	// holderSQL is one statement, so that it sees one state of a resource that is handed on.
 	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = COALESCE(
 		(SELECT NULLIF(holder, '') FROM resources WHERE name = ?),
-		(SELECT id FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? ORDER BY position LIMIT 1))`
+		(SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + shares + ` ORDER BY position LIMIT 1))`
 	aheadSQL = `SELECT COUNT(*) FROM (SELECT 1 FROM claims FORCE INDEX (claims_line)
-		WHERE line = ? AND position < ? LIMIT ?) ahead`
+		WHERE ` + waits + ` AND position < ? LIMIT ?) ahead`
 	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
 	dueSQL  = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
 		WHERE c.phase IN (2, 3, 4) AND c.at <= ? AND (r.waiting > 0 OR c.at <= ?) LIMIT ?`
@@ -146,17 +146,6 @@ const phaseActive = 2
 // Held implements db.Reader.
 func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
 	return s.readClaims(ctx, heldSQL, phaseActive+int(t))
-}
-
-// List implements db.Reader.
-func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
-	now, err := s.Now(ctx)
-	if err != nil {
-		return nil, now, err
-	}
-	clause, args := f.SQL(now)
-	claims, err := s.readClaims(ctx, "SELECT "+claimColumns+" FROM claims"+clause, args...)
-	return claims, now, err
 }
 
 // Ahead implements db.Reader.

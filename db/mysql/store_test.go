@@ -96,6 +96,68 @@ func TestServersOpenTogether(t *testing.T) {
 	group.Wait()
 }
 
+// earlier makes a database of the first version with a queue in it, and returns a connection.
+func earlier(t *testing.T, dsn string) *sql.Conn {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := connectReaders(config)
+	t.Cleanup(func() { _ = pool.Close() })
+	conn, err := pool.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := schemaVersion(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(t.Context(), conn, "schema/0001.sql", 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"INSERT INTO resources (name, version, holder, shared, waiting) VALUES ('r', 3, '', 1, 1)",
+		"INSERT INTO claims (" + claimColumns + `) VALUES
+			('a', 'r', 'o', 1, 0, 1, NULL, '', 2, 1, 2, 2, 1, 1, 1, 0, ''),
+			('b', 'r', 'o', 0, 0, 1, NULL, '', 1, 3, 0, 3, 0, 1, 0, 0, '')`,
+	} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return conn
+}
+
+// TestUpgrade: servers that open an earlier database together migrate it once, with what is
+// in it; and so they do when a migration was cut off before its number was written.
+func TestUpgrade(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	conn := earlier(t, dsn)
+	for range 2 {
+		var group sync.WaitGroup
+		for range 5 {
+			group.Go(func() {
+				q, _, err := open(t, dsn).Queue(t.Context(), "r", 10)
+				if err != nil || len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Holders[0].ID != "a" || q.Waiters[0].ID != "b" {
+					t.Errorf("%+v (%v)", q, err)
+				}
+			})
+		}
+		group.Wait()
+		var at int
+		var index string
+		err := conn.QueryRowContext(t.Context(), `SELECT version, (SELECT GROUP_CONCAT(column_name ORDER BY seq_in_index)
+			FROM information_schema.statistics WHERE table_schema = DATABASE() AND index_name = 'claims_line') FROM locket_schema`).Scan(&at, &index)
+		if err != nil || at != 2 || index != "line,sharing,position" {
+			t.Errorf("at %d, with an index on %s (%v)", at, index, err)
+		}
+		if _, err := conn.ExecContext(t.Context(), "UPDATE locket_schema SET version = 1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // through returns a store that reaches its database by way of a proxy.
 func through(t *testing.T) (*Store, *fixtures.Proxy) {
 	t.Helper()
@@ -281,143 +343,6 @@ func TestLargeTransaction(t *testing.T) {
 	}
 }
 
-// TestPlans keeps each statement on its index.
-func TestPlans(t *testing.T) {
-	s := open(t, fixtures.MySQL(t))
-	dbtest.Crowd(t, s)
-	if _, err := s.reader.Exec("ANALYZE TABLE claims, resources"); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		sql  string
-		want []string // the key of each table, in order
-	}{
-		"lock":    {fmt.Sprintf(lockSQL, "('r1','r2')"), []string{"PRIMARY"}},
-		"claims":  {fmt.Sprintf(claimsSQL, "('1','2')"), []string{"PRIMARY"}},
-		"free":    {freeResources + "('r1','r2')", []string{"PRIMARY"}},
-		"end":     {endClaims + "('1','2')", []string{"PRIMARY"}},
-		"waiters": {waitersSQL, []string{"claims_line"}},
-		"shared":  {sharedDueSQL, []string{"claims_sharing"}},
-		"get":     {getSQL, []string{"PRIMARY", "PRIMARY"}},
-		"holder":  {holderSQL, []string{"PRIMARY", "claims_sharing", "PRIMARY"}},
-		"queue":   {queueSQL, []string{"PRIMARY", "PRIMARY", "PRIMARY", "PRIMARY", "claims_sharing", "claims_line", ""}},
-		"ahead":   {aheadSQL, []string{"", "claims_line"}},
-		"held":    {heldSQL, []string{"claims_phase"}},
-		"due":     {dueSQL, []string{"claims_phase", "PRIMARY"}},
-		"prune":   {pruneSQL, []string{"claims_phase"}},
-		"count":   {countSQL, []string{"claims_phase"}},
-		"cutoff":  {cutoffSQL, []string{"claims_phase"}},
-	} {
-		if keys := plan(t, s.reader, c.sql); strings.Join(keys, " ") != strings.Join(c.want, " ") {
-			t.Errorf("%s uses %v, want %v", name, keys, c.want)
-		}
-	}
-}
-
-// plan returns the keys that the database uses for a statement, in the order in which it
-// lists its tables.
-func plan(t *testing.T, pool *sql.DB, statement string) (keys []string) {
-	t.Helper()
-	statement = strings.NewReplacer(
-		"id = ?", "id = '0-4'", "name = ?", "name = 'shared 0'", "line = ?", "line = 'shared 0'", "sharing = ?", "sharing = 'shared 0'", "?", "1",
-	).Replace(statement)
-	rows, err := pool.Query("EXPLAIN " + statement)
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	defer func() { _ = rows.Close() }()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-		values := make([]sql.NullString, len(columns))
-		into := make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
-		for i, column := range columns {
-			if column == "key" {
-				keys = append(keys, values[i].String)
-			}
-		}
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 func BenchmarkFlat(b *testing.B) {
 	dbtest.Benchmark(b, func(t testing.TB) db.Store { return open(t, fixtures.MySQL(t)) })
-}
-
-// TestRowsTouched counts what the database touches to hand a resource on: the same in a
-// short queue and in a long one.
-func TestRowsTouched(t *testing.T) {
-	s := open(t, fixtures.MySQL(t))
-	short, long := rowsTouched(t, s, "short", 40), rowsTouched(t, s, "long", 2000)
-	if long > short {
-		t.Errorf("%d rows are touched in a queue of 2,000, and %d in one of 40", long, short)
-	}
-}
-
-func rowsTouched(t *testing.T, s *Store, resource string, waiters int) int {
-	t.Helper()
-	var commands []claim.Command
-	for i := range waiters {
-		commands = append(commands, claim.Create{ID: fmt.Sprint(resource, i), Resource: resource, TTL: time.Hour})
-	}
-	dbtest.Do(t, s, commands...)
-	before := handlerCalls(t, s)
-	dbtest.Do(t, s, claim.End{ID: resource + "0", Status: claim.Released})
-	return handlerCalls(t, s) - before
-}
-
-// TestRowsRead counts what the database touches to show a queue and a place in it: the same
-// in a short queue and in a long one.
-func TestRowsRead(t *testing.T) {
-	s := open(t, fixtures.MySQL(t))
-	rows := func(resource string, waiters int) int {
-		var commands []claim.Command
-		for i := range waiters {
-			commands = append(commands, claim.Create{ID: fmt.Sprint(resource, i), Resource: resource, TTL: time.Hour})
-		}
-		dbtest.Do(t, s, commands...)
-		before := handlerCalls(t, s)
-		skip := func(*sql.Rows) error { return nil }
-		for query, args := range map[string][]any{
-			queueSQL: {resource, resource, resource, 20, resource, 20},
-			aheadSQL: {resource, uint64(1 << 62), 20},
-		} {
-			if err := each(t.Context(), s.writer, query, args, skip); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return handlerCalls(t, s) - before
-	}
-	if short, long := rows("short", 40), rows("long", 2000); long > short || short == 0 {
-		t.Errorf("%d rows are read in a queue of 2,000, and %d in one of 40", long, short)
-	}
-}
-
-// handlerCalls is how many rows the connection that writes has read and written so far.
-func handlerCalls(t *testing.T, s *Store) (sum int) {
-	t.Helper()
-	const query = `SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next',
-		'Handler_read_first', 'Handler_read_rnd', 'Handler_read_rnd_next', 'Handler_write', 'Handler_update', 'Handler_delete')`
-	err := each(t.Context(), s.writer, query, nil, func(rows *sql.Rows) error {
-		var name string
-		var n int
-		err := rows.Scan(&name, &n)
-		sum += n
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sum
 }

@@ -189,11 +189,18 @@ type locked struct {
 	meta meta
 }
 
+// The queue of a resource is in claims_line, in the order of positions: the claims that wait
+// and those that share.
+const (
+	waits  = "line = ? AND sharing IS NULL"
+	shares = "line IS NULL AND sharing = ?"
+)
+
 const (
 	lockSQL   = "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
 	claimsSQL = "SELECT " + claimColumns + " FROM claims WHERE id IN %s"
 
-	waitersSQL   = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_line) WHERE line = ? AND position > ? ORDER BY position LIMIT ?"
+	waitersSQL   = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_line) WHERE " + waits + " AND position > ? ORDER BY position LIMIT ?"
 	sharedDueSQL = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? AND deadline <= ? LIMIT ?"
 )
 

@@ -1,12 +1,16 @@
 package sqlite
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
@@ -14,7 +18,7 @@ import (
 )
 
 // crowded returns a store with a few thousand claims, in every state.
-func crowded(t *testing.T) *Store {
+func crowded(t testing.TB) *Store {
 	t.Helper()
 	s, err := Open(filepath.Join(t.TempDir(), "locket.db"))
 	if err != nil {
@@ -49,11 +53,8 @@ func (s *Store) statement(t *testing.T, start string) string {
 	return ""
 }
 
-func listSQL(f db.Filter) (string, []any) {
-	from, args := candidates(f)
-	clause, more := f.SQL(claim.Instant{Wall: 1, Lease: 1})
-	return "SELECT " + claimColumns + " FROM " + from + clause, append(args, more...)
-}
+// bareLimit is what limitSQL is there to avoid.
+var bareLimit = regexp.MustCompile(`LIMIT \?($|[^+])`)
 
 // TestPlans keeps each query on its index. A query that sorts must say so here.
 func TestPlans(t *testing.T) {
@@ -84,6 +85,27 @@ func TestPlans(t *testing.T) {
 		"delete resource": {sql: s.statement(t, "DELETE FROM resources"), want: []string{"SEARCH resources USING PRIMARY KEY (name=?)"}},
 	} {
 		check(t, name, s.plan(t, c.sql), c.sort, c.want...)
+		if bareLimit.MatchString(c.sql) {
+			t.Errorf("%s is planned anew each time: %s", name, c.sql)
+		}
+	}
+}
+
+// BenchmarkLimit shows what limitSQL is good for.
+func BenchmarkLimit(b *testing.B) {
+	s := crowded(b)
+	for name, sql := range map[string]string{"expression": aheadSQL, "parameter": strings.Replace(aheadSQL, limitSQL, " LIMIT ?", 1)} {
+		b.Run(name, func(b *testing.B) {
+			err := s.reading(b.Context(), func(conn *sqlite.Conn) (err error) {
+				for b.Loop() {
+					err = errors.Join(err, each(conn, sql, func(*sqlite.Stmt) {}, "shared 1", int64(1), 20))
+				}
+				return err
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
 	}
 }
 
@@ -94,27 +116,69 @@ func TestListPlans(t *testing.T) {
 	after := &db.Cursor{Created: 1, ID: "a"}
 	for name, c := range map[string]struct {
 		f    db.Filter
+		few  bool
 		sort bool
 		want []string
 	}{
-		"all":     {f: db.Filter{Limit: 10}, want: []string{"USING INDEX claims_created"}},
+		"all":     {f: db.Filter{}, want: []string{"USING INDEX claims_created"}},
 		"after":   {f: db.Filter{After: after}, want: []string{"SEARCH claims USING INDEX claims_created (created>?)"}},
 		"created": {f: db.Filter{MinCreated: &at, MaxCreated: &at}, want: []string{"SEARCH claims USING INDEX claims_created (created>? AND created<?)"}},
-		"live of a resource": {f: db.Filter{Resource: &r, Status: claim.Active, Limit: 10}, sort: true, want: []string{
+		"live of a resource": {f: db.Filter{Resource: &r, Status: claim.Active}, sort: true, want: []string{
 			"SEARCH claims USING PRIMARY KEY (id=?)", "SEARCH resources USING PRIMARY KEY (name=?)",
 			"SEARCH claims USING COVERING INDEX claims_waiting (resource=?)", "SEARCH claims USING COVERING INDEX claims_holding (resource=?)",
 		}},
 		// Resource and owner are compared in the index; the table is read for what passes.
-		"resource": {f: db.Filter{Resource: &r, Limit: 10}, sort: true, want: []string{
+		"resource": {f: db.Filter{Resource: &r}, sort: true, want: []string{
 			"SEARCH claims USING PRIMARY KEY (id=?)", "SCAN claims USING COVERING INDEX claims_created",
 		}},
-		"owner": {f: db.Filter{Owner: &o, Limit: 10}, sort: true, want: []string{
+		"owner": {f: db.Filter{Owner: &o}, sort: true, want: []string{
+			"SEARCH claims USING PRIMARY KEY (id=?)", "SCAN claims USING COVERING INDEX claims_created",
+		}},
+		"released":          {f: db.Filter{Status: claim.Released}, want: []string{"USING INDEX claims_created"}},
+		"few waiting":       {f: db.Filter{Status: claim.Waiting}, few: true, sort: true, want: []string{"USING INDEX claims_waiting"}},
+		"few active":        {f: db.Filter{Status: claim.Active}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
+		"few active, after": {f: db.Filter{Status: claim.Active, After: after}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
+		"few of an owner":   {f: db.Filter{Status: claim.Active, Owner: &o}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
+		"waiting":           {f: db.Filter{Status: claim.Waiting}, want: []string{"USING INDEX claims_created"}},
+		"active":            {f: db.Filter{Status: claim.Active}, want: []string{"USING INDEX claims_created"}},
+		"active, after":     {f: db.Filter{Status: claim.Active, After: after}, want: []string{"SEARCH claims USING INDEX claims_created (created>?)"}},
+		"active of an owner": {f: db.Filter{Status: claim.Active, Owner: &o}, sort: true, want: []string{
 			"SEARCH claims USING PRIMARY KEY (id=?)", "SCAN claims USING COVERING INDEX claims_created",
 		}},
 	} {
-		sql, args := listSQL(c.f)
-		plan := strings.Replace(s.plan(t, sql, args...), "SCAN claims USING INDEX claims_created", "USING INDEX claims_created", 1)
-		check(t, name, plan, c.sort, c.want...)
+		for _, c.f.Limit = range []int{10, 1001} {
+			sql, args := listSQL(c.f, c.few, claim.Instant{Wall: 1, Lease: 1})
+			plan := strings.Replace(s.plan(t, sql, args...), "SCAN claims USING INDEX", "USING INDEX", 1)
+			check(t, fmt.Sprintf("%s, limit %d", name, c.f.Limit), plan, c.sort, c.want...)
+		}
+	}
+}
+
+// TestFewLive: few live claims and many are listed alike.
+func TestFewLive(t *testing.T) {
+	s := crowded(t)
+	f := db.Filter{Status: claim.Active, Limit: 1001}
+	list := func(want bool) []claim.Claim {
+		t.Helper()
+		if few, err := s.few(t.Context(), f); err != nil || few != want {
+			t.Fatalf("few: %t (%v), want %t", few, err, want)
+		}
+		claims, _, err := s.List(t.Context(), f)
+		if err != nil || len(claims) != f.Limit {
+			t.Fatalf("%d claims (%v)", len(claims), err)
+		}
+		return claims
+	}
+	few := list(true)
+	// Copies that were created later.
+	columns := strings.Replace(strings.Replace(claimColumns, "id", "id || '/' || n", 1), "created", "created + n", 1)
+	sql := "INSERT INTO claims (" + claimColumns + ") SELECT " + columns + ` FROM claims,
+		(WITH RECURSIVE c (n) AS (SELECT 3600000000 UNION ALL SELECT n + 1 FROM c LIMIT 10) SELECT n FROM c) WHERE status = 2`
+	if err := sqlitex.ExecuteTransient(s.conn, sql, nil); err != nil {
+		t.Fatal(err)
+	}
+	if many := list(false); !reflect.DeepEqual(many, few) {
+		t.Errorf("got %v, want %v", many, few)
 	}
 }
 

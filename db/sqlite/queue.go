@@ -14,8 +14,8 @@ const (
 	resourceSQL = "SELECT version, holder, shared, waiting FROM resources WHERE name = ?"
 
 	exclusiveSQL = "SELECT " + briefColumns + " FROM claims WHERE id = ?"
-	sharingSQL   = "SELECT " + briefColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 ORDER BY position LIMIT ?"
-	waitersSQL   = "SELECT " + briefColumns + " FROM claims WHERE resource = ? AND status = 1 ORDER BY position LIMIT ?"
+	sharingSQL   = "SELECT " + briefColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 ORDER BY position" + limitSQL
+	waitersSQL   = "SELECT " + briefColumns + " FROM claims WHERE resource = ? AND status = 1 ORDER BY position" + limitSQL
 )
 
 // Queue implements db.Reader.

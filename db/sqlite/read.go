@@ -69,10 +69,10 @@ const (
 	holderSQL = "SELECT " + claimColumns + ` FROM claims WHERE id = coalesce(
 		(SELECT nullif(holder, '') FROM resources WHERE name = ?1),
 		(SELECT id FROM claims WHERE resource = ?1 AND status = 2 AND mode = 1 ORDER BY position LIMIT 1))`
-	aheadSQL = "SELECT count(*) FROM (SELECT 1 FROM claims WHERE resource = ? AND status = 1 AND position < ? LIMIT ?)"
+	aheadSQL = "SELECT count(*) FROM (SELECT 1 FROM claims WHERE resource = ? AND status = 1 AND position < ?" + limitSQL + ")"
 	heldSQL  = "SELECT " + claimColumns + " FROM claims WHERE status = 2 AND type = ?"
 	dueSQL   = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource
-		WHERE c.status = 2 AND c.type IN (0, 1, 2) AND c.deadline <= ? AND (r.waiting > 0 OR c.deadline <= ?) LIMIT ?`
+		WHERE c.status = 2 AND c.type IN (0, 1, 2) AND c.deadline <= ? AND (r.waiting > 0 OR c.deadline <= ?)` + limitSQL
 	countSQL = `SELECT (SELECT count(*) FROM claims WHERE status = 1), (SELECT count(*) FROM claims WHERE status = 2),
 		(SELECT count(*) FROM claims WHERE status > 2)`
 	cutoffSQL = "SELECT finished FROM claims WHERE status > 2 ORDER BY finished DESC LIMIT 1 OFFSET ?"
@@ -92,40 +92,6 @@ func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error
 // Held implements db.Reader.
 func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
 	return s.readClaims(ctx, heldSQL, uint8(t))
-}
-
-// List implements db.Reader.
-func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
-	now := s.instant()
-	from, args := candidates(f)
-	clause, more := f.SQL(now)
-	claims, err := s.readClaims(ctx, "SELECT "+claimColumns+" FROM "+from+clause, append(args, more...)...)
-	return claims, now, err
-}
-
-const (
-	liveSQL = `(SELECT * FROM claims WHERE id IN (
-		SELECT holder FROM resources WHERE name = ?1
-		UNION ALL SELECT id FROM claims WHERE resource = ?1 AND status = 1
-		UNION ALL SELECT id FROM claims WHERE resource = ?1 AND status = 2 AND mode = 1))`
-	ofResourceSQL = "(SELECT * FROM claims WHERE id IN (SELECT id FROM claims INDEXED BY claims_created WHERE resource = ?))"
-	ofOwnerSQL    = "(SELECT * FROM claims WHERE id IN (SELECT id FROM claims INDEXED BY claims_created WHERE owner = ?))"
-)
-
-// candidates returns where to look for the claims of a filter. The live claims of a
-// resource are found by its row and by the line; the finished ones, and those of an owner,
-// by reading the whole index of creation times, but not the table.
-func candidates(f db.Filter) (from string, args []any) {
-	switch {
-	case f.Resource != nil && f.Status.Live():
-		return liveSQL, []any{*f.Resource}
-	case f.Resource != nil:
-		return ofResourceSQL, []any{*f.Resource}
-	case f.Owner != nil:
-		return ofOwnerSQL, []any{*f.Owner}
-	default:
-		return "claims", nil
-	}
 }
 
 // Ahead implements db.Reader.

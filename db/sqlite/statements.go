@@ -15,6 +15,10 @@ const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, st
 // briefColumns are claimColumns without what may be large.
 const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason"
 
+// limitSQL limits a statement that is kept. SQLite plans a statement anew at each bind of a bare
+// parameter of LIMIT, because the plan might depend on it; that costs more than the statement.
+const limitSQL = " LIMIT ?+0"
+
 // statements are those of the writing connection, prepared once.
 type statements struct {
 	begin, commit, rollback                 *sqlite.Stmt
@@ -37,16 +41,16 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.rollback, "ROLLBACK"},
 		{&w.resource, resourceSQL},
 		{&w.claim, "SELECT " + claimColumns + " FROM claims WHERE id = ?"},
-		{&w.waiting, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 1 AND position > ? ORDER BY position LIMIT ?"},
-		{&w.sharedDue, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 AND deadline <= ? ORDER BY deadline LIMIT ?"},
+		{&w.waiting, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 1 AND position > ? ORDER BY position" + limitSQL},
+		{&w.sharedDue, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 AND deadline <= ? ORDER BY deadline" + limitSQL},
 		{&w.insertResource, "INSERT INTO resources (version, holder, shared, waiting, name) VALUES (?, ?, ?, ?, ?)"},
 		{&w.updateResource, "UPDATE resources SET version = ?, holder = ?, shared = ?, waiting = ? WHERE name = ?"},
 		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ? WHERE id = ?"},
 		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ? WHERE id = ?"},
 		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
-		{&w.prune, "DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE status > 2 AND finished < ? ORDER BY finished LIMIT ?)"},
-		{&w.walk, "SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name LIMIT ?"},
+		{&w.prune, "DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE status > 2 AND finished < ? ORDER BY finished" + limitSQL + ")"},
+		{&w.walk, "SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name" + limitSQL},
 		{&w.deleteResource, "DELETE FROM resources WHERE name = ?"},
 		{&w.raiseFloor, "UPDATE meta SET floor = max(floor, ?)"},
 	} {

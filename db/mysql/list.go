@@ -1,0 +1,79 @@
+package mysql
+
+import (
+	"context"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// fewLive is up to how many claims that wait, or that are active, a list looks up one by one.
+// It takes 15 ms then, instead of a second for all of a history of a million. When there are
+// more, a page of them is soon found in the order of creation.
+const fewLive = 10_000
+
+// List implements db.Reader.
+func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	now, few, err := s.few(ctx, f)
+	if err != nil {
+		return nil, now, err
+	}
+	query, args := listSQL(f, few, now)
+	claims, err := s.readClaims(ctx, query, args...)
+	return claims, now, err
+}
+
+// few reads the clocks, and reports whether a filter lets live claims of one status pass, and
+// there are few of these. It tells only how to read: nothing is wrong when it is no longer so.
+func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bool, err error) {
+	if !f.Status.Live() || f.Resource != nil {
+		now, err = s.Now(ctx)
+		return now, false, err
+	}
+	m, err := scanMeta(s.reader.QueryRowContext(ctx, countLiveSQL(f.Status), fewLive+1, fewLive), &few)
+	return m.instant(), few, readError(ctx, err)
+}
+
+func countLiveSQL(status claim.Status) string {
+	return "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM " + liveSQL(status) + " LIMIT ?) live) <= ?, " + metaColumns + " FROM meta WHERE one = 1"
+}
+
+// listSQL returns the statement for a filter, with its arguments.
+func listSQL(f db.Filter, few bool, now claim.Instant) (query string, args []any) {
+	from, args := candidates(f, few)
+	clause, more := f.SQL(now)
+	return "SELECT " + claimColumns + " FROM (SELECT claims.* FROM " + from + ") claims" + clause, append(args, more...)
+}
+
+const (
+	liveOfResourceSQL = `(SELECT holder AS id FROM resources WHERE name = ?
+		UNION ALL SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + waits + `
+		UNION ALL SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + shares + `) live
+		STRAIGHT_JOIN claims ON claims.id = live.id`
+	// The condition, which is always true, makes it a range: only there does the database
+	// compare resource and owner in the index, and read the table for what passes.
+	byCreationSQL = "claims FORCE INDEX (claims_created) WHERE created > 0"
+)
+
+// liveSQL is where all claims of a live status are.
+func liveSQL(status claim.Status) string {
+	if status == claim.Waiting {
+		return "claims FORCE INDEX (claims_phase) WHERE phase = 1"
+	}
+	return "claims FORCE INDEX (claims_phase) WHERE phase > 1"
+}
+
+// candidates returns where to look for the claims of a filter. The live claims of a resource
+// are found by its row and by the line, and all live claims, when they are few, by their
+// phase. All others are found in the order of creation. The database left to itself prefers
+// that order under a LIMIT, however many claims it reads in vain, or reads the table as it is.
+func candidates(f db.Filter, few bool) (from string, args []any) {
+	switch {
+	case f.Resource != nil && f.Status.Live():
+		return liveOfResourceSQL, []any{*f.Resource, *f.Resource, *f.Resource}
+	case few:
+		return liveSQL(f.Status), nil
+	default:
+		return byCreationSQL, nil
+	}
+}

@@ -1,0 +1,244 @@
+package mysql
+
+import (
+	"database/sql"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/fixtures"
+)
+
+// crowded returns a store with a few thousand claims, in every state.
+func crowded(t *testing.T) *Store {
+	t.Helper()
+	s := open(t, fixtures.MySQL(t))
+	dbtest.Crowd(t, s)
+	if _, err := s.reader.Exec("ANALYZE TABLE claims, resources"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestPlans keeps each statement on its index.
+func TestPlans(t *testing.T) {
+	s := crowded(t)
+	for name, c := range map[string]struct {
+		sql  string
+		want []string // the key of each table, in order
+	}{
+		"lock":    {fmt.Sprintf(lockSQL, "('r1','r2')"), []string{"PRIMARY"}},
+		"claims":  {fmt.Sprintf(claimsSQL, "('1','2')"), []string{"PRIMARY"}},
+		"free":    {freeResources + "('r1','r2')", []string{"PRIMARY"}},
+		"end":     {endClaims + "('1','2')", []string{"PRIMARY"}},
+		"waiters": {waitersSQL, []string{"claims_line"}},
+		"shared":  {sharedDueSQL, []string{"claims_sharing"}},
+		"get":     {getSQL, []string{"PRIMARY", "PRIMARY"}},
+		"holder":  {holderSQL, []string{"PRIMARY", "claims_line", "PRIMARY"}},
+		"queue":   {queueSQL, []string{"PRIMARY", "PRIMARY", "PRIMARY", "PRIMARY", "claims_line", "claims_line", ""}},
+		"ahead":   {aheadSQL, []string{"", "claims_line"}},
+		"held":    {heldSQL, []string{"claims_phase"}},
+		"due":     {dueSQL, []string{"claims_phase", "PRIMARY"}},
+		"prune":   {pruneSQL, []string{"claims_phase"}},
+		"count":   {countSQL, []string{"claims_phase"}},
+		"cutoff":  {cutoffSQL, []string{"claims_phase"}},
+
+		"count waiting": {countLiveSQL(claim.Waiting), []string{"PRIMARY", "", "claims_phase"}},
+		"count active":  {countLiveSQL(claim.Active), []string{"PRIMARY", "", "claims_phase"}},
+	} {
+		if keys := plan(t, s.reader, c.sql); strings.Join(keys, " ") != strings.Join(c.want, " ") {
+			t.Errorf("%s uses %v, want %v", name, keys, c.want)
+		}
+	}
+}
+
+// plan returns the keys that the database uses for a statement, in the order in which it
+// lists its tables.
+func plan(t *testing.T, pool *sql.DB, statement string) (keys []string) {
+	t.Helper()
+	statement = strings.NewReplacer(
+		"id = ?", "id = '0-4'", "name = ?", "name = 'shared 0'", "line = ?", "line = 'shared 0'", "sharing = ?", "sharing = 'shared 0'", "?", "1",
+	).Replace(statement)
+	for _, step := range explain(t, pool, statement) {
+		keys = append(keys, step["key"])
+	}
+	return keys
+}
+
+// explain returns what the database tells of each table in a statement.
+func explain(t *testing.T, pool *sql.DB, statement string, args ...any) (steps []map[string]string) {
+	t.Helper()
+	err := each(t.Context(), pool, "EXPLAIN "+statement, args, func(rows *sql.Rows) error {
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		values := make([]sql.NullString, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		err = rows.Scan(into...)
+		step := make(map[string]string)
+		for i, column := range columns {
+			step[column] = values[i].String
+		}
+		steps = append(steps, step)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	return steps
+}
+
+func TestListPlans(t *testing.T) {
+	s := crowded(t)
+	r, o := "shared 1", "o1"
+	after := &db.Cursor{Created: 1, ID: "a"}
+	byCreation := []string{"range claims_created"}
+	byPhase, waiting := []string{"range claims_phase sorted"}, []string{"ref claims_phase sorted"}
+	for name, c := range map[string]struct {
+		f    db.Filter
+		few  bool
+		want []string
+	}{
+		"all":                {db.Filter{}, false, byCreation},
+		"after":              {db.Filter{After: after}, false, byCreation},
+		"resource":           {db.Filter{Resource: &r}, false, byCreation},
+		"owner":              {db.Filter{Owner: &o}, false, byCreation},
+		"released":           {db.Filter{Status: claim.Released}, false, byCreation},
+		"waiting":            {db.Filter{Status: claim.Waiting}, false, byCreation},
+		"active":             {db.Filter{Status: claim.Active}, false, byCreation},
+		"active, after":      {db.Filter{Status: claim.Active, After: after}, false, byCreation},
+		"active of an owner": {db.Filter{Status: claim.Active, Owner: &o}, false, byCreation},
+		"few waiting":        {db.Filter{Status: claim.Waiting}, true, waiting},
+		"few active":         {db.Filter{Status: claim.Active}, true, byPhase},
+		"few active, after":  {db.Filter{Status: claim.Active, After: after}, true, byPhase},
+		"few of an owner":    {db.Filter{Status: claim.Active, Owner: &o}, true, byPhase},
+		"live of a resource": {db.Filter{Resource: &r, Status: claim.Active}, false, []string{
+			"ALL  sorted", "eq_ref PRIMARY", "const PRIMARY", "ref claims_line", "ref claims_line",
+		}},
+	} {
+		for _, c.f.Limit = range []int{10, 1001} {
+			query, args := listSQL(c.f, c.few, claim.Instant{Wall: 1, Lease: 1})
+			var got []string
+			for _, step := range explain(t, s.reader, query, args...) {
+				line := step["type"] + " " + step["key"]
+				if strings.Contains(step["Extra"], "filesort") {
+					line += " sorted"
+				}
+				got = append(got, line)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s, limit %d: %q, want %q", name, c.f.Limit, got, c.want)
+			}
+		}
+	}
+}
+
+// TestFewLive: few live claims and many are listed alike.
+func TestFewLive(t *testing.T) {
+	s := crowded(t)
+	f := db.Filter{Status: claim.Active, Limit: 1001}
+	list := func(want bool) []claim.Claim {
+		t.Helper()
+		if _, few, err := s.few(t.Context(), f); err != nil || few != want {
+			t.Fatalf("few: %t (%v), want %t", few, err, want)
+		}
+		claims, _, err := s.List(t.Context(), f)
+		if err != nil || len(claims) != f.Limit {
+			t.Fatalf("%d claims (%v)", len(claims), err)
+		}
+		return claims
+	}
+	few := list(true)
+	// Copies that were created later.
+	columns := strings.Replace(strings.Replace(claimColumns, "id", "CONCAT(id, '/', n)", 1), "created", "created + n", 1)
+	query := "INSERT INTO claims (" + claimColumns + ") SELECT " + columns + ` FROM claims, (
+		WITH RECURSIVE c (n) AS (SELECT 3600000000 UNION ALL SELECT n + 1 FROM c WHERE n < 3600000009) SELECT n FROM c) copies WHERE status = 2`
+	if _, err := s.reader.Exec(query); err != nil {
+		t.Fatal(err)
+	}
+	if many := list(false); !reflect.DeepEqual(many, few) {
+		t.Errorf("got %v, want %v", many, few)
+	}
+}
+
+// TestRowsTouched counts what the database touches to hand a resource on: the same in a
+// short queue and in a long one.
+func TestRowsTouched(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	short, long := rowsTouched(t, s, "short", 40), rowsTouched(t, s, "long", 2000)
+	if long > short {
+		t.Errorf("%d rows are touched in a queue of 2,000, and %d in one of 40", long, short)
+	}
+}
+
+func rowsTouched(t *testing.T, s *Store, resource string, waiters int) int {
+	t.Helper()
+	var commands []claim.Command
+	for i := range waiters {
+		commands = append(commands, claim.Create{ID: fmt.Sprint(resource, i), Resource: resource, TTL: time.Hour})
+	}
+	dbtest.Do(t, s, commands...)
+	before := handlerCalls(t, s)
+	dbtest.Do(t, s, claim.End{ID: resource + "0", Status: claim.Released})
+	return handlerCalls(t, s) - before
+}
+
+// TestRowsRead counts what the database touches to show a queue, its first holder and a place
+// in it: the same where few share and wait and where many do.
+func TestRowsRead(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	rows := func(resource string, n int) int {
+		var commands []claim.Command
+		for i := range 2 * n {
+			mode := claim.Shared
+			if i >= n {
+				mode = claim.Exclusive
+			}
+			commands = append(commands, claim.Create{ID: fmt.Sprint(resource, i), Resource: resource, Mode: mode, TTL: time.Hour})
+		}
+		dbtest.Do(t, s, commands...)
+		before := handlerCalls(t, s)
+		skip := func(*sql.Rows) error { return nil }
+		for query, args := range map[string][]any{
+			queueSQL:  {resource, resource, resource, 20, resource, 20},
+			aheadSQL:  {resource, uint64(1 << 62), 20},
+			holderSQL: {resource, resource},
+		} {
+			if err := each(t.Context(), s.writer, query, args, skip); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return handlerCalls(t, s) - before
+	}
+	if short, long := rows("short", 40), rows("long", 2000); long > short || short == 0 {
+		t.Errorf("%d rows are read where 2,000 share and wait, and %d where 40 do", long, short)
+	}
+}
+
+// handlerCalls is how many rows the connection that writes has read and written so far.
+func handlerCalls(t *testing.T, s *Store) (sum int) {
+	t.Helper()
+	const query = `SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_key', 'Handler_read_next',
+		'Handler_read_first', 'Handler_read_rnd', 'Handler_read_rnd_next', 'Handler_write', 'Handler_update', 'Handler_delete')`
+	err := each(t.Context(), s.writer, query, nil, func(rows *sql.Rows) error {
+		var name string
+		var n int
+		err := rows.Scan(&name, &n)
+		sum += n
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
