@@ -1,0 +1,152 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// weather is what a network does to requests: some hang, some fail before the server has
+// them, of some the answer is lost, some are slow.
+type weather struct {
+	models.LocketClient
+	bad atomic.Int32 // of 100 requests
+}
+
+func (n *weather) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
+	if rand.IntN(100) >= int(n.bad.Load()) {
+		return n.LocketClient.Lock(ctx, in, opts...)
+	}
+	switch rand.IntN(4) {
+	case 0:
+		return nil, hang(ctx, "")
+	case 1:
+		return nil, status.Error(codes.Unavailable, "lost on the way")
+	case 2:
+		pause(ctx)
+		return n.LocketClient.Lock(ctx, in, opts...)
+	default:
+		_, err := n.LocketClient.Lock(ctx, in, opts...)
+		pause(ctx)
+		return nil, errors.Join(err, status.Error(codes.Unavailable, "the answer was lost"))
+	}
+}
+
+// pause waits for a while, or until the caller gives up.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(rand.N(ttl)):
+	}
+}
+
+// TestNeverTwoBelieve: whatever the network does, at no moment do two believe to hold, none
+// believes while the server says that another holds, tokens rise from holder to holder, and
+// somebody holds most of the time.
+func TestNeverTwoBelieve(t *testing.T) {
+	const contenders = 4
+	bubble(t, func(t *testing.T, w *world) {
+		network := &weather{LocketClient: w.client()}
+		done := make(chan struct{})
+		runners := make([]*lock.Runner, contenders)
+		processes := make(chan ifrit.Process, contenders)
+		for i := range contenders {
+			runners[i] = lock.NewLockRunner(network, resource("k", fmt.Sprint(i)), ttl, retry)
+			go contend(runners[i], done, processes)
+		}
+		var last uint64
+		held, checks := 0, 0
+		for begin := time.Now(); time.Since(begin) < 30*time.Minute; time.Sleep(200 * time.Millisecond) {
+			if checks%500 == 0 {
+				network.bad.Store(int32(rand.IntN(90)))
+			}
+			checks++
+			synctest.Wait()
+			for i, r := range runners {
+				token, believes := r.Held()
+				if !believes {
+					continue
+				}
+				held++
+				if owner, granted := w.holder("k"); owner != fmt.Sprint(i) || granted != token {
+					t.Fatalf("after %s %d believes to hold with %d, and %q holds with %d", time.Since(begin), i, token, owner, granted)
+				}
+				if token < last {
+					t.Fatalf("token %d after %d", token, last)
+				}
+				last = token
+			}
+		}
+		t.Logf("held in %d of %d checks", held, checks)
+		if held > checks || held < checks/3 {
+			t.Errorf("held in %d of %d checks", held, checks)
+		}
+		close(done)
+		for range contenders {
+			<-processes
+		}
+	})
+}
+
+// contend runs a runner again and again, gives the lock up now and then, and says when it
+// has ended.
+func contend(r *lock.Runner, done chan struct{}, ended chan<- ifrit.Process) {
+	for {
+		p := ifrit.Background(r)
+		select {
+		case <-p.Wait():
+		case <-time.After(30*time.Second + rand.N(10*time.Minute)):
+			p.Signal(os.Interrupt)
+			<-p.Wait()
+		case <-done:
+			p.Signal(os.Interrupt)
+			<-p.Wait()
+			ended <- p
+			return
+		}
+	}
+}
+
+// TestRenewalsSpread: runners that start together do not renew together.
+func TestRenewalsSpread(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const many = 50
+		processes := make([]ifrit.Process, many)
+		for i := range many {
+			processes[i] = ifrit.Background(lock.NewLockRunner(w.client(), resource(fmt.Sprint(i), "a"), ttl, retry))
+		}
+		time.Sleep(time.Minute)
+		perSecond := make([]int, 30)
+		for i := range perSecond {
+			before := w.count("Lock")
+			time.Sleep(time.Second)
+			perSecond[i] = w.count("Lock") - before
+		}
+		for _, n := range perSecond {
+			if n > many/2 {
+				t.Errorf("renewals in each second: %v", perSecond)
+				break
+			}
+		}
+		for _, p := range processes {
+			p.Signal(os.Interrupt)
+		}
+		for _, p := range processes {
+			must(t, <-p.Wait())
+		}
+	})
+}

@@ -1,0 +1,186 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// theirs is the runner of Cloud Foundry's package lock, by its code: it asks every retry
+// interval, ends at the first error once it has held (a lock), or goes on (a presence), and
+// compares errors by code and message. It knows nothing of tokens.
+type theirs struct {
+	client     models.LocketClient
+	resource   *models.Resource
+	exitOnLoss bool
+}
+
+func (r theirs) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	var acquired, isReady bool
+	lock := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), ttl)
+		defer cancel()
+		_, err := r.client.Lock(ctx, &models.LockRequest{Resource: r.resource, TtlInSeconds: int64(ttl.Seconds())}, grpc.WaitForReady(true))
+		if err == nil && !isReady {
+			close(ready)
+			isReady = true
+		}
+		lost := acquired && err != nil && r.exitOnLoss
+		acquired = err == nil
+		if lost {
+			return err
+		}
+		return nil
+	}
+	_ = lock()
+	for {
+		select {
+		case <-signals:
+			_, _ = r.client.Release(context.Background(), &models.ReleaseRequest{Resource: r.resource})
+			return nil
+		case <-time.After(retry):
+			if err := lock(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// TestTheirClient: Cloud Foundry's client does here what it does with its own server.
+func TestTheirClient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		theirLock := func(owner string) *models.Resource {
+			return &models.Resource{Key: "bbs", Owner: owner, Value: "{}", Type: models.LockType, TypeCode: models.TypeCode_LOCK}
+		}
+		first := ifrit.Invoke(theirs{w.client(), theirLock("z1"), true})
+		second := ifrit.Background(theirs{w.client(), theirLock("z2"), true})
+		cell := ifrit.Invoke(theirs{w.client(), &models.Resource{Key: "cell-1", Owner: "c", Value: "10.0.0.1", Type: models.PresenceType}, false})
+		time.Sleep(10 * time.Minute)
+		if isReady(second) {
+			t.Error("the second got the lock")
+		}
+		// A collision is told by code and message, nothing else.
+		_, err := w.client().Lock(t.Context(), &models.LockRequest{Resource: theirLock("z3"), TtlInSeconds: 15})
+		want := status.Convert(models.ErrLockCollision)
+		if got := status.Convert(err); got.Code() != want.Code() || got.Message() != want.Message() {
+			t.Errorf("a collision: %v", err)
+		}
+		// Locking again updates the value.
+		updated := theirLock("z1")
+		updated.Value = `{"url": "new"}`
+		_, err = w.client().Lock(t.Context(), &models.LockRequest{Resource: updated, TtlInSeconds: 15})
+		must(t, err)
+		got, err := w.client().Fetch(t.Context(), &models.FetchRequest{Key: "bbs"})
+		must(t, err)
+		if !proto.Equal(got.GetResource(), updated) {
+			t.Errorf("fetched %v, want %v", got.GetResource(), updated)
+		}
+		// Presences are found by either way to name the type.
+		for _, req := range []*models.FetchAllRequest{{Type: models.PresenceType}, {TypeCode: models.TypeCode_PRESENCE}} {
+			list, err := w.client().FetchAll(t.Context(), req)
+			must(t, err)
+			if r := list.GetResources(); len(r) != 1 || r[0].GetKey() != "cell-1" || r[0].GetTypeCode() != models.TypeCode_PRESENCE {
+				t.Errorf("the presences by %v: %v", req, list)
+			}
+		}
+		begin := time.Now()
+		must(t, end(first))
+		<-second.Ready()
+		if took := time.Since(begin); took > retry {
+			t.Errorf("the second took over after %s", took)
+		}
+		// Their runners and ours stand in each other's way, and make room.
+		ours := ifrit.Background(lock.NewLockRunner(w.client(), resource("bbs", "ours"), ttl, retry))
+		time.Sleep(time.Minute)
+		if isReady(ours) {
+			t.Error("ours got the lock while theirs holds it")
+		}
+		must(t, end(second))
+		<-ours.Ready()
+		must(t, errors.Join(end(ours), end(cell)))
+	})
+}
+
+// tokenless is a server that knows of no tokens, as Cloud Foundry's.
+type tokenless struct{ models.LocketClient }
+
+func (c tokenless) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
+	_, err := c.LocketClient.Lock(ctx, &models.LockRequest{Resource: in.GetResource(), TtlInSeconds: in.GetTtlInSeconds()}, opts...)
+	return &models.LockResponse{}, err
+}
+
+func (c tokenless) Release(ctx context.Context, in *models.ReleaseRequest, opts ...grpc.CallOption) (*models.ReleaseResponse, error) {
+	return c.LocketClient.Release(ctx, &models.ReleaseRequest{Resource: in.GetResource()}, opts...)
+}
+
+// TestTheirServer: our runners keep their promises with a server that knows of no tokens.
+func TestTheirServer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var d diary
+		first := lock.NewLockRunner(tokenless{w.client()}, resource("k", "a"), ttl, retry, d.callbacks())
+		p := ifrit.Invoke(first)
+		q := ifrit.Background(lock.NewLockRunner(tokenless{w.client()}, resource("k", "b"), ttl, retry))
+		time.Sleep(5 * time.Minute)
+		if _, held := first.Held(); !held || isReady(q) {
+			t.Errorf("held %t, the second is ready: %t", held, isReady(q))
+		}
+		_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "a")})
+		must(t, err)
+		_, err = w.client().Lock(t.Context(), &models.LockRequest{Resource: resource("k", "thief"), TtlInSeconds: 60})
+		must(t, err)
+		if err := <-p.Wait(); !errors.Is(err, models.ErrLockCollision) {
+			t.Errorf("got %v", err)
+		}
+		<-q.Ready()
+		must(t, end(q))
+		if owner, _ := w.holder("k"); owner != "" {
+			t.Errorf("%q holds it", owner)
+		}
+	})
+}
+
+// replacing is a server that answers a renewal with a new grant, as one does that knows of
+// tokens, but not of exact renewals.
+type replacing struct{ models.LocketClient }
+
+func (c replacing) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
+	return c.LocketClient.Lock(ctx, &models.LockRequest{Resource: in.GetResource(), TtlInSeconds: in.GetTtlInSeconds()}, opts...)
+}
+
+// TestTokenChanged: a grant that was replaced is a loss. A lock is given back, a presence
+// goes on under the new one.
+func TestTokenChanged(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var d diary
+		p := ifrit.Invoke(lock.NewLockRunner(replacing{w.client()}, resource("k", "a"), ttl, retry))
+		presence := lock.NewPresenceRunner(replacing{w.client()}, resource("p", "a"), ttl, retry, d.callbacks())
+		q := ifrit.Invoke(presence)
+		before, _ := presence.Held()
+		for _, key := range []string{"k", "p"} {
+			_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource(key, "a")})
+			must(t, err)
+		}
+		if err := <-p.Wait(); !errors.Is(err, lock.ErrTokenChanged) || !errors.Is(err, lock.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		if owner, _ := w.holder("k"); owner != "" {
+			t.Errorf("%q holds it", owner)
+		}
+		time.Sleep(retry)
+		if after, held := presence.Held(); !held || after <= before {
+			t.Errorf("held %t, token %d after %d", held, after, before)
+		}
+		d.says(t, "acquired, lost, acquired")
+		must(t, end(q))
+	})
+}

@@ -1,0 +1,346 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/lock"
+)
+
+// connSleep is a server on which "sleep" in the metadata is how long a call takes, whatever
+// its deadline.
+func connSleep(ctx context.Context, _ string) error {
+	for _, text := range metadata.ValueFromIncomingContext(ctx, "sleep") {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		time.Sleep(d)
+	}
+	return nil
+}
+
+// connCall calls a method that the server takes a while for.
+func connCall(ctx context.Context, conn *lock.Conn, method string, takes, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "sleep", takes.String()), timeout)
+	defer cancel()
+	return conn.Invoke(ctx, "/models.Locket/"+method, &grpc_health_v1.HealthCheckRequest{}, &grpc_health_v1.HealthCheckRequest{})
+}
+
+// wantOpen fails the test unless the connections are open (true) or closed.
+func (n *dialNet) wantOpen(t testing.TB, want ...bool) {
+	t.Helper()
+	n.wantWires(t, len(want))
+	for i, wire := range n.all() {
+		if wire.closed.Load() == want[i] {
+			t.Errorf("connection %d: open is %v", i, !want[i])
+		}
+	}
+}
+
+// TestStuckConnection: the first call on it times out, the next one has its answer at once.
+func TestStuckConnection(t *testing.T) {
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		n.wantOpen(t, true)
+		n.all()[0].stuck.Store(true)
+		dialWantCode(t, dialCall(conn, "Lock", time.Second), codes.DeadlineExceeded)
+		start := time.Now()
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		if took := time.Since(start); took > 10*dialLatency {
+			t.Errorf("the next call took %v", took)
+		}
+		time.Sleep(time.Second) // gRPC listens for a second for last words
+		n.wantOpen(t, false, true)
+
+		n.all()[1].stuck.Store(true)
+		dialWantCode(t, dialCall(conn, "Lock", time.Second), codes.DeadlineExceeded)
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		n.wantWires(t, 3)
+	})
+}
+
+// TestStuckServer is on real sockets: one server of two cannot be reached any more, which
+// nobody tells. After one call that times out none does.
+func TestStuckServer(t *testing.T) {
+	var calls dialCounter
+	serve := func(name string) string {
+		address, _ := dialListen(t, nil, func(context.Context, string) error {
+			calls.add(name)
+			return nil
+		})
+		return address
+	}
+	proxy := fixtures.NewProxy(t, serve("one"))
+	conn := dialConn(t, []string{proxy.Addr(), serve("other")})
+	for start := time.Now(); calls.of("one") == 0 || calls.of("other") == 0; time.Sleep(time.Millisecond) {
+		dialMust(t, dialCall(conn, "Lock", 10*time.Second))
+		if time.Since(start) > 20*time.Second {
+			t.Fatal("not both servers are called")
+		}
+	}
+	proxy.Hang()
+	failed := 0
+	for range 50 {
+		if err := dialCall(conn, "Lock", time.Second); err != nil {
+			dialWantCode(t, err, codes.DeadlineExceeded)
+			failed++
+		}
+	}
+	if failed != 1 {
+		t.Errorf("%d of 50 calls failed, want the first one on the stuck connection", failed)
+	}
+	before := calls.of("one")
+	proxy.Restore()
+	for start := time.Now(); calls.of("one") == before; time.Sleep(time.Millisecond) {
+		dialMust(t, dialCall(conn, "Lock", 10*time.Second))
+		if time.Since(start) > 20*time.Second {
+			t.Fatal("the server that is back is not called")
+		}
+	}
+}
+
+// TestLongCalls: calls on the old connection go on, and it is closed when the last one has
+// ended.
+func TestLongCalls(t *testing.T) {
+	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if err := connCall(t.Context(), conn, "AwaitClaim", time.Minute, time.Hour); err != nil {
+				t.Errorf("a long call: %v", err)
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+		dialMust(t, err)
+		_, err = watch.Recv()
+		dialMust(t, err)
+
+		dialWantCode(t, connCall(t.Context(), conn, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		n.wantOpen(t, true, true)
+		calls.Wait()
+		n.wantOpen(t, true, true)
+		cancel()
+		_, err = watch.Recv()
+		dialWantCode(t, err, codes.Canceled)
+		time.Sleep(time.Second)
+		n.wantOpen(t, false, true)
+	})
+}
+
+// TestManyTimeouts: calls that time out together make one replacement.
+func TestManyTimeouts(t *testing.T) {
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		n.all()[0].stuck.Store(true)
+		// One timer for all: a thousand in a bubble can crash the race detector of Go 1.26.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var calls sync.WaitGroup
+		for range 1000 {
+			calls.Go(func() { dialWantCode(t, connCall(ctx, conn, "Lock", 0, time.Hour), codes.DeadlineExceeded) })
+		}
+		calls.Wait()
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		time.Sleep(time.Second)
+		n.wantOpen(t, false, true)
+	})
+}
+
+// TestLateTimeout: a call that times out on the old connection says nothing about the new
+// one.
+func TestLateTimeout(t *testing.T) {
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		n.all()[0].stuck.Store(true)
+		var calls sync.WaitGroup
+		for _, timeout := range []time.Duration{time.Second, 3 * time.Second} {
+			calls.Go(func() { dialWantCode(t, dialCall(conn, "Lock", timeout), codes.DeadlineExceeded) })
+		}
+		calls.Wait()
+		time.Sleep(time.Second)
+		n.wantOpen(t, false, true)
+	})
+}
+
+// TestReplacementsAreRare: when every call times out, there is one replacement a second.
+func TestReplacementsAreRare(t *testing.T) {
+	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		for start := time.Now(); time.Since(start) < 9500*time.Millisecond; {
+			dialWantCode(t, connCall(t.Context(), conn, "Lock", time.Minute, 100*time.Millisecond), codes.DeadlineExceeded)
+		}
+		n.wantWires(t, 11)
+	})
+}
+
+// TestMeaninglessDeadlines: what is no sign of a stuck connection replaces none.
+func TestMeaninglessDeadlines(t *testing.T) {
+	said := func(ctx context.Context, method string) error {
+		if method == "Fetch" {
+			return status.Error(codes.DeadlineExceeded, "the database is slow")
+		}
+		return connSleep(ctx, method)
+	}
+	dialBubble(t, said, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+
+		dialWantCode(t, connCall(t.Context(), conn, "AwaitClaim", time.Minute, 2*time.Second), codes.DeadlineExceeded)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+		dialMust(t, err)
+		for err == nil {
+			_, err = watch.Recv()
+		}
+		dialWantCode(t, err, codes.DeadlineExceeded)
+		dialWantCode(t, dialCall(conn, "Lock", -time.Second), codes.DeadlineExceeded) // late before it began
+		dialWantCode(t, dialCall(conn, "Fetch", time.Second), codes.DeadlineExceeded)
+		canceled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		dialWantCode(t, connCall(canceled, conn, "Lock", time.Minute, time.Hour), codes.Canceled)
+
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		n.wantOpen(t, true)
+	})
+}
+
+// TestTimeoutWhileConnecting: a connection that is being made is not begun anew.
+func TestTimeoutWhileConnecting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newDialNet(t, dialFine)
+		n.breakBy(func(ctx context.Context) error { // a slow network
+			select {
+			case <-time.After(2500 * time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		conn := n.conn(t)
+		for range 2 {
+			dialWantCode(t, dialCall(conn, "Lock", time.Second), codes.DeadlineExceeded)
+		}
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		if tried := n.tried(); tried != 1 {
+			t.Errorf("%d attempts to connect", tried)
+		}
+	})
+}
+
+// TestCloseConn: closing ends all that is under way, on old connections too, and what comes
+// after says why it fails.
+func TestCloseConn(t *testing.T) {
+	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		var calls sync.WaitGroup
+		long := func() {
+			calls.Go(func() {
+				dialWantCode(t, connCall(t.Context(), conn, "AwaitClaim", time.Minute, time.Hour), codes.Canceled)
+			})
+			synctest.Wait()
+		}
+		long()
+		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		dialMust(t, err)
+		_, err = watch.Recv()
+		dialMust(t, err)
+		dialWantCode(t, connCall(t.Context(), conn, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
+		long()
+		n.wantOpen(t, true, true)
+
+		for range 2 {
+			calls.Go(func() {
+				dialMust(t, conn.Close())
+				for i, wire := range n.all() {
+					if !wire.closed.Load() {
+						t.Errorf("connection %d is open after the end", i)
+					}
+				}
+			})
+		}
+		calls.Wait()
+		n.wantOpen(t, false, false)
+		_, err = watch.Recv()
+		dialWantCode(t, err, codes.Canceled)
+
+		if err := dialCall(conn, "Lock", time.Second); !errors.Is(err, lock.ErrConnClosed) {
+			t.Errorf("a call: %v", err)
+		}
+		if _, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, lock.ErrConnClosed) {
+			t.Errorf("a stream: %v", err)
+		}
+		dialMust(t, conn.Close())
+	})
+}
+
+// TestBadStream: a stream that does not come into being does not hold its connection.
+func TestBadStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, wrong := newDialNet(t, connSleep), errors.New("no token")
+		conn := dialConn(t, []string{"localhost:8891"}, lock.WithDialOptions(grpc.WithContextDialer(n.dial), grpc.WithStreamInterceptor(
+			func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, grpc.Streamer, ...grpc.CallOption) (grpc.ClientStream, error) {
+				return nil, wrong
+			})))
+		dialMust(t, dialCall(conn, "Lock", time.Second))
+		if _, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, wrong) {
+			t.Fatalf("got %v", err)
+		}
+		dialWantCode(t, connCall(t.Context(), conn, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
+		time.Sleep(time.Second)
+		n.wantOpen(t, false, true)
+	})
+}
+
+// TestConnStress: calls, timeouts and the end all at once.
+func TestConnStress(t *testing.T) {
+	address, _ := dialListen(t, nil, func(ctx context.Context, _ string) error {
+		select {
+		case <-time.After(rand.N(4 * time.Millisecond)):
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	conn, err := lock.Dial([]string{address, address})
+	dialMust(t, err)
+	var calls sync.WaitGroup
+	var answered, late atomic.Int64
+	for i := range 50 {
+		timeout := time.Duration(1+i%2*1000) * 5 * time.Millisecond // 5 ms, 5 s
+		calls.Go(func() {
+			for {
+				err := dialCall(conn, "Lock", 1+rand.N(timeout))
+				switch status.Code(err) {
+				case codes.OK:
+					answered.Add(1)
+				case codes.DeadlineExceeded:
+					late.Add(1)
+				case codes.Canceled:
+					return
+				default:
+					t.Errorf("got %v", err)
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(2500 * time.Millisecond)
+	dialMust(t, conn.Close())
+	calls.Wait()
+	if answered.Load() == 0 || late.Load() == 0 {
+		t.Errorf("%d answers, %d late", answered.Load(), late.Load())
+	}
+}

@@ -1,0 +1,292 @@
+package lock
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+)
+
+// ServiceConfig is the gRPC service config of a Conn, for those that dial by themselves:
+// calls take turns among the servers, and these methods are tried again, up to three times
+// within about a second and the caller's deadline, when they end with Unavailable before any
+// of the answer has come:
+//
+//   - Fetch, FetchAll, GetClaim, ListClaims and GetQueue change nothing;
+//   - AwaitClaim neither; its timeout begins anew with each attempt;
+//   - Lock renews what an attempt before it took for the same owner;
+//   - UpdateClaim and EndClaim leave a claim as an attempt before them has left it.
+//
+// Two are left to their callers, who know whether they may be repeated:
+//
+//   - CreateClaim makes a second claim when it is repeated without an id;
+//   - Release without a token may release a later grant, which the owner took meanwhile.
+//
+// These too are sent again where gRPC knows that no server has seen the first attempt.
+const ServiceConfig = `{
+	"loadBalancingConfig": [{"round_robin": {}}],
+	"methodConfig": [{
+		"name": [
+			{"service": "models.Locket", "method": "Lock"},
+			{"service": "models.Locket", "method": "Fetch"},
+			{"service": "models.Locket", "method": "FetchAll"},
+			{"service": "models.Locket", "method": "GetClaim"},
+			{"service": "models.Locket", "method": "ListClaims"},
+			{"service": "models.Locket", "method": "UpdateClaim"},
+			{"service": "models.Locket", "method": "AwaitClaim"},
+			{"service": "models.Locket", "method": "EndClaim"},
+			{"service": "models.Locket", "method": "GetQueue"}
+		],
+		"retryPolicy": {
+			"maxAttempts": 4,
+			"initialBackoff": "0.1s",
+			"maxBackoff": "0.5s",
+			"backoffMultiplier": 2,
+			"retryableStatusCodes": ["UNAVAILABLE"]
+		}
+	}]
+}`
+
+const (
+	// keepaliveTime is how long a connection may be silent before it is pinged: the least
+	// that gRPC's clients do, and more than the 5 s that the server demands.
+	keepaliveTime = 10 * time.Second
+	// keepaliveTimeout is how long the answer to a ping may take, and on Linux what was sent
+	// may stay without TCP's acknowledgement, before the connection is given up.
+	keepaliveTimeout = 5 * time.Second
+	// connectTimeout bounds one attempt to connect, TLS included.
+	connectTimeout = 3 * time.Second
+	// maxAnswer is the size of the largest answer, in bytes. FetchAll has no pages.
+	maxAnswer = 64 << 20
+)
+
+// DialOption changes a default of Dial.
+type DialOption func(*dialing)
+
+type dialing struct {
+	files    *Files
+	insecure bool
+	options  []grpc.DialOption
+}
+
+// Files are those that a client needs for TLS, in PEM.
+type Files struct {
+	// CA holds the authorities that sign the servers' certificates; "": the system's.
+	CA string
+	// Cert and Key are what the client shows to servers that demand a certificate. Both or
+	// none.
+	Cert, Key string
+}
+
+// WithTLS has the connections use TLS (1.2 and up). A server's certificate must be for the
+// host of its address. The files are read by Dial, and again by every handshake; while they
+// cannot be read, or do not belong together (yet), the last good ones stay in use.
+func WithTLS(files Files) DialOption { return func(d *dialing) { d.files = &files } }
+
+// WithInsecure allows plain text to servers on other machines.
+func WithInsecure() DialOption { return func(d *dialing) { d.insecure = true } }
+
+// WithDialOptions adds options of gRPC: interceptors, a dialer, other credentials (together
+// with WithInsecure). They win over those of Dial.
+func WithDialOptions(options ...grpc.DialOption) DialOption {
+	return func(d *dialing) { d.options = append(d.options, options...) }
+}
+
+// Dial returns a connection to one or several servers, for models.NewLocketClient; it is to
+// be closed. Each address is a host and a port, "db-1.internal:8891" or "[::1]:8891". Calls
+// take turns among the servers that can be reached. A host name is looked up whenever a
+// connection to it is made, and the first of its IP addresses that answers is used.
+//
+// Dial begins to connect and does not wait for it. What cannot be reached is tried again
+// after 100 ms at first and a second at last. Connections that have gone silent are given up
+// after 15 s at most; see Conn for those that cannot wait so long, and ServiceConfig for what
+// is tried again. HTTP proxies of the environment are not used.
+//
+// It is an error when an address is malformed or there is none, when a file of WithTLS is no
+// good, or when an address is not of this machine and neither WithTLS nor WithInsecure was
+// given; each error names what is wrong.
+func Dial(addresses []string, options ...DialOption) (*Conn, error) {
+	var d dialing
+	for _, option := range options {
+		option(&d)
+	}
+	hosts, err := hostsOf(addresses)
+	if err != nil {
+		return nil, err
+	}
+	creds, err := d.credentials(hosts)
+	if err != nil {
+		return nil, err
+	}
+	addresses = slices.Clone(addresses)
+	return newConn(func() (*grpc.ClientConn, error) {
+		return grpc.NewClient("locket:///servers", slices.Concat(defaults(addresses), []grpc.DialOption{creds}, d.options)...)
+	})
+}
+
+func defaults(addresses []string) []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithResolvers(newResolver(addresses)),
+		grpc.WithDefaultServiceConfig(ServiceConfig),
+		grpc.WithUserAgent("locket-go"),
+		grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: connectTimeout,
+		}),
+	}
+}
+
+// newResolver returns a resolver, for one underlying connection, that knows the addresses.
+// Each stands for itself in TLS and as the authority of its calls.
+func newResolver(addresses []string) resolver.Builder {
+	endpoints := make([]resolver.Endpoint, len(addresses))
+	for i, address := range addresses {
+		endpoints[i].Addresses = []resolver.Address{{Addr: address, ServerName: address}}
+	}
+	r := manual.NewBuilderWithScheme("locket")
+	r.InitialState(resolver.State{Endpoints: endpoints})
+	return r
+}
+
+// hostsOf returns the hosts of addresses.
+func hostsOf(addresses []string) ([]string, error) {
+	if len(addresses) == 0 {
+		return nil, errors.New("no address of a Locket server is given")
+	}
+	hosts := make([]string, len(addresses))
+	for i, address := range addresses {
+		host, err := hostOf(address)
+		if err != nil {
+			return nil, fmt.Errorf("the address %q of a Locket server: %w", address, err)
+		}
+		hosts[i] = host
+	}
+	return hosts, nil
+}
+
+func hostOf(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", errors.New("not a host and a port")
+	}
+	if host == "" || strings.ContainsAny(host, " \t\r\n/,@") {
+		return "", errors.New("the host is not one")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", errors.New("the port is not one of 1 to 65535")
+	}
+	return host, nil
+}
+
+// credentials decides between TLS and plain text.
+func (d *dialing) credentials(hosts []string) (grpc.DialOption, error) {
+	if d.files != nil && d.insecure {
+		return nil, errors.New("WithTLS and WithInsecure: only one can be given")
+	}
+	if d.files != nil {
+		creds, err := newTLSCredentials(*d.files)
+		return grpc.WithTransportCredentials(creds), err
+	}
+	for _, host := range hosts {
+		if !d.insecure && !isLoopback(host) {
+			return nil, fmt.Errorf("the Locket server on %s is on another machine: give WithTLS, or WithInsecure() for plain text", host)
+		}
+	}
+	return grpc.WithTransportCredentials(insecure.NewCredentials()), nil
+}
+
+// isLoopback reports whether a host is this machine, without looking anything up.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}
+
+// tlsCredentials read their files for every handshake. Those are rare.
+type tlsCredentials struct {
+	credentials.TransportCredentials // those of the files as they were at first
+	files                            Files
+
+	mu   sync.Mutex
+	good *tls.Config
+}
+
+func newTLSCredentials(files Files) (credentials.TransportCredentials, error) {
+	config, err := files.config()
+	if err != nil {
+		return nil, err
+	}
+	return &tlsCredentials{TransportCredentials: credentials.NewTLS(config), files: files, good: config}, nil
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (c *tlsCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config, stale := c.current()
+	secured, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
+	if err != nil && stale != nil {
+		err = fmt.Errorf("%w (with the files of before, as those of now are no good: %w)", err, stale)
+	}
+	return secured, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c *tlsCredentials) Clone() credentials.TransportCredentials { return c }
+
+// current returns the configuration by the files if they are good, else the last good one
+// and what is wrong.
+func (c *tlsCredentials) current() (*tls.Config, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	config, err := c.files.config()
+	if err == nil {
+		c.good = config
+	}
+	return c.good, err
+}
+
+// config reads the files.
+func (f Files) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
+		if err != nil {
+			return nil, fmt.Errorf("the servers' authorities: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("the servers' authorities: no certificate in %s", f.CA)
+		}
+	}
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, fmt.Errorf("the client's certificate %q and key %q: one without the other", f.Cert, f.Key)
+	}
+	if f.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return nil, fmt.Errorf("the client's certificate %q and key %q: %w", f.Cert, f.Key, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

@@ -1,0 +1,693 @@
+package lock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// dialScript is what a server does with a call of a method, which it then answers with an
+// empty message.
+type dialScript func(ctx context.Context, method string) error
+
+func dialFine(context.Context, string) error { return nil }
+
+// dialServe serves a script, with the options of Locket's servers.
+func dialServe(t testing.TB, listener net.Listener, config *tls.Config, script dialScript) *grpc.Server {
+	observer := grpcserver.NewObserver(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	server := grpc.NewServer(append(grpcserver.Options(config, observer), grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(
+		func(ctx context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+			return &emptypb.Empty{}, script(ctx, path.Base(info.FullMethod))
+		}))...)
+	models.RegisterLocketServer(server, models.UnimplementedLocketServer{})
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Errorf("the server ended: %v", err)
+		}
+	})
+	return server
+}
+
+// dialListen serves a script on a socket and returns its address.
+func dialListen(t testing.TB, config *tls.Config, script dialScript) (string, *grpc.Server) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	dialMust(t, err)
+	return listener.Addr().String(), dialServe(t, listener, config, script)
+}
+
+func dialMust(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dialWantCode(t testing.TB, err error, want codes.Code) {
+	t.Helper()
+	if status.Code(err) != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// dialConn dials and has the connection closed when the test ends.
+func dialConn(t testing.TB, addresses []string, options ...lock.DialOption) *lock.Conn {
+	t.Helper()
+	conn, err := lock.Dial(addresses, options...)
+	dialMust(t, err)
+	t.Cleanup(func() { dialMust(t, conn.Close()) })
+	return conn
+}
+
+// dialCall calls a method with a deadline.
+func dialCall(conn *lock.Conn, method string, timeout time.Duration, options ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return conn.Invoke(ctx, "/models.Locket/"+method, &emptypb.Empty{}, &emptypb.Empty{}, options...)
+}
+
+// dialLatency is how long what a server sends takes to its client. So a client that times out
+// does so before it hears that the server has timed out too.
+const dialLatency = time.Millisecond
+
+// dialNet is a network of one server, without sockets.
+type dialNet struct {
+	listener *bufconn.Listener
+	mu       sync.Mutex
+	attempts int
+	wires    []*dialWire
+	broken   func(ctx context.Context) error // may prevent a connection
+}
+
+// dialWire is the client's end of a connection.
+type dialWire struct {
+	net.Conn
+	stuck, closed atomic.Bool
+}
+
+func newDialNet(t testing.TB, script dialScript) *dialNet {
+	n := &dialNet{listener: bufconn.Listen(1 << 20)}
+	dialServe(t, n.listener, nil, script)
+	return n
+}
+
+// conn returns a connection over the network.
+func (n *dialNet) conn(t testing.TB) *lock.Conn {
+	t.Helper()
+	return dialConn(t, []string{"127.0.0.1:8891"}, lock.WithDialOptions(grpc.WithContextDialer(n.dial)))
+}
+
+// dialBubble runs a test with a fake clock and a connection.
+func dialBubble(t *testing.T, script dialScript, test func(t *testing.T, n *dialNet, conn *lock.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := newDialNet(t, script)
+		test(t, n, n.conn(t))
+	})
+}
+
+func (n *dialNet) dial(ctx context.Context, _ string) (net.Conn, error) {
+	n.mu.Lock()
+	n.attempts++
+	broken := n.broken
+	n.mu.Unlock()
+	if broken != nil {
+		if err := broken(ctx); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := n.listener.DialContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	wire := &dialWire{Conn: conn}
+	n.wires = append(n.wires, wire)
+	return wire, nil
+}
+
+// breakBy has new connections fail.
+func (n *dialNet) breakBy(broken func(ctx context.Context) error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.broken = broken
+}
+
+// all returns the connections so far.
+func (n *dialNet) all() []*dialWire {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.wires)
+}
+
+// tried returns how often it was tried to connect.
+func (n *dialNet) tried() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attempts
+}
+
+// wantWires fails the test unless so many connections were made.
+func (n *dialNet) wantWires(t testing.TB, want int) {
+	t.Helper()
+	synctest.Wait()
+	if got := len(n.all()); got != want {
+		t.Fatalf("%d connections were made, want %d", got, want)
+	}
+}
+
+// Write swallows what is sent into a connection that is stuck.
+func (w *dialWire) Write(p []byte) (int, error) {
+	if w.stuck.Load() {
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+// Read swallows what comes out of it.
+func (w *dialWire) Read(p []byte) (int, error) {
+	for {
+		n, err := w.Conn.Read(p)
+		time.Sleep(dialLatency)
+		if err != nil || !w.stuck.Load() {
+			return n, err
+		}
+	}
+}
+
+func (w *dialWire) Close() error {
+	w.closed.Store(true)
+	return w.Conn.Close()
+}
+
+// dialCounter counts calls by method.
+type dialCounter struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// add returns how many calls of a method there were, with this one.
+func (c *dialCounter) add(method string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = make(map[string]int)
+	}
+	c.calls[method]++
+	return c.calls[method]
+}
+
+func (c *dialCounter) of(method string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[method]
+}
+
+// TestDialAddresses: what is no address is named.
+func TestDialAddresses(t *testing.T) {
+	for name, addresses := range map[string][]string{
+		"no address": nil, `""`: {""}, `"localhost"`: {"localhost"}, `":8891"`: {":8891"}, `"localhost:"`: {"localhost:"},
+		`"localhost:0"`: {"localhost:0"}, `"localhost:65536"`: {"localhost:65536"}, `"localhost:http"`: {"localhost:http"},
+		`"::1:8891"`: {"::1:8891"}, `"http://localhost:8891"`: {"http://localhost:8891"},
+		`"localhost:8891,localhost:8892"`: {"localhost:8891,localhost:8892"},
+		`" localhost:8891"`:               {" localhost:8891"}, `"local/host:1"`: {"local/host:1"},
+		`"second"`: {"localhost:8891", "second"},
+	} {
+		if _, err := lock.Dial(addresses, lock.WithInsecure()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: got %v, which is to have %s in it", addresses, err, name)
+		}
+	}
+}
+
+// TestDialLoopback: plain text stays on this machine unless it is allowed.
+func TestDialLoopback(t *testing.T) {
+	for _, c := range []struct {
+		address string
+		local   bool
+	}{
+		{"localhost:1", true},
+		{"LocalHost:1", true},
+		{"127.0.0.1:1", true},
+		{"127.9.8.7:1", true},
+		{"[::1]:1", true},
+		{"[::ffff:127.0.0.1]:1", true},
+		{"localhost.example:1", false},
+		{"127.0.0.1.example:1", false},
+		{"10.0.0.1:1", false},
+		{"0.0.0.0:1", false},
+		{"[::]:1", false},
+		{"[fe80::1%eth0]:1", false},
+		{"[::2]:1", false},
+		{"locket.example:1", false},
+	} {
+		refuse := lock.WithDialOptions(grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			return nil, errors.New("nobody there")
+		}))
+		conn, err := lock.Dial([]string{"localhost:1", c.address}, refuse)
+		if c.local != (err == nil) {
+			t.Errorf("%s without an option: %v", c.address, err)
+		}
+		if err == nil {
+			dialMust(t, conn.Close())
+		} else if host, _, _ := net.SplitHostPort(c.address); !strings.Contains(err.Error(), host) ||
+			!strings.Contains(err.Error(), "WithTLS") || !strings.Contains(err.Error(), "WithInsecure()") {
+			t.Errorf("%s: the error does not say enough: %v", c.address, err)
+		}
+		conn, err = lock.Dial([]string{c.address}, refuse, lock.WithInsecure())
+		if err != nil {
+			t.Fatalf("%s with WithInsecure: %v", c.address, err)
+		}
+		dialMust(t, conn.Close())
+	}
+	if _, err := lock.Dial([]string{"localhost:1"}, lock.WithInsecure(), lock.WithTLS(lock.Files{})); err == nil {
+		t.Error("both TLS and none")
+	}
+}
+
+// TestDialBadOptions: what gRPC does not take is the error of Dial.
+func TestDialBadOptions(t *testing.T) {
+	if _, err := lock.Dial([]string{"localhost:1"}, lock.WithDialOptions(grpc.WithDefaultServiceConfig("{"))); err == nil {
+		t.Error("no error")
+	}
+}
+
+// dialUnsafe are the methods that are not sent again by themselves: see lock.ServiceConfig.
+var dialUnsafe = []string{"CreateClaim", "Release"}
+
+// TestServiceConfig: of every method it was decided whether it is tried again. Whoever adds
+// one adds it to lock.ServiceConfig, or with the reason to its comment, and to dialUnsafe.
+func TestServiceConfig(t *testing.T) {
+	var config struct {
+		MethodConfig []struct {
+			Name []struct{ Service, Method string }
+		}
+	}
+	dialMust(t, json.Unmarshal([]byte(lock.ServiceConfig), &config))
+	decided := slices.Clone(dialUnsafe)
+	for _, name := range config.MethodConfig[0].Name {
+		if name.Service != models.Locket_ServiceDesc.ServiceName {
+			t.Errorf("the service %q", name.Service)
+		}
+		decided = append(decided, name.Method)
+	}
+	var methods []string
+	for _, method := range models.Locket_ServiceDesc.Methods {
+		methods = append(methods, method.MethodName)
+	}
+	for _, stream := range models.Locket_ServiceDesc.Streams {
+		methods = append(methods, stream.StreamName)
+	}
+	slices.Sort(decided)
+	slices.Sort(methods)
+	if !slices.Equal(decided, methods) {
+		t.Errorf("decided: %v\nthere are: %v", decided, methods)
+	}
+}
+
+// TestDialRetries: what is safe is tried again, up to three times within a second or so;
+// nothing else is.
+func TestDialRetries(t *testing.T) {
+	for _, desc := range models.Locket_ServiceDesc.Methods {
+		method, safe := desc.MethodName, !slices.Contains(dialUnsafe, desc.MethodName)
+		for _, failures := range []int{1, 3, 4} {
+			var calls dialCounter
+			script := func(_ context.Context, method string) error {
+				if calls.add(method) <= failures {
+					return status.Error(codes.Unavailable, "the database is away")
+				}
+				return nil
+			}
+			dialBubble(t, script, func(t *testing.T, _ *dialNet, conn *lock.Conn) {
+				start := time.Now()
+				err := dialCall(conn, method, time.Minute)
+				want, succeeds := 1, false
+				if safe {
+					want, succeeds = min(failures+1, 4), failures < 4
+				}
+				if got := calls.of(method); got != want || succeeds != (err == nil) {
+					t.Errorf("%s, which fails %d times: %d attempts, want %d; %v", method, failures, got, want, err)
+				}
+				if took := time.Since(start); took > 1200*time.Millisecond {
+					t.Errorf("%s: the attempts took %v", method, took)
+				}
+			})
+		}
+	}
+}
+
+// TestDialOtherErrors: errors that another attempt would meet again are told at once.
+func TestDialOtherErrors(t *testing.T) {
+	var calls dialCounter
+	script := func(_ context.Context, method string) error {
+		calls.add(method)
+		return models.ErrLockCollision
+	}
+	dialBubble(t, script, func(t *testing.T, _ *dialNet, conn *lock.Conn) {
+		dialWantCode(t, dialCall(conn, "Lock", time.Minute), codes.AlreadyExists)
+		if n := calls.of("Lock"); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+// TestDialServerComesBack: after a long outage the connection is there within little more
+// than a second, and the attempts before that were not too many. A retried call bridges a
+// short outage.
+func TestDialServerComesBack(t *testing.T) {
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Minute))
+		n.breakBy(func(context.Context) error { return errors.New("connection refused") })
+		before := n.tried()
+		_ = n.all()[0].Conn.Close()
+		time.Sleep(10 * time.Minute)
+		dialWantCode(t, dialCall(conn, "Lock", time.Minute), codes.Unavailable)
+		if n := n.tried() - before; n < 400 || n > 1000 {
+			t.Errorf("%d attempts in ten minutes", n)
+		}
+		n.breakBy(nil)
+		start := time.Now()
+		dialMust(t, dialCall(conn, "Lock", time.Minute, grpc.WaitForReady(true)))
+		if took := time.Since(start); took > 1300*time.Millisecond {
+			t.Errorf("connected after %v", took)
+		}
+		synctest.Wait() // gRPC has noted the success, and begins its pauses anew
+		n.breakBy(func(context.Context) error { return errors.New("connection refused") })
+		_ = n.all()[1].Conn.Close()
+		time.AfterFunc(200*time.Millisecond, func() { n.breakBy(nil) })
+		dialMust(t, dialCall(conn, "Lock", time.Minute))
+	})
+}
+
+// TestDialConnectTimeout: an attempt to connect that gets no answer is given up soon.
+func TestDialConnectTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newDialNet(t, dialFine)
+		n.breakBy(func(ctx context.Context) error {
+			n.breakBy(nil)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		conn, start := n.conn(t), time.Now()
+		dialMust(t, dialCall(conn, "Lock", time.Minute, grpc.WaitForReady(true)))
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("connected after %v", took)
+		}
+	})
+}
+
+// TestDialIdle: the server endures the pings on a connection without calls.
+func TestDialIdle(t *testing.T) {
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Minute))
+		time.Sleep(20 * time.Minute)
+		n.wantWires(t, 1)
+	})
+}
+
+// TestDialKeepalive: a connection that has gone silent is noticed without any call.
+func TestDialKeepalive(t *testing.T) {
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Minute))
+		n.all()[0].stuck.Store(true)
+		time.Sleep(10 * time.Second)
+		n.wantWires(t, 1)
+		time.Sleep(6 * time.Second)
+		n.wantWires(t, 2)
+	})
+}
+
+// TestDialUserAgent: the server's log can tell who calls. Users' own options win.
+func TestDialUserAgent(t *testing.T) {
+	var agent, authority atomic.Value
+	script := func(ctx context.Context, _ string) error {
+		md, _ := metadata.FromIncomingContext(ctx)
+		agent.Store(strings.Join(md.Get("user-agent"), " "))
+		authority.Store(strings.Join(md.Get(":authority"), " "))
+		return nil
+	}
+	dialBubble(t, script, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		dialMust(t, dialCall(conn, "Lock", time.Minute))
+		if got := agent.Load().(string); !strings.HasPrefix(got, "locket-go ") {
+			t.Errorf("the user agent: %q", got)
+		}
+		if got := authority.Load(); got != "127.0.0.1:8891" {
+			t.Errorf("the authority: %q", got)
+		}
+		own := dialConn(t, []string{"locket.example:8891"}, lock.WithInsecure(), lock.WithDialOptions(
+			grpc.WithContextDialer(n.dial), grpc.WithUserAgent("mine")))
+		dialMust(t, dialCall(own, "Lock", time.Minute))
+		if got := agent.Load().(string); !strings.HasPrefix(got, "mine ") {
+			t.Errorf("the user agent: %q", got)
+		}
+	})
+}
+
+// TestDialLargeAnswer: FetchAll has no pages.
+func TestDialLargeAnswer(t *testing.T) {
+	listener := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	models.RegisterLocketServer(server, dialMany{})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	conn := dialConn(t, []string{"localhost:1"}, lock.WithDialOptions(grpc.WithContextDialer(
+		func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })))
+	resp, err := models.NewLocketClient(conn).FetchAll(t.Context(), &models.FetchAllRequest{})
+	if err != nil || len(resp.GetResources()) != 100 {
+		t.Errorf("%d resources, %v", len(resp.GetResources()), err)
+	}
+}
+
+// dialMany has 100 locks of the largest size.
+type dialMany struct {
+	models.UnimplementedLocketServer
+}
+
+func (dialMany) FetchAll(context.Context, *models.FetchAllRequest) (*models.FetchAllResponse, error) {
+	value := strings.Repeat("x", 65_536)
+	resources := make([]*models.Resource, 100)
+	for i := range resources {
+		resources[i] = &models.Resource{Value: value}
+	}
+	return &models.FetchAllResponse{Resources: resources}, nil
+}
+
+// TestDialRoundRobin: calls take turns; when a server is killed, the other has them all.
+func TestDialRoundRobin(t *testing.T) {
+	var calls dialCounter
+	serve := func(name string) (string, *grpc.Server) {
+		return dialListen(t, nil, func(context.Context, string) error {
+			calls.add(name)
+			return nil
+		})
+	}
+	one, first := serve("one")
+	other, _ := serve("other")
+	conn := dialConn(t, []string{one, other})
+	deadline := time.Now().Add(10 * time.Second)
+	for calls.of("one") < 20 || calls.of("other") < 20 {
+		dialMust(t, dialCall(conn, "Lock", 10*time.Second))
+		if time.Now().After(deadline) {
+			t.Fatalf("the calls: %v", calls.calls)
+		}
+	}
+	before := [2]int{calls.of("one"), calls.of("other")}
+	for range 100 {
+		dialMust(t, dialCall(conn, "Lock", 10*time.Second))
+	}
+	if one, other := calls.of("one")-before[0], calls.of("other")-before[1]; one != 50 || other != 50 {
+		t.Errorf("of 100 calls %d and %d", one, other)
+	}
+	killed := time.AfterFunc(20*time.Millisecond, first.Stop)
+	defer killed.Stop()
+	failed := 0
+	for start := time.Now(); time.Since(start) < 200*time.Millisecond; {
+		if err := dialCall(conn, "Lock", 10*time.Second); err != nil {
+			dialWantCode(t, err, codes.Unavailable)
+			failed++
+		}
+	}
+	if failed > 1 { // one may have had the beginning of its answer: gRPC does not try that again
+		t.Errorf("%d calls failed", failed)
+	}
+}
+
+// dialTLS is a server's configuration that demands clients' certificates by an authority.
+func dialTLS(t testing.TB, ca *fixtures.CA) *tls.Config {
+	t.Helper()
+	cert, key := ca.Issue(t, "server")
+	certificates, err := grpcserver.LoadCertificates(grpcserver.Files{Cert: cert, Key: key, ClientCA: ca.File}, slog.New(slog.DiscardHandler))
+	dialMust(t, err)
+	return certificates.Config(tls.RequireAndVerifyClientCert)
+}
+
+func dialFiles(t testing.TB, ca *fixtures.CA) lock.Files {
+	t.Helper()
+	cert, key := ca.Issue(t, "client")
+	return lock.Files{CA: ca.File, Cert: cert, Key: key}
+}
+
+// TestDialTLS: who may talk to whom.
+func TestDialTLS(t *testing.T) {
+	ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
+	address, _ := dialListen(t, dialTLS(t, ca), dialFine)
+	_, port, err := net.SplitHostPort(address)
+	dialMust(t, err)
+	good, bad := dialFiles(t, ca), dialFiles(t, other)
+	for name, c := range map[string]struct {
+		host  string
+		files lock.Files
+		says  string // "-" for an error that says what it likes: TLS 1.3 tells a client late
+	}{
+		"by IP":                        {"127.0.0.1", good, ""},
+		"by name":                      {"localhost", good, ""},
+		"another host":                 {"locket.example", good, "locket.example"},
+		"another authority":            {"127.0.0.1", lock.Files{CA: other.File, Cert: good.Cert, Key: good.Key}, "unknown authority"},
+		"the system's authorities":     {"127.0.0.1", lock.Files{Cert: good.Cert, Key: good.Key}, "authority"},
+		"no certificate":               {"127.0.0.1", lock.Files{CA: ca.File}, "-"},
+		"a certificate by another one": {"127.0.0.1", lock.Files{CA: ca.File, Cert: bad.Cert, Key: bad.Key}, "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dialConn(t, []string{net.JoinHostPort(c.host, port)}, lock.WithTLS(c.files), lock.WithDialOptions(
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, "tcp", address)
+				})))
+			err := dialCall(conn, "Release", 20*time.Second)
+			if c.says == "" {
+				dialMust(t, err)
+				return
+			}
+			dialWantCode(t, err, codes.Unavailable)
+			if c.says != "-" && !strings.Contains(status.Convert(err).Message(), c.says) {
+				t.Errorf("the error is to have %q in it: %v", c.says, err)
+			}
+		})
+	}
+}
+
+// TestDialOwnCredentials: those of gRPC's options win.
+func TestDialOwnCredentials(t *testing.T) {
+	ca := fixtures.NewCA(t)
+	address, _ := dialListen(t, dialTLS(t, ca), dialFine)
+	conn := dialConn(t, []string{address}, lock.WithInsecure(), lock.WithDialOptions(
+		grpc.WithTransportCredentials(credentials.NewTLS(ca.ClientTLS(t)))))
+	dialMust(t, dialCall(conn, "Lock", 20*time.Second))
+}
+
+// TestDialFiles: files that are no good are named by Dial.
+func TestDialFiles(t *testing.T) {
+	ca := fixtures.NewCA(t)
+	good := dialFiles(t, ca)
+	_, otherKey := ca.Issue(t, "other")
+	empty := filepath.Join(t.TempDir(), "empty.crt")
+	dialMust(t, os.WriteFile(empty, nil, 0o600))
+	for name, c := range map[string]struct {
+		files lock.Files
+		says  string
+	}{
+		"no authority":        {lock.Files{CA: "none.ca", Cert: good.Cert, Key: good.Key}, "none.ca"},
+		"an empty authority":  {lock.Files{CA: empty, Cert: good.Cert, Key: good.Key}, empty},
+		"no certificate":      {lock.Files{CA: ca.File, Cert: "none.crt", Key: good.Key}, "none.crt"},
+		"no key":              {lock.Files{CA: ca.File, Cert: good.Cert, Key: "none.key"}, "none.key"},
+		"an empty cert":       {lock.Files{CA: ca.File, Cert: empty, Key: good.Key}, empty},
+		"another's key":       {lock.Files{CA: ca.File, Cert: good.Cert, Key: otherKey}, otherKey},
+		"a cert without key":  {lock.Files{CA: ca.File, Cert: good.Cert}, good.Cert},
+		"a key without cert":  {lock.Files{CA: ca.File, Key: good.Key}, good.Key},
+		"a key for authority": {lock.Files{CA: good.Key}, good.Key},
+	} {
+		if _, err := lock.Dial([]string{"locket.example:8891"}, lock.WithTLS(c.files)); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, which is to have %s in it", name, err, c.says)
+		}
+	}
+}
+
+// dialReplace writes the content of other files into files.
+func dialReplace(t testing.TB, files, by lock.Files) {
+	t.Helper()
+	for to, from := range map[string]string{files.CA: by.CA, files.Cert: by.Cert, files.Key: by.Key} {
+		content, err := os.ReadFile(from)
+		dialMust(t, errors.Join(err, os.WriteFile(to, content, 0o600)))
+	}
+}
+
+// TestDialRotation: a new connection uses the files as they are then, at once. Files that
+// are no good leave the last good ones in use.
+func TestDialRotation(t *testing.T) {
+	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
+	folder := t.TempDir()
+	files := lock.Files{CA: filepath.Join(folder, "ca"), Cert: filepath.Join(folder, "crt"), Key: filepath.Join(folder, "key")}
+	dialReplace(t, files, dialFiles(t, before))
+
+	var target atomic.Value
+	var server *grpc.Server
+	use := func(ca *fixtures.CA) {
+		if server != nil {
+			defer server.Stop() // the client connects to the next one
+		}
+		var address string
+		address, server = dialListen(t, dialTLS(t, ca), dialFine)
+		target.Store(address)
+	}
+	use(before)
+	conn := dialConn(t, []string{"locket.example:8891", "localhost:8891"}, lock.WithTLS(files), lock.WithDialOptions(
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", target.Load().(string))
+		})))
+	call := func() error { return dialCall(conn, "Lock", 20*time.Second, grpc.WaitForReady(true)) }
+	dialMust(t, call())
+
+	use(after)
+	dialReplace(t, files, dialFiles(t, after))
+	dialMust(t, call())
+
+	_, otherKey := after.Issue(t, "other")
+	dialReplace(t, files, lock.Files{CA: files.CA, Cert: files.Cert, Key: otherKey})
+	use(after)
+	dialMust(t, call())
+
+	use(before) // does not go together with the last good files
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := dialCall(conn, "Release", 20*time.Second)
+		if status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), files.Key) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the error is to name the bad file: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,42 @@
+// Package lock is what Go services embed: runners that hold a lock or announce a presence
+// for as long as they run, as members of ifrit groups (seed 5).
+//
+// # Who decides
+//
+// The server decides who holds a lock. A runner holds a lease: a promise of the server that
+// nobody else gets the lock before the TTL has passed since the last renewal. The server
+// counts from when it took the renewal, and never ends a lease early; the runner counts from
+// when it sent it, by its own monotonic clock, and stops believing a margin earlier. So there
+// is no moment at which two runners believe.
+//
+//	          granted             a renewal fails
+//	waiting ──────────► held ─────────────────────► unverifiable
+//	   ▲                 ▲ └──────────────┐              │ │
+//	   │                 └────────────────┼──────────────┘ │
+//	   │                   renewed        │                │
+//	   │                                  ▼                │
+//	   └─────────────────────────────── lost ◄─────────────┘
+//	    a presence tries again;     somebody else has it, the grant has
+//	    a lock's runner ends        ended, or the time is up
+//
+// # What happens on failures
+//
+//   - A renewal fails (the server restarts, the network loses it): the lock stays held for as
+//     long as the lease lasts. The runner goes on trying, each attempt with a deadline of at
+//     most a third of the TTL; with a connection of Dial over another connection when one is
+//     stuck.
+//   - The lease's time is up without a renewal: lost, whatever the server would say.
+//   - Somebody else holds the lock, or the grant has ended and been given anew (its token
+//     changed): lost, at once.
+//   - The process is stopped for longer than its lease (SIGSTOP, a long collection, a frozen
+//     virtual machine whose clock goes on): Held says so from the first moment on, and the
+//     runner ends before it sends anything. What was written before the check may still reach
+//     its target late: guard that with the fencing token (Guard).
+//   - A signal: the runner gives the lock back, in bounded time, and ends with nil.
+//   - The process dies: its lock is free when the TTL has passed.
+//
+// # What a holder must do
+//
+// Stop when the runner ends. Ask Held before each step that must not be done twice, and send
+// the token along with it; the target refuses tokens lower than the highest that it has seen.
+package lock

@@ -1,0 +1,79 @@
+package lock_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// Several processes wake for the same job, and one of them does it.
+func Example_cron() {
+	address, stopServer := startServer() // yours runs elsewhere
+	defer stopServer()
+	conn, err := lock.Dial([]string{address})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	client := models.NewLocketClient(conn)
+
+	wake := func(scheduled time.Time) {
+		err := runOnce(context.Background(), client, "report", scheduled, func() error {
+			fmt.Println("the report of", scheduled.Format("15:04"))
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	six := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+	var processes sync.WaitGroup
+	for range 5 {
+		processes.Go(func() { wake(six) })
+	}
+	processes.Wait()
+	wake(six) // one whose clock is slow: the report was made long ago
+	wake(six.Add(time.Hour))
+
+	// Output:
+	// the report of 06:00
+	// the report of 07:00
+}
+
+// runOnce does a job that is scheduled for a time, unless somebody else does it or has done
+// it. All come with the same time, that of the schedule, whatever their clocks say.
+//
+// Who has done the job does not give the lock back: a process whose clock is slow would find
+// it free, and do the job again. The lock ends by itself after an hour, when the slowest clock
+// is long past. The price is that nobody makes up for a process that dies halfway. A job that
+// fails gives the lock back, so that it can be tried again.
+func runOnce(ctx context.Context, client models.LocketClient, job string, scheduled time.Time, do func() error) error {
+	mine := &models.Resource{
+		Key:   job + "/" + scheduled.UTC().Format(time.RFC3339),
+		Owner: rand.Text(), // of this attempt only: who asks as the same owner has the lock again
+	}
+	_, err := client.Lock(ctx, &models.LockRequest{Resource: mine, TtlInSeconds: 3600})
+	if status.Code(err) == codes.AlreadyExists {
+		return nil
+	}
+	if err == nil {
+		err = do()
+	}
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, releaseErr := client.Release(ctx, &models.ReleaseRequest{Resource: mine})
+	return errors.Join(err, releaseErr)
+}

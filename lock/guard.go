@@ -1,0 +1,32 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrStale is returned for a fencing token that is lower than one seen before: its holder
+// has lost the lock, and may not know it yet.
+var ErrStale = errors.New("the fencing token is stale")
+
+// Guard stands before what a lock protects, in the process that owns it, and refuses who
+// comes with a token lower than the highest that was seen (Kleppmann, "How to do distributed
+// locking", 2016). One Guard is for the tokens of one lock. It forgets when its process ends:
+// what must be guarded for longer keeps the token beside the data. The zero value is ready.
+type Guard struct {
+	mu      sync.Mutex
+	highest uint64
+}
+
+// Do calls write unless the token is stale, which is ErrStale. Meanwhile no other write is
+// under way, so that none with a lower token can come after one with a higher.
+func (g *Guard) Do(token uint64, write func() error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if token < g.highest {
+		return fmt.Errorf("%w: %d, and %d was seen", ErrStale, token, g.highest)
+	}
+	g.highest = token
+	return write()
+}

@@ -1,0 +1,102 @@
+package lock_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/locket-service/locket/lock"
+)
+
+func TestGuard(t *testing.T) {
+	var guard lock.Guard
+	broken := errors.New("the disk is full")
+	for _, step := range []struct {
+		token     uint64
+		err, want error // of the write, and of Do
+		called    bool
+	}{
+		{token: 0, called: true}, // from a server that gives no tokens
+		{token: 33, called: true},
+		{token: 33, called: true}, // the same holder again
+		{token: 32, want: lock.ErrStale},
+		{token: 0, want: lock.ErrStale},
+		{token: 35, called: true},
+		{token: 34, want: lock.ErrStale},
+		{token: 40, called: true, err: broken, want: broken}, // what was written is not known
+		{token: 39, want: lock.ErrStale},
+		{token: 40, called: true},
+		{token: 1<<64 - 1, called: true},
+		{token: 40, want: lock.ErrStale},
+	} {
+		called := false
+		err := guard.Do(step.token, func() error {
+			called = true
+			return step.err
+		})
+		if !errors.Is(err, step.want) || called != step.called {
+			t.Errorf("%d: %v, written: %t; want %v, %t", step.token, err, called, step.want, step.called)
+		}
+	}
+}
+
+// TestGuardPanic: a write that panics has been seen, and leaves the guard in order.
+func TestGuardPanic(t *testing.T) {
+	var guard lock.Guard
+	func() {
+		defer func() { _ = recover() }()
+		_ = guard.Do(2, func() error { panic("a bug") })
+		t.Error("the panic was swallowed")
+	}()
+	if err := guard.Do(1, func() error { return nil }); !errors.Is(err, lock.ErrStale) {
+		t.Errorf("a lower one: %v", err)
+	}
+	must(t, guard.Do(2, func() error { return nil }))
+}
+
+// TestGuardConcurrently: no write comes after one with a higher token, and no two at once.
+func TestGuardConcurrently(t *testing.T) {
+	const writers, each = 16, 1000
+	var (
+		guard   lock.Guard
+		highest atomic.Uint64
+		inside  atomic.Int32
+		refused atomic.Int32
+		written []uint64
+		all     sync.WaitGroup
+	)
+	for range writers {
+		all.Go(func() {
+			for range each {
+				token := highest.Add(1) + rand.Uint64N(4)
+				runtime.Gosched()
+				err := guard.Do(token, func() error {
+					if inside.Add(1) != 1 {
+						t.Error("two at once")
+					}
+					runtime.Gosched()
+					written = append(written, token)
+					inside.Add(-1)
+					return nil
+				})
+				if errors.Is(err, lock.ErrStale) {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d were written, %d refused", len(written), refused.Load())
+	if len(written)+int(refused.Load()) != writers*each {
+		t.Errorf("of %d, %d were written and %d refused", writers*each, len(written), refused.Load())
+	}
+	if !slices.IsSorted(written) {
+		t.Error("a lower one was written after a higher one")
+	}
+}

@@ -1,0 +1,244 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// world is a whole server on a new SQLite file, in a bubble, and what stands between it and
+// its clients.
+type world struct {
+	t        *testing.T
+	file     string
+	listener *bufconn.Listener
+	process  ifrit.Process
+	store    *sqlite.Store
+	conn     *grpc.ClientConn
+	direct   *grpc.ClientConn // the test's own, which never fails
+
+	mu sync.Mutex
+	// fail, if it is set, is asked before each request of a client is sent.
+	fail func(ctx context.Context, method string) error
+	// calls counts the requests, by method.
+	calls map[string]int
+}
+
+// bubble runs a test with a fake clock.
+func bubble(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, file: filepath.Join(t.TempDir(), "locket.db"), calls: make(map[string]int)}
+		w.start()
+		w.conn, w.direct = w.connect(grpc.WithUnaryInterceptor(w.intercept)), w.connect()
+		defer func() {
+			must(t, errors.Join(w.conn.Close(), w.direct.Close()))
+			w.stop()
+		}()
+		test(t, w)
+	})
+}
+
+// connect returns a connection to the server that is up when it is needed.
+func (w *world) connect(options ...grpc.DialOption) *grpc.ClientConn {
+	w.t.Helper()
+	conn, err := grpc.NewClient("passthrough:///locket", append(options,
+		grpc.WithContextDialer(w.dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))...)
+	must(w.t, err)
+	return conn
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts the server, again if it was stopped. It has no sweeper: a lease that has run
+// out ends when somebody asks for the lock.
+func (w *world) start() {
+	w.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, err := sqlite.Open(w.file)
+	must(w.t, err)
+	registry := prometheus.NewRegistry()
+	queues := committer.New(store, committer.Config{Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry)})
+	listener := bufconn.Listen(1 << 20)
+	w.process = ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
+		{Name: "committer", Runner: queues},
+		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
+			Listener: listener,
+			Options:  grpcserver.Options(nil, grpcserver.NewObserver(log, registry)),
+			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
+			OnDrain:  queues.StopWaiting, ShutdownTimeout: time.Second, Log: log,
+		})},
+	}))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listener, w.store = listener, store
+}
+
+// stop stops the server.
+func (w *world) stop() {
+	w.t.Helper()
+	if w.process == nil {
+		return
+	}
+	w.process.Signal(os.Interrupt)
+	if err := errors.Join(<-w.process.Wait(), w.store.Close()); err != nil {
+		w.t.Errorf("the end of the server: %v", err)
+	}
+	w.process = nil
+}
+
+func (w *world) dial(ctx context.Context, _ string) (net.Conn, error) {
+	w.mu.Lock()
+	listener := w.listener
+	w.mu.Unlock()
+	return listener.DialContext(ctx)
+}
+
+func (w *world) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	w.mu.Lock()
+	w.calls[filepath.Base(method)]++
+	fail := w.fail
+	w.mu.Unlock()
+	if fail != nil {
+		if err := fail(ctx, filepath.Base(method)); err != nil {
+			return err
+		}
+	}
+	return invoker(ctx, method, req, reply, cc, opts...)
+}
+
+// count returns how many requests of a method were sent.
+func (w *world) count(method string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls[method]
+}
+
+// failing has every request from now on answered by a function; nil lets them through.
+func (w *world) failing(fail func(ctx context.Context, method string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = fail
+}
+
+// hang swallows requests: nothing comes back before their deadline.
+func hang(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (w *world) client() models.LocketClient { return models.NewLocketClient(w.conn) }
+
+// holder returns who holds a key, "" for nobody, and the token.
+func (w *world) holder(key string) (owner string, token uint64) {
+	w.t.Helper()
+	got, err := models.NewLocketClient(w.direct).Fetch(w.t.Context(), &models.FetchRequest{Key: key})
+	if err != nil {
+		return "", 0
+	}
+	return got.GetResource().GetOwner(), got.GetToken()
+}
+
+// diary holds what a runner has told.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+func (d *diary) String() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(d.lines, ", ")
+}
+
+func (d *diary) callbacks() lock.Option {
+	return lock.WithCallbacks(lock.Callbacks{
+		Acquired:     func(uint64) { d.note("acquired") },
+		Unverifiable: func(error) { d.note("unverifiable") },
+		Verified:     func() { d.note("verified") },
+		Lost:         func(error) { d.note("lost") },
+	})
+}
+
+// says fails the test unless the diary is exactly this.
+func (d *diary) says(t *testing.T, want string) {
+	t.Helper()
+	if got := d.String(); got != want {
+		t.Errorf("the runner told: %q, want %q", got, want)
+	}
+}
+
+func resource(key, owner string) *models.Resource {
+	return &models.Resource{Key: key, Owner: owner, Value: "of " + owner}
+}
+
+const (
+	ttl   = 15 * time.Second
+	retry = 5 * time.Second
+)
+
+// isReady reports whether a process is ready, when everything has settled.
+func isReady(p ifrit.Process) bool {
+	synctest.Wait()
+	select {
+	case <-p.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+// end signals a process and returns its error.
+func end(p ifrit.Process) error {
+	p.Signal(os.Interrupt)
+	return <-p.Wait()
+}
+
+// exited returns the error of a process that has ended, and whether it has.
+func exited(p ifrit.Process) (bool, error) {
+	ended := p.Wait()
+	synctest.Wait()
+	select {
+	case err := <-ended:
+		return true, err
+	default:
+		return false, nil
+	}
+}

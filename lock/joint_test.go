@@ -1,0 +1,141 @@
+package lock_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// both returns a Joint of two locks, named in an order.
+func (w *world) both(owner, first, second string) *lock.Joint {
+	return lock.NewJoint(
+		lock.NewLockRunner(w.client(), resource(first, owner), ttl, retry),
+		lock.NewLockRunner(w.client(), resource(second, owner), ttl, retry))
+}
+
+// holders fails the test unless "a" and "b" are held by these owners.
+func (w *world) holders(wantA, wantB string) {
+	w.t.Helper()
+	a, _ := w.holder("a")
+	b, _ := w.holder("b")
+	if a != wantA || b != wantB {
+		w.t.Errorf("held by %q and %q, want %q and %q", a, b, wantA, wantB)
+	}
+}
+
+func TestJointHoldsAll(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := ifrit.Invoke(w.both("x", "b", "a"))
+		w.holders("x", "x")
+		q := ifrit.Background(w.both("y", "a", "b"))
+		time.Sleep(10 * time.Minute)
+		if isReady(q) {
+			t.Error("the second is ready while the first holds")
+		}
+		w.holders("x", "x")
+		must(t, end(p))
+		<-q.Ready()
+		w.holders("y", "y")
+		must(t, end(q))
+		w.holders("", "")
+	})
+}
+
+// TestJointGivesBack: locks that are held wait for the others for a TTL, then others have
+// their turn.
+func TestJointGivesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		blocker := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("b", "z"), ttl, retry))
+		p := ifrit.Background(w.both("x", "a", "b"))
+		time.Sleep(ttl - time.Second)
+		w.holders("x", "z")
+		time.Sleep(2 * time.Second)
+		w.holders("", "z")
+		time.Sleep(retry)
+		w.holders("x", "z")
+		must(t, end(blocker))
+		<-p.Ready()
+		w.holders("x", "x")
+		must(t, end(p))
+	})
+}
+
+// TestJointLosesAll: when one is lost, the others are given back, and the cause is told.
+func TestJointLosesAll(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := ifrit.Invoke(w.both("x", "a", "b"))
+		_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("b", "x")})
+		must(t, err)
+		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		w.holders("", "")
+	})
+}
+
+// TestJointSignal: a signal ends it at every stage, and leaves nothing behind.
+func TestJointSignal(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Millisecond, time.Second, ttl - time.Second, ttl + time.Second, time.Minute} {
+		bubble(t, func(t *testing.T, w *world) {
+			blocker := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("b", "z"), ttl, retry))
+			p := ifrit.Background(w.both("x", "a", "b"))
+			time.Sleep(after)
+			begin := time.Now()
+			p.Signal(os.Interrupt)
+			must(t, <-p.Wait())
+			if took := time.Since(begin); took > time.Second {
+				t.Errorf("after %s the end took %s", after, took)
+			}
+			w.holders("", "z")
+			must(t, end(blocker))
+		})
+	}
+}
+
+// TestJointsNeverBlockEachOther: many that name the same locks in different orders all have
+// their turn.
+func TestJointsNeverBlockEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		const many = 6
+		done := make(chan error, many)
+		for i := range many {
+			owner, first, second := string(rune('p'+i)), "a", "b"
+			if i%2 == 1 {
+				first, second = second, first
+			}
+			go func() {
+				p := ifrit.Background(w.both(owner, first, second))
+				<-p.Ready()
+				time.Sleep(10 * time.Second)
+				p.Signal(os.Interrupt)
+				done <- <-p.Wait()
+			}()
+		}
+		begin := time.Now()
+		for range many {
+			must(t, <-done)
+		}
+		t.Logf("%d turns of 10 s took %s", many, time.Since(begin))
+	})
+}
+
+func TestJointWrong(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		if err := <-ifrit.Background(w.both("x", "a", "a")).Wait(); err == nil {
+			t.Error("it ran with one lock twice")
+		}
+		if err := <-ifrit.Background(w.both("", "a", "b")).Wait(); err == nil {
+			t.Error("it ran without an owner")
+		}
+		none := ifrit.Invoke(lock.NewJoint())
+		synctest.Wait()
+		must(t, end(none))
+	})
+}

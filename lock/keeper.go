@@ -1,0 +1,285 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/metadata"
+)
+
+// keeper is one run of a runner. Only the goroutine that runs it uses it.
+type keeper struct {
+	*Runner
+	log   *slog.Logger    // hides that of the runner
+	ready chan<- struct{} // nil once it is closed
+
+	// next fires when it is time for an attempt, expiry when the lease is over.
+	next, expiry *time.Timer
+	// attempt delivers the result of the attempt under way; nil when there is none.
+	attempt <-chan result
+	cancel  context.CancelFunc
+	// leaving is done when the runner ends.
+	leaving context.Context
+	leave   context.CancelFunc
+
+	// held is set between the gain and the loss of the lock.
+	held bool
+	// token is that of the grant that the server has told of, believed in or not.
+	token uint64
+	// open is set while the server may have made a grant that it has not told of.
+	open bool
+	// failure is the error of the last attempt, nil if that came through.
+	failure error
+	// wavering is set while the lock is held and cannot be verified.
+	wavering bool
+}
+
+// result is that of one attempt.
+type result struct {
+	sent  time.Time
+	token uint64
+	err   error
+}
+
+func newKeeper(r *Runner, ready chan<- struct{}) *keeper {
+	leaving, leave := context.WithCancel(context.Background())
+	return &keeper{
+		Runner: r, ready: ready, log: r.log.With("lock", r.key, "owner", r.owner),
+		next: time.NewTimer(0), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, leaving: leaving, leave: leave,
+	}
+}
+
+// run keeps the lock until a signal comes or the lock is lost. Whatever wakes it, it looks
+// at the clock before it does anything else.
+func (k *keeper) run(signals <-chan os.Signal) error {
+	defer k.forget()
+	for {
+		var due, expired bool
+		var answered *result
+		select {
+		case <-signals:
+			k.giveBack()
+			return nil
+		case <-k.expiry.C:
+			expired = true
+		case <-k.next.C:
+			due = true
+		case r := <-k.attempt:
+			k.attempt, answered = nil, &r
+		}
+		var err error
+		switch {
+		case k.held && !k.lease.trusted(time.Now()):
+			err = k.lose(timeUp(k.failure))
+		case answered != nil:
+			err = k.conclude(*answered)
+		case due:
+			k.try()
+		case expired: // it was renewed in the last moment
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// try begins an attempt to gain or renew the lock, unless one is under way.
+func (k *keeper) try() {
+	if k.attempt != nil {
+		return
+	}
+	token := k.token
+	if token == 0 {
+		k.open = true
+	}
+	ctx, cancel := context.WithTimeout(withRequestID(context.Background()), k.grantor.patience(token))
+	results := make(chan result, 1)
+	k.attempt, k.cancel = results, cancel
+	go func() {
+		defer cancel()
+		sent := time.Now()
+		token, err := k.grantor.take(ctx, k.leaving, token)
+		results <- result{sent, token, err}
+	}()
+}
+
+// conclude draws the conclusions from an attempt. It returns an error if the runner ends.
+func (k *keeper) conclude(r result) error {
+	verdict, renewal := k.grantor.judge(r.err), k.token != 0
+	k.note(r)
+	switch {
+	case r.err == nil && k.held && r.token != k.lease.token: // by a server that cannot renew one grant only
+		return k.replaced(r)
+	case r.err == nil:
+		k.gain(r)
+	case verdict == gone && k.held:
+		return k.lose(k.failure)
+	case k.held:
+		k.waver()
+	case verdict == gone && renewal, verdict == queued: // what was not trusted has ended; or its turn comes
+		k.next.Reset(0)
+	case verdict == hopeless && k.ready != nil:
+		return fmt.Errorf("lock %q: %w", k.key, k.failure)
+	default:
+		k.wait()
+	}
+	return nil
+}
+
+// note keeps what an attempt tells of the server's state.
+func (k *keeper) note(r result) {
+	k.failure = plain(r.err)
+	switch verdict := k.grantor.judge(r.err); {
+	case r.err == nil:
+		k.token, k.open = r.token, false
+	case verdict == gone:
+		k.token, k.open = 0, false
+	case verdict == hopeless:
+		k.open = false
+	}
+}
+
+// gain begins or prolongs the lease.
+func (k *keeper) gain(r result) {
+	l := renewed(r.token, r.sent, k.ttl)
+	if !l.trusted(time.Now()) { // the answer took too long
+		k.next.Reset(0)
+		return
+	}
+	k.setLease(l)
+	k.expiry.Reset(time.Until(l.until))
+	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/3)))
+	switch {
+	case !k.held:
+		k.log.Info("lock acquired", "token", r.token)
+		k.held = true
+		if k.ready != nil {
+			close(k.ready)
+			k.ready = nil
+		}
+		if k.callbacks.Acquired != nil {
+			k.callbacks.Acquired(r.token)
+		}
+	case k.wavering:
+		k.log.Info("lock verified again")
+		k.wavering = false
+		if k.callbacks.Verified != nil {
+			k.callbacks.Verified()
+		}
+	}
+}
+
+// waver goes on while the lease lasts.
+func (k *keeper) waver() {
+	k.log.Warn("lock not renewed", "error", k.failure, "held_for", time.Until(k.lease.until))
+	if !k.wavering && k.callbacks.Unverifiable != nil {
+		k.callbacks.Unverifiable(k.failure)
+	}
+	k.wavering = true
+	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/10)))
+}
+
+// wait tries again later.
+func (k *keeper) wait() {
+	k.log.Info("lock not acquired", "error", k.failure)
+	k.next.Reset(k.jittered(k.retryInterval))
+}
+
+// lose ends the belief. It returns the error that the runner ends with, nil for a presence.
+func (k *keeper) lose(cause error) error {
+	k.held, k.wavering = false, false
+	k.setLease(lease{})
+	err := fmt.Errorf("lock %q: %w: %w", k.key, ErrLost, cause)
+	k.log.Error("lock lost", "error", cause)
+	if k.callbacks.Lost != nil {
+		k.callbacks.Lost(err)
+	}
+	if k.exitOnLoss {
+		return err
+	}
+	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/10)))
+	return nil
+}
+
+// replaced loses a grant in whose place the server has made another.
+func (k *keeper) replaced(r result) error {
+	if err := k.lose(ErrTokenChanged); err != nil {
+		k.release(time.Now().Add(k.releaseTimeout))
+		return err
+	}
+	k.gain(r)
+	return nil
+}
+
+func timeUp(failure error) error {
+	if failure == nil {
+		return ErrTimeUp
+	}
+	return fmt.Errorf("%w: %w", ErrTimeUp, failure)
+}
+
+// giveBack ends the belief, and then the grant. An attempt that is under way gets half of
+// the time to tell its outcome: what is not known cannot be given back for sure.
+func (k *keeper) giveBack() {
+	deadline := time.Now().Add(k.releaseTimeout)
+	k.setLease(lease{})
+	k.leave()
+	if k.attempt != nil {
+		select {
+		case r := <-k.attempt:
+			k.note(r)
+		case <-time.After(k.releaseTimeout / 2):
+			k.cancel()
+		}
+	}
+	if k.held || k.token != 0 || k.open {
+		k.release(deadline)
+	}
+}
+
+// release gives the grant back, which is tried until a deadline: that very grant if its
+// token is known, otherwise whatever the owner holds.
+func (k *keeper) release(deadline time.Time) {
+	ctx, cancel := context.WithDeadline(withRequestID(context.Background()), deadline)
+	defer cancel()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, k.releaseTimeout/3)
+		err := k.grantor.giveBack(attempt, k.token)
+		cancel()
+		if err == nil || k.grantor.judge(err) != unclear { // released, or not held any more
+			k.log.Info("lock released")
+			return
+		}
+		select {
+		case <-ctx.Done():
+			k.log.Warn("lock not released; it is free when its TTL has passed", "error", err)
+			return
+		case <-time.After(k.releaseTimeout / 20):
+		}
+	}
+}
+
+// forget ends what the run has begun.
+func (k *keeper) forget() {
+	k.leave()
+	k.cancel()
+	k.next.Stop()
+	k.expiry.Stop()
+	k.setLease(lease{})
+}
+
+// jittered returns a pause that is shortened at random.
+func (k *keeper) jittered(pause time.Duration) time.Duration {
+	return pause - time.Duration(rand.Float64()*k.jitter*float64(pause))
+}
+
+// withRequestID gives a request a name in the server's log.
+func withRequestID(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "uuid", uuid.NewString())
+}
