@@ -120,6 +120,8 @@ func (h *hand) hold(signals <-chan os.Signal) error {
 func (h *hand) giveBack() {
 	for _, process := range slices.Backward(h.processes) {
 		process.Signal(os.Interrupt)
-		_ = <-process.Wait() // the first error is told, the others come of it
+		if err := <-process.Wait(); err != nil {
+			continue // the first one is told, the others come of it
+		}
 	}
 }

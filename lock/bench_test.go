@@ -1,0 +1,221 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// crowd is many runners in this process, each with a lock of its own, on one connection to
+// one server, which is a process of its own.
+type crowd struct {
+	t         testing.TB
+	conn      *lock.Conn
+	runners   []*lock.Runner
+	processes []ifrit.Process
+	// before is how many goroutines there were before the runners.
+	before int
+
+	mu    sync.Mutex
+	locks []time.Time // when Lock was called
+}
+
+func newCrowd(t testing.TB, many int, ttl, retry time.Duration) *crowd {
+	t.Helper()
+	server := fixtures.StartLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"))
+	c := &crowd{t: t}
+	conn, err := lock.Dial([]string{server.Address()}, lock.WithDialOptions(grpc.WithUnaryInterceptor(c.count)))
+	must(t, err)
+	t.Cleanup(func() { must(t, conn.Close()) })
+	c.conn = conn
+	for i := range many {
+		c.runners = append(c.runners, lock.NewLockRunner(c.client(), resource(fmt.Sprint(i), "crowd"), ttl, retry))
+	}
+	c.held(0) // so that the connection is up
+	c.before = runtime.NumGoroutine()
+	return c
+}
+
+func (c *crowd) client() models.LocketClient { return models.NewLocketClient(c.conn) }
+
+// count notes the calls of Lock.
+func (c *crowd) count(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if method == models.Locket_Lock_FullMethodName {
+		c.mu.Lock()
+		c.locks = append(c.locks, time.Now())
+		c.mu.Unlock()
+	}
+	return invoker(ctx, method, req, reply, cc, opts...)
+}
+
+// calls returns how many calls of Lock there were since a moment.
+func (c *crowd) calls(since time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, at := range c.locks {
+		if !at.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// perSecond returns how many calls of Lock there were in each second of a while that began
+// at a moment.
+func (c *crowd) perSecond(from time.Time, seconds int) []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := make([]int, seconds)
+	for _, at := range c.locks {
+		if i := at.Sub(from); i >= 0 && int(i/time.Second) < seconds {
+			counts[i/time.Second]++
+		}
+	}
+	return counts
+}
+
+// start starts all runners at once, and returns how long it took until all held.
+func (c *crowd) start() time.Duration {
+	c.t.Helper()
+	begin := time.Now()
+	for _, r := range c.runners {
+		c.processes = append(c.processes, ifrit.Background(r))
+	}
+	for i, p := range c.processes {
+		select {
+		case <-p.Ready():
+		case <-time.After(patience):
+			c.t.Fatalf("runner %d does not hold", i)
+		}
+	}
+	return time.Since(begin)
+}
+
+// end signals all runners at once, and returns how long it took until all had ended.
+func (c *crowd) end() time.Duration {
+	c.t.Helper()
+	begin := time.Now()
+	for _, p := range c.processes {
+		p.Signal(os.Interrupt)
+	}
+	for i, p := range c.processes {
+		if err := <-p.Wait(); err != nil {
+			c.t.Errorf("runner %d: %v", i, err)
+		}
+	}
+	took := time.Since(begin)
+	c.processes = nil
+	return took
+}
+
+// held fails the test unless so many runners believe to hold, and the server agrees.
+func (c *crowd) held(want int) {
+	c.t.Helper()
+	believe := 0
+	for _, r := range c.runners {
+		if _, held := r.Held(); held {
+			believe++
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	all, err := c.client().FetchAll(ctx, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK}, grpc.WaitForReady(true))
+	must(c.t, err)
+	if granted := len(all.GetResources()); believe != want || granted != want {
+		c.t.Errorf("%d believe to hold and %d do, want %d", believe, granted, want)
+	}
+}
+
+// leftNothing fails the test if there are more goroutines than before the runners.
+func (c *crowd) leftNothing() {
+	c.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > c.before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<16)
+			c.t.Errorf("%d goroutines, and %d before:\n%s", runtime.NumGoroutine(), c.before, stacks[:runtime.Stack(stacks, true)])
+			return
+		}
+	}
+}
+
+// TestRunnersLeaveNothing: many runners hold, all at once, and are gone with all that is
+// theirs, again and again. It does not run beside others, whose goroutines it would count.
+func TestRunnersLeaveNothing(t *testing.T) {
+	const many = 200
+	c := newCrowd(t, many, lock.DefaultTTL, 300*time.Millisecond)
+	for range 2 {
+		began := time.Now()
+		started := c.start()
+		for c.calls(began) < 3*many { // until they were renewed
+			time.Sleep(10 * time.Millisecond)
+		}
+		c.held(many)
+		ended := c.end()
+		c.held(0)
+		c.leftNothing()
+		t.Logf("all held after %v, all released after %v", started, ended)
+	}
+}
+
+// BenchmarkRunners tells what a thousand runners cost, with the TTL and the retry interval
+// that they have unless others are given, when all start at once:
+//
+//	go test ./lock -run '^$' -bench Runners
+//
+// Of the renewals in a second it tells the mean, the most in a second of the first TTL, and
+// the most after that: the jitter takes a while to spread them.
+func BenchmarkRunners(b *testing.B) {
+	const many, ttls = 1000, 3
+	seconds := int(lock.DefaultTTL / time.Second)
+	c := newCrowd(b, many, lock.DefaultTTL, lock.DefaultRetryInterval)
+	for b.Loop() {
+		heap, stack := memory()
+		started := c.start()
+		b.ReportMetric(started.Seconds(), "s/all-held")
+		began := time.Now()
+		time.Sleep(lock.DefaultTTL)
+		b.ReportMetric(float64(runtime.NumGoroutine()-c.before)/many, "goroutines/runner")
+		heapThen, stackThen := memory()
+		b.ReportMetric(float64(heapThen-heap)/many, "heap-B/runner")
+		b.ReportMetric(float64(stackThen-stack)/many, "stack-B/runner")
+		time.Sleep(time.Until(began.Add(ttls * lock.DefaultTTL)))
+		c.held(many)
+		counts := c.perSecond(began, ttls*seconds)
+		sum := 0
+		for _, n := range counts {
+			sum += n
+		}
+		b.Logf("renewals in each second: %v", counts)
+		b.ReportMetric(float64(sum)/float64(len(counts)), "renewals/s")
+		b.ReportMetric(float64(slices.Max(counts[:seconds])), "renewals/s-at-first")
+		b.ReportMetric(float64(slices.Max(counts[seconds:])), "renewals/s-at-most")
+		ended := c.end()
+		b.ReportMetric(ended.Seconds(), "s/all-released")
+		c.held(0)
+		c.leftNothing()
+	}
+	b.ReportMetric(0, "ns/op") // means nothing here
+}
+
+// memory returns how many bytes are in use, on the heap and in stacks.
+func memory() (heap, stack int64) {
+	runtime.GC()
+	runtime.GC() // what the first one has set free in pools
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc), int64(stats.StackInuse)
+}

@@ -1,0 +1,179 @@
+package lock_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"github.com/tedsuo/ifrit/sigmon"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// envMember makes this test binary a program that wants a lock, works while it holds it,
+// and prints a line for everything that happens.
+const envMember = "LOCKET_TEST_MEMBER"
+
+// beatInterval is how often a member says that it believes to hold.
+const beatInterval = 5 * time.Millisecond
+
+// memberPlan is what a member is told, as JSON in its environment.
+type memberPlan struct {
+	Owner     string
+	Addresses []string
+	// Ways, if there are any, are where its connections go to, one after the other and
+	// whatever the address; the last one is for all that follow.
+	Ways       []string
+	TTL, Retry time.Duration
+	// Delay is how long an answer takes to come to the runner.
+	Delay time.Duration
+	// Stall is how long the runner is kept from its work when the lock comes in doubt.
+	Stall time.Duration
+}
+
+// memberLine is a line that a member prints: something that it did between two moments, of
+// the clock that all processes share.
+type memberLine struct {
+	kind          string
+	before, after time.Duration
+	token         uint64
+	text          string
+}
+
+// What members tell.
+const (
+	memberBeat         = "beat"    // it believed to hold
+	memberRenewed      = "renewed" // a call of Lock, and its answer
+	memberFailed       = "failed"  // a call of Lock, and its error
+	memberAcquired     = "acquired"
+	memberUnverifiable = "unverifiable"
+	memberVerified     = "verified"
+	memberLost         = "lost"
+	memberEnded        = "ended" // its group ended
+	memberLeaked       = "leaked"
+)
+
+// note prints a line, with one write, which is whole or not at all.
+func (l memberLine) note() {
+	text := strings.ReplaceAll(l.text, "\n", " ")
+	fmt.Fprintf(os.Stdout, "%s %d %d %d %s\n", l.kind, l.before, l.after, l.token, text)
+}
+
+// noteNow prints a line of something that happens at this moment.
+func noteNow(kind string, token uint64, err error) {
+	now := sinceBoot()
+	l := memberLine{kind: kind, before: now, after: now, token: token}
+	if err != nil {
+		l.text = err.Error()
+	}
+	l.note()
+}
+
+func parseMemberLine(text string) (l memberLine, err error) {
+	parts := append(strings.SplitN(text, " ", 5), "", "", "", "", "")
+	l.kind, l.text = parts[0], parts[4]
+	_, err = fmt.Sscan(strings.Join(parts[1:4], " "), (*int64)(&l.before), (*int64)(&l.after), &l.token)
+	return l, err
+}
+
+// beMember is the program: what a service's main function would be. It returns the code to
+// exit with.
+func beMember(text string) int {
+	var plan memberPlan
+	orPanic(json.Unmarshal([]byte(text), &plan))
+	conn, err := lock.Dial(plan.Addresses, lock.WithDialOptions(grpc.WithContextDialer(plan.dialer())))
+	orPanic(err)
+	client := &noting{LocketClient: models.NewLocketClient(conn), delay: plan.Delay}
+	runner := lock.NewLockRunner(client, resource(processKey, plan.Owner), plan.TTL, plan.Retry, lock.WithCallbacks(lock.Callbacks{
+		Acquired: func(token uint64) { noteNow(memberAcquired, token, nil) },
+		Unverifiable: func(err error) {
+			noteNow(memberUnverifiable, 0, err)
+			time.Sleep(plan.Stall)
+		},
+		Verified: func() { noteNow(memberVerified, 0, nil) },
+		Lost:     func(err error) { noteNow(memberLost, 0, err) },
+	}))
+	process := ifrit.Invoke(sigmon.New(grouper.NewOrdered(os.Interrupt, grouper.Members{
+		{Name: "lock", Runner: runner},
+		{Name: "worker", Runner: believing(runner)},
+	})))
+	failure := <-process.Wait()
+	noteNow(memberEnded, 0, failure)
+	orPanic(conn.Close())
+	leaked := goleak.Find()
+	for range 10 { // it looks for half a second, which may be short on a busy machine
+		if leaked == nil {
+			break
+		}
+		leaked = goleak.Find()
+	}
+	if leaked != nil {
+		noteNow(memberLeaked, 0, leaked)
+	}
+	if failure != nil {
+		return 1
+	}
+	return 0
+}
+
+// dialer connects to the ways, if there are any.
+func (p memberPlan) dialer() func(context.Context, string) (net.Conn, error) {
+	var n atomic.Int64
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		if len(p.Ways) > 0 {
+			address = p.Ways[min(int(n.Add(1)), len(p.Ways))-1]
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	}
+}
+
+// believing returns a worker that prints a line every few milliseconds while the runner
+// believes to hold.
+func believing(r *lock.Runner) ifrit.Runner {
+	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
+		close(ready)
+		tick := time.NewTicker(beatInterval)
+		defer tick.Stop()
+		for {
+			before := sinceBoot()
+			if token, held := r.Held(); held {
+				memberLine{kind: memberBeat, before: before, after: sinceBoot(), token: token}.note()
+			}
+			select {
+			case <-signals:
+				return nil
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// noting is a client that prints what becomes of its calls of Lock.
+type noting struct {
+	models.LocketClient
+	delay time.Duration
+}
+
+func (c *noting) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
+	l := memberLine{kind: memberRenewed, before: sinceBoot()}
+	resp, err := c.LocketClient.Lock(ctx, in, opts...)
+	l.after, l.token = sinceBoot(), resp.GetToken()
+	if err != nil {
+		l.kind, l.text = memberFailed, err.Error()
+	}
+	l.note()
+	if err == nil {
+		time.Sleep(c.delay)
+	}
+	return resp, err
+}

@@ -1,0 +1,245 @@
+package lock_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// patience is how long tests of processes wait for what must come. It is no promise: those
+// are checked by the times that the members tell.
+const patience = time.Minute
+
+// member is a process that wants the lock: this test binary, executed again.
+type member struct {
+	t    *testing.T
+	plan memberPlan
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+
+	mu    sync.Mutex
+	rest  []byte // the beginning of a line
+	lines []memberLine
+	alien []string // lines that are not a member's
+}
+
+// startMember starts a member. It is killed when the test ends; what it has told is shown
+// when the test failed.
+func startMember(t *testing.T, plan memberPlan) *member {
+	t.Helper()
+	text, err := json.Marshal(plan)
+	must(t, err)
+	m := &member{t: t, plan: plan, cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
+	m.cmd.Env = append(fixtures.CleanEnv(), envMember+"="+string(text))
+	m.cmd.Stdout, m.cmd.Stderr = m, m
+	m.cmd.SysProcAttr = diesWithParent()
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread must live as long as the child
+		defer runtime.UnlockOSThread()
+		err := m.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = m.cmd.Wait()
+		}
+		close(m.done)
+	}()
+	must(t, <-started)
+	t.Cleanup(func() {
+		_ = m.cmd.Process.Kill()
+		<-m.done
+		if t.Failed() {
+			t.Logf("what %s told:\n%s", plan.Owner, m.story())
+		}
+	})
+	return m
+}
+
+// Write gets what the member prints.
+func (m *member) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rest = append(m.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(m.rest, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		if l, err := parseMemberLine(string(line)); err == nil {
+			m.lines = append(m.lines, l)
+		} else {
+			m.alien = append(m.alien, string(line))
+		}
+		m.rest = rest
+	}
+}
+
+// told returns what the member has told of a kind.
+func (m *member) told(kind string) []memberLine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var lines []memberLine
+	for _, l := range m.lines {
+		if l.kind == kind {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// await returns the first line of a kind that tells of something after a moment.
+func (m *member) await(kind string, since time.Duration) memberLine {
+	m.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		ended := m.ended()
+		for _, l := range m.told(kind) {
+			if l.before > since {
+				return l
+			}
+		}
+		if ended {
+			m.t.Fatalf("%s ended, and has not told %q", m.plan.Owner, kind)
+		}
+	}
+	m.t.Fatalf("%s does not tell %q", m.plan.Owner, kind)
+	return memberLine{}
+}
+
+func (m *member) ended() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// signal sends a signal, and returns the moment before.
+func (m *member) signal(sig syscall.Signal) time.Duration {
+	m.t.Helper()
+	before := sinceBoot()
+	must(m.t, m.cmd.Process.Signal(sig))
+	return before
+}
+
+// ends waits for the member's end. A code of 0 is that of one that was told to end; one of
+// 1 must come from the loss of the lock. In no case may it leave a goroutine behind.
+func (m *member) ends(code int) memberLine {
+	m.t.Helper()
+	last := m.await(memberEnded, 0)
+	select {
+	case <-m.done:
+	case <-time.After(patience):
+		m.t.Fatalf("%s does not end", m.plan.Owner)
+	}
+	if got := m.cmd.ProcessState.ExitCode(); got != code {
+		m.t.Errorf("%s ended with %d (%s), want %d", m.plan.Owner, got, last.text, code)
+	}
+	if code == 1 && (!strings.Contains(last.text, "the lock was lost") || len(m.told(memberLost)) != 1) {
+		m.t.Errorf("%s ended with %q", m.plan.Owner, last.text)
+	}
+	if leaked := m.told(memberLeaked); len(leaked) > 0 {
+		m.t.Errorf("%s leaked: %s", m.plan.Owner, leaked[0].text)
+	}
+	return last
+}
+
+// kept fails the test unless the member has believed all the time, with one token, and does.
+func (m *member) kept() {
+	m.t.Helper()
+	beat := m.await(memberBeat, sinceBoot())
+	acquired, lost := m.told(memberAcquired), m.told(memberLost)
+	if len(acquired) != 1 || len(lost) != 0 || acquired[0].token != beat.token {
+		m.t.Errorf("%s acquired %v, lost %v, and holds with %d", m.plan.Owner, acquired, lost, beat.token)
+	}
+}
+
+// story is what the member told, but for what is between two beats or renewals.
+func (m *member) story() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	routine := func(i int) bool {
+		return i < 0 || i >= len(m.lines) || m.lines[i].kind == memberBeat || m.lines[i].kind == memberRenewed
+	}
+	var b strings.Builder
+	for i, l := range m.lines {
+		if !routine(i) || !routine(i-1) || !routine(i+1) {
+			fmt.Fprintf(&b, "%v (%v) %s %d %s\n", l.before, l.after-l.before, l.kind, l.token, l.text)
+		}
+	}
+	return b.String() + strings.Join(m.alien, "\n")
+}
+
+// term is the time in which a member believed with one token, by what it told: it may have
+// been longer, so two terms that overlap are two that believed at once.
+type term struct {
+	owner       string
+	token       uint64
+	first, last memberLine
+}
+
+// checkMembers checks what members of one lock told, from beginning to end: no two believed
+// at the same time, tokens rose from one to the next, and nobody believed longer after the
+// last renewal was sent than it may. There must have been so many terms.
+func checkMembers(t *testing.T, count int, members ...*member) {
+	t.Helper()
+	var terms []term
+	for _, m := range members {
+		m.checkLeases()
+		for _, beat := range m.told(memberBeat) {
+			if n := len(terms); n > 0 && terms[n-1].owner == m.plan.Owner && terms[n-1].token == beat.token {
+				terms[n-1].last = beat
+			} else {
+				terms = append(terms, term{m.plan.Owner, beat.token, beat, beat})
+			}
+		}
+	}
+	slices.SortFunc(terms, func(a, b term) int { return cmp.Compare(a.token, b.token) })
+	for i := 1; i < len(terms); i++ {
+		a, b := terms[i-1], terms[i]
+		gap := b.first.after - a.last.before
+		t.Logf("%s believed for %v; then for %v nobody did", a.owner, a.last.after-a.first.before, gap)
+		if a.token == b.token {
+			t.Errorf("%s and %s had the token %d", a.owner, b.owner, a.token)
+		}
+		if gap <= 0 {
+			t.Errorf("%s began with token %d when %s still believed, with %d, for %v", b.owner, b.token, a.owner, a.token, -gap)
+		}
+	}
+	if len(terms) != count {
+		t.Errorf("%d terms, want %d", len(terms), count)
+	}
+}
+
+// checkLeases checks that the member believed at no moment without a renewal that had been
+// answered, and was sent less than the TTL, but for the margin, before.
+func (m *member) checkLeases() {
+	m.t.Helper()
+	lease := m.plan.TTL - max(m.plan.TTL/20, 100*time.Millisecond)
+	renewals := m.told(memberRenewed)
+	var late time.Duration
+	for _, beat := range m.told(memberBeat) {
+		var sent time.Duration
+		for _, r := range renewals {
+			if r.token == beat.token && r.after <= beat.after {
+				sent = max(sent, r.before)
+			}
+		}
+		late = max(late, beat.before-sent-lease)
+	}
+	if late > 0 {
+		m.t.Errorf("%s believed for %v too long", m.plan.Owner, late)
+	}
+}

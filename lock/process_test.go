@@ -1,0 +1,241 @@
+package lock_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// The tests here are of real processes over real sockets, and by the real clock. Their
+// bounds have slack, as the machine may be busy; what must never happen has none.
+const (
+	processKey   = "k"
+	processTTL   = 3 * time.Second
+	processRetry = 500 * time.Millisecond
+	// safeTTL is for locks that must not be lost: whatever takes a while on a busy machine
+	// takes less.
+	safeTTL = 8 * time.Second
+	// slack is added to what a promise says.
+	slack = 3 * time.Second
+)
+
+func startSQLite(t *testing.T) *fixtures.Locket {
+	t.Helper()
+	return fixtures.StartLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"))
+}
+
+func processPlan(owner string, ttl time.Duration, addresses ...string) memberPlan {
+	return memberPlan{Owner: owner, Addresses: addresses, TTL: ttl, Retry: processRetry}
+}
+
+// startPair starts one member that holds the lock and one that waits for it.
+func startPair(t *testing.T, holder, waiter memberPlan) (a, b *member) {
+	t.Helper()
+	a = startMember(t, holder)
+	a.await(memberBeat, 0)
+	b = startMember(t, waiter)
+	b.await(memberFailed, 0)
+	return a, b
+}
+
+// within fails the test if something took longer than is promised, and slack.
+func within(t *testing.T, what string, took, promised time.Duration) {
+	t.Helper()
+	t.Logf("%s: %v, of %v", what, took, promised)
+	if took > promised+slack {
+		t.Errorf("%s took %v; promised is %v", what, took, promised)
+	}
+}
+
+// TestProcessServerRestarts: a server that is killed again and again, and down for less than
+// the lease, costs nobody the lock.
+func TestProcessServerRestarts(t *testing.T) {
+	t.Parallel()
+	server := startSQLite(t)
+	a, b := startPair(t, processPlan("a", safeTTL, server.Address()), processPlan("b", safeTTL, server.Address()))
+	for round := range 6 {
+		server.Kill()
+		time.Sleep(time.Duration(round) * 200 * time.Millisecond)
+		must(t, server.Start())
+		a.await(memberRenewed, sinceBoot())
+	}
+	a.kept()
+	signalled := a.signal(syscall.SIGTERM)
+	a.ends(0)
+	within(t, "the hand-over after all restarts", b.await(memberBeat, 0).after-signalled, processRetry)
+	b.signal(syscall.SIGTERM)
+	b.ends(0)
+	checkMembers(t, 2, a, b)
+}
+
+// TestProcessServerStaysDown: the lock is lost when the lease is over, though the server
+// cannot say so and the runner is busy, and somebody has it soon after the server is back.
+// Its downtime does not count for it, so that it keeps to the lease of the first for a while.
+func TestProcessServerStaysDown(t *testing.T) {
+	t.Parallel()
+	server := startSQLite(t)
+	plan := processPlan("a", processTTL, server.Address())
+	plan.Stall = processTTL
+	a, b := startPair(t, plan, processPlan("b", processTTL, server.Address()))
+	server.Kill()
+	killed := sinceBoot()
+	a.ends(1)
+	beats := a.told(memberBeat)
+	if last := beats[len(beats)-1]; last.before > killed+processTTL {
+		t.Errorf("believed for %v without a server", last.before-killed)
+	}
+	must(t, server.Start())
+	back := sinceBoot()
+	within(t, "after the server was back, the hand-over", b.await(memberBeat, 0).after-back, processTTL+processRetry)
+	b.signal(syscall.SIGTERM)
+	b.ends(0)
+	checkMembers(t, 2, a, b)
+}
+
+// TestProcessStopped: one that is stopped for longer than its lease has a successor, and
+// knows that from the first moment on when it goes on. Being stopped for less is no loss.
+func TestProcessStopped(t *testing.T) {
+	t.Parallel()
+	server := startSQLite(t)
+	a, b := startPair(t, processPlan("a", processTTL, server.Address()), processPlan("b", processTTL, server.Address()))
+	for range 3 {
+		a.signal(syscall.SIGSTOP)
+		time.Sleep(300 * time.Millisecond)
+		a.signal(syscall.SIGCONT)
+		a.await(memberRenewed, sinceBoot())
+	}
+	a.kept()
+
+	a.await(memberRenewed, sinceBoot()) // no call is under way
+	stopped := a.signal(syscall.SIGSTOP)
+	within(t, "the take-over", b.await(memberBeat, 0).after-stopped, processTTL+processRetry)
+	time.Sleep(processRetry)
+	resumed := a.signal(syscall.SIGCONT)
+	within(t, "the end of the one that was stopped", a.ends(1).after-resumed, 0)
+	for _, beat := range a.told(memberBeat) {
+		if beat.before >= resumed {
+			t.Errorf("it believed %v after it was resumed", beat.before-resumed)
+			break
+		}
+	}
+	for _, call := range slices.Concat(a.told(memberRenewed), a.told(memberFailed)) {
+		if call.before >= resumed {
+			t.Errorf("it called the server %v after it was resumed", call.before-resumed)
+		}
+	}
+	b.await(memberRenewed, sinceBoot())
+	b.kept()
+	checkMembers(t, 2, a, b)
+}
+
+// TestProcessNetworkHangs: one whose network swallows everything stops believing before
+// another begins, also when answers had been slow to come. What the network gives out late
+// changes nothing.
+func TestProcessNetworkHangs(t *testing.T) {
+	t.Parallel()
+	server := startSQLite(t)
+	proxy := fixtures.NewProxy(t, server.Address())
+	const ttl = 5 * time.Second
+	plan := processPlan("a", ttl, proxy.Addr())
+	plan.Delay = time.Second
+	a, b := startPair(t, plan, processPlan("b", ttl, server.Address()))
+	a.await(memberRenewed, sinceBoot())
+	proxy.Hang()
+	hung := sinceBoot()
+	within(t, "the take-over", b.await(memberBeat, 0).after-hung, ttl+processRetry)
+	a.await(memberLost, 0)
+	proxy.Restore()
+	a.ends(1)
+	b.await(memberRenewed, sinceBoot()+time.Second)
+	b.kept()
+	checkMembers(t, 2, a, b)
+}
+
+// TestProcessConnectionHangs: when one connection only, or the way to one address only,
+// swallows everything, the lock is kept.
+func TestProcessConnectionHangs(t *testing.T) {
+	for name, plan := range map[string]func(hanging, good string) memberPlan{
+		"one connection of one address": func(hanging, good string) memberPlan {
+			return memberPlan{Addresses: []string{good}, Ways: []string{hanging, good}}
+		},
+		"one address of two": func(hanging, good string) memberPlan {
+			return memberPlan{Addresses: []string{hanging, good}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startSQLite(t)
+			proxy := fixtures.NewProxy(t, server.Address())
+			plan := plan(proxy.Addr(), server.Address())
+			plan.Owner, plan.TTL, plan.Retry = "a", safeTTL, processRetry
+			a, b := startPair(t, plan, processPlan("b", safeTTL, server.Address()))
+			time.Sleep(2 * processRetry) // so that there is a connection to either address
+			proxy.Hang()
+			hung := sinceBoot()
+			within(t, "in doubt", a.await(memberVerified, hung).after-hung, safeTTL/3+2*processRetry)
+			a.await(memberRenewed, hung+safeTTL)
+			a.kept()
+			a.signal(syscall.SIGTERM)
+			a.ends(0)
+			b.await(memberBeat, 0)
+			checkMembers(t, 2, a, b)
+		})
+	}
+}
+
+// TestProcessTwoServers: with two servers on one database the lock is kept while one of them
+// is killed, and then the other.
+func TestProcessTwoServers(t *testing.T) {
+	t.Parallel()
+	database := "mysql:" + fixtures.MySQL(t)
+	servers := []*fixtures.Locket{fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)}
+	addresses := []string{servers[0].Address(), servers[1].Address()}
+	a, b := startPair(t, processPlan("a", safeTTL, addresses...), processPlan("b", safeTTL, addresses...))
+	for _, server := range servers {
+		server.Kill()
+		for range 3 {
+			a.await(memberRenewed, sinceBoot())
+		}
+		must(t, server.Start())
+	}
+	a.kept()
+	signalled := a.signal(syscall.SIGTERM)
+	a.ends(0)
+	within(t, "the hand-over", b.await(memberBeat, 0).after-signalled, processRetry)
+	b.signal(syscall.SIGTERM)
+	b.ends(0)
+	checkMembers(t, 2, a, b)
+}
+
+// TestProcessTakeOver: after SIGTERM the next one has the lock within a retry interval,
+// after SIGKILL within the TTL and a retry interval.
+func TestProcessTakeOver(t *testing.T) {
+	t.Parallel()
+	const handOvers = 3
+	server := startSQLite(t)
+	holder, next := startPair(t, processPlan("0", processTTL, server.Address()), processPlan("1", processTTL, server.Address()))
+	var members []*member
+	var took []time.Duration
+	for i := range handOvers {
+		signalled := holder.signal(syscall.SIGTERM)
+		took = append(took, next.await(memberBeat, 0).after-signalled)
+		holder.ends(0)
+		members = append(members, holder)
+		holder, next = next, startMember(t, processPlan(fmt.Sprint(i+2), processTTL, server.Address()))
+		next.await(memberFailed, 0)
+	}
+	slices.Sort(took)
+	t.Logf("from SIGTERM to the next one: %v", took)
+	if median := took[handOvers/2]; median > processRetry+time.Second {
+		t.Errorf("from SIGTERM to the next one: %v", median)
+	}
+	killed := holder.signal(syscall.SIGKILL)
+	within(t, "from SIGKILL to the next one", next.await(memberBeat, 0).after-killed, processTTL+processRetry)
+	members = append(members, holder, next)
+	checkMembers(t, len(members), members...)
+}
