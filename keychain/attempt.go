@@ -1,0 +1,140 @@
+package keychain
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// patientPOST is for how many times its timeout the answer to a POST is listened for, though
+// the keeper has given it up: it may tell of a claim that must be withdrawn.
+const patientPOST = 6
+
+// attempt is a request under way.
+type attempt struct {
+	request
+	ctx     context.Context // ends when it is given up
+	cancel  context.CancelFunc
+	answers chan answer // not buffered, so that what is given up stays with its sender
+}
+
+// send sends a request.
+func (c *Claim) send(kind action) {
+	c.drop()
+	k := &c.keeper
+	ctx, cancel := context.WithCancel(c.keychain.ctx)
+	a := &attempt{c.request(kind), ctx, cancel, make(chan answer)}
+	k.attempt = a
+	if kind == sendRegister {
+		if k.firstPOST.IsZero() {
+			k.firstPOST = time.Now()
+		}
+		c.keychain.tasks.Go(func() { c.post(a) })
+		return
+	}
+	again := k.tries > 0
+	c.keychain.tasks.Go(func() { c.patch(a, again) })
+}
+
+// drop gives up the request under way. The server may carry it out all the same.
+func (c *Claim) drop() {
+	k := &c.keeper
+	if k.attempt == nil {
+		return
+	}
+	k.attempt.cancel()
+	if k.attempt.kind == sendRenew {
+		k.doubt(k.attempt.request)
+	}
+	k.attempt = nil
+}
+
+// give hands an answer to the keeper, unless that has given up the attempt.
+func (a *attempt) give(r answer) (taken bool) {
+	select {
+	case a.answers <- r:
+		return true
+	case <-a.ctx.Done():
+		return false
+	}
+}
+
+// post carries out POST. What comes of it after the keeper has given it up is not lost.
+func (c *Claim) post(a *attempt) {
+	defer a.cancel()
+	kc := c.keychain
+	came := make(chan answer, 1)
+	kc.tasks.Go(func() {
+		patient := a.request
+		patient.timeout *= patientPOST
+		came <- kc.wire.do(kc.ctx, patient)
+	})
+	timeout := time.NewTimer(a.timeout)
+	defer timeout.Stop()
+	select {
+	case r := <-came:
+		if !a.give(r) {
+			c.late(&r)
+		}
+		return
+	case <-timeout.C:
+		kc.wire.hangUp()
+		a.give(answer{request: a.request, err: fmt.Errorf("%s %s: no answer within %s", a.method, a.url, a.timeout)})
+	case <-a.ctx.Done():
+	}
+	r := <-came
+	c.late(&r)
+}
+
+// patch carries out PATCH. When the end of a claim is refused that was asked for before,
+// without an answer, it may have come to that end by then: a server of seed 4 refuses the
+// same end a second time.
+func (c *Claim) patch(a *attempt, again bool) {
+	defer a.cancel()
+	wire := c.keychain.wire
+	r := wire.do(a.ctx, a.request)
+	if again && a.ends != "" && r.err == nil && r.code >= 400 && r.code < 500 {
+		seen := wire.do(a.ctx, request{method: http.MethodGet, url: a.url, timeout: a.timeout})
+		if seen.err == nil && seen.code == http.StatusOK && seen.member("status") == a.ends {
+			r.code = http.StatusNoContent
+		}
+	}
+	a.give(r)
+}
+
+// request returns a request as it is to be sent now.
+func (c *Claim) request(kind action) request {
+	kc := c.keychain
+	r := request{kind: kind, method: http.MethodPatch, url: c.location, timeout: kc.requestTimeout}
+	switch kind {
+	case sendRegister:
+		r.method, r.url, r.body, r.key = http.MethodPost, kc.wire.claims, c.body, c.keeper.key
+	case sendActivate:
+		r.body, r.wait = update{Status: "active"}, c.patience()
+		r.timeout = r.wait + min(r.timeout, c.ttl/3)
+	case sendRenew:
+		r.body, r.ttl, r.timeout = update{TTL: c.ttl.Seconds()}, c.ttl, min(r.timeout, c.pace()/3)
+	default:
+		r = kc.ending(kind, c.location)
+	}
+	return r
+}
+
+// ending returns a request that gives a claim back.
+func (kc *Keychain) ending(kind action, address string) request {
+	status := finalStatus[kind]
+	return request{
+		kind: kind, method: http.MethodPatch, url: address, body: update{Status: status}, ends: status,
+		timeout: min(kc.requestTimeout, kc.releaseTimeout/3),
+	}
+}
+
+// update is the body of PATCH: one of these at a time (seed 4).
+type update struct {
+	TTL    float64 `json:"ttl,omitempty"`
+	Status string  `json:"status,omitempty"`
+}
+
+// finalStatus is what a request that gives a claim back asks for.
+var finalStatus = map[action]string{sendRelease: "released", sendWithdraw: "withdrawn", sendAbort: "aborted"}

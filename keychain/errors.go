@@ -1,0 +1,52 @@
+package keychain
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+var (
+	// ErrClaimed is returned by Claim for a resource that the keychain claims already: there
+	// is only one claim for each.
+	ErrClaimed = errors.New("this keychain claims the resource already")
+	// ErrTimeout is returned by Claim when the time of WithTimeout was up before the claim was
+	// active. It is wrapped around what went wrong last.
+	ErrTimeout = errors.New("not active in time")
+	// ErrLost is what a claim's Err is when it was lost: wrapped around an *AnswerError when
+	// the server has said so, around ErrTimeUp when it was not renewed in time.
+	ErrLost = errors.New("the claim was lost")
+	// ErrTimeUp is the cause of a loss: no renewal came through while the lease lasted.
+	ErrTimeUp = errors.New("the lease was not renewed in time")
+	// ErrReleased is what a claim's Err is after Release.
+	ErrReleased = errors.New("the claim was released")
+	// ErrClosed is returned by a keychain that is closed, and is then the Err of its claims.
+	ErrClosed = errors.New("the keychain is closed")
+	// ErrNotGivenBack is returned by Release and Close when the server could not be told in
+	// time. A claim that was active ends with its TTL; one that waits still gets its turn,
+	// and ends with its TTL then.
+	ErrNotGivenBack = errors.New("the claim was not given back in time, and is left to its TTL")
+)
+
+// AnswerError is an answer that says no, or nothing that belongs to the protocol.
+type AnswerError struct {
+	// Request is what was asked: method and URL.
+	Request string
+	// Code is the status of the answer.
+	Code int
+	// Body is the beginning of its body.
+	Body string
+	// problem says what is wrong with an answer whose code does not say it.
+	problem string
+}
+
+func (e *AnswerError) Error() string {
+	text := fmt.Sprintf("%s: %d %s", e.Request, e.Code, http.StatusText(e.Code))
+	if e.problem != "" {
+		text += " (" + e.problem + ")"
+	}
+	if e.Body != "" {
+		text += ": " + e.Body
+	}
+	return text
+}

@@ -1,0 +1,226 @@
+package keychain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Keychain keeps claims alive. It may be used by any number of goroutines.
+type Keychain struct {
+	settings
+	wire *wire
+
+	// ctx ends with the keychain; what it has begun ends with it.
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	closing chan struct{} // closed when closing begins
+	closed  chan struct{} // and when it has ended
+	err     error         // of closing
+
+	mu     sync.Mutex
+	claims map[string]*Claim // by resource; those that have not ended
+	strays int               // claims that are being withdrawn, see Claim.settle
+	fewer  chan struct{}     // closed, and replaced, when there are fewer of either
+}
+
+// New returns a keychain for the claims of a server, whose address is that of its root:
+// "http://127.0.0.1:8892". It does not wait for the server to be there. Keychains must be
+// closed.
+func New(url string, options ...Option) (*Keychain, error) {
+	s := newSettings(options)
+	if err := s.validate(); err != nil {
+		return nil, fmt.Errorf("keychain: %w", err)
+	}
+	wire, err := newWire(url, &s)
+	if err != nil {
+		return nil, fmt.Errorf("keychain: the server %q: %w", url, err)
+	}
+	kc := &Keychain{
+		settings: s, wire: wire, claims: make(map[string]*Claim),
+		closing: make(chan struct{}), closed: make(chan struct{}), fewer: make(chan struct{}),
+	}
+	kc.ctx, kc.cancel = context.WithCancel(context.Background())
+	return kc, nil
+}
+
+// Claim claims a resource and returns when the claim is active. A server that is not there,
+// or fails, is asked again and again; a request that it refuses is an *AnswerError.
+//
+// When the context is done before that, or the time of WithTimeout, or when the keychain is
+// closed, the claim is withdrawn, which goes on in the background: see WithReleaseTimeout.
+// Once Claim has returned, the context has no effect.
+//
+// It is ErrClaimed when the keychain claims the resource already. A claim that is being given
+// back is waited for.
+func (kc *Keychain) Claim(ctx context.Context, resource string, options ...ClaimOption) (*Claim, error) {
+	c, err := kc.newClaim(resource, options)
+	if err == nil {
+		err = kc.add(ctx, c)
+	}
+	if err == nil {
+		err = c.await(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim %q: %w", resource, err)
+	}
+	return c, nil
+}
+
+// add begins to claim, as soon as no claim of the same resource is left.
+func (kc *Keychain) add(ctx context.Context, c *Claim) error {
+	for {
+		before, err := kc.tryToAdd(ctx, c)
+		if before == nil || err != nil {
+			return err
+		}
+		select {
+		case <-before.ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// tryToAdd returns the claim that is in the way.
+func (kc *Keychain) tryToAdd(ctx context.Context, c *Claim) (before *Claim, err error) {
+	kc.mu.Lock()
+	defer kc.mu.Unlock()
+	before = kc.claims[c.resource]
+	switch {
+	case kc.isClosing():
+		return nil, ErrClosed
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case before != nil && before.isWanted():
+		return nil, ErrClaimed
+	case before == nil:
+		kc.claims[c.resource] = c
+		kc.tasks.Go(c.keep)
+	}
+	return before, nil
+}
+
+func (kc *Keychain) isClosing() bool {
+	select {
+	case <-kc.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// forget is called by a claim that has ended.
+func (kc *Keychain) forget(c *Claim) {
+	kc.mu.Lock()
+	defer kc.mu.Unlock()
+	delete(kc.claims, c.resource)
+	kc.tellFewer()
+}
+
+func (kc *Keychain) tellFewer() {
+	close(kc.fewer)
+	kc.fewer = make(chan struct{})
+}
+
+// Close gives back every claim, all at once: active ones are released, the others withdrawn.
+// It returns when that is done, or the time of WithReleaseTimeout is up; then the error says
+// which claims were not given back. Nothing of the keychain is left afterwards, and Claim
+// returns ErrClosed.
+func (kc *Keychain) Close() error { return kc.shut(eventRelease) }
+
+// Abort is Close for a client that fails: claims end as aborted, and failures are tried again
+// more quickly. While the keychain is being closed already, it ends that at once, and leaves
+// to their TTL what was not given back yet.
+func (kc *Keychain) Abort() error { return kc.shut(eventSignal) }
+
+func (kc *Keychain) shut(e event) error {
+	kc.mu.Lock()
+	first := !kc.isClosing()
+	if first {
+		close(kc.closing)
+	}
+	claims := slices.Collect(maps.Values(kc.claims))
+	kc.mu.Unlock()
+	for _, c := range claims {
+		c.tell(command{event: e, cause: ErrClosed})
+	}
+	if first {
+		kc.finish(claims)
+	}
+	<-kc.closed
+	return kc.err
+}
+
+// finish waits for claims to end, and ends everything else.
+func (kc *Keychain) finish(claims []*Claim) {
+	defer close(kc.closed)
+	timeout := time.NewTimer(kc.releaseTimeout + 100*time.Millisecond) // the claims have timers of their own
+	defer timeout.Stop()
+	kc.awaitIdle(timeout.C)
+	kc.cancel()
+	for _, c := range claims {
+		c.tell(command{event: eventSignal, cause: ErrClosed})
+		<-c.ended
+		if c.result != nil && !errors.Is(c.result, ErrLost) { // that was told before
+			kc.err = errors.Join(kc.err, fmt.Errorf("claim %q: %w", c.resource, c.result))
+		}
+	}
+	kc.tasks.Wait()
+	kc.wire.hangUp()
+}
+
+// awaitIdle waits until there is no claim left, or the time is up.
+func (kc *Keychain) awaitIdle(timeout <-chan time.Time) {
+	for {
+		kc.mu.Lock()
+		idle, fewer := len(kc.claims)+kc.strays == 0, kc.fewer
+		kc.mu.Unlock()
+		if idle {
+			return
+		}
+		select {
+		case <-fewer:
+		case <-timeout:
+			return
+		}
+	}
+}
+
+// withdrawStray withdraws a claim that was made beside the one that is kept. The caller is a
+// task of the keychain.
+func (kc *Keychain) withdrawStray(address string) {
+	kc.mu.Lock()
+	kc.strays++
+	kc.mu.Unlock()
+	kc.tasks.Go(func() {
+		defer func() {
+			kc.mu.Lock()
+			defer kc.mu.Unlock()
+			kc.strays--
+			kc.tellFewer()
+		}()
+		ctx, cancel := context.WithTimeout(kc.ctx, kc.releaseTimeout)
+		defer cancel()
+		r := kc.ending(sendWithdraw, address)
+		for attempts := 1; ; attempts++ {
+			a := kc.wire.do(ctx, r)
+			if a.event() != eventFailed {
+				kc.log.Info("stray claim withdrawn", "url", address)
+				return
+			}
+			select {
+			case <-time.After(kc.retries.Withdraw.pause(attempts, kc.releaseTimeout)):
+			case <-ctx.Done():
+				kc.log.Warn("stray claim not withdrawn; it is left to its TTL", "url", address, "error", a.failure())
+				return
+			}
+		}
+	})
+}

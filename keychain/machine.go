@@ -1,0 +1,173 @@
+package keychain
+
+import "slices"
+
+// state is where a claim stands, in the words of seed 1. Those that begin with a capital
+// wait for the answer to a request.
+type state string
+
+const (
+	stateNew              state = "new"               // initial state
+	stateRegistering      state = "Registering"       // waiting for the answer to POST
+	stateWaiting          state = "waiting"           // waiting until the next attempt to activate
+	stateActivating       state = "Activating"        // waiting for the answer to PATCH (status=active)
+	stateConfirming       state = "Confirming"        // active, nobody knows since when: waiting for the answer to PATCH (ttl=...)
+	stateActive           state = "active"            // waiting to send the next heartbeat
+	stateRenewing         state = "Renewing"          // waiting for the answer to PATCH (ttl=...)
+	stateReleasing        state = "Releasing"         // waiting for the answer to PATCH (status=released)
+	stateWithdrawing      state = "Withdrawing"       // waiting for the answer to PATCH (status=withdrawn)
+	stateAborting         state = "Aborting"          // waiting for the answer to PATCH (status=aborted)
+	stateRecalling        state = "Recalling"         // not wanted any more: waiting for the answer to POST, which tells what to withdraw
+	stateRetryingRegister state = "retrying register" // waiting to send that request again; so are those below
+	stateRetryingActivate state = "retrying activate"
+	stateRetryingConfirm  state = "retrying confirm"
+	stateRetryingRenew    state = "retrying renew"
+	stateRetryingRelease  state = "retrying release"
+	stateRetryingWithdraw state = "retrying withdraw"
+	stateRetryingAbort    state = "retrying abort"
+	stateRetryingRecall   state = "retrying recall"
+
+	// The final states.
+	stateDone      state = "done"      // given up, whatever the server knows of it
+	stateFail      state = "fail"      // the server refused something
+	stateLost      state = "lost"      // the lease was over before it was renewed
+	stateReleased  state = "released"  // given back
+	stateWithdrawn state = "withdrawn" // no longer wanted
+	stateAborted   state = "aborted"   // no longer wanted because of an error of the client
+)
+
+// event is what may happen to a claim; seed 1 calls it a condition.
+type event string
+
+const (
+	eventBegin event = "-" // the client wants the claim
+
+	// The answers. The keeper sorts them: no answer at all, or none that belongs to the
+	// protocol, is failed.
+	eventOK        event = "response (200)"
+	eventCreated   event = "response (201)"
+	eventAccepted  event = "response (202)"
+	eventNoContent event = "response (204)"
+	eventConflict  event = "response (409)"
+	eventNotFound  event = "response (404)"
+	eventRefused   event = "response (4xx)" // any other
+	eventFailed    event = "response (5xx)"
+	// eventStale is a 200 or 201 which says that the claim is active, and which has come so
+	// late that the lease may be half over, or all.
+	eventStale event = "response (200 or 201), late"
+
+	eventSignal    event = "signal received" // an error of the client: everything must end at once
+	eventRelease   event = "client requests release"
+	eventRefresh   event = "client requests refresh"
+	eventTimeout   event = "timeout timer triggers"
+	eventRenew     event = "renew timer triggers"
+	eventActivate  event = "activate timer triggers"
+	eventRetry     event = "retry timer triggers"
+	eventLeaseOver event = "lease is over" // by the client's own clock
+)
+
+// action is what the keeper must do. Sending replaces the request under way, starting a timer
+// the one that runs.
+type action string
+
+const (
+	sendRegister action = "send POST"
+	sendActivate action = "send PATCH (status=active)"
+	sendRenew    action = "send PATCH (ttl=...)"
+	sendRelease  action = "send PATCH (status=released)"
+	sendWithdraw action = "send PATCH (status=withdrawn)"
+	sendAbort    action = "send PATCH (status=aborted)"
+	dropRequest  action = "drop the request under way"
+
+	startTimeout  action = "create timeout timer" // the time that the client gives the claim to become active
+	startGiveUp   action = "create timeout timer for giving back"
+	stopTimeout   action = "delete timeout timer" // either
+	startActivate action = "create activate timer"
+	stopActivate  action = "delete activate timer"
+	startRenew    action = "create renew timer"
+	stopRenew     action = "delete renew timer"
+	startRetry    action = "create retry timer" // with the parameters of the request that failed
+	stopRetry     action = "delete retry timer"
+	startLease    action = "create lease timer"
+	stopLease     action = "delete lease timer"
+
+	notifyAcquired action = "notify client lock is acquired"
+	notifyReleased action = "notify client lock is released"
+	notifyTimeout  action = "notify client of timeout"
+	notifyLost     action = "notify client lock is lost"
+	terminate      action = "terminate client"
+)
+
+// row is one transition.
+type row struct {
+	from    state
+	event   event
+	to      state
+	actions []action
+}
+
+// pair is a state and what happens in it.
+type pair struct {
+	state state
+	event event
+}
+
+// final reports whether a claim has ended: no transition leaves such a state, no timer runs
+// in it, no request is under way.
+func (s state) final() bool { return slices.Contains(finals, s) }
+
+// kind returns which request a state sends, or waits to send again; "" for the others.
+func (s state) kind() action {
+	switch s {
+	case stateRegistering, stateRetryingRegister, stateRecalling, stateRetryingRecall:
+		return sendRegister
+	case stateActivating, stateRetryingActivate:
+		return sendActivate
+	case stateConfirming, stateRetryingConfirm, stateRenewing, stateRetryingRenew:
+		return sendRenew
+	case stateReleasing, stateRetryingRelease:
+		return sendRelease
+	case stateWithdrawing, stateRetryingWithdraw:
+		return sendWithdraw
+	case stateAborting, stateRetryingAbort:
+		return sendAbort
+	}
+	return ""
+}
+
+// asks reports whether a state waits for an answer.
+func (s state) asks() bool { return s.kind() != "" && s[0] >= 'A' && s[0] <= 'Z' }
+
+// holds reports whether a claim is the client's, as long as its lease lasts.
+func (s state) holds() bool {
+	return s == stateActive || s == stateRenewing || s == stateRetryingRenew
+}
+
+// step returns the state after an event, and what is to be done. It refuses, with false,
+// events that cannot happen in that state: their timer does not run, or nothing was asked.
+func step(s state, e event) (next state, actions []action, ok bool) {
+	if r, found := transitions[pair{s, e}]; found {
+		return r.to, r.actions, true
+	}
+	if s.asks() {
+		if class := classOf(e); class != e {
+			return step(s, class)
+		}
+	}
+	if _, found := ignored[pair{s, e}]; found {
+		return s, nil, true
+	}
+	return s, nil, false
+}
+
+// classOf returns as what an answer counts where the table has no row for it: any of 4xx is
+// 4xx, and a success that makes no sense there is no answer at all.
+func classOf(e event) event {
+	switch e {
+	case eventConflict, eventNotFound:
+		return eventRefused
+	case eventOK, eventCreated, eventAccepted, eventNoContent, eventStale:
+		return eventFailed
+	}
+	return e
+}

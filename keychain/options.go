@@ -1,0 +1,223 @@
+package keychain
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+const (
+	// DefaultTTL is the TTL of a claim that is given none.
+	DefaultTTL = time.Minute
+	// DefaultReleaseTimeout bounds giving back, unless WithReleaseTimeout does.
+	DefaultReleaseTimeout = 5 * time.Second
+	// DefaultRequestTimeout bounds one request, unless WithRequestTimeout does.
+	DefaultRequestTimeout = 10 * time.Second
+	// DefaultPatience is for how long one request waits for its turn, unless WithPatience
+	// says otherwise.
+	DefaultPatience = 20 * time.Second
+)
+
+// Option changes a default of a keychain.
+type Option func(*settings)
+
+type settings struct {
+	tls            *tls.Config
+	files          *Files
+	token          string
+	insecure       bool
+	transport      http.RoundTripper
+	retries        Retries
+	requestTimeout time.Duration
+	releaseTimeout time.Duration
+	patience       time.Duration
+	fatal          func(error)
+	log            *slog.Logger
+	claim          []ClaimOption
+}
+
+// WithTLS sets how to connect to an https server. The configuration must not be changed
+// afterwards.
+func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
+
+// WithTLSFiles is WithTLS by files, which are read by New, and again for every connection;
+// while they cannot be read, or do not belong together (yet), the last good ones stay in use.
+func WithTLSFiles(files Files) Option { return func(s *settings) { s.files = &files } }
+
+// WithBearerToken sends a token along with every request to the server (RFC 6750), but not to
+// a Location on another host. It needs https unless the server is on this machine, or
+// WithInsecure is given.
+func WithBearerToken(token string) Option { return func(s *settings) { s.token = token } }
+
+// WithInsecure allows a bearer token in plain text on the way to another machine.
+func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
+
+// WithTransport has the requests made by another transport, which must heed their contexts,
+// and closes its own idle connections. TLS is its own affair.
+func WithTransport(transport http.RoundTripper) Option {
+	return func(s *settings) { s.transport = transport }
+}
+
+// WithRetries sets how requests are repeated. What is 0 stays as it was.
+func WithRetries(retries Retries) Option { return func(s *settings) { s.retries = retries } }
+
+// WithRequestTimeout bounds a request that need not wait for its turn. Renewals have a third
+// of the TTL, if that is shorter; giving back a third of its own time.
+func WithRequestTimeout(timeout time.Duration) Option {
+	return func(s *settings) { s.requestTimeout = timeout }
+}
+
+// WithReleaseTimeout bounds the time that giving back takes: of one claim, and of all by
+// Close.
+func WithReleaseTimeout(timeout time.Duration) Option {
+	return func(s *settings) { s.releaseTimeout = timeout }
+}
+
+// WithPatience sets for how long one request waits for its turn where the server offers that
+// (Prefer: wait), in whole seconds, and half of the TTL at most. With 0 none waits, and the
+// keychain asks now and then.
+func WithPatience(patience time.Duration) Option {
+	return func(s *settings) { s.patience = patience }
+}
+
+// WithFatal has the keychain call a function where seed 1 terminates the client: when a claim
+// is lost, or the server refuses a request. The function gets the error, and may end the
+// program or call Close; it is called in a goroutine of its own, which Close does not wait
+// for.
+func WithFatal(fatal func(error)) Option { return func(s *settings) { s.fatal = fatal } }
+
+// WithLogger has the keychain log to a logger instead of to none: gains and losses at level
+// info and error, requests that fail at level warn.
+func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+
+// WithDefaults sets options for every claim, which its own options override.
+func WithDefaults(options ...ClaimOption) Option {
+	return func(s *settings) { s.claim = append(s.claim, options...) }
+}
+
+func newSettings(options []Option) settings {
+	s := settings{
+		requestTimeout: DefaultRequestTimeout, releaseTimeout: DefaultReleaseTimeout,
+		patience: DefaultPatience, log: slog.New(slog.DiscardHandler),
+	}
+	for _, option := range options {
+		option(&s)
+	}
+	s.retries = s.retries.withDefaults()
+	return s
+}
+
+// validate returns everything that is wrong with the options.
+func (s *settings) validate() error {
+	wrong := []error{s.retries.validate()}
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	need(s.requestTimeout > 0, "the request timeout is %s, and must be more than 0", s.requestTimeout)
+	need(s.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.releaseTimeout)
+	need(s.patience >= 0, "the patience is %s, and must not be negative", s.patience)
+	need(s.tls == nil || s.files == nil, "WithTLS and WithTLSFiles: only one can be given")
+	need(s.transport == nil || s.tls == nil && s.files == nil, "WithTransport: TLS must be set there")
+	need(s.log != nil, "the logger is nil")
+	return errors.Join(wrong...)
+}
+
+// ClaimOption changes a default of a claim.
+type ClaimOption func(*claimSettings)
+
+type claimSettings struct {
+	ttl, timeout, renewPeriod time.Duration
+	userData                  any
+	hasUserData               bool
+	mode                      Mode
+	owner                     string
+}
+
+// Mode says with whom a claim shares its resource.
+type Mode string
+
+// The modes.
+const (
+	Exclusive Mode = "exclusive"
+	Shared    Mode = "shared"
+)
+
+// WithTTL sets how long the server keeps the claim after the last renewal: a minute unless it
+// is set, and a second at least. It is renewed by itself.
+func WithTTL(ttl time.Duration) ClaimOption { return func(s *claimSettings) { s.ttl = ttl } }
+
+// WithTimeout bounds the time until the claim is active; 0, the default, waits as long as it
+// takes (as seed 1's users did), or as the context allows.
+func WithTimeout(timeout time.Duration) ClaimOption {
+	return func(s *claimSettings) { s.timeout = timeout }
+}
+
+// WithUserData stores data with the claim, for people to see: anything that becomes JSON.
+func WithUserData(data any) ClaimOption {
+	return func(s *claimSettings) { s.userData, s.hasUserData = data, true }
+}
+
+// WithMode makes the claim exclusive or shared. Only Locket knows modes: other servers of the
+// protocol refuse the parameter, so it is only sent when it is given. So it is with WithOwner.
+func WithMode(mode Mode) ClaimOption { return func(s *claimSettings) { s.mode = mode } }
+
+// WithOwner says who claims. Only Locket knows owners.
+func WithOwner(owner string) ClaimOption { return func(s *claimSettings) { s.owner = owner } }
+
+// WithRenewPeriod sets how long after a renewal the next one follows: a third of the TTL,
+// unless it is set, and half of it at most.
+func WithRenewPeriod(period time.Duration) ClaimOption {
+	return func(s *claimSettings) { s.renewPeriod = period }
+}
+
+// maxTTL is the longest that Locket takes.
+const maxTTL = 100 * 365 * 24 * time.Hour
+
+func checkTTL(ttl time.Duration) error {
+	if ttl < time.Second || ttl > maxTTL {
+		return fmt.Errorf("the TTL is %s, and must be 1s to 100 years", ttl)
+	}
+	return nil
+}
+
+func (s *claimSettings) validate(resource string) error {
+	wrong := []error{checkTTL(s.ttl)}
+	if resource == "" {
+		wrong = append(wrong, errors.New("the resource has no name"))
+	}
+	if s.timeout < 0 {
+		wrong = append(wrong, fmt.Errorf("the timeout is %s, and must not be negative", s.timeout))
+	}
+	if s.renewPeriod < 0 || s.renewPeriod > s.ttl/2 {
+		wrong = append(wrong, fmt.Errorf("the renew period is %s, and must not be more than half of the TTL, %s", s.renewPeriod, s.ttl))
+	}
+	return errors.Join(wrong...)
+}
+
+// registration is the body of POST. It has nothing of Locket's own that was not asked for,
+// because a server of seed 4 refuses parameters that it does not know.
+type registration struct {
+	Resource string          `json:"resource"`
+	TTL      float64         `json:"ttl"`
+	UserData json.RawMessage `json:"user_data,omitempty"`
+	Owner    string          `json:"owner,omitempty"`
+	Mode     Mode            `json:"mode,omitempty"`
+}
+
+func (s *claimSettings) registration(resource string) (json.RawMessage, error) {
+	r := registration{Resource: resource, TTL: s.ttl.Seconds(), Owner: s.owner, Mode: s.mode}
+	if s.hasUserData {
+		text, err := json.Marshal(s.userData)
+		if err != nil {
+			return nil, fmt.Errorf("the user data: %w", err)
+		}
+		r.UserData = text
+	}
+	return json.Marshal(r)
+}

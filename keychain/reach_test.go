@@ -1,0 +1,191 @@
+package keychain_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/keychain"
+)
+
+// What is wrong with the arguments is an error of New and Claim.
+func TestArguments(t *testing.T) {
+	for name, c := range map[string]struct {
+		url    string
+		option keychain.Option
+	}{
+		"no address":        {"", nil},
+		"no scheme":         {"127.0.0.1:8892", nil},
+		"another scheme":    {"ftp://127.0.0.1", nil},
+		"no host":           {"http:///v1", nil},
+		"a password":        {"http://me:secret@127.0.0.1", nil},
+		"a query":           {"http://127.0.0.1/?a=b", nil},
+		"a control":         {"http://127.0.0.1/\x7f", nil},
+		"TLS without https": {"http://127.0.0.1", keychain.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})},
+		"no such files":     {"https://127.0.0.1", keychain.WithTLSFiles(keychain.Files{CA: "/no/such/file"})},
+		"half a pair":       {"https://127.0.0.1", keychain.WithTLSFiles(keychain.Files{Cert: "/no/such/file"})},
+		"a token in plain":  {"http://locket.example", keychain.WithBearerToken("secret")},
+		"request timeout":   {"http://127.0.0.1", keychain.WithRequestTimeout(0)},
+		"release timeout":   {"http://127.0.0.1", keychain.WithReleaseTimeout(-1)},
+		"patience":          {"http://127.0.0.1", keychain.WithPatience(-1)},
+		"logger":            {"http://127.0.0.1", keychain.WithLogger(nil)},
+		"retries, first":    {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Abort: keychain.Backoff{First: -1}})},
+		"retries, factor":   {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Poll: keychain.Backoff{Factor: 0.5}})},
+		"retries, jitter":   {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{Jitter: 1}})},
+		"retries, max":      {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{First: 2, Max: 1}})},
+		"transport and TLS": {"https://127.0.0.1", func() keychain.Option { return nil }()},
+	} {
+		options := []keychain.Option{c.option}
+		switch {
+		case name == "transport and TLS":
+			options = []keychain.Option{keychain.WithTransport(http.DefaultTransport), keychain.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})}
+		case c.option == nil:
+			options = nil
+		}
+		if _, err := keychain.New(c.url, options...); err == nil || strings.Contains(err.Error(), "secret") && name != "a password" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, url := range []string{"http://locket.example/", "https://locket.example/prefix", "http://[::1]:8892"} {
+		if _, err := keychain.New(url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	kc := open(t, "http://127.0.0.1:1")
+	for name, option := range map[string]keychain.ClaimOption{
+		"TTL of 0":     keychain.WithTTL(0),
+		"long TTL":     keychain.WithTTL(1<<63 - 1),
+		"timeout":      keychain.WithTimeout(-1),
+		"renew period": keychain.WithRenewPeriod(time.Minute),
+		"user data":    keychain.WithUserData(func() {}),
+	} {
+		if _, err := kc.Claim(t.Context(), "r", option); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if _, err := kc.Claim(t.Context(), ""); err == nil {
+		t.Error("no name was taken")
+	}
+}
+
+// A token goes to the server, and to nobody else; a Location is used as it is, but not in
+// plain text if the server's address is not.
+func TestLocations(t *testing.T) {
+	var stranger, token atomic.Value
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stranger.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(elsewhere.Close)
+	answer := func(location string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			token.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization"))
+			if location == "" || r.Method != "POST" {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			w.Header().Set("Location", location)
+			w.WriteHeader(http.StatusCreated)
+		}
+	}
+	for _, location := range []string{"/v1/claims/a/", "a", "../claims/a", elsewhere.URL + "/v1/claims/a/"} {
+		server := httptest.NewServer(answer(location))
+		t.Cleanup(server.Close)
+		kc := open(t, server.URL+"/sub", keychain.WithBearerToken("secret"))
+		c := claim(t, kc, "r")
+		if token.Load() != "POST /sub/v1/claims/ Bearer secret" {
+			t.Errorf("%v", token.Load())
+		}
+		must(t, c.Release(t.Context()))
+		switch {
+		case strings.HasPrefix(location, "http"):
+			if stranger.Load() != "PATCH /v1/claims/a/ " || c.ID() != "a" {
+				t.Errorf("%v; %s", stranger.Load(), c.ID())
+			}
+		default:
+			if got := token.Load().(string); !strings.HasPrefix(got, "PATCH /") || !strings.HasSuffix(got, "Bearer secret") || c.ID() != "a" {
+				t.Errorf("%v; %s", got, c.ID())
+			}
+		}
+		must(t, kc.Close())
+	}
+	for _, location := range []string{elsewhere.URL + "/v1/claims/a/", "ftp://a/b", "mailto:me", "https://", "http://[", ""} {
+		server := httptest.NewTLSServer(answer(location))
+		t.Cleanup(server.Close)
+		kc := open(t, server.URL, keychain.WithReleaseTimeout(50*time.Millisecond), keychain.WithTLS(server.Client().Transport.(*http.Transport).TLSClientConfig))
+		if _, err := kc.Claim(t.Context(), "r", keychain.WithTimeout(100*time.Millisecond)); err == nil {
+			t.Errorf("%q was taken", location)
+		}
+		_ = kc.Close()
+	}
+}
+
+// With TLS, by files that are replaced while the keychain is in use.
+func TestTLS(t *testing.T) {
+	ca := fixtures.NewCA(t)
+	cert, key := ca.Issue(t, "server")
+	server := fixtures.NewLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server.ClientTLS = ca.ClientTLS(t)
+	must(t, server.Start())
+	url := "https://" + server.HTTPAddress()
+
+	for name, option := range map[string]keychain.Option{
+		"no authority": keychain.WithInsecure(),
+		"another":      keychain.WithTLSFiles(keychain.Files{CA: fixtures.NewCA(t).File}),
+	} {
+		kc := open(t, url, option)
+		if _, err := kc.Claim(t.Context(), "r", keychain.WithTimeout(time.Second)); !errors.Is(err, keychain.ErrTimeout) || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	kc := open(t, url, keychain.WithTLS(&tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}))
+	must(t, claim(t, kc, "r").Release(t.Context()))
+
+	clientCert, clientKey := ca.Issue(t, "client")
+	files := open(t, url, keychain.WithTLSFiles(keychain.Files{CA: ca.File, Cert: clientCert, Key: clientKey}))
+	c := claim(t, files, "r")
+	content, err := os.ReadFile(clientCert)
+	must(t, err)
+	must(t, os.WriteFile(clientCert, content[:len(content)/2], 0o600))
+	must(t, server.Restart()) // new connections are needed
+	must(t, c.Validate(t.Context()))
+	newCert, newKey := ca.Issue(t, "client")
+	for from, to := range map[string]string{newCert: clientCert, newKey: clientKey} {
+		content, err := os.ReadFile(from)
+		must(t, err)
+		must(t, os.WriteFile(to, content, 0o600))
+	}
+	must(t, server.Restart())
+	must(t, c.Refresh(t.Context(), 0))
+	must(t, c.Release(t.Context()))
+}
+
+// A connection that has gone silent is not used again: a network that swallows what is sent
+// costs an attempt, and not the lease.
+func TestSilentNetwork(t *testing.T) {
+	server := startLocket(t)
+	proxy := fixtures.NewProxy(t, server.HTTPAddress())
+	kc := open(t, "http://"+proxy.Addr())
+	c := claim(t, kc, "r", keychain.WithTTL(6*time.Second), keychain.WithRenewPeriod(200*time.Millisecond))
+	proxy.Hang()
+	time.Sleep(time.Second)
+	if !c.Held() {
+		t.Error(c.Err())
+	}
+	proxy.Cut()
+	time.Sleep(300 * time.Millisecond)
+	proxy.Restore()
+	must(t, c.Refresh(t.Context(), 0))
+	must(t, c.Release(t.Context()))
+}
+
+var _ io.Closer = (*keychain.Keychain)(nil)

@@ -1,0 +1,118 @@
+package keychain
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is how long to pause before the next attempt. A field that is 0 has its default.
+type Backoff struct {
+	// First is the pause after the first attempt, Max the longest.
+	First, Max time.Duration
+	// Factor is by how much each pause is longer than the one before: 2 unless it is set.
+	Factor float64
+	// Jitter is by how much of itself a pause is shortened at random, 0 to 1: 0.3 unless it is
+	// set, and none when it is negative.
+	Jitter float64
+}
+
+// Retries has the parameters for each kind of request (seed 1): how a request is repeated
+// that got no answer, or one of 5xx. Pauses of Renew are a tenth of the TTL at most, those of
+// Activate and Poll a quarter: so that a lease is not slept through.
+type Retries struct {
+	// Register is for POST: 250 ms to 5 s.
+	Register Backoff
+	// Activate is for PATCH with status=active: 250 ms to 5 s.
+	Activate Backoff
+	// Renew is for PATCH with a ttl: 250 ms to 5 s.
+	Renew Backoff
+	// Release is for PATCH with status=released: 100 ms to 1 s.
+	Release Backoff
+	// Withdraw is for PATCH with status=withdrawn: 100 ms to 1 s.
+	Withdraw Backoff
+	// Abort is for PATCH with status=aborted: 50 ms to 250 ms, because the client is failing.
+	Abort Backoff
+	// Poll is for asking again whether it is the claim's turn, where the server does not
+	// hold its answer until it is: 200 ms to 5 s, by 1.5.
+	Poll Backoff
+}
+
+// withDefaults fills in what is 0.
+func (r Retries) withDefaults() Retries {
+	patient := Backoff{First: 250 * time.Millisecond, Max: 5 * time.Second, Factor: 2, Jitter: 0.3}
+	brisk := Backoff{First: 100 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.3}
+	return Retries{
+		Register: r.Register.or(patient),
+		Activate: r.Activate.or(patient),
+		Renew:    r.Renew.or(patient),
+		Release:  r.Release.or(brisk),
+		Withdraw: r.Withdraw.or(brisk),
+		Abort:    r.Abort.or(Backoff{First: 50 * time.Millisecond, Max: 250 * time.Millisecond, Factor: 2, Jitter: 0.3}),
+		Poll:     r.Poll.or(Backoff{First: 200 * time.Millisecond, Max: 5 * time.Second, Factor: 1.5, Jitter: 0.3}),
+	}
+}
+
+func (r Retries) validate() error {
+	var wrong []error
+	for name, b := range map[string]Backoff{
+		"Register": r.Register, "Activate": r.Activate, "Renew": r.Renew, "Release": r.Release,
+		"Withdraw": r.Withdraw, "Abort": r.Abort, "Poll": r.Poll,
+	} {
+		if b.First < 0 || b.Max < b.First || !(b.Factor >= 1) || !(b.Jitter < 1) {
+			wrong = append(wrong, fmt.Errorf("the retries of %s: %+v", name, b))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// of returns the parameters of a kind of request.
+func (r *Retries) of(kind action) Backoff {
+	switch kind {
+	case sendRegister:
+		return r.Register
+	case sendActivate:
+		return r.Activate
+	case sendRelease:
+		return r.Release
+	case sendWithdraw:
+		return r.Withdraw
+	case sendAbort:
+		return r.Abort
+	default:
+		return r.Renew
+	}
+}
+
+// or fills in what is 0. A Max that was left out is not below a First that was given.
+func (b Backoff) or(defaults Backoff) Backoff {
+	if b.First == 0 {
+		b.First = defaults.First
+		if b.Max != 0 {
+			b.First = min(b.First, b.Max)
+		}
+	}
+	if b.Max == 0 {
+		b.Max = max(defaults.Max, b.First)
+	}
+	if b.Factor == 0 {
+		b.Factor = defaults.Factor
+	}
+	if b.Jitter == 0 {
+		b.Jitter = defaults.Jitter
+	}
+	return b
+}
+
+// pause returns how long to pause after so many attempts, 1 or more, and a limit at most.
+func (b Backoff) pause(attempts int, limit time.Duration) time.Duration {
+	pause := min(float64(b.First)*math.Pow(b.Factor, float64(attempts-1)), float64(b.Max), float64(limit))
+	return jittered(time.Duration(pause), b.Jitter)
+}
+
+// jittered returns a pause that is shortened at random.
+func jittered(pause time.Duration, jitter float64) time.Duration {
+	return pause - time.Duration(rand.Float64()*max(0, jitter)*float64(pause))
+}

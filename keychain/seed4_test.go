@@ -1,0 +1,315 @@
+package keychain_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/keychain"
+)
+
+// seed4 is a server of seed 4's protocol and of nothing else: it knows no preferences and no
+// keys, refuses what it does not know, and answers PATCH without a body.
+type seed4 struct {
+	mu     sync.Mutex
+	claims []*entry // all, oldest first
+	counts map[string]int
+
+	// fault, if it is set, is asked about each request, by what that is for and which one of
+	// those it is, from 1.
+	fault func(step string, n int) fault
+}
+
+// entry is a claim.
+type entry struct {
+	id, resource, status string
+	ttl                  time.Duration
+	deadline             time.Time
+	data                 json.RawMessage
+}
+
+// fault answers a request instead of the server. carryOut lets that do its work first, and
+// swallows its answer.
+type fault func(w http.ResponseWriter, r *http.Request, carryOut func() *recorded)
+
+// recorded is an answer that is not sent (yet).
+type recorded struct {
+	code   int
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (r *recorded) Header() http.Header            { return r.header }
+func (r *recorded) WriteHeader(code int)           { r.code = code }
+func (r *recorded) Write(text []byte) (int, error) { return r.body.Write(text) }
+func (r *recorded) sendTo(w http.ResponseWriter) {
+	for name, values := range r.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(r.code)
+	_, _ = w.Write(r.body.Bytes())
+}
+
+// steps names a request by what it is for.
+var steps = map[string]string{
+	"active": "activate", "released": "release", "withdrawn": "withdraw", "aborted": "abort", "revoked": "revoke",
+}
+
+func (s *seed4) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body map[string]json.RawMessage
+	content, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	_ = json.Unmarshal(content, &body)
+	step := map[string]string{"POST": "register", "GET": "look"}[r.Method]
+	if r.Method == "PATCH" {
+		var status string
+		_ = json.Unmarshal(body["status"], &status)
+		if step = steps[status]; step == "" {
+			step = "renew"
+		}
+	}
+	s.mu.Lock()
+	s.counts[step]++
+	n, ask := s.counts[step], s.fault
+	s.mu.Unlock()
+	carryOut := func() *recorded {
+		answer := &recorded{code: http.StatusOK, header: make(http.Header)}
+		s.serve(answer, r, body)
+		return answer
+	}
+	if ask != nil {
+		if f := ask(step, n); f != nil {
+			f(w, r, carryOut)
+			return
+		}
+	}
+	carryOut().sendTo(w)
+}
+
+func (s *seed4) serve(w *recorded, r *http.Request, body map[string]json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	switch {
+	case r.Method == "POST" && r.URL.Path == "/v1/claims/":
+		s.post(w, r, body)
+	case r.Method == "PATCH":
+		s.patch(w, s.find(path.Base(r.URL.Path)), body)
+	case r.Method == "GET":
+		if c := s.find(path.Base(r.URL.Path)); c == nil {
+			w.code = http.StatusNotFound
+		} else {
+			_ = json.NewEncoder(w).Encode(map[string]any{"status": c.status, "resource": c.resource, "user_data": c.data})
+		}
+	default:
+		w.code = http.StatusNotFound
+	}
+}
+
+func (s *seed4) post(w *recorded, r *http.Request, body map[string]json.RawMessage) {
+	c := &entry{id: fmt.Sprint("c", len(s.claims)+1), status: "active"}
+	var ttl float64
+	for name, value := range body {
+		switch name {
+		case "resource":
+			_ = json.Unmarshal(value, &c.resource)
+		case "ttl":
+			_ = json.Unmarshal(value, &ttl)
+		case "user_data":
+			c.data = value
+		default:
+			w.code = http.StatusBadRequest
+			fmt.Fprintf(w, `{%q: "is no parameter"}`, name)
+			return
+		}
+	}
+	if c.resource == "" || body["ttl"] == nil {
+		w.code = http.StatusBadRequest
+		return
+	}
+	c.ttl = time.Duration(ttl * float64(time.Second))
+	c.deadline = time.Now().Add(c.ttl)
+	w.code = http.StatusCreated
+	if s.holder(c.resource) != nil {
+		c.status, w.code = "waiting", http.StatusAccepted
+	}
+	s.claims = append(s.claims, c)
+	w.header.Set("Location", "http://"+r.Host+"/v1/claims/"+c.id+"/")
+}
+
+func (s *seed4) patch(w *recorded, c *entry, body map[string]json.RawMessage) {
+	var status string
+	_ = json.Unmarshal(body["status"], &status)
+	live := c != nil && (c.status == "waiting" || c.status == "active")
+	switch {
+	case c == nil:
+		w.code = http.StatusNotFound
+	case len(body) != 1, !live, body["ttl"] != nil && c.status != "active", status == "released" && c.status != "active":
+		w.code = http.StatusBadRequest
+	case body["ttl"] != nil:
+		var ttl float64
+		_ = json.Unmarshal(body["ttl"], &ttl)
+		c.ttl = time.Duration(ttl * float64(time.Second))
+		c.deadline = time.Now().Add(c.ttl)
+	case status == "active" && c.status == "waiting":
+		w.code = http.StatusConflict
+	case status == "active":
+	default:
+		c.status, w.code = status, http.StatusNoContent
+		s.promote(c.resource, time.Now())
+	}
+}
+
+// sweep expires claims, and has the next ones begin when those ended.
+func (s *seed4) sweep() {
+	for again := true; again; {
+		again = false
+		for _, c := range s.claims {
+			if c.status == "active" && !time.Now().Before(c.deadline) {
+				c.status, again = "expired", true
+				s.promote(c.resource, c.deadline)
+			}
+		}
+	}
+}
+
+func (s *seed4) promote(resource string, at time.Time) {
+	if s.holder(resource) != nil {
+		return
+	}
+	for _, c := range s.claims {
+		if c.resource == resource && c.status == "waiting" {
+			c.status, c.deadline = "active", at.Add(c.ttl)
+			return
+		}
+	}
+}
+
+func (s *seed4) holder(resource string) *entry {
+	for _, c := range s.claims {
+		if c.resource == resource && c.status == "active" {
+			return c
+		}
+	}
+	return nil
+}
+
+func (s *seed4) find(id string) *entry {
+	for _, c := range s.claims {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// statuses returns those of all claims, oldest first.
+func (s *seed4) statuses() (list []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	for _, c := range s.claims {
+		list = append(list, c.status)
+	}
+	return list
+}
+
+// count returns how many requests there were of a kind.
+func (s *seed4) count(step string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[step]
+}
+
+// set changes what a test may change while the server runs.
+func (s *seed4) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// take has somebody else hold a resource, without a request.
+func (s *seed4) take(resource string, ttl time.Duration) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &entry{id: fmt.Sprint("other", len(s.claims)), resource: resource, status: "active", ttl: ttl, deadline: time.Now().Add(ttl)}
+	s.claims = append(s.claims, c)
+	return c
+}
+
+// free ends a claim of somebody else.
+func (s *seed4) free(c *entry) {
+	s.set(func() {
+		c.status = "released"
+		s.promote(c.resource, time.Now())
+	})
+}
+
+// bubble runs a test with a fake clock and a server in it.
+func bubble(t *testing.T, test func(t *testing.T, s *seed4, connect func(options ...keychain.Option) *keychain.Keychain)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &seed4{counts: make(map[string]int)}
+		listener := &pipes{make(chan net.Conn), make(chan struct{})}
+		server := &http.Server{Handler: s}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(listener) }()
+		transport := &http.Transport{DialContext: listener.dial, MaxResponseHeaderBytes: 64 << 10}
+		defer func() {
+			transport.CloseIdleConnections()
+			_ = server.Close()
+			<-served
+			time.Sleep(time.Minute) // what sleeps wakes up and ends
+		}()
+		test(t, s, func(options ...keychain.Option) *keychain.Keychain {
+			kc, err := keychain.New("http://seed4", append([]keychain.Option{keychain.WithTransport(transport)}, options...)...)
+			must(t, err)
+			return kc
+		})
+	})
+}
+
+// pipes is a listener of connections that are in memory.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (*pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
