@@ -3,7 +3,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -11,13 +11,18 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	status := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// execute runs a command line and returns the status to end with.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	command := newCommand()
-	command.SetArgs(dropIn(os.Args[1:]))
-	if err := command.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "locket:", err)
-		os.Exit(1)
-	}
+	command.SetArgs(dropIn(args))
+	command.SetOut(stdout)
+	command.SetErr(stderr)
+	return finish(ctx, stderr, command.ExecuteContext(ctx))
 }
 
 // dropIn turns `locket -config F`, the command line of Cloud Foundry's Locket, into

@@ -30,10 +30,6 @@ import (
 	"github.com/locket-service/locket/handlers"
 )
 
-func contextWithTimeout(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(cmd.Context(), clientTimeout)
-}
-
 func newServerCommand() *cobra.Command {
 	var (
 		c    config

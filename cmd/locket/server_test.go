@@ -40,12 +40,12 @@ func locket(t *testing.T, env []string, args ...string) (stdout, stderr string, 
 	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
-// refused runs the command line, which must end with exit code 1 and one clear line that
-// holds each of the words.
+// refused runs the command line, which must end with exit code 1, or 2 if it is wrong, and one
+// clear line that holds each of the words.
 func refused(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	_, stderr, code := locket(t, nil, args...)
-	if code != 1 || !strings.HasPrefix(stderr, "locket: ") || strings.Count(stderr, "\n") != 1 {
+	if code != exitFailure && code != exitUsage || !strings.HasPrefix(stderr, "locket: ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("locket %q: exit code %d, %q; want one line", args, code, stderr)
 	}
 	for _, word := range words {
@@ -479,7 +479,7 @@ func TestCommandLine(t *testing.T) {
 	if again, _, code := run("lock", "k", "--owner", "me", "--value", "where I am"); code != 0 || again != first {
 		t.Errorf("lock again: exit code %d, %q, want %q", code, again, first)
 	}
-	if _, stderr, code := run("lock", "k", "--owner", "you"); code != 1 || !strings.Contains(stderr, "lock-collision") {
+	if _, stderr, code := run("lock", "k", "--owner", "you"); code != exitHeld || !strings.Contains(stderr, "lock-collision") {
 		t.Errorf("lock by another: exit code %d, %q", code, stderr)
 	}
 	want := "me\t" + strconv.FormatUint(token, 10) + "\twhere I am\n"
@@ -489,13 +489,13 @@ func TestCommandLine(t *testing.T) {
 	if held, _, code := locket(t, []string{"LOCKET_ADDRESS=" + server.Address()}, "fetch", "k"); code != 0 || held != want {
 		t.Errorf("fetch with $LOCKET_ADDRESS: exit code %d, %q", code, held)
 	}
-	if _, stderr, code := run("release", "k", "--owner", "me", "--token", strconv.FormatUint(token+1, 10)); code != 1 || !strings.Contains(stderr, "resource-not-found") {
+	if _, stderr, code := run("release", "k", "--owner", "me", "--token", strconv.FormatUint(token+1, 10)); code != exitNotFound || !strings.Contains(stderr, "resource-not-found") {
 		t.Errorf("release of another grant: exit code %d, %q", code, stderr)
 	}
 	if out, stderr, code := run("release", "k", "--owner", "me", "--token", strconv.FormatUint(token, 10)); code != 0 || out+stderr != "" {
 		t.Errorf("release: exit code %d, %q", code, out+stderr)
 	}
-	if _, stderr, code := run("fetch", "k"); code != 1 || !strings.Contains(stderr, "resource-not-found") {
+	if _, stderr, code := run("fetch", "k"); code != exitNotFound || !strings.Contains(stderr, "resource-not-found") {
 		t.Errorf("fetch of a free lock: exit code %d, %q", code, stderr)
 	}
 	if _, _, code := run("lock", "p", "--owner", "me", "--presence"); code != 0 {

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// units are those of a duration for people.
+var units = []struct {
+	name string
+	size time.Duration
+}{
+	{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second},
+}
+
+// brief returns a duration in at most so many units, rounded down: "2h5m", "59s".
+func brief(d time.Duration, most int) string {
+	text := ""
+	for _, unit := range units {
+		n := d / unit.size
+		d -= n * unit.size
+		switch {
+		case most > 0 && n > 0:
+			text += fmt.Sprintf("%d%s", n, unit.name)
+			most--
+		case text != "":
+			most-- // 2h0m is 2h
+		}
+	}
+	if text == "" {
+		return "0s"
+	}
+	return text
+}
+
+// ofSeconds returns a duration of so many seconds, which may be a hundred years.
+func ofSeconds(s float64) time.Duration {
+	return time.Duration(math.Min(math.Max(s, 0)*1e9, math.MaxInt64/2))
+}
+
+// moment is a time by the server's clock.
+type moment struct {
+	at time.Time
+	// age is how long ago it was, as the server tells it.
+	age *time.Duration
+}
+
+// ago returns how long ago a moment was. Ours is another clock than the server's: it is asked
+// only where the server does not tell.
+func (l look) ago(m moment) string {
+	age := max(0, l.now.Sub(m.at))
+	if m.age != nil {
+		age = *m.age
+	}
+	return brief(age, 1) + " ago"
+}
+
+// since returns a moment as people want it, and elsewhere as programs do.
+func (l look) since(m moment) string {
+	if l.terminal {
+		return l.ago(m)
+	}
+	return m.at.Format(timeFormat)
+}
