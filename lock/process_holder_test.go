@@ -29,8 +29,8 @@ const beatInterval = 5 * time.Millisecond
 
 // memberPlan is what a member is told, as JSON in its environment.
 type memberPlan struct {
-	Owner     string
-	Addresses []string
+	Key, Owner string
+	Addresses  []string
 	// Ways, if there are any, are where its connections go to, one after the other and
 	// whatever the address; the last one is for all that follow.
 	Ways       []string
@@ -94,7 +94,7 @@ func beMember(text string) int {
 	conn, err := lock.Dial(plan.Addresses, lock.WithDialOptions(grpc.WithContextDialer(plan.dialer())))
 	orPanic(err)
 	client := &noting{LocketClient: models.NewLocketClient(conn), delay: plan.Delay}
-	runner := lock.NewLockRunner(client, resource(processKey, plan.Owner), plan.TTL, plan.Retry, lock.WithCallbacks(lock.Callbacks{
+	runner := lock.NewLockRunner(client, resource(plan.Key, plan.Owner), plan.TTL, plan.Retry, lock.WithCallbacks(lock.Callbacks{
 		Acquired: func(token uint64) { noteNow(memberAcquired, token, nil) },
 		Unverifiable: func(err error) {
 			noteNow(memberUnverifiable, 0, err)
