@@ -124,7 +124,7 @@ func TestClaimOutage(t *testing.T) {
 		time.Sleep(time.Minute)
 		before, _ := first.Held()
 		w.stop()
-		time.Sleep(7 * time.Second)
+		time.Sleep(5 * time.Second)
 		w.start()
 		time.Sleep(time.Minute)
 		if after, held := first.Held(); !held || after != before {

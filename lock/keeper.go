@@ -154,9 +154,10 @@ func (k *keeper) gain(r result) {
 	}
 	k.setLease(l)
 	k.expiry.Reset(time.Until(l.until))
-	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/3)))
+	pause := k.jittered(min(k.retryInterval, k.ttl/3))
 	switch {
 	case !k.held:
+		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together part at once
 		k.log.Info("lock acquired", "token", r.token)
 		k.held = true
 		if k.ready != nil {
@@ -173,6 +174,7 @@ func (k *keeper) gain(r result) {
 			k.callbacks.Verified()
 		}
 	}
+	k.next.Reset(pause)
 }
 
 // waver goes on while the lease lasts.
