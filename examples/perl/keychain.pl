@@ -1,0 +1,203 @@
+#!/usr/bin/env perl
+# Holds resources through `locket keychain`, a process that keeps claims alive and gives them
+# back when this one ends, however it ends. To be copied; it needs nothing but Perl's own
+# modules and the program `locket`.
+#
+#     my $keychain = Locket::Keychain->new('http://127.0.0.1:8892', '--ttl', '15s');
+#     my $claim = $keychain->claim('nightly-report', timeout => 60);   # waits for its turn
+#     store(work(), $claim->token);
+#     $claim->check;
+#     undef $claim;                                                    # gives it back
+#
+# As a program it holds a resource while a command runs, and stops it when that is lost:
+#
+#     keychain.pl http://127.0.0.1:8892 nightly-report sh -c 'echo $FENCING_TOKEN; sleep 60'
+
+package Locket::Keychain;
+
+use strict;
+use warnings;
+
+use Errno  ();
+use JSON::PP ();
+use POSIX  ();
+use Socket qw(AF_UNIX SOCK_STREAM PF_UNSPEC);
+
+my $json = JSON::PP->new->utf8;
+
+sub new {
+    my ($class, $url, @options) = @_;
+    socketpair(my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC) or die "socketpair: $!\n";
+    my $program = $ENV{LOCKET} // 'locket';
+    my $pid = fork() // die "fork: $!\n";
+    if (!$pid) {
+        # A group of its own: Ctrl-C is for this program, which then gives back in its own time.
+        setpgrp(0, 0);
+        open(STDIN, '<&', $theirs) && open(STDOUT, '>&', $theirs)
+            && exec $program, 'keychain', '--url', $url, '--notices', @options;
+        warn "$program: $!\n";
+        POSIX::_exit(127);
+    }
+    return bless {
+        socket => $ours, pid => $pid, owner => $$, serial => 0, input => '',
+        answers => {},    # by serial
+        lost    => {},    # by the id of the claim
+    }, $class;
+}
+
+# claim waits for its turn. The parameters: ttl and timeout in seconds, user_data, mode, owner.
+sub claim {
+    my ($self, $resource, %args) = @_;
+    my $serial = $self->tell('claim', $resource, \%args);
+    my $answer = eval { $self->answer($serial) };
+    if (!$answer) {    # a signal, say: nobody should wait behind it for nothing
+        my $error = $@;
+        eval { $self->tell('release', $resource) };
+        die $error;
+    }
+    die "$answer->{error_message}\n" if $answer->{result} ne 'succeeded';
+    return bless { keychain => $self, resource => $resource, id => $answer->{id}, token => $answer->{token} }, 'Locket::Claim';
+}
+
+sub ping { return shift->call('ping') }
+
+# shutdown gives everything back.
+sub shutdown {
+    my ($self) = @_;
+    eval { $self->call('shutdown') };
+    my $error = $@;
+    close delete $self->{socket};
+    waitpid $self->{pid}, 0;
+    die $error if $error;
+    return;
+}
+
+# call asks the keychain, and waits for its answer.
+sub call {
+    my $self   = shift;
+    my $answer = $self->answer($self->tell(@_));
+    die "$answer->{error_message}\n" if $answer->{result} ne 'succeeded';
+    return $answer;
+}
+
+# answer waits for the answer to a request.
+sub answer {
+    my ($self, $serial) = @_;
+    $self->take(undef) until $self->{answers}{$serial};
+    return delete $self->{answers}{$serial};
+}
+
+# tell sends a request, and returns its serial.
+sub tell {
+    my ($self, $command, $resource, $args) = @_;
+    my $serial = ++$self->{serial};
+    my $text = $json->encode({ command => $command, resource_name => $resource // '', serial => $serial, args => $args });
+    local $SIG{PIPE} = 'IGNORE';
+    while (length $text) {
+        my $n = syswrite $self->{socket}, $text;
+        next if !defined $n && $!{EINTR};
+        die "the keychain is gone\n" unless defined $n;
+        substr($text, 0, $n, '');
+    }
+    return $serial;
+}
+
+# take waits for what the keychain says, for so many seconds, or with undef as long as it takes.
+sub take {
+    my ($self, $seconds) = @_;
+    my $ready = '';
+    vec($ready, fileno $self->{socket}, 1) = 1;
+    return if select($ready, undef, undef, $seconds) < 1;
+    my $n = sysread $self->{socket}, $self->{input}, 65536, length $self->{input};
+    return if !defined $n && $!{EINTR};
+    die "the keychain is gone\n" unless $n;
+    while ($self->{input} =~ s/^(.*)\n//) {
+        my $message = $json->decode("$1");
+        if (exists $message->{serial}) {
+            $self->{answers}{ $message->{serial} } = $message;
+        } else {
+            $self->{lost}{ $message->{id} } = 1 if $message->{notice} eq 'lost';
+            warn "keychain: $message->{error_message}\n";
+        }
+    }
+    return;
+}
+
+package Locket::Claim;
+
+# token is for fencing: whoever stores the result refuses a smaller one.
+sub token { return shift->{token} }
+
+# lost says whether the resource is not ours any more, after so many seconds at most.
+sub lost {
+    my ($self, $seconds) = @_;
+    $self->{keychain}->take($seconds // 0);
+    return $self->{keychain}{lost}{ $self->{id} };
+}
+
+# check dies unless the server says that the resource is ours.
+sub check {
+    my ($self) = @_;
+    return $self->{keychain}->call('validate', $self->{resource});
+}
+
+sub release {
+    my ($self) = @_;
+    return if $self->{released}++;
+    my $lost = delete $self->{keychain}{lost}{ $self->{id} };
+    return $self->{keychain}->call('release', $self->{resource}) unless $lost;
+}
+
+# At the end of the program the keychain gives it back; after a fork, this is a copy.
+sub DESTROY {
+    my ($self) = @_;
+    return if ${^GLOBAL_PHASE} eq 'DESTRUCT' || $$ != $self->{keychain}{owner} || !$self->{keychain}{socket};
+    local ($@, $!, $?);
+    eval { $self->release; 1 } or warn "keychain: $@";
+    return;
+}
+
+package main;
+
+sub main {
+    my ($url, $resource, @command) = @_;
+    $SIG{$_} = sub { die "stopped\n" } for qw(INT TERM);
+    my $keychain = Locket::Keychain->new($url);
+    my $claim    = $keychain->claim($resource);
+    my $child    = fork() // die "fork: $!\n";
+    if (!$child) {
+        $SIG{$_} = 'DEFAULT' for qw(INT TERM);
+        $ENV{FENCING_TOKEN} = $claim->token;
+        exec @command;
+        warn "$command[0]: $!\n";
+        POSIX::_exit(127);
+    }
+    my $status;
+    eval {
+        until (waitpid $child, POSIX::WNOHANG()) {
+            die "lost the claim\n" if $claim->lost(0.05);
+        }
+        $status = $?;
+        1;
+    } or do {
+        my $error = $@;
+        kill TERM => $child;
+        waitpid $child, 0;    # give back only what is no longer used
+        die $error;
+    };
+    $claim->release;
+    $keychain->shutdown;
+    return $status & 127 ? 128 + ($status & 127) : $status >> 8;
+}
+
+unless (caller) {
+    die "usage: keychain.pl URL RESOURCE COMMAND...\n" if @ARGV < 3;
+    my $status = eval { main(@ARGV) };
+    if (!defined $status) {
+        print STDERR $@;
+        exit 1;
+    }
+    exit $status;
+}
+
+1;
