@@ -3,7 +3,6 @@ package keychain
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -29,7 +28,7 @@ type Claim struct {
 
 	mu       sync.Mutex
 	lease    lease
-	err      error  // why lost is closed
+	loss     error  // why lost is closed
 	unwanted bool   // it is being given back
 	location string // the claim's address, "" until it is known
 	id       string
@@ -134,10 +133,21 @@ func (c *Claim) Done() <-chan struct{} { return c.lost }
 // Err returns nil while Done is open, and then why it is closed: an error that wraps ErrLost,
 // or ErrReleased, or ErrClosed.
 func (c *Claim) Err() error {
+	if err := c.cause(); err != nil {
+		return c.named(err)
+	}
+	return nil
+}
+
+// cause returns Err without the claim's name.
+func (c *Claim) cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	return c.loss
 }
+
+// named returns an error that says which claim it is about.
+func (c *Claim) named(err error) error { return fmt.Errorf("claim %q: %w", c.resource, err) }
 
 // Refresh renews the claim now, which the keychain does by itself in time, and returns when
 // that is done: it is tried until the claim is lost or the context is done. From then on each
@@ -145,14 +155,21 @@ func (c *Claim) Err() error {
 func (c *Claim) Refresh(ctx context.Context, ttl time.Duration) error {
 	if ttl != 0 {
 		if err := checkTTL(ttl); err != nil {
-			return fmt.Errorf("claim %q: %w", c.resource, err)
+			return c.named(err)
 		}
 	}
+	if err := c.refresh(ctx, ttl); err != nil {
+		return c.named(err)
+	}
+	return nil
+}
+
+func (c *Claim) refresh(ctx context.Context, ttl time.Duration) error {
 	cmd := command{event: eventRefresh, ttl: ttl, asked: time.Now(), renewed: make(chan error, 1)}
 	select {
 	case c.commands <- cmd:
 	case <-c.ended:
-		return c.Err()
+		return c.cause()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -169,28 +186,35 @@ func (c *Claim) Refresh(ctx context.Context, ttl time.Duration) error {
 // that is so. When the server does not answer, that is the error, and the claim may well be
 // ours: Held says so.
 func (c *Claim) Validate(ctx context.Context) error {
-	if err := c.Err(); err != nil {
-		return err
+	err := c.cause()
+	if err == nil {
+		err = c.look(ctx)
 	}
+	if err == nil && !c.Held() {
+		err = ErrTimeUp
+	}
+	if err != nil {
+		return c.named(err)
+	}
+	return nil
+}
+
+// look asks the server.
+func (c *Claim) look(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.keychain.ctx, cancel)()
 	a := c.keychain.wire.do(ctx, request{method: http.MethodGet, url: c.URL(), timeout: c.keychain.requestTimeout})
-	var err error
-	switch {
-	case a.err == nil && a.code == http.StatusOK && a.member("status") == "active":
-	case a.code == http.StatusNotFound, a.code == http.StatusOK && a.member("status") != "":
-		err = c.Refresh(ctx, 0)
+	switch status := a.member("status"); {
+	case a.err != nil:
+		return a.err
+	case a.code == http.StatusOK && status == "active":
+		return nil
+	case a.code == http.StatusNotFound, a.code == http.StatusOK && status != "":
+		return c.refresh(ctx, 0)
 	default:
-		err = a.failure()
+		return a.failure()
 	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("claim %q: %w", c.resource, err)
-	case !c.Held():
-		return errors.Join(c.Err(), fmt.Errorf("claim %q: %w", c.resource, ErrTimeUp))
-	}
-	return nil
 }
 
 // Release gives the claim back, and returns when the server has it. From its beginning on the
@@ -209,7 +233,7 @@ func (c *Claim) Release(ctx context.Context) error {
 		if c.result == nil {
 			return nil
 		}
-		return fmt.Errorf("claim %q: %w", c.resource, c.result)
+		return c.named(c.result)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -219,7 +243,8 @@ func (c *Claim) Release(ctx context.Context) error {
 func (c *Claim) isWanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.unwanted
+	isOver := !c.lease.until.IsZero() && !c.lease.trusted(time.Now())
+	return !c.unwanted && !isOver
 }
 
 // giveUp notes that the claim is not wanted any more, or has ended.
@@ -240,7 +265,7 @@ func (c *Claim) extend(l lease) {
 func (c *Claim) lose(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lease, c.err = lease{}, err
+	c.lease, c.loss, c.unwanted = lease{}, err, true
 	close(c.lost)
 }
 

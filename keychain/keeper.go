@@ -61,15 +61,21 @@ func (c *Claim) keep() {
 	defer c.end()
 	c.feed(eventBegin)
 	for !k.state.final() {
-		e := c.next()
-		if k.state.holds() && !c.Held() && e != eventLeaseOver {
-			c.feed(eventLeaseOver)
-		}
-		if e != "" && !k.state.final() {
-			c.feed(e)
-		}
-		c.refreshAgain()
+		c.turn(c.next())
 	}
+}
+
+// turn has something happen to the claim, unless its lease is over meanwhile: the process may
+// have been stopped for a while, and then everything is due at once.
+func (c *Claim) turn(e event) {
+	k := &c.keeper
+	if k.state.holds() && !c.Held() {
+		e = eventLeaseOver
+	}
+	if e != "" {
+		c.feed(e)
+	}
+	c.refreshAgain()
 }
 
 // next waits for what happens next; "" is nothing.
@@ -129,7 +135,7 @@ func (c *Claim) refreshAgain() {
 		c.feed(eventRefresh)
 	case !k.state.holds():
 		for _, cmd := range k.refreshes {
-			cmd.renewed <- c.Err()
+			cmd.renewed <- c.cause()
 		}
 		k.refreshes = nil
 	}
@@ -164,13 +170,13 @@ func (c *Claim) reason(e event) error {
 	k := &c.keeper
 	switch {
 	case e == eventRelease || e == eventSignal:
-		return fmt.Errorf("claim %q: %w", c.resource, k.cause)
+		return k.cause
 	case e == eventLeaseOver && k.failure != nil:
-		return fmt.Errorf("claim %q: %w: %w: %w", c.resource, ErrLost, ErrTimeUp, k.failure)
+		return fmt.Errorf("%w: %w: %w", ErrLost, ErrTimeUp, k.failure)
 	case e == eventLeaseOver:
-		return fmt.Errorf("claim %q: %w: %w", c.resource, ErrLost, ErrTimeUp)
+		return fmt.Errorf("%w: %w", ErrLost, ErrTimeUp)
 	default:
-		return fmt.Errorf("claim %q: %w: %w", c.resource, ErrLost, k.failure)
+		return fmt.Errorf("%w: %w", ErrLost, k.failure)
 	}
 }
 
@@ -229,15 +235,15 @@ func (c *Claim) notify(a action) {
 		}
 		c.conclusion(err)
 	case notifyLost:
-		k.log.Error("claim lost", "error", c.Err())
+		k.log.Error("claim lost", "error", c.cause())
 	case terminate:
-		err := c.Err()
+		err := c.cause()
 		if !errors.Is(err, ErrLost) {
-			err = fmt.Errorf("claim %q: %w", c.resource, k.failure)
+			err = k.failure
+			k.log.Error("claim failed", "error", err)
 		}
-		k.log.Error("claim failed", "error", err)
 		if c.keychain.fatal != nil {
-			go c.keychain.fatal(err)
+			go c.keychain.fatal(c.named(err))
 		}
 	}
 }
@@ -272,8 +278,8 @@ func (c *Claim) end() {
 func (c *Claim) outcomeOfEnd() error {
 	k := &c.keeper
 	switch {
-	case errors.Is(c.Err(), ErrLost):
-		return c.Err()
+	case errors.Is(c.cause(), ErrLost):
+		return c.cause()
 	case k.state == stateFail:
 		return k.failure
 	case k.state == stateDone && (k.last == eventTimeout || k.last == eventSignal):

@@ -169,7 +169,7 @@ func (kc *Keychain) finish(claims []*Claim) {
 		c.tell(command{event: eventSignal, cause: ErrClosed})
 		<-c.ended
 		if c.result != nil && !errors.Is(c.result, ErrLost) { // that was told before
-			kc.err = errors.Join(kc.err, fmt.Errorf("claim %q: %w", c.resource, c.result))
+			kc.err = errors.Join(kc.err, c.named(c.result))
 		}
 	}
 	kc.tasks.Wait()

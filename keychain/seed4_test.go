@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path"
@@ -273,11 +274,28 @@ func bubble(t *testing.T, test func(t *testing.T, s *seed4, connect func(options
 			time.Sleep(time.Minute) // what sleeps wakes up and ends
 		}()
 		test(t, s, func(options ...keychain.Option) *keychain.Keychain {
-			kc, err := keychain.New("http://seed4", append([]keychain.Option{keychain.WithTransport(transport)}, options...)...)
+			kc, err := keychain.New("http://seed4", append([]keychain.Option{keychain.WithTransport(transport), keychain.WithLogger(slog.New(witness{t}))}, options...)...)
 			must(t, err)
 			return kc
 		})
 	})
+}
+
+// witness is a logger that fails the test when the machine refuses what has happened.
+type witness struct{ t *testing.T }
+
+func (witness) Enabled(context.Context, slog.Level) bool { return true }
+func (w witness) WithAttrs([]slog.Attr) slog.Handler     { return w }
+func (w witness) WithGroup(string) slog.Handler          { return w }
+
+func (w witness) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "refused" {
+		r.Attrs(func(a slog.Attr) bool {
+			w.t.Errorf("refused: %s", a)
+			return true
+		})
+	}
+	return nil
 }
 
 // pipes is a listener of connections that are in memory.

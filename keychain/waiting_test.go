@@ -180,11 +180,11 @@ func TestStray(t *testing.T) {
 			if _, err := kc.Claim(t.Context(), "r", keychain.WithTimeout(time.Second)); !errors.Is(err, keychain.ErrTimeout) {
 				t.Error(err)
 			}
-			time.Sleep(30 * time.Second)
+			time.Sleep(19050 * time.Millisecond)
+			must(t, kc.Close()) // which waits for that too
 			if got := s.statuses(); !slices.Equal(got, []string{"withdrawn"}) {
 				t.Errorf("%v", got)
 			}
-			must(t, kc.Close())
 		})
 	})
 }
@@ -252,19 +252,21 @@ func TestLateGrant(t *testing.T) {
 		renewed int
 		ok      bool
 	}{
-		"fresh":   {5 * time.Second, 0, true},
-		"late":    {40 * time.Second, 1, true},
-		"expired": {70 * time.Second, 0, false},
+		"fresh":       {5 * time.Second, 0, true},
+		"late":        {40 * time.Second, 1, true},
+		"nearly over": {57500 * time.Millisecond, 1, true},
+		"expired":     {70 * time.Second, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *seed4, connect connect) {
 				other := s.take("r", time.Hour)
-				kc := connect()
-				time.AfterFunc(10*time.Second, func() {
+				quick := keychain.Backoff{Max: time.Second}
+				kc := connect(keychain.WithRetries(keychain.Retries{Activate: quick, Poll: quick}))
+				time.AfterFunc(2*time.Minute, func() {
 					s.set(func() { s.fault = always("activate", says(503, "")) })
 					s.free(other)
 				})
-				time.AfterFunc(10*time.Second+c.outage, func() { s.set(func() { s.fault = nil }) })
+				time.AfterFunc(2*time.Minute+c.outage, func() { s.set(func() { s.fault = nil }) })
 				got, err := kc.Claim(t.Context(), "r")
 				if (err == nil) != c.ok || s.count("renew") != c.renewed {
 					t.Errorf("%v, %d renewals", err, s.count("renew"))
@@ -277,6 +279,25 @@ func TestLateGrant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A claim whose turn comes while the first request waits for it is believed in at once: it did
+// wait when it was made.
+func TestFirstTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+		other := s.take("r", time.Hour)
+		s.fault = once("activate", func(w http.ResponseWriter, r *http.Request, carryOut func() *recorded) {
+			rest(r, 5*time.Second)
+			s.free(other)
+			carryOut().sendTo(w)
+		})
+		kc := connect()
+		claim(t, kc, "r")
+		if n := s.count("renew"); n != 0 {
+			t.Errorf("%d renewals", n)
+		}
+		must(t, kc.Close())
+	})
 }
 
 // A POST that found its claim after a repetition counts from the first attempt.
@@ -301,6 +322,44 @@ func TestLateRegistration(t *testing.T) {
 			t.Errorf("%d renewals, %v", n, s.statuses())
 		}
 		s.believe(t, c)
+		must(t, kc.Close())
+	})
+}
+
+// A late answer that tells of the very claim that a repetition has found is none of a stray.
+func TestLateAndSame(t *testing.T) {
+	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+		s.fault = func(step string, n int) fault {
+			switch {
+			case step != "register":
+				return nil
+			case n == 1:
+				return after(30 * time.Second)
+			default: // the key has led to the claim
+				return says(201, "", "Location: /v1/claims/c1/")
+			}
+		}
+		kc := connect()
+		c := claim(t, kc, "r")
+		time.Sleep(time.Minute)
+		must(t, c.Validate(t.Context()))
+		must(t, kc.Close())
+	})
+}
+
+// A refresh is not answered by a renewal that was under way before.
+func TestRefreshWhileRenewing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+		s.fault = once("renew", after(3*time.Second))
+		kc := connect()
+		c := claim(t, kc, "r", keychain.WithTTL(30*time.Second))
+		time.Sleep(11 * time.Second)
+		must(t, c.Refresh(t.Context(), time.Hour))
+		s.set(func() {
+			if got := s.find(c.ID()).ttl; got != time.Hour {
+				t.Errorf("the TTL is %s", got)
+			}
+		})
 		must(t, kc.Close())
 	})
 }
@@ -447,6 +506,56 @@ func TestRequests(t *testing.T) {
 		for range 3 {
 			c := claim(t, kc, "r")
 			must(t, errors.Join(c.Validate(t.Context()), c.Refresh(t.Context(), 0), c.Release(t.Context())))
+		}
+		must(t, kc.Close())
+	})
+}
+
+// Pauses before another attempt to renew are short beside the TTL, whatever is set; and those
+// of one kind of request are not those of another.
+func TestPauses(t *testing.T) {
+	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+		kc := connect(keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{First: time.Minute}}))
+		c := claim(t, kc, "r", keychain.WithTTL(10*time.Second))
+		s.set(func() {
+			s.fault = func(step string, n int) fault {
+				if step == "renew" && n <= 4 || step == "release" && n == 1 {
+					return says(503, "")
+				}
+				return nil
+			}
+		})
+		time.Sleep(20 * time.Second)
+		s.set(func() { s.fault = always("renew", says(503, "")) })
+		time.Sleep(5 * time.Second)
+		s.set(func() { s.fault = once("release", says(503, "")) })
+		begin := time.Now()
+		must(t, c.Release(t.Context()))
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("after %s", took)
+		}
+		must(t, kc.Close())
+	})
+}
+
+// The keeper repeats POST, and net/http does not, which would do so at once and unseen: a
+// connection that was used before is cut.
+func TestReplay(t *testing.T) {
+	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+		kc := connect()
+		must(t, claim(t, kc, "r").Release(t.Context()))
+		s.set(func() {
+			s.fault = func(step string, n int) fault {
+				if step == "register" && n == 2 {
+					return cuts
+				}
+				return nil
+			}
+		})
+		begin := time.Now()
+		must(t, claim(t, kc, "r").Release(t.Context()))
+		if took := time.Since(begin); took < 100*time.Millisecond || s.count("register") != 3 {
+			t.Errorf("%d requests, after %s", s.count("register"), took)
 		}
 		must(t, kc.Close())
 	})

@@ -1,0 +1,66 @@
+// Package keychain keeps claims on resources alive, over HTTP: with Locket, or any server that
+// speaks its protocol (docs/rest.md; POST and PATCH of /v1/claims/ are enough). It is the claim
+// client of seed 1, as a library.
+//
+// # Who decides
+//
+// The server decides whose turn it is. An active claim is a lease: the server gives the
+// resource to nobody else before the TTL has passed since it took the last renewal. The
+// keychain counts from when it sent that, by its own monotonic clock, and stops believing a
+// margin earlier. So there is no moment at which two believe, whoever of the two is cut off.
+//
+// What a claim goes through is one table of transitions (table.go), without a clock and
+// without I/O. A keeper for each claim feeds it with answers and timers, and carries out what
+// it says. In short, where (…) is a state in which a request is repeated that came to nothing:
+//
+//	new
+//	 │ POST
+//	 ▼              201                              PATCH ttl
+//	Registering ────────────────────────────► active ◄──────► Renewing
+//	 (retrying)                                ▲   ▲           (retrying)
+//	 │ 202                                 200 │   │ 200           │
+//	 ▼         PATCH status=active             │   │               │ refused: fail
+//	waiting ◄───────────────────────► Activating   │               │ lease over: lost
+//	               409               (retrying)    │               ▼
+//	                                       │   Confirming     Done is closed
+//	                                       └──► (retrying)
+//	                            200, nobody knows since when
+//
+//	given back:   active ────────► Releasing ──────► released
+//	no longer     waiting, … ────► Withdrawing ────► withdrawn
+//	wanted:       an error of
+//	              the client ────► Aborting ───────► aborted
+//	              Registering ───► Recalling, until it is known what to withdraw
+//
+// # What happens on failures
+//
+//   - No answer, one of 5xx, 408, 425, 429, a redirect, or something that is none of the
+//     protocol's: the request is repeated, after pauses that grow, each kind of request by its
+//     own parameters (Retries).
+//   - A claim that waits asks again: at once where the server has held its answer (Prefer:
+//     wait), else after pauses that grow.
+//   - A renewal comes to nothing: the claim stays held while the lease lasts. Each attempt has
+//     a third of the TTL at most.
+//   - The lease's time is up: lost, whatever the server would say. Likewise after the process
+//     was stopped for long (SIGSTOP, a frozen virtual machine): Held says so from the first
+//     moment on, and nothing is sent before that is known.
+//   - The server refuses a request (4xx): a claim that is not active yet has failed, one that
+//     is active is lost: it was revoked, or has expired.
+//   - POST got no answer: it is repeated with the same Idempotency-Key. Locket then finds the
+//     claim that the first one made, at its place in the line. A server that does not know the
+//     header makes another claim, behind the first; when the answer of the first comes after
+//     all, that claim is withdrawn. If it never comes, the claim has its turn, and expires.
+//   - The client does not want the claim any more, or the process ends in order: it is given
+//     back, which is tried for a bounded time. What could not be given back ends with its TTL;
+//     so it is when the process dies.
+//
+// Failures are errors. A handler (WithFatal) may end the program where seed 1 terminates the
+// client.
+//
+// # What a holder must do
+//
+// Stop when Done is closed. Ask Held before each step that must not be done twice, and send
+// Token along with it, if the server gives tokens: the target refuses those lower than the
+// highest that it has seen. On Linux the monotonic clock stands still while a machine is
+// suspended; only the token protects what a laptop does as it wakes up.
+package keychain

@@ -1,0 +1,105 @@
+package keychain
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+)
+
+// The process was stopped until the lease was over. Whatever is seen first when it goes on,
+// the claim is lost, and nothing is sent any more.
+func TestStopped(t *testing.T) {
+	for s, events := range map[state][]event{
+		stateActive:        {eventRenew, eventRelease, eventSignal, eventRefresh, eventLeaseOver, ""},
+		stateRenewing:      {eventOK, eventFailed, eventRefused, eventRelease, eventSignal, ""},
+		stateRetryingRenew: {eventRetry, eventRelease, eventSignal, eventRefresh, ""},
+	} {
+		for _, e := range events {
+			kc, err := New("http://127.0.0.1:1", WithTransport(unused{t}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := kc.newClaim("r", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := &c.keeper
+			k.state, k.timers = s, timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer()}
+			if s == stateRenewing {
+				k.attempt = &attempt{cancel: func() {}}
+			}
+			c.extend(leaseFrom(time.Now().Add(-time.Minute), time.Minute))
+			c.turn(e)
+			if k.state != stateLost || !errors.Is(c.Err(), ErrTimeUp) || k.attempt != nil {
+				t.Errorf("%s, on %q: %s, %v", s, e, k.state, c.Err())
+			}
+			if err := kc.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// After a request that got no answer in time, connections that are not in use are closed: they
+// may be as dead. Not so when it was given up.
+func TestHangUp(t *testing.T) {
+	for given, timeout := range map[bool]time.Duration{true: time.Hour, false: time.Millisecond} {
+		hungUp := 0
+		w := &wire{
+			client: &http.Client{Transport: silent{}}, base: &url.URL{}, hangUp: func() { hungUp++ },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if given {
+			cancel()
+		}
+		if a := w.do(ctx, request{method: "GET", url: "http://127.0.0.1/", timeout: timeout}); a.err == nil || hungUp == 1 == given {
+			t.Errorf("given up: %t; hung up %d times: %v", given, hungUp, a.err)
+		}
+		cancel()
+	}
+}
+
+// silent is a transport over which nothing comes.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// unused is a transport that nobody may use.
+type unused struct{ t *testing.T }
+
+func (u unused) RoundTrip(r *http.Request) (*http.Response, error) {
+	u.t.Errorf("%s %s", r.Method, r.URL)
+	return nil, http.ErrHandlerTimeout
+}
+
+// The pauses grow from the first to the longest, and a limit holds.
+func TestBackoff(t *testing.T) {
+	b := Backoff{First: time.Second, Max: 10 * time.Second, Factor: 3, Jitter: -1}
+	for attempts, want := range map[int]time.Duration{1: time.Second, 2: 3 * time.Second, 3: 9 * time.Second, 4: 10 * time.Second, 1000: 10 * time.Second} {
+		if got := b.pause(attempts, time.Hour); got != want {
+			t.Errorf("after %d: %s, want %s", attempts, got, want)
+		}
+	}
+	if got := b.pause(3, 4*time.Second); got != 4*time.Second {
+		t.Errorf("with a limit: %s", got)
+	}
+	b.Jitter = 0.5
+	for range 1000 {
+		if got := b.pause(1, time.Hour); got > time.Second || got < time.Second/2 {
+			t.Fatalf("with jitter: %s", got)
+		}
+	}
+	all := Retries{Abort: Backoff{Max: time.Millisecond}, Renew: Backoff{First: time.Minute}}.withDefaults()
+	if err := all.validate(); err != nil || all.Abort.First != time.Millisecond || all.Renew.Max != time.Minute {
+		t.Errorf("%v, %+v", err, all)
+	}
+	if all := (Retries{}).withDefaults(); all.Abort.Max >= all.Release.Max {
+		t.Error("aborting should happen quickly, because the client is failing")
+	}
+}
