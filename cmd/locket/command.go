@@ -37,7 +37,7 @@ tells who does it now, and passes it on when that one dies.`,
 		&cobra.Group{ID: groupClaims, Title: "Claims, which wait their turn:"},
 		&cobra.Group{ID: groupServer, Title: "The server:"},
 	)
-	addGroup(root, groupLocks, newLockCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
+	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
 	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupServer, newServerCommand())
 	root.AddCommand(newVersionCommand(), newManCommand())
