@@ -80,6 +80,7 @@ func TestArguments(t *testing.T) {
 // A token goes to the server, and to nobody else; a Location is used as it is, but not in
 // plain text if the server's address is not.
 func TestLocations(t *testing.T) {
+	t.Parallel()
 	var stranger, token atomic.Value
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stranger.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization"))
@@ -131,6 +132,7 @@ func TestLocations(t *testing.T) {
 
 // With TLS, by files that are replaced while the keychain is in use.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
 	server := fixtures.NewLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
@@ -177,6 +179,7 @@ func copyFile(t *testing.T, from, to string) {
 // A connection that has gone silent is not used again: a network that swallows what is sent
 // costs an attempt, and not the lease.
 func TestSilentNetwork(t *testing.T) {
+	t.Parallel()
 	server := startLocket(t)
 	proxy := fixtures.NewProxy(t, server.HTTPAddress())
 	kc := open(t, "http://"+proxy.Addr())

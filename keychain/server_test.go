@@ -102,6 +102,7 @@ func isDone(c *keychain.Claim) bool {
 
 // TestLocket uses the library as a program does, with the real server.
 func TestLocket(t *testing.T) {
+	t.Parallel()
 	server := startLocket(t)
 	url := "http://" + server.HTTPAddress()
 	for name, test := range map[string]func(t *testing.T, url string){
@@ -452,6 +453,7 @@ func refused(t *testing.T, url string) {
 
 // TestOutages: what becomes of a claim whose server is away.
 func TestOutages(t *testing.T) {
+	t.Parallel()
 	t.Run("restart", func(t *testing.T) {
 		t.Parallel()
 		server := startLocket(t)

@@ -10,10 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +32,8 @@ type wire struct {
 	// hangUp closes connections that are not in use, after one has gone silent: others to the
 	// same server may have too.
 	hangUp func()
+	// traced is set when the transport tells of its connections.
+	traced bool
 }
 
 // newWire returns a wire to the server at an address.
@@ -57,6 +61,7 @@ func newWire(address string, s *settings) (*wire, error) {
 		}
 		transport, w.hangUp = own, own.CloseIdleConnections
 	}
+	_, w.traced = transport.(*http.Transport)
 	w.client = &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -133,14 +138,16 @@ func (w *wire) do(ctx context.Context, r request) answer {
 	a := answer{request: r, sent: time.Now()}
 	timed, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	a.err = w.exchange(timed, &a)
+	var connected atomic.Bool
+	a.err = w.exchange(httptrace.WithClientTrace(timed, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}), &a)
+	a.unsent = w.traced && !connected.Load()
 	a.came = time.Now()
 	if a.err != nil {
 		if errors.Is(timed.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 			w.hangUp()
 		}
-		var network *net.OpError
-		a.unsent = errors.As(a.err, &network) && network.Op == "dial"
 		a.err = fmt.Errorf("%s %s: %w", r.method, r.url, unwrapped(a.err))
 	}
 	return a
