@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -132,8 +133,14 @@ func TestRunTerminalStop(t *testing.T) {
 		c.types("\x1a")
 		c.sees("Stopped")
 		c.sees(" > ")
-		c.types("bg\n")
+		c.types("bg\n") // and there it reads, which stops it, and those around it
 		c.sees(" > ")
+		c.eventually("all are stopped", func() bool {
+			return !slices.ContainsFunc(marked(c.mark), func(pid int) bool {
+				return pid != c.cmd.Process.Pid && pid != c.guardPid() && stateOf(pid) != "T"
+			})
+		})
+		time.Sleep(100 * time.Millisecond) // until the shell knows
 		c.types("fg\n")
 		time.Sleep(50 * time.Millisecond)
 		c.types("this\n")
