@@ -44,24 +44,30 @@ type claimGrantor struct {
 // turn is how long one call may wait for the claim's turn.
 const turn = 30 * time.Second
 
-func (g *claimGrantor) take(ctx, leave context.Context, token uint64) (uint64, error) {
+func (g *claimGrantor) take(ctx, leave context.Context, token uint64) (uint64, time.Duration, error) {
+	claim, err := g.ask(ctx, leave, token)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case claim.GetStatus() == models.Status_STATUS_WAITING:
+		return 0, 0, errQueued
+	case claim.GetStatus() != models.Status_STATUS_ACTIVE:
+		return 0, 0, endedError(claim.GetStatus())
+	}
+	// A claim that is found may have been active for a while.
+	return claim.GetToken(), min(g.ttl, time.Duration(claim.GetTtl()*float64(time.Second))), nil
+}
+
+// ask renews the claim, or makes it, finds it again, and waits for its turn.
+func (g *claimGrantor) ask(ctx, leave context.Context, token uint64) (*models.Claim, error) {
 	if token != 0 {
-		renewed, err := g.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: g.claim.GetId(), Ttl: g.claim.Ttl}, grpc.WaitForReady(true))
-		return renewed.GetToken(), err
+		return g.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: g.claim.GetId(), Ttl: g.claim.Ttl}, grpc.WaitForReady(true))
 	}
 	claim, err := g.client.CreateClaim(ctx, g.claim, grpc.WaitForReady(true))
 	if err == nil && claim.GetStatus() == models.Status_STATUS_WAITING {
-		claim, err = g.await(ctx, leave)
+		return g.await(ctx, leave)
 	}
-	switch {
-	case err != nil:
-		return 0, err
-	case claim.GetStatus() == models.Status_STATUS_WAITING:
-		return 0, errQueued
-	case claim.GetStatus() != models.Status_STATUS_ACTIVE:
-		return 0, endedError(claim.GetStatus())
-	}
-	return claim.GetToken(), nil
+	return claim, err
 }
 
 func (g *claimGrantor) await(ctx, leave context.Context) (*models.Claim, error) {

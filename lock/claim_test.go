@@ -1,12 +1,18 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
@@ -134,6 +140,49 @@ func TestClaimOutage(t *testing.T) {
 		must(t, end(p))
 		<-q.Ready()
 		must(t, errors.Join(end(late), end(q)))
+	})
+}
+
+// forgetful is a client to whom the answers to CreateClaim are lost, until it is told.
+type forgetful struct {
+	models.LocketClient
+	heard *atomic.Bool
+}
+
+func (c forgetful) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	claim, err := c.LocketClient.CreateClaim(ctx, in, opts...)
+	if !c.heard.Load() {
+		return nil, status.Error(codes.Unavailable, "the answer was lost")
+	}
+	return claim, err
+}
+
+func (c forgetful) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	return nil, hang(ctx, "")
+}
+
+// TestClaimFoundAgain: a claim whose answer was lost is believed in for what is left of its
+// lease, not for a whole one.
+func TestClaimFoundAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		client := forgetful{w.client(), new(atomic.Bool)}
+		r := lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(30)})
+		p := ifrit.Background(r)
+		time.Sleep(10 * time.Second)
+		client.heard.Store(true)
+		for range 60 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			_, held := r.Held()
+			if owner := w.status("a"); held && owner != models.Status_STATUS_ACTIVE {
+				t.Fatal("it believes in a claim that has ended")
+			}
+			if next, err := w.client().CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "k", Id: "b", Ttl: proto.Float64(1)}); err == nil &&
+				next.GetStatus() == models.Status_STATUS_ACTIVE && held {
+				t.Fatal("two hold")
+			}
+		}
+		_ = end(p)
 	})
 }
 

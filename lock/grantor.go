@@ -15,9 +15,10 @@ import (
 
 // grantor asks the server for what a keeper keeps.
 type grantor interface {
-	// take gains the grant, or, with its token, renews it. It returns the token. When leave
-	// is done, it waits for no turn any longer.
-	take(ctx, leave context.Context, token uint64) (uint64, error)
+	// take gains the grant, or, with its token, renews it. It returns the token, and the time
+	// for which the grant lasted when the server answered. When leave is done, it waits for
+	// no turn any longer.
+	take(ctx, leave context.Context, token uint64) (uint64, time.Duration, error)
 	// giveBack ends the grant with a token; with 0 whatever take may have left.
 	giveBack(ctx context.Context, token uint64) error
 	// patience is how long one call of take may last.
@@ -47,13 +48,13 @@ type lockGrantor struct {
 	ttl      time.Duration
 }
 
-func (g *lockGrantor) take(ctx, _ context.Context, token uint64) (uint64, error) {
+func (g *lockGrantor) take(ctx, _ context.Context, token uint64) (uint64, time.Duration, error) {
 	request := &models.LockRequest{Resource: g.resource, TtlInSeconds: int64(math.Ceil(g.ttl.Seconds()))}
 	if token != 0 {
 		request.Token = &token
 	}
 	resp, err := g.client.Lock(ctx, request, grpc.WaitForReady(true))
-	return resp.GetToken(), err
+	return resp.GetToken(), g.ttl, err
 }
 
 func (g *lockGrantor) giveBack(ctx context.Context, token uint64) error {

@@ -44,6 +44,7 @@ type keeper struct {
 type result struct {
 	sent  time.Time
 	token uint64
+	lasts time.Duration // after the server answered
 	err   error
 }
 
@@ -104,8 +105,8 @@ func (k *keeper) try() {
 	go func() {
 		defer cancel()
 		sent := time.Now()
-		token, err := k.grantor.take(ctx, k.leaving, token)
-		results <- result{sent, token, err}
+		token, lasts, err := k.grantor.take(ctx, k.leaving, token)
+		results <- result{sent, token, lasts, err}
 	}()
 }
 
@@ -147,7 +148,7 @@ func (k *keeper) note(r result) {
 
 // gain begins or prolongs the lease.
 func (k *keeper) gain(r result) {
-	l := renewed(r.token, r.sent, k.ttl)
+	l := lease{token: r.token, until: r.sent.Add(r.lasts - margin(k.ttl))}
 	if !l.trusted(time.Now()) { // the answer took too long
 		k.next.Reset(0)
 		return

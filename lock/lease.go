@@ -15,10 +15,5 @@ type lease struct {
 // do, and leaves the holder a moment to stop.
 func margin(ttl time.Duration) time.Duration { return max(ttl/20, 100*time.Millisecond) }
 
-// renewed returns the lease after a renewal that was sent at a moment.
-func renewed(token uint64, sent time.Time, ttl time.Duration) lease {
-	return lease{token: token, until: sent.Add(ttl - margin(ttl))}
-}
-
 // trusted reports whether the holder may believe that it holds.
 func (l lease) trusted(now time.Time) bool { return now.Before(l.until) }
