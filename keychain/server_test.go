@@ -346,13 +346,8 @@ func waiterRevoked(t *testing.T, url string) {
 
 // renewed: a claim lives for much longer than its TTL.
 func renewed(t *testing.T, url string) {
-	c := claim(t, open(t, url), "renewed", keychain.WithTTL(2*time.Second))
-	starved, last := time.Duration(0), time.Now()
-	for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
-		starved, last = max(starved, time.Since(last)), time.Now()
-		if !c.Held() && starved > 500*time.Millisecond {
-			t.Skipf("the machine did not let this process run for %s", starved)
-		}
+	c := claim(t, open(t, url), "renewed", keychain.WithTTL(5*time.Second))
+	for begin := time.Now(); time.Since(begin) < 8*time.Second; time.Sleep(20 * time.Millisecond) {
 		if !c.Held() {
 			t.Fatalf("lost after %s: %v", time.Since(begin), c.Err())
 		}

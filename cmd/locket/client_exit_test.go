@@ -73,9 +73,7 @@ func TestFinish(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
+	must(t, err)
 	defer full.Close()
 	var complaint strings.Builder
 	cmd := exec.CommandContext(t.Context(), fixtures.LocketProgram(t), "version")
