@@ -188,3 +188,15 @@ func TestReadmeLinks(t *testing.T) {
 		t.Errorf("%d links", len(links))
 	}
 }
+
+// The six lines of the command line are ones that the program takes.
+func TestReadmeSixLines(t *testing.T) {
+	t.Parallel()
+	lines := commandsOf(t, "At the command line", "./locket")
+	if len(lines) != 6 {
+		t.Errorf("%q, want six", lines)
+	}
+	for _, line := range lines {
+		parses(t, "  "+strings.TrimPrefix(line, "./"))
+	}
+}
