@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -544,9 +542,6 @@ func TestFenceInMariaDB(t *testing.T) {
 // newStockTable returns a new database with the table, in MariaDB.
 func newStockTable(t *testing.T) (*sql.DB, *mysql.Config) {
 	t.Helper()
-	if os.Getenv(fixtures.EnvMySQL) == "" {
-		t.Setenv(fixtures.EnvMySQL, startMariaDB(t))
-	}
 	config, err := mysql.ParseDSN(fixtures.MySQL(t))
 	must(t, err)
 	config.ClientFoundRows = true
@@ -587,41 +582,4 @@ func TestFencingDocument(t *testing.T) {
 	if len(blocks) != 7 {
 		t.Errorf("%d pieces of text and code, want 3 blocks of code", len(blocks))
 	}
-}
-
-// hosting, when it is set, has TestHostMariaDB be a database server.
-const hosting = "LOCKET_TEST_HOST_MARIADB"
-
-// startMariaDB starts a private server under this binary, started once more: the fixture
-// keeps a goroutine for as long as its process lives, and here none may stay.
-func startMariaDB(t *testing.T) (dsn string) {
-	t.Helper()
-	host := exec.Command(os.Args[0], "-test.run=^TestHostMariaDB$", "-test.timeout=5m")
-	host.Env = append(os.Environ(), hosting+"=yes")
-	host.Stderr = os.Stderr
-	stop, err := host.StdinPipe()
-	must(t, err)
-	stdout, err := host.StdoutPipe()
-	must(t, err)
-	must(t, host.Start())
-	t.Cleanup(func() { must(t, errors.Join(stop.Close(), host.Wait())) })
-	dsn, err = bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatalf("%v after %q", err, dsn)
-	}
-	return strings.TrimSpace(dsn)
-}
-
-// TestHostMariaDB is a server until its standard input ends, as it does with who has started
-// it.
-func TestHostMariaDB(t *testing.T) {
-	if os.Getenv(hosting) == "" {
-		t.Skip("only for other tests")
-	}
-	server, err := fixtures.StartMariaDB()
-	must(t, err)
-	fmt.Println(server.DSN(""))
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	fixtures.Shutdown()
-	os.Exit(0)
 }
