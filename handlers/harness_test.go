@@ -8,8 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +26,7 @@ import (
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/models"
@@ -40,28 +39,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type server struct {
 	models.LocketClient
 	conn     *grpc.ClientConn
-	logs     *buffer
+	logs     *fixtures.Buffer
 	registry *prometheus.Registry
 	// stop ends the server as its main does, and fails the test when it does not end well.
 	stop func()
-}
-
-// buffer holds what is logged.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(line)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 func start(t testing.TB) *server {
@@ -78,7 +59,7 @@ func startIn(t testing.TB, folder string) *server {
 // startWith starts a server on the database of a folder, as seen through a wrapper.
 func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store) *server {
 	t.Helper()
-	s := &server{logs: &buffer{}, registry: prometheus.NewRegistry()}
+	s := &server{logs: &fixtures.Buffer{}, registry: prometheus.NewRegistry()}
 	log := slog.New(grpcserver.LogRequestID(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	real, err := sqlite.Open(filepath.Join(folder, "locket.db"))
 	if err != nil {

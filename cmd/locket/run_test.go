@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,27 +25,9 @@ const runPatience = 30 * time.Second
 type runner struct {
 	t           *testing.T
 	cmd         *exec.Cmd
-	out, stderr lines
+	out, stderr fixtures.Buffer
 	mark        string
 	ended       chan struct{}
-}
-
-// lines is what a process has printed.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // runServer returns a server for the tests of locket run below t.
