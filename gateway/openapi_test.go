@@ -6,6 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,8 +137,7 @@ func (v validator) complete(document *openapi3.T) {
 	}
 }
 
-// TestRoutes: every operation has a route, and every route an operation, so that each is in
-// the document.
+// TestRoutes: every operation has a route, and Allow tells of each.
 func TestRoutes(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)
@@ -154,6 +156,22 @@ func TestRoutes(t *testing.T) {
 			if told := strings.Contains(options.header.Get("Allow"), method); told != served {
 				t.Errorf("%s %s: served %t, but Allow: %s", method, path, served, options.header.Get("Allow"))
 			}
+		}
+	}
+}
+
+// TestEveryRoute: each route of the configuration is in the document.
+func TestEveryRoute(t *testing.T) {
+	config, err := os.ReadFile("../models/locket.rest.yaml")
+	must(t, err)
+	routes := regexp.MustCompile(`(get|post|patch|put|delete): (/\S+)`).FindAllStringSubmatch(string(config), -1)
+	if len(routes) != len(gateway.Operations()) {
+		t.Errorf("%d routes, %d operations", len(routes), len(gateway.Operations()))
+	}
+	for _, route := range routes {
+		operation := gateway.Operation{Method: strings.ToUpper(route[1]), Path: strings.ReplaceAll(route[2], "=**", "")}
+		if !slices.Contains(gateway.Operations(), operation) {
+			t.Errorf("%v is in no operation", operation)
 		}
 	}
 }
