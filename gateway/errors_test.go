@@ -1,0 +1,57 @@
+package gateway_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/gateway"
+)
+
+// unavailable is a connection to a service on which every call fails.
+type unavailable struct {
+	grpc.ClientConnInterface
+	err error
+}
+
+func (u unavailable) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+	return u.err
+}
+
+// TestFaults: what a client sees of a service that cannot answer, whatever it asks.
+func TestFaults(t *testing.T) {
+	for code, want := range map[codes.Code]struct {
+		status int
+		retry  string
+	}{
+		codes.Unavailable:      {http.StatusServiceUnavailable, "1"},
+		codes.DeadlineExceeded: {http.StatusGatewayTimeout, ""},
+		codes.Internal:         {http.StatusInternalServerError, ""},
+	} {
+		h, err := gateway.New(gateway.Config{
+			Service: unavailable{err: status.Error(code, "the reason")}, Metrics: prometheus.NewRegistry(),
+		}).Handler()
+		must(t, err)
+		for _, call := range []struct{ method, path, body string }{
+			{"POST", "/v1/claims/", `{"resource": "r", "ttl": 1}`},
+			{"GET", "/v1/claims/", ""},
+			{"GET", "/v1/claims/c/", ""},
+			{"PATCH", "/v1/claims/c/", `{"ttl": 1}`},
+			{"PUT", "/v1/claims/c/", `{"status": "active", "ttl": 1}`},
+			{"DELETE", "/v1/claims/c/", ""},
+			{"GET", "/v1/resources/r/", ""},
+			{"GET", "/v1/locks/", ""},
+			{"GET", "/v1/presences/r/", ""},
+		} {
+			got := serve(t.Context(), h, call.method, call.path, []byte(call.body))
+			if got.Code != want.status || got.Body.String() != `{"message":"the reason"}`+"\n" || got.Header().Get("Retry-After") != want.retry {
+				t.Errorf("%s: %s %s: %d %s, Retry-After %q", code, call.method, call.path, got.Code, got.Body, got.Header().Get("Retry-After"))
+			}
+		}
+	}
+}
