@@ -32,7 +32,8 @@ type Instant struct {
 	Lease Time
 }
 
-// Claim is one party's interest in a resource.
+// Claim is one party's interest in a resource. The queues never change a claim that they
+// have handed out: see Transition.
 type Claim struct {
 	// ID names the claim, for all time.
 	ID string
@@ -50,9 +51,9 @@ type Claim struct {
 	Value string
 
 	Status Status
-	// Position orders the claims of a resource: the resource's version when the
-	// claim was made.
-	Position uint64
+	// Enqueued orders the claims of a resource: the resource's version when the claim
+	// was made. The place in line, 1 for the next, is counted from it.
+	Enqueued uint64
 	// Token is the fencing token: the resource's version when the claim was
 	// granted, 0 before.
 	Token uint64
@@ -65,37 +66,6 @@ type Claim struct {
 	Created, Activated, Finished Time
 	// Reason is why the claim was ended, in the words of who ended it.
 	Reason string
-
-	state   state
-	was     Status // before the running transaction changed it
-	changes int    // how often the running transaction changed it
-}
-
-// state is what the running transaction has done to a claim.
-type state uint8
-
-const (
-	untouched state = iota
-	updated
-	created
-)
-
-// LeftLine reports whether the running transaction took the claim out of the waiting
-// line, by granting or by ending it.
-func (c *Claim) LeftLine() bool { return c.was == Waiting && c.Status != Waiting }
-
-// AsStored returns the claim as a later transaction would read it, once the running one has
-// saved it.
-func (c *Claim) AsStored() Claim {
-	stored := *c
-	stored.state, stored.was, stored.changes = untouched, 0, 0
-	return stored
-}
-
-// OnlyEnded reports whether all that the running transaction did to the claim was to end
-// it: beside Status, Version, Finished and Reason nothing has changed.
-func (c *Claim) OnlyEnded() bool {
-	return c.state == updated && c.changes == 1 && c.Status.Final()
 }
 
 // Due reports whether the claim is active and its lease has run out.

@@ -5,37 +5,21 @@ import (
 	"time"
 )
 
-// Command is one request to a queue.
+// Command is one request. It works on the queues of its targets.
 type Command interface {
-	// Target returns what must be read for the command: the resource by its name,
-	// or, where that is empty, by one of its claims. A claim that the command names
-	// is to be added to its queue if there is such a claim.
-	Target() (resource, id string)
-	// apply carries the command out on a queue in which nobody waits for a holder
-	// that is due. It returns the claim that the command is about.
-	apply(q *Queue, now Instant) (*Claim, error)
+	// Targets returns what must be read for the command. A transaction loads the targets
+	// of all of its commands before it carries out the first.
+	Targets() []Target
+	// apply carries the command out on the queues of its targets, in the same order, in
+	// which nobody waits for a holder that is due. It returns the claim that the command
+	// is about, if it is about one.
+	apply(queues []*Queue, now Instant) (*member, error)
 }
 
-// Do carries out one command and then grants what can be granted. The claim that it
-// returns is a copy. When Err is set afterwards the result means nothing.
-//
-// An error is an answer too: a lease that ran out while others wait has been passed
-// on even when the command itself was refused.
-func (q *Queue) Do(cmd Command, now Instant) (Claim, error) {
-	if q.Waiting > 0 {
-		q.expire(now)
-		q.settle(now)
-	}
-	c, err := cmd.apply(q, now)
-	q.settle(now)
-	if err != nil {
-		return Claim{}, err
-	}
-	if c == nil {
-		return Claim{}, nil
-	}
-	return *c, nil
-}
+// Target is one queue that a command works on: that of a resource by its name, or, where
+// the name is empty, that of a claim by its id. With both, the resource's queue is meant,
+// and the claim, if there is one with this id, must be in it: it is ErrIDTaken otherwise.
+type Target struct{ Resource, ID string }
 
 // Create puts a claim into the queue. Repeated with the same id it returns the claim
 // that the first attempt made.
@@ -50,12 +34,13 @@ type Create struct {
 	Value           string
 }
 
-// Target implements Command.
-func (cmd Create) Target() (resource, id string) { return cmd.Resource, cmd.ID }
+// Targets implements Command.
+func (cmd Create) Targets() []Target { return []Target{{Resource: cmd.Resource, ID: cmd.ID}} }
 
-func (cmd Create) apply(q *Queue, now Instant) (*Claim, error) {
-	if first := q.Find(cmd.ID); first != nil {
-		if !cmd.Made(first) {
+func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
+	q := queues[0]
+	if first := q.find(cmd.ID); first != nil {
+		if !cmd.Made(first.Claim) {
 			return nil, ErrIDTaken
 		}
 		return first, nil
@@ -65,8 +50,7 @@ func (cmd Create) apply(q *Queue, now Instant) (*Claim, error) {
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
 		TTL: cmd.TTL, UserData: cmd.UserData, Value: cmd.Value,
 	}
-	q.join(c, now)
-	return c, nil
+	return q.join(c, now), nil
 }
 
 // Made reports whether the claim is one that this very request would have made. What
@@ -91,16 +75,17 @@ type Acquire struct {
 	Token uint64
 }
 
-// Target implements Command.
-func (cmd Acquire) Target() (resource, id string) { return cmd.Resource, "" }
+// Targets implements Command.
+func (cmd Acquire) Targets() []Target { return []Target{{Resource: cmd.Resource}} }
 
-func (cmd Acquire) apply(q *Queue, now Instant) (*Claim, error) {
+func (cmd Acquire) apply(queues []*Queue, now Instant) (*member, error) {
+	q := queues[0]
 	h, err := q.held(cmd.Owner, cmd.Token)
 	switch {
 	case err == nil:
-		q.bump(h, now)
-		h.TTL, h.Type, h.Value = cmd.TTL, cmd.Type, cmd.Value
-		h.Deadline = now.Lease.Add(cmd.TTL)
+		renewed := q.change(h, now)
+		renewed.TTL, renewed.Type, renewed.Value = cmd.TTL, cmd.Type, cmd.Value
+		renewed.Deadline = now.Lease.Add(cmd.TTL)
 		return h, nil
 	case cmd.Token != 0:
 		return nil, err
@@ -113,14 +98,13 @@ func (cmd Acquire) apply(q *Queue, now Instant) (*Claim, error) {
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Type: cmd.Type,
 		TTL: cmd.TTL, Value: cmd.Value,
 	}
-	q.join(c, now)
-	return c, nil
+	return q.join(c, now), nil
 }
 
 // held returns the exclusive hold of an owner. The token, unless it is 0, is that of the
 // only grant that will do.
-func (q *Queue) held(owner string, token uint64) (*Claim, error) {
-	h := q.ExclusiveHolder()
+func (q *Queue) held(owner string, token uint64) (*member, error) {
+	h := q.find(q.Holder)
 	switch {
 	case q.Free():
 		return nil, ErrNotFound
@@ -133,12 +117,7 @@ func (q *Queue) held(owner string, token uint64) (*Claim, error) {
 }
 
 func (q *Queue) collision() error {
-	holder := q.ExclusiveHolder()
-	if holder != nil {
-		copied := *holder
-		holder = &copied
-	}
-	return &CollisionError{Holder: holder}
+	return &CollisionError{Holder: q.ExclusiveHolder()}
 }
 
 // Release ends an owner's exclusive hold on a resource (seed 5, Release).
@@ -148,10 +127,11 @@ type Release struct {
 	Token uint64
 }
 
-// Target implements Command.
-func (cmd Release) Target() (resource, id string) { return cmd.Resource, "" }
+// Targets implements Command.
+func (cmd Release) Targets() []Target { return []Target{{Resource: cmd.Resource}} }
 
-func (cmd Release) apply(q *Queue, now Instant) (*Claim, error) {
+func (cmd Release) apply(queues []*Queue, now Instant) (*member, error) {
+	q := queues[0]
 	h, err := q.held(cmd.Owner, cmd.Token)
 	if err != nil {
 		return nil, err
@@ -166,21 +146,22 @@ type Renew struct {
 	TTL time.Duration
 }
 
-// Target implements Command.
-func (cmd Renew) Target() (resource, id string) { return "", cmd.ID }
+// Targets implements Command.
+func (cmd Renew) Targets() []Target { return []Target{{ID: cmd.ID}} }
 
-func (cmd Renew) apply(q *Queue, now Instant) (*Claim, error) {
-	c := q.Find(cmd.ID)
-	if c == nil {
+func (cmd Renew) apply(queues []*Queue, now Instant) (*member, error) {
+	q := queues[0]
+	m := q.find(cmd.ID)
+	if m == nil {
 		return nil, ErrNotFound
 	}
-	if c.Status != Active {
-		return nil, &TransitionError{From: c.Status}
+	if m.Status != Active {
+		return nil, &TransitionError{From: m.Status}
 	}
-	q.bump(c, now)
-	c.TTL = cmd.TTL
-	c.Deadline = now.Lease.Add(cmd.TTL)
-	return c, nil
+	renewed := q.change(m, now)
+	renewed.TTL = cmd.TTL
+	renewed.Deadline = now.Lease.Add(cmd.TTL)
+	return m, nil
 }
 
 // Activate asks whether a claim is active by now. Claims are granted by the rules
@@ -192,83 +173,94 @@ type Activate struct {
 	TTL *time.Duration
 }
 
-// Target implements Command.
-func (cmd Activate) Target() (resource, id string) { return "", cmd.ID }
+// Targets implements Command.
+func (cmd Activate) Targets() []Target { return []Target{{ID: cmd.ID}} }
 
-func (cmd Activate) apply(q *Queue, now Instant) (*Claim, error) {
-	c := q.Find(cmd.ID)
+func (cmd Activate) apply(queues []*Queue, now Instant) (*member, error) {
+	q := queues[0]
+	m := q.find(cmd.ID)
 	switch {
-	case c == nil:
+	case m == nil:
 		return nil, ErrNotFound
-	case c.Status == Waiting:
+	case m.Status == Waiting:
 		return nil, ErrContention
-	case c.Status != Active:
-		return nil, &TransitionError{From: c.Status, To: Active}
+	case m.Status != Active:
+		return nil, &TransitionError{From: m.Status, To: Active}
 	case cmd.TTL != nil:
-		return Renew{ID: cmd.ID, TTL: *cmd.TTL}.apply(q, now)
+		return Renew{ID: cmd.ID, TTL: *cmd.TTL}.apply(queues, now)
 	}
-	return c, nil
+	return m, nil
 }
 
-// End moves a claim to a final status. Repeating the status that it has is no error.
-type End struct {
+// SetStatus moves a claim to a final status that the client chose. Repeating the status that it has is no error.
+type SetStatus struct {
 	ID string
 	// Status is Released, Aborted, Withdrawn or Revoked.
 	Status Status
 	Reason string
 }
 
-// Target implements Command.
-func (cmd End) Target() (resource, id string) { return "", cmd.ID }
+// Targets implements Command.
+func (cmd SetStatus) Targets() []Target { return []Target{{ID: cmd.ID}} }
 
-func (cmd End) apply(q *Queue, now Instant) (*Claim, error) {
-	c := q.Find(cmd.ID)
+func (cmd SetStatus) apply(queues []*Queue, now Instant) (*member, error) {
+	q := queues[0]
+	m := q.find(cmd.ID)
 	switch {
-	case c == nil:
+	case m == nil:
 		return nil, ErrNotFound
-	case c.Status == cmd.Status && c.Status.Final():
-		return c, nil
-	case !c.Status.mayEnd(cmd.Status):
-		return nil, &TransitionError{From: c.Status, To: cmd.Status}
+	case m.Status == cmd.Status && m.Status.Final():
+		return m, nil
+	case !m.Status.mayEnd(cmd.Status):
+		return nil, &TransitionError{From: m.Status, To: cmd.Status}
 	}
-	q.finish(c, cmd.Status, cmd.Reason, now)
-	return c, nil
+	q.finish(m, cmd.Status, cmd.Reason, now)
+	return m, nil
 }
 
-// GiveUp ends a claim in the way that its status allows: an active claim is released, a
+// End ends a claim in the way that its status allows: an active claim is released, a
 // waiting one withdrawn. A claim that is final already stays as it is, which is no error.
-type GiveUp struct {
+type End struct {
 	ID     string
 	Reason string
 }
 
-// Target implements Command.
-func (cmd GiveUp) Target() (resource, id string) { return "", cmd.ID }
+// Targets implements Command.
+func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID}} }
 
-func (cmd GiveUp) apply(q *Queue, now Instant) (*Claim, error) {
-	c := q.Find(cmd.ID)
+func (cmd End) apply(queues []*Queue, now Instant) (*member, error) {
+	q := queues[0]
+	m := q.find(cmd.ID)
 	switch {
-	case c == nil:
+	case m == nil:
 		return nil, ErrNotFound
-	case c.Status == Active:
-		q.finish(c, Released, cmd.Reason, now)
-	case c.Status == Waiting:
-		q.finish(c, Withdrawn, cmd.Reason, now)
+	case m.Status == Active:
+		q.finish(m, Released, cmd.Reason, now)
+	case m.Status == Waiting:
+		q.finish(m, Withdrawn, cmd.Reason, now)
 	}
-	return c, nil
+	return m, nil
 }
 
-// Expire ends the holders of a resource that are due, as the sweep does. It returns
-// no claim.
+// Expire ends the holders of resources that are due, as the sweep does. It returns no
+// claim.
 type Expire struct {
-	Resource string
+	Resources []string
 }
 
-// Target implements Command.
-func (cmd Expire) Target() (resource, id string) { return cmd.Resource, "" }
+// Targets implements Command.
+func (cmd Expire) Targets() []Target {
+	targets := make([]Target, len(cmd.Resources))
+	for i, resource := range cmd.Resources {
+		targets[i].Resource = resource
+	}
+	return targets
+}
 
-//nolint:unparam // the sweep is about a resource, not about one claim
-func (cmd Expire) apply(q *Queue, now Instant) (*Claim, error) {
-	q.expire(now)
+//nolint:unparam // the sweep is about resources, not about one claim
+func (cmd Expire) apply(queues []*Queue, now Instant) (*member, error) {
+	for _, q := range queues {
+		q.expire(now)
+	}
 	return nil, nil
 }

@@ -16,8 +16,9 @@ const start claim.Time = 1_700_000_000_000_000
 // desk is a queue with a clock, so that the examples read as a story.
 type desk struct {
 	*claim.Queue
-	t   testing.TB
-	now claim.Instant
+	queues *claim.Queues // that one alone
+	t      testing.TB
+	now    claim.Instant
 }
 
 // setup returns an empty queue, all of which is known.
@@ -30,11 +31,36 @@ func setup(t testing.TB) *desk {
 func setupRow(t testing.TB, row claim.Row, floor uint64) *desk {
 	t.Helper()
 	row.Resource = "printer"
-	return &desk{
-		Queue: claim.NewQueue(row, floor, nil),
-		t:     t,
-		now:   claim.Instant{Wall: start, Lease: start},
+	d := &desk{t: t, now: claim.Instant{Wall: start, Lease: start}}
+	d.use(only(claim.NewQueue(row, floor, nil)))
+	return d
+}
+
+// only returns a set of one queue, without a time.
+func only(q *claim.Queue) *claim.Queues {
+	queues := claim.NewQueues(claim.Instant{}, 1)
+	queues.Put(q)
+	return queues
+}
+
+// use puts the queue that a new transaction has read onto the desk.
+func (d *desk) use(queues *claim.Queues) {
+	d.Queue, d.queues = queues.Resource("printer"), queues
+}
+
+// carryOut carries out a command at a time; the claim is empty if there is none.
+func carryOut(queues *claim.Queues, cmd claim.Command, now claim.Instant) (claim.Claim, error) {
+	queues.Now = now
+	c, err := queues.Do(cmd)
+	if c == nil {
+		return claim.Claim{}, err
 	}
+	return *c, err
+}
+
+// Do carries out a command at a time.
+func (d *desk) Do(cmd claim.Command, now claim.Instant) (claim.Claim, error) {
+	return carryOut(d.queues, cmd, now)
 }
 
 // after moves the clock, back if d is negative.
@@ -78,7 +104,7 @@ func (d *desk) withdraw(id string) claim.Claim { d.t.Helper(); return d.end(id, 
 
 func (d *desk) end(id string, to claim.Status) claim.Claim {
 	d.t.Helper()
-	return d.do(claim.End{ID: id, Status: to})
+	return d.do(claim.SetStatus{ID: id, Status: to})
 }
 
 // get returns a claim as it stands.
@@ -155,7 +181,7 @@ type entry struct {
 	TTL                          time.Duration
 	UserData, Value              string
 	Status                       claim.Status
-	Position, Token, Version     uint64
+	Enqueued, Token, Version     uint64
 	Deadline                     claim.Time
 	Created, Activated, Finished claim.Time
 	Reason                       string
@@ -165,7 +191,7 @@ type entry struct {
 func record(c claim.Claim) entry {
 	return entry{
 		c.ID, c.Resource, c.Owner, c.Mode, c.Type, c.TTL, string(c.UserData), c.Value,
-		c.Status, c.Position, c.Token, c.Version, c.Deadline,
+		c.Status, c.Enqueued, c.Token, c.Version, c.Deadline,
 		c.Created, c.Activated, c.Finished, c.Reason,
 	}
 }
@@ -175,7 +201,7 @@ func (e entry) claim() *claim.Claim {
 	return &claim.Claim{
 		ID: e.ID, Resource: e.Resource, Owner: e.Owner, Mode: e.Mode, Type: e.Type,
 		TTL: e.TTL, UserData: []byte(e.UserData), Value: e.Value,
-		Status: e.Status, Position: e.Position, Token: e.Token, Version: e.Version,
+		Status: e.Status, Enqueued: e.Enqueued, Token: e.Token, Version: e.Version,
 		Deadline: e.Deadline, Created: e.Created, Activated: e.Activated,
 		Finished: e.Finished, Reason: e.Reason,
 	}

@@ -48,7 +48,7 @@ func checkOrder(t rapid.TB, claims []entry) {
 	t.Helper()
 	var gone uint64 // when the last of the earlier claims stopped waiting
 	for i, e := range claims {
-		if i > 0 && e.Position <= claims[i-1].Position {
+		if i > 0 && e.Enqueued <= claims[i-1].Enqueued {
 			t.Fatalf("%+v is out of order", e)
 		}
 		if e.Token != 0 && e.Token < gone {
@@ -89,8 +89,8 @@ func checkVersions(t rapid.TB, row claim.Row, claims []entry) {
 			t.Fatalf("version %d of %s, of %q too; the row is at %d", e.Version, e.ID, seen[e.Version], row.Version)
 		}
 		seen[e.Version] = e.ID
-		if e.Position > e.Version || e.Token > e.Version || (e.Token != 0 && e.Token <= e.Position) {
-			t.Fatalf("position, token and version are out of order: %+v", e)
+		if e.Enqueued > e.Version || e.Token > e.Version || (e.Token != 0 && e.Token <= e.Enqueued) {
+			t.Fatalf("enqueue version, token and version are out of order: %+v", e)
 		}
 	}
 }

@@ -15,6 +15,9 @@ type model struct {
 
 // do carries out a command, and returns what the queue must answer.
 func (m *model) do(cmd claim.Command, now claim.Instant) (entry, error) {
+	if target := cmd.Targets()[0]; target.Resource == "" && m.find(target.ID) == nil {
+		return entry{}, claim.ErrNotFound // there is no queue to look at
+	}
 	if m.count(claim.Waiting) > 0 {
 		m.expire(now)
 		m.grant(now)
@@ -39,10 +42,10 @@ func (m *model) apply(cmd claim.Command, now claim.Instant) (*entry, error) {
 		return m.renew(cmd, now)
 	case claim.Activate:
 		return m.activate(cmd, now)
+	case claim.SetStatus:
+		return m.setStatus(cmd, now)
 	case claim.End:
 		return m.end(cmd, now)
-	case claim.GiveUp:
-		return m.giveUp(cmd, now)
 	default: // claim.Expire
 		m.expire(now)
 		return nil, nil
@@ -100,7 +103,7 @@ func (m *model) release(cmd claim.Release, now claim.Instant) (*entry, error) {
 	if cmd.Token != 0 && cmd.Token != h.Token {
 		return nil, claim.ErrNotFound
 	}
-	return m.end(claim.End{ID: h.ID, Status: claim.Released}, now)
+	return m.setStatus(claim.SetStatus{ID: h.ID, Status: claim.Released}, now)
 }
 
 func (m *model) renew(cmd claim.Renew, now claim.Instant) (*entry, error) {
@@ -136,7 +139,7 @@ var mayEnd = map[claim.Status][]claim.Status{
 	claim.Active:  {claim.Aborted, claim.Withdrawn, claim.Revoked, claim.Released},
 }
 
-func (m *model) end(cmd claim.End, now claim.Instant) (*entry, error) {
+func (m *model) setStatus(cmd claim.SetStatus, now claim.Instant) (*entry, error) {
 	e := m.find(cmd.ID)
 	switch {
 	case e == nil:
@@ -151,8 +154,8 @@ func (m *model) end(cmd claim.End, now claim.Instant) (*entry, error) {
 	return e, nil
 }
 
-func (m *model) giveUp(cmd claim.GiveUp, now claim.Instant) (*entry, error) {
-	end := claim.End{ID: cmd.ID, Reason: cmd.Reason}
+func (m *model) end(cmd claim.End, now claim.Instant) (*entry, error) {
+	end := claim.SetStatus{ID: cmd.ID, Reason: cmd.Reason}
 	switch e := m.find(cmd.ID); {
 	case e == nil:
 		return nil, claim.ErrNotFound
@@ -163,13 +166,13 @@ func (m *model) giveUp(cmd claim.GiveUp, now claim.Instant) (*entry, error) {
 	default:
 		return e, nil
 	}
-	return m.end(end, now)
+	return m.setStatus(end, now)
 }
 
 func (m *model) join(e entry, now claim.Instant) *entry {
 	e.Status, e.Created = claim.Waiting, now.Wall
 	e.Version = m.next(now)
-	e.Position = e.Version
+	e.Enqueued = e.Version
 	m.claims = append(m.claims, e)
 	return &m.claims[len(m.claims)-1]
 }

@@ -26,20 +26,19 @@ func TestPropertyQueue(t *testing.T) {
 type machine struct {
 	*world
 	t     rapid.TB
-	queue *claim.Queue
+	queues *claim.Queues
+	queue  *claim.Queue
 }
 
 func newMachine(t rapid.TB, c chooser) *machine {
-	return &machine{
-		world: newWorld(c), t: t,
-		queue: claim.NewQueue(claim.Row{Resource: "printer"}, 0, nil),
-	}
+	q := claim.NewQueue(claim.Row{Resource: "printer"}, 0, nil)
+	return &machine{world: newWorld(c), t: t, queues: only(q), queue: q}
 }
 
 func (m *machine) step(cmd claim.Command) {
 	m.t.Helper()
 	version, before := m.queue.Version, m.claims()
-	got, err := m.queue.Do(cmd, m.now)
+	got, err := carryOut(m.queues, cmd, m.now)
 	want, wantErr := m.model.do(cmd, m.now)
 	after := m.claims()
 
@@ -57,10 +56,10 @@ func (m *machine) step(cmd claim.Command) {
 
 // claims returns every claim of the queue, which began empty and so has made them all.
 func (m *machine) claims() []entry {
-	made, _ := m.queue.Changes()
-	entries := make([]entry, 0, len(made))
-	for _, c := range made {
-		entries = append(entries, record(*c))
+	changes := m.queues.Changes()
+	entries := make([]entry, 0, len(changes))
+	for _, change := range changes {
+		entries = append(entries, record(*change.After))
 	}
 	return entries
 }

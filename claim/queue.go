@@ -10,14 +10,16 @@ package claim
 type Queue struct {
 	Row
 
-	stored  Row      // as it was read
-	read    uint64   // Version before the first command
-	claims  []*Claim // all that are known, in no order
-	waiters []*Claim // the head of the line; some may have left it since
-	tail    []*Claim // joined in this transaction, behind a line not wholly read
-	last    uint64   // position of the last waiter that was read
-	whole   bool     // every waiter is in waiters
+	stored  Row       // as it was read
+	read    uint64    // Version before the first command
+	members []*member // all that are known, in no order
+	byID    map[string]*member
+	waiters []*member // the head of the line; some may have left it since
+	tail    []*member // joined in this transaction, behind a line not wholly read
+	last    uint64    // Enqueued of the last waiter that was read
+	whole   bool      // every waiter is in waiters
 	more    MoreWaiters
+	set     *Queues // of the transaction
 	err     error
 }
 
@@ -34,8 +36,12 @@ type Row struct {
 	Waiting int
 }
 
-// MoreWaiters reads the waiting claims of a resource that come after a position, in
-// order: some of them, and none only when there are no more.
+// member is the place of one claim in a queue. The claim is as the last transition left
+// it: a change puts another one here, and never touches the old one.
+type member struct{ *Claim }
+
+// MoreWaiters reads the waiting claims of a resource that were enqueued after a version,
+// in order: some of them, and none only when there are no more.
 type MoreWaiters func(resource string, after uint64) ([]*Claim, error)
 
 // NewQueue returns the queue of a resource with the row that was read, or with a row
@@ -48,47 +54,55 @@ func NewQueue(row Row, floor uint64, more MoreWaiters) *Queue {
 	return q
 }
 
-// Add makes a claim that was read known to the queue. A claim that is known already
-// is left as it is.
-func (q *Queue) Add(c *Claim) {
-	if q.Find(c.ID) == nil {
-		q.claims = append(q.claims, c)
-	}
-}
-
 // Find returns the known claim with an id, or nil.
 func (q *Queue) Find(id string) *Claim {
-	for _, c := range q.claims {
-		if c.ID == id {
-			return c
+	if m := q.find(id); m != nil {
+		return m.Claim
+	}
+	return nil
+}
+
+// fewMembers is up to how many members are searched one by one.
+const fewMembers = 8
+
+func (q *Queue) find(id string) *member {
+	if q.byID != nil {
+		return q.byID[id]
+	}
+	for _, m := range q.members {
+		if m.ID == id {
+			return m
 		}
 	}
 	return nil
 }
 
+// add makes a claim known, and returns its member.
+func (q *Queue) add(c *Claim) *member {
+	if known := q.find(c.ID); known != nil {
+		return known
+	}
+	m := &member{c}
+	q.members = append(q.members, m)
+	q.set.byID[c.ID] = q
+	switch {
+	case q.byID != nil:
+		q.byID[c.ID] = m
+	case len(q.members) > fewMembers:
+		q.byID = make(map[string]*member, 4*fewMembers)
+		for _, m := range q.members {
+			q.byID[m.ID] = m
+		}
+	}
+	return m
+}
+
 // Stored returns the row as it was read; its Version is 0 when there was none.
 func (q *Queue) Stored() Row { return q.stored }
 
-// Changed reports whether the commands changed anything: the resource's row is then
-// to be written, and the claims of Changes.
+// Changed reports whether the commands changed anything: the resource's row is then to be
+// stored.
 func (q *Queue) Changed() bool { return q.Version != q.read }
-
-// Changes returns the claims that the commands made and those that they changed.
-func (q *Queue) Changes() (made, changed []*Claim) {
-	for _, c := range q.claims {
-		switch c.state {
-		case created:
-			made = append(made, c)
-		case updated:
-			changed = append(changed, c)
-		}
-	}
-	return made, changed
-}
-
-// Err returns the first error of reading more waiters. The transaction must then be
-// given up: the queue is not to be written.
-func (q *Queue) Err() error { return q.err }
 
 // ExclusiveHolder returns the claim that holds the resource alone, or nil.
 func (q *Queue) ExclusiveHolder() *Claim {
@@ -106,38 +120,44 @@ func (q *Queue) admits(m Mode) bool {
 	return q.Free() || (m == Shared && q.Holder == "")
 }
 
-// bump moves the version on and stamps the claim with it.
-func (q *Queue) bump(c *Claim, now Instant) {
+// next moves the resource's version on.
+func (q *Queue) next(now Instant) uint64 {
 	q.Version = max(q.Version+1, uint64(max(0, now.Wall)))
-	c.Version = q.Version
-	c.changes++
-	if c.state == untouched {
-		c.state = updated
-		c.was = c.Status
-	}
+	return q.Version
+}
+
+// change replaces a member's claim by a copy with the next version, which the caller goes
+// on to fill in, and notes the transition.
+func (q *Queue) change(m *member, now Instant) *Claim {
+	after := *m.Claim
+	after.Version = q.next(now)
+	q.set.transitions = append(q.set.transitions, Transition{Before: m.Claim, After: &after})
+	m.Claim = &after
+	return &after
 }
 
 // join puts a new claim at the end of the line.
-func (q *Queue) join(c *Claim, now Instant) {
-	c.state = created
+func (q *Queue) join(c *Claim, now Instant) *member {
 	c.Status = Waiting
 	c.Created = now.Wall
-	q.bump(c, now)
-	c.Position = q.Version
-	q.claims = append(q.claims, c)
+	c.Version = q.next(now)
+	c.Enqueued = c.Version
+	q.set.transitions = append(q.set.transitions, Transition{After: c})
+	m := q.add(c)
 	q.Waiting++
 	if q.whole {
-		q.waiters = append(q.waiters, c)
+		q.waiters = append(q.waiters, m)
 	} else {
-		q.tail = append(q.tail, c)
+		q.tail = append(q.tail, m)
 	}
+	return m
 }
 
 // grant makes a waiting claim a holder.
-func (q *Queue) grant(c *Claim, now Instant) {
-	q.bump(c, now)
+func (q *Queue) grant(m *member, now Instant) {
+	c := q.change(m, now)
 	c.Status = Active
-	c.Token = q.Version
+	c.Token = c.Version
 	c.Activated = now.Wall
 	c.Deadline = now.Lease.Add(c.TTL)
 	q.Waiting--
@@ -149,19 +169,27 @@ func (q *Queue) grant(c *Claim, now Instant) {
 }
 
 // finish moves a live claim to a final status.
-func (q *Queue) finish(c *Claim, to Status, reason string, now Instant) {
+func (q *Queue) finish(m *member, to Status, reason string, now Instant) {
 	switch {
-	case c.Status == Waiting:
+	case m.Status == Waiting:
 		q.Waiting--
-	case c.Mode == Shared:
+	case m.Mode == Shared:
 		q.Shared--
 	default:
 		q.Holder = ""
 	}
-	q.bump(c, now)
+	c := q.change(m, now)
 	c.Status = to
 	c.Finished = now.Wall
 	c.Reason = reason
+}
+
+// passOn ends the holders that are due, if somebody waits for it.
+func (q *Queue) passOn(now Instant) {
+	if q.Waiting > 0 {
+		q.expire(now)
+		q.settle(now)
+	}
 }
 
 // expire ends the holders that are due.
@@ -169,9 +197,9 @@ func (q *Queue) expire(now Instant) {
 	if q.Free() {
 		return
 	}
-	for _, c := range q.claims {
-		if c.Due(now) {
-			q.finish(c, Expired, "", now)
+	for _, m := range q.members {
+		if m.Due(now) {
+			q.finish(m, Expired, "", now)
 		}
 	}
 }
@@ -189,7 +217,7 @@ func (q *Queue) settle(now Instant) {
 
 // head returns the first claim in the line, reading more of it if need be. It is nil
 // when reading failed.
-func (q *Queue) head() *Claim {
+func (q *Queue) head() *member {
 	for q.err == nil {
 		for len(q.waiters) > 0 && q.waiters[0].Status != Waiting {
 			q.waiters = q.waiters[1:]
@@ -212,13 +240,8 @@ func (q *Queue) readMore() {
 		return
 	}
 	for _, c := range next {
-		q.last = c.Position
-		if known := q.Find(c.ID); known != nil {
-			c = known
-		} else {
-			q.claims = append(q.claims, c)
-		}
-		q.waiters = append(q.waiters, c)
+		q.last = c.Enqueued
+		q.waiters = append(q.waiters, q.add(c))
 	}
 	if len(next) == 0 {
 		q.whole = true

@@ -114,7 +114,8 @@ func TestDueLeaseIsTakenOverByAWaiterWhateverTheCommand(t *testing.T) {
 	d.exclusive("a")
 	d.exclusive("b")
 	d.after(10 * time.Second)
-	wantErr(t, d.refuse(claim.Renew{ID: "nobody"}), claim.ErrNotFound)
+	err := d.refuse(claim.Release{Resource: "printer", Owner: "nobody"})
+	equal(t, "the error", describe(err), "collision with b, token "+uitoa(d.get("b").Token))
 	d.wantStatus(claim.Expired, "a")
 	d.wantStatus(claim.Active, "b")
 }
@@ -133,10 +134,10 @@ func TestLeaseDoesNotEndEarly(t *testing.T) {
 	d.exclusive("a")
 	d.exclusive("b")
 	d.after(10*time.Second - time.Microsecond)
-	d.do(claim.Expire{Resource: "printer"})
+	d.do(claim.Expire{Resources: []string{"printer"}})
 	d.wantStatus(claim.Active, "a")
 	d.after(time.Microsecond)
-	d.do(claim.Expire{Resource: "printer"})
+	d.do(claim.Expire{Resources: []string{"printer"}})
 	d.wantStatus(claim.Active, "b")
 }
 
@@ -146,7 +147,7 @@ func TestOutageCountsAgainstNobody(t *testing.T) {
 	d.exclusive("a")
 	d.exclusive("b")
 	d.now.Wall = d.now.Wall.Add(time.Hour)
-	d.do(claim.Expire{Resource: "printer"})
+	d.do(claim.Expire{Resources: []string{"printer"}})
 	d.wantStatus(claim.Active, "a")
 	a := d.get("a")
 	equal(t, "the time that remains", a.Remaining(d.now), 10*time.Second)
@@ -179,7 +180,7 @@ func TestOnlyTheSharedHoldersThatAreDueExpire(t *testing.T) {
 	d.after(5 * time.Second)
 	d.do(claim.Renew{ID: "r2", TTL: 10 * time.Second})
 	d.after(5 * time.Second)
-	d.do(claim.Expire{Resource: "printer"})
+	d.do(claim.Expire{Resources: []string{"printer"}})
 	d.wantStatus(claim.Expired, "r1")
 	d.wantStatus(claim.Active, "r2")
 	d.wantStatus(claim.Waiting, "w")
@@ -189,7 +190,7 @@ func TestSweepEndsADueLeaseThatNobodyWants(t *testing.T) {
 	d := setup(t)
 	d.exclusive("a")
 	d.after(10 * time.Second)
-	equal(t, "the claim returned", record(d.do(claim.Expire{Resource: "printer"})), entry{})
+	equal(t, "the claim returned", record(d.do(claim.Expire{Resources: []string{"printer"}})), entry{})
 	d.wantStatus(claim.Expired, "a")
 	equal(t, "the holder", d.Holder, "")
 }
@@ -294,7 +295,7 @@ func TestAcquireByTokenAcquiresNothing(t *testing.T) {
 		{"swept", func(d *desk) uint64 {
 			token := ann(d)
 			d.after(time.Hour)
-			d.do(claim.Expire{Resource: "printer"})
+			d.do(claim.Expire{Resources: []string{"printer"}})
 			return token
 		}, "no such claim"},
 		{"held under another token", func(d *desk) uint64 { return ann(d) + 1 }, "no such claim"},
@@ -439,7 +440,7 @@ func TestCreateWithTheIDOfAnotherRequest(t *testing.T) {
 func TestVersionFollowsTheClock(t *testing.T) {
 	d := setup(t)
 	d.exclusive("a") // joins at start, is granted one later
-	equal(t, "the position", d.get("a").Position, uint64(start))
+	equal(t, "the version at which it was enqueued", d.get("a").Enqueued, uint64(start))
 	equal(t, "the token", d.get("a").Token, uint64(start)+1)
 	d.after(time.Second)
 	d.release("a")
@@ -451,7 +452,7 @@ func TestTokensRiseWhenTheClockStepsBack(t *testing.T) {
 	last := d.exclusive("a").Token
 	for _, id := range []string{"b", "c", "d"} {
 		d.after(-time.Hour)
-		d.do(claim.Expire{Resource: "printer"})
+		d.do(claim.Expire{Resources: []string{"printer"}})
 		d.release(d.Holder)
 		token := d.exclusive(id).Token
 		if token <= last {
@@ -481,7 +482,7 @@ func TestFloor(t *testing.T) {
 func TestFloorBelowTheRow(t *testing.T) {
 	version := uint64(start) + 1_000_000_000
 	d := setupRow(t, claim.Row{Version: version}, 7)
-	equal(t, "the position", d.exclusive("a").Position, version+1)
+	equal(t, "the version at which it was enqueued", d.exclusive("a").Enqueued, version+1)
 }
 
 func TestHistoryBeginsWithWaiting(t *testing.T) {
@@ -511,10 +512,10 @@ func TestHistoryBeginsWithWaiting(t *testing.T) {
 func TestReasonOfTheFirstEndStays(t *testing.T) {
 	d := setup(t)
 	d.exclusive("a")
-	d.do(claim.End{ID: "a", Status: claim.Revoked, Reason: "maintenance"})
+	d.do(claim.SetStatus{ID: "a", Status: claim.Revoked, Reason: "maintenance"})
 	d.after(time.Second)
 	before := d.get("a")
-	got := d.do(claim.End{ID: "a", Status: claim.Revoked, Reason: "another"})
+	got := d.do(claim.SetStatus{ID: "a", Status: claim.Revoked, Reason: "another"})
 	equal(t, "the reason", got.Reason, "maintenance")
 	equal(t, "the claim", record(got), record(before))
 }
@@ -524,18 +525,18 @@ func TestGiveUp(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		d.exclusive(id)
 	}
-	waited := d.do(claim.GiveUp{ID: "b", Reason: "too late"})
+	waited := d.do(claim.End{ID: "b", Reason: "too late"})
 	equal(t, "the status of who waited", waited.Status, claim.Withdrawn)
 	equal(t, "the reason", waited.Reason, "too late")
-	held := d.do(claim.GiveUp{ID: "a", Reason: "done"})
+	held := d.do(claim.End{ID: "a", Reason: "done"})
 	equal(t, "the status of who held", held.Status, claim.Released)
 	equal(t, "the reason", held.Reason, "done")
 	d.wantStatus(claim.Active, "c")
-	wantErr(t, d.refuse(claim.GiveUp{ID: "nobody"}), claim.ErrNotFound)
+	wantErr(t, d.refuse(claim.End{ID: "nobody"}), claim.ErrNotFound)
 
 	version := d.Version
 	d.after(time.Second)
-	equal(t, "the claim, given up again", record(d.do(claim.GiveUp{ID: "a", Reason: "another"})), record(held))
+	equal(t, "the claim, given up again", record(d.do(claim.End{ID: "a", Reason: "another"})), record(held))
 	equal(t, "the version", d.Version, version)
 }
 
@@ -545,7 +546,7 @@ func TestGiveUpBehindADueHolder(t *testing.T) {
 	d.exclusive("a")
 	d.exclusive("b")
 	d.after(10 * time.Second)
-	equal(t, "the status", d.do(claim.GiveUp{ID: "b"}).Status, claim.Released)
+	equal(t, "the status", d.do(claim.End{ID: "b"}).Status, claim.Released)
 	d.wantStatus(claim.Expired, "a")
 }
 
@@ -555,10 +556,10 @@ func TestFinalStaysFinal(t *testing.T) {
 	d.release("a")
 	before := d.get("a")
 	d.after(time.Hour)
-	d.do(claim.Expire{Resource: "printer"})
+	d.do(claim.Expire{Resources: []string{"printer"}})
 	d.exclusive("b")
 	d.release("b")
-	wantTransition(t, d.refuse(claim.End{ID: "a", Status: claim.Aborted}), claim.Released, claim.Aborted)
+	wantTransition(t, d.refuse(claim.SetStatus{ID: "a", Status: claim.Aborted}), claim.Released, claim.Aborted)
 	wantTransition(t, d.refuse(claim.Renew{ID: "a"}), claim.Released, 0)
 	equal(t, "the claim", record(d.get("a")), record(before))
 }
@@ -640,14 +641,15 @@ func TestTarget(t *testing.T) {
 		{lock("a", "ann"), "printer", ""},
 		{renewal("ann", 1), "printer", ""},
 		{claim.Release{Resource: "printer", Owner: "ann"}, "printer", ""},
-		{claim.Expire{Resource: "printer"}, "printer", ""},
+		{claim.Expire{Resources: []string{"printer"}}, "printer", ""},
 		{claim.Renew{ID: "a"}, "", "a"},
 		{claim.Activate{ID: "a"}, "", "a"},
+		{claim.SetStatus{ID: "a"}, "", "a"},
 		{claim.End{ID: "a"}, "", "a"},
-		{claim.GiveUp{ID: "a"}, "", "a"},
 	} {
-		resource, id := want.cmd.Target()
-		equal(t, "the resource", resource, want.resource)
-		equal(t, "the id", id, want.id)
+		targets := want.cmd.Targets()
+		equal(t, "the number of targets", len(targets), 1)
+		equal(t, "the resource", targets[0].Resource, want.resource)
+		equal(t, "the id", targets[0].ID, want.id)
 	}
 }

@@ -17,18 +17,18 @@ var updates = []struct {
 	cmd  claim.Command
 	to   claim.Status // that a TransitionError names
 }{
-	{"released", claim.End{ID: "it", Status: claim.Released}, claim.Released},
-	{"aborted", claim.End{ID: "it", Status: claim.Aborted}, claim.Aborted},
-	{"withdrawn", claim.End{ID: "it", Status: claim.Withdrawn}, claim.Withdrawn},
-	{"revoked", claim.End{ID: "it", Status: claim.Revoked}, claim.Revoked},
-	{"expired", claim.End{ID: "it", Status: claim.Expired}, claim.Expired},
-	{"active", claim.End{ID: "it", Status: claim.Active}, claim.Active},
-	{"waiting", claim.End{ID: "it", Status: claim.Waiting}, claim.Waiting},
-	{"garbage", claim.End{ID: "it", Status: garbage}, garbage},
+	{"released", claim.SetStatus{ID: "it", Status: claim.Released}, claim.Released},
+	{"aborted", claim.SetStatus{ID: "it", Status: claim.Aborted}, claim.Aborted},
+	{"withdrawn", claim.SetStatus{ID: "it", Status: claim.Withdrawn}, claim.Withdrawn},
+	{"revoked", claim.SetStatus{ID: "it", Status: claim.Revoked}, claim.Revoked},
+	{"expired", claim.SetStatus{ID: "it", Status: claim.Expired}, claim.Expired},
+	{"active", claim.SetStatus{ID: "it", Status: claim.Active}, claim.Active},
+	{"waiting", claim.SetStatus{ID: "it", Status: claim.Waiting}, claim.Waiting},
+	{"garbage", claim.SetStatus{ID: "it", Status: garbage}, garbage},
 	{"renew", claim.Renew{ID: "it", TTL: time.Minute}, 0},
 	{"activate", claim.Activate{ID: "it"}, claim.Active},
 	{"activate with a ttl", claim.Activate{ID: "it", TTL: minute()}, claim.Active},
-	{"give up", claim.GiveUp{ID: "it"}, 0},
+	{"give up", claim.End{ID: "it"}, 0},
 }
 
 func minute() *time.Duration { m := time.Minute; return &m }
@@ -70,7 +70,7 @@ func reachActive(d *desk)  { d.exclusive("it") }
 func reachWaiting(d *desk) { d.exclusive("first"); d.exclusive("it") }
 func reachTurn(d *desk)    { reachWaiting(d); d.release("first") }
 func reachDue(d *desk)     { reachActive(d); d.after(time.Hour) }
-func reachSwept(d *desk)   { reachDue(d); _, _ = d.Do(claim.Expire{Resource: "printer"}, d.now) }
+func reachSwept(d *desk)   { reachDue(d); _, _ = d.Do(claim.Expire{Resources: []string{"printer"}}, d.now) }
 
 func reachOvertaken(d *desk) { reachDue(d); d.exclusive("next") }
 

@@ -29,7 +29,7 @@ func TestPropertyWindow(t *testing.T) {
 type shelf struct {
 	row    claim.Row // Version 0 when there is none
 	floor  uint64
-	claims []entry // in the order of their positions
+	claims []entry // in the order in which they were enqueued
 
 	// chunk says how many waiters are read next.
 	chunk func() int
@@ -39,18 +39,19 @@ type shelf struct {
 }
 
 // load reads what db.Tx promises for the claims with the ids.
-func (s *shelf) load(now claim.Instant, ids ...string) *claim.Queue {
+func (s *shelf) load(now claim.Instant, ids ...string) *claim.Queues {
 	s.calls, s.reads, s.empty = 0, 0, 0
 	row := s.row
 	row.Resource = "printer"
-	q := claim.NewQueue(row, s.floor, s.more)
+	queues := only(claim.NewQueue(row, s.floor, s.more))
+	queues.Now = now
 	for _, e := range slices.Backward(s.claims) { // the order must not matter
 		dueShared := e.Mode == claim.Shared && e.Status == claim.Active && e.Deadline <= now.Lease
 		if e.ID == row.Holder || dueShared || slices.Contains(ids, e.ID) {
-			q.Add(e.claim())
+			queues.Add(e.claim())
 		}
 	}
-	return q
+	return queues
 }
 
 // more is the claim.MoreWaiters.
@@ -59,7 +60,7 @@ func (s *shelf) more(_ string, after uint64) ([]*claim.Claim, error) {
 	limit := s.chunk()
 	var next []*claim.Claim
 	for _, e := range s.claims {
-		if e.Status == claim.Waiting && e.Position > after && len(next) < limit {
+		if e.Status == claim.Waiting && e.Enqueued > after && len(next) < limit {
 			next = append(next, e.claim())
 		}
 	}
@@ -71,13 +72,14 @@ func (s *shelf) more(_ string, after uint64) ([]*claim.Claim, error) {
 }
 
 // save writes what changed, and of the changed claims only what may.
-func (s *shelf) save(q *claim.Queue) {
-	s.row = q.Row
-	made, changed := q.Changes()
-	for _, c := range made {
-		s.claims = append(s.claims, record(*c))
-	}
-	for _, c := range changed {
+func (s *shelf) save(queues *claim.Queues) {
+	s.row = queues.Resource("printer").Row
+	for _, change := range queues.Changes() {
+		c := change.After
+		if change.Before == nil {
+			s.claims = append(s.claims, record(*c))
+			continue
+		}
 		e := &s.claims[s.index(c.ID)]
 		e.Type, e.TTL, e.Value = c.Type, c.TTL, c.Value
 		e.Status, e.Token, e.Version = c.Status, c.Token, c.Version
@@ -114,23 +116,24 @@ func (w *window) batch() {
 	ids := make([]string, len(cmds))
 	for i := range cmds {
 		cmds[i] = w.command()
-		_, ids[i] = cmds[i].Target()
+		ids[i] = cmds[i].Targets()[0].ID
 	}
-	q := w.load(w.now, ids...)
+	queues := w.load(w.now, ids...)
+	q := queues.Resource("printer")
 	w.model.version = max(w.model.version, w.floor)
 	version, before, read := w.model.version, w.claims, q.Row
 	for _, cmd := range cmds {
-		got, err := q.Do(cmd, w.now)
+		got, err := carryOut(queues, cmd, w.now)
 		want, wantErr := w.model.do(cmd, w.now)
 		checkAnswer(w.t, cmd, got, err, want, wantErr)
 		if q.Row != w.model.row() {
 			w.t.Fatalf("after %T%+v the row is %+v, that of the model %+v", cmd, cmd, q.Row, w.model.row())
 		}
 	}
-	w.checkChanges(q, read)
+	w.checkChanges(queues, q, read)
 	w.claims = slices.Clone(before)
 	if q.Changed() {
-		w.save(q)
+		w.save(queues)
 	}
 	checkSame(w.t, w.claims, w.model.claims)
 	checkState(w.t, q.Row, w.claims)
@@ -139,31 +142,71 @@ func (w *window) batch() {
 }
 
 // checkChanges checks what the queue says has changed against what was read.
-func (w *window) checkChanges(q *claim.Queue, read claim.Row) {
+func (w *window) checkChanges(queues *claim.Queues, q *claim.Queue, read claim.Row) {
 	w.t.Helper()
-	made, changed := q.Changes()
-	for _, c := range made {
-		if w.index(c.ID) >= 0 {
-			w.t.Fatalf("%s was made a second time", c.ID)
+	w.checkTransitions(queues.Transitions(), read.Version)
+	for _, change := range queues.Changes() {
+		c, known := change.After, w.index(change.After.ID)
+		if (known < 0) != (change.Before == nil) {
+			w.t.Fatalf("%s was there: %t; the change is from %+v", c.ID, known >= 0, change.Before)
 		}
-	}
-	for _, c := range changed {
-		was := w.claims[w.index(c.ID)]
-		if was.Version == c.Version {
-			w.t.Fatalf("%s has not changed", c.ID)
+		if known < 0 {
+			continue
+		}
+		was := w.claims[known]
+		if record(*change.Before) != was || was.Version == c.Version {
+			w.t.Fatalf("a change from %+v to %+v, stored is %+v", *change.Before, record(*c), was)
 		}
 		left := was.Status == claim.Waiting && c.Status != claim.Waiting
-		if c.LeftLine() != left {
-			w.t.Fatalf("LeftLine is %t, from %+v to %+v", c.LeftLine(), was, record(*c))
+		if change.StoppedWaiting() != left {
+			w.t.Fatalf("StoppedWaiting is %t, from %+v to %+v", change.StoppedWaiting(), was, record(*c))
 		}
 	}
-	news := q.Row != read || len(made)+len(changed) > 0
-	if q.Changed() != news || q.Err() != nil {
-		w.t.Fatalf("Changed is %t, error %v: from %+v to %+v", q.Changed(), q.Err(), read, q.Row)
+	news := q.Row != read || len(queues.Changes()) > 0
+	if q.Changed() != news || queues.Err() != nil {
+		w.t.Fatalf("Changed is %t, error %v: from %+v to %+v", q.Changed(), queues.Err(), read, q.Row)
 	}
 	if q.Stored().Version != w.row.Version {
 		w.t.Fatalf("the stored row became %+v", q.Stored())
 	}
+}
+
+// checkTransitions checks that the transitions of a batch are complete and in order: each
+// begins where the one before it has left the claim, versions rise by every one of them, and
+// the last one of a claim leaves it as the model has it.
+func (w *window) checkTransitions(transitions []claim.Transition, version uint64) {
+	w.t.Helper()
+	now := make(map[string]entry)
+	for _, e := range w.claims {
+		now[e.ID] = e
+	}
+	for _, change := range transitions {
+		before, known := now[change.After.ID]
+		if known != (change.Before != nil) || (known && record(*change.Before) != before) {
+			w.t.Fatalf("a transition from %+v, the claim was %+v", change.Before, before)
+		}
+		after := record(*change.After)
+		if after.Version <= version {
+			w.t.Fatalf("version %d after %d", after.Version, version)
+		}
+		version = after.Version
+		if !slices.Contains(steps[before.Status], after.Status) {
+			w.t.Fatalf("a step from %s to %s", before.Status, after.Status)
+		}
+		now[after.ID] = after
+	}
+	for _, want := range w.model.claims {
+		if anyExpiry(now[want.ID]) != anyExpiry(want) {
+			w.t.Fatalf("the transitions end with %+v, the model with %+v", now[want.ID], want)
+		}
+	}
+}
+
+// steps are the statuses that one transition may lead to; from 0 a claim is made.
+var steps = map[claim.Status][]claim.Status{
+	0:             {claim.Waiting},
+	claim.Waiting: {claim.Active, claim.Aborted, claim.Withdrawn, claim.Revoked},
+	claim.Active:  {claim.Active, claim.Released, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked},
 }
 
 // checkCost checks that no more of the line was read than has left it, and a chunk, and
@@ -199,11 +242,11 @@ func longLine(t *testing.T, n int) (*shelf, *desk) {
 	s := &shelf{chunk: func() int { return 16 }}
 	for i := range n + 1 {
 		if i%100 == 0 {
-			d.Queue = s.load(d.now)
+			d.use(s.load(d.now))
 		}
 		d.exclusive(strconv.Itoa(i))
 		if i%100 == 99 || i == n {
-			s.save(d.Queue)
+			s.save(d.queues)
 		}
 	}
 	return s, d
@@ -220,12 +263,12 @@ func TestCostIsFlat(t *testing.T) {
 		after time.Duration
 		reads int
 	}{
-		{"release of the holder", claim.End{ID: "0", Status: claim.Released}, 0, 16},
-		{"holder due", claim.Expire{Resource: "printer"}, time.Minute, 16},
-		{"first leaves", claim.End{ID: "1", Status: claim.Withdrawn}, 0, 0},
-		{"one in the middle leaves", claim.End{ID: "5000", Status: claim.Withdrawn}, 0, 0},
-		{"one in the middle gives up", claim.GiveUp{ID: "5001"}, 0, 0},
-		{"last leaves", claim.End{ID: "10000", Status: claim.Withdrawn}, 0, 0},
+		{"release of the holder", claim.SetStatus{ID: "0", Status: claim.Released}, 0, 16},
+		{"holder due", claim.Expire{Resources: []string{"printer"}}, time.Minute, 16},
+		{"first leaves", claim.SetStatus{ID: "1", Status: claim.Withdrawn}, 0, 0},
+		{"one in the middle leaves", claim.SetStatus{ID: "5000", Status: claim.Withdrawn}, 0, 0},
+		{"one in the middle gives up", claim.End{ID: "5001"}, 0, 0},
+		{"last leaves", claim.SetStatus{ID: "10000", Status: claim.Withdrawn}, 0, 0},
 		{"one more", request("new"), 0, 0},
 		{"one that waits comes again", request("5000"), 0, 0},
 		{"renewal", claim.Renew{ID: "0", TTL: time.Minute}, 0, 0},
@@ -238,12 +281,11 @@ func TestCostIsFlat(t *testing.T) {
 		t.Run(cost.name, func(t *testing.T) {
 			now := d.now
 			now.Lease = now.Lease.Add(cost.after)
-			_, id := cost.cmd.Target()
-			q := s.load(now, id)
-			_, _ = q.Do(cost.cmd, now)
+			queues := s.load(now, cost.cmd.Targets()[0].ID)
+			_, _ = queues.Do(cost.cmd)
 			equal(t, "the number of claims read", s.reads, cost.reads)
-			if made, changed := q.Changes(); len(made)+len(changed) > 2 {
-				t.Errorf("%d claims are to be written", len(made)+len(changed))
+			if changes := queues.Changes(); len(changes) > 2 {
+				t.Errorf("%d claims are to be written", len(changes))
 			}
 		})
 	}
@@ -252,7 +294,7 @@ func TestCostIsFlat(t *testing.T) {
 // A batch that takes over one lease after another reads the line once.
 func TestCostOfManyReleasesInOneBatch(t *testing.T) {
 	s, d := longLine(t, 1000)
-	d.Queue = s.load(d.now)
+	d.use(s.load(d.now))
 	for range 100 {
 		d.release(d.Holder)
 	}
@@ -264,7 +306,7 @@ func TestCostOfManyReleasesInOneBatch(t *testing.T) {
 func TestNewcomersStayBehindALineThatIsNotRead(t *testing.T) {
 	s, d := longLine(t, 3)
 	s.chunk = func() int { return 1 }
-	d.Queue = s.load(d.now)
+	d.use(s.load(d.now))
 	d.exclusive("4")
 	d.exclusive("5")
 	for _, next := range []string{"1", "2", "3", "4", "5", ""} {
@@ -279,10 +321,10 @@ func TestLateRenewalInATransactionOfItsOwn(t *testing.T) {
 	d := setup(t)
 	s := &shelf{}
 	transact := func(step func()) {
-		d.Queue = s.load(d.now)
+		d.use(s.load(d.now))
 		step()
 		if d.Changed() {
-			s.save(d.Queue)
+			s.save(d.queues)
 		}
 		d.after(time.Second)
 	}
@@ -304,29 +346,29 @@ func TestLateRenewalInATransactionOfItsOwn(t *testing.T) {
 func TestDueHoldersThatAreNotAllRead(t *testing.T) {
 	d := setup(t)
 	s := &shelf{chunk: func() int { return 16 }}
-	d.Queue = s.load(d.now)
+	d.use(s.load(d.now))
 	d.shared("r1")
 	d.shared("r2")
 	d.exclusive("w")
-	s.save(d.Queue)
+	s.save(d.queues)
 	d.after(time.Minute)
 
-	d.Queue = claim.NewQueue(s.row, 0, s.more)
-	d.Add(s.claims[0].claim())
-	d.do(claim.Expire{Resource: "printer"})
+	d.use(only(claim.NewQueue(s.row, 0, s.more)))
+	d.queues.Add(s.claims[0].claim())
+	d.do(claim.Expire{Resources: []string{"printer"}})
 	d.wantStatus(claim.Expired, "r1")
 	equal(t, "the number of shared holders", d.Shared, 1)
-	s.save(d.Queue)
+	s.save(d.queues)
 
-	d.Queue = s.load(d.now)
-	d.do(claim.Expire{Resource: "printer"})
+	d.use(s.load(d.now))
+	d.do(claim.Expire{Resources: []string{"printer"}})
 	equal(t, "the holder", d.Holder, "w")
 }
 
 func TestAddLeavesAKnownClaimAlone(t *testing.T) {
 	d := setup(t)
 	d.exclusive("a")
-	d.Add(&claim.Claim{ID: "a", Resource: "printer", Owner: "stale"})
+	d.queues.Add(&claim.Claim{ID: "a", Resource: "printer", Owner: "stale"})
 	equal(t, "the owner", d.get("a").Owner, "owner of a")
 }
 
@@ -335,14 +377,14 @@ func TestLineThatCannotBeRead(t *testing.T) {
 	s, d := longLine(t, 2)
 	broken := errors.New("the database is away")
 	calls := 0
-	d.Queue = claim.NewQueue(s.row, 0, func(string, uint64) ([]*claim.Claim, error) {
+	d.use(only(claim.NewQueue(s.row, 0, func(string, uint64) ([]*claim.Claim, error) {
 		calls++
 		return nil, broken
-	})
-	d.Add(s.claims[0].claim())
+	})))
+	d.queues.Add(s.claims[0].claim())
 	d.release("0")
-	wantErr(t, d.Err(), broken)
+	wantErr(t, d.queues.Err(), broken)
 	equal(t, "the holder", d.Holder, "")
-	d.do(claim.Expire{Resource: "printer"})
+	d.do(claim.Expire{Resources: []string{"printer"}})
 	equal(t, "the number of attempts", calls, 1)
 }

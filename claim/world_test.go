@@ -79,7 +79,7 @@ var makers = map[string]func(*world) claim.Command{
 	"end":          (*world).end,
 	"end holder":   (*world).endHolder,
 	"give up":      (*world).giveUp,
-	"expire":       func(*world) claim.Command { return claim.Expire{Resource: "printer"} },
+	"expire":       func(*world) claim.Command { return claim.Expire{Resources: []string{"printer"}} },
 }
 
 var makerNames = []string{
@@ -171,14 +171,14 @@ var statuses = []claim.Status{
 }
 
 func (w *world) end() claim.Command {
-	return claim.End{ID: w.anyID(), Status: oneOf(w, "status", statuses), Reason: "tired"}
+	return claim.SetStatus{ID: w.anyID(), Status: oneOf(w, "status", statuses), Reason: "tired"}
 }
 
-func (w *world) giveUp() claim.Command { return claim.GiveUp{ID: w.anyID(), Reason: "bored"} }
+func (w *world) giveUp() claim.Command { return claim.End{ID: w.anyID(), Reason: "bored"} }
 
 func (w *world) endHolder() claim.Command {
 	if h := w.model.holder(); h != nil {
-		return claim.End{ID: h.ID, Status: claim.Released}
+		return claim.SetStatus{ID: h.ID, Status: claim.Released}
 	}
 	return w.end()
 }

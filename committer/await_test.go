@@ -13,7 +13,7 @@ import (
 
 // TestAwait is about claim b, which waits behind claim a.
 func TestAwait(t *testing.T) {
-	release := claim.End{ID: "a", Status: claim.Released}
+	release := claim.SetStatus{ID: "a", Status: claim.Released}
 	otherServer := func(t *testing.T, w *world, cmd claim.Command) {
 		t.Helper()
 		must(t, w.store.Store.Transact(t.Context(), func(tx db.Tx) error { return change(tx, cmd) }))
@@ -26,7 +26,7 @@ func TestAwait(t *testing.T) {
 		},
 		"ended by this server": func(t *testing.T, w *world) {
 			replies := w.await(t.Context(), "b")
-			w.do(t, claim.End{ID: "b", Status: claim.Revoked})
+			w.do(t, claim.SetStatus{ID: "b", Status: claim.Revoked})
 			gets(t, replies, claim.Revoked)
 		},
 		"many wait for one claim": func(t *testing.T, w *world) {

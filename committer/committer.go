@@ -236,7 +236,7 @@ func (c *Committer) commit(batch []*request) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	start := time.Now()
-	var queues *db.Queues
+	var queues *claim.Queues
 	err := c.store.Transact(ctx, func(tx db.Tx) (err error) {
 		queues, err = execute(tx, batch)
 		return err
@@ -274,7 +274,7 @@ func (c *Committer) answer(batch []*request, err error) {
 
 // wakeAwaiting tells the calls that await claims on this server, and counts what the
 // transaction did.
-func (c *Committer) wakeAwaiting(queues *db.Queues) {
+func (c *Committer) wakeAwaiting(queues *claim.Queues) {
 	if queues == nil {
 		return
 	}
@@ -293,7 +293,7 @@ func (c *Committer) wakeAwaiting(queues *db.Queues) {
 
 // execute runs the commands of a batch inside a transaction. It may run more than once;
 // the last run decides.
-func execute(tx db.Tx, batch []*request) (queues *db.Queues, err error) {
+func execute(tx db.Tx, batch []*request) (queues *claim.Queues, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
@@ -334,7 +334,7 @@ func targets(batch []*request) (resources, ids []string) {
 }
 
 // run finds the queue of a command and lets the rules work on it.
-func run(queues *db.Queues, cmd claim.Command) (claim.Claim, error) {
+func run(queues *claim.Queues, cmd claim.Command) (claim.Claim, error) {
 	resource, id := cmd.Target()
 	named := queues.Claim(id)
 	q := named

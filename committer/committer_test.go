@@ -160,7 +160,7 @@ type fuse struct {
 	blow func() error
 }
 
-func (f fuse) Save(q *db.Queues) error {
+func (f fuse) Save(q *claim.Queues) error {
 	if q.Resource("of bad") != nil {
 		return f.blow()
 	}

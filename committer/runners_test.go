@@ -98,7 +98,7 @@ func (w *world) finish(t *testing.T, prefix string, n int) {
 	for i := range n {
 		id := fmt.Sprint(prefix, i)
 		w.do(t, claim.Create{ID: id, Resource: "r", TTL: time.Hour})
-		w.do(t, claim.End{ID: id, Status: claim.Released})
+		w.do(t, claim.SetStatus{ID: id, Status: claim.Released})
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -61,7 +61,7 @@ func (s *Sweeper) expire(ctx context.Context, resources []string) bool {
 	)
 	for _, resource := range resources {
 		group.Go(func() {
-			if _, err := s.committer.Do(ctx, claim.Expire{Resource: resource}); err != nil {
+			if _, err := s.committer.Do(ctx, claim.Expire{Resources: []string{resource}}); err != nil {
 				failed.Store(true)
 				s.log.Debug("the sweep cannot write", "error", err)
 			}

@@ -1,8 +1,6 @@
 package db
 
 import (
-	"math"
-	"strings"
 	"time"
 
 	"github.com/locket-service/locket/claim"
@@ -31,67 +29,4 @@ type Filter struct {
 type Cursor struct {
 	Created claim.Time
 	ID      string
-}
-
-// SQL spellings of a claim's durations, in microseconds, NULL where it has none. The
-// placeholder is the database's time.
-const (
-	activeSQL  = "(CASE WHEN activated = 0 THEN NULL WHEN status > 2 THEN finished - activated ELSE ? - activated END)"
-	waitingSQL = "(CASE WHEN activated > 0 THEN activated - created WHEN status > 2 THEN finished - created ELSE ? - created END)"
-	ttlSQL     = "(CASE WHEN status = 2 THEN deadline - ? END)"
-)
-
-// SQL returns the filter as what follows "SELECT … FROM claims", with its arguments.
-// Both engines name the columns of the table claims alike.
-func (f Filter) SQL(now claim.Instant) (clause string, args []any) {
-	var conditions []string
-	where := func(condition string, values ...any) {
-		conditions = append(conditions, condition)
-		args = append(args, values...)
-	}
-	if f.Resource != nil {
-		where("resource = ?", *f.Resource)
-	}
-	if f.Owner != nil {
-		where("owner = ?", *f.Owner)
-	}
-	if f.Mode != nil {
-		where("mode = ?", uint8(*f.Mode))
-	}
-	if f.Status != 0 {
-		where("status = ?", uint8(f.Status))
-	}
-	bound := func(expr string, at claim.Time, lower, upper *time.Duration) {
-		if lower != nil {
-			least := lower.Microseconds()
-			if least <= 0 { // what is negative here counts as 0
-				least = math.MinInt64
-			}
-			where(expr+" >= ?", int64(at), least)
-		}
-		if upper != nil {
-			where(expr+" <= ?", int64(at), upper.Microseconds())
-		}
-	}
-	bound(activeSQL, now.Wall, f.MinActive, f.MaxActive)
-	bound(waitingSQL, now.Wall, f.MinWaiting, f.MaxWaiting)
-	bound(ttlSQL, now.Lease, f.MinTTL, f.MaxTTL)
-	if f.MinCreated != nil {
-		where("created >= ?", int64(*f.MinCreated))
-	}
-	if f.MaxCreated != nil {
-		where("created <= ?", int64(*f.MaxCreated))
-	}
-	if f.After != nil {
-		at := int64(f.After.Created)
-		where("created >= ? AND (created > ? OR id > ?)", at, at, f.After.ID)
-	}
-	if len(conditions) > 0 {
-		clause = " WHERE " + strings.Join(conditions, " AND ")
-	}
-	limit := f.Limit
-	if limit == 0 {
-		limit = math.MaxInt32
-	}
-	return clause + " ORDER BY created, id LIMIT ? OFFSET ?", append(args, limit, f.Offset)
 }

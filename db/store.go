@@ -28,11 +28,23 @@ var (
 	ErrInUse = errors.New("the database is in use by another locket server")
 )
 
-// Store is one durable home of the queues. All methods may be called at once, except
-// that there is one caller of Transact, Beat and Resume.
+// Store is one durable home of the queues. Its methods may be called at once, except
+// that there is one caller of Transact, Beat and Resume, one of Changes, and one of the
+// Pruner. Each of the parts of a server asks for the role that it needs.
 type Store interface {
 	Reader
+	Due
+	Transactor
+	Pulse
+	Feed
+	Pruner
 
+	// Close ends all use of the database.
+	Close() error
+}
+
+// Transactor carries out transactions.
+type Transactor interface {
 	// Transact runs fn in one read-write transaction and commits it durably: when it
 	// returns nil, no crash of the server or of the database loses what fn saved.
 	// The store rolls back and runs fn again when other transactions came first, so
@@ -40,20 +52,32 @@ type Store interface {
 	// is, with nothing saved. Other errors are ErrUnavailable, ErrConflict,
 	// ErrOutcomeUnknown, or tell of a fault in the database.
 	Transact(ctx context.Context, fn func(Tx) error) error
+}
 
-	// Beat records that a server is there to take renewals; see Clock. It is to be
-	// called every BeatInterval.
+// Pulse is how a server shows that it is there to take renewals, which keeps lease time
+// running: see Clock.
+type Pulse interface {
+	// Beat records that a server is there to take renewals. It is to be called every
+	// BeatInterval.
 	Beat(ctx context.Context) error
 
 	// Resume is the first Beat after a time in which this server could not commit. Unless
 	// another server has beaten meanwhile, all of the time since the last beat becomes an
 	// outage, however short it was.
 	Resume(ctx context.Context) error
+}
 
+// Feed tells what the other servers did.
+type Feed interface {
 	// Changes returns the ids of waiting claims that other servers have granted or
 	// ended since the last call, in the order of each server's commits. An id may
 	// come more than once. An engine that allows one server only returns none.
 	Changes(ctx context.Context) ([]string, error)
+}
+
+// Pruner deletes what is no longer needed, and counts what there is.
+type Pruner interface {
+	Clocks
 
 	// Prune deletes up to limit finished claims that ended before a moment, oldest
 	// first, and returns how many it deleted.
@@ -66,15 +90,38 @@ type Store interface {
 	// that of a row deleted here.
 	PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error)
 
-	// Close ends all use of the database.
-	Close() error
+	// Count returns the number of waiting, active and finished claims. It costs a
+	// scan of an index: call it rarely.
+	Count(ctx context.Context) (Counts, error)
+
+	// HistoryCutoff returns the moment that the keep-th newest finished claim ended,
+	// or 0 when there are fewer. It costs a scan of an index: call it rarely.
+	HistoryCutoff(ctx context.Context, keep int) (claim.Time, error)
 }
 
-// Reader is what can be asked without changing anything. Answers hold everything that
-// was acknowledged, by any server, before the question.
-type Reader interface {
+// Clocks are those of the database.
+type Clocks interface {
+	// Now reads the clocks.
+	Now(ctx context.Context) (claim.Instant, error)
+}
+
+// Due finds the leases that have run out.
+type Due interface {
+	// Due returns the names of up to limit resources with a holder whose lease has
+	// run out: at once where somebody waits, after idle otherwise.
+	Due(ctx context.Context, idle time.Duration, limit int) ([]string, error)
+}
+
+// Getter reads single claims.
+type Getter interface {
 	// Get returns a claim, live or finished, or claim.ErrNotFound.
 	Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error)
+}
+
+// Reader is what callers may ask for without changing anything. Answers hold everything
+// that was acknowledged, by any server, before the question.
+type Reader interface {
+	Getter
 
 	// Holder returns a claim that holds the resource, the one that has held it for
 	// longest if there are several, or claim.ErrNotFound.
@@ -91,24 +138,9 @@ type Reader interface {
 	// row is that of a free resource with version 0.
 	Queue(ctx context.Context, resource string, limit int) (Snapshot, claim.Instant, error)
 
-	// Ahead counts the waiting claims of a resource that stand before a position, up
-	// to limit.
-	Ahead(ctx context.Context, resource string, position uint64, limit int) (int, error)
-
-	// Due returns the names of up to limit resources with a holder whose lease has
-	// run out: at once where somebody waits, after idle otherwise.
-	Due(ctx context.Context, idle time.Duration, limit int) ([]string, error)
-
-	// Count returns the number of waiting, active and finished claims. It costs a
-	// scan of an index: call it rarely.
-	Count(ctx context.Context) (Counts, error)
-
-	// HistoryCutoff returns the moment that the keep-th newest finished claim ended,
-	// or 0 when there are fewer. It costs a scan of an index: call it rarely.
-	HistoryCutoff(ctx context.Context, keep int) (claim.Time, error)
-
-	// Now reads the clocks.
-	Now(ctx context.Context) (claim.Instant, error)
+	// Ahead counts the waiting claims of a resource that were enqueued before a version,
+	// up to limit: one less than the place in line.
+	Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (int, error)
 }
 
 // Snapshot is a resource's queue at one moment.
@@ -130,63 +162,8 @@ type Tx interface {
 	// and keeps other transactions from changing them. It is called once. Each queue
 	// knows its exclusive holder, its shared holders that are due (all, or the first
 	// few hundred), and those of the given claims that belong to it.
-	Load(resources, ids []string) (*Queues, error)
+	Load(resources, ids []string) (*claim.Queues, error)
 
-	// Save writes what changed in the queues.
-	Save(q *Queues) error
-}
-
-// Queues is what a transaction has loaded.
-type Queues struct {
-	// Now is the time of the transaction: read after it began, so not before any of
-	// the requests that it serves.
-	Now claim.Instant
-
-	byResource map[string]*claim.Queue
-	byID       map[string]*claim.Queue
-}
-
-// NewQueues returns an empty set of queues.
-func NewQueues(now claim.Instant, size int) *Queues {
-	return &Queues{
-		Now:        now,
-		byResource: make(map[string]*claim.Queue, size),
-		byID:       make(map[string]*claim.Queue),
-	}
-}
-
-// Put adds a queue.
-func (qs *Queues) Put(q *claim.Queue) { qs.byResource[q.Resource] = q }
-
-// Add makes a claim known to the queue of its resource, which is there already.
-func (qs *Queues) Add(c *claim.Claim) { qs.byResource[c.Resource].Add(c) }
-
-// Name records which queue a claim that was asked for by its id is in.
-func (qs *Queues) Name(id, resource string) { qs.byID[id] = qs.byResource[resource] }
-
-// Resource returns the queue of a resource that was loaded by its name.
-func (qs *Queues) Resource(name string) *claim.Queue { return qs.byResource[name] }
-
-// Claim returns the queue of the claim with an id, nil when there is no such claim.
-func (qs *Queues) Claim(id string) *claim.Queue { return qs.byID[id] }
-
-// Changed returns the queues that must be saved.
-func (qs *Queues) Changed() []*claim.Queue {
-	changed := make([]*claim.Queue, 0, len(qs.byResource))
-	for _, q := range qs.byResource {
-		if q.Changed() {
-			changed = append(changed, q)
-		}
-	}
-	return changed
-}
-
-// Err returns the first error of reading more of a queue while commands ran.
-func (qs *Queues) Err() error {
-	for _, q := range qs.byResource {
-		if err := q.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	// Save writes the rows of the queues that changed, and the claims of their Changes.
+	Save(queues *claim.Queues) error
 }

@@ -111,7 +111,7 @@ func decodeUpdate(req *models.UpdateClaimRequest) (claim.Command, error) {
 		cmd = claim.Activate{ID: req.GetId(), TTL: ttl}
 	case final:
 		c.that(req.Ttl == nil, "ttl", "does not go together with a final status")
-		cmd = claim.End{ID: req.GetId(), Status: to, Reason: req.GetReason()}
+		cmd = claim.SetStatus{ID: req.GetId(), Status: to, Reason: req.GetReason()}
 	case to != 0:
 		c.fail("status", "must be ACTIVE, RELEASED, ABORTED, WITHDRAWN or REVOKED")
 	}
@@ -124,7 +124,7 @@ func decodeEnd(req *models.EndClaimRequest) (claim.Command, error) {
 	}
 	var c check
 	c.text("reason", req.GetReason())
-	return claim.GiveUp{ID: req.GetId(), Reason: req.GetReason()}, c.err()
+	return claim.End{ID: req.GetId(), Reason: req.GetReason()}, c.err()
 }
 
 func decodeQueue(req *models.GetQueueRequest) (resource string, limit int, err error) {

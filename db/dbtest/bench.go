@@ -51,7 +51,7 @@ func operations(b *testing.B, store db.Store, resource string) {
 	}
 	b.Run("create-and-withdraw", func(b *testing.B) {
 		for b.Loop() {
-			Do(b, store, claim.End{ID: create(), Status: claim.Withdrawn})
+			Do(b, store, claim.SetStatus{ID: create(), Status: claim.Withdrawn})
 		}
 	})
 	b.Run("hand-over", func(b *testing.B) {
@@ -62,7 +62,7 @@ func operations(b *testing.B, store db.Store, resource string) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			Do(b, store, claim.End{ID: holder.ID, Status: claim.Released})
+			Do(b, store, claim.SetStatus{ID: holder.ID, Status: claim.Released})
 		}
 	})
 	b.Run("collision", func(b *testing.B) {
@@ -72,8 +72,7 @@ func operations(b *testing.B, store db.Store, resource string) {
 				if err != nil {
 					return err
 				}
-				cmd := claim.Acquire{ID: "never", Resource: resource, Owner: "another", TTL: time.Hour}
-				_, err = queues.Resource(resource).Do(cmd, queues.Now)
+				_, err = queues.Do(claim.Acquire{ID: "never", Resource: resource, Owner: "another", TTL: time.Hour})
 				return err
 			})
 		}

@@ -105,14 +105,11 @@ func (s *server) Transact(ctx context.Context, fn func(db.Tx) error) error {
 	return err
 }
 
-func (s *server) tell(queues *db.Queues) {
-	for _, q := range queues.Changed() {
-		_, changed := q.Changes()
-		for _, c := range changed {
-			for _, other := range s.c.servers {
-				if c.LeftLine() && other != s {
-					other.feed = append(other.feed, c.ID)
-				}
+func (s *server) tell(queues *claim.Queues) {
+	for _, change := range queues.Changes() {
+		for _, other := range s.c.servers {
+			if change.StoppedWaiting() && other != s {
+				other.feed = append(other.feed, change.After.ID)
 			}
 		}
 	}
@@ -129,10 +126,10 @@ func (s *server) Changes(context.Context) ([]string, error) {
 // saves remembers what was saved.
 type saves struct {
 	db.Tx
-	queues *db.Queues
+	queues *claim.Queues
 }
 
-func (s *saves) Save(queues *db.Queues) error {
+func (s *saves) Save(queues *claim.Queues) error {
 	s.queues = queues
 	return s.Tx.Save(queues)
 }
@@ -168,8 +165,8 @@ func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 // broken is a store with a fault. What is nil works.
 type broken struct {
 	db.Store
-	load         func(tx db.Tx, resources, ids []string) (*db.Queues, error)
-	save         func(tx db.Tx, queues *db.Queues) error
+	load         func(tx db.Tx, resources, ids []string) (*claim.Queues, error)
+	save         func(tx db.Tx, queues *claim.Queues) error
 	claim        func(*claim.Claim) // after it was read
 	filter       func(db.Filter) db.Filter
 	transact     func(ctx context.Context, fn func(db.Tx) error) error
@@ -194,14 +191,14 @@ type brokenTx struct {
 	b *broken
 }
 
-func (t brokenTx) Load(resources, ids []string) (*db.Queues, error) {
+func (t brokenTx) Load(resources, ids []string) (*claim.Queues, error) {
 	if t.b.load != nil {
 		return t.b.load(t.Tx, resources, ids)
 	}
 	return t.Tx.Load(resources, ids)
 }
 
-func (t brokenTx) Save(queues *db.Queues) error {
+func (t brokenTx) Save(queues *claim.Queues) error {
 	if t.b.save != nil {
 		return t.b.save(t.Tx, queues)
 	}
@@ -333,24 +330,18 @@ func (b *broken) PruneResources(ctx context.Context, after string, before claim.
 }
 
 // claims calls fn for each claim that is about to be saved.
-func claims(fn func(c *claim.Claim, made bool)) func(db.Tx, *db.Queues) error {
-	return func(tx db.Tx, queues *db.Queues) error {
-		for _, q := range queues.Changed() {
-			made, changed := q.Changes()
-			for _, c := range made {
-				fn(c, true)
-			}
-			for _, c := range changed {
-				fn(c, false)
-			}
+func claims(fn func(c *claim.Claim, made bool)) func(db.Tx, *claim.Queues) error {
+	return func(tx db.Tx, queues *claim.Queues) error {
+		for _, change := range queues.Changes() {
+			fn(change.After, change.Before == nil)
 		}
 		return tx.Save(queues)
 	}
 }
 
 // rows calls fn for the row of each resource that is about to be saved.
-func rows(fn func(*claim.Queue)) func(db.Tx, *db.Queues) error {
-	return func(tx db.Tx, queues *db.Queues) error {
+func rows(fn func(*claim.Queue)) func(db.Tx, *claim.Queues) error {
+	return func(tx db.Tx, queues *claim.Queues) error {
 		for _, q := range queues.Changed() {
 			fn(q)
 		}

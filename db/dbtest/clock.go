@@ -82,7 +82,7 @@ func leaseClockGoesOn(t testing.TB, e Engine) {
 		t.Errorf("lease time moved by %s while the clock moved by %s", lease, wall)
 	}
 	equal(t, "due", dueNames(t, e.Store, 0, 10), []string{"r"})
-	Do(t, e.Store, claim.Expire{Resource: "r"})
+	Do(t, e.Store, claim.Expire{Resources: []string{"r"}})
 	status(t, e.Store, "a", claim.Expired)
 }
 

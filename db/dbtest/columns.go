@@ -92,23 +92,23 @@ func endIsStored(t testing.TB, e Engine) {
 	reason := "the reason: " + strings.Repeat("é", 500)
 	DoAt(t, e.Store, -time.Minute, exclusive("held", "given up"), exclusive("waited", "given up"))
 	for _, id := range []string{"waited", "held"} {
-		c := stored(t, e.Store, "given up", Do(t, e.Store, claim.GiveUp{ID: id, Reason: reason})[0])
+		c := stored(t, e.Store, "given up", Do(t, e.Store, claim.End{ID: id, Reason: reason})[0])
 		equal(t, "reason", c.Reason, reason)
 	}
 	for _, to := range []claim.Status{claim.Released, claim.Aborted, claim.Withdrawn, claim.Revoked} {
 		resource := to.String()
 		DoAt(t, e.Store, -time.Minute, exclusive("active "+resource, resource), exclusive("waiting "+resource, resource))
 		if to != claim.Released {
-			end := claim.End{ID: "waiting " + resource, Status: to, Reason: reason}
+			end := claim.SetStatus{ID: "waiting " + resource, Status: to, Reason: reason}
 			c := stored(t, e.Store, "waiting", DoAt(t, e.Store, -time.Second, end)[0])
 			equal(t, "activated", c.Activated, 0)
 			equal(t, "reason", c.Reason, reason)
 		}
-		c := stored(t, e.Store, "active", Do(t, e.Store, claim.End{ID: "active " + resource, Status: to, Reason: reason})[0])
+		c := stored(t, e.Store, "active", Do(t, e.Store, claim.SetStatus{ID: "active " + resource, Status: to, Reason: reason})[0])
 		if c.Status != to || c.Reason != reason || c.Finished.Sub(c.Activated) < time.Minute {
 			t.Errorf("ended as %+v", c)
 		}
-		same(t, "ended again", Do(t, e.Store, claim.End{ID: c.ID, Status: to, Reason: "other"})[0], c)
+		same(t, "ended again", Do(t, e.Store, claim.SetStatus{ID: c.ID, Status: to, Reason: "other"})[0], c)
 	}
 }
 
@@ -116,7 +116,7 @@ func expiryIsStored(t testing.TB, e Engine) {
 	DoAt(t, e.Store, -2*time.Hour, exclusive("x", "exclusive"), exclusive("next", "exclusive"),
 		shared("s1", "shared"), shared("s2", "shared"))
 	Do(t, e.Store, shared("s3", "shared"))
-	Do(t, e.Store, claim.Expire{Resource: "exclusive"}, claim.Expire{Resource: "shared"}, claim.Expire{Resource: "nothing"})
+	Do(t, e.Store, claim.Expire{Resources: []string{"exclusive"}}, claim.Expire{Resources: []string{"shared"}}, claim.Expire{Resources: []string{"nothing"}})
 	for id, want := range map[string]claim.Status{
 		"x": claim.Expired, "next": claim.Active, "s1": claim.Expired, "s2": claim.Expired, "s3": claim.Active,
 	} {
@@ -179,10 +179,12 @@ func largeVersions(t testing.TB, e Engine) {
 		if err != nil {
 			return err
 		}
-		want, err = queues.Resource("r").Do(exclusive("a", "r"), claim.Instant{Wall: far, Lease: queues.Now.Lease})
+		queues.Now.Wall = far
+		c, err := queues.Do(exclusive("a", "r"))
 		if err != nil {
 			return err
 		}
+		want = *c
 		return tx.Save(queues)
 	}))
 	c := stored(t, e.Store, "far ahead", want)
@@ -194,14 +196,14 @@ func largeVersions(t testing.TB, e Engine) {
 	equal(t, "version of the queue", snapshot.Version, far+5)
 	same(t, "holder", snapshot.Holders[0], get(t, e.Store, "b"))
 	same(t, "waiter", snapshot.Waiters[0], get(t, e.Store, "c"))
-	aheadIs(t, e.Store, "r", snapshot.Waiters[0].Position, 10, 0)
-	aheadIs(t, e.Store, "r", snapshot.Waiters[0].Position+1, 10, 1)
+	aheadIs(t, e.Store, "r", snapshot.Waiters[0].Enqueued, 10, 0)
+	aheadIs(t, e.Store, "r", snapshot.Waiters[0].Enqueued+1, 10, 1)
 }
 
 func history(t testing.TB, e Engine) {
 	DoAt(t, e.Store, -3*time.Minute, exclusive("a", "r"), exclusive("b", "r"))
 	DoAt(t, e.Store, -2*time.Minute, released("a"))
-	DoAt(t, e.Store, -time.Minute, claim.End{ID: "b", Status: claim.Revoked})
+	DoAt(t, e.Store, -time.Minute, claim.SetStatus{ID: "b", Status: claim.Revoked})
 	a, b := get(t, e.Store, "a"), get(t, e.Store, "b")
 	at := a.Created
 	equal(t, "history of a", a.History(), []claim.StatusChange{{Status: claim.Waiting, At: at}, {Status: claim.Active, At: at}, {Status: claim.Released, At: a.Finished}})
@@ -213,24 +215,18 @@ func history(t testing.TB, e Engine) {
 
 // rules is what package claim says should be stored: each resource's queue, with all of
 // its claims, kept in memory.
-type rules struct {
-	queues map[string]*claim.Queue
-	byID   map[string]*claim.Queue
-}
+type rules struct{ *claim.Queues }
 
-func (r *rules) queue(resource string) *claim.Queue {
-	if r.queues[resource] == nil {
-		r.queues[resource] = claim.NewQueue(claim.Row{Resource: resource}, 0, nil)
-	}
-	return r.queues[resource]
-}
+func newRules() *rules { return &rules{claim.NewQueues(claim.Instant{}, 0)} }
 
 func (r *rules) do(cmd claim.Command, at claim.Instant) answer {
-	c, err := dispatch(cmd, at, r.queue, func(id string) *claim.Queue { return r.byID[id] })
-	if err == nil && c.ID != "" {
-		r.byID[c.ID] = r.queues[c.Resource]
+	for _, target := range cmd.Targets() {
+		if target.Resource != "" && r.Resource(target.Resource) == nil {
+			r.Put(claim.NewQueue(claim.Row{Resource: target.Resource}, 0, nil))
+		}
 	}
-	return answer{c, err}
+	r.Now = at
+	return answerOf(r.Do(cmd))
 }
 
 // random returns a command about one of the resources or of the claims that are there.
@@ -251,18 +247,18 @@ func random(rnd *rand.Rand, known []string, next string) claim.Command {
 	case 7:
 		return claim.Renew{ID: id, TTL: time.Hour}
 	case 8:
-		return claim.Expire{Resource: resource}
+		return claim.Expire{Resources: []string{resource}}
 	case 9:
-		return claim.GiveUp{ID: id, Reason: next}
+		return claim.End{ID: id, Reason: next}
 	default:
-		return claim.End{ID: id, Status: claim.Released + claim.Status(rnd.IntN(5)), Reason: next}
+		return claim.SetStatus{ID: id, Status: claim.Released + claim.Status(rnd.IntN(5)), Reason: next}
 	}
 }
 
 // sameAsRules compares what is stored with the rules, over random batches of commands.
 func sameAsRules(t testing.TB, e Engine) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	r := &rules{queues: map[string]*claim.Queue{}, byID: map[string]*claim.Queue{}}
+	r := newRules()
 	known := []string{"none"}
 	for batch := range 120 {
 		var cmds []claim.Command
@@ -277,8 +273,8 @@ func sameAsRules(t testing.TB, e Engine) {
 			same(t, fmt.Sprintf("%#v", cmds[i]), got.claim, want.claim)
 		}
 		known = []string{"none"}
-		for id := range r.byID {
-			known = append(known, id)
+		for _, change := range r.Changes() {
+			known = append(known, change.After.ID)
 		}
 		slices.Sort(known)
 		if t.Failed() {
@@ -291,16 +287,13 @@ func sameAsRules(t testing.TB, e Engine) {
 
 func (r *rules) compare(t testing.TB, s db.Store) {
 	t.Helper()
-	total := 0
-	for resource, q := range r.queues {
-		all, _ := q.Changes()
-		total += len(all)
-		for _, want := range all {
-			same(t, want.ID, get(t, s, want.ID), *want)
-		}
-		if got := row(t, s, resource); got != q.Row && q.Version != 0 {
+	for _, change := range r.Changes() {
+		same(t, change.After.ID, get(t, s, change.After.ID), *change.After)
+	}
+	for _, q := range r.Changed() {
+		if got := row(t, s, q.Resource); got != q.Row {
 			t.Errorf("row %+v, want %+v", got, q.Row)
 		}
 	}
-	equal(t, "number of claims", len(list(t, s, db.Filter{})), total)
+	equal(t, "number of claims", len(list(t, s, db.Filter{})), len(r.Changes()))
 }

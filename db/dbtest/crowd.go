@@ -26,7 +26,7 @@ func Crowd(t testing.TB, s db.Store) {
 				ID: id, Resource: resource, Owner: fmt.Sprint("o", i%10), TTL: time.Hour, Mode: claim.Mode(i % 2), Type: claim.Type(i % 3),
 			})
 			if i%5 == 0 {
-				end = append(end, claim.End{ID: id, Status: claim.Withdrawn})
+				end = append(end, claim.SetStatus{ID: id, Status: claim.Withdrawn})
 			}
 		}
 		Do(t, s, create...)

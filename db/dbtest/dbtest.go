@@ -104,59 +104,30 @@ func refuse(t testing.TB, s db.Store, cmd claim.Command) error {
 }
 
 func transact(ctx context.Context, s db.Store, off time.Duration, cmds ...claim.Command) (answers []answer, now claim.Instant, err error) {
-	err = s.Transact(ctx, func(tx db.Tx) (err error) {
-		answers, now, err = execute(tx, off, cmds)
+	err = s.Transact(ctx, func(tx db.Tx) error {
+		_, err := db.Execute(tx, cmds, func(queues *claim.Queues) {
+			queues.Now = shift(queues.Now, off)
+			now, answers = queues.Now, carryOut(queues, cmds)
+		})
 		return err
 	})
 	return answers, now, err
 }
 
-func execute(tx db.Tx, off time.Duration, cmds []claim.Command) ([]answer, claim.Instant, error) {
-	queues, err := tx.Load(targets(cmds))
-	if err != nil {
-		return nil, claim.Instant{}, err
-	}
-	now := shift(queues.Now, off)
+func carryOut(queues *claim.Queues, cmds []claim.Command) []answer {
 	answers := make([]answer, len(cmds))
 	for i, cmd := range cmds {
-		answers[i].claim, answers[i].err = dispatch(cmd, now, queues.Resource, queues.Claim)
+		answers[i] = answerOf(queues.Do(cmd))
 	}
-	if err := queues.Err(); err != nil {
-		return nil, now, err
-	}
-	return answers, now, tx.Save(queues)
+	return answers
 }
 
-func targets(cmds []claim.Command) (resources, ids []string) {
-	for _, cmd := range cmds {
-		resource, id := cmd.Target()
-		if resource != "" {
-			resources = append(resources, resource)
-		}
-		if id != "" {
-			ids = append(ids, id)
-		}
+// answerOf returns an answer; its claim is empty if the command is about none.
+func answerOf(c *claim.Claim, err error) answer {
+	if c == nil {
+		return answer{err: err}
 	}
-	slices.Sort(resources)
-	slices.Sort(ids)
-	return slices.Compact(resources), slices.Compact(ids)
-}
-
-// dispatch finds the queue of a command and lets the rules work on it.
-func dispatch(cmd claim.Command, now claim.Instant, byResource, byID func(string) *claim.Queue) (claim.Claim, error) {
-	resource, id := cmd.Target()
-	named := byID(id)
-	q := named
-	if resource != "" {
-		q = byResource(resource)
-		if named != nil && named != q {
-			return claim.Claim{}, claim.ErrIDTaken
-		}
-	}
-	if q == nil {
-		return claim.Claim{}, claim.ErrNotFound
-	}
-	return q.Do(cmd, now)
+	return answer{*c, err}
 }
 
 func shift(now claim.Instant, off time.Duration) claim.Instant {
@@ -164,7 +135,7 @@ func shift(now claim.Instant, off time.Duration) claim.Instant {
 }
 
 // load returns what a transaction loads.
-func load(t testing.TB, s db.Store, resources, ids []string) (queues *db.Queues) {
+func load(t testing.TB, s db.Store, resources, ids []string) (queues *claim.Queues) {
 	t.Helper()
 	must(t, s.Transact(t.Context(), func(tx db.Tx) (err error) {
 		queues, err = tx.Load(resources, ids)
@@ -219,8 +190,8 @@ func lasting(cmd claim.Create) claim.Create {
 	return cmd
 }
 
-func released(id string) claim.End  { return claim.End{ID: id, Status: claim.Released} }
-func withdrawn(id string) claim.End { return claim.End{ID: id, Status: claim.Withdrawn} }
+func released(id string) claim.SetStatus  { return claim.SetStatus{ID: id, Status: claim.Released} }
+func withdrawn(id string) claim.SetStatus { return claim.SetStatus{ID: id, Status: claim.Withdrawn} }
 
 func ids(claims []claim.Claim) []string {
 	out := make([]string, len(claims))

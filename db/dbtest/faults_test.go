@@ -50,7 +50,7 @@ func old(b *broken, c *claim.Claim) {
 
 // forgetful knows no floor.
 func forgetful(b *broken) {
-	b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+	b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
 		queues, err := tx.Load(resources, ids)
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func forgetful(b *broken) {
 // renamed takes names for one that become the same by a change, and stores that.
 func renamed(change func(string) string) func(*broken) {
 	return func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
 			queues, err := tx.Load(resources, ids)
 			if err != nil {
 				return nil, err
@@ -117,7 +117,7 @@ type splitTx struct {
 	s   db.Store
 }
 
-func (t *splitTx) Load(resources, ids []string) (queues *db.Queues, err error) {
+func (t *splitTx) Load(resources, ids []string) (queues *claim.Queues, err error) {
 	err = t.s.Transact(t.ctx, func(tx db.Tx) error {
 		loaded, err := tx.Load(resources, ids)
 		if err == nil {
@@ -131,8 +131,8 @@ func (t *splitTx) Load(resources, ids []string) (queues *db.Queues, err error) {
 
 // detached copies queues, as far as anybody has asked for them, into ones that need no
 // transaction to read more.
-func detached(s db.Store, loaded *db.Queues, resources, ids []string) *db.Queues {
-	queues := db.NewQueues(loaded.Now, len(resources))
+func detached(s db.Store, loaded *claim.Queues, resources, ids []string) *claim.Queues {
+	queues := claim.NewQueues(loaded.Now, len(resources))
 	copied := func(q *claim.Queue) *claim.Queue {
 		if queues.Resource(q.Resource) == nil {
 			queues.Put(claim.NewQueue(q.Stored(), 0, firstOnly(s)))
@@ -146,15 +146,15 @@ func detached(s db.Store, loaded *db.Queues, resources, ids []string) *db.Queues
 		copied(loaded.Resource(r))
 	}
 	for _, id := range ids {
-		if q := loaded.Claim(id); q != nil {
-			copied(q).Add(q.Find(id))
-			queues.Name(id, q.Resource)
+		if q := loaded.QueueOf(id); q != nil {
+			copied(q)
+			queues.Add(q.Find(id))
 		}
 	}
 	return queues
 }
 
-func (t *splitTx) Save(queues *db.Queues) error {
+func (t *splitTx) Save(queues *claim.Queues) error {
 	return t.s.Transact(t.ctx, func(tx db.Tx) error { return tx.Save(queues) })
 }
 
@@ -180,7 +180,7 @@ func deletes(b *broken) {
 					if err != nil {
 						return err
 					}
-					_, _ = queues.Claim(c.ID).Do(claim.End{ID: c.ID, Status: claim.Withdrawn}, queues.Now)
+					_, _ = queues.Do(claim.SetStatus{ID: c.ID, Status: claim.Withdrawn})
 					if err := tx.Save(queues); err != nil {
 						return err
 					}
@@ -198,14 +198,14 @@ func newest(b *broken) {
 	b.save = claims(func(c *claim.Claim, made bool) {
 		if made {
 			next--
-			c.Position = next
+			c.Enqueued = next
 		}
 	})
 }
 
 // wakesAlone reads the head of the line only.
 func wakesAlone(b *broken) {
-	b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+	b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
 		queues, err := tx.Load(resources, ids)
 		if err != nil {
 			return nil, err
@@ -357,7 +357,7 @@ var faults = []fault{
 	{"drops all changes of claims", func(b *broken) {
 		b.save = claims(func(c *claim.Claim, _ bool) { old(b, c) })
 	}, []string{"ExpiryIsStored", "Count", "PruneLeavesLive", "ManySharedDue", "ClaimAndResourceTogether", "RepeatedNames", "SurvivesReopen"}},
-	{"saves nothing", func(b *broken) { b.save = func(db.Tx, *db.Queues) error { return nil } }, []string{"SurvivesReopen", "SeenAtOnce"}},
+	{"saves nothing", func(b *broken) { b.save = func(db.Tx, *claim.Queues) error { return nil } }, []string{"SurvivesReopen", "SeenAtOnce"}},
 	{"miscounts holders", func(b *broken) { b.save = rows(func(q *claim.Queue) { q.Shared = min(q.Shared, 1) }) }, []string{"RowIsStored", "ManyShared", "ManySharedDue"}},
 	{"miscounts waiters", func(b *broken) { b.save = rows(func(q *claim.Queue) { q.Waiting = min(q.Waiting, 255) }) }, []string{"LongQueue"}},
 	{"forgets holders", func(b *broken) { b.save = rows(func(q *claim.Queue) { q.Holder = "" }) }, []string{"RowIsStored", "PruneResources"}},
@@ -376,7 +376,7 @@ var faults = []fault{
 		}
 	}, []string{"ErrorLeavesNothing"}},
 	{"saves what has not changed", func(b *broken) {
-		b.save = func(tx db.Tx, queues *db.Queues) error {
+		b.save = func(tx db.Tx, queues *claim.Queues) error {
 			q := queues.Resource("free")
 			if q == nil {
 				return tx.Save(queues)
@@ -386,18 +386,18 @@ var faults = []fault{
 		}
 	}, []string{"RefusalLeavesNothing"}},
 	{"finds claims that are not there", func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
 			queues, err := tx.Load(append(slices.Clone(resources), "made up"), ids)
 			for _, id := range ids {
-				if err == nil && queues.Claim(id) == nil {
-					queues.Name(id, "made up")
+				if err == nil && queues.QueueOf(id) == nil {
+					queues.Add(&claim.Claim{ID: id, Resource: "made up"})
 				}
 			}
 			return queues, err
 		}
 	}, []string{"UnknownIDs"}},
 	{"makes two queues of one resource", func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
 			queues, err := tx.Load(resources, ids)
 			for _, r := range resources {
 				if err == nil && queues.Resource(r).Stored().Version != 0 {
@@ -408,10 +408,10 @@ var faults = []fault{
 		}
 	}, []string{"RepeatedNames", "ClaimAndResourceTogether"}},
 	{"does not look for ids", func(b *broken) {
-		b.load = func(tx db.Tx, resources, _ []string) (*db.Queues, error) { return tx.Load(resources, nil) }
+		b.load = func(tx db.Tx, resources, _ []string) (*claim.Queues, error) { return tx.Load(resources, nil) }
 	}, []string{"ClaimOfAnotherResource", "ClaimBehindPrunedRow", "SameID"}},
 	{"loses rows beyond the 500th", func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
 			queues, err := tx.Load(resources, ids)
 			for _, r := range resources[min(500, len(resources)):] {
 				queues.Put(claim.NewQueue(claim.Row{Resource: r}, 0, nil))
@@ -421,7 +421,7 @@ var faults = []fault{
 	}, []string{"ManyResources"}},
 	{"takes its time from before", func(b *broken) {
 		at := time.Duration(0)
-		b.load = func(tx db.Tx, resources, ids []string) (*db.Queues, error) {
+		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
 			queues, err := tx.Load(resources, ids)
 			if err == nil {
 				at += time.Second
@@ -471,7 +471,7 @@ var faults = []fault{
 	{"Ahead counts who has left", func(b *broken) {
 		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
 			claims, _, err := b.Store.List(ctx, db.Filter{Resource: &resource})
-			claims = slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Position >= position || c.Status == claim.Active })
+			claims = slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Enqueued >= position || c.Status == claim.Active })
 			return min(len(claims), limit), err
 		}
 	}, []string{"Ahead"}},
@@ -557,11 +557,14 @@ var faults = []fault{
 	}, []string{"ChangesOfOthers"}},
 	{"tells what it did itself", func(b *broken) {
 		var own []string
-		b.save = claims(func(c *claim.Claim, _ bool) {
-			if c.LeftLine() {
-				own = append(own, c.ID)
+		b.save = func(tx db.Tx, queues *claim.Queues) error {
+			for _, change := range queues.Changes() {
+				if change.StoppedWaiting() {
+					own = append(own, change.After.ID)
+				}
 			}
-		})
+			return tx.Save(queues)
+		}
 		b.changes = func(ctx context.Context) ([]string, error) {
 			others, err := b.Store.Changes(ctx)
 			ids := append(others, own...)

@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -49,7 +50,7 @@ func variety(t testing.TB, s db.Store) {
 	reader := takes("reader", "read", time.Hour)
 	reader.Mode, reader.Owner = claim.Shared, "l"
 	at(20*time.Second, reader)
-	at(0, claim.Expire{Resource: "expired"})
+	at(0, claim.Expire{Resources: []string{"expired"}})
 }
 
 func listEach(t testing.TB, e Engine) {
@@ -258,8 +259,8 @@ func listMixed(t testing.TB, e Engine) {
 		got, at, err := e.Store.List(t.Context(), f)
 		must(t, err)
 		if want := page(f, all, at); !slices.Equal(ids(got), want) {
-			clause, args := f.SQL(at)
-			t.Fatalf("got %q, want %q of %s %v", ids(got), want, clause, args)
+			filter, _ := json.Marshal(f)
+			t.Fatalf("got %q, want %q of %s", ids(got), want, filter)
 		}
 	}
 }

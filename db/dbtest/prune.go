@@ -139,8 +139,8 @@ func floor(t testing.TB, e Engine) {
 			s = e.Reopen(t)
 		}
 		c := Do(t, s, exclusive(fmt.Sprint(i+1), "r"))[0]
-		if c.Token <= last || c.Position <= last {
-			t.Fatalf("token %d, position %d after version %d", c.Token, c.Position, last)
+		if c.Token <= last || c.Enqueued <= last {
+			t.Fatalf("token %d, position %d after version %d", c.Token, c.Enqueued, last)
 		}
 	}
 	// The rows that stayed go on as before.

@@ -82,7 +82,7 @@ func manySharedDue(t testing.TB, e Engine) {
 		if row(t, e.Store, "r").Shared == 1 {
 			break
 		}
-		Do(t, e.Store, claim.Expire{Resource: "r"})
+		Do(t, e.Store, claim.Expire{Resources: []string{"r"}})
 	}
 	count(t, e.Store, db.Counts{Active: 1, Waiting: 1, Finished: n})
 	Do(t, e.Store, released("stays"))

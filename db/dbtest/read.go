@@ -43,7 +43,7 @@ func due(t testing.TB, e Engine) {
 	dueAgo(t, e.Store, time.Minute, shared("h", "long idle shared"), shared("i", "long idle shared"))
 	dueAgo(t, e.Store, -time.Minute, exclusive("j", "live"), exclusive("k", "live"), shared("l", "live shared"))
 	dueAgo(t, e.Store, time.Minute, exclusive("m", "ended"))
-	Do(t, e.Store, claim.Expire{Resource: "ended"})
+	Do(t, e.Store, claim.Expire{Resources: []string{"ended"}})
 	dueAgo(t, e.Store, time.Minute, exclusive("n", "renewed"))
 	Do(t, e.Store, claim.Renew{ID: "n", TTL: time.Minute})
 
@@ -55,7 +55,7 @@ func due(t testing.TB, e Engine) {
 		equal(t, fmt.Sprint("due when idle for ", idle), dueNames(t, e.Store, idle, 100), want)
 	}
 	for _, name := range dueNames(t, e.Store, 0, 100) {
-		Do(t, e.Store, claim.Expire{Resource: name})
+		Do(t, e.Store, claim.Expire{Resources: []string{name}})
 	}
 	equal(t, "due after the sweep", len(dueNames(t, e.Store, 0, 100)), 0)
 	status(t, e.Store, "b", claim.Active)
@@ -78,7 +78,7 @@ func dueLimit(t testing.TB, e Engine) {
 	}
 	for range 5 {
 		for _, name := range dueNames(t, e.Store, 0, 2) {
-			Do(t, e.Store, claim.Expire{Resource: name})
+			Do(t, e.Store, claim.Expire{Resources: []string{name}})
 		}
 	}
 	count(t, e.Store, db.Counts{Finished: 27})
@@ -114,7 +114,7 @@ func holder(t testing.TB, e Engine) {
 	// A holder that is due holds the resource until it is expired.
 	dueAgo(t, e.Store, time.Minute, exclusive("due", "q"))
 	holderIs(t, e.Store, "q", "due")
-	Do(t, e.Store, claim.Expire{Resource: "q"})
+	Do(t, e.Store, claim.Expire{Resources: []string{"q"}})
 	holderIs(t, e.Store, "q", "")
 }
 
@@ -168,11 +168,11 @@ func counts(t testing.TB, e Engine) {
 	for i, end := range []claim.Status{claim.Released, claim.Aborted, claim.Withdrawn, claim.Revoked} {
 		id := fmt.Sprint(i)
 		Do(t, e.Store, exclusive(id, "x"+id))
-		Do(t, e.Store, claim.End{ID: id, Status: end})
+		Do(t, e.Store, claim.SetStatus{ID: id, Status: end})
 	}
 	dueAgo(t, e.Store, time.Second, exclusive("due", "due"))
 	count(t, e.Store, db.Counts{Active: 3, Waiting: 2, Finished: 4})
-	Do(t, e.Store, claim.Expire{Resource: "due"})
+	Do(t, e.Store, claim.Expire{Resources: []string{"due"}})
 	count(t, e.Store, db.Counts{Active: 2, Waiting: 2, Finished: 5})
 }
 

@@ -85,7 +85,7 @@ func changesOfOthers(t testing.TB, e Engine) {
 	hears(b, "w1", "w5")
 	hears(a, "own")
 	Do(t, b, released("w1"))
-	Do(t, b, claim.End{ID: "w4", Status: claim.Revoked})
+	Do(t, b, claim.SetStatus{ID: "w4", Status: claim.Revoked})
 	heard := hear(t, a, "w4")
 	slices.Sort(heard)
 	equal(t, "heard", heard, []string{"w2", "w3", "w4"})

@@ -51,7 +51,7 @@ func coherent(s db.Snapshot, limit int) error {
 		holders = 1
 	}
 	rising := func(a, b claim.Claim) int {
-		if a.Position < b.Position {
+		if a.Enqueued < b.Enqueued {
 			return -1
 		}
 		return 1
@@ -272,7 +272,7 @@ func ahead(t testing.TB, e Engine) {
 		t.Helper()
 		for i, c := range line {
 			for _, limit := range []int{1, 10, n, 1000} {
-				aheadIs(t, e.Store, "r", c.Position, limit, min(i, limit))
+				aheadIs(t, e.Store, "r", c.Enqueued, limit, min(i, limit))
 			}
 		}
 		aheadIs(t, e.Store, "r", math.MaxInt64, 1000, len(line))
@@ -290,7 +290,7 @@ func ahead(t testing.TB, e Engine) {
 		aheadIs(t, e.Store, free, math.MaxInt64, 10, 0)
 	}
 	aheadIs(t, e.Store, "r", 0, 10, 0)
-	aheadIs(t, e.Store, "r", get(t, e.Store, "s1").Position, 10, 0)
+	aheadIs(t, e.Store, "r", get(t, e.Store, "s1").Enqueued, 10, 0)
 }
 
 // cancelledReads has a caller that is gone.

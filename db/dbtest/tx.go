@@ -29,7 +29,8 @@ func errorLeavesNothing(t testing.TB, e Engine) {
 	before := Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"))
 	for range 3 {
 		err := e.Store.Transact(t.Context(), func(tx db.Tx) error {
-			if _, _, err := execute(tx, 0, []claim.Command{released("a"), exclusive("c", "r"), exclusive("d", "new")}); err != nil {
+			cmds := []claim.Command{released("a"), exclusive("c", "r"), exclusive("d", "new")}
+			if _, err := db.Execute(tx, cmds, func(queues *claim.Queues) { carryOut(queues, cmds) }); err != nil {
 				return err
 			}
 			return boom
@@ -76,11 +77,11 @@ func refusalLeavesNothing(t testing.TB, e Engine) {
 func unknownIDs(t testing.TB, e Engine) {
 	Do(t, e.Store, exclusive("a", "r"))
 	queues := load(t, e.Store, nil, []string{"a", "none", "A", "a "})
-	if q := queues.Claim("a"); q == nil || q.Resource != "r" || q.Find("a") == nil {
+	if q := queues.QueueOf("a"); q == nil || q.Resource != "r" || q.Find("a") == nil {
 		t.Errorf("the queue of a: %+v", q)
 	}
 	for _, id := range []string{"none", "A", "a "} {
-		if q := queues.Claim(id); q != nil {
+		if q := queues.QueueOf(id); q != nil {
 			t.Errorf("%q has a queue: %+v", id, q)
 		}
 	}
@@ -104,16 +105,13 @@ func repeatedNames(t testing.TB, e Engine) {
 			return err
 		}
 		r := queues.Resource("r")
-		if r == nil || queues.Claim("a") != r || queues.Claim("b") != r || queues.Claim("s") != queues.Resource("q") {
+		if r == nil || queues.QueueOf("a") != r || queues.QueueOf("b") != r || queues.QueueOf("s") != queues.Resource("q") {
 			return errors.New("a resource has more than one queue")
 		}
-		for _, cmd := range []claim.Command{released("a"), released("b")} {
-			if _, err := r.Do(cmd, queues.Now); err != nil {
+		for _, cmd := range []claim.Command{released("a"), released("b"), exclusive("n", "new")} {
+			if _, err := queues.Do(cmd); err != nil {
 				return err
 			}
-		}
-		if _, err := queues.Resource("new").Do(exclusive("n", "new"), queues.Now); err != nil {
-			return err
 		}
 		return tx.Save(queues)
 	}))
@@ -125,7 +123,7 @@ func repeatedNames(t testing.TB, e Engine) {
 func claimOfAnotherResource(t testing.TB, e Engine) {
 	want := Do(t, e.Store, exclusive("a", "r"))[0]
 	queues := load(t, e.Store, []string{"other"}, []string{"a"})
-	if q := queues.Claim("a"); q == nil || q.Resource != "r" || queues.Resource("other") == q {
+	if q := queues.QueueOf("a"); q == nil || q.Resource != "r" || queues.Resource("other") == q {
 		t.Fatalf("the queue of a: %+v", q)
 	}
 	if err := refuse(t, e.Store, exclusive("a", "other")); !errors.Is(err, claim.ErrIDTaken) {

@@ -17,7 +17,7 @@ type holders map[string]memory
 
 type memory struct {
 	version uint64 // of the resource
-	holder  claim.Claim
+	holder  *claim.Claim
 }
 
 // get returns the holder of a row that was just read, or nil if it is not remembered.
@@ -26,8 +26,7 @@ func (h holders) get(row claim.Row) *claim.Claim {
 	if !ok || known.version != row.Version || known.holder.ID != row.Holder {
 		return nil
 	}
-	holder := known.holder
-	return &holder
+	return known.holder
 }
 
 // learn remembers the holders of queues that were saved and committed.
@@ -41,6 +40,6 @@ func (h holders) learn(queues []*claim.Queue) {
 			delete(h, q.Resource)
 			continue
 		}
-		h[q.Resource] = memory{q.Version, holder.AsStored()}
+		h[q.Resource] = memory{q.Version, holder}
 	}
 }

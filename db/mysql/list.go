@@ -41,7 +41,7 @@ func countLiveSQL(status claim.Status) string {
 // listSQL returns the statement for a filter, with its arguments.
 func listSQL(f db.Filter, few bool, now claim.Instant) (query string, args []any) {
 	from, args := candidates(f, few)
-	clause, more := f.SQL(now)
+	clause, more := filterSQL(f, now)
 	return "SELECT " + claimColumns + " FROM (SELECT claims.* FROM " + from + ") claims" + clause, append(args, more...)
 }
 

@@ -189,7 +189,7 @@ func rowsTouched(t *testing.T, s *Store, resource string, waiters int) int {
 	}
 	dbtest.Do(t, s, commands...)
 	before := handlerCalls(t, s)
-	dbtest.Do(t, s, claim.End{ID: resource + "0", Status: claim.Released})
+	dbtest.Do(t, s, claim.SetStatus{ID: resource + "0", Status: claim.Released})
 	return handlerCalls(t, s) - before
 }
 

@@ -59,7 +59,7 @@ func (r *claimRow) columns() []any {
 	c := &r.claim
 	return []any{
 		&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &r.ttl, &c.UserData, &c.Value, &c.Status,
-		&c.Position, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason,
+		&c.Enqueued, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason,
 	}
 }
 
@@ -149,8 +149,8 @@ func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
 }
 
 // Ahead implements db.Reader.
-func (s *Store) Ahead(ctx context.Context, resource string, position uint64, limit int) (n int, err error) {
-	err = s.reader.QueryRowContext(ctx, aheadSQL, resource, position, limit).Scan(&n)
+func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (n int, err error) {
+	err = s.reader.QueryRowContext(ctx, aheadSQL, resource, enqueued, limit).Scan(&n)
 	return n, readError(ctx, err)
 }
 

@@ -15,7 +15,7 @@ import (
 // Most of what a busy server writes are ends of claims, and these differ in their names
 // only: one statement says it of all of them, which spares the database from parsing a row
 // for each.
-func (t *tx) Save(qs *db.Queues) error {
+func (t *tx) Save(qs *claim.Queues) error {
 	changed := qs.Changed()
 	if len(changed) == 0 {
 		return nil
@@ -23,11 +23,11 @@ func (t *tx) Save(qs *db.Queues) error {
 	slices.SortFunc(changed, func(a, b *claim.Queue) int { return strings.Compare(a.Resource, b.Resource) })
 	w := newWriter(t)
 	w.resources(changed)
-	w.claims(changed)
+	w.claims(qs.Changes())
 	if err := w.flush(); err != nil {
 		return err
 	}
-	t.saveFeed(qs.Now, changed)
+	t.saveFeed(qs)
 	t.queues = changed
 	return nil
 }
@@ -67,19 +67,16 @@ func (w *writer) resources(queues []*claim.Queue) {
 	}
 }
 
-func (w *writer) claims(queues []*claim.Queue) {
-	for _, q := range queues {
-		made, changed := q.Changes()
-		for _, c := range made {
+func (w *writer) claims(changes []claim.Transition) {
+	for _, change := range changes {
+		switch c := change.After; {
+		case change.Before == nil:
 			w.row(insertClaims, "", claimBytes(c), values(c)...)
-		}
-		for _, c := range changed {
-			if !c.OnlyEnded() {
-				w.row(insertClaims, onKnownClaim, claimBytes(c), values(c)...)
-				continue
-			}
+		case db.OnlyEnds(change):
 			w.same(endClaims, ending{c.Status, c.Version, c.Finished, c.Reason},
 				[]any{uint8(c.Status), c.Version, int64(c.Finished), c.Reason}, c.ID)
+		default:
+			w.row(insertClaims, onKnownClaim, claimBytes(c), values(c)...)
 		}
 	}
 }
@@ -91,7 +88,7 @@ func values(c *claim.Claim) []any {
 	}
 	return []any{
 		c.ID, c.Resource, c.Owner, uint8(c.Mode), uint8(c.Type), c.TTL.Microseconds(), userData, c.Value,
-		uint8(c.Status), c.Position, c.Token, c.Version, int64(c.Deadline), int64(c.Created), int64(c.Activated),
+		uint8(c.Status), c.Enqueued, c.Token, c.Version, int64(c.Deadline), int64(c.Created), int64(c.Activated),
 		int64(c.Finished), c.Reason,
 	}
 }
@@ -101,16 +98,13 @@ func claimBytes(c *claim.Claim) int {
 }
 
 // saveFeed writes the commit's row of the feed.
-func (t *tx) saveFeed(now claim.Instant, queues []*claim.Queue) {
+func (t *tx) saveFeed(qs *claim.Queues) {
 	var ids []string
-	for _, q := range queues {
-		_, changed := q.Changes()
-		for _, c := range changed {
-			if c.LeftLine() {
-				ids = append(ids, c.ID)
-			}
+	for _, change := range qs.Changes() {
+		if change.StoppedWaiting() {
+			ids = append(ids, change.After.ID)
 		}
 	}
 	t.script.add("INSERT INTO feed (server, n, at, ids) VALUES (?, ?, ?, ?)",
-		t.store.server, t.n, int64(now.Wall), strings.Join(ids, " "))
+		t.store.server, t.n, int64(qs.Now.Wall), strings.Join(ids, " "))
 }

@@ -178,7 +178,7 @@ func acquire(ctx context.Context, s db.Store, name string) error {
 			return err
 		}
 		cmd := claim.Acquire{ID: "id-" + name, Resource: name, Owner: "o", TTL: time.Hour}
-		if _, err := queues.Resource(name).Do(cmd, queues.Now); err != nil {
+		if _, err := queues.Do(cmd); err != nil {
 			return err
 		}
 		return tx.Save(queues)
@@ -287,7 +287,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 				return err
 			}
 			for _, name := range []string{"a", "b"} {
-				if _, err := queues.Resource(name).Do(claim.Release{Resource: name, Owner: "o"}, queues.Now); err != nil {
+				if _, err := queues.Do(claim.Release{Resource: name, Owner: "o"}); err != nil {
 					return err
 				}
 			}

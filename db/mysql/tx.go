@@ -109,7 +109,7 @@ func (t *tx) rollback() {
 // Load implements db.Tx. The rows of the resources are locked before anything else is
 // read, and READ COMMITTED makes each later statement see what was committed until then.
 // The floor is read after the rows: whoever deletes a row raises the floor with it.
-func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
+func (t *tx) Load(resources, ids []string) (*claim.Queues, error) {
 	named, err := t.resourcesOf(ids)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
 	if err != nil {
 		return nil, err
 	}
-	qs := db.NewQueues(read.meta.instant(), len(names))
+	qs := claim.NewQueues(read.meta.instant(), len(names))
 	for _, name := range names {
 		qs.Put(claim.NewQueue(read.rows[name], read.meta.floor, t.waiters))
 	}
@@ -137,7 +137,7 @@ func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
 
 // loadClaims adds the exclusive holders, and the claims that commands name. What the
 // rows of the resources prove to be remembered rightly is not read.
-func (t *tx) loadClaims(qs *db.Queues, rows map[string]claim.Row, named map[string]string) error {
+func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[string]string) error {
 	var ids []string
 	for _, row := range rows {
 		if row.Holder == "" {
@@ -160,9 +160,6 @@ func (t *tx) loadClaims(qs *db.Queues, rows map[string]claim.Row, named map[stri
 		for _, c := range claims {
 			qs.Add(c)
 		}
-	}
-	for id, resource := range named {
-		qs.Name(id, resource)
 	}
 	return nil
 }
@@ -231,7 +228,7 @@ func (t *tx) lock(names []string) (l locked, err error) {
 }
 
 // loadDue adds the shared holders that are due.
-func (t *tx) loadDue(qs *db.Queues, rows map[string]claim.Row) error {
+func (t *tx) loadDue(qs *claim.Queues, rows map[string]claim.Row) error {
 	for name, row := range rows {
 		if row.Shared == 0 {
 			continue

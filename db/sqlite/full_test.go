@@ -62,7 +62,7 @@ func (s *Store) create(n int) error {
 			return err
 		}
 		cmd := claim.Create{ID: name, Resource: name, TTL: time.Hour, Value: strings.Repeat("x", 10_000)}
-		if _, err := queues.Resource(name).Do(cmd, queues.Now); err != nil {
+		if _, err := queues.Do(cmd); err != nil {
 			return err
 		}
 		return tx.Save(queues)

@@ -40,7 +40,7 @@ func (s *Store) few(ctx context.Context, f db.Filter) (few bool, err error) {
 // listSQL returns the statement for a filter, with its arguments.
 func listSQL(f db.Filter, few bool, now claim.Instant) (sql string, args []any) {
 	from, args := candidates(f, few)
-	clause, more := f.SQL(now)
+	clause, more := filterSQL(f, now)
 	return "SELECT " + claimColumns + " FROM " + from + clause, append(args, more...)
 }
 

@@ -95,8 +95,8 @@ func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
 }
 
 // Ahead implements db.Reader.
-func (s *Store) Ahead(ctx context.Context, resource string, position uint64, limit int) (n int, err error) {
-	err = s.read(ctx, aheadSQL, func(row *sqlite.Stmt) { n = row.ColumnInt(0) }, resource, int64(position), limit)
+func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (n int, err error) {
+	err = s.read(ctx, aheadSQL, func(row *sqlite.Stmt) { n = row.ColumnInt(0) }, resource, int64(enqueued), limit)
 	return n, err
 }
 

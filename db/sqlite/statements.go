@@ -131,7 +131,7 @@ func scan(row *sqlite.Stmt) *claim.Claim {
 		TTL:       time.Duration(row.ColumnInt64(5)) * time.Microsecond,
 		Value:     row.ColumnText(7),
 		Status:    claim.Status(row.ColumnInt64(8)),
-		Position:  uint64(row.ColumnInt64(9)),
+		Enqueued:  uint64(row.ColumnInt64(9)),
 		Token:     uint64(row.ColumnInt64(10)),
 		Version:   uint64(row.ColumnInt64(11)),
 		Deadline:  claim.Time(row.ColumnInt64(12)),

@@ -55,8 +55,8 @@ func (s *Store) abandon() {
 }
 
 // Load implements db.Tx.
-func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
-	qs := db.NewQueues(t.now, len(resources)+len(ids))
+func (t *tx) Load(resources, ids []string) (*claim.Queues, error) {
+	qs := claim.NewQueues(t.now, len(resources)+len(ids))
 	for _, name := range resources {
 		if err := t.loadResource(qs, name); err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (t *tx) Load(resources, ids []string) (*db.Queues, error) {
 	return qs, nil
 }
 
-func (t *tx) loadResource(qs *db.Queues, name string) error {
+func (t *tx) loadResource(qs *claim.Queues, name string) error {
 	if qs.Resource(name) != nil {
 		return nil
 	}
@@ -79,9 +79,8 @@ func (t *tx) loadResource(qs *db.Queues, name string) error {
 	if err != nil {
 		return err
 	}
-	q := claim.NewQueue(row, t.floor, t.waiters)
-	qs.Put(q)
-	add := func(stmt *sqlite.Stmt) func() { return func() { q.Add(scan(stmt)) } }
+	qs.Put(claim.NewQueue(row, t.floor, t.waiters))
+	add := func(stmt *sqlite.Stmt) func() { return func() { qs.Add(scan(stmt)) } }
 	if row.Holder != "" {
 		return query(t.w.claim, add(t.w.claim), row.Holder)
 	}
@@ -91,7 +90,7 @@ func (t *tx) loadResource(qs *db.Queues, name string) error {
 	return nil
 }
 
-func (t *tx) loadClaim(qs *db.Queues, id string) error {
+func (t *tx) loadClaim(qs *claim.Queues, id string) error {
 	var c *claim.Claim
 	if err := query(t.w.claim, func() { c = scan(t.w.claim) }, id); err != nil || c == nil {
 		return err
@@ -100,7 +99,6 @@ func (t *tx) loadClaim(qs *db.Queues, id string) error {
 		return err
 	}
 	qs.Add(c)
-	qs.Name(id, c.Resource)
 	return nil
 }
 
@@ -112,24 +110,29 @@ func (t *tx) waiters(resource string, after uint64) (next []*claim.Claim, err er
 }
 
 // Save implements db.Tx.
-func (t *tx) Save(qs *db.Queues) error {
+func (t *tx) Save(qs *claim.Queues) error {
 	for _, q := range qs.Changed() {
 		if err := t.saveResource(q); err != nil {
 			return err
 		}
-		made, changed := q.Changes()
-		for _, c := range made {
-			if err := t.insertClaim(c); err != nil {
-				return err
-			}
-		}
-		for _, c := range changed {
-			if err := t.updateClaim(c); err != nil {
-				return err
-			}
+	}
+	for _, change := range qs.Changes() {
+		if err := t.saveClaim(change); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (t *tx) saveClaim(change claim.Transition) error {
+	switch {
+	case change.Before == nil:
+		return t.insertClaim(change.After)
+	case db.OnlyEnds(change):
+		return t.endClaim(change.After)
+	default:
+		return t.updateClaim(change.After)
+	}
 }
 
 func (t *tx) saveResource(q *claim.Queue) error {
@@ -160,7 +163,7 @@ func (t *tx) insertClaim(c *claim.Claim) error {
 	}
 	stmt.BindText(8, c.Value)
 	stmt.BindInt64(9, int64(c.Status))
-	stmt.BindInt64(10, int64(c.Position))
+	stmt.BindInt64(10, int64(c.Enqueued))
 	stmt.BindInt64(11, int64(c.Token))
 	stmt.BindInt64(12, int64(c.Version))
 	stmt.BindInt64(13, int64(c.Deadline))
@@ -172,9 +175,6 @@ func (t *tx) insertClaim(c *claim.Claim) error {
 }
 
 func (t *tx) updateClaim(c *claim.Claim) error {
-	if c.OnlyEnded() {
-		return t.endClaim(c)
-	}
 	stmt := t.w.updateClaim
 	stmt.BindInt64(1, int64(c.Type))
 	stmt.BindInt64(2, c.TTL.Microseconds())

@@ -1,0 +1,117 @@
+package claim
+
+// Queues are those that one transaction has read, together with its time. They carry out
+// the transaction's commands, and keep the list of what these changed.
+type Queues struct {
+	// Now is the time of the transaction: read after it began, so not before any of the
+	// requests that it serves.
+	Now Instant
+
+	byResource  map[string]*Queue
+	byID        map[string]*Queue // the queue of each claim that is known
+	targets     []*Queue          // those of the command under way
+	transitions []Transition
+	net         []Transition // of the first summed transitions
+	summed      int
+}
+
+// NewQueues returns an empty set, with room for size resources.
+func NewQueues(now Instant, size int) *Queues {
+	return &Queues{
+		Now:        now,
+		byResource: make(map[string]*Queue, size),
+		byID:       make(map[string]*Queue, size),
+	}
+}
+
+// Put adds the queue of a resource that was read.
+func (qs *Queues) Put(q *Queue) {
+	q.set = qs
+	qs.byResource[q.Resource] = q
+}
+
+// Add makes a claim that was read known to the queue of its resource, which is there
+// already. A claim that is known is left as it is.
+func (qs *Queues) Add(c *Claim) {
+	qs.byResource[c.Resource].add(c)
+}
+
+// Resource returns the queue of a resource, nil if it was not read.
+func (qs *Queues) Resource(name string) *Queue { return qs.byResource[name] }
+
+// QueueOf returns the queue of the claim with an id, nil when no such claim is known.
+func (qs *Queues) QueueOf(id string) *Queue { return qs.byID[id] }
+
+// Do carries out one command, and then grants what can be granted. It returns the claim
+// that the command is about, nil if it is about none.
+//
+// An error is an answer too: a lease that ran out while others wait has been passed on
+// even when the command itself was refused.
+func (qs *Queues) Do(cmd Command) (*Claim, error) {
+	if err := qs.find(cmd.Targets()); err != nil {
+		return nil, err
+	}
+	for _, q := range qs.targets {
+		q.passOn(qs.Now)
+	}
+	m, err := cmd.apply(qs.targets, qs.Now)
+	for _, q := range qs.targets {
+		q.settle(qs.Now)
+	}
+	if err != nil || m == nil {
+		return nil, err
+	}
+	return m.Claim, nil
+}
+
+// find sets targets to the queues that a command works on.
+func (qs *Queues) find(targets []Target) error {
+	qs.targets = qs.targets[:0]
+	for _, t := range targets {
+		q := qs.byID[t.ID]
+		if t.Resource != "" {
+			if q != nil && q.Resource != t.Resource {
+				return ErrIDTaken
+			}
+			q = qs.byResource[t.Resource]
+		}
+		if q == nil {
+			return ErrNotFound
+		}
+		qs.targets = append(qs.targets, q)
+	}
+	return nil
+}
+
+// Transitions returns every change that the commands made, in order.
+func (qs *Queues) Transitions() []Transition { return qs.transitions }
+
+// Changes returns the Net of Transitions: what is to be stored of the claims.
+func (qs *Queues) Changes() []Transition {
+	if qs.summed != len(qs.transitions) {
+		qs.net, qs.summed = Net(qs.transitions), len(qs.transitions)
+	}
+	return qs.net
+}
+
+// Changed returns the queues whose resource's row is to be stored, in no order.
+func (qs *Queues) Changed() []*Queue {
+	changed := make([]*Queue, 0, len(qs.byResource))
+	for _, q := range qs.byResource {
+		if q.Changed() {
+			changed = append(changed, q)
+		}
+	}
+	return changed
+}
+
+// Err returns the first error of reading more of a queue while commands ran. The
+// transaction must then be given up: nothing of it is to be written.
+func (qs *Queues) Err() error {
+	for _, q := range qs.byResource {
+		if q.err != nil {
+			return q.err
+		}
+	}
+	return nil
+}

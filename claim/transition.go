@@ -1,0 +1,35 @@
+package claim
+
+// Transition is one change of one claim. Everybody who has to know what a command did
+// reads a list of these, in the order in which the changes happened: the store, the other
+// servers, the calls that wait, the metrics. Both sides are values that never change again.
+type Transition struct {
+	// Before is the claim as it was, nil if the change made it.
+	Before *Claim
+	// After is the claim as it is now.
+	After *Claim
+}
+
+// StoppedWaiting reports whether the claim left the waiting line, by a grant or by its end.
+func (t Transition) StoppedWaiting() bool {
+	return t.Before != nil && t.Before.Status == Waiting && t.After.Status != Waiting
+}
+
+// Net returns what transitions amount to: one transition for each claim, from before its
+// first change to after its last, in the order of the first changes.
+func Net(transitions []Transition) []Transition {
+	net := make([]Transition, 0, len(transitions))
+	at := make(map[*Claim]int, len(transitions)) // by After
+	for _, t := range transitions {
+		i, again := at[t.Before]
+		if again && t.Before != nil {
+			delete(at, t.Before)
+			net[i].After = t.After
+		} else {
+			i = len(net)
+			net = append(net, t)
+		}
+		at[t.After] = i
+	}
+	return net
+}

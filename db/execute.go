@@ -1,0 +1,40 @@
+package db
+
+import (
+	"slices"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// Execute reads what the commands need, calls run, which carries them out on the queues,
+// and saves what changed. The queues that it returns tell what that was.
+func Execute(tx Tx, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queues, error) {
+	queues, err := tx.Load(targets(cmds))
+	if err != nil {
+		return nil, err
+	}
+	run(queues)
+	if err := queues.Err(); err != nil {
+		return nil, err
+	}
+	return queues, tx.Save(queues)
+}
+
+// targets returns what commands need to have loaded, sorted, each once. The order keeps
+// two servers that want the same rows from waiting for each other.
+func targets(cmds []claim.Command) (resources, ids []string) {
+	resources = make([]string, 0, len(cmds))
+	for _, cmd := range cmds {
+		for _, target := range cmd.Targets() {
+			if target.Resource != "" {
+				resources = append(resources, target.Resource)
+			}
+			if target.ID != "" {
+				ids = append(ids, target.ID)
+			}
+		}
+	}
+	slices.Sort(resources)
+	slices.Sort(ids)
+	return slices.Compact(resources), slices.Compact(ids)
+}
