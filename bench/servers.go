@@ -20,6 +20,7 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/watch"
 )
 
 // serve serves a service as the real server does: same options, same collector.
@@ -83,11 +84,13 @@ func serveSingle(args []string) error {
 		if err != nil {
 			return fmt.Errorf("open: %w", err)
 		}
+		registry := prometheus.NewRegistry()
+		hub := watch.NewHub(store, registry)
 		c := committer.New(store, committer.Config{
-			MaxBatch: 1, Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+			MaxBatch: 1, Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
 		})
 		<-ifrit.Invoke(c).Ready()
-		s.services = append(s.services, handlers.New(c, store, log))
+		s.services = append(s.services, handlers.New(c, hub, store, log))
 	}
 	if len(s.services) == 0 {
 		return errors.New("no store")

@@ -25,7 +25,7 @@ func TestPropertyQueue(t *testing.T) {
 // machine is a queue that is known as a whole, beside its model.
 type machine struct {
 	*world
-	t     rapid.TB
+	t      rapid.TB
 	queues *claim.Queues
 	queue  *claim.Queue
 }

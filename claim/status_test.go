@@ -70,7 +70,10 @@ func reachActive(d *desk)  { d.exclusive("it") }
 func reachWaiting(d *desk) { d.exclusive("first"); d.exclusive("it") }
 func reachTurn(d *desk)    { reachWaiting(d); d.release("first") }
 func reachDue(d *desk)     { reachActive(d); d.after(time.Hour) }
-func reachSwept(d *desk)   { reachDue(d); _, _ = d.Do(claim.Expire{Resources: []string{"printer"}}, d.now) }
+func reachSwept(d *desk) {
+	reachDue(d)
+	_, _ = d.Do(claim.Expire{Resources: []string{"printer"}}, d.now)
+}
 
 func reachOvertaken(d *desk) { reachDue(d); d.exclusive("next") }
 

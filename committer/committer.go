@@ -29,14 +29,29 @@ type Config struct {
 	Timeout time.Duration
 	Log     *slog.Logger
 	Metrics *Metrics
+	// Listeners are told what each transaction changed.
+	Listeners []Listener
 }
 
-// ErrStopping is returned for requests that the server cannot take any more, or cannot
-// wait for any longer, because it shuts down. Another server can.
+// Listener is told what a transaction has changed: after its commit, before its callers are
+// answered, one transaction after the other.
+type Listener interface {
+	Committed(now claim.Instant, changes []claim.Transition)
+}
+
+// ErrStopping is returned for requests that the server no longer takes, because it shuts
+// down. Another server can.
 var ErrStopping = errors.New("the server is shutting down")
+
+// Store is what a committer asks of a store.
+type Store interface {
+	db.Transactor
+	db.Pulse
+}
 
 // Result is the answer to a command.
 type Result struct {
+	// Claim is empty for a command that is about no claim.
 	Claim claim.Claim
 	// Now is the time of the transaction.
 	Now claim.Instant
@@ -54,13 +69,13 @@ type request struct {
 
 // Committer carries commands to the store in batches.
 type Committer struct {
-	store    db.Store
-	maxBatch int
-	timeout  time.Duration
-	log      *slog.Logger
-	metrics  *Metrics
-	hub      *hub
-	requests sync.Pool // not shared: the channels of one synctest bubble work in no other
+	store     Store
+	maxBatch  int
+	timeout   time.Duration
+	log       *slog.Logger
+	metrics   *Metrics
+	listeners []Listener
+	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
 
 	wake    chan struct{}
 	failing bool // the database did not take the last commit
@@ -72,15 +87,13 @@ type Committer struct {
 }
 
 // New returns a committer for a store.
-func New(store db.Store, config Config) *Committer {
-	c := &Committer{
+func New(store Store, config Config) *Committer {
+	return &Committer{
 		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
-		log: config.Log, metrics: config.Metrics, hub: newHub(),
+		log: config.Log, metrics: config.Metrics, listeners: append([]Listener{config.Metrics}, config.Listeners...),
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		wake:     make(chan struct{}, 1),
 	}
-	c.metrics.watch(c.hub)
-	return c
 }
 
 // Do carries out one command. It returns the errors of package claim, those of db.Store,
@@ -246,7 +259,7 @@ func (c *Committer) commit(batch []*request) {
 	switch {
 	case err == nil:
 		c.report(nil)
-		c.wakeAwaiting(queues)
+		c.tell(queues)
 		c.answer(batch, nil)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
 		c.gap = true
@@ -272,22 +285,13 @@ func (c *Committer) answer(batch []*request, err error) {
 	}
 }
 
-// wakeAwaiting tells the calls that await claims on this server, and counts what the
-// transaction did.
-func (c *Committer) wakeAwaiting(queues *claim.Queues) {
+// tell tells the listeners what a transaction changed.
+func (c *Committer) tell(queues *claim.Queues) {
 	if queues == nil {
 		return
 	}
-	for _, q := range queues.Changed() {
-		_, changed := q.Changes()
-		for _, cl := range changed {
-			if cl.Status == claim.Expired {
-				c.metrics.expiries.Inc()
-			}
-			if cl.LeftLine() {
-				c.hub.notify(cl.ID, &Result{Claim: *cl, Now: queues.Now})
-			}
-		}
+	for _, listener := range c.listeners {
+		listener.Committed(queues.Now, queues.Changes())
 	}
 }
 
@@ -299,57 +303,25 @@ func execute(tx db.Tx, batch []*request) (queues *claim.Queues, err error) {
 			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
 		}
 	}()
-	resources, ids := targets(batch)
-	if queues, err = tx.Load(resources, ids); err != nil {
-		return nil, err
+	cmds := make([]claim.Command, len(batch))
+	for i, r := range batch {
+		cmds[i] = r.cmd
 	}
-	for _, r := range batch {
-		if r.err = r.ctx.Err(); r.err == nil {
-			r.result.Now = queues.Now
-			r.result.Claim, r.err = run(queues, r.cmd)
+	return db.Execute(tx, cmds, func(queues *claim.Queues) {
+		for _, r := range batch {
+			r.run(queues)
 		}
-	}
-	if err := queues.Err(); err != nil {
-		return nil, err
-	}
-	return queues, tx.Save(queues)
+	})
 }
 
-// targets returns what a batch needs to have loaded, sorted, each once. The order keeps
-// two servers that want the same rows from waiting for each other.
-func targets(batch []*request) (resources, ids []string) {
-	resources = make([]string, 0, len(batch))
-	for _, r := range batch {
-		resource, id := r.cmd.Target()
-		if resource != "" {
-			resources = append(resources, resource)
-		}
-		if id != "" {
-			ids = append(ids, id)
-		}
+// run carries the command out, unless its caller has gone.
+func (r *request) run(queues *claim.Queues) {
+	r.result = Result{Now: queues.Now}
+	if r.err = r.ctx.Err(); r.err != nil {
+		return
 	}
-	slices.Sort(resources)
-	slices.Sort(ids)
-	return slices.Compact(resources), slices.Compact(ids)
-}
-
-// run finds the queue of a command and lets the rules work on it.
-func run(queues *claim.Queues, cmd claim.Command) (claim.Claim, error) {
-	resource, id := cmd.Target()
-	named := queues.Claim(id)
-	q := named
-	if resource != "" {
-		q = queues.Resource(resource)
-		if named != nil && named != q {
-			return claim.Claim{}, claim.ErrIDTaken
-		}
+	c, err := queues.Do(r.cmd)
+	if r.err = err; c != nil {
+		r.result.Claim = *c
 	}
-	if q == nil {
-		return claim.Claim{}, claim.ErrNotFound
-	}
-	c, err := q.Do(cmd, queues.Now)
-	if err == nil && resource != "" && id != "" {
-		queues.Name(id, resource) // for those that come later in the batch
-	}
-	return c, err
 }

@@ -4,16 +4,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/claim"
 )
 
-// Metrics is what the committer and its neighbours count.
+// Metrics is what the committer counts.
 type Metrics struct {
 	batchSize      prometheus.Histogram
 	commitDuration prometheus.Histogram
 	failures       prometheus.Counter
 	expiries       prometheus.Counter
-	claims         *prometheus.GaugeVec
-	registerer     prometheus.Registerer
 }
 
 // NewMetrics returns metrics that are registered with r.
@@ -33,12 +33,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		expiries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_expiries_total", Help: "Claims whose lease this server ended because it ran out.",
 		}),
-		claims: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "locket_claims", Help: "Claims in the database by status, counted every 15 seconds.",
-		}, []string{"status"}),
-		registerer: r,
 	}
-	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries, m.claims)
+	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries)
 	return m
 }
 
@@ -50,9 +46,11 @@ func (m *Metrics) observe(requests int, took time.Duration, err error) {
 	}
 }
 
-// watch exports the number of calls that wait at a hub.
-func (m *Metrics) watch(h *hub) {
-	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "locket_waiters", Help: "Calls that wait for a claim on this server.",
-	}, func() float64 { return float64(h.len()) }))
+// Committed implements Listener.
+func (m *Metrics) Committed(_ claim.Instant, changes []claim.Transition) {
+	for _, change := range changes {
+		if change.After.Status == claim.Expired {
+			m.expiries.Inc()
+		}
+	}
 }

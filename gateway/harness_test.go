@@ -25,6 +25,8 @@ import (
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/upkeep"
+	"github.com/locket-service/locket/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -121,20 +123,23 @@ func service(t testing.TB, registry *prometheus.Registry) grpc.ClientConnInterfa
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	queues := committer.New(store, committer.Config{Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry)})
+	hub := watch.NewHub(store, registry)
+	queues := committer.New(store, committer.Config{
+		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
+	})
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
-		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
+		{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
 	}))
 	t.Cleanup(func() {
-		queues.StopWaiting()
+		hub.Stop()
 		process.Signal(os.Interrupt)
 		if err := errors.Join(<-process.Wait(), store.Close()); err != nil {
 			t.Errorf("the end of the service: %v", err)
 		}
 	})
 	return grpcserver.NewLocal(grpcserver.NewObserver(log, registry), func(r grpc.ServiceRegistrar) {
-		handlers.Register(r, handlers.New(queues, store, log))
+		handlers.Register(r, handlers.New(queues, hub, store, log))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/watch"
 )
 
 // errorTable says what a caller sees of the sentinel errors below this package.
@@ -27,6 +28,7 @@ var errorTable = []struct {
 	{claim.ErrIDTaken, codes.AlreadyExists, models.ReasonIDTaken, "the id names a claim that another request made"},
 	{claim.ErrContention, codes.Aborted, models.ReasonClaimWaits, "the claim waits for others"},
 	{committer.ErrStopping, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
+	{watch.ErrStopped, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
 	{db.ErrOutcomeUnknown, codes.Unavailable, models.ReasonOutcomeUnknown, "the connection to the database broke during the commit; ask again to learn the outcome"},
 	{db.ErrUnavailable, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is not available; nothing was changed"},
 	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},

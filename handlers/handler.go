@@ -14,6 +14,7 @@ import (
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/watch"
 )
 
 // handler implements models.LocketServer. It embeds UnsafeLocketServer so that a method
@@ -21,14 +22,15 @@ import (
 type handler struct {
 	models.UnsafeLocketServer
 	committer *committer.Committer
+	hub       *watch.Hub
 	store     db.Reader
 	log       *slog.Logger
 }
 
-// New returns the service. Changes go through the committer; the store is asked for the
-// rest.
-func New(c *committer.Committer, store db.Reader, log *slog.Logger) models.LocketServer {
-	return &handler{committer: c, store: store, log: log}
+// New returns the service. Changes go through the committer, calls that wait for a claim
+// wait at the hub, and the store is asked for the rest.
+func New(c *committer.Committer, hub *watch.Hub, store db.Reader, log *slog.Logger) models.LocketServer {
+	return &handler{committer: c, hub: hub, store: store, log: log}
 }
 
 // Register adds a service to a server. A message that cannot be decoded is answered with
@@ -216,7 +218,7 @@ func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant)
 	}
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	ahead, err := h.store.Ahead(ctx, c.Resource, c.Position, maxPlace)
+	ahead, err := h.store.Ahead(ctx, c.Resource, c.Enqueued, maxPlace)
 	switch {
 	case err != nil:
 		h.log.DebugContext(ctx, "the place of a claim is not known", "error", err)
@@ -248,9 +250,9 @@ func (h *handler) AwaitClaim(ctx context.Context, req *models.AwaitClaimRequest)
 }
 
 func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
-	result, err := h.committer.Await(ctx, id)
+	found, now, err := h.hub.Await(ctx, id)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return h.answer(ctx, &result.Claim, result.Now), nil
+	return h.answer(ctx, &found, now), nil
 }

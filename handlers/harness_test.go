@@ -30,6 +30,8 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/upkeep"
+	"github.com/locket-service/locket/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,20 +68,22 @@ func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store) *serve
 		t.Fatal(err)
 	}
 	store, registry := wrap(real), s.registry
-	metrics := committer.NewMetrics(registry)
-	queues := committer.New(store, committer.Config{Timeout: 10 * time.Second, Log: log, Metrics: metrics})
+	hub := watch.NewHub(store, registry)
+	queues := committer.New(store, committer.Config{
+		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
+	})
 	listener := bufconn.Listen(1 << 20)
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
-		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
-		{Name: "follower", Runner: committer.NewFollower(store, queues, log)},
-		{Name: "janitor", Runner: committer.NewJanitor(store, 24*time.Hour, 1000, log, metrics)},
+		{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
+		{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
+		{Name: "janitor", Runner: upkeep.NewJanitor(store, 24*time.Hour, 1000, log, registry)},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener:        listener,
 			Options:         grpcserver.Options(nil, grpcserver.NewObserver(log, registry)),
-			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
+			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
 			ShutdownTimeout: 10 * time.Second,
-			OnDrain:         queues.StopWaiting,
+			OnDrain:         hub.Stop,
 			Log:             log,
 		})},
 	}))

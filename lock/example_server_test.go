@@ -17,6 +17,8 @@ import (
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/upkeep"
+	"github.com/locket-service/locket/watch"
 )
 
 // startServer starts a Locket for an example, as `locket server` does elsewhere: on a port
@@ -29,15 +31,18 @@ func startServer() (address string, stop func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	orPanic(err)
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	queues := committer.New(store, committer.Config{Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry)})
+	hub := watch.NewHub(store, registry)
+	queues := committer.New(store, committer.Config{
+		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
+	})
 	server := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
-		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
+		{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener: listener,
 			Options:  grpcserver.Options(nil, grpcserver.NewObserver(log, registry)),
-			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
-			OnDrain:  queues.StopWaiting, ShutdownTimeout: time.Second, Log: log,
+			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
+			OnDrain:  hub.Stop, ShutdownTimeout: time.Second, Log: log,
 		})},
 	}))
 	return listener.Addr().String(), func() {

@@ -28,6 +28,7 @@ import (
 	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/watch"
 )
 
 // world is a whole server on a new SQLite file, in a bubble, and what stands between it and
@@ -89,15 +90,18 @@ func (w *world) start() {
 	store, err := sqlite.Open(w.file)
 	must(w.t, err)
 	registry := prometheus.NewRegistry()
-	queues := committer.New(store, committer.Config{Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry)})
+	hub := watch.NewHub(store, registry)
+	queues := committer.New(store, committer.Config{
+		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
+	})
 	listener := bufconn.Listen(1 << 20)
 	w.process = ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener: listener,
 			Options:  grpcserver.Options(nil, grpcserver.NewObserver(log, registry)),
-			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) },
-			OnDrain:  queues.StopWaiting, ShutdownTimeout: time.Second, Log: log,
+			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
+			OnDrain:  hub.Stop, ShutdownTimeout: time.Second, Log: log,
 		})},
 	}))
 	w.mu.Lock()

@@ -28,6 +28,8 @@ import (
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/upkeep"
+	"github.com/locket-service/locket/watch"
 )
 
 func newServerCommand() *cobra.Command {
@@ -120,15 +122,17 @@ func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) 
 	if err != nil {
 		return nil, err
 	}
-	metrics := committer.NewMetrics(registry)
-	queues := committer.New(store, committer.Config{Timeout: c.databaseTimeout, Log: log, Metrics: metrics})
+	hub := watch.NewHub(store, registry)
+	queues := committer.New(store, committer.Config{
+		Timeout: c.databaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
+	})
 	observer := grpcserver.NewObserver(log, registry)
-	register := func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, store, log)) }
+	register := func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) }
 	return grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
-		{Name: "sweeper", Runner: committer.NewSweeper(store, queues, log)},
-		{Name: "follower", Runner: committer.NewFollower(store, queues, log)},
-		{Name: "janitor", Runner: committer.NewJanitor(store, c.historyRetention, c.historyLimit, log, metrics)},
+		{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
+		{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
+		{Name: "janitor", Runner: upkeep.NewJanitor(store, c.historyRetention, c.historyLimit, log, registry)},
 		{Name: "http", Runner: gateway.New(gateway.Config{
 			Address: c.httpAddress, TLS: httpTLS, Service: grpcserver.NewLocal(observer, register),
 			Metrics: registry, ShutdownTimeout: c.shutdownTimeout, Log: log,
@@ -138,7 +142,7 @@ func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) 
 			Options:         grpcserver.Options(grpcTLS, observer),
 			Register:        register,
 			ShutdownTimeout: c.shutdownTimeout,
-			OnDrain:         queues.StopWaiting,
+			OnDrain:         hub.Stop,
 			Log:             log,
 		})},
 	}), nil

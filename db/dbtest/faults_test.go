@@ -314,6 +314,22 @@ func runsOn(b *broken) {
 var stopped = claim.Instant{Wall: 1e15, Lease: 1e15}
 
 var faults = []fault{
+	{"stores what a claim was first, not what became of it", func(b *broken) {
+		b.save = func(tx db.Tx, queues *claim.Queues) error {
+			for _, change := range queues.Changes() {
+				first := slices.IndexFunc(queues.Transitions(), func(t claim.Transition) bool { return t.After.ID == change.After.ID })
+				version := change.After.Version
+				*change.After = *queues.Transitions()[first].After
+				change.After.Version = version
+			}
+			return tx.Save(queues)
+		}
+	}, []string{"SeveralChangesOfOneClaim", "SameAsRules"}},
+	{"loads no more than two resources", func(b *broken) {
+		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
+			return tx.Load(resources[:min(2, len(resources))], ids)
+		}
+	}, []string{"SeveralResourcesInOneCommand"}},
 	{"loses user data", made(func(c *claim.Claim) { c.UserData = nil }), []string{"CreateIsStored", "SameAsRules"}},
 	{"stores null for nothing", made(func(c *claim.Claim) {
 		if c.UserData == nil {

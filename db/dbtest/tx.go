@@ -19,6 +19,8 @@ var txCases = []Case{
 	{Name: "ClaimAndResourceTogether", Run: claimAndResourceTogether},
 	{Name: "ClaimBehindPrunedRow", Run: claimBehindPrunedRow},
 	{Name: "ManyResources", Run: manyResources},
+	{Name: "SeveralChangesOfOneClaim", Run: severalChangesOfOneClaim},
+	{Name: "SeveralResourcesInOneCommand", Run: severalResourcesInOneCommand},
 	{Name: "TimeOfTransaction", Run: timeOfTransaction},
 	{Name: "SurvivesReopen", Run: survivesReopen},
 	{Name: "TokensRise", Run: tokensRise},
@@ -118,6 +120,35 @@ func repeatedNames(t testing.TB, e Engine) {
 	for id, want := range map[string]claim.Status{"a": claim.Released, "b": claim.Released, "n": claim.Active} {
 		status(t, e.Store, id, want)
 	}
+}
+
+// severalChangesOfOneClaim makes claims and changes them in the same transaction.
+func severalChangesOfOneClaim(t testing.TB, e Engine) {
+	answers := Do(t, e.Store,
+		exclusive("a", "r"), claim.Renew{ID: "a", TTL: century},
+		exclusive("b", "r"), released("a"),
+		claim.Acquire{ID: "l", Resource: "of l", Owner: "o", TTL: time.Hour}, claim.Renew{ID: "l", TTL: time.Minute})
+	for _, last := range []int{3, 5} {
+		stored(t, e.Store, "the last change", answers[last])
+	}
+	equal(t, "TTL of what was renewed and released", get(t, e.Store, "a").TTL, century)
+	status(t, e.Store, "b", claim.Active)
+	answers = Do(t, e.Store, claim.Renew{ID: "b", TTL: time.Minute}, claim.Renew{ID: "b", TTL: century}, claim.End{ID: "b", Reason: "enough"})
+	stored(t, e.Store, "renewed twice and ended", answers[2])
+}
+
+// severalResourcesInOneCommand ends leases on three of four resources.
+func severalResourcesInOneCommand(t testing.TB, e Engine) {
+	names := []string{"one", "two", "three"}
+	for _, name := range append(names, "four") {
+		DoAt(t, e.Store, -2*time.Hour, exclusive("first of "+name, name), exclusive("next of "+name, name))
+	}
+	Do(t, e.Store, claim.Expire{Resources: append(names, "no such")})
+	for _, name := range names {
+		status(t, e.Store, "first of "+name, claim.Expired)
+		status(t, e.Store, "next of "+name, claim.Active)
+	}
+	status(t, e.Store, "first of four", claim.Active)
 }
 
 func claimOfAnotherResource(t testing.TB, e Engine) {

@@ -1,4 +1,4 @@
-package committer
+package upkeep
 
 import (
 	"context"
@@ -6,8 +6,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/periodic"
 )
 
 const (
@@ -31,11 +34,11 @@ const (
 // Janitor deletes finished claims that are older than the retention or beyond the limit,
 // and the rows of resources that are no longer used; and it counts what there is.
 type Janitor struct {
-	store     db.Store
+	store     db.Pruner
 	retention time.Duration
 	limit     int
 	log       *slog.Logger
-	metrics   *Metrics
+	claims    *prometheus.GaugeVec // how many there are, by status
 
 	counted time.Time
 	cutoff  claim.Time // older than the limit-th newest
@@ -45,17 +48,21 @@ type Janitor struct {
 
 // NewJanitor returns a janitor that keeps finished claims for the retention, and at most
 // limit of them.
-func NewJanitor(store db.Store, retention time.Duration, limit int, log *slog.Logger, metrics *Metrics) *Janitor {
-	return &Janitor{store: store, retention: retention, limit: limit, log: log, metrics: metrics}
+func NewJanitor(store db.Pruner, retention time.Duration, limit int, log *slog.Logger, registerer prometheus.Registerer) *Janitor {
+	claims := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "locket_claims", Help: "Claims in the database by status, counted every 15 seconds.",
+	}, []string{"status"})
+	registerer.MustRegister(claims)
+	return &Janitor{store: store, retention: retention, limit: limit, log: log, claims: claims}
 }
 
 // Run implements ifrit.Runner.
 func (j *Janitor) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
-	return every(pruneInterval, signals, ready, func(ctx context.Context) {
+	return periodic.New(pruneInterval, func(ctx context.Context) {
 		if err := j.clean(ctx); err != nil && ctx.Err() == nil {
 			j.log.Debug("the janitor cannot work", "error", err)
 		}
-	})
+	}).Run(signals, ready)
 }
 
 func (j *Janitor) clean(ctx context.Context) error {
@@ -115,9 +122,9 @@ func (j *Janitor) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.metrics.claims.WithLabelValues("waiting").Set(float64(counts.Waiting))
-	j.metrics.claims.WithLabelValues("active").Set(float64(counts.Active))
-	j.metrics.claims.WithLabelValues("finished").Set(float64(counts.Finished))
+	j.claims.WithLabelValues("waiting").Set(float64(counts.Waiting))
+	j.claims.WithLabelValues("active").Set(float64(counts.Active))
+	j.claims.WithLabelValues("finished").Set(float64(counts.Finished))
 	if counts.Finished <= int64(j.limit) {
 		j.cutoff = 0
 		return nil

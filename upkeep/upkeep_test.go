@@ -1,0 +1,211 @@
+package upkeep_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer/committertest"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/upkeep"
+	"github.com/locket-service/locket/watch"
+)
+
+// TestSweep: more leases than one sweep takes at once end, all of them within a second.
+func TestSweep(t *testing.T) {
+	const leases = 600
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		var cmds []claim.Command
+		for i := range leases {
+			cmds = append(cmds, claim.Acquire{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Owner: "o", TTL: time.Second})
+		}
+		for _, r := range w.Send(t.Context(), cmds...) {
+			committertest.Check(t, (<-r).Err)
+		}
+		w.Must(t, claim.Create{ID: "waits", Resource: "0", TTL: time.Hour})
+		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		counts(t, w, db.Counts{Active: leases, Finished: 1}) // with the waiter, without its predecessor
+		time.Sleep(900 * time.Millisecond)
+		synctest.Wait()
+		counts(t, w, db.Counts{Active: 1, Finished: leases})
+		if n := w.Metric(t, "locket_expiries_total"); n != leases {
+			t.Errorf("%v expiries were counted", n)
+		}
+	})
+}
+
+func counts(t *testing.T, w *committertest.World, want db.Counts) {
+	t.Helper()
+	got, err := w.Store.Count(t.Context())
+	committertest.Check(t, err)
+	if got != want {
+		t.Errorf("counts %+v, want %+v", got, want)
+	}
+}
+
+// TestSweepOfBrokenDatabase: a database that can be read and not written is not hammered.
+func TestSweepOfBrokenDatabase(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		sweeps := 0
+		names := make([]string, 256)
+		for i := range names {
+			names[i] = fmt.Sprint(i)
+		}
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(context.Context, func(db.Tx) error) error { return db.ErrUnavailable }
+			s.OnDue = func() ([]string, error) {
+				if sweeps++; sweeps > 500 { // or a hot loop would hold the fake clock still
+					return nil, nil
+				}
+				return names, nil
+			}
+		})
+		sweeper := committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		time.Sleep(time.Second)
+		committertest.Stop(t, sweeper)
+		if sweeps > 21 {
+			t.Errorf("%d sweeps in a second", sweeps)
+		}
+	})
+}
+
+// TestSweeperStopsWhileDatabaseHangs: the end does not wait for the database.
+func TestSweeperStopsWhileDatabaseHangs(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Acquire{ID: "a", Resource: "r", Owner: "o"})
+		goOn := w.Store.Hold()
+		defer goOn()
+		sweeper := committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		time.Sleep(2 * time.Second)
+		begin := time.Now()
+		committertest.Stop(t, sweeper)
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// finish makes and releases claims, a millisecond apart.
+func finish(t *testing.T, w *committertest.World, prefix string, n int) {
+	t.Helper()
+	for i := range n {
+		id := fmt.Sprint(prefix, i)
+		w.Must(t, claim.Create{ID: id, Resource: "r", TTL: time.Hour})
+		w.Must(t, claim.SetStatus{ID: id, Status: claim.Released})
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestRetention(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: time.Hour})
+		w.Must(t, claim.Create{ID: "waits", Resource: "live", TTL: time.Hour})
+		committertest.Run(t, upkeep.NewJanitor(w.Store, 5*time.Second, 1000, w.Log, prometheus.NewRegistry()))
+		finish(t, w, "old", 250) // more than one transaction deletes
+		time.Sleep(3 * time.Second)
+		finish(t, w, "new", 3)
+		time.Sleep(1500 * time.Millisecond) // 4.5 s after the last of the old ones
+		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 253})
+		time.Sleep(2 * time.Second)
+		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 3})
+		time.Sleep(4 * time.Second)
+		counts(t, w, db.Counts{Active: 1, Waiting: 1})
+	})
+}
+
+func TestHistoryLimit(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		finish(t, w, "old", 20)
+		w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: time.Hour})
+		committertest.Run(t, upkeep.NewJanitor(w.Store, time.Hour, 5, w.Log, w.Registry))
+		time.Sleep(1100 * time.Millisecond)
+		counts(t, w, db.Counts{Active: 1, Finished: 5})
+		for i := range 20 {
+			if id := fmt.Sprint("old", i); w.Has(t, id) != (i >= 15) {
+				t.Errorf("claim %s is there: %v", id, w.Has(t, id))
+			}
+		}
+		for status, want := range map[string]float64{"waiting": 0, "active": 1, "finished": 20} {
+			if got := w.Metric(t, "locket_claims", status); got != want {
+				t.Errorf("%v %s claims were counted, want %v", got, status, want)
+			}
+		}
+		finish(t, w, "new", 10) // the limit is looked at once a minute
+		time.Sleep(61 * time.Second)
+		counts(t, w, db.Counts{Active: 1, Finished: 5})
+	})
+}
+
+// TestJanitorAfterFailure: it goes on when the database is back.
+func TestJanitorAfterFailure(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		finish(t, w, "old", 3)
+		away := &awayStore{Store: w.Store}
+		away.away.Store(true)
+		committertest.Run(t, upkeep.NewJanitor(away, time.Second, 1000, w.Log, prometheus.NewRegistry()))
+		time.Sleep(5 * time.Second)
+		counts(t, w, db.Counts{Finished: 3})
+		away.away.Store(false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		counts(t, w, db.Counts{})
+	})
+}
+
+// awayStore is a store whose clock cannot be read.
+type awayStore struct {
+	db.Store
+	away atomic.Bool
+}
+
+func (s *awayStore) Now(ctx context.Context) (claim.Instant, error) {
+	if s.away.Load() {
+		return claim.Instant{}, db.ErrUnavailable
+	}
+	return s.Store.Now(ctx)
+}
+
+// TestStartStop starts and stops every runner again and again, some of them before they
+// have done anything.
+func TestStartStop(t *testing.T) {
+	w := committertest.Start(t, 0)
+	w.Must(t, claim.Acquire{ID: "a", Resource: "r", Owner: "o"})
+	for name, runner := range map[string]func() ifrit.Runner{
+		"committer": func() ifrit.Runner { return committertest.New(t, 0).Committer },
+		"sweeper":   func() ifrit.Runner { return upkeep.NewSweeper(w.Store, w.Committer, w.Log) },
+		"follower":  func() ifrit.Runner { return watch.NewFollower(w.Store, w.Hub, w.Log) },
+		"janitor":   func() ifrit.Runner { return upkeep.NewJanitor(w.Store, time.Hour, 10, w.Log, prometheus.NewRegistry()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rounds := 30
+			if name == "committer" {
+				rounds = 5 // each has a store of its own
+			}
+			for i := range rounds {
+				process := ifrit.Background(runner())
+				if i%2 == 0 {
+					<-process.Ready()
+				}
+				time.Sleep(time.Duration(i%4) * 20 * time.Millisecond)
+				begin := time.Now()
+				process.Signal(os.Interrupt)
+				if err := <-process.Wait(); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begin); took > 2*time.Second {
+					t.Errorf("the end took %s", took)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/periodic"
+)
+
+const (
+	followInterval = 20 * time.Millisecond
+	// idleFollow is how often the feed is read when no call waits here.
+	idleFollow = time.Second
+)
+
+// Follower tells a hub what other servers did to the claims that calls wait for.
+type Follower struct {
+	feed db.Feed
+	hub  *Hub
+	log  *slog.Logger
+
+	last   time.Time
+	missed bool // the last read failed, so changes may have been missed
+}
+
+// NewFollower returns a follower of the other servers' feed for the calls that wait at a hub.
+func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
+	return &Follower{feed: feed, hub: hub, log: log}
+}
+
+// Run implements ifrit.Runner.
+func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	return periodic.New(followInterval, f.follow).Run(signals, ready)
+}
+
+func (f *Follower) follow(ctx context.Context) {
+	if f.hub.len() == 0 && time.Since(f.last) < idleFollow {
+		return
+	}
+	f.last = time.Now()
+	ids, err := f.feed.Changes(ctx)
+	if err != nil {
+		f.missed = true
+		f.log.Debug("the changes of other servers cannot be read", "error", err)
+		return
+	}
+	if f.missed {
+		f.missed = false
+		f.hub.notifyAll()
+		return
+	}
+	for _, id := range ids {
+		f.hub.notify(id, nil)
+	}
+}

@@ -1,0 +1,117 @@
+package watch
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// ErrStopped is returned to calls that wait because this server no longer lets any wait:
+// it shuts down. Another server can.
+var ErrStopped = errors.New("the server lets no more calls wait")
+
+// Hub wakes the calls that wait for a claim.
+type Hub struct {
+	store db.Getter
+
+	mu      sync.Mutex
+	waiting map[string]map[*subscription]struct{} // by the claim's id
+	count   int
+	stopped chan struct{}
+	once    sync.Once
+}
+
+// subscription is one call's wait for one claim.
+type subscription struct {
+	id string
+	// news holds the claim as it is now, or nil: read it.
+	news chan *news
+}
+
+// news is a claim, and the time at which it became so.
+type news struct {
+	claim *claim.Claim
+	now   claim.Instant
+}
+
+// NewHub returns a hub that reads claims in a store, and exports the number of calls that
+// wait.
+func NewHub(store db.Getter, registerer prometheus.Registerer) *Hub {
+	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), stopped: make(chan struct{})}
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_waiters", Help: "Calls that wait for a claim on this server.",
+	}, func() float64 { return float64(h.len()) }))
+	return h
+}
+
+// Committed implements committer.Listener: it wakes the calls whose claims have stopped
+// waiting.
+func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
+	for _, change := range changes {
+		if change.StoppedWaiting() {
+			h.notify(change.After.ID, &news{change.After, now})
+		}
+	}
+}
+
+func (h *Hub) subscribe(id string) *subscription {
+	s := &subscription{id: id, news: make(chan *news, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting[id] == nil {
+		h.waiting[id] = make(map[*subscription]struct{})
+	}
+	h.waiting[id][s] = struct{}{}
+	h.count++
+	return s
+}
+
+func (h *Hub) unsubscribe(s *subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.waiting[s.id], s)
+	if len(h.waiting[s.id]) == 0 {
+		delete(h.waiting, s.id)
+	}
+	h.count--
+}
+
+// notify wakes the calls that wait for a claim; n may be nil.
+func (h *Hub) notify(id string, n *news) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.waiting[id] {
+		s.tell(n)
+	}
+}
+
+// notifyAll makes all waiting calls of this server read their claims.
+func (h *Hub) notifyAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, subscriptions := range h.waiting {
+		for s := range subscriptions {
+			s.tell(nil)
+		}
+	}
+}
+
+func (s *subscription) tell(n *news) {
+	select {
+	case s.news <- n:
+	default: // it is awake already, and reads the claim itself
+	}
+}
+
+func (h *Hub) len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count
+}
+
+// Stop makes every Await return ErrStopped, now and from now on.
+func (h *Hub) Stop() { h.once.Do(func() { close(h.stopped) }) }
