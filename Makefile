@@ -10,7 +10,7 @@ BENCHFLAGS ?=
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## build locket and serve on an SQLite file in this folder
@@ -20,6 +20,10 @@ run: ## build locket and serve on an SQLite file in this folder
 .PHONY: test
 test: deps ## run all tests with the race detector, installing what they need
 	go test -race -timeout 10m ./...
+
+.PHONY: test-fresh
+test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release
+	tools/test-fresh
 
 # What the tests need besides Go; says nothing when all of it is there.
 .PHONY: deps
