@@ -35,15 +35,14 @@ check: .tools/golangci-lint ## vet and lint (".tools/golangci-lint fmt" puts for
 	go vet ./...
 	.tools/golangci-lint run
 
-generators := .tools/buf .tools/protoc-gen-go .tools/protoc-gen-go-grpc .tools/protoc-gen-grpc-gateway
+generators := .tools/protoc-gen-go .tools/protoc-gen-go-grpc .tools/protoc-gen-grpc-gateway
 
 .PHONY: generate
-generate: $(generators) ## generate the Go code of models/locket.proto
-	.tools/buf generate
-	gofmt -w models/*.pb.go gateway/internal/models/*.pb.gw.go
+generate: deps $(generators) ## generate the Go code of models/locket.proto
+	tools/generate
 
 .PHONY: verify
-verify: $(generators) ## fail if generated code, go.mod or formatting are not up to date
+verify: deps $(generators) ## fail if generated code, go.mod or formatting are not up to date
 	tools/verify-generated
 	go mod tidy -diff
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || \
@@ -72,9 +71,6 @@ chaos: deps ## run the tests that kill servers and databases
 	go test -tags chaos -count=1 -timeout 60m -run Chaos -v ./...
 
 # The pinned tools, built once. A tool is built again when its pin changes.
-
-.tools/buf: tools/buf/go.mod
-	go build -C tools/buf -o ../../.tools/ github.com/bufbuild/buf/cmd/buf
 
 .tools/protoc-gen-go: tools/go.mod
 	go build -C tools -o ../.tools/ google.golang.org/protobuf/cmd/protoc-gen-go

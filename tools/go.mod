@@ -1,6 +1,6 @@
-// What `make generate` runs, apart from buf itself. The module of its own keeps
-// these versions out of go.mod at the root; buf and golangci-lint have one each
-// (buf/, lint/), because their dependencies do not agree with these.
+// What `make generate` runs, apart from protoc itself. The module of its own keeps
+// these versions out of go.mod at the root; golangci-lint has another (lint/), because
+// its dependencies do not agree with these.
 module github.com/locket-service/locket/tools
 
 go 1.26.0
@@ -11,8 +11,7 @@ tool (
 	github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
 	// v1.6.2: the gRPC half of models/; its version stands in the generated file.
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
-	// v1.36.12: the messages of models/; a release, so that go.mod at the root can
-	// require the same one (buf asks for a later commit without a tag).
+	// v1.36.12: the messages of models/; the runtime's version in go.mod at the root.
 	google.golang.org/protobuf/cmd/protoc-gen-go
 )
 
