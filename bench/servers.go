@@ -29,7 +29,7 @@ func serve(address string, service models.LocketServer) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	server := grpcserver.New(grpcserver.Config{
 		Address:         address,
-		Options:         grpcserver.Options(nil, grpcserver.NewObserver(log, prometheus.NewRegistry())),
+		Chain:           grpcserver.NewChain(log, prometheus.NewRegistry()),
 		Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, service) },
 		ShutdownTimeout: time.Second,
 		OnDrain:         func() {},

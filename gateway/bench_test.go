@@ -19,7 +19,9 @@ import (
 )
 
 // instant answers at once, so that what is measured is the way to the service and back.
-type instant struct{ models.UnimplementedLocketServer }
+type instant struct {
+	models.UnimplementedLocketServer
+}
 
 func (instant) claim(id string) *models.Claim {
 	return &models.Claim{
@@ -39,7 +41,7 @@ func (s instant) CreateClaim(_ context.Context, r *models.CreateClaimRequest) (*
 // BenchmarkREST measures a request from the HTTP handler to a service that answers at once.
 func BenchmarkREST(b *testing.B) {
 	registry := prometheus.NewRegistry()
-	conn := grpcserver.NewLocal(grpcserver.NewObserver(slog.New(slog.DiscardHandler), registry), func(r grpc.ServiceRegistrar) {
+	conn := grpcserver.NewLocal(grpcserver.NewChain(slog.New(slog.DiscardHandler), registry), func(r grpc.ServiceRegistrar) {
 		handlers.Register(r, instant{})
 	})
 	handler, err := gateway.New(gateway.Config{Service: conn, Metrics: registry, Log: slog.New(slog.DiscardHandler)}).Handler()

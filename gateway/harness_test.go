@@ -138,7 +138,7 @@ func service(t testing.TB, registry *prometheus.Registry) grpc.ClientConnInterfa
 			t.Errorf("the end of the service: %v", err)
 		}
 	})
-	return grpcserver.NewLocal(grpcserver.NewObserver(log, registry), func(r grpc.ServiceRegistrar) {
+	return grpcserver.NewLocal(grpcserver.NewChain(log, registry), func(r grpc.ServiceRegistrar) {
 		handlers.Register(r, handlers.New(queues, hub, store, log))
 	})
 }

@@ -22,7 +22,7 @@ func newMux(config Config) (http.Handler, error) {
 		runtime.WithMiddlewares(translate),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithMetadata(func(ctx context.Context, _ *http.Request) metadata.MD {
-			return metadata.Pairs("uuid", requestOf(ctx).id)
+			return metadata.Pairs(models.RequestIDKey, requestOf(ctx).id)
 		}),
 		runtime.WithForwardResponseOption(head),
 		runtime.WithForwardResponseRewriter(view),
@@ -31,26 +31,32 @@ func newMux(config Config) (http.Handler, error) {
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 	)
-	service := client{models.NewLocketClient(merging{config.Service})}
+	service := client{models.NewLocketClient(merging{fromPeer{config.Service}})}
 	if err := rest.RegisterLocketHandlerClient(context.Background(), mux, service); err != nil {
 		return nil, err
 	}
-	document, page, err := newDocs()
+	served, err := pages(config)
 	if err != nil {
 		return nil, err
 	}
-	for path, handler := range map[string]http.Handler{
-		"/openapi.json": document,
-		"/docs":         page,
-		"/metrics":      promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
-		"/healthz":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
-	} {
+	for path, handler := range served {
 		serve := func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler.ServeHTTP(w, r) }
 		if err := mux.HandlePath(http.MethodGet, path, serve); err != nil {
 			return nil, err
 		}
 	}
 	return mux, nil
+}
+
+// pages returns what is served and is no RPC. No guard of the calls' chain protects it.
+func pages(config Config) (map[string]http.Handler, error) {
+	document, page, err := newDocs()
+	return map[string]http.Handler{
+		"/openapi.json": document,
+		"/docs":         page,
+		"/metrics":      promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
+		"/healthz":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
+	}, err
 }
 
 // marshaler writes JSON as it is meant to be read: without escapes for HTML, and with an

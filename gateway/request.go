@@ -10,13 +10,18 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
 )
 
 // request is what the parts of the gateway know of one request.
 type request struct {
-	// id names the request in the log.
+	// id names the request in the log, and in a header of every answer.
 	id string
+	// peer is the client.
+	peer *peer.Peer
 	// method is GET for HEAD too.
 	method string
 	// base is the beginning of every address in the answer: scheme and host.
@@ -40,19 +45,15 @@ type requestKey struct{}
 // requestOf returns the request that a context belongs to.
 func requestOf(ctx context.Context) *request { return ctx.Value(requestKey{}).(*request) }
 
-// maxRequestID is how long an id may be that a client gives to its request.
-const maxRequestID = 128
-
 func newRequest(w http.ResponseWriter, r *http.Request, path string) *request {
 	known := &request{
-		id: r.Header.Get("X-Request-Id"), method: r.Method, base: baseOf(r), path: path, query: r.URL.Query(),
+		id: r.Header.Get("X-Request-Id"), peer: peerOf(r), method: r.Method, base: baseOf(r), path: path, query: r.URL.Query(),
 		connection: http.NewResponseController(w),
 	}
 	if known.method == http.MethodHead {
 		known.method = http.MethodGet
 	}
-	printable := strings.IndexFunc(known.id, func(c rune) bool { return c < ' ' || c > '~' }) < 0
-	if known.id == "" || len(known.id) > maxRequestID || !printable {
+	if !models.ValidRequestID(known.id) {
 		known.id = uuid.NewString()
 	}
 	return known

@@ -30,7 +30,8 @@ type Config struct {
 	Listener net.Listener
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config
-	// Service is a connection to the service models.Locket.
+	// Service is a connection to the service models.Locket. Its calls carry the client's
+	// peer.Peer in their contexts, and the request id in their metadata.
 	Service grpc.ClientConnInterface
 	// Metrics are served, and have the gateway's own added.
 	Metrics *prometheus.Registry

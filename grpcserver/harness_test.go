@@ -75,7 +75,7 @@ func start(t *testing.T, c config) *server {
 	log := s.logs.logger()
 	s.process = ifrit.Invoke(grpcserver.New(grpcserver.Config{
 		Listener: s.listener,
-		Options:  grpcserver.Options(nil, grpcserver.NewObserver(log, s.registry)),
+		Chain:    grpcserver.NewChain(log, s.registry),
 		Register: func(r grpc.ServiceRegistrar) {
 			models.RegisterLocketServer(r, service)
 			if c.stream != nil {
@@ -192,9 +192,9 @@ func startTLS(t *testing.T, certificates *grpcserver.Certificates) (address stri
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	process := ifrit.Invoke(grpcserver.New(grpcserver.Config{
-		Listener: listener,
-		Options: grpcserver.Options(certificates.Config(tls.RequireAndVerifyClientCert),
-			grpcserver.NewObserver(slog.New(slog.DiscardHandler), prometheus.NewRegistry())),
+		Listener:        listener,
+		TLS:             certificates.Config(tls.RequireAndVerifyClientCert),
+		Chain:           grpcserver.NewChain(slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
 		Register:        func(r grpc.ServiceRegistrar) { models.RegisterLocketServer(r, &service{}) },
 		ShutdownTimeout: shutdownTimeout,
 		OnDrain:         func() {},

@@ -2,6 +2,8 @@ package grpcserver
 
 import (
 	"context"
+	"errors"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -10,16 +12,25 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Local is a connection to services in the same process. A call goes the way of one that
-// comes over the network, observed and recovered, but is not encoded.
+// Local is a connection to services in the same process. A call passes the same chain as one
+// that comes over the network, but is not encoded: messages are copied, so that neither side
+// sees what the other does with them later. The caller's outgoing metadata comes in, and its
+// deadline, its cancellation and its context's values (so its peer.Peer) are the handler's. A
+// unary handler runs on its caller's goroutine; the call returns when the handler does.
 type Local struct {
-	observer *Observer
-	methods  map[string]localMethod
+	chain   *Chain
+	unary   map[string]localUnary
+	streams map[string]localStreaming
 }
 
-type localMethod struct {
+type localUnary struct {
 	service any
 	handler grpc.MethodHandler
+}
+
+type localStreaming struct {
+	service any
+	grpc.StreamDesc
 }
 
 var (
@@ -28,30 +39,35 @@ var (
 )
 
 // NewLocal returns a connection on which register has registered its services.
-func NewLocal(observer *Observer, register func(grpc.ServiceRegistrar)) *Local {
-	l := &Local{observer: observer, methods: make(map[string]localMethod)}
+func NewLocal(chain *Chain, register func(grpc.ServiceRegistrar)) *Local {
+	l := &Local{chain: chain, unary: make(map[string]localUnary), streams: make(map[string]localStreaming)}
 	register(l)
 	return l
 }
 
-// RegisterService implements grpc.ServiceRegistrar. Streams are left out.
+// RegisterService implements grpc.ServiceRegistrar.
 func (l *Local) RegisterService(desc *grpc.ServiceDesc, service any) {
 	for _, method := range desc.Methods {
-		l.methods["/"+desc.ServiceName+"/"+method.MethodName] = localMethod{service, method.Handler}
+		l.unary["/"+desc.ServiceName+"/"+method.MethodName] = localUnary{service, method.Handler}
+	}
+	for _, stream := range desc.Streams {
+		l.streams["/"+desc.ServiceName+"/"+stream.StreamName] = localStreaming{service, stream}
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. Options are not heeded.
-func (l *Local) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
-	m, ok := l.methods[method]
+// Invoke implements grpc.ClientConnInterface. Of the options, grpc.Header and grpc.Trailer are
+// respected.
+func (l *Local) Invoke(ctx context.Context, method string, args, reply any, options ...grpc.CallOption) error {
+	m, ok := l.unary[method]
 	if !ok {
 		return status.Error(codes.Unimplemented, "unknown method "+method)
 	}
-	outgoing, _ := metadata.FromOutgoingContext(ctx)
-	resp, err := m.handler(m.service, metadata.NewIncomingContext(ctx, outgoing), func(request any) error {
+	transport := &localTransport{method: method}
+	resp, err := m.handler(m.service, incoming(ctx, transport), func(request any) error {
 		proto.Merge(request.(proto.Message), args.(proto.Message))
 		return nil
-	}, l.observer.unary)
+	}, l.chain.unary)
+	transport.tell(options)
 	if err != nil {
 		return err
 	}
@@ -59,7 +75,79 @@ func (l *Local) Invoke(ctx context.Context, method string, args, reply any, _ ..
 	return nil
 }
 
-// NewStream implements grpc.ClientConnInterface.
-func (l *Local) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, status.Error(codes.Unimplemented, "no streams")
+// incoming turns the context of a caller into that of its handler.
+func incoming(ctx context.Context, transport grpc.ServerTransportStream) context.Context {
+	outgoing, _ := metadata.FromOutgoingContext(ctx)
+	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, outgoing), transport)
+}
+
+// localTransport keeps the header and the trailer that a handler sends.
+type localTransport struct {
+	method string
+	// onHeader is called once, when the header is sent. It may be nil.
+	onHeader func()
+
+	mu              sync.Mutex
+	sent            bool
+	header, trailer metadata.MD
+}
+
+// Method implements grpc.ServerTransportStream.
+func (t *localTransport) Method() string { return t.method }
+
+// SetHeader implements grpc.ServerTransportStream.
+func (t *localTransport) SetHeader(md metadata.MD) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sent {
+		return errors.New("the header was sent before")
+	}
+	t.header = metadata.Join(t.header, md)
+	return nil
+}
+
+// SendHeader implements grpc.ServerTransportStream.
+func (t *localTransport) SendHeader(md metadata.MD) error {
+	if err := t.SetHeader(md); err != nil {
+		return err
+	}
+	t.flush()
+	return nil
+}
+
+// flush sends the header unless it was sent.
+func (t *localTransport) flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.sent && t.onHeader != nil {
+		t.onHeader()
+	}
+	t.sent = true
+}
+
+// SetTrailer implements grpc.ServerTransportStream.
+func (t *localTransport) SetTrailer(md metadata.MD) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trailer = metadata.Join(t.trailer, md)
+	return nil
+}
+
+// received returns what has been sent so far.
+func (t *localTransport) received() (header, trailer metadata.MD) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.header, t.trailer
+}
+
+func (t *localTransport) tell(options []grpc.CallOption) {
+	header, trailer := t.received()
+	for _, option := range options {
+		switch option := option.(type) {
+		case grpc.HeaderCallOption:
+			*option.HeaderAddr = header
+		case grpc.TrailerCallOption:
+			*option.TrailerAddr = trailer
+		}
+	}
 }

@@ -20,8 +20,8 @@ import (
 // local returns a client in the same process.
 func local(lock func(context.Context) error) (models.LocketClient, *grpcserver.Local, *prometheus.Registry, *logs) {
 	registry, log := prometheus.NewRegistry(), &logs{}
-	observer := grpcserver.NewObserver(slog.New(grpcserver.LogRequestID(log.logger().Handler())), registry)
-	conn := grpcserver.NewLocal(observer, func(r grpc.ServiceRegistrar) {
+	chain := grpcserver.NewChain(slog.New(grpcserver.LogRequestID(log.logger().Handler())), registry)
+	conn := grpcserver.NewLocal(chain, func(r grpc.ServiceRegistrar) {
 		models.RegisterLocketServer(r, &service{lock: lock})
 	})
 	return models.NewLocketClient(conn), conn, registry, log
@@ -37,7 +37,7 @@ func TestLocal(t *testing.T) {
 		}
 		return answer
 	})
-	ctx := metadata.AppendToOutgoingContext(t.Context(), grpcserver.RequestIDKey, "build-17")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), models.RequestIDKey, "build-17")
 	resp, err := client.Lock(ctx, &models.LockRequest{})
 	if err != nil || resp == nil {
 		t.Errorf("got %v, %v", resp, err)

@@ -22,8 +22,9 @@ const (
 	streamWorkers = 512
 )
 
-// Options are the options of every gRPC server of Locket. tlsConfig may be nil.
-func Options(tlsConfig *tls.Config, observer *Observer) []grpc.ServerOption {
+// Options are the options of every gRPC server of Locket, whose calls pass the chain.
+// tlsConfig may be nil.
+func Options(tlsConfig *tls.Config, chain *Chain) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxRequest),
 		grpc.ForceServerCodecV2(newCodec()),
@@ -35,8 +36,8 @@ func Options(tlsConfig *tls.Config, observer *Observer) []grpc.ServerOption {
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.ChainUnaryInterceptor(observer.unary),
-		grpc.ChainStreamInterceptor(observer.stream, recoverStream(observer.log)),
+		grpc.ChainUnaryInterceptor(chain.unary),
+		grpc.ChainStreamInterceptor(chain.stream),
 	}
 	if tlsConfig != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(tlsConfig)))

@@ -1,9 +1,10 @@
-// Package grpcserver serves gRPC as an ifrit runner: listener, TLS, interceptors, health,
-// reflection, and an orderly end.
+// Package grpcserver serves gRPC as an ifrit runner: listener, TLS, health, reflection, and an
+// orderly end. It has the one chain of interceptors that calls pass at every door (Chain), and
+// the connection by which the gateway calls services in its own process (Local).
 package grpcserver
 
 import (
-	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,8 +24,10 @@ type Config struct {
 	Listener net.Listener
 	// Register adds the services.
 	Register func(grpc.ServiceRegistrar)
-	// Options are those of the gRPC server: see Options.
-	Options []grpc.ServerOption
+	// Chain is what the calls pass. Its streams end when the server does.
+	Chain *Chain
+	// TLS is nil for plain gRPC.
+	TLS *tls.Config
 	// ShutdownTimeout is how long requests under way may take to finish.
 	ShutdownTimeout time.Duration
 	// OnDrain is called when the end begins: it makes waiting calls return.
@@ -46,9 +49,7 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	if err != nil {
 		return err
 	}
-	streams := newStreams()
-	server := grpc.NewServer(append(s.config.Options,
-		grpc.ChainStreamInterceptor(streams.intercept, recoverStream(s.config.Log)))...)
+	server := grpc.NewServer(Options(s.config.TLS, s.config.Chain)...)
 	healthServer := health.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, healthServer)
 	s.config.Register(server)
@@ -68,7 +69,7 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	case <-signals:
 	}
 	healthServer.Shutdown()
-	streams.end()
+	s.config.Chain.endStreams()
 	s.config.OnDrain()
 	s.stop(server)
 	return nil
@@ -93,44 +94,4 @@ func (s *Server) stop(server *grpc.Server) {
 	})
 	defer late.Stop()
 	server.GracefulStop()
-}
-
-// streams ends the streaming calls (health watches, reflection) when the server ends:
-// they would go on for ever.
-type streams struct {
-	context.Context
-	cancel context.CancelFunc
-}
-
-func newStreams() *streams {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &streams{ctx, cancel}
-}
-
-// lastWord is how long a health watch has to send NOT_SERVING.
-const lastWord = 100 * time.Millisecond
-
-func (s *streams) end() { time.AfterFunc(lastWord, s.cancel) }
-
-type endingStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s *endingStream) Context() context.Context { return s.ctx }
-
-// intercept runs the handler beside itself, out of reach of the recovery that is before
-// it: there must be another one behind it.
-func (s *streams) intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	defer context.AfterFunc(s, cancel)()
-	done := make(chan error, 1)
-	go func() { done <- handler(srv, &endingStream{stream, ctx}) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done(): // a stream that is blocked in Recv ends when this returns
-		return ctx.Err()
-	}
 }

@@ -136,6 +136,7 @@ func TestStartStop(t *testing.T) {
 	for i := range 20 {
 		process := ifrit.Background(grpcserver.New(grpcserver.Config{
 			Address: "127.0.0.1:0", Register: func(grpc.ServiceRegistrar) {},
+			Chain: grpcserver.NewChain(slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
 			ShutdownTimeout: shutdownTimeout, OnDrain: func() {}, Log: slog.New(slog.DiscardHandler),
 		}))
 		if i%2 == 0 {
@@ -221,7 +222,7 @@ func internal(t *testing.T, err error) {
 }
 
 func withID(t *testing.T, id string) context.Context {
-	return metadata.AppendToOutgoingContext(t.Context(), grpcserver.RequestIDKey, id)
+	return metadata.AppendToOutgoingContext(t.Context(), models.RequestIDKey, id)
 }
 
 func TestMessageSize(t *testing.T) {
@@ -313,14 +314,19 @@ func TestUnknownMethod(t *testing.T) {
 	})
 }
 
-// TestLogWithout shows that what is added to a logger later keeps the request id.
-func TestLogWithout(t *testing.T) {
+// TestLogWith shows that what is added to a logger later keeps the request id.
+func TestLogWith(t *testing.T) {
 	var l logs
-	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(grpcserver.RequestIDKey, "one", grpcserver.RequestIDKey, "two"))
-	l.logger().With("a", 1).WithGroup("g").InfoContext(ctx, "said", "b", 2)
-	if line := l.line(t, "said"); !strings.Contains(line, "request_id=one") || !strings.Contains(line, "a=1") {
-		t.Error(line)
-	}
+	bubble(t, config{lock: func(ctx context.Context) error {
+		l.logger().With("a", 1).WithGroup("g").InfoContext(ctx, "said", "b", 2)
+		return nil
+	}}, func(t *testing.T, s *server) {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), models.RequestIDKey, "one", models.RequestIDKey, "two")
+		must(t, <-s.call(ctx))
+		if line := l.line(t, "said"); !strings.Contains(line, "request_id=one") || !strings.Contains(line, "a=1") {
+			t.Error(line)
+		}
+	})
 }
 
 // TestPings: a client may ask every few seconds whether the server is there, and is sent

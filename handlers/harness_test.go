@@ -80,7 +80,7 @@ func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store) *serve
 		{Name: "janitor", Runner: upkeep.NewJanitor(store, 24*time.Hour, 1000, log, registry)},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener:        listener,
-			Options:         grpcserver.Options(nil, grpcserver.NewObserver(log, registry)),
+			Chain:           grpcserver.NewChain(log, registry),
 			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
 			ShutdownTimeout: 10 * time.Second,
 			OnDrain:         hub.Stop,

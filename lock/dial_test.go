@@ -43,8 +43,8 @@ func dialFine(context.Context, string) error { return nil }
 
 // dialServe serves a script, with the options of Locket's servers.
 func dialServe(t testing.TB, listener net.Listener, config *tls.Config, script dialScript) *grpc.Server {
-	observer := grpcserver.NewObserver(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	server := grpc.NewServer(append(grpcserver.Options(config, observer), grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(
+	chain := grpcserver.NewChain(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	server := grpc.NewServer(append(grpcserver.Options(config, chain), grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(
 		func(ctx context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 			return &emptypb.Empty{}, script(ctx, path.Base(info.FullMethod))
 		}))...)

@@ -40,7 +40,7 @@ func startServer() (address string, stop func()) {
 		{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener: listener,
-			Options:  grpcserver.Options(nil, grpcserver.NewObserver(log, registry)),
+			Chain:    grpcserver.NewChain(log, registry),
 			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
 			OnDrain:  hub.Stop, ShutdownTimeout: time.Second, Log: log,
 		})},

@@ -114,8 +114,8 @@ func engineOf(database string) string {
 }
 
 // newGroup returns everything that lives long, in the order in which it starts; it stops
-// in the other order.
-func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) {
+// in the other order. The guards decide about the calls of every door.
+func newGroup(c config, store db.Store, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	grpcTLS, httpTLS, err := loadTLS(c, log)
@@ -126,7 +126,7 @@ func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) 
 	queues := committer.New(store, committer.Config{
 		Timeout: c.databaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
 	})
-	observer := grpcserver.NewObserver(log, registry)
+	chain := grpcserver.NewChain(log, registry, guards...)
 	register := func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) }
 	return grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
@@ -134,12 +134,13 @@ func newGroup(c config, store db.Store, log *slog.Logger) (ifrit.Runner, error) 
 		{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
 		{Name: "janitor", Runner: upkeep.NewJanitor(store, c.historyRetention, c.historyLimit, log, registry)},
 		{Name: "http", Runner: gateway.New(gateway.Config{
-			Address: c.httpAddress, TLS: httpTLS, Service: grpcserver.NewLocal(observer, register),
+			Address: c.httpAddress, TLS: httpTLS, Service: grpcserver.NewLocal(chain, register),
 			Metrics: registry, ShutdownTimeout: c.shutdownTimeout, Log: log,
 		})},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Address:         c.grpcAddress,
-			Options:         grpcserver.Options(grpcTLS, observer),
+			TLS:             grpcTLS,
+			Chain:           chain,
 			Register:        register,
 			ShutdownTimeout: c.shutdownTimeout,
 			OnDrain:         hub.Stop,

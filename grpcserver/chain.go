@@ -1,0 +1,184 @@
+package grpcserver
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// Chain is what every call passes on its way to its handler, through whichever door it comes:
+// Options give it to the gRPC server, NewLocal to the gateway. A process needs one. Each call,
+// unary or stream, passes each link once, in this order:
+//
+//  1. The request id: the caller's, or a new one. See RequestID.
+//  2. Observation: the log, the metrics.
+//  3. The end of streams, when the server shuts down.
+//  4. Recovery: a panic in a guard or a handler is logged with its stack, and its caller gets
+//     Internal. The process serves on.
+//  5. The guards, in the order in which NewChain got them.
+//
+// Every method of every service passes all of it, reflection too, with one exception: the
+// health service (grpc.health.v1.Health) passes no guard, so that a load balancer needs no
+// identity. These never become a call, and so pass nothing: what gRPC refuses by itself (unknown
+// methods, messages larger than MaxRequest), what the gateway refuses by itself (paths that are
+// not served, parameters that are not valid), and the pages of the gateway that are no RPC
+// (/healthz, /metrics, /docs, /openapi.json).
+type Chain struct {
+	log      *slog.Logger
+	observer *observer
+	guards   []Guard
+	// ending is done when the streams must end.
+	ending context.Context
+	end    context.CancelFunc
+}
+
+// Guard decides about a call before its handler runs. It refuses the call when it returns an
+// error without calling next: a gRPC status, which over REST becomes an HTTP status. Otherwise
+// it calls next once, with its context or one made from it, and returns what next returned.
+//
+// What it may rely on is the same for gRPC and for REST: RequestID, the caller's address and
+// TLS state (peer.FromContext; AuthInfo is a credentials.TLSInfo, whose State is to be used, or
+// nil without TLS), the deadline. The incoming metadata of a call over REST is the request id,
+// and what the client claims in X-Forwarded headers.
+type Guard func(ctx context.Context, call *Call, next func(context.Context) error) error
+
+// Call is a call on its way through the chain.
+type Call struct {
+	// FullMethod is like "/models.Locket/Lock".
+	FullMethod string
+	checks     []func(message any) error
+}
+
+// Check adds a check of every message that the caller sends. It is for guards, before they call
+// next. When a check returns an error, the handler of a unary call does not run, and that of a
+// stream gets the error in place of the message.
+func (c *Call) Check(check func(message any) error) { c.checks = append(c.checks, check) }
+
+func (c *Call) check(message any) error {
+	for _, check := range c.checks {
+		if err := check(message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NewChain returns a chain whose metrics are registered.
+func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guard) *Chain {
+	ending, end := context.WithCancel(context.Background())
+	return &Chain{log: log, observer: newObserver(log, registerer), guards: guards, ending: ending, end: end}
+}
+
+// unary implements grpc.UnaryServerInterceptor.
+func (c *Chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	call := &Call{FullMethod: info.FullMethod}
+	err = c.pass(ctx, call, func(ctx context.Context) error {
+		return c.guarded(ctx, call, func(ctx context.Context) error {
+			err := call.check(req)
+			if err == nil {
+				resp, err = handler(ctx, req)
+			}
+			return err
+		})
+	})
+	if err == nil && resp == nil {
+		err = status.Error(codes.Internal, "no guard refused the call, and no handler answered it")
+	}
+	return resp, err
+}
+
+// stream implements grpc.StreamServerInterceptor.
+func (c *Chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	call := &Call{FullMethod: info.FullMethod}
+	return c.pass(stream.Context(), call, func(ctx context.Context) error {
+		return c.untilEnd(ctx, func(ctx context.Context) error {
+			return c.guarded(ctx, call, func(ctx context.Context) error {
+				return handler(srv, &passingStream{stream, ctx, call})
+			})
+		})
+	})
+}
+
+// pass is what surrounds all the rest: request id and observation.
+func (c *Chain) pass(ctx context.Context, call *Call, rest func(context.Context) error) error {
+	start := time.Now()
+	ctx = withRequestID(ctx)
+	err := rest(ctx)
+	if _, ok := status.FromError(err); !ok {
+		err = status.FromContextError(err).Err()
+	}
+	c.observer.observe(ctx, call.FullMethod, start, err)
+	return err
+}
+
+var healthMethods = "/" + grpc_health_v1.Health_ServiceDesc.ServiceName + "/"
+
+// guarded runs the guards and the handler. A panic in them is a bug: its caller gets Internal,
+// the log the whole of it, and everybody else is served on.
+func (c *Chain) guarded(ctx context.Context, call *Call, handler func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.ErrorContext(ctx, "panic", "method", call.FullMethod, "panic", p, "stack", string(debug.Stack()))
+			err = status.Error(codes.Internal, "internal error")
+		}
+	}()
+	if strings.HasPrefix(call.FullMethod, healthMethods) {
+		return handler(ctx)
+	}
+	return through(ctx, c.guards, call, handler)
+}
+
+func through(ctx context.Context, guards []Guard, call *Call, handler func(context.Context) error) error {
+	if len(guards) == 0 {
+		return handler(ctx)
+	}
+	return guards[0](ctx, call, func(ctx context.Context) error { return through(ctx, guards[1:], call, handler) })
+}
+
+// lastWord is how long a health watch has to send NOT_SERVING.
+const lastWord = 100 * time.Millisecond
+
+// endStreams ends the streaming calls (health watches, reflection): they would go on for ever.
+func (c *Chain) endStreams() { time.AfterFunc(lastWord, c.end) }
+
+// untilEnd runs the rest of a stream beside itself, since a handler that is blocked in RecvMsg
+// ends when the interceptor returns, and not before. So recovery is a part of the rest.
+func (c *Chain) untilEnd(ctx context.Context, rest func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ending, cancel)()
+	done := make(chan error, 1)
+	go func() { done <- rest(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// passingStream is a stream as its handler sees it behind the chain.
+type passingStream struct {
+	grpc.ServerStream
+	ctx  context.Context
+	call *Call
+}
+
+// Context implements grpc.ServerStream.
+func (s *passingStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s *passingStream) RecvMsg(message any) error {
+	if err := s.ServerStream.RecvMsg(message); err != nil {
+		return err
+	}
+	return s.call.check(message)
+}

@@ -1,0 +1,210 @@
+package grpcserver
+
+import (
+	"context"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// localWindow is how many messages each side of a stream may send before the other receives.
+const localWindow = 16
+
+// localStream is what both ends of a stream in this process share.
+type localStream struct {
+	*localTransport
+	requests  chan proto.Message // closed by CloseSend
+	responses chan proto.Message // never closed: a handler that was cut off may still send
+	header    chan struct{}      // closed when the header is sent
+	done      chan struct{}      // closed when the stream has ended
+	err       error              // how it ended; read after done
+}
+
+// NewStream implements grpc.ClientConnInterface. The stream is as over the network: its handler
+// runs on a goroutine of its own, which ends when the caller's context is done, or the caller
+// has received the end. Options are ignored.
+func (l *Local) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	m, ok := l.streams[method]
+	if !ok {
+		return nil, status.Error(codes.Unimplemented, "unknown stream "+method)
+	}
+	stream := &localStream{
+		localTransport: &localTransport{method: method},
+		requests:       make(chan proto.Message, localWindow),
+		responses:      make(chan proto.Message, localWindow),
+		header:         make(chan struct{}),
+		done:           make(chan struct{}),
+	}
+	stream.onHeader = func() { close(stream.header) }
+	serverCtx, cancel := context.WithCancel(incoming(ctx, stream))
+	info := &grpc.StreamServerInfo{FullMethod: method, IsClientStream: m.ClientStreams, IsServerStream: m.ServerStreams}
+	go func() {
+		err := l.chain.stream(m.service, &localServerStream{stream, serverCtx}, info, m.Handler)
+		cancel()
+		stream.flush()
+		stream.err = err
+		close(stream.done)
+	}()
+	return &localClientStream{localStream: stream, ctx: ctx, desc: m.StreamDesc}, nil
+}
+
+// localServerStream is the handler's end.
+type localServerStream struct {
+	*localStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *localServerStream) Context() context.Context { return s.ctx }
+
+// SetTrailer implements grpc.ServerStream.
+func (s *localServerStream) SetTrailer(md metadata.MD) { _ = s.localTransport.SetTrailer(md) }
+
+// SendMsg implements grpc.ServerStream.
+func (s *localServerStream) SendMsg(message any) error {
+	if s.ctx.Err() == nil {
+		s.flush()
+		select {
+		case s.responses <- proto.Clone(message.(proto.Message)):
+			return nil
+		case <-s.ctx.Done():
+		}
+	}
+	return status.FromContextError(s.ctx.Err()).Err()
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *localServerStream) RecvMsg(message any) error {
+	select {
+	case request, open := <-s.requests:
+		if !open {
+			return io.EOF
+		}
+		replace(message, request)
+		return nil
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
+	}
+}
+
+// localClientStream is the caller's end.
+type localClientStream struct {
+	*localStream
+	ctx    context.Context
+	desc   grpc.StreamDesc
+	closed bool
+}
+
+// Context implements grpc.ClientStream.
+func (s *localClientStream) Context() context.Context { return s.ctx }
+
+// Header implements grpc.ClientStream.
+func (s *localClientStream) Header() (metadata.MD, error) {
+	select {
+	case <-s.header:
+		header, _ := s.received()
+		return header, nil
+	case <-s.ctx.Done():
+		return nil, status.FromContextError(s.ctx.Err()).Err()
+	}
+}
+
+// Trailer implements grpc.ClientStream.
+func (s *localClientStream) Trailer() metadata.MD {
+	_, trailer := s.received()
+	return trailer
+}
+
+// CloseSend implements grpc.ClientStream.
+func (s *localClientStream) CloseSend() error {
+	if !s.closed {
+		s.closed = true
+		close(s.requests)
+	}
+	return nil
+}
+
+// SendMsg implements grpc.ClientStream. io.EOF means that the stream has ended; RecvMsg says
+// how.
+func (s *localClientStream) SendMsg(message any) error {
+	if s.closed {
+		return status.Error(codes.Internal, "SendMsg was called after CloseSend")
+	}
+	select {
+	case <-s.done:
+		return s.ended()
+	default:
+	}
+	select {
+	case s.requests <- proto.Clone(message.(proto.Message)):
+		return nil
+	case <-s.done:
+	case <-s.ctx.Done():
+	}
+	return s.ended()
+}
+
+// ended is what SendMsg returns after the end: nothing when the caller sends one message only,
+// since RecvMsg follows at once.
+func (s *localClientStream) ended() error {
+	if s.desc.ClientStreams {
+		return io.EOF
+	}
+	return nil
+}
+
+// RecvMsg implements grpc.ClientStream. When the handler sends one message only, that comes
+// with the end of the stream.
+func (s *localClientStream) RecvMsg(message any) error {
+	err := s.receive(message)
+	if s.desc.ServerStreams {
+		return err
+	}
+	if err == nil {
+		err = s.receive(proto.Clone(message.(proto.Message)))
+		switch err {
+		case nil:
+			return status.Error(codes.Internal, "the handler answered more than once")
+		case io.EOF:
+			return nil
+		}
+		return err
+	}
+	if err == io.EOF {
+		return status.Error(codes.Internal, "the handler ended without an answer")
+	}
+	return err
+}
+
+// receive returns the next message, and after the last one the status, io.EOF for OK.
+func (s *localClientStream) receive(message any) error {
+	select {
+	case response := <-s.responses:
+		replace(message, response)
+		return nil
+	case <-s.done:
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
+	}
+	select {
+	case response := <-s.responses: // sent before the end
+		replace(message, response)
+		return nil
+	default:
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return io.EOF
+}
+
+// replace makes a message a copy of another one.
+func replace(message any, by proto.Message) {
+	target := message.(proto.Message)
+	proto.Reset(target)
+	proto.Merge(target, by)
+}

@@ -1,0 +1,54 @@
+package grpcserver
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/locket-service/locket/models"
+)
+
+type requestIDKey struct{}
+
+// withRequestID names a call: by the id that its caller gave it, if that is valid, or by a new
+// one. The gateway always gives one, since it returns it in a header. An id that is made up for
+// a call over gRPC ties the lines of the log together, and is not returned.
+func withRequestID(ctx context.Context) context.Context {
+	var id string
+	if values := metadata.ValueFromIncomingContext(ctx, models.RequestIDKey); len(values) > 0 {
+		id = values[0]
+	}
+	if !models.ValidRequestID(id) {
+		id = uuid.NewString()
+	}
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+// RequestID returns the id of the call that a context belongs to, "" outside of a call.
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// LogRequestID returns a handler that adds the request id to what is logged with the
+// context of a request.
+func LogRequestID(next slog.Handler) slog.Handler { return requestIDHandler{next} }
+
+type requestIDHandler struct{ slog.Handler }
+
+func (h requestIDHandler) Handle(ctx context.Context, record slog.Record) error {
+	if id := RequestID(ctx); id != "" {
+		record.AddAttrs(slog.String("request_id", id))
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+func (h requestIDHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return requestIDHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h requestIDHandler) WithGroup(name string) slog.Handler {
+	return requestIDHandler{h.Handler.WithGroup(name)}
+}
