@@ -40,11 +40,16 @@ func (s *service) Lock(ctx context.Context, _ *models.LockRequest) (*models.Lock
 	return &models.LockResponse{}, s.lock(ctx)
 }
 
-// stream has one method, of which both sides are streams.
+// stream has a method for each kind of stream, with one handler: of Call both sides are
+// streams, of Down the server's, of Up the client's.
 func (s *service) stream(handler grpc.StreamHandler) *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "test.Stream", HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{{StreamName: "Call", Handler: handler, ServerStreams: true, ClientStreams: true}},
+		Streams: []grpc.StreamDesc{
+			{StreamName: "Call", Handler: handler, ServerStreams: true, ClientStreams: true},
+			{StreamName: "Down", Handler: handler, ServerStreams: true},
+			{StreamName: "Up", Handler: handler, ClientStreams: true},
+		},
 	}
 }
 
@@ -52,6 +57,7 @@ func (s *service) stream(handler grpc.StreamHandler) *grpc.ServiceDesc {
 type server struct {
 	models.LocketClient
 	conn     *grpc.ClientConn
+	local    *grpcserver.Local // another door to the same service
 	listener *bufconn.Listener
 	process  ifrit.Process
 	registry *prometheus.Registry
@@ -62,6 +68,7 @@ type server struct {
 type config struct {
 	lock   func(ctx context.Context) error
 	stream grpc.StreamHandler
+	guards []grpcserver.Guard
 }
 
 // start is for bubbles.
@@ -73,15 +80,18 @@ func start(t *testing.T, c config) *server {
 	}
 	service := &service{lock: c.lock}
 	log := s.logs.logger()
+	chain := grpcserver.NewChain(log, s.registry, c.guards...)
+	register := func(r grpc.ServiceRegistrar) {
+		models.RegisterLocketServer(r, service)
+		if c.stream != nil {
+			r.RegisterService(service.stream(c.stream), service)
+		}
+	}
+	s.local = grpcserver.NewLocal(chain, register)
 	s.process = ifrit.Invoke(grpcserver.New(grpcserver.Config{
-		Listener: s.listener,
-		Chain:    grpcserver.NewChain(log, s.registry),
-		Register: func(r grpc.ServiceRegistrar) {
-			models.RegisterLocketServer(r, service)
-			if c.stream != nil {
-				r.RegisterService(service.stream(c.stream), service)
-			}
-		},
+		Listener:        s.listener,
+		Chain:           chain,
+		Register:        register,
 		ShutdownTimeout: shutdownTimeout,
 		OnDrain:         func() { s.drained = true },
 		Log:             log,

@@ -64,14 +64,23 @@ func (l *Local) Invoke(ctx context.Context, method string, args, reply any, opti
 	}
 	transport := &localTransport{method: method}
 	resp, err := m.handler(m.service, incoming(ctx, transport), func(request any) error {
-		proto.Merge(request.(proto.Message), args.(proto.Message))
-		return nil
+		return merge(request, args)
 	}, l.chain.unary)
 	transport.tell(options)
 	if err != nil {
 		return err
 	}
-	proto.Merge(reply.(proto.Message), resp.(proto.Message))
+	return merge(reply, resp)
+}
+
+// merge adds a copy of a message to another one, which must be of the same type.
+func merge(to, from any) error {
+	target, ok := to.(proto.Message)
+	source, also := from.(proto.Message)
+	if !ok || !also || target.ProtoReflect().Descriptor() != source.ProtoReflect().Descriptor() {
+		return status.Errorf(codes.Internal, "the message is a %T, want a %T", from, to)
+	}
+	proto.Merge(target, source)
 	return nil
 }
 

@@ -84,8 +84,7 @@ func (s *localServerStream) RecvMsg(message any) error {
 		if !open {
 			return io.EOF
 		}
-		replace(message, request)
-		return nil
+		return replace(message, request)
 	case <-s.ctx.Done():
 		return status.FromContextError(s.ctx.Err()).Err()
 	}
@@ -184,16 +183,14 @@ func (s *localClientStream) RecvMsg(message any) error {
 func (s *localClientStream) receive(message any) error {
 	select {
 	case response := <-s.responses:
-		replace(message, response)
-		return nil
+		return replace(message, response)
 	case <-s.done:
 	case <-s.ctx.Done():
 		return status.FromContextError(s.ctx.Err()).Err()
 	}
 	select {
-	case response := <-s.responses: // sent before the end
-		replace(message, response)
-		return nil
+	case response := <-s.responses: // it was sent before the end
+		return replace(message, response)
 	default:
 	}
 	if s.err != nil {
@@ -203,8 +200,9 @@ func (s *localClientStream) receive(message any) error {
 }
 
 // replace makes a message a copy of another one.
-func replace(message any, by proto.Message) {
-	target := message.(proto.Message)
-	proto.Reset(target)
-	proto.Merge(target, by)
+func replace(message any, by proto.Message) error {
+	if target, ok := message.(proto.Message); ok {
+		proto.Reset(target)
+	}
+	return merge(message, by)
 }

@@ -136,7 +136,7 @@ func TestStartStop(t *testing.T) {
 	for i := range 20 {
 		process := ifrit.Background(grpcserver.New(grpcserver.Config{
 			Address: "127.0.0.1:0", Register: func(grpc.ServiceRegistrar) {},
-			Chain: grpcserver.NewChain(slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
+			Chain:           grpcserver.NewChain(slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
 			ShutdownTimeout: shutdownTimeout, OnDrain: func() {}, Log: slog.New(slog.DiscardHandler),
 		}))
 		if i%2 == 0 {

@@ -35,22 +35,12 @@ func New(c *committer.Committer, hub *watch.Hub, store db.Reader, log *slog.Logg
 
 // Register adds a service to a server. A message that cannot be decoded is answered with
 // InvalidArgument, where gRPC itself would answer Internal, if the server has the codec of
-// package grpcserver.
+// package grpcserver. Its call passes the server's interceptors as every other does.
 func Register(server grpc.ServiceRegistrar, service models.LocketServer) {
 	desc := models.Locket_ServiceDesc
 	desc.Methods = make([]grpc.MethodDesc, len(models.Locket_ServiceDesc.Methods))
 	for i, method := range models.Locket_ServiceDesc.Methods {
-		decode := method.Handler
-		method.Handler = func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			return decode(srv, ctx, func(message any) error {
-				request := incoming{Message: message.(proto.Message)}
-				if err := dec(&request); err != nil {
-					return err
-				}
-				return request.err
-			}, interceptor)
-		}
-		desc.Methods[i] = method
+		desc.Methods[i] = grpc.MethodDesc{MethodName: method.MethodName, Handler: tolerant(method.Handler)}
 	}
 	server.RegisterService(&desc, service)
 }

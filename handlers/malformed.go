@@ -1,8 +1,10 @@
 package handlers
 
 import (
+	"context"
 	"unicode/utf8"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -21,6 +23,30 @@ type incoming struct {
 
 // Reset does nothing: the message is new.
 func (*incoming) Reset() {}
+
+// tolerant returns a handler for messages that cannot be decoded too. Such a message ends its
+// call behind the interceptors, where the service would be asked, and not before them: who
+// sends it is observed, and is told nothing of it unless it may call the method.
+func tolerant(decode grpc.MethodHandler) grpc.MethodHandler {
+	return func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		var request incoming
+		receive := func(message any) error {
+			request.Message = message.(proto.Message)
+			return dec(&request)
+		}
+		if interceptor == nil {
+			interceptor = func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+				return handler(ctx, req)
+			}
+		}
+		return decode(srv, ctx, receive, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if request.err != nil {
+				handler = func(context.Context, any) (any, error) { return nil, request.err }
+			}
+			return interceptor(ctx, req, info, handler)
+		})
+	}
+}
 
 // Malformed keeps the answer to a request that cannot be decoded.
 func (i *incoming) Malformed(data []byte, err error) {
