@@ -136,6 +136,8 @@ func (s *localClientStream) SendMsg(message any) error {
 	select {
 	case <-s.done:
 		return s.ended()
+	case <-s.ctx.Done():
+		return s.ended()
 	default:
 	}
 	select {
