@@ -8,6 +8,8 @@ import (
 	"path"
 	"sync"
 	"time"
+
+	"github.com/locket-service/locket/lease"
 )
 
 // Claim is a claim that was active when Keychain.Claim returned it, and is kept so. It may be
@@ -27,7 +29,7 @@ type Claim struct {
 	keeper   keeper
 
 	mu       sync.Mutex
-	lease    lease
+	trust    lease.Window
 	loss     error  // why lost is closed
 	unwanted bool   // it is being given back
 	location string // the claim's address, "" until it is known
@@ -123,7 +125,7 @@ func (c *Claim) Token() uint64 {
 func (c *Claim) Held() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lease.trusted(time.Now())
+	return c.trust.Trusted(time.Now())
 }
 
 // Done returns a channel that is closed as soon as the claim is not ours any more: it was
@@ -243,7 +245,7 @@ func (c *Claim) Release(ctx context.Context) error {
 func (c *Claim) isWanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	isOver := !c.lease.until.IsZero() && !c.lease.trusted(time.Now())
+	isOver := !c.trust.IsZero() && !c.trust.Trusted(time.Now())
 	return !c.unwanted && !isOver
 }
 
@@ -254,18 +256,18 @@ func (c *Claim) giveUp() {
 	c.unwanted = true
 }
 
-// extend publishes a lease.
-func (c *Claim) extend(l lease) {
+// extend publishes a trust window.
+func (c *Claim) extend(trust lease.Window) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lease = l
+	c.trust = trust
 }
 
 // lose ends what Held says, and closes Done, before anything else is done about it.
 func (c *Claim) lose(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lease, c.loss, c.unwanted = lease{}, err, true
+	c.trust, c.loss, c.unwanted = lease.Window{}, err, true
 	close(c.lost)
 }
 

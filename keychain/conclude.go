@@ -3,6 +3,8 @@ package keychain
 import (
 	"math"
 	"time"
+
+	"github.com/locket-service/locket/lease"
 )
 
 // conclude draws the conclusions from an answer, and returns what it is to the machine.
@@ -73,10 +75,10 @@ func (c *Claim) queued(a *answer) {
 }
 
 // grant notes the lease of a claim that has become active after a moment. When not even half
-// of it is left for sure, it must be renewed before it is believed in.
+// of it is left for sure, it must be renewed before it is trusted.
 func (k *keeper) grant(since time.Time, ttl time.Duration, e event) event {
-	k.granted = leaseFrom(since, min(ttl, k.shortest))
-	if !k.granted.young(time.Now()) {
+	k.granted = lease.From(since, min(ttl, k.shortest))
+	if !k.granted.HalfLeft(time.Now()) {
 		return eventStale
 	}
 	return e
@@ -85,8 +87,8 @@ func (k *keeper) grant(since time.Time, ttl time.Duration, e event) event {
 // renewed notes the lease after a renewal.
 func (c *Claim) renewed(a *answer) event {
 	k := &c.keeper
-	k.granted = leaseFrom(a.sent, min(a.ttl, k.shortest))
-	if !k.granted.trusted(time.Now()) {
+	k.granted = lease.From(a.sent, min(a.ttl, k.shortest))
+	if !k.granted.Trusted(time.Now()) {
 		return eventStale
 	}
 	waiting := k.refreshes[:0]
@@ -108,7 +110,7 @@ func (c *Claim) untilRenewal() time.Duration {
 		period = c.ttl / 3
 	}
 	period = min(period, c.pace()/2)
-	return time.Until(c.keeper.granted.since.Add(jittered(period, 0.2)))
+	return time.Until(c.keeper.granted.Since().Add(jittered(period, 0.2)))
 }
 
 // untilRetry returns how long to pause before the request is sent again.

@@ -6,8 +6,9 @@
 //
 // The server decides whose turn it is. An active claim is a lease: the server gives the
 // resource to nobody else before the TTL has passed since it took the last renewal. The
-// keychain counts from when it sent that, by its own monotonic clock, and stops believing a
-// margin earlier. So there is no moment at which two believe, whoever of the two is cut off.
+// keychain counts from when it sent that, by its own monotonic clock, and stops trusting it a
+// margin earlier (package lease). So there is no moment at which two trust their leases,
+// whoever of the two is cut off.
 //
 // What a claim goes through is one table of transitions (table.go), without a clock and
 // without I/O. A keeper for each claim feeds it with answers and timers, and carries out what

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/locket-service/locket/lease"
 )
 
 // keeper runs the state machine of one claim. Only its goroutine uses it. Whatever wakes it,
@@ -32,8 +34,8 @@ type keeper struct {
 	reached bool
 	// waited is when the last request was sent that found the claim waiting.
 	waited time.Time
-	// granted is the lease by the last answer.
-	granted lease
+	// granted is the trust window by the last answer.
+	granted lease.Window
 	// shortest is the shortest TTL of any renewal whose outcome is unknown: it may still
 	// reach the server, after a later one.
 	shortest time.Duration
@@ -101,7 +103,7 @@ func (c *Claim) next() event {
 		return eventRetry
 	case <-k.timers.lease.C:
 		if c.Held() { // it was renewed, or the clocks differ by a hair
-			k.timers.lease.Reset(time.Until(k.granted.until))
+			k.timers.lease.Reset(k.granted.Left(time.Now()))
 			return ""
 		}
 		return eventLeaseOver
@@ -203,7 +205,7 @@ func (c *Claim) do(a action) {
 		k.timers.retry.Reset(c.untilRetry())
 	case startLease:
 		c.extend(k.granted)
-		k.timers.lease.Reset(time.Until(k.granted.until))
+		k.timers.lease.Reset(k.granted.Left(time.Now()))
 	case stopTimeout:
 		k.timers.timeout.Stop()
 	case stopActivate:

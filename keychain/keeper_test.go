@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"testing"
 	"time"
+
+	"github.com/locket-service/locket/lease"
 )
 
 // The process was stopped until the lease was over. Whatever is seen first when it goes on,
@@ -31,7 +33,7 @@ func TestStopped(t *testing.T) {
 			if s == stateRenewing {
 				k.attempt = &attempt{cancel: func() {}}
 			}
-			c.extend(leaseFrom(time.Now().Add(-time.Minute), time.Minute))
+			c.extend(lease.From(time.Now().Add(-time.Minute), time.Minute))
 			c.turn(e)
 			if k.state != stateLost || !errors.Is(c.Err(), ErrTimeUp) || k.attempt != nil {
 				t.Errorf("%s, on %q: %s, %v", s, e, k.state, c.Err())

@@ -6,8 +6,8 @@
 // The server decides who holds a lock. A runner holds a lease: a promise of the server that
 // nobody else gets the lock before the TTL has passed since the last renewal. The server
 // counts from when it took the renewal, and never ends a lease early; the runner counts from
-// when it sent it, by its own monotonic clock, and stops believing a margin earlier. So there
-// is no moment at which two runners believe.
+// when it sent it, by its own monotonic clock, and stops trusting it a margin earlier (package
+// lease). So there is no moment at which two runners trust their leases.
 //
 //	          granted             a renewal fails
 //	waiting ──────────► held ─────────────────────► unverifiable

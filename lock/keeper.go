@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/locket-service/locket/lease"
 )
 
 // keeper is one run of a runner. Only the goroutine that runs it uses it.
@@ -76,7 +78,7 @@ func (k *keeper) run(signals <-chan os.Signal) error {
 		}
 		var err error
 		switch {
-		case k.held && !k.lease.trusted(time.Now()):
+		case k.held && !k.grant.trust.Trusted(time.Now()):
 			err = k.lose(timeUp(k.failure))
 		case answered != nil:
 			err = k.conclude(*answered)
@@ -115,7 +117,7 @@ func (k *keeper) conclude(r result) error {
 	verdict, renewal := k.grantor.judge(r.err), k.token != 0
 	k.note(r)
 	switch {
-	case r.err == nil && k.held && r.token != k.lease.token: // by a server that cannot renew one grant only
+	case r.err == nil && k.held && r.token != k.grant.token: // by a server that cannot renew one grant only
 		return k.replaced(r)
 	case r.err == nil:
 		k.gain(r)
@@ -148,13 +150,13 @@ func (k *keeper) note(r result) {
 
 // gain begins or prolongs the lease.
 func (k *keeper) gain(r result) {
-	l := lease{token: r.token, until: r.sent.Add(r.lasts - margin(k.ttl))}
-	if !l.trusted(time.Now()) { // the answer took too long
+	g := grant{r.token, lease.FromLeft(r.sent, r.lasts, k.ttl)}
+	if !g.trust.Trusted(time.Now()) { // the answer took too long
 		k.next.Reset(0)
 		return
 	}
-	k.setLease(l)
-	k.expiry.Reset(time.Until(l.until))
+	k.publish(g)
+	k.expiry.Reset(g.trust.Left(time.Now()))
 	pause := k.jittered(min(k.retryInterval, k.ttl/3))
 	switch {
 	case !k.held:
@@ -180,7 +182,7 @@ func (k *keeper) gain(r result) {
 
 // waver goes on while the lease lasts.
 func (k *keeper) waver() {
-	k.log.Warn("lock not renewed", "error", k.failure, "held_for", time.Until(k.lease.until))
+	k.log.Warn("lock not renewed", "error", k.failure, "held_for", k.grant.trust.Left(time.Now()))
 	if !k.wavering && k.callbacks.Unverifiable != nil {
 		k.callbacks.Unverifiable(k.failure)
 	}
@@ -197,7 +199,7 @@ func (k *keeper) wait() {
 // lose ends the belief. It returns the error that the runner ends with, nil for a presence.
 func (k *keeper) lose(cause error) error {
 	k.held, k.wavering = false, false
-	k.setLease(lease{})
+	k.publish(grant{})
 	err := fmt.Errorf("lock %q: %w: %w", k.key, ErrLost, cause)
 	k.log.Error("lock lost", "error", cause)
 	if k.callbacks.Lost != nil {
@@ -231,7 +233,7 @@ func timeUp(failure error) error {
 // the time to tell its outcome: what is not known cannot be given back for sure.
 func (k *keeper) giveBack() {
 	deadline := time.Now().Add(k.releaseTimeout)
-	k.setLease(lease{})
+	k.publish(grant{})
 	k.leave()
 	if k.attempt != nil {
 		select {
@@ -274,7 +276,7 @@ func (k *keeper) forget() {
 	k.cancel()
 	k.next.Stop()
 	k.expiry.Stop()
-	k.setLease(lease{})
+	k.publish(grant{})
 }
 
 // jittered returns a pause that is shortened at random.

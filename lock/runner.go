@@ -23,7 +23,7 @@ type Runner struct {
 	usable bool
 
 	mu    sync.Mutex
-	lease lease
+	grant grant // written by the keeper of a run, by publish
 }
 
 var _ ifrit.Runner = (*Runner)(nil)
@@ -58,13 +58,14 @@ func newRunner(client models.LocketClient, resource *models.Resource, settings s
 func (r *Runner) Held() (token uint64, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lease.token, r.lease.trusted(time.Now())
+	return r.grant.token, r.grant.trust.Trusted(time.Now())
 }
 
-func (r *Runner) setLease(l lease) {
+// publish sets what Held says.
+func (r *Runner) publish(g grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lease = l
+	r.grant = g
 }
 
 // Run implements ifrit.Runner.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/locket-service/locket/lease"
 	"github.com/locket-service/locket/models"
 )
 
@@ -119,10 +120,9 @@ func readNews(in *json.Decoder) <-chan news {
 	return reports
 }
 
-// limits returns when the command gets TERM and KILL if the lease ends then. The last tenth is
-// for a machine under load, and for clocks that run at different rates.
+// limits returns when the command gets TERM and KILL if the lease ends then.
 func (j *job) limits(end time.Duration) (term, kill time.Duration) {
-	kill = end - max(j.ttl/10, 100*time.Millisecond)
+	kill = end - lease.KillMargin(j.ttl)
 	return kill - min(j.grace, 3*j.ttl/20), kill
 }
 

@@ -1,0 +1,77 @@
+// Package lease is the client's half of a lease: for how long the holder of a lock may act on
+// it without hearing from the server. Package lock, package keychain and locket run all count
+// by it.
+//
+// A server that grants or renews a lease promises to give the resource to nobody else before
+// the TTL has passed. It counts from when it took the request, which is after the client sent
+// it. The client therefore counts from when it sent the request, and stops a margin earlier:
+//
+//	client  sent ──────────────── trust window ───────────────┤ margin ├
+//	             server  took the request ───────────── TTL ──────────────────┤
+//
+// So the client's window always ends before the server's lease, however long the request or
+// its answer was under way, and there is no moment at which two clients trust their windows.
+// The clocks of the two need not agree on the time; they only need to run at about the same
+// rate, and the margin covers what they differ in that.
+//
+// The rule is that of Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for
+// Distributed File Cache Consistency" (SOSP 1989, https://doi.org/10.1145/74850.74870), where
+// the client's term is shortened by the transmission time and an allowance for clocks. River's
+// leader election trusts its term in the same way, from the start of the last attempt that
+// came through (https://github.com/riverqueue/river/blob/master/internal/leadership/doc.go).
+package lease
+
+import "time"
+
+// minMargin is the least margin, whatever the TTL.
+const minMargin = 100 * time.Millisecond
+
+// Margin is how long before the end of a lease of ttl its holder stops trusting it: a
+// twentieth of the TTL, and 100 ms at least. It covers clocks that run at different rates, by
+// much more than any do, and leaves the holder a moment to stop.
+func Margin(ttl time.Duration) time.Duration { return max(ttl/20, minMargin) }
+
+// KillMargin is how long before the end of a lease of ttl a process that works under it is to
+// be killed from outside: a tenth of the TTL, and 100 ms at least. It is never less than
+// Margin, since the kill must also come through on a machine under load.
+func KillMargin(ttl time.Duration) time.Duration { return max(ttl/10, minMargin) }
+
+// Window is a trust window: while it lasts, the holder of a lease may act on it without
+// hearing from the server. The zero Window is that of no lease, and never trusted.
+//
+// Windows are kept by Go's monotonic clock, so steps of the wall clock do not change them, as
+// long as the times given are from time.Now. On Linux that clock stands still while a machine
+// is suspended; only a fencing token protects what is done right after it wakes up.
+type Window struct{ since, until time.Time }
+
+// From returns the window of a lease that was granted or renewed for ttl by a request sent at
+// that time. A TTL that is not longer than its margin gives a window that is over already.
+func From(sent time.Time, ttl time.Duration) Window { return FromLeft(sent, ttl, ttl) }
+
+// FromLeft returns the window of a lease of ttl that was found, rather than granted or
+// renewed, by a request sent at that time: only left of it remained when the server answered.
+// The margin is that of the whole TTL.
+func FromLeft(sent time.Time, left, ttl time.Duration) Window {
+	return Window{since: sent, until: sent.Add(left - Margin(ttl))}
+}
+
+// Trusted reports whether the holder may still act on the lease.
+func (w Window) Trusted(now time.Time) bool { return now.Before(w.until) }
+
+// Left returns for how long the lease may still be trusted, 0 if it may not.
+func (w Window) Left(now time.Time) time.Duration {
+	if !w.Trusted(now) {
+		return 0
+	}
+	return w.until.Sub(now)
+}
+
+// HalfLeft reports whether more than half of the window is left.
+func (w Window) HalfLeft(now time.Time) bool { return now.Sub(w.since) < w.until.Sub(now) }
+
+// Since returns when the window began: when the request was sent. It is the zero time for the
+// zero Window.
+func (w Window) Since() time.Time { return w.since }
+
+// IsZero reports whether there is no lease.
+func (w Window) IsZero() bool { return w.until.IsZero() }
