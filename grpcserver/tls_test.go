@@ -1,18 +1,15 @@
 package grpcserver_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,21 +18,21 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/grpcserver"
 )
 
 // issue returns the files of a server with a certificate by ca that trusts the clients of
 // clients.
-func issue(t testing.TB, ca, clients *fixtures.CA) grpcserver.Files {
+func issue(t testing.TB, ca, clients *fixtures.CA) certs.ServerFiles {
 	t.Helper()
 	cert, key := ca.Issue(t, "server")
-	return grpcserver.Files{Cert: cert, Key: key, ClientCA: clients.File}
+	return certs.ServerFiles{Cert: cert, Key: key, ClientCA: clients.File}
 }
 
-func load(t testing.TB, files grpcserver.Files, log *slog.Logger) *grpcserver.Certificates {
+func load(t testing.TB, files certs.ServerFiles, log *slog.Logger) *certs.Server {
 	t.Helper()
-	certificates, err := grpcserver.LoadCertificates(files, log)
+	certificates, err := certs.LoadServer(files, log)
 	must(t, err)
 	return certificates
 }
@@ -113,154 +110,22 @@ func check(t *testing.T, address string, creds credentials.TransportCredentials,
 	return err
 }
 
-// handshakes is a TLS server that does nothing but shake hands, so that the certificates
-// of one connection can be looked at; its files may be replaced. It is for bubbles.
-type handshakes struct {
-	certificates *grpcserver.Certificates
-	files        grpcserver.Files
-	logs         logs
-}
-
-func newHandshakes(t *testing.T, ca *fixtures.CA) *handshakes {
-	t.Helper()
-	folder := t.TempDir()
-	h := &handshakes{files: grpcserver.Files{
-		Cert: filepath.Join(folder, "crt"), Key: filepath.Join(folder, "key"), ClientCA: filepath.Join(folder, "ca"),
-	}}
-	h.replace(t, issue(t, ca, ca))
-	h.certificates = load(t, h.files, h.logs.logger())
-	return h
-}
-
-// replace puts other files in the place of those of the server.
-func (h *handshakes) replace(t *testing.T, by grpcserver.Files) {
-	t.Helper()
-	for to, from := range map[string]string{h.files.Cert: by.Cert, h.files.Key: by.Key, h.files.ClientCA: by.ClientCA} {
-		content, err := os.ReadFile(from)
-		must(t, errors.Join(err, os.WriteFile(to, content, 0o600)))
-	}
-}
-
-// shake returns the certificate that the server shows to a client, and the errors of both.
-func (h *handshakes) shake(t *testing.T, client *tls.Config) (shown []byte, err error) {
-	t.Helper()
-	client = client.Clone()
-	client.ServerName, client.InsecureSkipVerify = "localhost", true // what is shown is looked at by the test
-	client.VerifyConnection = func(state tls.ConnectionState) error {
-		shown = state.PeerCertificates[0].Raw
-		return nil
-	}
-	near, far := net.Pipe()
-	served := make(chan error, 1)
-	go func() {
-		served <- tls.Server(far, h.certificates.Config(tls.RequireAndVerifyClientCert)).Handshake()
-		_ = far.Close()
-	}()
-	conn := tls.Client(near, client)
-	err = conn.Handshake()
-	_, _ = conn.Read(make([]byte, 1)) // takes what the server has to say
-	_ = near.Close()
-	return shown, errors.Join(err, <-served)
-}
-
-func certOf(t *testing.T, file string) []byte {
-	t.Helper()
-	content, err := os.ReadFile(file)
-	must(t, err)
-	cert, err := tls.LoadX509KeyPair(file, strings.TrimSuffix(file, "crt")+"key")
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", file, err, content)
-	}
-	return cert.Certificate[0]
-}
-
-// TestReplacedCertificates: new connections use the new files within 2 s.
-func TestReplacedCertificates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		before, after := fixtures.NewCA(t), fixtures.NewCA(t)
-		h := newHandshakes(t, before)
-		old := certOf(t, h.files.Cert)
-		shown, err := h.shake(t, before.ClientTLS(t))
-		if err != nil || !bytes.Equal(shown, old) {
-			t.Fatalf("at first: %v", err)
-		}
-		h.replace(t, issue(t, after, after))
-		time.Sleep(2 * time.Second)
-		shown, err = h.shake(t, after.ClientTLS(t))
-		if err != nil || bytes.Equal(shown, old) {
-			t.Errorf("a client by the new authority: %v", err)
-		}
-		if _, err := h.shake(t, before.ClientTLS(t)); err == nil {
-			t.Error("a client by the old authority is served still")
-		}
-		h.logs.line(t, "read again")
-	})
-}
-
-// TestBrokenCertificates: files that are not good leave the last good ones in use, until
-// they are.
-func TestBrokenCertificates(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, h *handshakes, other *fixtures.CA){
-		"half a pair": func(t *testing.T, h *handshakes, other *fixtures.CA) {
-			cert, _ := other.Issue(t, "server")
-			h.replace(t, grpcserver.Files{Cert: cert, Key: h.files.Key, ClientCA: h.files.ClientCA})
-		},
-		"half a file": func(t *testing.T, h *handshakes, _ *fixtures.CA) { must(t, os.Truncate(h.files.Cert, 100)) },
-		"no key":      func(t *testing.T, h *handshakes, _ *fixtures.CA) { must(t, os.Remove(h.files.Key)) },
-		"no authority": func(t *testing.T, h *handshakes, _ *fixtures.CA) {
-			must(t, os.WriteFile(h.files.ClientCA, []byte("none"), 0o600))
-		},
-		"nothing": func(t *testing.T, h *handshakes, _ *fixtures.CA) {
-			must(t, errors.Join(os.Remove(h.files.Cert), os.Remove(h.files.Key), os.Remove(h.files.ClientCA)))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
-				h := newHandshakes(t, ca)
-				old := certOf(t, h.files.Cert)
-				spoil(t, h, other)
-				for range 3 {
-					time.Sleep(2 * time.Second)
-					if shown, err := h.shake(t, ca.ClientTLS(t)); err != nil || !bytes.Equal(shown, old) {
-						t.Fatalf("with broken files: %v", err)
-					}
-				}
-				if !strings.Contains(h.logs.String(), "level=ERROR") {
-					t.Error("the broken files were not logged")
-				}
-				h.replace(t, issue(t, other, other))
-				time.Sleep(2 * time.Second)
-				if shown, err := h.shake(t, other.ClientTLS(t)); err != nil || bytes.Equal(shown, old) {
-					t.Errorf("put right: %v", err)
-				}
-			})
-		})
-	}
-}
-
-// TestNoCertificates: a server does not start on files that are not good.
-func TestNoCertificates(t *testing.T) {
-	ca := fixtures.NewCA(t)
-	good := issue(t, ca, ca)
-	_, otherKey := ca.Issue(t, "other")
-	for name, files := range map[string]grpcserver.Files{
-		"no certificate": {Cert: "none", Key: good.Key, ClientCA: good.ClientCA},
-		"another's key":  {Cert: good.Cert, Key: otherKey, ClientCA: good.ClientCA},
-		"no authority":   {Cert: good.Cert, Key: good.Key, ClientCA: "none"},
-		"a key for one":  {Cert: good.Cert, Key: good.Key, ClientCA: good.Key},
-	} {
-		if _, err := grpcserver.LoadCertificates(files, slog.New(slog.DiscardHandler)); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-// TestReplacedWhileServing is the same through gRPC, on real sockets.
+// TestReplacedWhileServing: new connections use files that were replaced, through gRPC, on
+// real sockets. The tests of package certs are exact.
 func TestReplacedWhileServing(t *testing.T) {
 	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
-	h := newHandshakes(t, before)
-	address := startTLS(t, h.certificates)
+	folder := t.TempDir()
+	files := certs.ServerFiles{
+		Cert: filepath.Join(folder, "crt"), Key: filepath.Join(folder, "key"), ClientCA: filepath.Join(folder, "ca"),
+	}
+	replace := func(by certs.ServerFiles) {
+		for to, from := range map[string]string{files.Cert: by.Cert, files.Key: by.Key, files.ClientCA: by.ClientCA} {
+			content, err := os.ReadFile(from)
+			must(t, errors.Join(err, os.WriteFile(to, content, 0o600)))
+		}
+	}
+	replace(issue(t, before, before))
+	address := startTLS(t, load(t, files, slog.New(slog.DiscardHandler)))
 	old, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(before.ClientTLS(t))))
 	must(t, err)
 	defer func() { _ = old.Close() }()
@@ -269,10 +134,10 @@ func TestReplacedWhileServing(t *testing.T) {
 		return err
 	}
 	must(t, ask())
-	h.replace(t, issue(t, after, after))
+	replace(issue(t, after, after))
 	replaced := time.Now()
 	for check(t, address, credentials.NewTLS(after.ClientTLS(t))) != nil {
-		if time.Since(replaced) > 5*time.Second { // the machine may be busy; TestReplacedCertificates is exact
+		if time.Since(replaced) > 5*time.Second { // the machine may be busy
 			t.Fatal("the new certificates are not in use")
 		}
 		time.Sleep(50 * time.Millisecond)

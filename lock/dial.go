@@ -1,23 +1,17 @@
 package lock
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
@@ -86,20 +80,6 @@ type dialing struct {
 	options  []grpc.DialOption
 }
 
-// Files are those that a client needs for TLS, in PEM.
-type Files struct {
-	// CA holds the authorities that sign the servers' certificates; "": the system's.
-	CA string
-	// Cert and Key are what the client shows to servers that demand a certificate. Both or
-	// none.
-	Cert, Key string
-}
-
-// WithTLS has the connections use TLS (1.2 and up). A server's certificate must be for the
-// host of its address. The files are read by Dial, and again by every handshake; while they
-// cannot be read, or do not belong together (yet), the last good ones stay in use.
-func WithTLS(files Files) DialOption { return func(d *dialing) { d.files = &files } }
-
 // WithInsecure allows plain text to servers on other machines.
 func WithInsecure() DialOption { return func(d *dialing) { d.insecure = true } }
 
@@ -119,8 +99,8 @@ func WithDialOptions(options ...grpc.DialOption) DialOption {
 // after 15 s at most; see Conn for those that cannot wait so long, and ServiceConfig for what
 // is tried again. HTTP proxies of the environment are not used.
 //
-// It is an error when an address is malformed or there is none, when a file of WithTLS is no
-// good, or when an address is not of this machine and neither WithTLS nor WithInsecure was
+// It is an error when an address is malformed or there is none, when a file of WithTLSFiles is no
+// good, or when an address is not of this machine and neither WithTLSFiles nor WithInsecure was
 // given; each error names what is wrong.
 func Dial(addresses []string, options ...DialOption) (*Conn, error) {
 	var d dialing
@@ -203,15 +183,15 @@ func hostOf(address string) (string, error) {
 // credentials decides between TLS and plain text.
 func (d *dialing) credentials(hosts []string) (grpc.DialOption, error) {
 	if d.files != nil && d.insecure {
-		return nil, errors.New("WithTLS and WithInsecure: only one can be given")
+		return nil, errors.New("WithTLSFiles and WithInsecure: only one can be given")
 	}
 	if d.files != nil {
-		creds, err := newTLSCredentials(*d.files)
+		creds, err := newFileCredentials(*d.files)
 		return grpc.WithTransportCredentials(creds), err
 	}
 	for _, host := range hosts {
 		if !d.insecure && !isLoopback(host) {
-			return nil, fmt.Errorf("the Locket server on %s is on another machine: give WithTLS, or WithInsecure() for plain text", host)
+			return nil, fmt.Errorf("the Locket server on %s is on another machine: give WithTLSFiles, or WithInsecure() for plain text", host)
 		}
 	}
 	return grpc.WithTransportCredentials(insecure.NewCredentials()), nil
@@ -221,72 +201,4 @@ func (d *dialing) credentials(hosts []string) (grpc.DialOption, error) {
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
-}
-
-// tlsCredentials read their files for every handshake. Those are rare.
-type tlsCredentials struct {
-	credentials.TransportCredentials // those of the files as they were at first
-	files                            Files
-
-	mu   sync.Mutex
-	good *tls.Config
-}
-
-func newTLSCredentials(files Files) (credentials.TransportCredentials, error) {
-	config, err := files.config()
-	if err != nil {
-		return nil, err
-	}
-	return &tlsCredentials{TransportCredentials: credentials.NewTLS(config), files: files, good: config}, nil
-}
-
-// ClientHandshake implements credentials.TransportCredentials.
-func (c *tlsCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	config, stale := c.current()
-	secured, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
-	if err != nil && stale != nil {
-		err = fmt.Errorf("%w (with the files of before, as those of now are no good: %w)", err, stale)
-	}
-	return secured, info, err
-}
-
-// Clone implements credentials.TransportCredentials.
-func (c *tlsCredentials) Clone() credentials.TransportCredentials { return c }
-
-// current returns the configuration by the files if they are good, else the last good one
-// and what is wrong.
-func (c *tlsCredentials) current() (*tls.Config, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	config, err := c.files.config()
-	if err == nil {
-		c.good = config
-	}
-	return c.good, err
-}
-
-// config reads the files.
-func (f Files) config() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.CA != "" {
-		pem, err := os.ReadFile(f.CA)
-		if err != nil {
-			return nil, fmt.Errorf("the servers' authorities: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("the servers' authorities: no certificate in %s", f.CA)
-		}
-	}
-	if (f.Cert == "") != (f.Key == "") {
-		return nil, fmt.Errorf("the client's certificate %q and key %q: one without the other", f.Cert, f.Key)
-	}
-	if f.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-		if err != nil {
-			return nil, fmt.Errorf("the client's certificate %q and key %q: %w", f.Cert, f.Key, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }

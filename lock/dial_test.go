@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/lock"
@@ -293,8 +294,13 @@ func TestDialLoopback(t *testing.T) {
 		}
 		dialMust(t, conn.Close())
 	}
-	if _, err := lock.Dial([]string{"localhost:1"}, lock.WithInsecure(), lock.WithTLS(lock.Files{})); err == nil {
-		t.Error("both TLS and none")
+	for name, option := range map[string]lock.DialOption{
+		"WithTLSFiles": lock.WithTLSFiles(lock.Files{}),
+		"WithTLS":      lock.WithTLS(lock.Files{}),
+	} {
+		if _, err := lock.Dial([]string{"localhost:1"}, lock.WithInsecure(), option); err == nil {
+			t.Errorf("both %s and none", name)
+		}
 	}
 }
 
@@ -549,7 +555,7 @@ func TestDialRoundRobin(t *testing.T) {
 func dialTLS(t testing.TB, ca *fixtures.CA) *tls.Config {
 	t.Helper()
 	cert, key := ca.Issue(t, "server")
-	certificates, err := grpcserver.LoadCertificates(grpcserver.Files{Cert: cert, Key: key, ClientCA: ca.File}, slog.New(slog.DiscardHandler))
+	certificates, err := certs.LoadServer(certs.ServerFiles{Cert: cert, Key: key, ClientCA: ca.File}, slog.New(slog.DiscardHandler))
 	dialMust(t, err)
 	return certificates.Config(tls.RequireAndVerifyClientCert)
 }
@@ -581,7 +587,7 @@ func TestDialTLS(t *testing.T) {
 		"a certificate by another one": {"127.0.0.1", lock.Files{CA: ca.File, Cert: bad.Cert, Key: bad.Key}, "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := dialConn(t, []string{net.JoinHostPort(c.host, port)}, lock.WithTLS(c.files), lock.WithDialOptions(
+			conn := dialConn(t, []string{net.JoinHostPort(c.host, port)}, lock.WithTLSFiles(c.files), lock.WithDialOptions(
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 					return new(net.Dialer).DialContext(ctx, "tcp", address)
 				})))
@@ -628,7 +634,7 @@ func TestDialFiles(t *testing.T) {
 		"a key without cert":  {lock.Files{CA: ca.File, Key: good.Key}, good.Key},
 		"a key for authority": {lock.Files{CA: good.Key}, good.Key},
 	} {
-		if _, err := lock.Dial([]string{"locket.example:8891"}, lock.WithTLS(c.files)); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := lock.Dial([]string{"locket.example:8891"}, lock.WithTLSFiles(c.files)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, which is to have %s in it", name, err, c.says)
 		}
 	}
@@ -662,7 +668,7 @@ func TestDialRotation(t *testing.T) {
 		target.Store(address)
 	}
 	use(before)
-	conn := dialConn(t, []string{"locket.example:8891", "localhost:8891"}, lock.WithTLS(files), lock.WithDialOptions(
+	conn := dialConn(t, []string{"locket.example:8891", "localhost:8891"}, lock.WithTLSFiles(files), lock.WithDialOptions(
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", target.Load().(string))
 		})))

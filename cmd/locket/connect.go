@@ -133,7 +133,7 @@ func (s settings) dialOptions() ([]locklib.DialOption, error) {
 	case s.secure() && s.insecure:
 		return nil, usageError("--insecure and --tls-ca, --tls-cert, --tls-key exclude each other, also in the environment and the context")
 	case s.secure():
-		return []locklib.DialOption{locklib.WithTLS(files)}, nil
+		return []locklib.DialOption{locklib.WithTLSFiles(files)}, nil
 	case s.insecure:
 		return []locklib.DialOption{locklib.WithInsecure()}, nil
 	}

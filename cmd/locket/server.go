@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/grpclog"
 
+	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/mysql"
@@ -155,7 +156,7 @@ func loadTLS(c config, log *slog.Logger) (forGRPC, forHTTP *tls.Config, err erro
 	if c.tlsCert == "" {
 		return nil, nil, nil
 	}
-	certificates, err := grpcserver.LoadCertificates(grpcserver.Files{Cert: c.tlsCert, Key: c.tlsKey, ClientCA: c.tlsCA}, log)
+	certificates, err := certs.LoadServer(certs.ServerFiles{Cert: c.tlsCert, Key: c.tlsKey, ClientCA: c.tlsCA}, log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,9 +1,8 @@
-package grpcserver
+package certs
 
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,17 +10,18 @@ import (
 	"time"
 )
 
-// Files are those that a server needs for mutual TLS, in PEM.
-type Files struct {
+// ServerFiles are the files that a server needs for mutual TLS, in PEM.
+type ServerFiles struct {
 	Cert, Key string
 	// ClientCA holds the authorities that sign the clients' certificates.
 	ClientCA string
 }
 
-// Certificates are read again when their files change. Files that cannot be read, or do
-// not belong together (yet), leave the last good ones in use.
-type Certificates struct {
-	files Files
+// Server follows the files of a server: they are read again when they have changed, which is
+// looked at for each connection, once a second at most. It may be used by any number of
+// goroutines.
+type Server struct {
+	files ServerFiles
 	log   *slog.Logger
 
 	mu     sync.Mutex
@@ -35,37 +35,34 @@ type material struct {
 	cas  *x509.CertPool
 }
 
-// certificateRefresh is how often the files are looked at, at most.
-const certificateRefresh = time.Second
+// refreshInterval is how often the files are looked at, at most.
+const refreshInterval = time.Second
 
-// LoadCertificates reads the files for the first time.
-func LoadCertificates(files Files, log *slog.Logger) (*Certificates, error) {
+// LoadServer reads the files for the first time. Its errors name the file. The log tells when
+// files were read again (level info), and what is wrong with changed ones (error).
+func LoadServer(files ServerFiles, log *slog.Logger) (*Server, error) {
 	stamp := files.stamp() // first: a change while they are read must be noticed later
 	good, err := files.read()
 	if err != nil {
 		return nil, err
 	}
-	return &Certificates{files: files, log: log, looked: time.Now(), stamp: stamp, good: good}, nil
+	return &Server{files: files, log: log, looked: time.Now(), stamp: stamp, good: good}, nil
 }
 
-func (f Files) read() (material, error) {
+func (f ServerFiles) read() (material, error) {
 	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
-		return material{}, fmt.Errorf("the server's certificate: %w", err)
+		return material{}, fmt.Errorf("the server's certificate %q and key %q: %w", f.Cert, f.Key, err)
 	}
-	pem, err := os.ReadFile(f.ClientCA)
+	cas, err := readAuthorities(f.ClientCA)
 	if err != nil {
 		return material{}, fmt.Errorf("the clients' authorities: %w", err)
-	}
-	cas := x509.NewCertPool()
-	if !cas.AppendCertsFromPEM(pem) {
-		return material{}, errors.New("the clients' authorities: no certificate in " + f.ClientCA)
 	}
 	return material{cert, cas}, nil
 }
 
 // stamp changes when one of the files does.
-func (f Files) stamp() (stamp string) {
+func (f ServerFiles) stamp() (stamp string) {
 	for _, file := range []string{f.Cert, f.Key, f.ClientCA} {
 		if info, err := os.Stat(file); err == nil {
 			stamp += fmt.Sprint(info.ModTime().UnixNano(), " ", info.Size(), " ")
@@ -75,35 +72,35 @@ func (f Files) stamp() (stamp string) {
 }
 
 // current returns the certificates to use for a connection that begins now.
-func (c *Certificates) current() material {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.looked) < certificateRefresh {
-		return c.good
+func (s *Server) current() material {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.looked) < refreshInterval {
+		return s.good
 	}
-	c.looked = time.Now()
-	stamp := c.files.stamp()
-	if stamp == c.stamp {
-		return c.good
+	s.looked = time.Now()
+	stamp := s.files.stamp()
+	if stamp == s.stamp {
+		return s.good
 	}
-	changed, err := c.files.read()
+	changed, err := s.files.read()
 	if err != nil {
-		c.log.Error("the changed certificates are not good; the last ones stay in use", "error", err)
-		return c.good
+		s.log.Error("the changed certificates are not good; the last ones stay in use", "error", err)
+		return s.good
 	}
-	c.log.Info("the certificates were read again")
-	c.stamp, c.good = stamp, changed
-	return c.good
+	s.log.Info("the certificates were read again")
+	s.stamp, s.good = stamp, changed
+	return s.good
 }
 
 // Config returns a TLS configuration (TLS 1.2 and up) whose connections use the
 // certificates that are good at their time.
-func (c *Certificates) Config(auth tls.ClientAuthType) *tls.Config {
+func (s *Server) Config(auth tls.ClientAuthType) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			now := c.current()
+			now := s.current()
 			return &tls.Config{
 				MinVersion:   tls.VersionTLS12,
 				NextProtos:   []string{"h2", "http/1.1"},
