@@ -44,11 +44,11 @@ func fail(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.
 
 func refusalOf(s *status.Status) *refusal {
 	r := &refusal{runtime.HTTPStatusFromCode(s.Code()), problems{"message": s.Message()}}
-	info, fields := details(s)
+	info, violations := models.ErrorInfoOf(s.Err()), violationsOf(s)
 	switch {
-	case len(fields.GetFieldViolations()) > 0:
+	case len(violations) > 0:
 		r.body = make(problems)
-		for _, violation := range fields.GetFieldViolations() {
+		for _, violation := range violations {
 			r.body[violation.GetField()] = violation.GetDescription()
 		}
 	case info.GetReason() == models.ReasonIDTaken:
@@ -63,16 +63,14 @@ func refusalOf(s *status.Status) *refusal {
 	return r
 }
 
-func details(s *status.Status) (info *errdetails.ErrorInfo, fields *errdetails.BadRequest) {
+// violationsOf returns what is wrong with the fields of a request.
+func violationsOf(s *status.Status) []*errdetails.BadRequest_FieldViolation {
 	for _, detail := range s.Details() {
-		switch detail := detail.(type) {
-		case *errdetails.ErrorInfo:
-			info = detail
-		case *errdetails.BadRequest:
-			fields = detail
+		if fields, ok := detail.(*errdetails.BadRequest); ok {
+			return fields.GetFieldViolations()
 		}
 	}
-	return info, fields
+	return nil
 }
 
 // failRouting answers requests that have no handler.

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -266,7 +265,7 @@ func TestUpdate(t *testing.T) {
 					wantReason(t, err, "CLAIM_WAITS")
 				case codes.FailedPrecondition:
 					wantReason(t, err, "WRONG_STATUS")
-					if got := detail[*errdetails.ErrorInfo](err).GetMetadata()["status"]; got != c.change.GetId() {
+					if got := models.ErrorInfoOf(err).GetMetadata()["status"]; got != c.change.GetId() {
 						t.Errorf("metadata: status %q, want %q", got, c.change.GetId())
 					}
 				case codes.InvalidArgument:

@@ -16,7 +16,6 @@ import (
 	"github.com/tedsuo/ifrit"
 	"github.com/tedsuo/ifrit/grouper"
 	"go.uber.org/goleak"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -207,7 +206,7 @@ func isError(t testing.TB, err, want error, reason string) {
 
 func wantReason(t testing.TB, err error, reason string) {
 	t.Helper()
-	info := detail[*errdetails.ErrorInfo](err)
+	info := models.ErrorInfoOf(err)
 	if info.GetReason() != reason || info.GetDomain() != "locket" {
 		t.Errorf("error info %v, want reason %s of locket", info, reason)
 	}

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"testing"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/models"
@@ -81,7 +80,7 @@ func (s *server) release(t testing.TB, key, owner string, token uint64) error {
 func collides(t *testing.T, err error, holder string, token uint64) {
 	t.Helper()
 	isError(t, err, models.ErrLockCollision, "LOCK_COLLISION")
-	metadata := detail[*errdetails.ErrorInfo](err).GetMetadata()
+	metadata := models.ErrorInfoOf(err).GetMetadata()
 	if metadata["holder"] != holder || metadata["token"] != strconv.FormatUint(token, 10) || metadata["claim_id"] == "" {
 		t.Errorf("metadata %v, want holder %s with token %d", metadata, holder, token)
 	}
@@ -143,7 +142,7 @@ func TestSharedCollision(t *testing.T) {
 	s.create(t, "k", "reader", 60, shared)
 	_, err := s.Lock(t.Context(), &models.LockRequest{Resource: resource("k", "jim"), TtlInSeconds: 60})
 	isError(t, err, models.ErrLockCollision, "LOCK_COLLISION")
-	if metadata := detail[*errdetails.ErrorInfo](err).GetMetadata(); len(metadata) != 1 || metadata["mode"] != "shared" {
+	if metadata := models.ErrorInfoOf(err).GetMetadata(); len(metadata) != 1 || metadata["mode"] != "shared" {
 		t.Errorf("metadata %v", metadata)
 	}
 	isError(t, s.release(t, "k", "jim", 0), models.ErrLockCollision, "LOCK_COLLISION")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/models"
@@ -45,18 +44,8 @@ func plain(err error) error {
 	if wire == nil {
 		return err
 	}
-	if holder := holderOf(err); holder != "" {
+	if holder := models.ErrorInfoOf(err).GetMetadata()["holder"]; holder != "" {
 		return fmt.Errorf("%w: held by %q", wire, holder)
 	}
 	return wire
-}
-
-// holderOf returns the owner that a collision names, "" if none.
-func holderOf(err error) string {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return info.GetMetadata()["holder"]
-		}
-	}
-	return ""
 }

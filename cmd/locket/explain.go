@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -22,7 +21,7 @@ func (c *connection) explain(err error) error {
 	if exit := (*exitError)(nil); err == nil || !ofCall || errors.As(err, &exit) {
 		return err
 	}
-	if info := infoOf(err); info != nil {
+	if info := models.ErrorInfoOf(err); info != nil {
 		return explainReason(info.GetReason(), s)
 	}
 	switch s.Code() {
@@ -39,19 +38,6 @@ func (c *connection) explain(err error) error {
 		return fmt.Errorf("%s: %s", c.address(), c.withHint(s.Message()))
 	}
 }
-
-// infoOf returns what Locket says of an error of its own, nil if it is not one.
-func infoOf(err error) *errdetails.ErrorInfo {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == models.ErrorDomain {
-			return info
-		}
-	}
-	return nil
-}
-
-// reasonIs reports whether an error is one of Locket's own, for a reason.
-func reasonIs(err error, reason string) bool { return infoOf(err).GetReason() == reason }
 
 func explainReason(reason string, s *status.Status) error {
 	message := errors.New(s.Message())
@@ -74,7 +60,7 @@ func explainReason(reason string, s *status.Status) error {
 // free returns the error for a lock that is not held, or not by the grant with this token (0:
 // by any), if err is that.
 func free(err error, name string, token uint64) error {
-	if !reasonIs(err, models.ReasonResourceNotFound) {
+	if models.ReasonOf(err) != models.ReasonResourceNotFound {
 		return err
 	}
 	what := fmt.Sprintf("nobody holds %q", name)
@@ -87,16 +73,16 @@ func free(err error, name string, token uint64) error {
 // held returns the error for a lock that somebody else holds, if err is that. It asks the
 // server since when.
 func (c *connection) held(ctx context.Context, err error, name string) error {
-	if !reasonIs(err, models.ReasonLockCollision) {
+	if models.ReasonOf(err) != models.ReasonLockCollision {
 		return err
 	}
 	by := "others, in shared mode"
-	if holder, known := infoOf(err).GetMetadata()["holder"]; known {
+	if holder, known := models.ErrorInfoOf(err).GetMetadata()["holder"]; known {
 		by = strconv.Quote(holder)
 	}
 	queue, _ := c.GetQueue(ctx, &models.GetQueueRequest{Resource: name})
 	for _, holder := range queue.GetHolders() {
-		if holder.GetId() == infoOf(err).GetMetadata()["claim_id"] {
+		if holder.GetId() == models.ErrorInfoOf(err).GetMetadata()["claim_id"] {
 			v := viewClaim(holder)
 			by += fmt.Sprintf(" since %s (%s)", time.Time(v.since().at).Format(timeFormat), look{now: time.Now()}.ago(v.since()))
 		}
