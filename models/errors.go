@@ -31,27 +31,44 @@ var (
 // ErrorDomain is the domain of every google.rpc.ErrorInfo that Locket sends.
 const ErrorDomain = "locket"
 
-// Reasons in google.rpc.ErrorInfo. They are only added to.
+// Reasons in google.rpc.ErrorInfo; ReasonOf returns that of an error. They are only added to.
 const (
-	// ReasonLockCollision comes with metadata "holder", "token" and "claim_id" of who
+	// ReasonLockCollision occurs when somebody else holds the lock that was to be locked or
+	// released, or waits for it. It comes with metadata "holder", "token" and "claim_id" of who
 	// holds the lock exclusively, or "mode": "shared".
-	ReasonLockCollision    = "LOCK_COLLISION"
-	ReasonInvalidTTL       = "INVALID_TTL"
-	ReasonInvalidOwner     = "INVALID_OWNER"
-	ReasonInvalidType      = "INVALID_TYPE"
+	ReasonLockCollision = "LOCK_COLLISION"
+	// ReasonInvalidTTL occurs when the TTL of Lock is not in 1 second to 100 years.
+	ReasonInvalidTTL = "INVALID_TTL"
+	// ReasonInvalidOwner occurs when the owner of Lock is empty.
+	ReasonInvalidOwner = "INVALID_OWNER"
+	// ReasonInvalidType occurs when type or type_code is unknown, when the two contradict each
+	// other, or when FetchAll is given neither.
+	ReasonInvalidType = "INVALID_TYPE"
+	// ReasonResourceNotFound occurs when nobody holds the lock that was to be fetched or
+	// released; and when a token was given, and the grant with that token is over.
 	ReasonResourceNotFound = "RESOURCE_NOT_FOUND"
-	// ReasonInvalidField comes with a google.rpc.BadRequest that names each field.
-	ReasonInvalidField  = "INVALID_FIELD"
+	// ReasonInvalidField occurs when fields of a request are missing, malformed or over their
+	// limits. It comes with a google.rpc.BadRequest that names each field.
+	ReasonInvalidField = "INVALID_FIELD"
+	// ReasonClaimNotFound occurs when no claim has the id, or one that ended so long ago that
+	// it was deleted.
 	ReasonClaimNotFound = "CLAIM_NOT_FOUND"
-	ReasonIDTaken       = "ID_TAKEN"
-	// ReasonClaimWaits: the claim is not active yet, others come first.
+	// ReasonIDTaken occurs when CreateClaim is given the id of a claim that another request
+	// made. The same request, repeated, finds its claim, and is no error.
+	ReasonIDTaken = "ID_TAKEN"
+	// ReasonClaimWaits occurs when UpdateClaim asks for the status active, and the claim still
+	// waits: others come first.
 	ReasonClaimWaits = "CLAIM_WAITS"
-	// ReasonWrongStatus comes with metadata "status": the status that the claim has.
+	// ReasonWrongStatus occurs when UpdateClaim asks for what is impossible in the status that
+	// the claim has, such as the renewal of one that has ended. It comes with metadata
+	// "status": the status that the claim has.
 	ReasonWrongStatus = "WRONG_STATUS"
-	// ReasonDatabaseUnavailable: nothing has changed; ask again.
+	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy.
+	// Nothing has changed; ask again.
 	ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"
-	// ReasonOutcomeUnknown: the change may have been made; asking again is safe.
+	// ReasonOutcomeUnknown occurs when the connection to the database broke during a commit.
+	// The change may have been made; asking again is safe.
 	ReasonOutcomeUnknown = "OUTCOME_UNKNOWN"
-	// ReasonShuttingDown: ask another server.
+	// ReasonShuttingDown occurs when the server is shutting down. Ask another server.
 	ReasonShuttingDown = "SHUTTING_DOWN"
 )
