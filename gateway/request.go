@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/ids"
 	"github.com/locket-service/locket/models"
 )
 
@@ -54,7 +54,7 @@ func newRequest(w http.ResponseWriter, r *http.Request, path string) *request {
 		known.method = http.MethodGet
 	}
 	if !models.ValidRequestID(known.id) {
-		known.id = uuid.NewString()
+		known.id = ids.NewRequest()
 	}
 	return known
 }

@@ -1,19 +1,18 @@
 package handlers
 
 import (
-	"encoding/base32"
 	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/ids"
 	"github.com/locket-service/locket/models"
 )
 
@@ -39,7 +38,7 @@ func decodeLock(req *models.LockRequest) (claim.Command, error) {
 	c.data("resource.value", resource.GetValue())
 	token := c.token(req.Token)
 	return claim.Acquire{
-		ID:       newID(),
+		ID:       ids.NewClaim(),
 		Resource: resource.GetKey(),
 		Owner:    resource.GetOwner(),
 		Type:     t,
@@ -82,7 +81,7 @@ func decodeCreate(req *models.CreateClaimRequest) (claim.Command, error) {
 		cmd.TTL = *ttl
 	}
 	if cmd.ID == "" {
-		cmd.ID = newID()
+		cmd.ID = ids.NewClaim()
 	}
 	c.that(validID(cmd.ID), "id", `must be 1 to %d letters, digits and any of "-._~"`, maxID)
 	if cmd.Type == claim.Untyped {
@@ -205,13 +204,4 @@ func decodeCursor(token string) (*db.Cursor, error) {
 		return nil, fmt.Errorf("no cursor: %q", text)
 	}
 	return &db.Cursor{Created: claim.Time(created), ID: id}, nil
-}
-
-var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
-
-// newID returns an id that nobody can guess. Ids rise with time, so that they fall into
-// the same pages of an index.
-func newID() string {
-	id := uuid.Must(uuid.NewV7())
-	return idEncoding.EncodeToString(id[:])
 }

@@ -7,13 +7,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/locket-service/locket/ids"
 	"github.com/locket-service/locket/models"
 )
 
@@ -26,7 +26,7 @@ func NewClaimRunner(client models.LocketClient, claim *models.CreateClaimRequest
 	settings := newSettings(time.Duration(min(claim.GetTtl()*float64(time.Second), math.MaxInt64)), 0, options)
 	if claim != nil {
 		claim.Ttl = proto.Float64(settings.ttl.Seconds())
-		claim.Id = cmp.Or(claim.GetId(), uuid.NewString())
+		claim.Id = cmp.Or(claim.GetId(), ids.NewClaim())
 	}
 	return &Runner{
 		settings: settings, key: claim.GetResource(), owner: claim.GetOwner(), exitOnLoss: true,

@@ -9,9 +9,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/locket-service/locket/ids"
 	"github.com/locket-service/locket/lease"
 )
 
@@ -286,5 +286,5 @@ func (k *keeper) jittered(pause time.Duration) time.Duration {
 
 // withRequestID gives a request a name in the server's log.
 func withRequestID(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "uuid", uuid.NewString())
+	return metadata.AppendToOutgoingContext(ctx, "uuid", ids.NewRequest())
 }

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/base32"
 	"os"
 	"os/user"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/ids"
 	"github.com/locket-service/locket/models"
 )
 
@@ -101,15 +100,9 @@ func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaim
 		req.TypeCode = models.TypeCode_PRESENCE
 	}
 	if req.GetId() == "" {
-		req.Id = newClaimID()
+		req.Id = ids.NewClaim()
 	}
 	return req
-}
-
-// newClaimID returns an id like those that the server makes.
-func newClaimID() string {
-	id := uuid.Must(uuid.NewV7())
-	return base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding).EncodeToString(id[:])
 }
 
 // retryPause is between two requests that found no server.

@@ -10,11 +10,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/tedsuo/ifrit"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/ids"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
@@ -173,7 +173,7 @@ func (r *run) run() error {
 	}
 	defer func() { _ = c.Close() }()
 	claim := &models.CreateClaimRequest{
-		Resource: r.name, Owner: r.owner, Value: r.value, Id: uuid.NewString(),
+		Resource: r.name, Owner: r.owner, Value: r.value, Id: ids.NewClaim(),
 		Ttl: proto.Float64(r.ttl.Seconds()), Mode: models.Mode_MODE_EXCLUSIVE,
 	}
 	if r.shared {
