@@ -11,35 +11,35 @@ import (
 // the keeper has given it up: it may tell of a claim that must be withdrawn.
 const patientPOST = 6
 
-// attempt is a request under way.
+// attempt is a request under way. A goroutine of its own carries it out, which knows the claim
+// and not its keeper.
 type attempt struct {
 	request
+	claim   *Claim
 	ctx     context.Context // ends when it is given up
 	cancel  context.CancelFunc
 	answers chan answer // not buffered, so that what is given up stays with its sender
 }
 
 // send sends a request.
-func (c *Claim) send(kind action) {
-	c.drop()
-	k := &c.keeper
-	ctx, cancel := context.WithCancel(c.keychain.ctx)
-	a := &attempt{c.request(kind), ctx, cancel, make(chan answer)}
+func (k *keeper) send(kind action) {
+	k.drop()
+	ctx, cancel := context.WithCancel(k.keychain.ctx)
+	a := &attempt{k.request(kind), k.claim, ctx, cancel, make(chan answer)}
 	k.attempt = a
 	if kind == sendRegister {
 		if k.firstPOST.IsZero() {
 			k.firstPOST = time.Now()
 		}
-		c.keychain.tasks.Go(func() { c.post(a) })
+		k.keychain.tasks.Go(a.post)
 		return
 	}
 	again := k.tries > 0
-	c.keychain.tasks.Go(func() { c.patch(a, again) })
+	k.keychain.tasks.Go(func() { a.patch(again) })
 }
 
 // drop gives up the request under way. The server may carry it out all the same.
-func (c *Claim) drop() {
-	k := &c.keeper
+func (k *keeper) drop() {
 	if k.attempt == nil {
 		return
 	}
@@ -61,9 +61,9 @@ func (a *attempt) give(r answer) (taken bool) {
 }
 
 // post carries out POST. What comes of it after the keeper has given it up is not lost.
-func (c *Claim) post(a *attempt) {
+func (a *attempt) post() {
 	defer a.cancel()
-	kc := c.keychain
+	kc := a.claim.keychain
 	came := make(chan answer, 1)
 	kc.tasks.Go(func() {
 		patient := a.request
@@ -75,7 +75,7 @@ func (c *Claim) post(a *attempt) {
 	select {
 	case r := <-came:
 		if !a.give(r) {
-			c.late(&r)
+			a.claim.late(&r)
 		}
 		return
 	case <-timeout.C:
@@ -84,15 +84,15 @@ func (c *Claim) post(a *attempt) {
 	case <-a.ctx.Done():
 	}
 	r := <-came
-	c.late(&r)
+	a.claim.late(&r)
 }
 
 // patch carries out PATCH. When the end of a claim is refused that was asked for before,
 // without an answer, it may have come to that end by then: a server of seed 4 refuses the
 // same end a second time.
-func (c *Claim) patch(a *attempt, again bool) {
+func (a *attempt) patch(again bool) {
 	defer a.cancel()
-	wire := c.keychain.wire
+	wire := a.claim.keychain.wire
 	r := wire.do(a.ctx, a.request)
 	if again && a.ends != "" && r.err == nil && r.code >= 400 && r.code < 500 {
 		seen := wire.do(a.ctx, request{method: http.MethodGet, url: a.url, timeout: a.timeout})
@@ -104,19 +104,19 @@ func (c *Claim) patch(a *attempt, again bool) {
 }
 
 // request returns a request as it is to be sent now.
-func (c *Claim) request(kind action) request {
-	kc := c.keychain
-	r := request{kind: kind, method: http.MethodPatch, url: c.location, timeout: kc.requestTimeout}
+func (k *keeper) request(kind action) request {
+	kc := k.keychain
+	r := request{kind: kind, method: http.MethodPatch, url: k.published.url(), timeout: kc.requestTimeout}
 	switch kind {
 	case sendRegister:
-		r.method, r.url, r.body, r.key = http.MethodPost, kc.wire.claims, c.body, c.keeper.key
+		r.method, r.url, r.body, r.key = http.MethodPost, kc.wire.claims, k.body, k.key
 	case sendActivate:
-		r.body, r.wait = update{Status: "active"}, c.patience()
-		r.timeout = r.wait + min(r.timeout, c.ttl/3)
+		r.body, r.wait = update{Status: "active"}, k.patience()
+		r.timeout = r.wait + min(r.timeout, k.ttl/3)
 	case sendRenew:
-		r.body, r.ttl, r.timeout = update{TTL: c.ttl.Seconds()}, c.ttl, min(r.timeout, c.pace()/3)
+		r.body, r.ttl, r.timeout = update{TTL: k.ttl.Seconds()}, k.ttl, min(r.timeout, k.pace()/3)
 	default:
-		r = kc.ending(kind, c.location)
+		r = kc.ending(kind, k.published.url())
 	}
 	return r
 }

@@ -8,8 +8,7 @@ import (
 )
 
 // conclude draws the conclusions from an answer, and returns what it is to the machine.
-func (c *Claim) conclude(a *answer) event {
-	k := &c.keeper
+func (k *keeper) conclude(a *answer) event {
 	e := a.event()
 	k.failure, k.after = a.failure(), a.after
 	if e == eventFailed {
@@ -20,17 +19,17 @@ func (c *Claim) conclude(a *answer) event {
 	}
 	switch {
 	case a.kind == sendRegister:
-		return c.registered(a, e)
+		return k.registered(a, e)
 	case e == eventOK && a.kind == sendActivate:
-		c.learn(a)
-		return k.grant(k.waited, c.ttl, e)
+		k.published.learn(a)
+		return k.grant(k.waited, k.ttl, e)
 	case a.kind == sendActivate:
 		if e == eventConflict {
-			c.queued(a)
+			k.queued(a)
 		}
 	case e == eventOK:
-		c.learn(a)
-		return c.renewed(a)
+		k.published.learn(a)
+		return k.renewed(a)
 	case a.kind == sendRenew:
 		k.doubt(a.request)
 	}
@@ -38,14 +37,13 @@ func (c *Claim) conclude(a *answer) event {
 }
 
 // registered concludes a POST.
-func (c *Claim) registered(a *answer, e event) event {
-	k := &c.keeper
+func (k *keeper) registered(a *answer, e event) event {
 	switch e {
 	case eventCreated, eventAccepted:
-		c.settle(a.location)
-		c.learn(a)
+		k.claim.settle(a.location)
+		k.published.learn(a)
 	case eventFailed:
-		c.late(a) // the address may be all that came of it
+		k.claim.late(a) // the address may be all that came of it
 		k.reached = k.reached || !a.unsent
 		if k.state == stateRecalling && !k.reached { // so there is no claim
 			return eventRefused
@@ -53,25 +51,24 @@ func (c *Claim) registered(a *answer, e event) event {
 	}
 	switch e {
 	case eventCreated:
-		return k.grant(k.firstPOST, c.ttl, e)
+		return k.grant(k.firstPOST, k.ttl, e)
 	case eventAccepted:
 		k.waited, k.pause = a.sent, 0
-		if c.patience() == 0 {
-			k.pause = c.untilPoll()
+		if k.patience() == 0 {
+			k.pause = k.untilPoll()
 		}
 	}
 	return e
 }
 
 // queued concludes an attempt to activate that came too early.
-func (c *Claim) queued(a *answer) {
-	k := &c.keeper
+func (k *keeper) queued(a *answer) {
 	k.waited, k.failure = a.sent, nil
 	if a.applied && a.came.Sub(a.sent) >= a.wait/2 {
 		k.pause, k.polls = 0, 0
 		return
 	}
-	k.pause = c.untilPoll()
+	k.pause = k.untilPoll()
 }
 
 // grant notes the lease of a claim that has become active after a moment. When not even half
@@ -85,8 +82,7 @@ func (k *keeper) grant(since time.Time, ttl time.Duration, e event) event {
 }
 
 // renewed notes the lease after a renewal.
-func (c *Claim) renewed(a *answer) event {
-	k := &c.keeper
+func (k *keeper) renewed(a *answer) event {
 	k.granted = lease.From(a.sent, min(a.ttl, k.shortest))
 	if !k.granted.Trusted(time.Now()) {
 		return eventStale
@@ -104,28 +100,27 @@ func (c *Claim) renewed(a *answer) event {
 }
 
 // untilRenewal returns how long to pause before the next renewal.
-func (c *Claim) untilRenewal() time.Duration {
-	period := c.renewPeriod
+func (k *keeper) untilRenewal() time.Duration {
+	period := k.renewPeriod
 	if period == 0 {
-		period = c.ttl / 3
+		period = k.ttl / 3
 	}
-	period = min(period, c.pace()/2)
-	return time.Until(c.keeper.granted.Since().Add(jittered(period, 0.2)))
+	period = min(period, k.pace()/2)
+	return time.Until(k.granted.Since().Add(jittered(period, 0.2)))
 }
 
 // untilRetry returns how long to pause before the request is sent again.
-func (c *Claim) untilRetry() time.Duration {
-	k := &c.keeper
+func (k *keeper) untilRetry() time.Duration {
 	kind, limit := k.state.kind(), time.Duration(math.MaxInt64)
 	switch kind {
 	case sendRenew:
-		limit = c.pace() / 10
+		limit = k.pace() / 10
 	case sendActivate:
-		limit = c.ttl / 4
+		limit = k.ttl / 4
 	}
-	backoff := c.keychain.retries.of(kind)
+	backoff := k.keychain.retries.of(kind)
 	if k.state == stateRetryingRecall { // in the time that giving back has
-		backoff = c.keychain.retries.Withdraw
+		backoff = k.keychain.retries.Withdraw
 	}
 	pause := backoff.pause(max(1, k.tries), limit)
 	if kind == sendRegister || kind == sendActivate {
@@ -135,19 +130,19 @@ func (c *Claim) untilRetry() time.Duration {
 }
 
 // untilPoll returns how long to pause before asking again whether it is the claim's turn.
-func (c *Claim) untilPoll() time.Duration {
-	c.keeper.polls++
-	return c.keychain.retries.Poll.pause(c.keeper.polls, c.ttl/4)
+func (k *keeper) untilPoll() time.Duration {
+	k.polls++
+	return k.keychain.retries.Poll.pause(k.polls, k.ttl/4)
 }
 
 // pace returns the TTL that may be relied upon.
-func (c *Claim) pace() time.Duration { return min(c.ttl, c.keeper.shortest) }
+func (k *keeper) pace() time.Duration { return min(k.ttl, k.shortest) }
 
 // doubt notes that the outcome of a renewal is unknown.
 func (k *keeper) doubt(r request) { k.shortest = min(k.shortest, r.ttl) }
 
 // patience returns for how long one request waits for its turn: not so long that a turn could
 // be slept through when its answer is lost.
-func (c *Claim) patience() time.Duration {
-	return min(c.keychain.patience, c.ttl/2).Truncate(time.Second)
+func (k *keeper) patience() time.Duration {
+	return min(k.keychain.patience, k.ttl/2).Truncate(time.Second)
 }

@@ -2,6 +2,7 @@ package keychain
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,9 +13,18 @@ import (
 	"github.com/locket-service/locket/lease"
 )
 
-// keeper runs the state machine of one claim. Only its goroutine uses it. Whatever wakes it,
-// it looks at the clock before it does anything else.
+// keeper runs the state machine of one claim, in a goroutine of its own. That goroutine alone
+// uses its fields and methods: the Claim has no way to it but its commands, and the requests
+// that the keeper sends (attempt) answer over a channel. Whatever wakes it, it looks at the
+// clock before it does anything else.
 type keeper struct {
+	keychain  *Keychain
+	claim     *Claim     // the caller's handle
+	published *published // what the handle tells: that of claim
+
+	claimSettings                 // the TTL and the renew period change with a refresh
+	body          json.RawMessage // of POST
+
 	log    *slog.Logger
 	state  state
 	last   event  // that led to the state
@@ -46,8 +56,24 @@ type keeper struct {
 // timers are those of seed 1, and that of the lease. None fires after it was stopped.
 type timers struct{ timeout, activate, renew, retry, lease *time.Timer }
 
-func newKeeper(c *Claim) keeper {
-	return keeper{log: c.keychain.log.With("resource", c.resource), state: stateNew, key: rand.Text(), shortest: math.MaxInt64}
+// newKeeper returns a keeper that has not begun, with its claim.
+func (kc *Keychain) newKeeper(resource string, options []ClaimOption) (*keeper, error) {
+	s := claimSettings{ttl: DefaultTTL}
+	for _, option := range append(kc.claim[:len(kc.claim):len(kc.claim)], options...) {
+		option(&s)
+	}
+	if err := s.validate(resource); err != nil {
+		return nil, err
+	}
+	body, err := s.registration(resource)
+	if err != nil {
+		return nil, err
+	}
+	c := newClaim(kc, resource)
+	return &keeper{
+		keychain: kc, claim: c, published: &c.published, claimSettings: s, body: body,
+		log: kc.log.With("resource", resource), state: stateNew, key: rand.Text(), shortest: math.MaxInt64,
+	}, nil
 }
 
 func newTimer() *time.Timer {
@@ -56,43 +82,40 @@ func newTimer() *time.Timer {
 	return t
 }
 
-// keep runs the claim until it has ended.
-func (c *Claim) keep() {
-	k := &c.keeper
+// keep runs the claim until it has ended. It is the keeper's goroutine.
+func (k *keeper) keep() {
 	k.timers = timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer()}
-	defer c.end()
-	c.feed(eventBegin)
+	defer k.end()
+	k.feed(eventBegin)
 	for !k.state.final() {
-		c.turn(c.next())
+		k.turn(k.next())
 	}
 }
 
 // turn has something happen to the claim, unless its lease is over meanwhile: the process may
 // have been stopped for a while, and then everything is due at once.
-func (c *Claim) turn(e event) {
-	k := &c.keeper
-	if k.state.holds() && !c.Held() {
+func (k *keeper) turn(e event) {
+	if k.state.holds() && !k.published.held() {
 		e = eventLeaseOver
 	}
 	if e != "" {
-		c.feed(e)
+		k.feed(e)
 	}
-	c.refreshAgain()
+	k.refreshAgain()
 }
 
 // next waits for what happens next; "" is nothing.
-func (c *Claim) next() event {
-	k := &c.keeper
+func (k *keeper) next() event {
 	var answers <-chan answer
 	if k.attempt != nil {
 		answers = k.attempt.answers
 	}
 	select {
-	case cmd := <-c.commands:
-		return c.take(cmd)
+	case cmd := <-k.claim.commands:
+		return k.take(cmd)
 	case a := <-answers:
 		k.attempt = nil
-		return c.conclude(&a)
+		return k.conclude(&a)
 	case <-k.timers.timeout.C:
 		return eventTimeout
 	case <-k.timers.activate.C:
@@ -102,7 +125,7 @@ func (c *Claim) next() event {
 	case <-k.timers.retry.C:
 		return eventRetry
 	case <-k.timers.lease.C:
-		if c.Held() { // it was renewed, or the clocks differ by a hair
+		if k.published.held() { // it was renewed, or the clocks differ by a hair
 			k.timers.lease.Reset(k.granted.Left(time.Now()))
 			return ""
 		}
@@ -111,8 +134,7 @@ func (c *Claim) next() event {
 }
 
 // take takes a command.
-func (c *Claim) take(cmd command) event {
-	k := &c.keeper
+func (k *keeper) take(cmd command) event {
 	if cmd.event != eventRefresh {
 		if k.cause == nil {
 			k.cause = cmd.cause
@@ -120,8 +142,8 @@ func (c *Claim) take(cmd command) event {
 		return cmd.event
 	}
 	if cmd.ttl != 0 {
-		c.ttl = cmd.ttl
-		c.renewPeriod = 0
+		k.ttl = cmd.ttl
+		k.renewPeriod = 0
 	}
 	k.refreshes = append(k.refreshes, cmd)
 	return eventRefresh
@@ -129,23 +151,21 @@ func (c *Claim) take(cmd command) event {
 
 // refreshAgain asks again for what a renewal under way could not do, and answers all who have
 // asked when there is nothing to renew any more.
-func (c *Claim) refreshAgain() {
-	k := &c.keeper
+func (k *keeper) refreshAgain() {
 	switch {
 	case len(k.refreshes) == 0:
 	case k.state == stateActive:
-		c.feed(eventRefresh)
+		k.feed(eventRefresh)
 	case !k.state.holds():
 		for _, cmd := range k.refreshes {
-			cmd.renewed <- c.cause()
+			cmd.renewed <- k.published.cause()
 		}
 		k.refreshes = nil
 	}
 }
 
 // feed has something happen to the claim.
-func (c *Claim) feed(e event) {
-	k := &c.keeper
+func (k *keeper) feed(e event) {
 	from := k.state
 	next, actions, ok := step(from, e)
 	if !ok { // a bug: nothing that can happen is refused
@@ -157,131 +177,38 @@ func (c *Claim) feed(e event) {
 		k.log.Debug("claim", "state", next, "event", e)
 	}
 	if from.holds() && !next.holds() {
-		c.lose(c.reason(e))
+		k.published.lose(k.reason(e))
 	}
 	if next.final() || slices.Contains(givingBack, next) {
-		c.giveUp()
+		k.published.giveUp()
 	}
 	for _, a := range actions {
-		c.do(a)
+		k.do(a)
 	}
 }
 
-// reason returns why a claim that was held is not.
-func (c *Claim) reason(e event) error {
-	k := &c.keeper
-	switch {
-	case e == eventRelease || e == eventSignal:
-		return k.cause
-	case e == eventLeaseOver && k.failure != nil:
-		return fmt.Errorf("%w: %w: %w", ErrLost, ErrTimeUp, k.failure)
-	case e == eventLeaseOver:
-		return fmt.Errorf("%w: %w", ErrLost, ErrTimeUp)
-	default:
-		return fmt.Errorf("%w: %w", ErrLost, k.failure)
-	}
-}
-
-// do carries out an action.
-func (c *Claim) do(a action) {
-	k := &c.keeper
-	switch a {
-	case sendRegister, sendActivate, sendRenew, sendRelease, sendWithdraw, sendAbort:
-		c.send(a)
-	case dropRequest:
-		c.drop()
-	case startTimeout:
-		if c.timeout > 0 {
-			k.timers.timeout.Reset(c.timeout)
-		}
-	case startGiveUp:
-		k.tries = 0
-		k.timers.timeout.Reset(c.keychain.releaseTimeout)
-	case startActivate:
-		k.timers.activate.Reset(k.pause)
-	case startRenew:
-		k.timers.renew.Reset(c.untilRenewal())
-	case startRetry:
-		k.timers.retry.Reset(c.untilRetry())
-	case startLease:
-		c.extend(k.granted)
-		k.timers.lease.Reset(k.granted.Left(time.Now()))
-	case stopTimeout:
-		k.timers.timeout.Stop()
-	case stopActivate:
-		k.timers.activate.Stop()
-	case stopRenew:
-		k.timers.renew.Stop()
-	case stopRetry:
-		k.timers.retry.Stop()
-	case stopLease:
-		k.timers.lease.Stop()
-	default:
-		c.notify(a)
-	}
-}
-
-// notify tells the client.
-func (c *Claim) notify(a action) {
-	k := &c.keeper
-	switch a {
-	case notifyAcquired:
-		k.log.Info("claim acquired", "url", c.location, "token", c.token)
-		c.conclusion(nil)
-	case notifyReleased:
-		k.log.Info("claim released")
-	case notifyTimeout:
-		err := ErrTimeout
-		if k.failure != nil {
-			err = fmt.Errorf("%w: %w", ErrTimeout, k.failure)
-		}
-		c.conclusion(err)
-	case notifyLost:
-		k.log.Error("claim lost", "error", c.cause())
-	case terminate:
-		err := c.cause()
-		if !errors.Is(err, ErrLost) {
-			err = k.failure
-			k.log.Error("claim failed", "error", err)
-		}
-		if c.keychain.fatal != nil {
-			go c.keychain.fatal(c.named(err))
-		}
-	}
-}
-
-// conclusion tells Keychain.Claim what it returns. Only the first counts.
-func (c *Claim) conclusion(err error) {
-	select {
-	case c.outcome <- err:
-	default:
-	}
-}
-
-// end is the last that the claim's goroutine does.
-func (c *Claim) end() {
-	k := &c.keeper
-	c.drop()
+// end is the last that the keeper's goroutine does.
+func (k *keeper) end() {
+	k.drop()
 	for _, t := range []*time.Timer{k.timers.timeout, k.timers.activate, k.timers.renew, k.timers.retry, k.timers.lease} {
 		t.Stop()
 	}
-	c.result = c.outcomeOfEnd()
-	c.settle("")
-	c.keychain.forget(c)
-	close(c.ended)
-	if c.result != nil {
-		c.conclusion(c.result)
+	k.claim.result = k.outcomeOfEnd()
+	k.claim.settle("")
+	k.keychain.forget(k.claim)
+	close(k.claim.ended)
+	if k.claim.result != nil {
+		k.conclusion(k.claim.result)
 	} else {
-		c.conclusion(k.cause)
+		k.conclusion(k.cause)
 	}
 }
 
 // outcomeOfEnd returns what Release and Close say of a claim that has ended.
-func (c *Claim) outcomeOfEnd() error {
-	k := &c.keeper
+func (k *keeper) outcomeOfEnd() error {
 	switch {
-	case errors.Is(c.cause(), ErrLost):
-		return c.cause()
+	case errors.Is(k.published.cause(), ErrLost):
+		return k.published.cause()
 	case k.state == stateFail:
 		return k.failure
 	case k.state == stateDone && (k.last == eventTimeout || k.last == eventSignal):

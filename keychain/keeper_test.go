@@ -24,19 +24,18 @@ func TestStopped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := kc.newClaim("r", nil)
+			k, err := kc.newKeeper("r", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			k := &c.keeper
 			k.state, k.timers = s, timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer()}
 			if s == stateRenewing {
 				k.attempt = &attempt{cancel: func() {}}
 			}
-			c.extend(lease.From(time.Now().Add(-time.Minute), time.Minute))
-			c.turn(e)
-			if k.state != stateLost || !errors.Is(c.Err(), ErrTimeUp) || k.attempt != nil {
-				t.Errorf("%s, on %q: %s, %v", s, e, k.state, c.Err())
+			k.published.extend(lease.From(time.Now().Add(-time.Minute), time.Minute))
+			k.turn(e)
+			if k.state != stateLost || !errors.Is(k.claim.Err(), ErrTimeUp) || k.attempt != nil {
+				t.Errorf("%s, on %q: %s, %v", s, e, k.state, k.claim.Err())
 			}
 			if err := kc.Close(); err != nil {
 				t.Error(err)

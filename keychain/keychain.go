@@ -60,23 +60,23 @@ func New(url string, options ...Option) (*Keychain, error) {
 // It is ErrClaimed when the keychain claims the resource already. A claim that is being given
 // back is waited for.
 func (kc *Keychain) Claim(ctx context.Context, resource string, options ...ClaimOption) (*Claim, error) {
-	c, err := kc.newClaim(resource, options)
+	k, err := kc.newKeeper(resource, options)
 	if err == nil {
-		err = kc.add(ctx, c)
+		err = kc.add(ctx, k)
 	}
 	if err == nil {
-		err = c.await(ctx)
+		err = k.claim.await(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("claim %q: %w", resource, err)
 	}
-	return c, nil
+	return k.claim, nil
 }
 
 // add begins to claim, as soon as no claim of the same resource is left.
-func (kc *Keychain) add(ctx context.Context, c *Claim) error {
+func (kc *Keychain) add(ctx context.Context, k *keeper) error {
 	for {
-		before, err := kc.tryToAdd(ctx, c)
+		before, err := kc.tryToAdd(ctx, k)
 		if before == nil || err != nil {
 			return err
 		}
@@ -88,21 +88,21 @@ func (kc *Keychain) add(ctx context.Context, c *Claim) error {
 	}
 }
 
-// tryToAdd returns the claim that is in the way.
-func (kc *Keychain) tryToAdd(ctx context.Context, c *Claim) (before *Claim, err error) {
+// tryToAdd starts a keeper, or returns the claim that is in the way.
+func (kc *Keychain) tryToAdd(ctx context.Context, k *keeper) (before *Claim, err error) {
 	kc.mu.Lock()
 	defer kc.mu.Unlock()
-	before = kc.claims[c.resource]
+	before = kc.claims[k.claim.resource]
 	switch {
 	case kc.isClosing():
 		return nil, ErrClosed
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case before != nil && before.isWanted():
+	case before != nil && before.published.isWanted():
 		return nil, ErrClaimed
 	case before == nil:
-		kc.claims[c.resource] = c
-		kc.tasks.Go(c.keep)
+		kc.claims[k.claim.resource] = k.claim
+		kc.tasks.Go(k.keep)
 	}
 	return before, nil
 }
@@ -116,7 +116,7 @@ func (kc *Keychain) isClosing() bool {
 	}
 }
 
-// forget is called by a claim that has ended.
+// forget is called by the keeper of a claim that has ended.
 func (kc *Keychain) forget(c *Claim) {
 	kc.mu.Lock()
 	defer kc.mu.Unlock()
@@ -191,36 +191,4 @@ func (kc *Keychain) awaitIdle(timeout <-chan time.Time) {
 			return
 		}
 	}
-}
-
-// withdrawStray withdraws a claim that was made beside the one that is kept. The caller is a
-// task of the keychain.
-func (kc *Keychain) withdrawStray(address string) {
-	kc.mu.Lock()
-	kc.strays++
-	kc.mu.Unlock()
-	kc.tasks.Go(func() {
-		defer func() {
-			kc.mu.Lock()
-			defer kc.mu.Unlock()
-			kc.strays--
-			kc.tellFewer()
-		}()
-		ctx, cancel := context.WithTimeout(kc.ctx, kc.releaseTimeout)
-		defer cancel()
-		r := kc.ending(sendWithdraw, address)
-		for attempts := 1; ; attempts++ {
-			a := kc.wire.do(ctx, r)
-			if a.event() != eventFailed {
-				kc.log.Info("stray claim withdrawn", "url", address)
-				return
-			}
-			select {
-			case <-time.After(kc.retries.Withdraw.pause(attempts, kc.releaseTimeout)):
-			case <-ctx.Done():
-				kc.log.Warn("stray claim not withdrawn; it is left to its TTL", "url", address, "error", a.failure())
-				return
-			}
-		}
-	})
 }

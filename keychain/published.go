@@ -1,0 +1,128 @@
+package keychain
+
+import (
+	"path"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/lease"
+)
+
+// published is what is known of a claim. Its keeper writes it, the handle tells it, and any
+// goroutine may read it.
+type published struct {
+	lost chan struct{} // Done: closed when the claim is not held any more
+
+	mu       sync.Mutex
+	trust    lease.Window
+	loss     error  // why lost is closed
+	unwanted bool   // it is being given back, or has ended
+	location string // the claim's address, "" until it is known
+	id       string
+	token    uint64
+	decided  bool     // the claim of location, and no other, is the one that is kept
+	told     []string // addresses that came in late answers, before that was decided
+}
+
+func (p *published) name() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id
+}
+
+func (p *published) url() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.location
+}
+
+func (p *published) fencingToken() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.token
+}
+
+// held asks the clock, and nobody else.
+func (p *published) held() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trust.Trusted(time.Now())
+}
+
+// cause returns why lost is closed, nil while it is open.
+func (p *published) cause() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loss
+}
+
+// isWanted reports whether the claim is not being given back.
+func (p *published) isWanted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	isOver := !p.trust.IsZero() && !p.trust.Trusted(time.Now())
+	return !p.unwanted && !isOver
+}
+
+// giveUp notes that the claim is not wanted any more, or has ended.
+func (p *published) giveUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unwanted = true
+}
+
+// extend publishes a trust window.
+func (p *published) extend(trust lease.Window) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trust = trust
+}
+
+// lose ends what held says, and closes lost, before anything else is done about it.
+func (p *published) lose(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trust, p.loss, p.unwanted = lease.Window{}, err, true
+	close(p.lost)
+}
+
+// learn keeps what an answer tells of the claim.
+func (p *published) learn(a *answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if token := a.fencingToken(); token != 0 {
+		p.token = token
+	}
+	if id := a.member("id"); id != "" {
+		p.id = id
+	}
+}
+
+// settle decides which claim is the one that is kept, unless that is decided, and returns the
+// addresses of the others: see Claim.settle.
+func (p *published) settle(location string) (strays []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.decided {
+		p.decided, p.location = true, location
+		if p.id == "" && location != "" {
+			p.id = path.Base(location)
+		}
+	}
+	for _, address := range p.told {
+		if address != p.location {
+			strays = append(strays, address)
+		}
+	}
+	p.told = nil
+	return strays
+}
+
+// hear keeps an address that came in a late answer until settle, and reports whether it is
+// decided already which claim is kept.
+func (p *published) hear(address string) (decided bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, address)
+	return p.decided
+}
