@@ -15,11 +15,12 @@ import (
 	"github.com/locket-service/locket/lease"
 )
 
-// keeper is one run of a runner. Only the goroutine that runs it uses it.
+// keeper is one run of a runner. Only the goroutine that runs it uses it: the Runner has no
+// way to it, and an attempt answers over a channel.
 type keeper struct {
-	*Runner
-	log   *slog.Logger    // hides that of the runner
-	ready chan<- struct{} // nil once it is closed
+	*Runner                 // the handle: what never changes is read there
+	log     *slog.Logger    // hides that of the runner
+	ready   chan<- struct{} // nil once it is closed
 
 	// next fires when it is time for an attempt, expiry when the lease is over.
 	next, expiry *time.Timer
@@ -32,14 +33,16 @@ type keeper struct {
 
 	// held is set between the gain and the loss of the lock.
 	held bool
-	// token is that of the grant that the server has told of, believed in or not.
+	// granted is the grant as it was published last.
+	granted grant
+	// token is that of the grant that the server has told of, trusted or not.
 	token uint64
 	// open is set while the server may have made a grant that it has not told of.
 	open bool
 	// failure is the error of the last attempt, nil if that came through.
 	failure error
-	// wavering is set while the lock is held and cannot be verified.
-	wavering bool
+	// unverified is set while the lock is held and cannot be verified.
+	unverified bool
 }
 
 // result is that of one attempt.
@@ -78,7 +81,7 @@ func (k *keeper) run(signals <-chan os.Signal) error {
 		}
 		var err error
 		switch {
-		case k.held && !k.grant.trust.Trusted(time.Now()):
+		case k.held && !k.granted.trust.Trusted(time.Now()):
 			err = k.lose(timeUp(k.failure))
 		case answered != nil:
 			err = k.conclude(*answered)
@@ -117,14 +120,14 @@ func (k *keeper) conclude(r result) error {
 	verdict, renewal := k.grantor.judge(r.err), k.token != 0
 	k.note(r)
 	switch {
-	case r.err == nil && k.held && r.token != k.grant.token: // by a server that cannot renew one grant only
+	case r.err == nil && k.held && r.token != k.granted.token: // by a server that cannot renew one grant only
 		return k.replaced(r)
 	case r.err == nil:
 		k.gain(r)
 	case verdict == gone && k.held:
 		return k.lose(k.failure)
 	case k.held:
-		k.waver()
+		k.goUnverified()
 	case verdict == gone && renewal, verdict == queued: // what was not trusted has ended; or its turn comes
 		k.next.Reset(0)
 	case verdict == hopeless && k.ready != nil:
@@ -170,9 +173,9 @@ func (k *keeper) gain(r result) {
 		if k.callbacks.Acquired != nil {
 			k.callbacks.Acquired(r.token)
 		}
-	case k.wavering:
+	case k.unverified:
 		k.log.Info("lock verified again")
-		k.wavering = false
+		k.unverified = false
 		if k.callbacks.Verified != nil {
 			k.callbacks.Verified()
 		}
@@ -180,13 +183,13 @@ func (k *keeper) gain(r result) {
 	k.next.Reset(pause)
 }
 
-// waver goes on while the lease lasts.
-func (k *keeper) waver() {
-	k.log.Warn("lock not renewed", "error", k.failure, "held_for", k.grant.trust.Left(time.Now()))
-	if !k.wavering && k.callbacks.Unverifiable != nil {
+// goUnverified goes on after a renewal that failed, while the lease lasts.
+func (k *keeper) goUnverified() {
+	k.log.Warn("lock not renewed", "error", k.failure, "held_for", k.granted.trust.Left(time.Now()))
+	if !k.unverified && k.callbacks.Unverifiable != nil {
 		k.callbacks.Unverifiable(k.failure)
 	}
-	k.wavering = true
+	k.unverified = true
 	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/10)))
 }
 
@@ -196,9 +199,9 @@ func (k *keeper) wait() {
 	k.next.Reset(k.jittered(k.retryInterval))
 }
 
-// lose ends the belief. It returns the error that the runner ends with, nil for a presence.
+// lose ends the trust. It returns the error that the runner ends with, nil for a presence.
 func (k *keeper) lose(cause error) error {
-	k.held, k.wavering = false, false
+	k.held, k.unverified = false, false
 	k.publish(grant{})
 	err := fmt.Errorf("lock %q: %w: %w", k.key, ErrLost, cause)
 	k.log.Error("lock lost", "error", cause)
@@ -229,7 +232,7 @@ func timeUp(failure error) error {
 	return fmt.Errorf("%w: %w", ErrTimeUp, failure)
 }
 
-// giveBack ends the belief, and then the grant. An attempt that is under way gets half of
+// giveBack ends the trust, and then the grant. An attempt that is under way gets half of
 // the time to tell its outcome: what is not known cannot be given back for sure.
 func (k *keeper) giveBack() {
 	deadline := time.Now().Add(k.releaseTimeout)
@@ -268,6 +271,12 @@ func (k *keeper) release(deadline time.Time) {
 		case <-time.After(k.releaseTimeout / 20):
 		}
 	}
+}
+
+// publish has the runner's Held tell of a grant.
+func (k *keeper) publish(g grant) {
+	k.granted = g
+	k.setPublished(g)
 }
 
 // forget ends what the run has begun.

@@ -12,7 +12,11 @@ import (
 )
 
 // Runner holds a lock or a claim, or announces a presence, while it runs. Those of locks and
-// presences may run again after they have ended. Its methods may be called at any time, by any goroutine.
+// presences may run again after they have ended. Its methods may be called at any time, by any
+// goroutine.
+//
+// It is the caller's handle. Each run has a keeper, which reads the fields that never change,
+// and publishes the grant.
 type Runner struct {
 	settings
 	grantor    grantor
@@ -22,8 +26,8 @@ type Runner struct {
 	// usable is not set if the runner was not given what it needs.
 	usable bool
 
-	mu    sync.Mutex
-	grant grant // written by the keeper of a run, by publish
+	mu        sync.Mutex
+	published grant
 }
 
 var _ ifrit.Runner = (*Runner)(nil)
@@ -58,14 +62,14 @@ func newRunner(client models.LocketClient, resource *models.Resource, settings s
 func (r *Runner) Held() (token uint64, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.grant.token, r.grant.trust.Trusted(time.Now())
+	return r.published.token, r.published.trust.Trusted(time.Now())
 }
 
-// publish sets what Held says.
-func (r *Runner) publish(g grant) {
+// setPublished sets what Held says. Only the keeper of a run calls it.
+func (r *Runner) setPublished(g grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.grant = g
+	r.published = g
 }
 
 // Run implements ifrit.Runner.
