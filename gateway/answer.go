@@ -14,70 +14,72 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// claimView is how a claim looks (seed 4, and what Locket adds to it). The tags describe
-// it in the OpenAPI document; a pointer may be null.
+// claimView is a claim in JSON: the members of the REST requirements
+// (docs/sources/rest-requirements.md), with additions. The tags describe it in the OpenAPI
+// document; a pointer may be null.
 type claimView struct {
 	URL             string         `json:"url" doc:"The claim's address."`
 	ID              string         `json:"id" doc:"The claim's name."`
-	Resource        string         `json:"resource" doc:"The name of what is claimed."`
-	Owner           *string        `json:"owner" doc:"Who claims; null when the client named none."`
-	Mode            claimMode      `json:"mode" doc:"With whom the claim may share the resource."`
-	Type            *lockType      `json:"type" doc:"What the claim is for."`
+	Resource        string         `json:"resource" doc:"The name of the resource."`
+	Owner           *string        `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Mode            claimMode      `json:"mode" doc:"Whether the claim shares the resource."`
+	Type            *lockType      `json:"type" doc:"The purpose of the claim."`
 	Value           *string        `json:"value" doc:"Text that the lists of locks and presences show."`
-	Status          claimStatus    `json:"status" doc:"waiting, active, or a final status, which never changes again."`
+	Status          claimStatus    `json:"status" doc:"waiting, active, or a final status, which never changes."`
 	StatusHistory   []statusChange `json:"status_history" doc:"Every status that the claim has had, oldest first."`
-	Created         timestamp      `json:"created" doc:"When the claim was made."`
+	Created         timestamp      `json:"created" doc:"The time of creation."`
 	TTL             *seconds       `json:"ttl" doc:"Seconds left until the claim expires; null unless it is active."`
-	ActiveDuration  *seconds       `json:"active_duration" doc:"Seconds for which the claim has been active; null until it is, frozen once it has ended."`
-	WaitingDuration seconds        `json:"waiting_duration" doc:"Seconds for which the claim has waited; frozen once it is active or has ended."`
+	ActiveDuration  *seconds       `json:"active_duration" doc:"Seconds for which the claim has been active; null until it is, constant once it has ended."`
+	WaitingDuration seconds        `json:"waiting_duration" doc:"Seconds for which the claim has waited; constant once it is active or has ended."`
 	UserData        *jsonText      `json:"user_data" doc:"The JSON that the client stored with the claim."`
-	Token           *uint64        `json:"token" doc:"The fencing token: larger than that of any grant of the resource before; null until the claim is active."`
-	Position        *uint32        `json:"position" doc:"The place of a waiting claim in the line, 1 is the next; null otherwise, in lists, and beyond 1,000."`
+	Token           *uint64        `json:"token" doc:"The fencing token: larger than that of any earlier grant of the resource; null until the claim is active."`
+	Position        *uint32        `json:"position" doc:"The place in line of a waiting claim, 1 is the next; null otherwise, in lists, and beyond 1,000."`
 	Version         uint64         `json:"version" doc:"Rises with every change of the claim."`
-	Reason          *string        `json:"reason" doc:"Why the claim was ended, in the words of who ended it."`
+	Reason          *string        `json:"reason" doc:"Why the claim ended, in the words of who ended it."`
 }
 
-// statusChange is one line of a claim's history.
+// statusChange is one entry of a claim's status history.
 type statusChange struct {
 	Status    claimStatus `json:"status"`
 	Timestamp timestamp   `json:"timestamp"`
 }
 
-// queueView is how the queue of a resource looks.
+// queueView is the queue of a resource in JSON.
 type queueView struct {
 	URL      string      `json:"url" doc:"The resource's address."`
 	Resource string      `json:"resource" doc:"The resource's name."`
-	Version  uint64      `json:"version" doc:"Rises with every change of the queue; 0 for a name that is not in use."`
-	Token    *uint64     `json:"token" doc:"The largest fencing token among the holders; null when nobody holds the resource."`
-	Holders  []placeView `json:"holders" doc:"The claim that holds the resource alone, or those that share it."`
+	Version  uint64      `json:"version" doc:"Rises with every change of the queue; 0 for an unused name."`
+	Token    *uint64     `json:"token" doc:"The largest fencing token of the holders; null if nobody holds the resource."`
+	Holders  []placeView `json:"holders" doc:"The exclusive holder, or the shared holders."`
 	Waiting  uint64      `json:"waiting" doc:"How many claims wait."`
-	Waiters  []placeView `json:"waiters" doc:"The first of the claims that wait, in order."`
+	Waiters  []placeView `json:"waiters" doc:"The first waiting claims, in order."`
 }
 
-// placeView is a claim in the queue of its resource.
+// placeView is a claim in a queueView.
 type placeView struct {
 	URL             string      `json:"url" doc:"The claim's address."`
 	ID              string      `json:"id" doc:"The claim's name."`
-	Owner           *string     `json:"owner" doc:"Who claims; null when the client named none."`
-	Mode            claimMode   `json:"mode" doc:"With whom the claim may share the resource."`
-	Type            *lockType   `json:"type" doc:"What the claim is for."`
+	Owner           *string     `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Mode            claimMode   `json:"mode" doc:"Whether the claim shares the resource."`
+	Type            *lockType   `json:"type" doc:"The purpose of the claim."`
 	Status          claimStatus `json:"status" doc:"active or waiting."`
-	Since           timestamp   `json:"since" doc:"From when on it stands so."`
+	Since           timestamp   `json:"since" doc:"The time of this status."`
 	TTL             *seconds    `json:"ttl" doc:"Seconds left until the claim expires; null while it waits."`
 	ActiveDuration  *seconds    `json:"active_duration" doc:"Seconds; null while it waits."`
 	WaitingDuration seconds     `json:"waiting_duration" doc:"Seconds."`
 	Token           *uint64     `json:"token" doc:"The fencing token; null while it waits."`
-	Position        *uint32     `json:"position" doc:"The place in the line, 1 is the next; null for a holder."`
+	Position        *uint32     `json:"position" doc:"The place in line, 1 is the next; null for a holder."`
 	Version         uint64      `json:"version" doc:"Rises with every change of the claim."`
 }
 
-// lockView is how a lock or a presence looks (seed 5).
+// lockView is a lock or a presence in JSON, with the fields of Resource in Cloud Foundry's
+// Locket (docs/sources/cloud-foundry-locket.md).
 type lockView struct {
 	URL   string    `json:"url" doc:"The lock's address."`
 	Key   string    `json:"key" doc:"The name of the lock."`
-	Owner *string   `json:"owner" doc:"Who holds it; null for a claim without an owner."`
-	Value *string   `json:"value" doc:"What the holder wants others to see."`
-	Type  *lockType `json:"type" doc:"What it is for."`
+	Owner *string   `json:"owner" doc:"The holder; null for a claim without an owner."`
+	Value *string   `json:"value" doc:"Text of the holder for others to read."`
+	Type  *lockType `json:"type" doc:"Its purpose: lock or presence."`
 }
 
 // heldView is a single lock.
@@ -86,7 +88,7 @@ type heldView struct {
 	Token uint64 `json:"token" doc:"The fencing token of the grant."`
 }
 
-// view returns how an answer of the service looks in JSON.
+// view returns an answer of the service in the form that is encoded as JSON.
 func view(ctx context.Context, answer proto.Message) (any, error) {
 	base := requestOf(ctx).base
 	switch answer := answer.(type) {
@@ -159,7 +161,7 @@ func viewLock(base string, r *models.Resource) lockView {
 	}
 }
 
-// listOf returns the path of the list that shows a lock or a presence.
+// listOf returns the path of the list that a lock or a presence is in.
 func listOf(r *models.Resource) string {
 	if r.GetTypeCode() == models.TypeCode_PRESENCE {
 		return presencesPath
@@ -172,7 +174,7 @@ const (
 	presencesPath = "/v1/presences/"
 )
 
-// claimURL is absolute, because clients fetch it as it is.
+// claimURL returns an absolute URL, because clients fetch it unchanged.
 func claimURL(base string, c *models.Claim) string { return base + "/v1/claims/" + c.GetId() + "/" }
 
 func unlessZero[T comparable](value T) *T {
@@ -191,7 +193,7 @@ func (t timestamp) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t.AsTime().Format("2006-01-02T15:04:05.000000Z07:00"))
 }
 
-// seconds is a float, also where it is whole.
+// seconds is encoded as a float even if it is whole.
 type seconds float64
 
 // MarshalJSON implements json.Marshaler.
@@ -202,7 +204,7 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(s), 'f', -1, 64), nil
 }
 
-// head writes what of an answer stands before its body.
+// head writes the status and the headers of an answer.
 func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) error {
 	r := requestOf(ctx)
 	r.tellApplied(w.Header())
@@ -225,7 +227,7 @@ func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) erro
 	return nil
 }
 
-// codeOf returns the status of an answer that shows a claim.
+// codeOf returns the HTTP status of an answer with a claim.
 func codeOf(method string, claim models.Status) int {
 	switch {
 	case method == http.MethodGet:

@@ -12,11 +12,11 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// openAPI returns the OpenAPI document, made from what reads the requests and writes the
+// openAPI returns the OpenAPI document, made from the types that read requests and write
 // answers.
 func openAPI() object {
 	schemas := object{"Problems": object{
-		"type": "object", "description": "What is wrong, by the name of the parameter, or message.",
+		"type": "object", "description": "What is wrong, by the name of the parameter, or under message.",
 		"additionalProperties": object{"type": "string"}, "minProperties": 1,
 	}}
 	paths := object{}
@@ -31,7 +31,7 @@ func openAPI() object {
 		"openapi": "3.0.3",
 		"info": object{
 			"title": "Locket", "version": "1",
-			"description": "Locks, claims that wait their turn, and presences. A path means the same without its final slash.",
+			"description": "Locks, claims that wait their turn, and presences. The final slash of a path is optional.",
 		},
 		"servers":    []any{object{"url": "/"}},
 		"paths":      paths,
@@ -96,7 +96,7 @@ func jsonContent(schema object) object { return object{"application/json": objec
 
 func reference(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
-// schemaOf returns the schema of what a type is in JSON. Those of structs go into schemas.
+// schemaOf returns the schema of a type in JSON. It adds the schemas of structs to schemas.
 func schemaOf(t reflect.Type, schemas object) object {
 	switch reflect.Zero(t).Interface().(type) {
 	case timestamp, time.Time:
@@ -135,8 +135,8 @@ func title(name string) string {
 	return string(unicode.ToUpper(rune(name[0]))) + name[1:]
 }
 
-// structSchema describes a view, whose members are always there, or a body, whose members
-// are there when they must be.
+// structSchema describes a view, whose members are all required, or a body, whose members
+// are required if their tag says so.
 func structSchema(t reflect.Type, schemas object) object {
 	properties, required := object{}, []string{}
 	for _, field := range reflect.VisibleFields(t) {
@@ -155,7 +155,7 @@ func structSchema(t reflect.Type, schemas object) object {
 	return schema
 }
 
-// fieldSchema returns the schema of a member: that of its type, and what its tags say.
+// fieldSchema returns the schema of a member: that of its type, with what its tags add.
 func fieldSchema(field reflect.StructField, schemas object) object {
 	t, null := field.Type, false
 	if t.Kind() == reflect.Pointer {
@@ -174,7 +174,7 @@ func fieldSchema(field reflect.StructField, schemas object) object {
 	return schema
 }
 
-// bounded adds the bounds that a tag tells to a schema.
+// bounded adds the bounds of a tag to a schema.
 func bounded(schema object, tag reflect.StructTag) object {
 	for _, bound := range []string{"minimum", "maximum", "minLength", "maxLength"} {
 		if value, err := strconv.Atoi(tag.Get(bound)); err == nil {

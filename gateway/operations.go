@@ -9,16 +9,16 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// operation is one thing that can be asked for over REST: how its parameters are read, and
-// what the OpenAPI document says of it. Its route is in models/locket.rest.yaml.
+// operation is one operation of the REST API: how its parameters are read, and its entry in
+// the OpenAPI document. Its route is in models/locket.rest.yaml.
 type operation struct {
 	method  string
 	path    string
 	id      string
 	summary string
-	// translate is nil where the path says it all.
+	// translate is nil if the path has all parameters.
 	translate translator
-	// query and body are structs of parameters, nil for none.
+	// query and body are structs of parameters, or nil.
 	query, body any
 	headers     []headerParameter
 	answers     []answer
@@ -27,36 +27,35 @@ type operation struct {
 // headerParameter is a header that a request may have.
 type headerParameter struct{ name, doc string }
 
-// answer is one that an operation may give. Beside those that are listed, all may give
-// the commonAnswers.
+// answer is one possible answer of an operation. All operations have the commonAnswers too.
 type answer struct {
 	code int
 	doc  string
-	// body is a view, or a slice of views; nil for problems if the code is one of an
-	// error, and for nothing otherwise.
+	// body is a view, or a slice of views; nil for problems if the code is that of an
+	// error, and for no body otherwise.
 	body    any
 	headers []string
 }
 
 var (
-	preferHeader      = headerParameter{"Prefer", "wait=SECONDS (RFC 7240) holds the answer until the claim no longer waits, or the time is up."}
+	preferHeader      = headerParameter{"Prefer", "wait=SECONDS (RFC 7240) delays the answer until the claim no longer waits, or the time is up."}
 	idempotencyHeader = headerParameter{idempotencyKey, "Another way to give the id."}
 
-	badParameters = answer{code: http.StatusBadRequest, doc: "A parameter is missing, unknown or wrong; the keys name it."}
-	noClaim       = answer{code: http.StatusNotFound, doc: "There is no such claim."}
+	badParameters = answer{code: http.StatusBadRequest, doc: "A parameter is missing, unknown or invalid; the keys name it."}
+	noClaim       = answer{code: http.StatusNotFound, doc: "No such claim."}
 	notHeld       = answer{code: http.StatusNotFound, doc: "Nobody holds it."}
-	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for others."}
-	notChanged    = answer{code: http.StatusBadRequest, doc: "A parameter is wrong, or the claim's status, which is told, does not allow the change."}
+	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for other claims."}
+	notChanged    = answer{code: http.StatusBadRequest, doc: "A parameter is invalid, or the claim's current status, which the body has, does not allow the change."}
 	changed       = answer{code: http.StatusOK, doc: "The claim is active.", body: claimView{}, headers: []string{"Preference-Applied"}}
 	ended         = answer{code: http.StatusNoContent, doc: "The claim has ended."}
 
-	// bodyAnswers are those of an operation that has a body.
+	// bodyAnswers are those of an operation with a body.
 	bodyAnswers = []answer{
 		{code: http.StatusRequestEntityTooLarge, doc: "The body has more than 512 KiB."},
 		{code: http.StatusUnsupportedMediaType, doc: "The body is not application/json in UTF-8, or is compressed."},
 	}
 	commonAnswers = []answer{
-		{code: http.StatusServiceUnavailable, doc: "The database or the server is not available; ask again.", headers: []string{"Retry-After"}},
+		{code: http.StatusServiceUnavailable, doc: "The database or the server is not available; retry.", headers: []string{"Retry-After"}},
 		{code: http.StatusGatewayTimeout, doc: "The request took too long."},
 	}
 )
@@ -67,8 +66,8 @@ var operations = []operation{
 		translate: translateCreate, body: createBody{}, headers: []headerParameter{preferHeader, idempotencyHeader},
 		answers: append([]answer{
 			{code: http.StatusCreated, doc: "The claim is active.", body: claimView{}, headers: []string{"Location", "Preference-Applied"}},
-			{code: http.StatusAccepted, doc: "The claim waits for others.", body: claimView{}, headers: []string{"Location", "Preference-Applied"}},
-			{code: http.StatusOK, doc: "The request was repeated, and the claim has ended by now.", body: claimView{}, headers: []string{"Location", "Preference-Applied"}},
+			{code: http.StatusAccepted, doc: "The claim waits for other claims.", body: claimView{}, headers: []string{"Location", "Preference-Applied"}},
+			{code: http.StatusOK, doc: "The request was repeated, and the claim has ended.", body: claimView{}, headers: []string{"Location", "Preference-Applied"}},
 			badParameters,
 			{code: http.StatusConflict, doc: "The id names another claim."},
 		}, bodyAnswers...),
@@ -77,12 +76,12 @@ var operations = []operation{
 		method: http.MethodGet, path: "/v1/claims", id: "listClaims", summary: "List claims, oldest first",
 		translate: query[listQuery], query: listQuery{},
 		answers: []answer{
-			{code: http.StatusOK, doc: "The claims that pass every filter.", body: []claimView{}, headers: []string{"Link"}},
+			{code: http.StatusOK, doc: "The claims that match all filters.", body: []claimView{}, headers: []string{"Link"}},
 			badParameters,
 		},
 	},
 	{
-		method: http.MethodGet, path: "/v1/claims/{id}", id: "getClaim", summary: "Look at a claim",
+		method: http.MethodGet, path: "/v1/claims/{id}", id: "getClaim", summary: "Get a claim",
 		headers: []headerParameter{preferHeader},
 		answers: []answer{
 			{code: http.StatusOK, doc: "The claim, live or ended.", body: claimView{}, headers: []string{"Preference-Applied"}},
@@ -95,46 +94,46 @@ var operations = []operation{
 		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst}, bodyAnswers...),
 	},
 	{
-		method: http.MethodPut, path: "/v1/claims/{id}", id: "refreshClaim", summary: "The same, and ttl together with the status active",
+		method: http.MethodPut, path: "/v1/claims/{id}", id: "refreshClaim", summary: "Like PATCH, and ttl together with the status active",
 		translate: body[updateBody], body: updateBody{}, headers: []headerParameter{preferHeader},
 		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst}, bodyAnswers...),
 	},
 	{
-		method: http.MethodDelete, path: "/v1/claims/{id}", id: "endClaim", summary: "Give a claim up: an active one is released, a waiting one withdrawn",
+		method: http.MethodDelete, path: "/v1/claims/{id}", id: "endClaim", summary: "End a claim: an active one is released, a waiting one withdrawn",
 		translate: query[endQuery], query: endQuery{},
 		answers: []answer{ended, badParameters, noClaim},
 	},
 	{
-		method: http.MethodGet, path: "/v1/resources/{resource}", id: "getResource", summary: "Who holds a resource, and who waits, in order",
+		method: http.MethodGet, path: "/v1/resources/{resource}", id: "getResource", summary: "The holders and the waiters of a resource, in order",
 		translate: query[queueQuery], query: queueQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The queue of the resource.", body: queueView{}}, badParameters},
 	},
 	{
-		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "Every lock that is held",
+		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "All held locks",
 		translate: held(models.TypeCode_LOCK),
 		answers:   []answer{{code: http.StatusOK, doc: "The locks, in no order.", body: []lockView{}}},
 	},
 	{
-		method: http.MethodGet, path: "/v1/locks/{key}", id: "getLock", summary: "Who holds a lock",
+		method: http.MethodGet, path: "/v1/locks/{key}", id: "getLock", summary: "The holder of a lock",
 		answers: []answer{{code: http.StatusOK, doc: "The lock.", body: heldView{}}, badParameters, notHeld},
 	},
 	{
-		method: http.MethodGet, path: "/v1/presences", id: "listPresences", summary: "Every presence that is announced",
+		method: http.MethodGet, path: "/v1/presences", id: "listPresences", summary: "All held presences",
 		translate: held(models.TypeCode_PRESENCE),
 		answers:   []answer{{code: http.StatusOK, doc: "The presences, in no order.", body: []lockView{}}},
 	},
 	{
-		method: http.MethodGet, path: "/v1/presences/{key}", id: "getPresence", summary: "Who announces a presence",
+		method: http.MethodGet, path: "/v1/presences/{key}", id: "getPresence", summary: "The holder of a presence",
 		answers: []answer{{code: http.StatusOK, doc: "The presence.", body: heldView{}}, badParameters, notHeld},
 	},
 }
 
-// held asks for every lock of a type.
+// held requests all locks of a type.
 func held(t models.TypeCode) translator {
 	return func(*http.Request) (proto.Message, *refusal) { return &models.FetchAllRequest{TypeCode: t}, nil }
 }
 
-// translators are found by method and path.
+// translators has the translator of each method and path.
 var translators = func() map[string]translator {
 	found := make(map[string]translator)
 	for _, o := range operations {
@@ -148,7 +147,7 @@ var translators = func() map[string]translator {
 // pathOf returns the path of the operation that a pattern of the mux belongs to.
 var pathOf = strings.NewReplacer("=**", "", "=*", "").Replace
 
-// allowed returns the methods of a path that is served.
+// allowed returns the methods of a path, for the header Allow.
 func allowed(path string) string {
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 	for _, o := range operations {

@@ -12,18 +12,20 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// The parameters of the requests: a field is nil when its parameter is not given. Their
-// limits are those of the service; the tags describe them in the OpenAPI document.
+// The parameters of the requests: a field is nil if its parameter is missing. Their
+// limits are those of the service; the tags describe them in the OpenAPI document. What is
+// said to be of the REST requirements is in docs/sources/rest-requirements.md.
 
-// createBody is the body of POST /v1/claims/ (seed 4), and what Locket adds to it.
+// createBody is the body of POST /v1/claims/: that of the REST requirements, with
+// additions.
 type createBody struct {
-	Resource *string    `json:"resource" doc:"The name of what is claimed." required:"true" minLength:"1" maxLength:"1024"`
-	TTL      *float64   `json:"ttl" doc:"How many seconds the claim is held without being renewed, from the moment that it is active." required:"true" minimum:"0"`
+	Resource *string    `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
+	TTL      *float64   `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
 	UserData *jsonText  `json:"user_data" doc:"Any JSON, up to 64 KiB."`
-	Owner    *string    `json:"owner" doc:"Who claims." maxLength:"1024"`
-	Mode     *claimMode `json:"mode" doc:"With whom the claim may share the resource; exclusive when it is not given."`
-	ID       *claimID   `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key is another way to give it." minLength:"1" maxLength:"128"`
-	Type     *lockType  `json:"type" doc:"What the claim is for; lock when it is not given."`
+	Owner    *string    `json:"owner" doc:"The party that claims." maxLength:"1024"`
+	Mode     *claimMode `json:"mode" doc:"Whether the claim shares the resource; the default is exclusive."`
+	ID       *claimID   `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
+	Type     *lockType  `json:"type" doc:"The purpose of the claim; the default is lock."`
 	Value    *string    `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
 }
 
@@ -34,33 +36,33 @@ func (b *createBody) message() proto.Message {
 	}
 }
 
-// updateBody is the body of PATCH and PUT /v1/claims/ID/ (seed 4).
+// updateBody is the body of PATCH and PUT /v1/claims/ID/ (REST requirements), with a reason.
 type updateBody struct {
-	TTL    *float64   `json:"ttl" doc:"Renew: the claim expires so many seconds from now." minimum:"0"`
-	Status *newStatus `json:"status" doc:"active, or the final status to move to."`
-	Reason *string    `json:"reason" doc:"Why, with a final status." maxLength:"1024"`
+	TTL    *float64   `json:"ttl" doc:"Renew: the claim expires this many seconds from now." minimum:"0"`
+	Status *newStatus `json:"status" doc:"active, or the new final status."`
+	Reason *string    `json:"reason" doc:"Why the claim ends; with a final status only." maxLength:"1024"`
 }
 
 func (b *updateBody) message() proto.Message {
 	return &models.UpdateClaimRequest{Ttl: b.TTL, Status: models.Status(given(b.Status)), Reason: given(b.Reason)}
 }
 
-// listQuery is the query of GET /v1/claims/ (seed 4), and what Locket adds to it.
+// listQuery is the query of GET /v1/claims/: that of the REST requirements, with additions.
 type listQuery struct {
-	Resource               *string      `json:"resource" doc:"The claims of this resource."`
-	Owner                  *string      `json:"owner" doc:"The claims of this owner."`
-	Status                 *claimStatus `json:"status" doc:"The claims that stand so."`
-	Mode                   *claimMode   `json:"mode" doc:"The claims of this mode."`
+	Resource               *string      `json:"resource" doc:"Claims of this resource."`
+	Owner                  *string      `json:"owner" doc:"Claims of this owner."`
+	Status                 *claimStatus `json:"status" doc:"Claims with this status."`
+	Mode                   *claimMode   `json:"mode" doc:"Claims of this mode."`
 	MinimumActiveDuration  *float64     `json:"minimum_active_duration" doc:"Seconds."`
 	MaximumActiveDuration  *float64     `json:"maximum_active_duration" doc:"Seconds."`
 	MinimumWaitingDuration *float64     `json:"minimum_waiting_duration" doc:"Seconds."`
 	MaximumWaitingDuration *float64     `json:"maximum_waiting_duration" doc:"Seconds."`
 	MinimumTTL             *float64     `json:"minimum_ttl" doc:"Seconds left."`
 	MaximumTTL             *float64     `json:"maximum_ttl" doc:"Seconds left."`
-	MinimumCreated         *time.Time   `json:"minimum_created" doc:"The claims that were made then or later."`
-	MaximumCreated         *time.Time   `json:"maximum_created" doc:"The claims that were made then or earlier."`
-	Limit                  *uint32      `json:"limit" doc:"How many claims to return; 10 when it is not given." minimum:"1" maximum:"1000"`
-	Offset                 *uint32      `json:"offset" doc:"How many claims to leave out first. For long lists follow the header Link instead." maximum:"1048576"`
+	MinimumCreated         *time.Time   `json:"minimum_created" doc:"Claims created then or later."`
+	MaximumCreated         *time.Time   `json:"maximum_created" doc:"Claims created then or earlier."`
+	Limit                  *uint32      `json:"limit" doc:"How many claims to return; the default is 10." minimum:"1" maximum:"1000"`
+	Offset                 *uint32      `json:"offset" doc:"How many claims to skip first. For long lists follow the header Link instead." maximum:"1048576"`
 	PageToken              *string      `json:"page_token" doc:"From the header Link of the page before."`
 }
 
@@ -77,19 +79,19 @@ func (q *listQuery) message() proto.Message {
 
 // endQuery is the query of DELETE /v1/claims/ID/.
 type endQuery struct {
-	Reason *string `json:"reason" doc:"Why; the claim keeps it." maxLength:"1024"`
+	Reason *string `json:"reason" doc:"Why the claim ends; the claim keeps it." maxLength:"1024"`
 }
 
 func (q *endQuery) message() proto.Message { return &models.EndClaimRequest{Reason: given(q.Reason)} }
 
 // queueQuery is the query of GET /v1/resources/NAME/.
 type queueQuery struct {
-	Limit *uint32 `json:"limit" doc:"How many of the waiters to return; 100 when it is not given." minimum:"1" maximum:"1000"`
+	Limit *uint32 `json:"limit" doc:"How many waiters to return; the default is 100." minimum:"1" maximum:"1000"`
 }
 
 func (q *queueQuery) message() proto.Message { return &models.GetQueueRequest{Limit: q.Limit} }
 
-// given returns what a pointer points to, or the zero value.
+// given returns the value of a pointer, or the zero value.
 func given[T any](p *T) (value T) {
 	if p != nil {
 		value = *p
@@ -104,7 +106,8 @@ func timestampOf(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
-// claimID is a name for a claim. An empty one, which the service takes for none, is refused.
+// claimID is the name of a claim. An empty one, which the service would treat as missing, is
+// an error.
 type claimID string
 
 // UnmarshalJSON implements json.Unmarshaler.

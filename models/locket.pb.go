@@ -30,7 +30,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TypeCode says what a lock is for.
+// TypeCode is the purpose of a lock.
 type TypeCode int32
 
 const (
@@ -80,7 +80,7 @@ func (TypeCode) EnumDescriptor() ([]byte, []int) {
 	return file_models_locket_proto_rawDescGZIP(), []int{0}
 }
 
-// Mode says with whom a claim may share its resource.
+// Mode is whether a claim shares its resource.
 type Mode int32
 
 const (
@@ -129,19 +129,19 @@ func (Mode) EnumDescriptor() ([]byte, []int) {
 	return file_models_locket_proto_rawDescGZIP(), []int{1}
 }
 
-// Status is where a claim stands. WAITING and ACTIVE claims are live; the others
-// are final and never change again.
+// Status is the status of a claim. WAITING and ACTIVE claims are live; the other
+// statuses are final and never change again.
 type Status int32
 
 const (
 	Status_STATUS_UNSPECIFIED Status = 0
-	// The claim is in the queue to become a holder of its resource.
+	// The claim waits in the queue of its resource.
 	Status_STATUS_WAITING Status = 1
 	// The claim holds its resource.
 	Status_STATUS_ACTIVE Status = 2
 	// The claim held its resource and gave it up under normal conditions.
 	Status_STATUS_RELEASED Status = 3
-	// The claim was not renewed before its TTL ran out.
+	// The claim was not renewed before its TTL had passed.
 	Status_STATUS_EXPIRED Status = 4
 	// The client gave the claim up because of an error of its own.
 	Status_STATUS_ABORTED Status = 5
@@ -202,17 +202,17 @@ func (Status) EnumDescriptor() ([]byte, []int) {
 	return file_models_locket_proto_rawDescGZIP(), []int{2}
 }
 
-// Resource is a lock as Cloud Foundry's Locket describes it.
+// Resource is a lock as in Cloud Foundry's Locket.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the lock: 1 to 1,024 bytes of UTF-8 without NUL.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Who holds it: 1 to 1,024 bytes.
+	// The party that holds it: 1 to 1,024 bytes.
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Anything that the holder wants others to see: up to 65,536 bytes.
+	// Text of the holder for others to read: up to 65,536 bytes.
 	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
-	// Deprecated: use type_code. "lock" or "presence"; filled in from type_code
-	// and the other way round.
+	// Deprecated: use type_code. "lock" or "presence". If only one of type and
+	// type_code is set, the server sets the other.
 	//
 	// Deprecated: Marked as deprecated in models/locket.proto.
 	Type          string   `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
@@ -290,12 +290,12 @@ func (x *Resource) GetTypeCode() TypeCode {
 type LockRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource *Resource              `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// How long the lock is held without being renewed: 1 second to 100 years.
+	// For how long the lock is held without renewal: 1 second to 100 years.
 	TtlInSeconds int64 `protobuf:"varint,2,opt,name=ttl_in_seconds,json=ttlInSeconds,proto3" json:"ttl_in_seconds,omitempty"`
-	// When given, only the very grant with this token is renewed, and nothing is
-	// taken: a renewal that comes late neither takes the lock again nor touches a
-	// later grant, not even one of the same owner. Servers from before this field,
-	// and Cloud Foundry's, ignore it, and take or renew the lock as without it.
+	// If set, only the grant with this token is renewed, and nothing is acquired: a
+	// late renewal neither acquires the lock again nor changes a later grant, not
+	// even one of the same owner. Servers that do not know this field, such as Cloud
+	// Foundry's, ignore it, and acquire or renew the lock as without it.
 	Token         *uint64 `protobuf:"varint,3,opt,name=token,proto3,oneof" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -354,8 +354,8 @@ func (x *LockRequest) GetToken() uint64 {
 
 type LockResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The fencing token of this grant: larger than that of any grant before it on
-	// the same key. Renewing a lock keeps its token.
+	// The fencing token of this grant: larger than that of any earlier grant of the
+	// same key. Renewals keep it.
 	Token         uint64 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,9 +400,9 @@ func (x *LockResponse) GetToken() uint64 {
 
 type ReleaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only key and owner are looked at.
+	// Only key and owner are used.
 	Resource *Resource `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// When given, only the very grant with this token is released.
+	// If set, only the grant with this token is released.
 	Token         *uint64 `protobuf:"varint,2,opt,name=token,proto3,oneof" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -686,7 +686,7 @@ func (x *FetchAllResponse) GetResources() []*Resource {
 	return nil
 }
 
-// StatusChange is one line of a claim's history.
+// StatusChange is one entry of a claim's status history.
 type StatusChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        Status                 `protobuf:"varint,1,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
@@ -745,33 +745,33 @@ type Claim struct {
 	// Names the claim in every later request.
 	Id       string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Empty when the client named none.
+	// Empty if the client gave none.
 	Owner  string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	Mode   Mode   `protobuf:"varint,4,opt,name=mode,proto3,enum=models.Mode" json:"mode,omitempty"`
 	Status Status `protobuf:"varint,5,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
 	// Every status that the claim has had, oldest first; WAITING comes first even
-	// when the claim was active at once.
+	// if the claim was active at once.
 	StatusHistory []*StatusChange        `protobuf:"bytes,6,rep,name=status_history,json=statusHistory,proto3" json:"status_history,omitempty"`
 	Created       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created,proto3" json:"created,omitempty"`
 	// Seconds until the claim expires; absent unless it is active.
 	Ttl *float64 `protobuf:"fixed64,8,opt,name=ttl,proto3,oneof" json:"ttl,omitempty"`
-	// Seconds for which the claim has been active; absent until it is, frozen once
-	// it is final.
+	// Seconds for which the claim has been active; absent until it is, constant once
+	// the status is final.
 	ActiveDuration *float64 `protobuf:"fixed64,9,opt,name=active_duration,json=activeDuration,proto3,oneof" json:"active_duration,omitempty"`
-	// Seconds for which the claim has waited; frozen once it is active or final.
+	// Seconds for which the claim has waited; constant once it is active or final.
 	WaitingDuration float64 `protobuf:"fixed64,10,opt,name=waiting_duration,json=waitingDuration,proto3" json:"waiting_duration,omitempty"`
 	// The fencing token of the grant; 0 until the claim is active.
 	Token uint64 `protobuf:"varint,11,opt,name=token,proto3" json:"token,omitempty"`
-	// JSON that the client stored with the claim; absent when it stored none.
+	// JSON that the client stored with the claim; absent if it stored none.
 	UserData *string `protobuf:"bytes,12,opt,name=user_data,json=userData,proto3,oneof" json:"user_data,omitempty"`
 	// The metadata of a lock, as in Resource.value.
 	Value    string   `protobuf:"bytes,13,opt,name=value,proto3" json:"value,omitempty"`
 	TypeCode TypeCode `protobuf:"varint,14,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
 	// Rises with every change of the claim.
 	Version uint64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
-	// Why the claim was ended, in the words of who ended it.
+	// Why the claim ended, in the words of who ended it.
 	Reason string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The place of a waiting claim in the line; 1 is the next. Given in answers about one
+	// The place in line of a waiting claim; 1 is the next. Set in answers about one
 	// claim, and in a Queue, for the first 1,000 places.
 	Position      *uint32 `protobuf:"varint,17,opt,name=position,proto3,oneof" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -931,20 +931,20 @@ type CreateClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required: 1 to 1,024 bytes of UTF-8 without NUL.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Required: seconds for which the claim is held without being renewed, from
-	// the moment that it is active: 0 to 100 years.
+	// Required: seconds for which the claim is held without renewal, from when it is
+	// active: 0 to 100 years.
 	Ttl *float64 `protobuf:"fixed64,2,opt,name=ttl,proto3,oneof" json:"ttl,omitempty"`
-	// Who claims: up to 1,024 bytes of UTF-8 without NUL.
+	// The party that claims: up to 1,024 bytes of UTF-8 without NUL.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	Mode  Mode   `protobuf:"varint,4,opt,name=mode,proto3,enum=models.Mode" json:"mode,omitempty"`
 	// Any JSON, up to 65,536 bytes.
 	UserData *string `protobuf:"bytes,5,opt,name=user_data,json=userData,proto3,oneof" json:"user_data,omitempty"`
-	// Metadata that Fetch and FetchAll show: up to 65,536 bytes.
+	// Text that Fetch and FetchAll show: up to 65,536 bytes.
 	Value string `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`
-	// LOCK when it is not given.
+	// LOCK if not set.
 	TypeCode TypeCode `protobuf:"varint,7,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
 	// A name for the claim that makes this request safe to repeat: up to 128
-	// letters, digits and any of "-._~". The server chooses one when it is empty.
+	// letters, digits and any of "-._~". If it is empty, the server chooses one.
 	Id            string `protobuf:"bytes,8,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1087,7 +1087,7 @@ type ListClaimsRequest struct {
 	Mode     *Mode                  `protobuf:"varint,3,opt,name=mode,proto3,enum=models.Mode,oneof" json:"mode,omitempty"`
 	// STATUS_UNSPECIFIED: any.
 	Status Status `protobuf:"varint,4,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
-	// Durations in seconds; a bound leaves out the claims that have no such value.
+	// Durations in seconds; a bound excludes claims without such a value.
 	MinimumActiveDuration  *float64               `protobuf:"fixed64,5,opt,name=minimum_active_duration,json=minimumActiveDuration,proto3,oneof" json:"minimum_active_duration,omitempty"`
 	MaximumActiveDuration  *float64               `protobuf:"fixed64,6,opt,name=maximum_active_duration,json=maximumActiveDuration,proto3,oneof" json:"maximum_active_duration,omitempty"`
 	MinimumWaitingDuration *float64               `protobuf:"fixed64,7,opt,name=minimum_waiting_duration,json=minimumWaitingDuration,proto3,oneof" json:"minimum_waiting_duration,omitempty"`
@@ -1096,13 +1096,13 @@ type ListClaimsRequest struct {
 	MaximumTtl             *float64               `protobuf:"fixed64,10,opt,name=maximum_ttl,json=maximumTtl,proto3,oneof" json:"maximum_ttl,omitempty"`
 	MinimumCreated         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=minimum_created,json=minimumCreated,proto3" json:"minimum_created,omitempty"`
 	MaximumCreated         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=maximum_created,json=maximumCreated,proto3" json:"maximum_created,omitempty"`
-	// How many claims to return: 10 when not given, at most 1,000. A page ends
-	// earlier when its claims are so large that it comes to about 3 MiB.
+	// How many claims to return: 10 if not set, at most 1,000. A page ends earlier
+	// if its size reaches about 3 MiB.
 	Limit *uint32 `protobuf:"varint,13,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// How many claims to leave out first. Cheap only while it is small.
+	// How many claims to skip first. Cheap only while it is small.
 	Offset uint32 `protobuf:"varint,14,opt,name=offset,proto3" json:"offset,omitempty"`
-	// The page after the one whose next_page_token this is; the cost of a page is
-	// the same however far down the list it lies. Not together with offset.
+	// The next_page_token of the page before. A page costs the same at any depth of
+	// the list. Not together with offset.
 	PageToken     string `protobuf:"bytes,15,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1299,10 +1299,10 @@ func (x *ListClaimsResponse) GetNextPageToken() string {
 type UpdateClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Renew: the claim expires so many seconds from now (0 to 100 years). With
-	// status ACTIVE or alone.
+	// Renew: the claim expires this many seconds from now (0 to 100 years). Alone or
+	// with status ACTIVE.
 	Ttl *float64 `protobuf:"fixed64,2,opt,name=ttl,proto3,oneof" json:"ttl,omitempty"`
-	// ACTIVE, or the final status to move to: RELEASED (from active only),
+	// ACTIVE, or the new final status: RELEASED (from active only),
 	// ABORTED, WITHDRAWN or REVOKED. Repeating the same final status is no error.
 	Status Status `protobuf:"varint,3,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
 	// Why; kept with a final status: up to 1,024 bytes.
@@ -1372,8 +1372,8 @@ func (x *UpdateClaimRequest) GetReason() string {
 type AwaitClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Answer with the claim as it is after this time. Without it the call lasts
-	// until the caller's deadline.
+	// Return the claim as it is after this time. If not set, the call lasts until
+	// the caller's deadline.
 	Timeout       *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1480,7 +1480,7 @@ type GetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required: the name, 1 to 1,024 bytes of UTF-8 without NUL.
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// How many waiting claims to return: 100 when not given, at most 1,000.
+	// How many waiting claims to return: 100 if not set, at most 1,000.
 	Limit         *uint32 `protobuf:"varint,2,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1534,15 +1534,15 @@ func (x *GetQueueRequest) GetLimit() uint32 {
 type Queue struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Rises with every change of the queue; 0 for a name that is not in use.
+	// Rises with every change of the queue; 0 for an unused name.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// The largest fencing token among the holders; 0 when nobody holds the resource.
+	// The largest fencing token of the holders; 0 if nobody holds the resource.
 	Token uint64 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
-	// The claim that holds the resource alone, or those that share it, in the order in
-	// which they came; at most 1,000.
+	// The exclusive holder, or the shared holders in the order of the queue; at most
+	// 1,000.
 	Holders []*Claim `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
-	// The first of the claims that wait, in order. As those of holders, they come without
-	// user data and value; the list ends earlier when it comes to about 3 MiB.
+	// The first waiting claims, in order. Claims here and in holders come without
+	// user data and value; the list ends earlier if its size reaches about 3 MiB.
 	Waiters []*Claim `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	// How many claims wait.
 	Waiting       uint64 `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`

@@ -43,57 +43,56 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Locket gives out locks and claims. Every resource has one queue of claims; a
+// Locket grants locks and claims. Every resource has one queue of claims; a
 // lock is an exclusive claim that never waits, named by its resource and owner.
+// docs/words.md defines the terms.
 //
-// Every request may be sent again after a failure: the answer is the one that
-// the first attempt would have had.
+// Every request may be sent again after a failure: the answer is the same as
+// that of the first attempt would have been.
 type LocketClient interface {
-	// Lock takes the lock of resource.key for resource.owner, or renews it when
+	// Lock acquires the lock of resource.key for resource.owner, or renews it if
 	// that owner holds it already. It never waits. With a token it only renews.
-	// Errors: AlreadyExists "lock-collision" when somebody else holds it,
+	// Errors: AlreadyExists "lock-collision" if another owner holds it,
 	// InvalidArgument "invalid-ttl" and "invalid-owner", NotFound "invalid-type";
-	// with a token NotFound "resource-not-found" when that grant is over.
+	// with a token NotFound "resource-not-found" if that grant has ended.
 	Lock(ctx context.Context, in *LockRequest, opts ...grpc.CallOption) (*LockResponse, error)
-	// Fetch returns the lock that is held on a key.
+	// Fetch returns the lock that is held on a key, with its token.
 	// Errors: NotFound "resource-not-found".
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (*FetchResponse, error)
-	// Release gives a lock back.
-	// Errors: NotFound "resource-not-found" when the key is not locked,
-	// AlreadyExists "lock-collision" when somebody else holds it.
+	// Release ends a lock.
+	// Errors: NotFound "resource-not-found" if the key is not locked,
+	// AlreadyExists "lock-collision" if another owner holds it.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
-	// FetchAll returns every lock of one type that is held.
+	// FetchAll returns every held lock of one type, in no order.
 	// Errors: NotFound "invalid-type".
 	FetchAll(ctx context.Context, in *FetchAllRequest, opts ...grpc.CallOption) (*FetchAllResponse, error)
-	// CreateClaim puts a claim into the queue of a resource and answers at once:
-	// the claim is active when nobody stands before it, and waits otherwise.
+	// CreateClaim adds a claim to the queue of a resource and returns at once: the
+	// claim is active if the queue admits it, and waits otherwise.
 	// With an id chosen by the client the call may be repeated: it returns the
-	// claim that the first attempt made.
-	// Errors: InvalidArgument, AlreadyExists when the id names another claim.
+	// claim that the first attempt created.
+	// Errors: InvalidArgument, AlreadyExists if the id names another claim.
 	CreateClaim(ctx context.Context, in *CreateClaimRequest, opts ...grpc.CallOption) (*Claim, error)
 	// GetClaim returns a claim, live or finished.
-	// Errors: NotFound when there is none, or its history was pruned.
+	// Errors: NotFound if there is none, or it was pruned from the history.
 	GetClaim(ctx context.Context, in *GetClaimRequest, opts ...grpc.CallOption) (*Claim, error)
-	// ListClaims returns the claims that pass every given filter, oldest first.
+	// ListClaims returns the claims that match all given filters, oldest first.
 	ListClaims(ctx context.Context, in *ListClaimsRequest, opts ...grpc.CallOption) (*ListClaimsResponse, error)
-	// UpdateClaim renews the TTL of an active claim, or moves the status of a
-	// claim, or does both at once (status ACTIVE with a TTL).
-	// Errors: NotFound; FailedPrecondition when the claim's status does not allow
-	// the change; Aborted when status ACTIVE is asked for a claim that still
-	// waits for others.
+	// UpdateClaim renews an active claim (TTL), ends a claim (a final status), or
+	// checks that a claim is active (status ACTIVE, which renews it too with a TTL).
+	// Errors: NotFound; FailedPrecondition if the claim's status does not allow
+	// the change; Aborted if status ACTIVE is requested for a waiting claim.
 	UpdateClaim(ctx context.Context, in *UpdateClaimRequest, opts ...grpc.CallOption) (*Claim, error)
-	// AwaitClaim returns once the claim no longer waits (it is active or final),
+	// AwaitClaim returns when the claim no longer waits (it is active or final),
 	// or when the request's timeout has passed, whichever comes first.
-	// Errors: NotFound; DeadlineExceeded when the caller's deadline passes first;
-	// Unavailable when the server shuts down: ask again, on any server.
+	// Errors: NotFound; DeadlineExceeded if the caller's deadline passes first;
+	// Unavailable if the server shuts down: retry, on any server.
 	AwaitClaim(ctx context.Context, in *AwaitClaimRequest, opts ...grpc.CallOption) (*Claim, error)
-	// EndClaim gives a claim up in the way that its status allows: an active claim is
-	// released, a waiting one withdrawn. A claim that is final already stays as it is;
-	// that is no error.
+	// EndClaim ends a claim as its status allows: an active claim is released, a waiting
+	// one withdrawn. A claim with a final status stays unchanged; that is no error.
 	// Errors: NotFound.
 	EndClaim(ctx context.Context, in *EndClaimRequest, opts ...grpc.CallOption) (*Claim, error)
-	// GetQueue returns the queue of a resource: who holds it, and who waits, in order.
-	// A name that nobody has used is a free resource.
+	// GetQueue returns the queue of a resource: its holders and its waiters, in order.
+	// An unused name is a free resource.
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*Queue, error)
 }
 
@@ -219,57 +218,56 @@ func (c *locketClient) GetQueue(ctx context.Context, in *GetQueueRequest, opts .
 // All implementations must embed UnimplementedLocketServer
 // for forward compatibility.
 //
-// Locket gives out locks and claims. Every resource has one queue of claims; a
+// Locket grants locks and claims. Every resource has one queue of claims; a
 // lock is an exclusive claim that never waits, named by its resource and owner.
+// docs/words.md defines the terms.
 //
-// Every request may be sent again after a failure: the answer is the one that
-// the first attempt would have had.
+// Every request may be sent again after a failure: the answer is the same as
+// that of the first attempt would have been.
 type LocketServer interface {
-	// Lock takes the lock of resource.key for resource.owner, or renews it when
+	// Lock acquires the lock of resource.key for resource.owner, or renews it if
 	// that owner holds it already. It never waits. With a token it only renews.
-	// Errors: AlreadyExists "lock-collision" when somebody else holds it,
+	// Errors: AlreadyExists "lock-collision" if another owner holds it,
 	// InvalidArgument "invalid-ttl" and "invalid-owner", NotFound "invalid-type";
-	// with a token NotFound "resource-not-found" when that grant is over.
+	// with a token NotFound "resource-not-found" if that grant has ended.
 	Lock(context.Context, *LockRequest) (*LockResponse, error)
-	// Fetch returns the lock that is held on a key.
+	// Fetch returns the lock that is held on a key, with its token.
 	// Errors: NotFound "resource-not-found".
 	Fetch(context.Context, *FetchRequest) (*FetchResponse, error)
-	// Release gives a lock back.
-	// Errors: NotFound "resource-not-found" when the key is not locked,
-	// AlreadyExists "lock-collision" when somebody else holds it.
+	// Release ends a lock.
+	// Errors: NotFound "resource-not-found" if the key is not locked,
+	// AlreadyExists "lock-collision" if another owner holds it.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
-	// FetchAll returns every lock of one type that is held.
+	// FetchAll returns every held lock of one type, in no order.
 	// Errors: NotFound "invalid-type".
 	FetchAll(context.Context, *FetchAllRequest) (*FetchAllResponse, error)
-	// CreateClaim puts a claim into the queue of a resource and answers at once:
-	// the claim is active when nobody stands before it, and waits otherwise.
+	// CreateClaim adds a claim to the queue of a resource and returns at once: the
+	// claim is active if the queue admits it, and waits otherwise.
 	// With an id chosen by the client the call may be repeated: it returns the
-	// claim that the first attempt made.
-	// Errors: InvalidArgument, AlreadyExists when the id names another claim.
+	// claim that the first attempt created.
+	// Errors: InvalidArgument, AlreadyExists if the id names another claim.
 	CreateClaim(context.Context, *CreateClaimRequest) (*Claim, error)
 	// GetClaim returns a claim, live or finished.
-	// Errors: NotFound when there is none, or its history was pruned.
+	// Errors: NotFound if there is none, or it was pruned from the history.
 	GetClaim(context.Context, *GetClaimRequest) (*Claim, error)
-	// ListClaims returns the claims that pass every given filter, oldest first.
+	// ListClaims returns the claims that match all given filters, oldest first.
 	ListClaims(context.Context, *ListClaimsRequest) (*ListClaimsResponse, error)
-	// UpdateClaim renews the TTL of an active claim, or moves the status of a
-	// claim, or does both at once (status ACTIVE with a TTL).
-	// Errors: NotFound; FailedPrecondition when the claim's status does not allow
-	// the change; Aborted when status ACTIVE is asked for a claim that still
-	// waits for others.
+	// UpdateClaim renews an active claim (TTL), ends a claim (a final status), or
+	// checks that a claim is active (status ACTIVE, which renews it too with a TTL).
+	// Errors: NotFound; FailedPrecondition if the claim's status does not allow
+	// the change; Aborted if status ACTIVE is requested for a waiting claim.
 	UpdateClaim(context.Context, *UpdateClaimRequest) (*Claim, error)
-	// AwaitClaim returns once the claim no longer waits (it is active or final),
+	// AwaitClaim returns when the claim no longer waits (it is active or final),
 	// or when the request's timeout has passed, whichever comes first.
-	// Errors: NotFound; DeadlineExceeded when the caller's deadline passes first;
-	// Unavailable when the server shuts down: ask again, on any server.
+	// Errors: NotFound; DeadlineExceeded if the caller's deadline passes first;
+	// Unavailable if the server shuts down: retry, on any server.
 	AwaitClaim(context.Context, *AwaitClaimRequest) (*Claim, error)
-	// EndClaim gives a claim up in the way that its status allows: an active claim is
-	// released, a waiting one withdrawn. A claim that is final already stays as it is;
-	// that is no error.
+	// EndClaim ends a claim as its status allows: an active claim is released, a waiting
+	// one withdrawn. A claim with a final status stays unchanged; that is no error.
 	// Errors: NotFound.
 	EndClaim(context.Context, *EndClaimRequest) (*Claim, error)
-	// GetQueue returns the queue of a resource: who holds it, and who waits, in order.
-	// A name that nobody has used is a free resource.
+	// GetQueue returns the queue of a resource: its holders and its waiters, in order.
+	// An unused name is a free resource.
 	GetQueue(context.Context, *GetQueueRequest) (*Queue, error)
 	mustEmbedUnimplementedLocketServer()
 }
