@@ -1,6 +1,10 @@
 package gateway
 
-import "net/http"
+import (
+	"maps"
+	"net/http"
+	"slices"
+)
 
 // Operation is what the tests want to know of an operation.
 type Operation struct{ Method, Path string }
@@ -15,3 +19,9 @@ func Operations() (list []Operation) {
 
 // Handler returns all that the server serves.
 func (s *Server) Handler() (http.Handler, error) { return s.handler() }
+
+// Pages lists the paths that are served and are no operations.
+func (s *Server) Pages() ([]string, error) {
+	served, err := pages(s.config)
+	return slices.Sorted(maps.Keys(served)), err
+}

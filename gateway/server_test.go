@@ -1,21 +1,26 @@
 package gateway_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/gateway"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/models"
 )
 
 // serves fails the test unless the server answers what it should.
@@ -79,6 +84,46 @@ func TestHTTPS(t *testing.T) {
 			t.Error("it was served")
 		}
 	})
+}
+
+// TestPages lists what is served and passes no guard. Add a page here only if everybody may read
+// it who can connect; what must be guarded is an RPC.
+func TestPages(t *testing.T) {
+	got, err := gateway.New(gateway.Config{Metrics: prometheus.NewRegistry()}).Pages()
+	if want := []string{"/docs", "/healthz", "/metrics", "/openapi.json"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q (%v), want %q", got, err, want)
+	}
+}
+
+// panicking has a bug.
+type panicking struct {
+	models.UnimplementedLocketServer
+}
+
+func (panicking) GetClaim(context.Context, *models.GetClaimRequest) (*models.Claim, error) {
+	panic("secret")
+}
+
+// TestPanic: a panic of a handler is 500 for its caller, without the details, and in the log.
+func TestPanic(t *testing.T) {
+	var logs fixtures.Buffer
+	registry := prometheus.NewRegistry()
+	conn := grpcserver.NewLocal(grpcserver.NewChain(slog.New(grpcserver.LogRequestID(slog.NewTextHandler(&logs, nil))), registry),
+		func(r grpc.ServiceRegistrar) { models.RegisterLocketServer(r, panicking{}) })
+	h, err := gateway.New(gateway.Config{Service: conn, Metrics: registry, Log: slog.New(slog.DiscardHandler)}).Handler()
+	must(t, err)
+	answer := serve(t.Context(), h, "GET", "/v1/claims/c", nil)
+	if answer.Code != http.StatusInternalServerError || answer.Body.String() != `{"message":"internal error"}`+"\n" {
+		t.Errorf("got %d %s", answer.Code, answer.Body)
+	}
+	for _, want := range []string{"panic=secret", "server_test.go", "request_id=" + answer.Header().Get("X-Request-Id")} {
+		if !strings.Contains(logs.String(), want) {
+			t.Errorf("the log lacks %s: %s", want, &logs)
+		}
+	}
+	if answer := serve(t.Context(), h, "GET", "/healthz", nil); answer.Code != http.StatusOK {
+		t.Errorf("afterwards: %d", answer.Code)
+	}
 }
 
 // slow is a metric that takes its time.

@@ -2,6 +2,7 @@ package grpcserver_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -50,6 +51,35 @@ func TestLocal(t *testing.T) {
 	must(t, err)
 	if n := len(families[0].GetMetric()); n != 2 {
 		t.Errorf("%d counts, want one for each code", n)
+	}
+}
+
+// TestLocalHeaders: what a handler adds to its answer reaches the caller, also with an error.
+func TestLocalHeaders(t *testing.T) {
+	client, _, _, _ := local(func(ctx context.Context) error {
+		must(t, grpc.SetHeader(ctx, metadata.Pairs("a", "1")))
+		must(t, grpc.SendHeader(ctx, metadata.Pairs("b", "2")))
+		must(t, grpc.SetTrailer(ctx, metadata.Pairs("c", "3")))
+		if err := grpc.SetHeader(ctx, metadata.Pairs("late", "4")); err == nil {
+			t.Error("a header was set that was sent before")
+		}
+		return models.ErrLockCollision
+	})
+	var header, trailer metadata.MD
+	_, err := client.Lock(t.Context(), &models.LockRequest{}, grpc.Header(&header), grpc.Trailer(&trailer))
+	wantCode(t, err, codes.AlreadyExists)
+	if got := fmt.Sprint(header.Get("a"), header.Get("b"), trailer.Get("c")); got != "[1] [2] [3]" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestLocalTypes: messages of other types than the method's are an error, not a panic.
+func TestLocalTypes(t *testing.T) {
+	_, conn, _, _ := local(func(context.Context) error { return nil })
+	for _, m := range []struct{ request, reply any }{
+		{&models.FetchRequest{}, &models.LockResponse{}}, {&models.LockRequest{}, &models.FetchResponse{}}, {"text", &models.LockResponse{}},
+	} {
+		wantCode(t, conn.Invoke(t.Context(), "/models.Locket/Lock", m.request, m.reply), codes.Internal)
 	}
 }
 
