@@ -1,4 +1,4 @@
-package main
+package pipe
 
 // framer finds where the JSON values of a stream end, a byte at a time. It checks as much as
 // is needed for not taking a wrong byte for the end of a value: the brackets, and what may

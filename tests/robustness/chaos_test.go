@@ -1,6 +1,6 @@
 //go:build chaos
 
-package main
+package robustness_test
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package main
+package robustness_test
 
 import (
 	"cmp"

@@ -1,6 +1,6 @@
 //go:build soak
 
-package main
+package robustness_test
 
 import (
 	"context"
