@@ -2,82 +2,36 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
-// claimView is how a claim looks (seed 4, and what Locket adds to it). The tags describe
-// it in the OpenAPI document; a pointer may be null.
+// The views add to those of package jsonview where to find what they show. The tags describe
+// them in the OpenAPI document; a pointer may be null.
+
 type claimView struct {
-	URL             string         `json:"url" doc:"The claim's address."`
-	ID              string         `json:"id" doc:"The claim's name."`
-	Resource        string         `json:"resource" doc:"The name of what is claimed."`
-	Owner           *string        `json:"owner" doc:"Who claims; null when the client named none."`
-	Mode            claimMode      `json:"mode" doc:"With whom the claim may share the resource."`
-	Type            *lockType      `json:"type" doc:"What the claim is for."`
-	Value           *string        `json:"value" doc:"Text that the lists of locks and presences show."`
-	Status          claimStatus    `json:"status" doc:"waiting, active, or a final status, which never changes again."`
-	StatusHistory   []statusChange `json:"status_history" doc:"Every status that the claim has had, oldest first."`
-	Created         timestamp      `json:"created" doc:"When the claim was made."`
-	TTL             *seconds       `json:"ttl" doc:"Seconds left until the claim expires; null unless it is active."`
-	ActiveDuration  *seconds       `json:"active_duration" doc:"Seconds for which the claim has been active; null until it is, frozen once it has ended."`
-	WaitingDuration seconds        `json:"waiting_duration" doc:"Seconds for which the claim has waited; frozen once it is active or has ended."`
-	UserData        *jsonText      `json:"user_data" doc:"The JSON that the client stored with the claim."`
-	Token           *uint64        `json:"token" doc:"The fencing token: larger than that of any grant of the resource before; null until the claim is active."`
-	Position        *uint32        `json:"position" doc:"The place of a waiting claim in the line, 1 is the next; null otherwise, in lists, and beyond 1,000."`
-	Version         uint64         `json:"version" doc:"Rises with every change of the claim."`
-	Reason          *string        `json:"reason" doc:"Why the claim was ended, in the words of who ended it."`
+	URL string `json:"url" doc:"The claim's address."`
+	jsonview.Claim
 }
 
-// statusChange is one line of a claim's history.
-type statusChange struct {
-	Status    claimStatus `json:"status"`
-	Timestamp timestamp   `json:"timestamp"`
-}
-
-// queueView is how the queue of a resource looks.
 type queueView struct {
-	URL      string      `json:"url" doc:"The resource's address."`
-	Resource string      `json:"resource" doc:"The resource's name."`
-	Version  uint64      `json:"version" doc:"Rises with every change of the queue; 0 for a name that is not in use."`
-	Token    *uint64     `json:"token" doc:"The largest fencing token among the holders; null when nobody holds the resource."`
-	Holders  []placeView `json:"holders" doc:"The claim that holds the resource alone, or those that share it."`
-	Waiting  uint64      `json:"waiting" doc:"How many claims wait."`
-	Waiters  []placeView `json:"waiters" doc:"The first of the claims that wait, in order."`
+	URL string `json:"url" doc:"The resource's address."`
+	jsonview.QueueOf[placeView]
 }
 
-// placeView is a claim in the queue of its resource.
 type placeView struct {
-	URL             string      `json:"url" doc:"The claim's address."`
-	ID              string      `json:"id" doc:"The claim's name."`
-	Owner           *string     `json:"owner" doc:"Who claims; null when the client named none."`
-	Mode            claimMode   `json:"mode" doc:"With whom the claim may share the resource."`
-	Type            *lockType   `json:"type" doc:"What the claim is for."`
-	Status          claimStatus `json:"status" doc:"active or waiting."`
-	Since           timestamp   `json:"since" doc:"From when on it stands so."`
-	TTL             *seconds    `json:"ttl" doc:"Seconds left until the claim expires; null while it waits."`
-	ActiveDuration  *seconds    `json:"active_duration" doc:"Seconds; null while it waits."`
-	WaitingDuration seconds     `json:"waiting_duration" doc:"Seconds."`
-	Token           *uint64     `json:"token" doc:"The fencing token; null while it waits."`
-	Position        *uint32     `json:"position" doc:"The place in the line, 1 is the next; null for a holder."`
-	Version         uint64      `json:"version" doc:"Rises with every change of the claim."`
+	URL string `json:"url" doc:"The claim's address."`
+	jsonview.Place
 }
 
-// lockView is how a lock or a presence looks (seed 5).
 type lockView struct {
-	URL   string    `json:"url" doc:"The lock's address."`
-	Key   string    `json:"key" doc:"The name of the lock."`
-	Owner *string   `json:"owner" doc:"Who holds it; null for a claim without an owner."`
-	Value *string   `json:"value" doc:"What the holder wants others to see."`
-	Type  *lockType `json:"type" doc:"What it is for."`
+	URL string `json:"url" doc:"The lock's address."`
+	jsonview.Lock
 }
 
 // heldView is a single lock.
@@ -114,49 +68,18 @@ func view(ctx context.Context, answer proto.Message) (any, error) {
 }
 
 func viewClaim(base string, c *models.Claim) claimView {
-	v := claimView{
-		URL: claimURL(base, c), ID: c.GetId(), Resource: c.GetResource(), Owner: unlessZero(c.GetOwner()),
-		Mode: claimMode(c.GetMode()), Type: unlessZero(lockType(c.GetTypeCode())), Value: unlessZero(c.GetValue()),
-		Status: claimStatus(c.GetStatus()), Created: timestamp{c.GetCreated()},
-		TTL: (*seconds)(c.Ttl), ActiveDuration: (*seconds)(c.ActiveDuration), WaitingDuration: seconds(c.GetWaitingDuration()),
-		UserData: (*jsonText)(c.UserData), Token: unlessZero(c.GetToken()), Position: c.Position,
-		Version: c.GetVersion(), Reason: unlessZero(c.GetReason()),
-	}
-	v.StatusHistory = make([]statusChange, len(c.GetStatusHistory()))
-	for i, change := range c.GetStatusHistory() {
-		v.StatusHistory[i] = statusChange{claimStatus(change.GetStatus()), timestamp{change.GetTimestamp()}}
-	}
-	return v
+	return claimView{claimURL(base, c), jsonview.OfClaim(c)}
 }
 
 func viewQueue(base string, q *models.Queue) queueView {
 	return queueView{
-		URL: base + "/v1/resources/" + url.PathEscape(q.GetResource()) + "/", Resource: q.GetResource(),
-		Version: q.GetVersion(), Token: unlessZero(q.GetToken()), Waiting: q.GetWaiting(),
-		Holders: viewPlaces(base, q.GetHolders()), Waiters: viewPlaces(base, q.GetWaiters()),
+		base + "/v1/resources/" + url.PathEscape(q.GetResource()) + "/",
+		jsonview.OfQueue(q, func(c *models.Claim) placeView { return placeView{claimURL(base, c), jsonview.OfPlace(c)} }),
 	}
-}
-
-func viewPlaces(base string, claims []*models.Claim) []placeView {
-	places := make([]placeView, len(claims))
-	for i, c := range claims {
-		history := c.GetStatusHistory()
-		places[i] = placeView{
-			URL: claimURL(base, c), ID: c.GetId(), Owner: unlessZero(c.GetOwner()), Mode: claimMode(c.GetMode()),
-			Type: unlessZero(lockType(c.GetTypeCode())), Status: claimStatus(c.GetStatus()),
-			Since: timestamp{history[len(history)-1].GetTimestamp()},
-			TTL:   (*seconds)(c.Ttl), ActiveDuration: (*seconds)(c.ActiveDuration), WaitingDuration: seconds(c.GetWaitingDuration()),
-			Token: unlessZero(c.GetToken()), Position: c.Position, Version: c.GetVersion(),
-		}
-	}
-	return places
 }
 
 func viewLock(base string, r *models.Resource) lockView {
-	return lockView{
-		URL: base + listOf(r) + url.PathEscape(r.GetKey()) + "/", Key: r.GetKey(), Owner: unlessZero(r.GetOwner()),
-		Value: unlessZero(r.GetValue()), Type: unlessZero(lockType(r.GetTypeCode())),
-	}
+	return lockView{base + listOf(r) + url.PathEscape(r.GetKey()) + "/", jsonview.OfLock(r)}
 }
 
 // listOf returns the path of the list that shows a lock or a presence.
@@ -174,33 +97,6 @@ const (
 
 // claimURL is absolute, because clients fetch it as it is.
 func claimURL(base string, c *models.Claim) string { return base + "/v1/claims/" + c.GetId() + "/" }
-
-func unlessZero[T comparable](value T) *T {
-	var zero T
-	if value == zero {
-		return nil
-	}
-	return &value
-}
-
-// timestamp is a time in RFC 3339, with microseconds.
-type timestamp struct{ *timestamppb.Timestamp }
-
-// MarshalJSON implements json.Marshaler.
-func (t timestamp) MarshalJSON() ([]byte, error) {
-	return json.Marshal(t.AsTime().Format("2006-01-02T15:04:05.000000Z07:00"))
-}
-
-// seconds is a float, also where it is whole.
-type seconds float64
-
-// MarshalJSON implements json.Marshaler.
-func (s seconds) MarshalJSON() ([]byte, error) {
-	if float64(s) == math.Trunc(float64(s)) {
-		return strconv.AppendFloat(nil, float64(s), 'f', 1, 64), nil
-	}
-	return strconv.AppendFloat(nil, float64(s), 'f', -1, 64), nil
-}
 
 // head writes what of an answer stands before its body.
 func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) error {

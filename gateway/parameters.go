@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 // The parameters of the requests: a field is nil when its parameter is not given. Their
@@ -17,14 +17,14 @@ import (
 
 // createBody is the body of POST /v1/claims/ (seed 4), and what Locket adds to it.
 type createBody struct {
-	Resource *string    `json:"resource" doc:"The name of what is claimed." required:"true" minLength:"1" maxLength:"1024"`
-	TTL      *float64   `json:"ttl" doc:"How many seconds the claim is held without being renewed, from the moment that it is active." required:"true" minimum:"0"`
-	UserData *jsonText  `json:"user_data" doc:"Any JSON, up to 64 KiB."`
-	Owner    *string    `json:"owner" doc:"Who claims." maxLength:"1024"`
-	Mode     *claimMode `json:"mode" doc:"With whom the claim may share the resource; exclusive when it is not given."`
-	ID       *claimID   `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key is another way to give it." minLength:"1" maxLength:"128"`
-	Type     *lockType  `json:"type" doc:"What the claim is for; lock when it is not given."`
-	Value    *string    `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
+	Resource *string        `json:"resource" doc:"The name of what is claimed." required:"true" minLength:"1" maxLength:"1024"`
+	TTL      *float64       `json:"ttl" doc:"How many seconds the claim is held without being renewed, from the moment that it is active." required:"true" minimum:"0"`
+	UserData *jsonview.JSON `json:"user_data" doc:"Any JSON, up to 64 KiB."`
+	Owner    *string        `json:"owner" doc:"Who claims." maxLength:"1024"`
+	Mode     *jsonview.Mode `json:"mode" doc:"With whom the claim may share the resource; exclusive when it is not given."`
+	ID       *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key is another way to give it." minLength:"1" maxLength:"128"`
+	Type     *jsonview.Type `json:"type" doc:"What the claim is for; lock when it is not given."`
+	Value    *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
 }
 
 func (b *createBody) message() proto.Message {
@@ -47,21 +47,21 @@ func (b *updateBody) message() proto.Message {
 
 // listQuery is the query of GET /v1/claims/ (seed 4), and what Locket adds to it.
 type listQuery struct {
-	Resource               *string      `json:"resource" doc:"The claims of this resource."`
-	Owner                  *string      `json:"owner" doc:"The claims of this owner."`
-	Status                 *claimStatus `json:"status" doc:"The claims that stand so."`
-	Mode                   *claimMode   `json:"mode" doc:"The claims of this mode."`
-	MinimumActiveDuration  *float64     `json:"minimum_active_duration" doc:"Seconds."`
-	MaximumActiveDuration  *float64     `json:"maximum_active_duration" doc:"Seconds."`
-	MinimumWaitingDuration *float64     `json:"minimum_waiting_duration" doc:"Seconds."`
-	MaximumWaitingDuration *float64     `json:"maximum_waiting_duration" doc:"Seconds."`
-	MinimumTTL             *float64     `json:"minimum_ttl" doc:"Seconds left."`
-	MaximumTTL             *float64     `json:"maximum_ttl" doc:"Seconds left."`
-	MinimumCreated         *time.Time   `json:"minimum_created" doc:"The claims that were made then or later."`
-	MaximumCreated         *time.Time   `json:"maximum_created" doc:"The claims that were made then or earlier."`
-	Limit                  *uint32      `json:"limit" doc:"How many claims to return; 10 when it is not given." minimum:"1" maximum:"1000"`
-	Offset                 *uint32      `json:"offset" doc:"How many claims to leave out first. For long lists follow the header Link instead." maximum:"1048576"`
-	PageToken              *string      `json:"page_token" doc:"From the header Link of the page before."`
+	Resource               *string          `json:"resource" doc:"The claims of this resource."`
+	Owner                  *string          `json:"owner" doc:"The claims of this owner."`
+	Status                 *jsonview.Status `json:"status" doc:"The claims that stand so."`
+	Mode                   *jsonview.Mode   `json:"mode" doc:"The claims of this mode."`
+	MinimumActiveDuration  *float64         `json:"minimum_active_duration" doc:"Seconds."`
+	MaximumActiveDuration  *float64         `json:"maximum_active_duration" doc:"Seconds."`
+	MinimumWaitingDuration *float64         `json:"minimum_waiting_duration" doc:"Seconds."`
+	MaximumWaitingDuration *float64         `json:"maximum_waiting_duration" doc:"Seconds."`
+	MinimumTTL             *float64         `json:"minimum_ttl" doc:"Seconds left."`
+	MaximumTTL             *float64         `json:"maximum_ttl" doc:"Seconds left."`
+	MinimumCreated         *time.Time       `json:"minimum_created" doc:"The claims that were made then or later."`
+	MaximumCreated         *time.Time       `json:"maximum_created" doc:"The claims that were made then or earlier."`
+	Limit                  *uint32          `json:"limit" doc:"How many claims to return; 10 when it is not given." minimum:"1" maximum:"1000"`
+	Offset                 *uint32          `json:"offset" doc:"How many claims to leave out first. For long lists follow the header Link instead." maximum:"1048576"`
+	PageToken              *string          `json:"page_token" doc:"From the header Link of the page before."`
 }
 
 func (q *listQuery) message() proto.Message {
@@ -117,17 +117,3 @@ func (id *claimID) UnmarshalJSON(text []byte) error {
 	}
 	return nil
 }
-
-// jsonText is JSON without insignificant space.
-type jsonText string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *jsonText) UnmarshalJSON(text []byte) error {
-	var compact bytes.Buffer
-	err := json.Compact(&compact, text)
-	*t = jsonText(compact.String())
-	return err
-}
-
-// MarshalJSON implements json.Marshaler.
-func (t jsonText) MarshalJSON() ([]byte, error) { return []byte(t), nil }

@@ -1,3 +1,9 @@
+// Package connect reaches the servers for the commands: it has the flags that say where they are,
+// the connection, and what its errors mean to a person.
+//
+// Callers may rely on this: a connection is lazy, so that a server that is down is the error of
+// the first call; Explain turns the error of a call into one line that says what to do, with the
+// status to end with.
 package connect
 
 import (
@@ -10,47 +16,47 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/settings"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/server"
 )
 
-const clientTimeout = 10 * time.Second
+// DefaultTimeout bounds a request unless --timeout says otherwise.
+const DefaultTimeout = 10 * time.Second
 
-// systemCA stands for the system's authorities where the name of a file is asked for.
-const systemCA = "system"
+// FlagMark marks the flags of AddFlags, which --help lists apart.
+const FlagMark = "locket_connect"
 
-// connectFlag marks the flags of addConnection, which --help lists apart.
-const connectFlag = "locket_connect"
-
-// addConnection adds the flags that say where the servers are. Each can also be given in the
-// environment (--tls-ca as LOCKET_TLS_CA), which comes after the flag. After the environment
-// comes a context of the file of contexts.
-func addConnection(cmd *cobra.Command) {
+// AddFlags adds the flags that say where the servers are. Each can also be given in the
+// environment and in a context (package settings).
+func AddFlags(cmd *cobra.Command) {
 	flags := pflag.NewFlagSet("connection", pflag.ContinueOnError)
-	flags.String("address", defaultGRPCAddress, "gRPC `addresses` of the servers, separated by commas")
+	flags.String("address", server.DefaultGRPCAddress, "gRPC `addresses` of the servers, separated by commas")
 	flags.String("tls-ca", "", "use TLS; the `file` (PEM) has the authorities of the servers' certificates; system: the system's")
 	flags.String("tls-cert", "", "use TLS; the `file` (PEM) has the certificate to show to the servers")
 	flags.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
 	flags.Bool("insecure", false, "talk to servers on other machines without TLS")
-	flags.Duration("timeout", clientTimeout, "how long a request may take")
+	flags.Duration("timeout", DefaultTimeout, "how long a request may take")
 	flags.String("context", "", "the `name` of a context, for what flags and environment leave open")
 	flags.String("context-file", "", "the `file` of contexts (default ~/.config/locket/contexts.yaml)")
-	flags.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{connectFlag: {"true"}} })
+	flags.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{FlagMark: {"true"}} })
 	cmd.Flags().AddFlagSet(flags)
 	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
 }
 
-// connection is a connection to the servers that flags, environment and context name.
-type connection struct {
+// Connection is a connection to the servers that flags, environment and context name.
+type Connection struct {
 	*locklib.Conn
 	models.LocketClient
-	settings
+	Settings
 }
 
-// dial returns a connection for a command with the flags of addConnection. It is to be
+// Dial returns a connection for a command with the flags of AddFlags. It is to be
 // closed. Servers that cannot be reached are no error yet: the calls say so, and
-// connection.explain says it for people.
-func dial(cmd *cobra.Command) (*connection, error) {
+// Explain says it for people.
+func Dial(cmd *cobra.Command) (*Connection, error) {
 	s, err := settingsOf(cmd.Flags())
 	if err != nil {
 		return nil, err
@@ -61,77 +67,68 @@ func dial(cmd *cobra.Command) (*connection, error) {
 	}
 	conn, err := locklib.Dial(s.addresses, options...)
 	if err != nil {
-		return nil, &exitError{exitUsage, err}
+		return nil, exit.With(exit.Usage, err)
 	}
-	return &connection{Conn: conn, LocketClient: models.NewLocketClient(conn), settings: s}, nil
+	return &Connection{Conn: conn, LocketClient: models.NewLocketClient(conn), Settings: s}, nil
 }
 
-// withServers runs fn with a connection, and with a context for one request.
-func withServers(cmd *cobra.Command, fn func(ctx context.Context, c *connection) error) error {
-	c, err := dial(cmd)
+// With runs fn with a connection, and with a context for one request.
+func With(cmd *cobra.Command, fn func(ctx context.Context, c *Connection) error) error {
+	c, err := Dial(cmd)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(cmd.Context(), c.timeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
 	defer cancel()
-	return c.explain(fn(ctx, c))
+	return c.Explain(fn(ctx, c))
 }
 
-// settings say how to connect.
-type settings struct {
+// Settings say how to connect.
+type Settings struct {
 	// addresses are those of the servers in use, whatever named them.
 	addresses              []string
 	tlsCA, tlsCert, tlsKey string
 	insecure               bool
-	// timeout bounds each request.
-	timeout time.Duration
+	// Timeout bounds each request.
+	Timeout time.Duration
 }
 
-// address returns the addresses as --address and $LOCKET_ADDRESS take them.
-func (s settings) address() string { return strings.Join(s.addresses, ",") }
+// Address returns the addresses as --address and $LOCKET_ADDRESS take them.
+func (s Settings) Address() string { return strings.Join(s.addresses, ",") }
 
 // settingsOf asks the flags, the environment and the context, in this order.
-func settingsOf(flags *pflag.FlagSet) (settings, error) {
-	sources, err := newSources(flags)
+func settingsOf(flags *pflag.FlagSet) (Settings, error) {
+	sources, err := settings.WithContexts(flags)
 	if err != nil {
-		return settings{}, err
+		return Settings{}, err
 	}
-	var s settings
-	s.addresses = splitList(sources.value("address"))
-	s.tlsCA = sources.value("tls-ca")
-	s.tlsCert = sources.value("tls-cert")
-	s.tlsKey = sources.value("tls-key")
-	if s.insecure, err = strconv.ParseBool(sources.value("insecure")); err != nil {
-		return settings{}, sources.wrong("insecure", "true or false")
+	var s Settings
+	s.addresses = settings.SplitList(sources.Value("address"))
+	s.tlsCA = sources.Value("tls-ca")
+	s.tlsCert = sources.Value("tls-cert")
+	s.tlsKey = sources.Value("tls-key")
+	if s.insecure, err = strconv.ParseBool(sources.Value("insecure")); err != nil {
+		return Settings{}, sources.Wrong("insecure", "true or false")
 	}
-	if s.timeout, err = time.ParseDuration(sources.value("timeout")); err != nil || s.timeout <= 0 {
-		return settings{}, sources.wrong("timeout", "a time like 10s")
+	if s.Timeout, err = time.ParseDuration(sources.Value("timeout")); err != nil || s.Timeout <= 0 {
+		return Settings{}, sources.Wrong("timeout", "a time like 10s")
 	}
 	return s, nil
 }
 
-// splitList splits a list at its commas.
-func splitList(text string) []string {
-	list := strings.Split(text, ",")
-	for i := range list {
-		list[i] = strings.TrimSpace(list[i])
-	}
-	return list
-}
-
 // secure reports whether TLS is to be used.
-func (s settings) secure() bool { return s.tlsCA+s.tlsCert+s.tlsKey != "" }
+func (s Settings) secure() bool { return s.tlsCA+s.tlsCert+s.tlsKey != "" }
 
 // dialOptions returns what locklib.Dial is to be told.
-func (s settings) dialOptions() ([]locklib.DialOption, error) {
+func (s Settings) dialOptions() ([]locklib.DialOption, error) {
 	files := locklib.Files{CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey}
-	if files.CA == systemCA {
+	if files.CA == settings.SystemCA {
 		files.CA = ""
 	}
 	switch {
 	case s.secure() && s.insecure:
-		return nil, usageError("--insecure and --tls-ca, --tls-cert, --tls-key exclude each other, also in the environment and the context")
+		return nil, exit.Usagef("--insecure and --tls-ca, --tls-cert, --tls-key exclude each other, also in the environment and the context")
 	case s.secure():
 		return []locklib.DialOption{locklib.WithTLS(files)}, nil
 	case s.insecure:
@@ -139,9 +136,18 @@ func (s settings) dialOptions() ([]locklib.DialOption, error) {
 	}
 	for _, address := range s.addresses {
 		host, _, err := net.SplitHostPort(address)
-		if err == nil && host != "" && onLoopback("address", address) != nil {
-			return nil, usageError("%s is on another machine: give --tls-ca FILE (or --tls-ca system), or --insecure for plain text", address)
+		if err == nil && host != "" && !server.IsLoopback(host) {
+			return nil, exit.Usagef("%s is on another machine: give --tls-ca FILE (or --tls-ca system), or --insecure for plain text", address)
 		}
 	}
 	return nil, nil
+}
+
+// completeContexts is for the shells.
+func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	names, err := settings.Contexts(cmd.Flags())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

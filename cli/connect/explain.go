@@ -6,42 +6,42 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/models"
 )
 
-// explain returns an error of a call as a person can use it: what happened, where, and what
+// Explain returns an error of a call as a person can use it: what happened, where, and what
 // to do. Its status is that of the program.
-func (c *connection) explain(err error) error {
+func (c *Connection) Explain(err error) error {
 	s, ofCall := status.FromError(err)
-	if exit := (*exitError)(nil); err == nil || !ofCall || errors.As(err, &exit) {
+	if exit := (*exit.Error)(nil); err == nil || !ofCall || errors.As(err, &exit) {
 		return err
 	}
-	if info := infoOf(err); info != nil {
+	if info := InfoOf(err); info != nil {
 		return explainReason(info.GetReason(), s)
 	}
 	switch s.Code() {
 	case codes.Canceled:
 		return context.Canceled
 	case codes.Unavailable:
-		return fmt.Errorf("no connection to %s: %s", c.address(), c.withHint(strings.TrimPrefix(reasonOf(s.Message()), c.address()+": connect: ")))
+		return fmt.Errorf("no connection to %s: %s", c.Address(), c.withHint(strings.TrimPrefix(reasonOf(s.Message()), c.Address()+": connect: ")))
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("no answer from %s within %s: is it a Locket server, and does its database answer? --timeout says how long to wait%s",
-			c.address(), c.timeout, c.lastError(s.Message()))
+			c.Address(), c.Timeout, c.lastError(s.Message()))
 	case codes.Unimplemented:
-		return fmt.Errorf("%s does not know this request: is it a Locket server, and not an older one? (%s)", c.address(), s.Message())
+		return fmt.Errorf("%s does not know this request: is it a Locket server, and not an older one? (%s)", c.Address(), s.Message())
 	default:
-		return fmt.Errorf("%s: %s", c.address(), c.withHint(s.Message()))
+		return fmt.Errorf("%s: %s", c.Address(), c.withHint(s.Message()))
 	}
 }
 
-// infoOf returns what Locket says of an error of its own, nil if it is not one.
-func infoOf(err error) *errdetails.ErrorInfo {
+// InfoOf returns what Locket says of an error of its own, nil if it is not one.
+func InfoOf(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == models.ErrorDomain {
 			return info
@@ -50,62 +50,25 @@ func infoOf(err error) *errdetails.ErrorInfo {
 	return nil
 }
 
-// reasonIs reports whether an error is one of Locket's own, for a reason.
-func reasonIs(err error, reason string) bool { return infoOf(err).GetReason() == reason }
+// ReasonIs reports whether an error is one of Locket's own, for a reason.
+func ReasonIs(err error, reason string) bool { return InfoOf(err).GetReason() == reason }
 
 func explainReason(reason string, s *status.Status) error {
 	message := errors.New(s.Message())
 	switch reason {
 	case models.ReasonLockCollision:
-		return &exitError{exitHeld, message}
+		return exit.With(exit.Held, message)
 	case models.ReasonClaimNotFound:
-		return &exitError{exitNotFound, fmt.Errorf(`%w: there is no such claim, or it ended long ago; "locket claims" lists those that there are`, message)}
+		return exit.With(exit.NotFound, fmt.Errorf(`%w: there is no such claim, or it ended long ago; "locket claims" lists those that there are`, message))
 	case models.ReasonResourceNotFound:
-		return &exitError{exitNotFound, message}
+		return exit.With(exit.NotFound, message)
 	case models.ReasonInvalidField, models.ReasonInvalidTTL, models.ReasonInvalidOwner, models.ReasonInvalidType:
-		return &exitError{exitUsage, fmt.Errorf("the server refuses this: %w", message)}
+		return exit.With(exit.Usage, fmt.Errorf("the server refuses this: %w", message))
 	case models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown, models.ReasonShuttingDown:
 		return fmt.Errorf("the server cannot do this now, try again: %w", message)
 	default:
 		return message
 	}
-}
-
-// free returns the error for a lock that is not held, or not by the grant with this token (0:
-// by any), if err is that.
-func free(err error, name string, token uint64) error {
-	if !reasonIs(err, models.ReasonResourceNotFound) {
-		return err
-	}
-	what := fmt.Sprintf("nobody holds %q", name)
-	if token != 0 {
-		what = fmt.Sprintf("the grant of %q with token %d is over; to see who holds it: locket resource %s", name, token, shellQuoted(name))
-	}
-	return &exitError{exitNotFound, fmt.Errorf("%s: %s", status.Convert(err).Message(), what)}
-}
-
-// held returns the error for a lock that somebody else holds, if err is that. It asks the
-// server since when.
-func (c *connection) held(ctx context.Context, err error, name string) error {
-	if !reasonIs(err, models.ReasonLockCollision) {
-		return err
-	}
-	by := "others, in shared mode"
-	if holder, known := infoOf(err).GetMetadata()["holder"]; known {
-		by = strconv.Quote(holder)
-	}
-	queue, _ := c.GetQueue(ctx, &models.GetQueueRequest{Resource: name})
-	for _, holder := range queue.GetHolders() {
-		if holder.GetId() == infoOf(err).GetMetadata()["claim_id"] {
-			v := viewClaim(holder)
-			by += fmt.Sprintf(" since %s (%s)", time.Time(v.since().at).Format(timeFormat), look{now: time.Now()}.ago(v.since()))
-		}
-	}
-	if queue.GetWaiting() > 0 {
-		by += fmt.Sprintf(", %d wait", queue.GetWaiting())
-	}
-	return &exitError{exitHeld, fmt.Errorf("%s: %s is held by %s; to see the queue: locket resource %s",
-		status.Convert(err).Message(), strconv.Quote(name), by, shellQuoted(name))}
 }
 
 // reasonOf returns the innermost part of gRPC's message for a connection that did not come
@@ -126,7 +89,7 @@ func reasonOf(message string) string {
 }
 
 // lastError returns the part of gRPC's message on a deadline that tells of the connection.
-func (s settings) lastError(message string) string {
+func (s Settings) lastError(message string) string {
 	_, inner, found := strings.Cut(message, "last connection error: ")
 	if !found {
 		return ""
@@ -150,7 +113,7 @@ var hints = []struct{ in, hint string }{
 var hangUps = []string{"remote error: tls", "error reading server preface", "EOF", "connection reset", "broken pipe"}
 
 // withHint adds to a message what to do.
-func (s settings) withHint(message string) string {
+func (s Settings) withHint(message string) string {
 	for _, h := range hints {
 		if strings.Contains(message, h.in) {
 			return message + "; " + h.hint

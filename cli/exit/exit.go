@@ -1,3 +1,9 @@
+// Package exit has the statuses with which the program ends, and the errors that carry them.
+//
+// Any command, and what it calls, returns an *Error to say with which status the program is to
+// end; any other error ends it with Failure. Finish turns what a command returned into one line
+// and a status. Scripts look at the statuses: they are only added to. `locket run` has some of
+// its own, which are in package run.
 package exit
 
 import (
@@ -5,56 +11,59 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+
+	"github.com/locket-service/locket/cli/printable"
 )
 
-// The statuses with which the program ends. They are only added to: scripts look at them.
+// The statuses with which the program ends.
 const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2 // a flag, an argument or a value is wrong
-	exitHeld        = 3 // somebody else holds it, or comes first
-	exitNotFound    = 4 // nobody holds it; there is no such claim
-	exitInterrupted = 130
+	OK          = 0
+	Failure     = 1
+	Usage       = 2 // a flag, an argument or a value is wrong
+	Held        = 3 // somebody else holds it, or comes first
+	NotFound    = 4 // nobody holds it; there is no such claim
+	Interrupted = 130
+	Signal      = 128 // and the number of the signal that ended a command
 )
 
-// exitError says with which status the program ends. Nothing is printed when err is nil.
-type exitError struct {
-	status int
-	err    error
+// Error says with which status the program ends. Nothing is printed when Err is nil.
+type Error struct {
+	Status int
+	Err    error
 }
 
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit status %d", e.status)
+// With returns an error that ends the program with a status, and says err if that is not nil.
+func With(status int, err error) error { return &Error{Status: status, Err: err} }
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Status)
 	}
-	return e.err.Error()
+	return e.Err.Error()
 }
 
-func (e *exitError) Unwrap() error { return e.err }
+// Unwrap returns the error that the status is for, nil if none.
+func (e *Error) Unwrap() error { return e.Err }
 
-// usageError returns an error for a command line that is wrong.
-func usageError(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+// Usagef returns an error for a command line that is wrong.
+func Usagef(format string, args ...any) error {
+	return With(Usage, fmt.Errorf(format, args...))
 }
 
-// finish says what went wrong, in one line, and returns the status to end with.
-func finish(ctx context.Context, stderr io.Writer, err error) int {
+// Finish says what went wrong, in one line, and returns the status to end with. ctx is that of
+// the command: when it is over, a canceled call means that the command was interrupted.
+func Finish(ctx context.Context, stderr io.Writer, err error) int {
 	if err == nil {
-		return exitOK
+		return OK
 	}
-	exit := &exitError{status: exitFailure, err: err}
+	exit := &Error{Status: Failure, Err: err}
 	if !errors.As(err, &exit) && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
-		exit = &exitError{exitInterrupted, err}
+		exit = &Error{Status: Interrupted, Err: err}
 	}
-	if exit.err != nil {
-		fmt.Fprintln(stderr, "locket:", oneLine(err.Error()))
+	if exit.Err != nil {
+		fmt.Fprintln(stderr, "locket:", printable.OneLine(err.Error()))
 	}
-	return exit.status
-}
-
-// oneLine joins the lines of a text, and leaves nothing in it that moves a terminal's cursor.
-func oneLine(text string) string {
-	return printable(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+	return exit.Status
 }

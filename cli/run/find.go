@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/locket-service/locket/cli/exit"
 )
 
 // findCommand returns the path of a command as a shell finds it; the error has the status
@@ -48,10 +50,10 @@ func unusable(name string, err error) error {
 		return nil
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, exec.ErrNotFound) {
-		return &exitError{runNotFound, fmt.Errorf("%q: there is no such command", name)}
+		return exit.With(NotFound, fmt.Errorf("%q: there is no such command", name))
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
 	}
-	return &exitError{runNotExecutable, fmt.Errorf("%q cannot be executed: %w", name, err)}
+	return exit.With(NotExecutable, fmt.Errorf("%q cannot be executed: %w", name, err))
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// guardFlag makes a process of this program the guard of a command. Its value are the numbers
+// GuardFlag makes a process of this program the guard of a command. Its value are the numbers
 // of two pipes, of orders and of reports.
-const guardFlag = "guard"
+const GuardFlag = "guard"
 
 // order is what the guard is told.
 type order struct {
@@ -67,9 +67,9 @@ type guard struct {
 	term, kill, graceEnd time.Duration
 }
 
-// runGuard is the guard's life. The words are the path of the command, its name and its
+// Guard is the guard's life. The words are the path of the command, its name and its
 // arguments.
-func runGuard(pipes string, words []string) error {
+func Guard(pipes string, words []string) error {
 	var in, out int
 	if n, err := fmt.Sscanf(pipes, "%d,%d", &in, &out); n != 2 || len(words) < 2 {
 		return errors.Join(errors.New("--guard is not for you"), err)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/models"
 )
 
@@ -54,7 +55,7 @@ func (k *kept) runCommand() error {
 	}
 	err := j.watch()
 	if _, held := k.keeper.Held(); !held && !j.lost && j.group != 0 {
-		err = &exitError{runLost, fmt.Errorf("the lock %q was lost before the command had ended", k.name)}
+		err = exit.With(Lost, fmt.Errorf("the lock %q was lost before the command had ended", k.Name))
 	}
 	j.reclaimTerminal()
 	if k.ended == nil {
@@ -88,14 +89,14 @@ func (j *job) start(env []string) error {
 			return err
 		}
 	}
-	args := append([]string{"locket", "run", fmt.Sprintf("--%s=%d,%d", guardFlag, in, out), "--", j.path}, j.words...)
+	args := append([]string{"locket", "run", fmt.Sprintf("--%s=%d,%d", GuardFlag, in, out), "--", j.path}, j.Words...)
 	j.guard, err = syscall.ForkExec(program, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: ownGroup(0)})
 	if err != nil {
 		return err
 	}
 	forgetStreams(0, 1)
 	j.orders, j.reports = json.NewEncoder(ordersIn), readNews(json.NewDecoder(reportsOut))
-	j.order(order{Grace: j.grace})
+	j.order(order{Grace: j.Grace})
 	j.leash.follow(func(end time.Duration) {
 		term, kill := j.limits(end)
 		j.order(order{Term: term, Kill: kill})
@@ -122,8 +123,8 @@ func readNews(in *json.Decoder) <-chan news {
 // limits returns when the command gets TERM and KILL if the lease ends then. The last tenth is
 // for a machine under load, and for clocks that run at different rates.
 func (j *job) limits(end time.Duration) (term, kill time.Duration) {
-	kill = end - max(j.ttl/10, 100*time.Millisecond)
-	return kill - min(j.grace, 3*j.ttl/20), kill
+	kill = end - max(j.TTL/10, 100*time.Millisecond)
+	return kill - min(j.Grace, 3*j.TTL/20), kill
 }
 
 // order tells the guard, which may be gone.
@@ -168,7 +169,7 @@ func (j *job) heed(r news) (done bool, err error) {
 		j.stopped(r.Stopped)
 	case r.Lapsed && !j.lost:
 		j.lost = true
-		j.say("the lease of %q cannot be renewed; the command is stopped", j.name)
+		j.say("the lease of %q cannot be renewed; the command is stopped", j.Name)
 	case r.Immortal:
 		j.say("the command has become another user's and cannot be killed; waiting for its end")
 	case r.Ended:
@@ -180,12 +181,12 @@ func (j *job) heed(r news) (done bool, err error) {
 // notStarted returns what to end with when the kernel has not taken the command.
 func (j *job) notStarted(errno syscall.Errno) error {
 	if _, err := os.Stat(j.path); errors.Is(err, fs.ErrNotExist) {
-		return unusable(j.words[0], err)
+		return unusable(j.Words[0], err)
 	}
 	if errno == syscall.ENOENT {
-		return &exitError{runNotExecutable, fmt.Errorf("%q cannot be executed: the interpreter that it names does not exist", j.words[0])}
+		return exit.With(NotExecutable, fmt.Errorf("%q cannot be executed: the interpreter that it names does not exist", j.Words[0]))
 	}
-	return &exitError{runNotExecutable, fmt.Errorf("%q cannot be executed: %w", j.words[0], errno)}
+	return exit.With(NotExecutable, fmt.Errorf("%q cannot be executed: %w", j.Words[0], errno))
 }
 
 // begun is called when the command runs.
@@ -201,11 +202,11 @@ func (j *job) begun(pid int) {
 func (j *job) verdict(status syscall.WaitStatus) error {
 	switch {
 	case j.lost:
-		return &exitError{status: runLost}
+		return exit.With(Lost, nil)
 	case status.Signaled():
 		return signalled(status.Signal())
 	case status.ExitStatus() != 0:
-		return &exitError{status: status.ExitStatus()}
+		return exit.With(status.ExitStatus(), nil)
 	}
 	return nil
 }
@@ -222,12 +223,12 @@ func (j *job) lose(err error) {
 	claim, failed := j.GetClaim(ctx, &models.GetClaimRequest{Id: j.claim.GetId()})
 	if failed != nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
 		if wire := wireError(err); wire != nil {
-			err = j.explain(wire)
+			err = j.Explain(wire)
 		}
-		j.say("the lock %q is lost: %v; the command is stopped", j.name, err)
+		j.say("the lock %q is lost: %v; the command is stopped", j.Name, err)
 		return
 	}
-	j.say("the lock %q is lost: the claim %s; the command is stopped", j.name, fateOf(claim))
+	j.say("the lock %q is lost: the claim %s; the command is stopped", j.Name, fateOf(claim))
 }
 
 // guardDied kills what the guard has left, which is this process's now.

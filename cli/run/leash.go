@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 // leash listens to what the server answers to a runner of one claim. It knows until when the
@@ -69,7 +70,7 @@ func (l *leash) heed(sent time.Duration, claim *models.Claim, err error) (*model
 	case models.Status_STATUS_WAITING:
 		l.queued()
 	case models.Status_STATUS_ACTIVE:
-		if end := sent + ofSeconds(claim.GetTtl()); end > l.end {
+		if end := sent + jsonview.Seconds(claim.GetTtl()).Duration(); end > l.end {
 			l.end = end
 			if l.moved != nil {
 				l.moved(end)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -11,179 +12,124 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/spf13/cobra"
 	"github.com/tedsuo/ifrit"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/printable"
 	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
 
-// The statuses with which locket run ends, besides that of its command.
+// The statuses with which `locket run` ends, besides those of its command: exit.Signal and the
+// number of a signal is the last of them.
 const (
-	runLost          = 123
-	runNotAcquired   = 124
-	runFailure       = 125
-	runNotExecutable = 126
-	runNotFound      = 127
-	runSignal        = 128 // and the number of the signal
+	Lost          = 123
+	NotAcquired   = 124
+	Failure       = 125
+	NotExecutable = 126
+	NotFound      = 127
 )
 
-// run is one run of a command while a lock is held.
-//
-// Three processes take part. This one, whose parent knows it, keeps the lock and passes
-// signals on. It starts a guard, which starts the command: in a process group of its own, and
-// as the one to which all that the command leaves behind is handed (runGuard). Whichever of
-// the two is killed, the other one stops the command.
-type run struct {
-	cmd          *cobra.Command
-	name         string
-	words        []string // the command and its arguments
-	path         string   // where the command is
-	owner, value string
-	shared       bool
-	// patient: it waits for ever. Otherwise it waits so long.
-	patient    bool
-	wait       time.Duration
-	ttl, grace time.Duration
+// Options say what to run, and with which lock.
+type Options struct {
+	// Name is that of the lock. It must not be empty.
+	Name string
+	// Words are the command and its arguments; at least one.
+	Words []string
+	// Owner and Value are what others see of the lock.
+	Owner, Value string
+	// Shared shares the lock with others who share it.
+	Shared bool
+	// Wait is how long to wait for the lock, unless Forever: 0 is not at all.
+	Wait    time.Duration
+	Forever bool
+	// TTL is how long the lock is held without being renewed; at least 1 s.
+	TTL time.Duration
+	// Grace is how long after TERM the command gets KILL; 0 or more.
+	Grace time.Duration
 }
 
-func newRunCommand() *cobra.Command {
-	r := &run{}
-	var noWait bool
-	cmd := &cobra.Command{
-		Use:   "run NAME [flags] -- COMMAND ARG...",
-		Short: "Run a command while holding a lock",
-		Long: `Run a command while holding a lock.
-
-It waits for the lock, in the order of those who came, runs the command, renews the lock
-meanwhile, and gives it back as soon as the command has ended, together with all that it
-left running (on Linux also what has made itself a daemon). There is no shell unless
-COMMAND is one. The command has the standard streams, and in its environment
-LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the claim), LOCKET_ADDRESS.
-
-It is in a process group of its own, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH,
-TSTP and CONT when this program gets them. After TERM it has the time of --grace to end,
-then it gets KILL. The same happens when the lock is lost, and before it could be: when
-three quarters of the TTL have passed without a renewal, the command gets TERM (later if
---grace is short), and after nine tenths KILL, so that it has ended before the next one has
-the lock. A long --grace therefore needs a long --ttl, of seven times as much. Ctrl-Z
-stops the renewals, too: who comes back after three quarters of the TTL finds the
-command ended.
-
-Status: that of the command; 128 and its number when a signal ended the command, or the
-wait; 123 the lock was lost, and the command stopped; 124 the lock was not to be had in
-time, and the command not run; 125 Locket has failed; 126 the command cannot be executed;
-127 there is no such command.`,
-		Example: `  # from cron, on many machines: one of them makes the report, the others do nothing
-  locket run nightly-report --no-wait -- make-report --yesterday
-  # one deployment at a time; wait up to 10 minutes for that of the others
-  locket run deploy/shop --wait 10m --ttl 1m --value 'build 17' -- ./deploy.sh production
-  # readers share, a writer has it for itself
-  locket run index --shared -- sh -c 'search --token "$LOCKET_TOKEN" | tee found.txt'
-  locket run index -- rebuild-index`,
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	flags := cmd.Flags()
-	flags.BoolVar(&r.shared, "shared", false, "share the lock with others who share it")
-	flags.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock; 0 is not at all (default for ever)")
-	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
-	flags.DurationVar(&r.ttl, "ttl", locklib.DefaultTTL, "how long the lock is held without being renewed")
-	flags.StringVar(&r.owner, "owner", "", "who others see holding the lock (default host name and process id)")
-	flags.StringVar(&r.value, "value", "", "what others are to see with the lock")
-	flags.DurationVar(&r.grace, "grace", 10*time.Second, "how long after TERM the command gets KILL")
-	flags.String(guardFlag, "", "")
-	_ = flags.MarkHidden(guardFlag)
-	addConnection(cmd)
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return complain(cmd, &exitError{runFailure, flagError(cmd, err)})
-	})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if pipes := cmd.Flag(guardFlag).Value.String(); pipes != "" {
-			return complain(cmd, runGuard(pipes, args))
-		}
-		r.cmd, r.patient = cmd, !cmd.Flag("wait").Changed && !noWait
-		if err := r.take(args, noWait); err != nil {
-			return complain(cmd, err)
-		}
-		return complain(cmd, r.run())
-	}
-	return cmd
-}
-
-// take looks at the command line.
-func (r *run) take(args []string, noWait bool) error {
-	dash := r.cmd.ArgsLenAtDash()
+func (o Options) validate() error {
 	switch {
-	case dash != 1 || len(args) == 1:
-		return errors.New(`one NAME, two dashes and a COMMAND are needed: locket run NAME -- COMMAND ARG...; see "locket run --help"`)
-	case args[0] == "":
+	case o.Name == "":
 		return errors.New("the name of the lock is empty")
-	case r.wait < 0:
-		return fmt.Errorf("--wait %s: must be 0 or more", r.wait)
-	case noWait && r.cmd.Flag("wait").Changed && r.wait != 0:
-		return errors.New("--wait and --no-wait exclude each other")
-	case r.ttl < time.Second:
-		return fmt.Errorf("--ttl %s: must be at least 1s", r.ttl)
-	case r.grace < 0:
-		return fmt.Errorf("--grace %s: must be 0 or more", r.grace)
+	case o.Wait < 0:
+		return fmt.Errorf("--wait %s: must be 0 or more", o.Wait)
+	case o.TTL < time.Second:
+		return fmt.Errorf("--ttl %s: must be at least 1s", o.TTL)
+	case o.Grace < 0:
+		return fmt.Errorf("--grace %s: must be 0 or more", o.Grace)
 	}
-	r.name, r.words = args[0], args[1:]
-	if r.owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("--owner is needed, as the host has no name: %w", err)
-		}
-		r.owner = host + "-" + strconv.Itoa(os.Getpid())
-	}
-	var err error
-	r.path, err = findCommand(r.words[0])
-	return err
+	return nil
 }
 
-// complain says in one line what went wrong, unless it has no words, and returns the status
-// to end with: runFailure unless err has another one.
-func complain(cmd *cobra.Command, err error) error {
-	if err == nil {
-		return nil
-	}
-	if by := signalError(0); errors.As(err, &by) {
-		return &exitError{status: runSignal + int(by)}
-	}
-	exit := &exitError{runFailure, err}
-	if known := (*exitError)(nil); errors.As(err, &known) && known.status >= runLost || known != nil && known.err == nil {
-		exit = known
-	}
-	if exit.err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "locket run:", oneLine(exit.err.Error()))
-	}
-	return &exitError{status: exit.status}
+// run is one run of a command while a lock is held.
+type run struct {
+	Options
+	path   string // where the command is
+	stderr io.Writer
 }
 
-// say tells in one line what happens.
-func (r *run) say(format string, args ...any) {
-	fmt.Fprintln(r.cmd.ErrOrStderr(), "locket run:", oneLine(fmt.Sprintf(format, args...)))
-}
-
-// run waits for the lock, and runs the command.
-func (r *run) run() error {
-	c, err := dial(r.cmd)
+// Run runs a command while a lock is held, and returns when nothing of it is left, and the lock is
+// given back. dial reaches the servers; it is called only when the command is there. What happens
+// is told to stderr, a line each. The error is for Complain. Run may end this process by SIGINT.
+func Run(o Options, dial func() (*connect.Connection, error), stderr io.Writer) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	path, err := findCommand(o.Words[0])
+	if err != nil {
+		return err
+	}
+	c, err := dial()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	claim := &models.CreateClaimRequest{
-		Resource: r.name, Owner: r.owner, Value: r.value, Id: uuid.NewString(),
-		Ttl: proto.Float64(r.ttl.Seconds()), Mode: models.Mode_MODE_EXCLUSIVE,
+	r := &run{Options: o, path: path, stderr: stderr}
+	return r.with(c)
+}
+
+// Complain says in one line what went wrong, unless err has no words, and returns the status
+// to end with: Failure unless err has another one of this package. It returns nil for nil.
+func Complain(stderr io.Writer, err error) error {
+	if err == nil {
+		return nil
 	}
-	if r.shared {
+	if by := signalError(0); errors.As(err, &by) {
+		return exit.With(exit.Signal+int(by), nil)
+	}
+	end := &exit.Error{Status: Failure, Err: err}
+	if known := (*exit.Error)(nil); errors.As(err, &known) && known.Status >= Lost || known != nil && known.Err == nil {
+		end = known
+	}
+	if end.Err != nil {
+		fmt.Fprintln(stderr, "locket run:", printable.OneLine(end.Err.Error()))
+	}
+	return exit.With(end.Status, nil)
+}
+
+// say tells in one line what happens.
+func (r *run) say(format string, args ...any) {
+	fmt.Fprintln(r.stderr, "locket run:", printable.OneLine(fmt.Sprintf(format, args...)))
+}
+
+// with waits for the lock, and runs the command.
+func (r *run) with(c *connect.Connection) (err error) {
+	claim := &models.CreateClaimRequest{
+		Resource: r.Name, Owner: r.Owner, Value: r.Value, Id: uuid.NewString(),
+		Ttl: proto.Float64(r.TTL.Seconds()), Mode: models.Mode_MODE_EXCLUSIVE,
+	}
+	if r.Shared {
 		claim.Mode = models.Mode_MODE_SHARED
 	}
 	signals := catchSignals()
 	becomeReaper()
 	leash := newLeash(c.LocketClient)
 	keeper := locklib.NewClaimRunner(leash, claim)
-	k := &kept{run: r, connection: c, claim: claim, leash: leash, keeper: keeper, process: ifrit.Background(keeper), signals: signals}
+	k := &kept{run: r, Connection: c, claim: claim, leash: leash, keeper: keeper, process: ifrit.Background(keeper), signals: signals}
 	k.ended = k.process.Wait()
 	if err = k.awaitTurn(); err == nil {
 		err = k.runCommand()
@@ -197,7 +143,7 @@ func (r *run) run() error {
 // kept is a run with a claim.
 type kept struct {
 	*run
-	*connection
+	*connect.Connection
 	claim   *models.CreateClaimRequest
 	leash   *leash
 	keeper  *locklib.Runner
@@ -234,8 +180,8 @@ func (k *kept) giveBack() error {
 // environment returns that of the command.
 func (k *kept) environment(token uint64) []string {
 	own := []string{
-		"LOCKET_NAME=" + k.name, "LOCKET_TOKEN=" + strconv.FormatUint(token, 10),
-		"LOCKET_ID=" + k.claim.GetId(), "LOCKET_ADDRESS=" + k.address(),
+		"LOCKET_NAME=" + k.Name, "LOCKET_TOKEN=" + strconv.FormatUint(token, 10),
+		"LOCKET_ID=" + k.claim.GetId(), "LOCKET_ADDRESS=" + k.Address(),
 	}
 	var env []string
 	for _, variable := range os.Environ() {

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/models"
 )
 
@@ -16,11 +17,11 @@ import (
 // the status to end with.
 func (k *kept) awaitTurn() error {
 	var late <-chan time.Time
-	if !k.patient {
-		late = time.After(k.wait)
+	if !k.Forever {
+		late = time.After(k.Wait)
 	}
 	var queued <-chan struct{} // nil as long as there is time
-	silent := time.After(k.timeout)
+	silent := time.After(k.Timeout)
 	for {
 		select {
 		case <-k.process.Ready():
@@ -59,39 +60,39 @@ func (k *kept) withdraw(err error) error {
 
 // tooLate returns the error for a claim that waits and is not to.
 func (k *kept) tooLate() error {
-	text := strconv.Quote(k.name) + " is not to be had"
-	if k.wait > 0 {
-		text += fmt.Sprintf(" within %s", k.wait)
+	text := strconv.Quote(k.Name) + " is not to be had"
+	if k.Wait > 0 {
+		text += fmt.Sprintf(" within %s", k.Wait)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	queue, _ := k.GetQueue(ctx, &models.GetQueueRequest{Resource: k.name})
+	queue, _ := k.GetQueue(ctx, &models.GetQueueRequest{Resource: k.Name})
 	if holders := queue.GetHolders(); len(holders) > 0 {
 		text += ": held by " + strconv.Quote(holders[0].GetOwner())
 		if len(holders) > 1 {
 			text += fmt.Sprintf(" and %d more", len(holders)-1)
 		}
 	}
-	return &exitError{runNotAcquired, errors.New(text)}
+	return exit.With(NotAcquired, errors.New(text))
 }
 
 // unreachable returns why no server has answered.
 func (k *kept) unreachable() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if _, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: k.name}); err != nil {
-		return k.explain(err)
+	if _, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: k.Name}); err != nil {
+		return k.Explain(err)
 	}
-	return fmt.Errorf("no answer from %s within %s", k.address(), k.timeout)
+	return fmt.Errorf("no answer from %s within %s", k.Address(), k.Timeout)
 }
 
 // neverActive returns the error for a runner that has ended before its claim was active.
 func (k *kept) neverActive(err error) error {
 	if wire := wireError(err); wire != nil {
-		return k.explain(wire)
+		return k.Explain(wire)
 	}
 	if last := k.leash.lastAnswer(); last != nil {
-		return &exitError{runNotAcquired, fmt.Errorf("the claim %s while it waited", fateOf(last))}
+		return exit.With(NotAcquired, fmt.Errorf("the claim %s while it waited", fateOf(last)))
 	}
 	return err
 }

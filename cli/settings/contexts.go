@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/locket-service/locket/cli/exit"
 )
 
 // contextFile is the file of contexts: named ways to connect, as docs/cli.md describes them.
@@ -43,14 +46,40 @@ func (l *addressList) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.ScalarNode {
 		return node.Decode((*[]string)(l))
 	}
-	*l = splitList(node.Value)
+	*l = SplitList(node.Value)
 	return nil
 }
 
-// contextValues are the settings of a context, by the names of the flags.
-type contextValues struct {
-	source   string
-	settings map[string]string
+// SystemCA stands for the system's authorities where the name of a file is asked for.
+const SystemCA = "system"
+
+// WithContexts returns the sources of a command whose flags context-file and context choose a
+// context. Without them it is the current one of the user's own file, if there is one.
+func WithContexts(flags *pflag.FlagSet) (*Sources, error) {
+	s := New(flags)
+	file, given := s.LookUp("context-file")
+	name, chosen := s.LookUp("context")
+	contexts, err := readContexts(cmp.Or(file, defaultContextFile()), given != "")
+	if err != nil {
+		return nil, err
+	}
+	if chosen == "" {
+		name = contexts.Current
+	}
+	if name == "" {
+		return s, nil
+	}
+	s.file, err = contexts.values(name)
+	return s, err
+}
+
+// Contexts returns the names of the contexts that there are, for the shells to complete.
+func Contexts(flags *pflag.FlagSet) ([]string, error) {
+	file, err := readContexts(cmp.Or(New(flags).Value("context-file"), defaultContextFile()), false)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(file.Contexts)), nil
 }
 
 // defaultContextFile returns the path of the file of contexts, "" if there is no home.
@@ -74,37 +103,37 @@ func readContexts(path string, required bool) (*contextFile, error) {
 		return file, nil
 	}
 	if err != nil {
-		return nil, usageError("the file of contexts: %w", err)
+		return nil, exit.Usagef("the file of contexts: %w", err)
 	}
 	defer content.Close()
 	decoder := yaml.NewDecoder(content)
 	decoder.KnownFields(true)
 	if err := decoder.Decode(file); err != nil && !errors.Is(err, io.EOF) { // an empty file is EOF
-		return nil, usageError("the file of contexts %s: %w", path, err)
+		return nil, exit.Usagef("the file of contexts %s: %w", path, err)
 	}
 	return file, nil
 }
 
 // values returns the settings of a context.
-func (f *contextFile) values(name string) (contextValues, error) {
+func (f *contextFile) values(name string) (values, error) {
 	named, known := f.Contexts[name]
 	if !known {
-		return contextValues{}, usageError("there is no context %q in %s; it has: %s", name, f.path, f.names())
+		return values{}, exit.Usagef("there is no context %q in %s; it has: %s", name, f.path, f.names())
 	}
 	if named == nil {
 		named = &namedContext{}
 	}
-	values := map[string]string{
+	settings := map[string]string{
 		"address": strings.Join(named.Address, ","),
 		"tls-ca":  f.relative(named.TLSCA), "tls-cert": f.relative(named.TLSCert), "tls-key": f.relative(named.TLSKey),
 		"timeout": named.Timeout, "insecure": strconv.FormatBool(named.Insecure),
 	}
-	return contextValues{source: fmt.Sprintf("context %q in %s", name, f.path), settings: values}, nil
+	return values{settings, func(setting string) string { return fmt.Sprintf("%s of context %q in %s", setting, name, f.path) }}, nil
 }
 
 // relative returns a path as seen from the file's folder.
 func (f *contextFile) relative(path string) string {
-	if path == "" || path == systemCA || filepath.IsAbs(path) {
+	if path == "" || path == SystemCA || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(filepath.Dir(f.path), path)
@@ -117,16 +146,11 @@ func (f *contextFile) names() string {
 	return strings.Join(slices.Sorted(maps.Keys(f.Contexts)), ", ")
 }
 
-// completeContexts is for the shells.
-func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	s := &sources{flags: cmd.Flags()}
-	path := s.value("context-file")
-	if path == "" {
-		path = defaultContextFile()
+// SplitList splits a list at its commas.
+func SplitList(text string) []string {
+	list := strings.Split(text, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
 	}
-	file, err := readContexts(path, false)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return slices.Sorted(maps.Keys(file.Contexts)), cobra.ShellCompDirectiveNoFileComp
+	return list
 }

@@ -2,61 +2,81 @@ package settings
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/cli/exit"
 )
 
-// sources are those of a connection's settings: a flag comes before the environment, that
-// before the context, and that before the flag's default.
-type sources struct {
+// Sources are where the settings of one command come from.
+type Sources struct {
 	flags *pflag.FlagSet
-	named contextValues
+	file  values
 }
 
-func newSources(flags *pflag.FlagSet) (*sources, error) {
-	s := &sources{flags: flags}
-	file, given := s.lookUp("context-file")
-	name, chosen := s.lookUp("context")
-	contexts, err := readContexts(cmp.Or(file, defaultContextFile()), given != "")
-	if err != nil {
-		return nil, err
-	}
-	if chosen == "" {
-		name = contexts.Current
-	}
-	if name == "" {
-		return s, nil
-	}
-	s.named, err = contexts.values(name)
-	return s, err
+// values are the settings in a file, by the names of their flags.
+type values struct {
+	settings map[string]string
+	// source names, for an error, where a setting stands.
+	source func(name string) string
 }
 
-// value returns a setting.
-func (s *sources) value(name string) string {
-	value, _ := s.lookUp(name)
+// New returns the sources of a command that has no file: flags and environment.
+func New(flags *pflag.FlagSet) *Sources { return &Sources{flags: flags} }
+
+// Variable returns the environment variable for a flag.
+func Variable(flag string) string {
+	return "LOCKET_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Value returns the setting with the name of a flag.
+func (s *Sources) Value(name string) string {
+	value, _ := s.LookUp(name)
 	return value
 }
 
-// lookUp returns a setting and what says so, "" if it is the flag's default.
-func (s *sources) lookUp(name string) (value, source string) {
+// LookUp returns the setting with the name of a flag and what says so, "" if it is the flag's
+// default.
+func (s *Sources) LookUp(name string) (value, source string) {
 	flag := s.flags.Lookup(name)
 	if flag.Changed { // also to nothing, which hides the others
 		return cmp.Or(flag.Value.String(), flag.DefValue), "--" + name
 	}
-	variable := "LOCKET_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	if value := os.Getenv(variable); value != "" {
-		return value, "$" + variable
+	if value := os.Getenv(Variable(name)); value != "" {
+		return value, "$" + Variable(name)
 	}
-	if value := s.named.settings[name]; value != "" {
-		return value, name + " of " + s.named.source
+	if value := s.file.settings[name]; value != "" {
+		return value, s.file.source(name)
 	}
 	return flag.DefValue, ""
 }
 
-// wrong returns the error for a setting that must be something else.
-func (s *sources) wrong(name, want string) error {
-	value, source := s.lookUp(name)
-	return usageError("%s: %q: must be %s", source, value, want)
+// Apply sets the flags that were not given to what environment and file say, except some. The
+// error names everything that is wrong.
+func (s *Sources) Apply(except ...string) error {
+	var wrong []error
+	s.flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed || slices.Contains(except, flag.Name) {
+			return
+		}
+		value, source := s.LookUp(flag.Name)
+		if source == "" {
+			return
+		}
+		if err := flag.Value.Set(value); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %s: %w", source, flag.Name, err))
+		}
+	})
+	return errors.Join(wrong...)
+}
+
+// Wrong returns the error for a setting that must be something else.
+func (s *Sources) Wrong(name, want string) error {
+	value, source := s.LookUp(name)
+	return exit.Usagef("%s: %q: must be %s", source, value, want)
 }
