@@ -11,7 +11,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 // maxAwait is for how long one request waits: servers come and go.
@@ -38,7 +41,7 @@ func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.D
 }
 
 func (c *connection) awaitOnce(ctx context.Context, id string, timeout time.Duration) (*models.Claim, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout+c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout+c.Timeout)
 	defer cancel()
 	return c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: id, Timeout: durationpb.New(timeout)})
 }
@@ -52,37 +55,37 @@ func (c *connection) awaitTurn(ctx context.Context, claim *models.Claim, wait ti
 	case err == nil && (keep || claim.GetStatus() != models.Status_STATUS_WAITING):
 		return claim, turnOf(claim)
 	case keep:
-		return claim, &exitError{stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to give it up: locket release --id %[1]s (%w)",
-			claim.GetId(), c.explain(err))}
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to give it up: locket release --id %[1]s (%w)",
+			claim.GetId(), c.Explain(err)))
 	}
 	return c.leaveLine(ctx, claim, wait, err)
 }
 
 // leaveLine gives up a claim whose turn did not come, or whose wait ended in an error.
 func (c *connection) leaveLine(ctx context.Context, claim *models.Claim, wait time.Duration, err error) (*models.Claim, error) {
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout)
 	defer cancel()
 	ended, failed := c.EndClaim(late, &models.EndClaimRequest{Id: claim.GetId(), Reason: "its client stopped waiting"})
 	switch {
 	case failed != nil:
-		return claim, &exitError{stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the line; to give it up: locket release --id %[1]s (%w)",
-			claim.GetId(), c.explain(failed))}
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the line; to give it up: locket release --id %[1]s (%w)",
+			claim.GetId(), c.Explain(failed)))
 	case ctx.Err() != nil:
-		return ended, &exitError{exitInterrupted, errors.New("interrupted; the claim has left the line")}
+		return ended, exit.With(exit.Interrupted, errors.New("interrupted; the claim has left the line"))
 	case err != nil:
-		return ended, c.explain(err)
+		return ended, c.Explain(err)
 	default:
-		return ended, &exitError{exitHeld, fmt.Errorf("its turn did not come within %s, and the claim has left the line; to see who holds it: locket resource %s",
-			wait, shellQuoted(claim.GetResource()))}
+		return ended, exit.With(exit.Held, fmt.Errorf("its turn did not come within %s, and the claim has left the line; to see who holds it: locket resource %s",
+			wait, printable.ShellQuoted(claim.GetResource())))
 	}
 }
 
 // stoppedStatus is what to end with after a wait that did not come to its end.
 func stoppedStatus(ctx context.Context) int {
 	if ctx.Err() != nil {
-		return exitInterrupted
+		return exit.Interrupted
 	}
-	return exitFailure
+	return exit.Failure
 }
 
 // turnOf returns nil for a claim that is active, else what to end with.
@@ -91,10 +94,10 @@ func turnOf(claim *models.Claim) error {
 	case models.Status_STATUS_ACTIVE:
 		return nil
 	case models.Status_STATUS_WAITING:
-		return &exitError{exitHeld, fmt.Errorf("the claim still waits; to wait on: locket get %s --wait 1m; to give it up: locket release --id %[1]s",
-			claim.GetId())}
+		return exit.With(exit.Held, fmt.Errorf("the claim still waits; to wait on: locket get %s --wait 1m; to give it up: locket release --id %[1]s",
+			claim.GetId()))
 	default:
-		return fmt.Errorf("the claim has ended: %s", statusName(claim.GetStatus()))
+		return fmt.Errorf("the claim has ended: %s", jsonview.Status(claim.GetStatus()))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/models"
 )
 
@@ -46,7 +47,7 @@ unless --keep is given.`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.ttl < 0 || f.wait < 0 {
-				return usageError("--ttl and --wait cannot be less than 0")
+				return exit.Usagef("--ttl and --wait cannot be less than 0")
 			}
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
 				claim, err := c.makeClaim(ctx, f.request(cmd, args[0]))

@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newClaimsCommand() *cobra.Command {
@@ -76,7 +78,7 @@ func (c *connection) list(ctx context.Context, req *models.ListClaimsRequest, li
 }
 
 func (c *connection) listPage(ctx context.Context, req *models.ListClaimsRequest) (*models.ListClaimsResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	return c.ListClaims(ctx, req)
 }
@@ -95,17 +97,17 @@ func (l claimList) names() []string {
 func (l claimList) text(look look) string {
 	t := newTable("ID", "RESOURCE", "OWNER", "MODE", "STATUS", "SINCE", "TTL", "TOKEN")
 	for _, v := range l {
-		t.add(plain(v.ID), plain(quoted(v.Resource)), nameCell(v.Owner), plain(v.Mode), statusCell(v.Status),
+		t.add(plain(v.ID), plain(printable.Quoted(v.Resource)), nameCell(v.Owner), plain(v.Mode.String()), statusCell(v.Status),
 			plain(look.since(v.since())), ttlCell(v.TTL), tokenCell(v.Token))
 	}
 	return t.text(look)
 }
 
-func ttlCell(ttl *seconds) cell {
+func ttlCell(ttl *jsonview.Seconds) cell {
 	if ttl == nil {
 		return plain("")
 	}
-	return plain(brief(*ttl.pointer(), 2))
+	return plain(brief(ttl.Duration(), 2))
 }
 
 // claimRow is a claim of which people see a row.

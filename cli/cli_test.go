@@ -47,7 +47,7 @@ func (c *cli) try(args ...string) (stdout, stderr string, status int) {
 func (c *cli) run(args ...string) (stdout string) {
 	c.t.Helper()
 	stdout, stderr, status := c.try(args...)
-	if status != exitOK || stderr != "" {
+	if status != exit.OK || stderr != "" {
 		c.t.Errorf("locket %q: status %d, %s", args, status, stderr)
 	}
 	return stdout
@@ -59,7 +59,7 @@ func (c *cli) record(args ...string) {
 	stdout, stderr, status := c.try(args...)
 	words := make([]string, len(args))
 	for i, arg := range args {
-		words[i] = shellQuoted(arg)
+		words[i] = printable.ShellQuoted(arg)
 		if strings.HasPrefix(arg, "-") {
 			words[i] = arg
 		}
@@ -67,7 +67,7 @@ func (c *cli) record(args ...string) {
 	for line := range strings.Lines(stderr) {
 		stdout += "stderr: " + line
 	}
-	if status != exitOK {
+	if status != exit.OK {
 		stdout += fmt.Sprintf("exit status: %d\n", status)
 	}
 	fmt.Fprintf(&c.log, "$ locket %s\n%s\n", strings.Join(words, " "), stdout)
@@ -368,7 +368,7 @@ func TestGoldenVersion(t *testing.T) {
 			args = append(args, "-o", format)
 		}
 		stdout, stderr, status := inProcess(t, args...)
-		if stderr != "" || status != exitOK {
+		if stderr != "" || status != exit.OK {
 			t.Errorf("%q: %s, %d", args, stderr, status)
 		}
 		fmt.Fprintf(&c.log, "$ locket %s\n%s\n", strings.Join(args, " "), stdout)
@@ -385,7 +385,7 @@ func TestGoldenHelp(t *testing.T) {
 			continue // their tests are elsewhere, or cobra's
 		}
 		stdout, _, status := inProcess(t, cmd.Name(), "--help")
-		if status != exitOK {
+		if status != exit.OK {
 			t.Errorf("%s: status %d", cmd.Name(), status)
 		}
 		fmt.Fprintf(&text, "$ locket %s --help\n%s\n", cmd.Name(), stdout)

@@ -22,20 +22,20 @@ func TestExitStatuses(t *testing.T) {
 		args []string
 		want int
 	}{
-		{[]string{"lock", "k", "--owner", "me", "--ttl", "5m"}, exitOK},
-		{[]string{"lock", "k", "--owner", "you"}, exitHeld},
-		{[]string{"release", "k", "--owner", "you"}, exitHeld},
-		{[]string{"claim", "k", "--wait", "10ms"}, exitHeld},
-		{[]string{"claim", "k", "--id", "a"}, exitOK},
-		{[]string{"get", "a", "--wait", "10ms"}, exitHeld},
-		{[]string{"renew", "a", "--ttl", "1m"}, exitFailure},
-		{[]string{"get", "nosuch"}, exitNotFound},
-		{[]string{"fetch", "free"}, exitNotFound},
-		{[]string{"fetch"}, exitUsage},
-		{[]string{"fetch", "k", "--nosuch"}, exitUsage},
-		{[]string{"nosuch"}, exitUsage},
-		{[]string{"lock", "", "--owner", "me"}, exitUsage},
-		{[]string{"fetch", "k", "--address", "127.0.0.1:1"}, exitFailure},
+		{[]string{"lock", "k", "--owner", "me", "--ttl", "5m"}, exit.OK},
+		{[]string{"lock", "k", "--owner", "you"}, exit.Held},
+		{[]string{"release", "k", "--owner", "you"}, exit.Held},
+		{[]string{"claim", "k", "--wait", "10ms"}, exit.Held},
+		{[]string{"claim", "k", "--id", "a"}, exit.OK},
+		{[]string{"get", "a", "--wait", "10ms"}, exit.Held},
+		{[]string{"renew", "a", "--ttl", "1m"}, exit.Failure},
+		{[]string{"get", "nosuch"}, exit.NotFound},
+		{[]string{"fetch", "free"}, exit.NotFound},
+		{[]string{"fetch"}, exit.Usage},
+		{[]string{"fetch", "k", "--nosuch"}, exit.Usage},
+		{[]string{"nosuch"}, exit.Usage},
+		{[]string{"lock", "", "--owner", "me"}, exit.Usage},
+		{[]string{"fetch", "k", "--address", "127.0.0.1:1"}, exit.Failure},
 	} {
 		if stdout, stderr, code := locket(t, env, test.args...); code != test.want {
 			t.Errorf("locket %q: exit status %d, want %d; %q, %q", test.args, code, test.want, stdout, stderr)
@@ -55,15 +55,15 @@ func TestFinish(t *testing.T) {
 		stderr string
 		status int
 	}{
-		"none":                     {t.Context(), nil, "", exitOK},
-		"any":                      {t.Context(), plainError, "locket: a; b\\x1b\n", exitFailure},
-		"with a status":            {t.Context(), fmt.Errorf("x: %w", &exitError{exitHeld, plainError}), "locket: x: a; b\\x1b\n", exitHeld},
-		"a status alone":           {t.Context(), &exitError{status: 42}, "", 42},
-		"interrupted":              {canceled, fmt.Errorf("x: %w", context.Canceled), "locket: interrupted\n", exitInterrupted},
-		"a failure after a signal": {canceled, plainError, "locket: a; b\\x1b\n", exitFailure},
+		"none":                     {t.Context(), nil, "", exit.OK},
+		"any":                      {t.Context(), plainError, "locket: a; b\\x1b\n", exit.Failure},
+		"with a status":            {t.Context(), fmt.Errorf("x: %w", exit.With(exit.Held, plainError)), "locket: x: a; b\\x1b\n", exit.Held},
+		"a status alone":           {t.Context(), exit.With(42, nil), "", 42},
+		"interrupted":              {canceled, fmt.Errorf("x: %w", context.Canceled), "locket: interrupted\n", exit.Interrupted},
+		"a failure after a signal": {canceled, plainError, "locket: a; b\\x1b\n", exit.Failure},
 	} {
 		var stderr strings.Builder
-		if status := finish(test.ctx, &stderr, test.err); status != test.status || stderr.String() != test.stderr {
+		if status := exit.Finish(test.ctx, &stderr, test.err); status != test.status || stderr.String() != test.stderr {
 			t.Errorf("%s: %d, %q, want %d, %q", name, status, stderr.String(), test.status, test.stderr)
 		}
 	}
@@ -79,7 +79,7 @@ func TestFullDisk(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), fixtures.LocketProgram(t), "version")
 	cmd.Stdout, cmd.Stderr = full, &complaint
 	_ = cmd.Run()
-	if code := cmd.ProcessState.ExitCode(); code != exitFailure || !strings.Contains(complaint.String(), "could not be printed") {
+	if code := cmd.ProcessState.ExitCode(); code != exit.Failure || !strings.Contains(complaint.String(), "could not be printed") {
 		t.Errorf("status %d, %q", code, complaint.String())
 	}
 }
@@ -92,7 +92,7 @@ func TestClaimWaits(t *testing.T) {
 	c.run("claim", "k", "--id", "first", "--ttl", "5m")
 	turn := later(func() error {
 		stdout, stderr, status := c.try("claim", "k", "--id", "second", "--wait", "1m", "-o", "name")
-		if status != exitOK || stdout != "second\n" {
+		if status != exit.OK || stdout != "second\n" {
 			return fmt.Errorf("status %d, %q, %q", status, stdout, stderr)
 		}
 		return nil

@@ -4,6 +4,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/cli/exit"
 )
 
 // The groups in which the commands are listed.
@@ -60,13 +63,13 @@ func clientCommand(cmd *cobra.Command, required ...string) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, name := range required {
 			if flag := cmd.Flag(name); !flag.Changed {
-				return usageError("--%s is required: %s", name, strings.TrimSuffix(flag.Usage, " (required)"))
+				return exit.Usagef("--%s is required: %s", name, strings.TrimSuffix(flag.Usage, " (required)"))
 			}
 		}
 		return run(cmd, args)
 	}
 	addOutput(cmd)
-	addConnection(cmd)
+	connect.AddFlags(cmd)
 	return cmd
 }
 

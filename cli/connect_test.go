@@ -102,7 +102,7 @@ func TestSettingsPrecedence(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			cmd := &cobra.Command{}
-			addConnection(cmd)
+			connect.AddFlags(cmd)
 			must(t, cmd.ParseFlags(test.args))
 			got, err := settingsOf(cmd.Flags())
 			if err != nil || !reflect.DeepEqual(got, test.want) {
@@ -158,7 +158,7 @@ func TestSettingsRefused(t *testing.T) {
 				name, value, _ := strings.Cut(variable, "=")
 				t.Setenv(name, value)
 			}
-			complains(t, exitUsage, append([]string{"fetch", "k"}, test.args...), test.words...)
+			complains(t, exit.Usage, append([]string{"fetch", "k"}, test.args...), test.words...)
 		})
 	}
 }
@@ -193,14 +193,14 @@ func TestUnreachable(t *testing.T) {
 	at := func(address string, more ...string) []string {
 		return append([]string{"fetch", "k", "--context-file", os.DevNull, "--address", address}, more...)
 	}
-	complains(t, exitFailure, at("127.0.0.1:1"), "127.0.0.1:1", "connection refused", "locket server", "--address", "$LOCKET_ADDRESS")
-	complains(t, exitFailure, at("127.0.0.1:1,127.0.0.1:2"), "127.0.0.1:1,127.0.0.1:2", "connection refused")
-	complains(t, exitFailure, at(server.HTTPAddress()), server.HTTPAddress(), "HTTP port", "8891")
-	complains(t, exitFailure, at(server.Address(), "--tls-ca", "system"), "plain text", "--tls")
+	complains(t, exit.Failure, at("127.0.0.1:1"), "127.0.0.1:1", "connection refused", "locket server", "--address", "$LOCKET_ADDRESS")
+	complains(t, exit.Failure, at("127.0.0.1:1,127.0.0.1:2"), "127.0.0.1:1,127.0.0.1:2", "connection refused")
+	complains(t, exit.Failure, at(server.HTTPAddress()), server.HTTPAddress(), "HTTP port", "8891")
+	complains(t, exit.Failure, at(server.Address(), "--tls-ca", "system"), "plain text", "--tls")
 
 	proxy := fixtures.NewProxy(t, server.Address())
 	proxy.Hang()
-	complains(t, exitFailure, at(proxy.Addr(), "--timeout", "300ms"), proxy.Addr(), "300ms", "--timeout")
+	complains(t, exit.Failure, at(proxy.Addr(), "--timeout", "300ms"), proxy.Addr(), "300ms", "--timeout")
 }
 
 func TestTLSByFlagsAndContext(t *testing.T) {
@@ -214,22 +214,22 @@ func TestTLSByFlagsAndContext(t *testing.T) {
 	at := func(flags ...string) []string {
 		return append([]string{"lock", "k", "--owner", "me", "--context-file", os.DevNull, "--address", server.Address()}, flags...)
 	}
-	if _, stderr, status := inProcess(t, at("--tls-ca", ca.File, "--tls-cert", mine, "--tls-key", myKey)...); status != exitOK {
+	if _, stderr, status := inProcess(t, at("--tls-ca", ca.File, "--tls-cert", mine, "--tls-key", myKey)...); status != exit.OK {
 		t.Error(stderr)
 	}
 	file := filepath.Join(filepath.Dir(ca.File), "contexts.yaml")
 	text := "contexts: {secure: {address: '" + server.Address() + "', tls_ca: " + filepath.Base(ca.File) + ", tls_cert: " + mine + ", tls_key: " + myKey + "}}"
 	must(t, os.WriteFile(file, []byte(text), 0o600))
-	if stdout, stderr, status := inProcess(t, "fetch", "k", "-o", "name", "--context-file", file, "--context", "secure"); status != exitOK || stdout != "k\n" {
+	if stdout, stderr, status := inProcess(t, "fetch", "k", "-o", "name", "--context-file", file, "--context", "secure"); status != exit.OK || stdout != "k\n" {
 		t.Error(stdout, stderr)
 	}
 
 	stranger := fixtures.NewCA(t)
 	theirs, theirKey := stranger.Issue(t, "they")
-	complains(t, exitFailure, at(), server.Address(), "does the server want TLS?", "--tls-ca")
-	complains(t, exitFailure, at("--tls-ca", ca.File), "--tls-cert and --tls-key")
-	complains(t, exitFailure, at("--tls-ca", ca.File, "--tls-cert", theirs, "--tls-key", theirKey), "--tls-cert and --tls-key")
-	complains(t, exitFailure, at("--tls-ca", stranger.File, "--tls-cert", mine, "--tls-key", myKey), "unknown authority", "is --tls-ca that of")
+	complains(t, exit.Failure, at(), server.Address(), "does the server want TLS?", "--tls-ca")
+	complains(t, exit.Failure, at("--tls-ca", ca.File), "--tls-cert and --tls-key")
+	complains(t, exit.Failure, at("--tls-ca", ca.File, "--tls-cert", theirs, "--tls-key", theirKey), "--tls-cert and --tls-key")
+	complains(t, exit.Failure, at("--tls-ca", stranger.File, "--tls-cert", mine, "--tls-key", myKey), "unknown authority", "is --tls-ca that of")
 	expired, expiredKey := ca.Issue(t, "me", fixtures.Expired())
-	complains(t, exitFailure, at("--tls-ca", ca.File, "--tls-cert", expired, "--tls-key", expiredKey), "--tls-cert")
+	complains(t, exit.Failure, at("--tls-ca", ca.File, "--tls-cert", expired, "--tls-key", expiredKey), "--tls-cert")
 }

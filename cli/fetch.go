@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newFetchCommand() *cobra.Command {
@@ -26,7 +28,7 @@ elsewhere as one line, with tabs between them. Status 4 says that nobody does.`,
 				if err != nil {
 					return free(err, args[0], 0)
 				}
-				return printView(cmd, heldView{viewLock(resp.GetResource()), resp.GetToken()})
+				return printView(cmd, heldView{jsonview.OfLock(resp.GetResource()), resp.GetToken()})
 			})
 		},
 	}
@@ -37,7 +39,7 @@ func (v heldView) names() []string { return []string{v.Key} }
 
 func (v heldView) text(look look) string {
 	t := newTable("NAME", "OWNER", "TOKEN", "VALUE")
-	t.add(plain(quoted(v.Key)), nameCell(v.Owner), plain(strconv.FormatUint(v.Token, 10)), valueCell(v.Value))
+	t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), plain(strconv.FormatUint(v.Token, 10)), valueCell(v.Value))
 	return t.text(look)
 }
 
@@ -55,7 +57,7 @@ func field(text *string) string {
 	switch {
 	case text == nil:
 		return ""
-	case !isPrintable(*text) || strings.HasPrefix(*text, `"`):
+	case !printable.Is(*text) || strings.HasPrefix(*text, `"`):
 		return strconv.Quote(*text)
 	default:
 		return *text
@@ -69,5 +71,5 @@ func valueCell(value *string) cell {
 	if value == nil {
 		return plain("")
 	}
-	return plain(shortened(quoted(*value), maxValue))
+	return plain(printable.Shortened(printable.Quoted(*value), maxValue))
 }

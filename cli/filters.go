@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/models"
 )
 
@@ -105,7 +106,7 @@ func (f *filters) number(name string, names []string) *int32 {
 			return &number
 		}
 	}
-	f.err = usageError("--%s %q: must be %s", name, *text, f.cmd.Flag(name).Usage)
+	f.err = exit.Usagef("--%s %q: must be %s", name, *text, f.cmd.Flag(name).Usage)
 	return nil
 }
 
@@ -116,7 +117,7 @@ func (f *filters) time(name string) *timestamppb.Timestamp {
 	}
 	at, err := parseTime(*text, time.Now())
 	if err != nil {
-		f.err = usageError("--%s: %w", name, err)
+		f.err = exit.Usagef("--%s: %w", name, err)
 	}
 	return timestamppb.New(at)
 }

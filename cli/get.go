@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newGetCommand() *cobra.Command {
@@ -51,14 +53,16 @@ func (v claimView) text(look look) string {
 	field := func(name, value string) { text.WriteString(look.field(name, value)) }
 	optional := func(name string, value *string) {
 		if value != nil {
-			field(name, quoted(*value))
+			field(name, printable.Quoted(*value))
 		}
 	}
 	field("id", v.ID)
-	field("resource", quoted(v.Resource))
+	field("resource", printable.Quoted(v.Resource))
 	optional("owner", v.Owner)
-	field("mode", v.Mode)
-	optional("type", v.Type)
+	field("mode", v.Mode.String())
+	if v.Type != nil {
+		field("type", v.Type.String())
+	}
 	field("status", look.paint(statusCell(v.Status)))
 	optional("reason", v.Reason)
 	if v.Position != nil {
@@ -68,15 +72,15 @@ func (v claimView) text(look look) string {
 		field("token", strconv.FormatUint(*v.Token, 10))
 	}
 	if v.TTL != nil {
-		field("ttl", brief(*v.TTL.pointer(), 2)+" left")
+		field("ttl", brief(v.TTL.Duration(), 2)+" left")
 	}
-	field("waited", brief(*v.WaitingDuration.pointer(), 2))
+	field("waited", brief(v.WaitingDuration.Duration(), 2))
 	if v.ActiveDuration != nil {
-		field("active for", brief(*v.ActiveDuration.pointer(), 2))
+		field("active for", brief(v.ActiveDuration.Duration(), 2))
 	}
 	optional("value", v.Value)
 	if v.UserData != nil {
-		field("user data", printable(compact(v.UserData)))
+		field("user data", printable.Text(compact(json.RawMessage(*v.UserData))))
 	}
 	text.WriteString(v.history(look))
 	return text.String()
@@ -92,7 +96,7 @@ func (v claimView) history(look look) string {
 		if i == len(v.StatusHistory)-1 {
 			m = v.since()
 		}
-		row := []cell{statusCell(change.Status), plain(m.at.Format(timeFormat))}
+		row := []cell{statusCell(change.Status), plain(m.at.Format(jsonview.TimeFormat))}
 		if look.terminal {
 			row = append(row, plain(look.ago(m)))
 		}

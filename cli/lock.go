@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newLockCommand() *cobra.Command {
@@ -32,7 +34,7 @@ the same --owner: for the server, who has the same name is the same.`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ttl < time.Second || ttl%time.Second != 0 {
-				return usageError("--ttl %s: must be whole seconds, at least 1s", ttl)
+				return exit.Usagef("--ttl %s: must be whole seconds, at least 1s", ttl)
 			}
 			req := &models.LockRequest{
 				Resource:     &models.Resource{Key: args[0], Owner: owner, Value: value, TypeCode: models.TypeCode_LOCK},
@@ -47,7 +49,7 @@ the same --owner: for the server, who has the same name is the same.`,
 				if err != nil {
 					return c.held(ctx, free(err, args[0], req.GetToken()), args[0])
 				}
-				return printView(cmd, takenLock{heldView{viewLock(req.GetResource()), resp.GetToken()}})
+				return printView(cmd, takenLock{heldView{jsonview.OfLock(req.GetResource()), resp.GetToken()}})
 			})
 		},
 	}

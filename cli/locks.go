@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newLocksCommand() *cobra.Command {
@@ -39,9 +41,9 @@ func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 			}
 			locks := make(lockList, len(resp.GetResources()))
 			for i, resource := range resp.GetResources() {
-				locks[i] = viewLock(resource)
+				locks[i] = jsonview.OfLock(resource)
 			}
-			slices.SortStableFunc(locks, func(a, b lockView) int { return strings.Compare(a.Key, b.Key) })
+			slices.SortStableFunc(locks, func(a, b jsonview.Lock) int { return strings.Compare(a.Key, b.Key) })
 			return printView(cmd, locks)
 		})
 	}
@@ -49,7 +51,7 @@ func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 }
 
 // lockList is all locks, or all presences.
-type lockList []lockView
+type lockList []jsonview.Lock
 
 func (l lockList) names() []string {
 	names := make([]string, len(l))
@@ -62,7 +64,7 @@ func (l lockList) names() []string {
 func (l lockList) text(look look) string {
 	t := newTable("NAME", "OWNER", "VALUE")
 	for _, v := range l {
-		t.add(plain(quoted(v.Key)), nameCell(v.Owner), valueCell(v.Value))
+		t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), valueCell(v.Value))
 	}
 	return t.text(look)
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/printable"
 )
 
 // formats are what -o takes. Without it a command prints what people want to see.
@@ -43,7 +46,7 @@ func addOutput(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// Before anything is done: what cannot be printed is not done.
 		if format := formatOf(cmd); format != "" && !slices.Contains(formats, format) {
-			return usageError("--output %q: must be one of %s", format, strings.Join(formats, ", "))
+			return exit.Usagef("--output %q: must be one of %s", format, strings.Join(formats, ", "))
 		}
 		return run(cmd, args)
 	}
@@ -58,7 +61,7 @@ func printView(cmd *cobra.Command, v view) error {
 		return err
 	}
 	if _, err = io.WriteString(cmd.OutOrStdout(), text); err != nil {
-		return &exitError{exitFailure, fmt.Errorf("the answer could not be printed: %w", err)}
+		return exit.With(exit.Failure, fmt.Errorf("the answer could not be printed: %w", err))
 	}
 	return nil
 }
@@ -73,7 +76,7 @@ func render(v view, format string, look look) (string, error) {
 	case "name":
 		var lines strings.Builder
 		for _, name := range v.names() {
-			lines.WriteString(quoted(name) + "\n")
+			lines.WriteString(printable.Quoted(name) + "\n")
 		}
 		return lines.String(), nil
 	case "":
@@ -108,7 +111,7 @@ func toJSON(v any) (string, error) {
 	if err := encoder.Encode(v); err != nil {
 		return "", err
 	}
-	return escape(text.String(), escapeJSON), nil
+	return printable.Escape(text.String(), escapeJSON), nil
 }
 
 func escapeJSON(r rune) string {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
 )
 
@@ -31,7 +33,7 @@ released, one that waits leaves the line, and one that has ended stays as it is.
 			case len(args) == 0 && id != "" && owner == "" && !cmd.Flags().Changed("token"):
 				return endClaim(cmd, id, reason)
 			default:
-				return usageError(`give NAME and --owner for a lock, and for a claim --id; see "locket release --help"`)
+				return exit.Usagef(`give NAME and --owner for a lock, and for a claim --id; see "locket release --help"`)
 			}
 		},
 	}
@@ -73,7 +75,7 @@ func (v releasedLock) names() []string { return []string{v.Key} }
 
 func (v releasedLock) text(look look) string {
 	t := newTable("NAME", "OWNER", "TOKEN")
-	t.add(plain(quoted(v.Key)), plain(quoted(v.Owner)), tokenCell(v.Token))
+	t.add(plain(printable.Quoted(v.Key)), plain(printable.Quoted(v.Owner)), tokenCell(v.Token))
 	return t.text(look)
 }
 

@@ -59,8 +59,8 @@ func viewsForTest() map[string]view {
 	hostile := models.Resource{Key: "k\x1b[31m", Owner: "o\r", Value: strings.Repeat("\x1b[1m", 100), TypeCode: models.TypeCode_LOCK}
 	return map[string]view{
 		"claim": viewClaim(full), "row": claimRow{viewClaim(full)}, "claims": list, "queue": viewQueue(queue),
-		"free": viewQueue(&models.Queue{Resource: "backup"}), "lock": heldView{viewLock(&hostile), 7},
-		"taken": takenLock{heldView{viewLock(&hostile), 7}}, "locks": lockList{viewLock(&hostile)},
+		"free": viewQueue(&models.Queue{Resource: "backup"}), "lock": heldView{jsonview.OfLock(&hostile), 7},
+		"taken": takenLock{heldView{jsonview.OfLock(&hostile), 7}}, "locks": lockList{jsonview.OfLock(&hostile)},
 		"released": releasedLock{"k\x1b", "o\x1b", nil}, "ended": endedClaim{claimRow{viewClaim(full)}},
 	}
 }
@@ -94,7 +94,7 @@ func TestHostileText(t *testing.T) {
 		for _, format := range append(formats, "") {
 			text, err := render(v, format, look{terminal: true, now: noon})
 			must(t, err)
-			if bare := strings.ReplaceAll(text, "\n", ""); !isPrintable(bare) {
+			if bare := strings.ReplaceAll(text, "\n", ""); !printable.Is(bare) {
 				t.Errorf("%s as %q: %q", name, format, text)
 			}
 			if lines := strings.Count(text, "\n"); format == "name" && lines != len(v.names()) {
@@ -102,7 +102,7 @@ func TestHostileText(t *testing.T) {
 			}
 		}
 	}
-	if got := oneLine("a\nb\x1b[2J\r\xff\u202e\n"); got != `a; b\x1b[2J\r�\u202e` {
+	if got := printable.OneLine("a\nb\x1b[2J\r\xff\u202e\n"); got != `a; b\x1b[2J\r�\u202e` {
 		t.Error(got)
 	}
 }
@@ -170,7 +170,7 @@ func TestEscapeJSON(t *testing.T) {
 	for _, text := range []string{"\U000E0001", "\u009b", "\u007f", "\u2028", "\U0001F600", "<&>"} {
 		got, err := toJSON(text)
 		var back string
-		if err != nil || json.Unmarshal([]byte(got), &back) != nil || back != text || !isPrintable(strings.TrimSpace(got)) {
+		if err != nil || json.Unmarshal([]byte(got), &back) != nil || back != text || !printable.Is(strings.TrimSpace(got)) {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestShellQuoted(t *testing.T) {
 	for word, want := range map[string]string{
 		"a-b_c.d/e:1": "a-b_c.d/e:1", "a b": "'a b'", "": "''", "it's": `'it'\''s'`, "$(reboot)": "'$(reboot)'", "a\x1b": "NAME", "--help": "NAME",
 	} {
-		if got := shellQuoted(word); got != want {
+		if got := printable.ShellQuoted(word); got != want {
 			t.Errorf("%q: %s, want %s", word, got, want)
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newResourceCommand() *cobra.Command {
@@ -34,56 +36,13 @@ func newResourceCommand() *cobra.Command {
 }
 
 // queueView is the queue of a resource.
-type queueView struct {
-	Resource string      `json:"resource"`
-	Version  uint64      `json:"version"`
-	Token    *uint64     `json:"token"`
-	Holders  []placeView `json:"holders"`
-	Waiting  uint64      `json:"waiting"`
-	Waiters  []placeView `json:"waiters"`
-}
+type queueView struct{ jsonview.Queue }
 
-// placeView is a claim in a queue.
-type placeView struct {
-	ID              string    `json:"id"`
-	Owner           *string   `json:"owner"`
-	Mode            string    `json:"mode"`
-	Type            *string   `json:"type"`
-	Status          string    `json:"status"`
-	Since           timestamp `json:"since"`
-	TTL             *seconds  `json:"ttl"`
-	ActiveDuration  *seconds  `json:"active_duration"`
-	WaitingDuration seconds   `json:"waiting_duration"`
-	Token           *uint64   `json:"token"`
-	Position        *uint32   `json:"position"`
-	Version         uint64    `json:"version"`
-
-	since moment
-}
-
-func viewQueue(q *models.Queue) queueView {
-	return queueView{
-		Resource: q.GetResource(), Version: q.GetVersion(), Token: unlessZero(q.GetToken()), Waiting: q.GetWaiting(),
-		Holders: viewPlaces(q.GetHolders()), Waiters: viewPlaces(q.GetWaiters()),
-	}
-}
-
-func viewPlaces(claims []*models.Claim) []placeView {
-	places := make([]placeView, len(claims))
-	for i, c := range claims {
-		v := viewClaim(c)
-		places[i] = placeView{
-			ID: v.ID, Owner: v.Owner, Mode: v.Mode, Type: v.Type, Status: v.Status, Since: timestamp(v.since().at), TTL: v.TTL,
-			ActiveDuration: v.ActiveDuration, WaitingDuration: v.WaitingDuration, Token: v.Token, Position: v.Position,
-			Version: v.Version, since: v.since(),
-		}
-	}
-	return places
-}
+func viewQueue(q *models.Queue) queueView { return queueView{jsonview.OfQueue(q, jsonview.OfPlace)} }
 
 func (v queueView) names() []string {
 	var ids []string
-	for _, places := range [][]placeView{v.Holders, v.Waiters} {
+	for _, places := range [][]jsonview.Place{v.Holders, v.Waiters} {
 		for _, place := range places {
 			ids = append(ids, place.ID)
 		}
@@ -98,11 +57,11 @@ func (v queueView) text(look look) string {
 	}
 	t := newTable("PLACE", "OWNER", "MODE", "SINCE", "TTL", "TOKEN", "ID", "WHY")
 	for _, p := range v.Holders {
-		t.add(cell{"holds", green}, nameCell(p.Owner), plain(p.Mode), plain(look.since(p.since)), ttlCell(p.TTL),
+		t.add(cell{"holds", green}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
 			tokenCell(p.Token), plain(p.ID), plain(""))
 	}
 	for i, p := range v.Waiters {
-		t.add(cell{strconv.Itoa(i + 1), yellow}, nameCell(p.Owner), plain(p.Mode), plain(look.since(p.since)), ttlCell(p.TTL),
+		t.add(cell{strconv.Itoa(i + 1), yellow}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
 			tokenCell(p.Token), plain(p.ID), plain(v.why(i)))
 	}
 	text += t.text(look)
@@ -124,7 +83,7 @@ func (v queueView) summary() string {
 	if v.Waiting > 0 {
 		state += fmt.Sprintf(", %d wait", v.Waiting)
 	}
-	return quoted(v.Resource) + " " + state
+	return printable.Quoted(v.Resource) + " " + state
 }
 
 // why returns what the i-th of those that wait waits for: whoever is right before it, and
@@ -133,12 +92,12 @@ func (v queueView) why(i int) string {
 	waiter := v.Waiters[i]
 	for before := i - 1; before >= 0; before-- {
 		p := v.Waiters[before]
-		if waiter.Mode == "exclusive" || p.Mode == "exclusive" {
+		if waiter.Mode == exclusive || p.Mode == exclusive {
 			return fmt.Sprintf("behind %s waiter %s at place %d", p.Mode, ownerOf(p), before+1)
 		}
 	}
 	switch {
-	case len(v.Holders) == 0, v.Holders[0].Mode == "shared" && waiter.Mode == "shared":
+	case len(v.Holders) == 0, v.Holders[0].Mode == shared && waiter.Mode == shared:
 		return "its turn has come"
 	case len(v.Holders) == 1:
 		return fmt.Sprintf("behind %s holder %s", v.Holders[0].Mode, ownerOf(v.Holders[0]))
@@ -148,9 +107,9 @@ func (v queueView) why(i int) string {
 }
 
 // ownerOf names who has a place in a queue.
-func ownerOf(p placeView) string {
+func ownerOf(p jsonview.Place) string {
 	if p.Owner == nil {
 		return "of claim " + p.ID
 	}
-	return quoted(*p.Owner)
+	return printable.Quoted(*p.Owner)
 }

@@ -2,10 +2,10 @@ package cli
 
 import (
 	"strings"
-)
 
-// none stands in a table for what there is not.
-const none = "-"
+	"github.com/locket-service/locket/cli/printable"
+	"github.com/locket-service/locket/models/jsonview"
+)
 
 // gap is between two columns of a table.
 const gap = "  "
@@ -33,7 +33,7 @@ func (t *table) text(look look) string {
 	widths := make([]int, len(t.rows[0]))
 	for _, row := range t.rows {
 		for i, c := range row {
-			widths[i] = max(widths[i], columns(c.text))
+			widths[i] = max(widths[i], printable.Columns(c.text))
 		}
 	}
 	var text strings.Builder
@@ -41,7 +41,7 @@ func (t *table) text(look look) string {
 		for i, c := range row {
 			text.WriteString(look.paint(c))
 			if i < len(row)-1 {
-				text.WriteString(strings.Repeat(" ", widths[i]-columns(c.text)) + gap)
+				text.WriteString(strings.Repeat(" ", widths[i]-printable.Columns(c.text)) + gap)
 			}
 		}
 		text.WriteByte('\n')
@@ -52,7 +52,7 @@ func (t *table) text(look look) string {
 // plain returns a cell for a text of ours.
 func plain(text string) cell {
 	if text == "" {
-		text = none
+		text = printable.None
 	}
 	return cell{text: text}
 }
@@ -60,9 +60,9 @@ func plain(text string) cell {
 // nameCell returns a cell for a text of a client's.
 func nameCell(name *string) cell {
 	if name == nil {
-		return cell{text: none}
+		return cell{text: printable.None}
 	}
-	return cell{text: quoted(*name)}
+	return cell{text: printable.Quoted(*name)}
 }
 
 // The colors of a terminal, by their numbers in SGR.
@@ -79,7 +79,10 @@ var statusColors = map[string]string{
 	"waiting": yellow, "active": green, "released": dim, "withdrawn": dim, "expired": red, "aborted": red, "revoked": red,
 }
 
-func statusCell(status string) cell { return cell{status, statusColors[status]} }
+func statusCell(status jsonview.Status) cell {
+	name := status.String()
+	return cell{name, statusColors[name]}
+}
 
 // paint returns a cell's text in its color.
 func (l look) paint(c cell) string {

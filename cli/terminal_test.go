@@ -109,14 +109,14 @@ func TestInterruptedWait(t *testing.T) {
 		must(t, cmd.Start())
 		eventually(t, 10*time.Second, func() error {
 			_, stderr, status := c.try("get", id)
-			if status != exitOK {
+			if status != exit.OK {
 				return fmt.Errorf("no claim yet: %s", stderr)
 			}
 			return nil
 		})
 		must(t, cmd.Process.Signal(test.signal))
 		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(complaint.String(), test.words) {
+		if code := cmd.ProcessState.ExitCode(); code != exit.Interrupted || !strings.Contains(complaint.String(), test.words) {
 			t.Errorf("%s: status %d, %s", id, code, complaint.String())
 		}
 		if claim := c.run("get", id); !strings.Contains(claim, test.status) {

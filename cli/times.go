@@ -2,8 +2,9 @@ package cli
 
 import (
 	"fmt"
-	"math"
 	"time"
+
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 // units are those of a duration for people.
@@ -34,11 +35,6 @@ func brief(d time.Duration, most int) string {
 	return text
 }
 
-// ofSeconds returns a duration of so many seconds, which may be a hundred years.
-func ofSeconds(s float64) time.Duration {
-	return time.Duration(math.Min(math.Max(s, 0)*1e9, math.MaxInt64/2))
-}
-
 // moment is a time by the server's clock.
 type moment struct {
 	at time.Time
@@ -61,5 +57,5 @@ func (l look) since(m moment) string {
 	if l.terminal {
 		return l.ago(m)
 	}
-	return m.at.Format(timeFormat)
+	return m.at.Format(jsonview.TimeFormat)
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/cli/exit"
 )
 
 // setUp gives the whole tree its manners: help in sections, and errors that say what to do.
@@ -31,15 +34,15 @@ func setUp(root *cobra.Command) {
 	refuseUsage(root)
 }
 
-// refuseUsage has wrong arguments of a command, and of those below it, end with exitUsage.
+// refuseUsage has wrong arguments of a command, and of those below it, end with exit.Usage.
 func refuseUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
-			if exit := (*exitError)(nil); err == nil || errors.As(err, &exit) {
+			if exit := (*exit.Error)(nil); err == nil || errors.As(err, &exit) {
 				return err
 			}
-			return usageError(`%w; see "%s --help"`, err, cmd.CommandPath())
+			return exit.Usagef(`%w; see "%s --help"`, err, cmd.CommandPath())
 		}
 	}
 	for _, below := range cmd.Commands() {
@@ -94,7 +97,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		hint = didYouMean(suggestFlags(cmd.Flags(), unknown.GetSpecifiedName()), "--")
 	}
-	return usageError(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
+	return exit.Usagef(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
 }
 
 func didYouMean(names []string, prefix string) string {
@@ -126,10 +129,10 @@ func describe(cmd *cobra.Command) string {
 func connectFlags(cmd *cobra.Command) *pflag.FlagSet { return flagsOf(cmd, true) }
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet     { return flagsOf(cmd, false) }
 
-func flagsOf(cmd *cobra.Command, connect bool) *pflag.FlagSet {
+func flagsOf(cmd *cobra.Command, connection bool) *pflag.FlagSet {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if _, marked := flag.Annotations[connectFlag]; marked == connect {
+		if _, marked := flag.Annotations[connect.FlagMark]; marked == connection {
 			some.AddFlag(flag)
 		}
 	})

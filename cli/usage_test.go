@@ -129,7 +129,7 @@ func TestHelp(t *testing.T) {
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
 		stdout, stderr, status := inProcess(t, args...)
-		if status != exitOK || stderr != "" || !strings.Contains(stdout, "Examples:\n") {
+		if status != exit.OK || stderr != "" || !strings.Contains(stdout, "Examples:\n") {
 			t.Errorf("status %d, %q, %q", status, stdout, stderr)
 		}
 		if strings.Contains(stdout, "--address") != (cmd.Flag("address") != nil) {
@@ -178,7 +178,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"locks", "-o"}, []string{"locket locks --help"}},
 		{[]string{"lok\x1b[2J\nx"}, []string{`lok\x1b[2J\nx`}},
 	} {
-		complains(t, exitUsage, test.args, test.words...)
+		complains(t, exit.Usage, test.args, test.words...)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestCompletions(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		stdout, stderr, status := locket(t, nil, "completion", shell)
-		if status != exitOK || stderr != "" || !strings.Contains(stdout, "locket") {
+		if status != exit.OK || stderr != "" || !strings.Contains(stdout, "locket") {
 			t.Errorf("%s: status %d, %s", shell, status, stderr)
 		}
 		if path, err := exec.LookPath(shell); err == nil {
@@ -215,7 +215,7 @@ func TestCompletions(t *testing.T) {
 			name, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 			got.WriteString(name + "\n")
 		}
-		if status != exitOK || !strings.HasPrefix(got.String(), test.want) {
+		if status != exit.OK || !strings.HasPrefix(got.String(), test.want) {
 			t.Errorf("%q: status %d, %q, want %q", test.args, status, got.String(), test.want)
 		}
 	}
@@ -224,7 +224,7 @@ func TestCompletions(t *testing.T) {
 func TestManPages(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "man1")
-	if _, stderr, status := inProcess(t, "man", "--dir", folder); status != exitOK {
+	if _, stderr, status := inProcess(t, "man", "--dir", folder); status != exit.OK {
 		t.Fatal(stderr)
 	}
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/cli/printable"
 )
 
 func newVersionCommand() *cobra.Command {
@@ -46,14 +48,16 @@ func versionOf() versionView {
 	if commit != "" && settings["vcs.modified"] == "true" {
 		commit += " (modified)"
 	}
-	v.Commit = unlessZero(commit)
+	if commit != "" {
+		v.Commit = &commit
+	}
 	return v
 }
 
 func (v versionView) names() []string { return []string{v.Version} }
 
 func (v versionView) text(look look) string {
-	commit := none
+	commit := printable.None
 	if v.Commit != nil {
 		commit = *v.Commit
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/locket-service/locket/cli/printable"
 )
 
 // toYAML returns the JSON of an answer as YAML, with the members in the same order. What must
@@ -27,7 +29,7 @@ func toYAML(v any) (string, error) {
 	if err := encoder.Encode(node); err != nil {
 		return "", err
 	}
-	return escape(text.String(), func(r rune) string { return fmt.Sprintf(`\U%08x`, r) }), nil
+	return printable.Escape(text.String(), func(r rune) string { return fmt.Sprintf(`\U%08x`, r) }), nil
 }
 
 // yamlNode returns the next value.
@@ -53,7 +55,7 @@ func yamlNode(decoder *json.Decoder) (*yaml.Node, error) {
 		return node, err
 	case string:
 		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: token}
-		if !isPrintable(token) {
+		if !printable.Is(token) {
 			node.Style = yaml.DoubleQuotedStyle
 		}
 		return node, nil

@@ -26,7 +26,7 @@ type desk struct {
 	out      *outbox
 	log      *slog.Logger
 	notices  bool
-	parent   *parent // to be signalled when a claim is lost; may be nil
+	parent   *Parent // to be signalled when a claim is lost; may be nil
 	// shutdown is called for the request to shut down, and does not wait.
 	shutdown func(*request)
 
@@ -164,8 +164,10 @@ func (d *desk) obtain(e *entry, options []keychain.ClaimOption) (*keychain.Claim
 			return claim, err
 		}
 		// The claim before this one was released, which the keychain knows in a moment.
-		if pause(e.ctx, time.Millisecond) != nil {
+		select {
+		case <-e.ctx.Done():
 			return nil, fmt.Errorf("claim %q: %w", e.resource, context.Cause(e.ctx))
+		case <-time.After(time.Millisecond):
 		}
 	}
 }

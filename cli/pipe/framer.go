@@ -34,8 +34,8 @@ const (
 	frameBroken // no JSON: where the next value begins is unknown
 )
 
-// maxDepth is how deep brackets may be nested.
-const maxDepth = 1000
+// MaxDepth is how deep brackets may be nested.
+const MaxDepth = 1000
 
 // step takes the next byte. After frameBroken the framer is to be replaced.
 func (f *framer) step(c byte) frame {
@@ -94,7 +94,7 @@ func (f *framer) quote() frame {
 }
 
 func (f *framer) begin(bracket byte) frame {
-	if len(f.open) > 0 && !f.takesValue() || len(f.open) == maxDepth {
+	if len(f.open) > 0 && !f.takesValue() || len(f.open) == MaxDepth {
 		return frameBroken
 	}
 	f.open = append(f.open, bracket)

@@ -74,7 +74,7 @@ func oracle(stream []byte) (messages []string, ok bool) {
 		if err != nil {
 			return messages, errors.Is(err, io.EOF)
 		}
-		if message[0] != '{' && message[0] != '[' || len(message) > maxMessage || bytes.Count(message, []byte("["))+bytes.Count(message, []byte("{")) >= maxDepth {
+		if message[0] != '{' && message[0] != '[' || len(message) > MaxMessage || bytes.Count(message, []byte("["))+bytes.Count(message, []byte("{")) >= MaxDepth {
 			return nil, false
 		}
 		messages = append(messages, string(message))

@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// maxMessage bounds a request. The largest that a server takes has 64 KiB of user data, which
+// MaxMessage bounds a request. The largest that a server takes has 64 KiB of user data, which
 // may be written with six characters for each byte.
-const maxMessage = 1 << 20
+const MaxMessage = 1 << 20
 
 var (
 	errNotJSON = errors.New("not a JSON object; what follows is skipped up to the next line break")
-	errTooLong = fmt.Errorf("a message must not have more than %d bytes", maxMessage)
+	errTooLong = fmt.Errorf("a message must not have more than %d bytes", MaxMessage)
 )
 
 // input is a stream of JSON objects, with or without anything between them.
@@ -38,14 +38,14 @@ func (in *input) next() (message []byte, err error) {
 			return nil, in.over(err, len(message) > 0)
 		}
 		at := f.step(c)
-		if at != frameNothing && len(message) <= maxMessage {
+		if at != frameNothing && len(message) <= MaxMessage {
 			message = append(message, c)
 		}
 		switch {
 		case at == frameBroken:
 			in.skipping = c != '\n'
 			return message, errNotJSON
-		case at == frameEnd && len(message) > maxMessage:
+		case at == frameEnd && len(message) > MaxMessage:
 			return message, errTooLong
 		case at == frameEnd:
 			return message, nil

@@ -2,6 +2,8 @@ package pipe
 
 import (
 	"io"
+	"log/slog"
+	"os"
 	"sync"
 	"time"
 )
@@ -106,4 +108,13 @@ func (o *outbox) close(timeout time.Duration) {
 	case <-o.done:
 	case <-time.After(timeout):
 	}
+}
+
+// NewLogger returns a log of lines of text, from a level on, that does not wait for whoever reads
+// it: a program that does not must not hold up the claims. close writes what is left, for a
+// moment.
+func NewLogger(w io.Writer, level slog.Level) (log *slog.Logger, close func()) {
+	o := newOutbox(w, func(error) {})
+	handler := slog.NewTextHandler(o, &slog.HandlerOptions{Level: level})
+	return slog.New(handler).With("keychain", os.Getpid()), func() { o.close(100 * time.Millisecond) }
 }

@@ -17,8 +17,8 @@ import (
 // input says so at once; but it does not come while a child of the parent has the pipe too.
 const parentPause = 200 * time.Millisecond
 
-// parent is the process that has started this one.
-type parent struct {
+// Parent is the process that has started this one.
+type Parent struct {
 	pid     int
 	process *os.Process
 	with    syscall.Signal // 0: it is not signalled
@@ -26,30 +26,37 @@ type parent struct {
 	kill    sync.Once
 }
 
-func newParent(with syscall.Signal, grace time.Duration) (*parent, error) {
+// NewParent returns the process that has started this one, which must be asked for before that
+// one may have ended. When a claim is lost it gets a signal, unless that is 0, and after a time
+// of grace KILL, unless that is 0.
+func NewParent(with syscall.Signal, grace time.Duration) (*Parent, error) {
 	pid := os.Getppid()
 	process, err := os.FindProcess(pid)
 	if err != nil {
 		return nil, fmt.Errorf("the parent, process %d: %w", pid, err)
 	}
-	return &parent{pid: pid, process: process, with: with, grace: grace}, nil
+	return &Parent{pid: pid, process: process, with: with, grace: grace}, nil
 }
 
 // alive reports whether the parent lives: when it dies, another process takes its place.
-func (p *parent) alive() bool { return os.Getppid() == p.pid }
+func (p *Parent) alive() bool { return os.Getppid() == p.pid }
 
 // await returns when the parent has died, or the context is done.
-func (p *parent) await(ctx context.Context) error {
+func (p *Parent) await(ctx context.Context) error {
+	look := time.NewTicker(parentPause)
+	defer look.Stop()
 	for p.alive() {
-		if err := pause(ctx, parentPause); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
 		}
 	}
 	return nil
 }
 
 // signal tells the parent that it has lost a claim, and kills it if that does not end it.
-func (p *parent) signal(log *slog.Logger) {
+func (p *Parent) signal(log *slog.Logger) {
 	if p.with == 0 {
 		return
 	}
@@ -59,7 +66,7 @@ func (p *parent) signal(log *slog.Logger) {
 	}
 }
 
-func (p *parent) send(sig syscall.Signal, log *slog.Logger) {
+func (p *Parent) send(sig syscall.Signal, log *slog.Logger) {
 	if !p.alive() {
 		return
 	}
@@ -69,8 +76,8 @@ func (p *parent) send(sig syscall.Signal, log *slog.Logger) {
 	}
 }
 
-// parseSignal returns a signal by its name: "TERM", "SIGTERM"; 0 for "".
-func parseSignal(name string) (syscall.Signal, error) {
+// ParseSignal returns a signal by its name: "TERM", "SIGTERM"; 0 for "".
+func ParseSignal(name string) (syscall.Signal, error) {
 	if name == "" {
 		return 0, nil
 	}
