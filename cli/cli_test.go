@@ -11,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -26,14 +29,14 @@ type cli struct {
 
 func newCLI(t *testing.T) *cli {
 	t.Helper()
-	return &cli{t: t, address: fixtures.StartLocket(t, sqliteFile(t)).Address(), stable: newStabilizer()}
+	return &cli{t: t, address: fixtures.StartLocket(t, harness.SQLiteFile(t)).Address(), stable: newStabilizer()}
 }
 
 // inProcess runs a command line as main does.
 func inProcess(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, complaint strings.Builder
-	status = execute(t.Context(), args, &out, &complaint)
+	status = Execute(t.Context(), args, &out, &complaint)
 	return out.String(), complaint.String(), status
 }
 
@@ -92,13 +95,13 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".golden")
 	if *update {
-		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		must(t, os.WriteFile(file, []byte(got), 0o644))
+		harness.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		harness.Must(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	must(t, err)
+	harness.Must(t, err)
 	if got != string(want) {
-		t.Errorf("%s is not what it was; go test ./cmd/locket -run '^%s$' -update writes it anew:\n%s", file, t.Name(), diff(string(want), got))
+		t.Errorf("%s is not what it was; go test ./cli -run '^%s$' -update writes it anew:\n%s", file, t.Name(), diff(string(want), got))
 	}
 }
 
@@ -391,4 +394,13 @@ func TestGoldenHelp(t *testing.T) {
 		fmt.Fprintf(&text, "$ locket %s --help\n%s\n", cmd.Name(), stdout)
 	}
 	golden(t, "help", text.String())
+}
+
+func TestKeychainHelp(t *testing.T) {
+	t.Parallel()
+	stdout, _, status := inProcess(t, "keychain", "--help")
+	if status != exit.OK {
+		t.Errorf("status %d", status)
+	}
+	golden(t, "keychain", stdout)
 }

@@ -10,13 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // The statuses of the real program.
 func TestExitStatuses(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	env := []string{"LOCKET_ADDRESS=" + server.Address(), "LOCKET_CONTEXT_FILE=" + os.DevNull}
 	for _, test := range []struct {
 		args []string
@@ -37,7 +39,7 @@ func TestExitStatuses(t *testing.T) {
 		{[]string{"lock", "", "--owner", "me"}, exit.Usage},
 		{[]string{"fetch", "k", "--address", "127.0.0.1:1"}, exit.Failure},
 	} {
-		if stdout, stderr, code := locket(t, env, test.args...); code != test.want {
+		if stdout, stderr, code := harness.RunLocket(t, env, test.args...); code != test.want {
 			t.Errorf("locket %q: exit status %d, want %d; %q, %q", test.args, code, test.want, stdout, stderr)
 		}
 	}
@@ -73,7 +75,7 @@ func TestFinish(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	must(t, err)
+	harness.Must(t, err)
 	defer full.Close()
 	var complaint strings.Builder
 	cmd := exec.CommandContext(t.Context(), fixtures.LocketProgram(t), "version")
@@ -87,26 +89,26 @@ func TestFullDisk(t *testing.T) {
 // A wait ends when the turn comes, also when the server is another by then.
 func TestClaimWaits(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
 	c.run("claim", "k", "--id", "first", "--ttl", "5m")
-	turn := later(func() error {
+	turn := harness.Later(func() error {
 		stdout, stderr, status := c.try("claim", "k", "--id", "second", "--wait", "1m", "-o", "name")
 		if status != exit.OK || stdout != "second\n" {
 			return fmt.Errorf("status %d, %q, %q", status, stdout, stderr)
 		}
 		return nil
 	})
-	eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, 10*time.Second, func() error {
 		if queue := c.run("resource", "k"); !strings.Contains(queue, "1 wait") {
 			return fmt.Errorf("%s", queue)
 		}
 		return nil
 	})
 	server.Kill()
-	must(t, server.Start())
+	harness.Must(t, server.Start())
 	c.run("release", "--id", "first")
-	must(t, <-turn)
+	harness.Must(t, <-turn)
 	c.run("get", "second", "--wait", "1m")
 }
 
@@ -116,7 +118,7 @@ func TestDefaultOwner(t *testing.T) {
 	c := newCLI(t)
 	c.run("claim", "k")
 	host, err := os.Hostname()
-	must(t, err)
+	harness.Must(t, err)
 	if held := c.run("fetch", "k"); !strings.Contains(held, host+"\t") {
 		t.Errorf("%q", held)
 	}
@@ -125,12 +127,12 @@ func TestDefaultOwner(t *testing.T) {
 // All pages of a long list are one list.
 func TestLongList(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
 	client := server.Client(t)
 	const claims = maxPage + 5
 	for i := range claims {
-		create(t, client, fmt.Sprint(i), fmt.Sprint(i), time.Hour)
+		harness.Create(t, client, fmt.Sprint(i), fmt.Sprint(i), time.Hour)
 	}
 	for limit, want := range map[string]int{"0": claims, "1002": 1002, "7": 7, "2000": claims} {
 		stdout, stderr, _ := c.try("claims", "-o", "name", "--limit", limit)

@@ -3,126 +3,13 @@ package cli
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/spf13/cobra"
-
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
-
-const contextsForTest = `
-current: usual
-contexts:
-  usual:
-    address: usual:1
-    tls_ca: usual.crt
-    timeout: 1m
-  several:
-    address: [a:1, "b:2"]
-    insecure: true
-  commas: {address: "c:3, d:4", tls_ca: system, tls_cert: /abs/c.crt, tls_key: c.key}
-  empty:
-`
-
-// A flag comes before the environment, that before the context, that before the default.
-func TestSettingsPrecedence(t *testing.T) {
-	folder := t.TempDir()
-	file := filepath.Join(folder, "contexts.yaml")
-	must(t, os.WriteFile(file, []byte(contextsForTest), 0o600))
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	in := func(name string) string { return filepath.Join(folder, name) }
-	usual := settings{addresses: []string{"usual:1"}, tlsCA: in("usual.crt"), timeout: time.Minute}
-	change := func(s settings, do func(*settings)) settings { do(&s); return s }
-
-	for name, test := range map[string]struct {
-		env  []string
-		args []string
-		want settings
-	}{
-		"nothing": {nil, nil, settings{addresses: []string{defaultGRPCAddress}, timeout: clientTimeout}},
-		"environment": {
-			[]string{"LOCKET_ADDRESS=e:1,f:2", "LOCKET_TLS_CA=e.crt", "LOCKET_TLS_CERT=f.crt", "LOCKET_TLS_KEY=f.key", "LOCKET_TIMEOUT=3s"},
-			nil,
-			settings{addresses: []string{"e:1", "f:2"}, tlsCA: "e.crt", tlsCert: "f.crt", tlsKey: "f.key", timeout: 3 * time.Second},
-		},
-		"flag over environment": {
-			[]string{"LOCKET_ADDRESS=e:1", "LOCKET_TIMEOUT=3s", "LOCKET_INSECURE=true"},
-			[]string{"--address", "g:1", "--timeout", "4s", "--insecure=false"},
-			settings{addresses: []string{"g:1"}, timeout: 4 * time.Second},
-		},
-		"an empty flag over environment": {
-			[]string{"LOCKET_ADDRESS=e:1", "LOCKET_TLS_CA=e.crt"},
-			[]string{"--tls-ca", "", "--address", ""},
-			settings{addresses: []string{defaultGRPCAddress}, timeout: clientTimeout},
-		},
-		"an empty variable says nothing":    {[]string{"LOCKET_ADDRESS=", "LOCKET_CONTEXT_FILE=" + file}, nil, usual},
-		"current context, file by flag":     {nil, []string{"--context-file", file}, usual},
-		"current context, file by variable": {[]string{"LOCKET_CONTEXT_FILE=" + file}, nil, usual},
-		"file: flag over environment":       {[]string{"LOCKET_CONTEXT_FILE=/nosuch"}, []string{"--context-file", file}, usual},
-		"context by flag": {
-			nil,
-			[]string{"--context-file", file, "--context", "several"},
-			settings{addresses: []string{"a:1", "b:2"}, insecure: true, timeout: clientTimeout},
-		},
-		"context by variable": {
-			[]string{"LOCKET_CONTEXT_FILE=" + file, "LOCKET_CONTEXT=commas"},
-			nil,
-			settings{addresses: []string{"c:3", "d:4"}, tlsCA: "system", tlsCert: "/abs/c.crt", tlsKey: in("c.key"), timeout: clientTimeout},
-		},
-		"context: flag over environment": {
-			[]string{"LOCKET_CONTEXT_FILE=" + file, "LOCKET_CONTEXT=commas"},
-			[]string{"--context", "empty"},
-			settings{addresses: []string{defaultGRPCAddress}, timeout: clientTimeout},
-		},
-		"no context": {
-			[]string{"LOCKET_CONTEXT_FILE=" + file},
-			[]string{"--context", ""},
-			settings{addresses: []string{defaultGRPCAddress}, timeout: clientTimeout},
-		},
-		"environment over context, one by one": {
-			[]string{"LOCKET_CONTEXT_FILE=" + file, "LOCKET_ADDRESS=e:1"},
-			nil,
-			change(usual, func(s *settings) { s.addresses = []string{"e:1"} }),
-		},
-		"flag over context, one by one": {
-			[]string{"LOCKET_CONTEXT_FILE=" + file},
-			[]string{"--timeout", "4s"},
-			change(usual, func(s *settings) { s.timeout = 4 * time.Second }),
-		},
-		"the server's own file is another": {
-			[]string{"LOCKET_CONFIG=" + file}, nil, settings{addresses: []string{defaultGRPCAddress}, timeout: clientTimeout},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, variable := range test.env {
-				name, value, _ := strings.Cut(variable, "=")
-				t.Setenv(name, value)
-			}
-			cmd := &cobra.Command{}
-			connect.AddFlags(cmd)
-			must(t, cmd.ParseFlags(test.args))
-			got, err := settingsOf(cmd.Flags())
-			if err != nil || !reflect.DeepEqual(got, test.want) {
-				t.Errorf("%+v, %v, want %+v", got, err, test.want)
-			}
-		})
-	}
-}
-
-func TestDefaultContextFile(t *testing.T) {
-	t.Setenv("HOME", "/home/me")
-	for folder, want := range map[string]string{
-		"/x": "/x/locket/contexts.yaml", "": "/home/me/.config/locket/contexts.yaml", "relative": "/home/me/.config/locket/contexts.yaml",
-	} {
-		t.Setenv("XDG_CONFIG_HOME", folder)
-		if got := defaultContextFile(); got != want {
-			t.Errorf("%q: %s, want %s", folder, got, want)
-		}
-	}
-}
 
 // What is wrong with the settings is said in one line, with where it was said.
 func TestSettingsRefused(t *testing.T) {
@@ -130,10 +17,10 @@ func TestSettingsRefused(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(folder, name)
-		must(t, os.WriteFile(path, []byte(content), 0o600))
+		harness.Must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
-	good := file("good.yaml", contextsForTest)
+	const good = "testdata/contexts.yaml"
 	for _, test := range []struct {
 		env, args, words []string
 	}{
@@ -189,7 +76,7 @@ func TestSeveralAddresses(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	at := func(address string, more ...string) []string {
 		return append([]string{"fetch", "k", "--context-file", os.DevNull, "--address", address}, more...)
 	}
@@ -207,9 +94,9 @@ func TestTLSByFlagsAndContext(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, sqliteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
-	must(t, server.Start())
+	harness.Must(t, server.Start())
 	mine, myKey := ca.Issue(t, "me")
 	at := func(flags ...string) []string {
 		return append([]string{"lock", "k", "--owner", "me", "--context-file", os.DevNull, "--address", server.Address()}, flags...)
@@ -219,7 +106,7 @@ func TestTLSByFlagsAndContext(t *testing.T) {
 	}
 	file := filepath.Join(filepath.Dir(ca.File), "contexts.yaml")
 	text := "contexts: {secure: {address: '" + server.Address() + "', tls_ca: " + filepath.Base(ca.File) + ", tls_cert: " + mine + ", tls_key: " + myKey + "}}"
-	must(t, os.WriteFile(file, []byte(text), 0o600))
+	harness.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	if stdout, stderr, status := inProcess(t, "fetch", "k", "-o", "name", "--context-file", file, "--context", "secure"); status != exit.OK || stdout != "k\n" {
 		t.Error(stdout, stderr)
 	}

@@ -10,7 +10,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -37,7 +40,7 @@ const (
 	isActive  = models.Status_STATUS_ACTIVE
 	isRevoked = models.Status_STATUS_REVOKED
 	alone     = models.Mode_MODE_EXCLUSIVE
-	shared    = models.Mode_MODE_SHARED
+	together  = models.Mode_MODE_SHARED
 )
 
 // viewsForTest are answers with all that may be hard to show.
@@ -46,10 +49,10 @@ func viewsForTest() map[string]view {
 	full.Value, full.UserData, full.Reason = "see #ops", proto.String(`{"host": "a7"}`), "why not"
 	queue := &models.Queue{
 		Resource: "backup", Version: 9, Token: 1795283222123457, Waiting: 5,
-		Holders: []*models.Claim{claimForTest("a", "me", shared, 2*time.Hour, isWaiting, isActive), claimForTest("b", "", shared, 70*time.Second, isWaiting, isActive)},
+		Holders: []*models.Claim{claimForTest("a", "me", together, 2*time.Hour, isWaiting, isActive), claimForTest("b", "", together, 70*time.Second, isWaiting, isActive)},
 		Waiters: []*models.Claim{
-			claimForTest("c", "三国志", alone, 59*time.Second, isWaiting), claimForTest("d", "she", shared, 50*time.Second, isWaiting),
-			claimForTest("e", "he", shared, 49*time.Second, isWaiting), claimForTest("f", "x", alone, 0, isWaiting),
+			claimForTest("c", "三国志", alone, 59*time.Second, isWaiting), claimForTest("d", "she", together, 50*time.Second, isWaiting),
+			claimForTest("e", "he", together, 49*time.Second, isWaiting), claimForTest("f", "x", alone, 0, isWaiting),
 		},
 	}
 	list := claimList{}
@@ -80,7 +83,7 @@ func TestGoldenLooks(t *testing.T) {
 	for _, name := range []string{"claim", "row", "claims", "queue", "free", "lock", "locks", "taken", "released", "ended"} {
 		for _, l := range looks {
 			text, err := render(viewsForTest()[name], "", l.look)
-			must(t, err)
+			harness.Must(t, err)
 			log.WriteString("--- " + name + ", " + l.name + "\n" + strings.ReplaceAll(text, "\x1b", "ESC"))
 		}
 	}
@@ -93,7 +96,7 @@ func TestHostileText(t *testing.T) {
 	for name, v := range viewsForTest() {
 		for _, format := range append(formats, "") {
 			text, err := render(v, format, look{terminal: true, now: noon})
-			must(t, err)
+			harness.Must(t, err)
 			if bare := strings.ReplaceAll(text, "\n", ""); !printable.Is(bare) {
 				t.Errorf("%s as %q: %q", name, format, text)
 			}
@@ -112,24 +115,24 @@ func TestFormatsAgree(t *testing.T) {
 	t.Parallel()
 	for name, v := range viewsForTest() {
 		asJSON, err := render(v, "json", look{})
-		must(t, err)
+		harness.Must(t, err)
 		asYAML, err := render(v, "yaml", look{})
-		must(t, err)
+		harness.Must(t, err)
 		raw, err := json.Marshal(v)
-		must(t, err)
+		harness.Must(t, err)
 		var fromJSON, fromYAML, want any
-		must(t, json.Unmarshal([]byte(asJSON), &fromJSON))
-		must(t, json.Unmarshal(raw, &want))
-		must(t, yaml.Unmarshal([]byte(asYAML), &fromYAML))
+		harness.Must(t, json.Unmarshal([]byte(asJSON), &fromJSON))
+		harness.Must(t, json.Unmarshal(raw, &want))
+		harness.Must(t, yaml.Unmarshal([]byte(asYAML), &fromYAML))
 		through, err := json.Marshal(fromYAML)
-		must(t, err)
+		harness.Must(t, err)
 		again, err := json.Marshal(want)
-		must(t, err)
+		harness.Must(t, err)
 		if same, err := json.Marshal(fromJSON); err != nil || string(same) != string(again) {
 			t.Errorf("%s as JSON: %s, want %s", name, same, again)
 		}
 		var normal any
-		must(t, json.Unmarshal(through, &normal))
+		harness.Must(t, json.Unmarshal(through, &normal))
 		if same, err := json.Marshal(normal); err != nil || string(same) != string(again) {
 			t.Errorf("%s as YAML: %s, want %s", name, same, again)
 		}
@@ -195,7 +198,7 @@ func TestBrief(t *testing.T) {
 		}
 	}
 	for s, want := range map[float64]time.Duration{-1: 0, 1.5: 1500 * time.Millisecond, 1e30: 1<<63 - 1} {
-		if got := ofSeconds(s); got > want || want < 1<<62 && got != want {
+		if got := jsonview.Seconds(s).Duration(); got > want || want < 1<<62 && got != want {
 			t.Errorf("%v: %v, want %v", s, got, want)
 		}
 	}

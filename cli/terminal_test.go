@@ -14,37 +14,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
-
-// openTerminal returns the two ends of a terminal.
-func openTerminal(t *testing.T) (outside, inside *os.File) {
-	t.Helper()
-	outside, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	must(t, err)
-	t.Cleanup(func() { outside.Close() })
-	must(t, unix.IoctlSetPointerInt(int(outside.Fd()), unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(int(outside.Fd()), unix.TIOCGPTN)
-	must(t, err)
-	inside, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
-	t.Cleanup(func() { inside.Close() })
-	return outside, inside
-}
 
 // onTerminal returns what a command line shows on a terminal.
 func onTerminal(t *testing.T, env []string, args ...string) string {
 	t.Helper()
-	outside, inside := openTerminal(t)
+	outside, inside := harness.OpenTerminal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, fixtures.LocketProgram(t), args...)
 	cmd.Env = append(fixtures.CleanEnv(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, inside, inside
-	must(t, cmd.Start())
+	harness.Must(t, cmd.Start())
 	inside.Close()
 	shown, _ := io.ReadAll(outside) // ends with EIO when nobody has the other end
-	must(t, cmd.Wait())
+	harness.Must(t, cmd.Wait())
 	return strings.ReplaceAll(string(shown), "\r\n", "\n")
 }
 
@@ -106,15 +93,15 @@ func TestInterruptedWait(t *testing.T) {
 		cmd.Env = fixtures.CleanEnv()
 		var complaint strings.Builder
 		cmd.Stderr = &complaint
-		must(t, cmd.Start())
-		eventually(t, 10*time.Second, func() error {
+		harness.Must(t, cmd.Start())
+		harness.Eventually(t, 10*time.Second, func() error {
 			_, stderr, status := c.try("get", id)
 			if status != exit.OK {
 				return fmt.Errorf("no claim yet: %s", stderr)
 			}
 			return nil
 		})
-		must(t, cmd.Process.Signal(test.signal))
+		harness.Must(t, cmd.Process.Signal(test.signal))
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != exit.Interrupted || !strings.Contains(complaint.String(), test.words) {
 			t.Errorf("%s: status %d, %s", id, code, complaint.String())

@@ -10,6 +10,10 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/settings"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // everyCommand calls do with each command that people can give.
@@ -89,8 +93,8 @@ func parses(t *testing.T, line string) (path string) {
 // The manual shows nothing that the program does not take, and its contexts are good.
 func TestManual(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/cli.md")
-	must(t, err)
+	text, err := os.ReadFile("../docs/cli.md")
+	harness.Must(t, err)
 	lines := 0
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "$ ")
@@ -105,9 +109,11 @@ func TestManual(t *testing.T) {
 	_, example, _ := strings.Cut(string(text), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	file := filepath.Join(t.TempDir(), "contexts.yaml")
-	must(t, os.WriteFile(file, []byte(example), 0o600))
-	contexts, err := readContexts(file, true)
-	if err != nil || contexts.names() != "production, staging" {
+	harness.Must(t, os.WriteFile(file, []byte(example), 0o600))
+	cmd := newFetchCommand()
+	harness.Must(t, cmd.ParseFlags([]string{"--context-file", file}))
+	contexts, err := settings.Contexts(cmd.Flags())
+	if err != nil || strings.Join(contexts, ", ") != "production, staging" {
 		t.Errorf("%v, %v", contexts, err)
 	}
 	for _, flag := range []string{"address", "tls-ca", "tls-cert", "tls-key", "insecure", "timeout", "context", "context-file"} {
@@ -185,7 +191,7 @@ func TestWrongCommandLines(t *testing.T) {
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		stdout, stderr, status := locket(t, nil, "completion", shell)
+		stdout, stderr, status := harness.RunLocket(t, nil, "completion", shell)
 		if status != exit.OK || stderr != "" || !strings.Contains(stdout, "locket") {
 			t.Errorf("%s: status %d, %s", shell, status, stderr)
 		}
@@ -197,8 +203,7 @@ func TestCompletions(t *testing.T) {
 			}
 		}
 	}
-	file := filepath.Join(t.TempDir(), "contexts.yaml")
-	must(t, os.WriteFile(file, []byte(contextsForTest), 0o600))
+	const file = "testdata/contexts.yaml"
 	for _, test := range []struct {
 		args []string
 		want string
@@ -236,7 +241,7 @@ func TestManPages(t *testing.T) {
 			}
 			return
 		}
-		must(t, err)
+		harness.Must(t, err)
 		for _, part := range []string{".TH ", ".SH NAME", ".SH SYNOPSIS", ".SH OPTIONS", ".SH EXAMPLES"} {
 			if !bytes.Contains(page, []byte(part)) {
 				t.Errorf("no %s", part)
@@ -268,5 +273,17 @@ func TestDropIn(t *testing.T) {
 	got := strings.Join(dropIn([]string{"-config", "f"}), " ")
 	if got != "server --config f" {
 		t.Error(got)
+	}
+}
+
+// The six lines of the command line are ones that the program takes.
+func TestReadmeSixLines(t *testing.T) {
+	t.Parallel()
+	lines := harness.CommandsOf(t, "../README.md", "At the command line", "./locket")
+	if len(lines) != 6 {
+		t.Errorf("%q, want six", lines)
+	}
+	for _, line := range lines {
+		parses(t, "  "+strings.TrimPrefix(line, "./"))
 	}
 }

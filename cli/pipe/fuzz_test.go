@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/keychain"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // grantingServer answers a keychain without a network: whatever is claimed is granted.
@@ -42,7 +43,7 @@ func (s *grantingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 func newTestDesk(t *testing.T, out io.Writer) *desk {
 	t.Helper()
 	kc, err := keychain.New("http://localhost", keychain.WithTransport(&grantingServer{}))
-	must(t, err)
+	harness.Must(t, err)
 	d := &desk{keychain: kc, log: slog.New(slog.DiscardHandler), notices: true, claims: make(map[string]*entry)}
 	d.shutdown = func(r *request) { d.answer(r, nil, nil) }
 	d.out = newOutbox(out, func(err error) { t.Error(err) })
@@ -107,7 +108,7 @@ func FuzzKeychainInput(f *testing.F) {
 		if err := d.serve(newInput(bytes.NewReader(stream))); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Error(err)
 		}
-		must(t, d.close(nil, d.keychain.Close))
+		harness.Must(t, d.close(nil, d.keychain.Close))
 		d.out.close(time.Minute)
 		answers := strings.SplitAfter(out.String(), "\n")
 		for _, line := range answers[:len(answers)-1] {
@@ -150,7 +151,7 @@ func TestKeychainOutboxWaits(t *testing.T) {
 	for range maxUnread/len(line) + 2 {
 		out.put(line)
 	}
-	waits := later(func() error { out.awaitReader(); return nil })
+	waits := harness.Later(func() error { out.awaitReader(); return nil })
 	select {
 	case <-waits:
 		t.Error("it did not wait")

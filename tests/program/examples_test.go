@@ -15,6 +15,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // The examples that hold a resource over HTTP while a command runs. All of them behave in
@@ -43,14 +44,14 @@ func startExample(t *testing.T, language string, server *fixtures.Locket, resour
 	}
 	e := &example{output: filepath.Join(t.TempDir(), "output")}
 	output, err := os.Create(e.output)
-	must(t, err)
+	harness.Must(t, err)
 	defer output.Close()
 	e.cmd = exec.Command(program[0], program[1], "http://"+server.HTTPAddress(), resource, fmt.Sprint(ttl), "sh", "-c", command)
 	e.cmd.Env = append(fixtures.CleanEnv(), "no_proxy=127.0.0.1")
 	e.cmd.Stdout, e.cmd.Stderr = output, output
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end the command as well
-	must(t, e.cmd.Start())
-	e.ended = later(e.cmd.Wait)
+	harness.Must(t, e.cmd.Start())
+	e.ended = harness.Later(e.cmd.Wait)
 	t.Cleanup(func() { _ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) })
 	return e
 }
@@ -64,7 +65,7 @@ func (e *example) text() string {
 // says waits until the example or its command has printed something.
 func (e *example) says(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, 10*time.Second, func() error {
 		if printed := e.text(); !strings.Contains(printed, text) {
 			return fmt.Errorf("%q without %q", printed, text)
 		}
@@ -112,7 +113,7 @@ func onEachExample(t *testing.T, server *fixtures.Locket, test func(t *testing.T
 func claimsOf(t *testing.T, client models.LocketClient, resource string) []*models.Claim {
 	t.Helper()
 	list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Resource: proto.String(resource)})
-	must(t, err)
+	harness.Must(t, err)
 	return list.GetClaims()
 }
 
@@ -120,7 +121,7 @@ func claimsOf(t *testing.T, client models.LocketClient, resource string) []*mode
 func wantStatus(t *testing.T, client models.LocketClient, resource string, n int, want models.Status) *models.Claim {
 	t.Helper()
 	var last *models.Claim
-	eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, 10*time.Second, func() error {
 		claims := claimsOf(t, client, resource)
 		if len(claims) != n || claims[n-1].GetStatus() != want {
 			return fmt.Errorf("claims %v, want %d, the last %s", claims, n, want)
@@ -133,7 +134,7 @@ func wantStatus(t *testing.T, client models.LocketClient, resource string, n int
 
 func TestExamplesHold(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	onEachExample(t, server, func(t *testing.T, start func(float64, string) *example, resource string) {
 		const ttl, work = 1.5, 2.5
@@ -142,7 +143,7 @@ func TestExamplesHold(t *testing.T) {
 		if want := fmt.Sprintf("with %d\n", e.token(t)); !strings.HasSuffix(e.text(), want) {
 			t.Errorf("it printed %q, want %q at the end", e.text(), want)
 		}
-		create(t, client, resource, resource+"-next", time.Minute)
+		harness.Create(t, client, resource, resource+"-next", time.Minute)
 		if code := e.exit(t); code != 3 {
 			t.Errorf("exit code %d, want that of the command, 3; it printed %q", code, e.text())
 		}
@@ -160,17 +161,17 @@ func TestExamplesHold(t *testing.T) {
 // They wait for their turn, over a restart of the server: one claim each.
 func TestExamplesWait(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	waiting := make(map[string]*example)
 	for language := range claimExamples {
-		create(t, client, language, language+"-before", time.Minute)
+		harness.Create(t, client, language, language+"-before", time.Minute)
 		waiting[language] = startExample(t, language, server, language, 60, "true")
 		wantStatus(t, client, language, 2, models.Status_STATUS_WAITING)
 	}
-	must(t, server.Restart())
+	harness.Must(t, server.Restart())
 	for language, e := range waiting {
-		release(t, client, language+"-before")
+		harness.Release(t, client, language+"-before")
 		if code := e.exit(t); code != 0 {
 			t.Errorf("%s: exit code %d, %q", language, code, e.text())
 		}
@@ -184,7 +185,7 @@ func TestExamplesWait(t *testing.T) {
 // Of several in all languages, one works at a time.
 func TestExamplesExclude(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	folder := filepath.Join(t.TempDir(), "busy")
 	var all []*example
 	for language := range claimExamples {
@@ -207,14 +208,14 @@ func TestExamplesExclude(t *testing.T) {
 
 func TestExamplesLose(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	onEachExample(t, server, func(t *testing.T, start func(float64, string) *example, resource string) {
 		e := start(6, endure)
 		e.says(t, "working")
 		held := wantStatus(t, client, resource, 1, models.Status_STATUS_ACTIVE)
 		_, err := client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: held.GetId(), Status: models.Status_STATUS_REVOKED})
-		must(t, err)
+		harness.Must(t, err)
 		revoked := time.Now()
 		wantLost(t, e)
 		if took := time.Since(revoked); took > 5*time.Second {
@@ -234,7 +235,7 @@ func wantLost(t *testing.T, e *example) {
 // A server that answers nothing: they know by their own clock when their time is up.
 func TestExamplesWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	var all []*example
 	for language := range claimExamples {
 		all = append(all, startExample(t, language, server, language, 1.5, endure))
@@ -242,7 +243,7 @@ func TestExamplesWithoutAnswer(t *testing.T) {
 	for _, e := range all {
 		e.says(t, "working")
 	}
-	must(t, server.Pause())
+	harness.Must(t, server.Pause())
 	start := time.Now()
 	for _, e := range all {
 		e.says(t, "told to stop")
@@ -250,7 +251,7 @@ func TestExamplesWithoutAnswer(t *testing.T) {
 	if took := time.Since(start); took > 3*time.Second {
 		t.Errorf("it took %v to notice", took)
 	}
-	must(t, server.Resume())
+	harness.Must(t, server.Resume())
 	for _, e := range all {
 		wantLost(t, e)
 	}
@@ -258,7 +259,7 @@ func TestExamplesWithoutAnswer(t *testing.T) {
 
 func TestExamplesStop(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	onEachExample(t, server, func(t *testing.T, start func(float64, string) *example, resource string) {
 		holder := start(60, endure)
@@ -266,13 +267,13 @@ func TestExamplesStop(t *testing.T) {
 		waiter := start(60, endure)
 		wantStatus(t, client, resource, 2, models.Status_STATUS_WAITING)
 
-		must(t, waiter.cmd.Process.Signal(syscall.SIGTERM))
+		harness.Must(t, waiter.cmd.Process.Signal(syscall.SIGTERM))
 		if code := waiter.exit(t); code != 1 || waiter.text() != "stopped\n" {
 			t.Errorf("waiting: exit code %d, %q", code, waiter.text())
 		}
 		wantStatus(t, client, resource, 2, models.Status_STATUS_WITHDRAWN)
 
-		must(t, holder.cmd.Process.Signal(syscall.SIGINT))
+		harness.Must(t, holder.cmd.Process.Signal(syscall.SIGINT))
 		if code := holder.exit(t); code != 1 || !strings.HasSuffix(holder.text(), "told to stop\nstopped\n") {
 			t.Errorf("working: exit code %d, %q", code, holder.text())
 		}

@@ -13,7 +13,11 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
+
+// object is a JSON object.
+type object map[string]any
 
 // keychainProcess is a `locket keychain` and its client.
 type keychainProcess struct {
@@ -49,12 +53,12 @@ func attachKeychain(t *testing.T, cmd *exec.Cmd) *keychainProcess {
 	p := &keychainProcess{t: t, cmd: cmd, notices: make(chan object, 1000), answers: make(map[string]chan object), ended: make(chan struct{})}
 	var err error
 	p.stdin, err = cmd.StdinPipe()
-	must(t, err)
+	harness.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	must(t, err)
+	harness.Must(t, err)
 	cmd.Stderr = &p.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	must(t, cmd.Start())
+	harness.Must(t, cmd.Start())
 	go func() {
 		defer close(p.ended)
 		p.read(stdout)
@@ -115,7 +119,7 @@ func (p *keychainProcess) answer(serial string) chan object {
 func (p *keychainProcess) write(text string) {
 	p.t.Helper()
 	_, err := io.WriteString(p.stdin, text)
-	must(p.t, err)
+	harness.Must(p.t, err)
 }
 
 // begin sends a request, and returns its serial.

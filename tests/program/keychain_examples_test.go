@@ -12,6 +12,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // The examples that hold a resource through a keychain. All of them behave in the same way.
@@ -37,20 +38,20 @@ func startKeychainExample(t *testing.T, language string, server *fixtures.Locket
 	t.Helper()
 	e := &example{output: filepath.Join(t.TempDir(), "output")}
 	output, err := os.Create(e.output)
-	must(t, err)
+	harness.Must(t, err)
 	defer output.Close()
 	e.cmd = keychainExample(t, language, httpURL(server), resource, "sh", "-c", command)
 	e.cmd.Stdout, e.cmd.Stderr = output, output
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end the command as well
-	must(t, e.cmd.Start())
-	e.ended = later(e.cmd.Wait)
+	harness.Must(t, e.cmd.Start())
+	e.ended = harness.Later(e.cmd.Wait)
 	t.Cleanup(func() { _ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) })
 	return e
 }
 
 func TestKeychainExamples(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	for language := range keychainExamples {
 		for name, test := range map[string]func(t *testing.T, start func(command string) *example, client models.LocketClient, resource string){
@@ -78,10 +79,10 @@ func testKeychainExampleHolds(t *testing.T, start func(string) *example, client 
 }
 
 func testKeychainExampleWaits(t *testing.T, start func(string) *example, client models.LocketClient, resource string) {
-	create(t, client, resource, resource+"-before", time.Minute)
+	harness.Create(t, client, resource, resource+"-before", time.Minute)
 	e := start("echo working")
 	wantStatus(t, client, resource, 2, models.Status_STATUS_WAITING)
-	release(t, client, resource+"-before")
+	harness.Release(t, client, resource+"-before")
 	if code := e.exit(t); code != 0 || e.text() != "working\n" {
 		t.Errorf("exit code %d, %q", code, e.text())
 	}
@@ -92,7 +93,7 @@ func testKeychainExampleWaits(t *testing.T, start func(string) *example, client 
 func testKeychainExampleLoses(t *testing.T, start func(string) *example, _ models.LocketClient, _ string) {
 	e := start(endure)
 	e.says(t, "working")
-	must(t, syscall.Kill(childOf(t, e.cmd.Process.Pid, "locket"), syscall.SIGKILL))
+	harness.Must(t, syscall.Kill(childOf(t, e.cmd.Process.Pid, "locket"), syscall.SIGKILL))
 	if code := e.exit(t); code != 1 || !strings.Contains(e.text(), "told to stop\n") {
 		t.Errorf("exit code %d, %q", code, e.text())
 	}
@@ -102,7 +103,7 @@ func testKeychainExampleLoses(t *testing.T, start func(string) *example, _ model
 func childOf(t *testing.T, parent int, program string) (pid int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	must(t, err)
+	harness.Must(t, err)
 	for _, stat := range stats {
 		text, _ := os.ReadFile(stat)
 		var name, state string
@@ -120,12 +121,12 @@ func testKeychainExampleStops(t *testing.T, start func(string) *example, client 
 	holder.says(t, "working")
 	waiter := start(endure)
 	wantStatus(t, client, resource, 2, models.Status_STATUS_WAITING)
-	must(t, waiter.cmd.Process.Signal(syscall.SIGTERM))
+	harness.Must(t, waiter.cmd.Process.Signal(syscall.SIGTERM))
 	if code := waiter.exit(t); code != 1 || !strings.Contains(waiter.text(), "stopped\n") {
 		t.Errorf("waiting: exit code %d, %q", code, waiter.text())
 	}
 	wantStatus(t, client, resource, 2, models.Status_STATUS_WITHDRAWN)
-	must(t, holder.cmd.Process.Signal(syscall.SIGINT))
+	harness.Must(t, holder.cmd.Process.Signal(syscall.SIGINT))
 	if code := holder.exit(t); code != 1 || !strings.HasSuffix(holder.text(), "told to stop\nstopped\n") {
 		t.Errorf("working: exit code %d, %q", code, holder.text())
 	}
@@ -135,7 +136,7 @@ func testKeychainExampleStops(t *testing.T, start func(string) *example, client 
 // The example in Python is a module too: one keychain for many threads.
 func TestKeychainPythonModule(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	runModule(t, "python", server, `
 import os, sys, threading
@@ -179,7 +180,7 @@ with keychain.Keychain(sys.argv[1], "--ttl", "6s", program=os.environ["LOCKET"])
 // The example in Perl is a module too.
 func TestKeychainPerlModule(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	runModule(t, "perl", server, `
 use strict; use warnings;
@@ -219,11 +220,11 @@ func runModule(t *testing.T, language string, server *fixtures.Locket, program s
 	cmd.Stdin = strings.NewReader(program)
 	output := filepath.Join(t.TempDir(), "output")
 	file, err := os.Create(output)
-	must(t, err)
+	harness.Must(t, err)
 	defer file.Close()
 	cmd.Stdout, cmd.Stderr = file, file
-	must(t, cmd.Start())
-	e := &example{cmd: cmd, output: output, ended: later(cmd.Wait)}
+	harness.Must(t, cmd.Start())
+	e := &example{cmd: cmd, output: output, ended: harness.Later(cmd.Wait)}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	e.says(t, "claimed\n")
 	client := server.Client(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // shellParent starts a shell that starts a keychain, runs a script, claims a resource, and runs
@@ -19,7 +20,7 @@ func shellParent(t *testing.T, url, resource, before, script string, args ...str
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	fifo := filepath.Join(t.TempDir(), "in")
-	must(t, syscall.Mkfifo(fifo, 0o600))
+	harness.Must(t, syscall.Mkfifo(fifo, 0o600))
 	cmd := exec.Command("bash", "-c", `in=$1 out=$2 resource=$3; shift 3
 "$@" <"$in" >"$out" &
 exec 3>"$in"
@@ -32,7 +33,7 @@ until grep -q succeeded "$out"; do sleep 0.01; done
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	must(t, cmd.Start())
+	harness.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
@@ -47,7 +48,7 @@ until grep -q succeeded "$out"; do sleep 0.01; done
 // keychain did not know yet that it was active.
 func wantEnded(t *testing.T, client models.LocketClient, resource string) {
 	t.Helper()
-	eventually(t, 20*time.Second, func() error {
+	harness.Eventually(t, 20*time.Second, func() error {
 		switch claims := claimsOf(t, client, resource); claims[0].GetStatus() {
 		case models.Status_STATUS_RELEASED, models.Status_STATUS_ABORTED, models.Status_STATUS_WITHDRAWN:
 			return nil
@@ -61,7 +62,7 @@ func wantEnded(t *testing.T, client models.LocketClient, resource string) {
 // when a child of it has that open, because there is another parent then.
 func TestKeychainParentKilled(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	shell := func(before string) func(t *testing.T, resource string) *exec.Cmd {
 		return func(t *testing.T, resource string) *exec.Cmd {
@@ -85,7 +86,7 @@ func TestKeychainParentKilled(t *testing.T) {
 				cmd := start(t, resource)
 				wantStatus(t, client, resource, 1, models.Status_STATUS_ACTIVE)
 				killed := time.Now()
-				must(t, cmd.Process.Kill())
+				harness.Must(t, cmd.Process.Kill())
 				wantEnded(t, client, resource)
 				took := time.Since(killed)
 				t.Logf("the claim is gone %v after the parent", took.Round(time.Millisecond))
@@ -102,7 +103,7 @@ func TestKeychainParentKilled(t *testing.T) {
 // not end it, unless it wants to decide for itself.
 func TestKeychainSignalsParent(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	for name, test := range map[string]struct {
 		script, args string
@@ -122,7 +123,7 @@ func TestKeychainSignalsParent(t *testing.T) {
 			cmd := shellParent(t, httpURL(server), name, "", test.script, strings.Fields(test.args)...)
 			revoke(t, client, wantStatus(t, client, name, 1, models.Status_STATUS_ACTIVE).GetId())
 			select {
-			case err := <-later(cmd.Wait):
+			case err := <-harness.Later(cmd.Wait):
 				if err == nil || err.Error() != test.want {
 					t.Errorf("%v, want %s", err, test.want)
 				}

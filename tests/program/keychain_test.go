@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/cli/pipe"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 func httpURL(server *fixtures.Locket) string { return "http://" + server.HTTPAddress() }
@@ -24,7 +26,7 @@ func httpURL(server *fixtures.Locket) string { return "http://" + server.HTTPAdd
 func revoke(t *testing.T, client models.LocketClient, id any) {
 	t.Helper()
 	_, err := client.UpdateClaim(context.WithoutCancel(t.Context()), &models.UpdateClaimRequest{Id: id.(string), Status: models.Status_STATUS_REVOKED})
-	must(t, err)
+	harness.Must(t, err)
 }
 
 // has reports whether that is the TTL of a claim. Some of it has passed, and the time in which
@@ -33,7 +35,7 @@ func has(c *models.Claim, ttl float64) bool { return c.GetTtl() > ttl-10 && c.Ge
 
 func TestKeychain(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	url := httpURL(server)
 	for name, test := range map[string]func(t *testing.T, client models.LocketClient, url string){
@@ -103,7 +105,7 @@ func testKeychainArgs(t *testing.T, client models.LocketClient, url string) {
 			t.Errorf("%s: %v", name, c)
 		}
 	}
-	create(t, client, "args, taken", "args-taken", time.Minute)
+	harness.Create(t, client, "args, taken", "args-taken", time.Minute)
 	wantFailed(t, p.call("claim", "args, taken", object{"timeout": 0.05}), "not active in time")
 	wantFailed(t, startKeychain(t, url, "--timeout", "50ms").call("claim", "args, taken", nil), "not active in time")
 	p.write(`{"command": "claim", "resource_name": 4.50, "serial": "number"}`)
@@ -168,10 +170,10 @@ func testKeychainWrongRequests(t *testing.T, _ models.LocketClient, url string) 
 func testKeychainWrongStream(t *testing.T, _ models.LocketClient, url string) {
 	p := startKeychain(t, url)
 	ping := func(serial string) string { return `{"command":"ping","serial":` + serial + `}` }
-	long := strings.Repeat("a", maxMessage)
+	long := strings.Repeat("a", pipe.MaxMessage)
 	for i, wrong := range []string{
 		"garbage\n", "{{" + ping("1") + "\n", `{"a" 1}` + ping("1") + "\n", "{\"a\": \"\n", "]\n", "1 2\n", "\"a\"\n", "\x00\xff\n", ",\n",
-		strings.Repeat("[", maxDepth+1) + "\n",
+		strings.Repeat("[", pipe.MaxDepth+1) + "\n",
 		"[]", "[" + ping("1") + "]", `{"a": nope}`, `{"a": 01, "b": [truefalse]}`, `{"args": "` + long + `"}`, `{"args": "` + long + `", "serial": 1}`,
 	} {
 		p.write(wrong + ping(`"after"`))
@@ -197,7 +199,7 @@ func testKeychainWrongStream(t *testing.T, _ models.LocketClient, url string) {
 		t.Errorf("%v", <-p.notices)
 	}
 	p.write(`{"command": "ping"`)
-	must(t, p.stdin.Close())
+	harness.Must(t, p.stdin.Close())
 	p.wantExit(0, "unexpected EOF")
 }
 
@@ -217,13 +219,13 @@ func readSerial(t *testing.T, serial string) string {
 	decoder := json.NewDecoder(strings.NewReader(serial))
 	decoder.UseNumber()
 	var value any
-	must(t, decoder.Decode(&value))
+	harness.Must(t, decoder.Decode(&value))
 	return jsonOf(value)
 }
 
 // A claim that waits holds up nothing.
 func testKeychainOutOfOrder(t *testing.T, client models.LocketClient, url string) {
-	create(t, client, "order", "order-before", time.Minute)
+	harness.Create(t, client, "order", "order-before", time.Minute)
 	p := startKeychain(t, url)
 	waiting := p.begin("claim", "order", nil)
 	wantStatus(t, client, "order", 2, models.Status_STATUS_WAITING)
@@ -231,7 +233,7 @@ func testKeychainOutOfOrder(t *testing.T, client models.LocketClient, url string
 	wantFailed(t, p.call("validate", "order", nil), "not ours yet")
 	p.do("ping", "", nil)
 	p.do("claim", "order, another", nil)
-	release(t, client, "order-before")
+	harness.Release(t, client, "order-before")
 	wantSucceeded(t, p.await(waiting))
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,7 +244,7 @@ func testKeychainOutOfOrder(t *testing.T, client models.LocketClient, url string
 
 // The release of a claim that waits withdraws it; both requests are answered.
 func testKeychainWithdraw(t *testing.T, client models.LocketClient, url string) {
-	create(t, client, "withdraw", "withdraw-before", time.Minute)
+	harness.Create(t, client, "withdraw", "withdraw-before", time.Minute)
 	p := startKeychain(t, url)
 	for i := range 3 {
 		waiting := p.begin("claim", "withdraw", nil)
@@ -257,7 +259,7 @@ func testKeychainWithdraw(t *testing.T, client models.LocketClient, url string) 
 func testKeychainInARow(t *testing.T, client models.LocketClient, url string) {
 	p := startKeychain(t, url)
 	p.do("claim", "row", nil)
-	create(t, client, "row, taken", "row-before", time.Minute)
+	harness.Create(t, client, "row, taken", "row-before", time.Minute)
 	for range 20 {
 		released, claimed := p.begin("release", "row", nil), p.begin("claim", "row", nil)
 		wantSucceeded(t, p.await(released))
@@ -321,7 +323,7 @@ func testKeychainOriginalClient(t *testing.T, client models.LocketClient, url st
 
 // To shut down is the last that is answered.
 func testKeychainShutdown(t *testing.T, client models.LocketClient, url string) {
-	create(t, client, "shutdown, taken", "shutdown-before", time.Minute)
+	harness.Create(t, client, "shutdown, taken", "shutdown-before", time.Minute)
 	p := startKeychain(t, url, "--notices", "--signal-parent=KILL")
 	p.do("claim", "shutdown", nil)
 	waiting := p.begin("claim", "shutdown, taken", nil)
@@ -339,12 +341,12 @@ func testKeychainShutdown(t *testing.T, client models.LocketClient, url string) 
 }
 
 func testKeychainEndOfInput(t *testing.T, client models.LocketClient, url string) {
-	create(t, client, "eof, taken", "eof-before", time.Minute)
+	harness.Create(t, client, "eof, taken", "eof-before", time.Minute)
 	p := startKeychain(t, url, "--notices", "--signal-parent=KILL")
 	p.do("claim", "eof", nil)
 	waiting := p.begin("claim", "eof, taken", nil)
 	wantStatus(t, client, "eof, taken", 2, models.Status_STATUS_WAITING)
-	must(t, p.stdin.Close())
+	harness.Must(t, p.stdin.Close())
 	wantFailed(t, p.await(waiting), "closed")
 	p.wantExit(0, "")
 	wantStatus(t, client, "eof", 1, models.Status_STATUS_RELEASED)
@@ -355,16 +357,16 @@ func testKeychainEndOfInput(t *testing.T, client models.LocketClient, url string
 func testKeychainNoReader(t *testing.T, client models.LocketClient, url string) {
 	cmd := keychainCommand(t, url)
 	in, err := cmd.StdinPipe()
-	must(t, err)
+	harness.Must(t, err)
 	gone, output, err := os.Pipe()
-	must(t, err)
+	harness.Must(t, err)
 	cmd.Stdout = output
-	must(t, cmd.Start())
-	must(t, output.Close())
-	must(t, gone.Close())
+	harness.Must(t, cmd.Start())
+	harness.Must(t, output.Close())
+	harness.Must(t, gone.Close())
 	_, err = in.Write([]byte(`{"command":"claim","resource_name":"no reader","serial":1}`))
-	must(t, err)
-	done := later(cmd.Wait)
+	harness.Must(t, err)
+	done := harness.Later(cmd.Wait)
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):
@@ -382,7 +384,7 @@ func testKeychainSignals(t *testing.T, client models.LocketClient, url string) {
 		resource := "signal " + sig.String()
 		p := startKeychain(t, url, "--notices")
 		claim := p.do("claim", resource, nil)
-		must(t, p.cmd.Process.Signal(sig))
+		harness.Must(t, p.cmd.Process.Signal(sig))
 		if notice := p.notice(); notice["notice"] != "lost" || notice["id"] != claim["id"] || !strings.Contains(notice["error_message"].(string), sig.String()) {
 			t.Errorf("%v", notice)
 		}
@@ -402,7 +404,7 @@ func testKeychainLost(t *testing.T, client models.LocketClient, url string) {
 		!strings.Contains(notice["error_message"].(string), "lost") {
 		t.Errorf("%v", notice)
 	}
-	eventually(t, 10*time.Second, func() error { // it is forgotten right after the notice
+	harness.Eventually(t, 10*time.Second, func() error { // it is forgotten right after the notice
 		if answer := p.call("release", "lost", nil); !strings.Contains(answer["error_message"].(string), "not claimed") {
 			return fmt.Errorf("%v", answer)
 		}
@@ -419,7 +421,7 @@ func testKeychainLostWithoutNotice(t *testing.T, client models.LocketClient, url
 	claim := p.do("claim", "quiet", object{"ttl": 3600})
 	revoke(t, client, claim["id"])
 	wantFailed(t, p.call("validate", "quiet", nil), "lost")
-	eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, 10*time.Second, func() error {
 		if answer := p.call("claim", "quiet", nil); answer["result"] != "succeeded" {
 			return fmt.Errorf("%v", answer)
 		}
@@ -449,14 +451,14 @@ func TestKeychainWithoutServer(t *testing.T) {
 // A server that is gone, or answers nothing, when everything is to be given back.
 func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	asked := startKeychain(t, httpURL(server), "--release-timeout", "1s")
 	unasked := startKeychain(t, httpURL(server), "--release-timeout", "1s")
 	asked.do("claim", "a", nil)
 	unasked.do("claim", "b", nil)
-	must(t, server.Pause())
+	harness.Must(t, server.Pause())
 	start := time.Now()
-	must(t, unasked.stdin.Close())
+	harness.Must(t, unasked.stdin.Close())
 	wantFailed(t, asked.call("shutdown", "", nil), `"a"`, "not given back")
 	asked.wantExit(1, "not given back")
 	unasked.wantExit(1, "not given back")
@@ -468,11 +470,11 @@ func TestKeychainServerDownAtTheEnd(t *testing.T) {
 // A second signal does not wait for a server that is not there.
 func TestKeychainSecondSignal(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	p := startKeychain(t, httpURL(server), "--release-timeout", "1h", "--log-level", "info")
 	p.do("claim", "a", nil)
-	must(t, server.Pause())
-	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	harness.Must(t, server.Pause())
+	harness.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	for {
 		select {
 		case <-p.ended:
@@ -487,7 +489,7 @@ func TestKeychainSecondSignal(t *testing.T) {
 func TestKeychainRefusals(t *testing.T) {
 	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	harness.Must(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	for _, test := range []struct{ args, words []string }{
 		{[]string{"surplus"}, []string{"surplus"}},
 		{[]string{"--nosuch"}, []string{"--nosuch"}},
@@ -513,9 +515,9 @@ func TestKeychainTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, sqliteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
-	must(t, server.Start())
+	harness.Must(t, server.Start())
 	cmd := keychainCommand(t, "https://"+server.HTTPAddress())
 	cmd.Args = append(cmd.Args, "--tls-cert", cert, "--tls-key", key)
 	cmd.Env = append(cmd.Env, "LOCKET_TLS_CA="+ca.File, "LOCKET_URL=nonsense")
@@ -532,7 +534,7 @@ func TestKeychainToken(t *testing.T) {
 	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
+	harness.Must(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	wantFailed(t, startKeychain(t, server.URL, "--token-file", file).call("claim", "a", nil), "403")
 	if token := <-told; token != "Bearer s3cret" {
 		t.Errorf("the server was told %q", token)
@@ -542,10 +544,10 @@ func TestKeychainToken(t *testing.T) {
 // The conversation in docs/keychain.md is one that takes place.
 func TestKeychainDocument(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	p := startKeychain(t, httpURL(server))
 	text, err := os.ReadFile("../../docs/keychain.md")
-	must(t, err)
+	harness.Must(t, err)
 	_, text, _ = bytes.Cut(text, []byte("## Requests and answers"))
 	conversation, _, _ := bytes.Cut(text, []byte("| command |"))
 	asked, told := 0, 0
@@ -581,15 +583,6 @@ func readObject(t *testing.T, text string) (o object) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
-	must(t, decoder.Decode(&o))
+	harness.Must(t, decoder.Decode(&o))
 	return o
-}
-
-func TestKeychainHelp(t *testing.T) {
-	t.Parallel()
-	stdout, _, status := inProcess(t, "keychain", "--help")
-	if status != exitOK {
-		t.Errorf("status %d", status)
-	}
-	golden(t, "keychain", stdout)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 const (
@@ -25,10 +26,10 @@ const (
 func TestPythonExample(t *testing.T) {
 	t.Parallel()
 	folder := pythonStubs(t)
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 
-	before := lock(t, client, "report", "somebody", time.Minute)
+	before := harness.Lock(t, client, "report", "somebody", time.Minute)
 	output, err := runExample(folder, server.Address(), "report")
 	if err == nil || !strings.Contains(output, "somebody else holds report") {
 		t.Errorf("on a lock that is taken: %v, %s", err, output)
@@ -47,7 +48,7 @@ func TestPythonExample(t *testing.T) {
 	if _, err := client.Fetch(t.Context(), &models.FetchRequest{Key: "report"}); status.Code(err) != codes.NotFound {
 		t.Errorf("the lock was not given back: %v", err)
 	}
-	if n := len(listAll(t, client)); n != 2 {
+	if n := len(harness.ListAll(t, client)); n != 2 {
 		t.Errorf("%d claims, want that of each holder", n)
 	}
 }

@@ -13,25 +13,9 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	locketserver "github.com/locket-service/locket/server"
+	"github.com/locket-service/locket/tests/harness"
 )
-
-// commandsOf returns the lines of code in a section of README.md that begin with a word.
-func commandsOf(t *testing.T, section, word string) (lines []string) {
-	t.Helper()
-	text, err := os.ReadFile("../../README.md")
-	must(t, err)
-	_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
-	if !found {
-		t.Fatalf("README.md has no section %q", section)
-	}
-	rest, _, _ = strings.Cut(rest, "\n## ")
-	for line := range strings.Lines(rest) {
-		if command, ok := strings.CutPrefix(line, "    "); ok && strings.HasPrefix(command, word+" ") {
-			lines = append(lines, strings.TrimSpace(command))
-		}
-	}
-	return lines
-}
 
 // bash runs a line as a newcomer does.
 func bash(t *testing.T, line string, env ...string) (output string, err error) {
@@ -44,8 +28,8 @@ func bash(t *testing.T, line string, env ...string) (output string, err error) {
 
 func TestReadmeCommandLine(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
-	lines := commandsOf(t, "Two minutes", "./locket")
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	lines := harness.CommandsOf(t, "../../README.md", "Two minutes", "./locket")
 	if len(lines) != 4 {
 		t.Fatalf("%q, want lock, lock by another, fetch, release", lines)
 	}
@@ -84,7 +68,7 @@ type curlAnswer struct {
 func runCurl(t *testing.T, server *fixtures.Locket, line string) (code string, answer curlAnswer, err error) {
 	t.Helper()
 	const quiet = `curl() { command curl -q --silent --show-error --max-time 20 --write-out '\n%{http_code}' "$@"; }` + "\n"
-	output, err := bash(t, quiet+strings.ReplaceAll(line, defaultHTTPAddress, server.HTTPAddress()), "no_proxy=127.0.0.1")
+	output, err := bash(t, quiet+strings.ReplaceAll(line, locketserver.DefaultHTTPAddress, server.HTTPAddress()), "no_proxy=127.0.0.1")
 	if err != nil {
 		return "", answer, fmt.Errorf("%s: %w, %s", line, err, output)
 	}
@@ -101,8 +85,8 @@ func TestReadmeHTTP(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatalf("%v; install it with: apt-get install -y --no-install-recommends curl", err)
 	}
-	server := fixtures.StartLocket(t, sqliteFile(t))
-	lines := commandsOf(t, "Over HTTP", "curl")
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	lines := harness.CommandsOf(t, "../../README.md", "Over HTTP", "curl")
 	if len(lines) != 5 {
 		t.Fatalf("%d lines with curl, want claim, look, wait, renew, give back: %q", len(lines), lines)
 	}
@@ -129,14 +113,14 @@ func TestReadmeHTTP(t *testing.T) {
 	}
 
 	var second curlAnswer
-	waited := later(func() error { // the other terminal
+	waited := harness.Later(func() error { // the other terminal
 		code, answer, err := runCurl(t, server, wait)
 		if second = answer; err == nil && code != "201" {
 			err = fmt.Errorf("%s: %s, %+v, want 201", wait, code, answer)
 		}
 		return err
 	})
-	eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, 10*time.Second, func() error {
 		if seen := run(look, "200"); seen.Waiting != 1 {
 			return fmt.Errorf("%s: %+v, want one that waits", look, seen)
 		}
@@ -149,7 +133,7 @@ func TestReadmeHTTP(t *testing.T) {
 	if answer := run(giveBack, "204"); answer.Status != "" {
 		t.Errorf("%s: %+v, want no body", giveBack, answer)
 	}
-	must(t, <-waited)
+	harness.Must(t, <-waited)
 	if second.Status != "active" || second.Owner != "you" || second.Token <= first.Token {
 		t.Errorf("%s: %+v after %+v", wait, second, first)
 	}
@@ -173,7 +157,7 @@ func get(t *testing.T, server *fixtures.Locket, path string) (code int, err erro
 func TestReadmeLinks(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")
-	must(t, err)
+	harness.Must(t, err)
 	links := strings.Split(string(text), "](")[1:]
 	for _, link := range links {
 		target, _, _ := strings.Cut(link, ")")
@@ -186,17 +170,5 @@ func TestReadmeLinks(t *testing.T) {
 	}
 	if len(links) < 10 {
 		t.Errorf("%d links", len(links))
-	}
-}
-
-// The six lines of the command line are ones that the program takes.
-func TestReadmeSixLines(t *testing.T) {
-	t.Parallel()
-	lines := commandsOf(t, "At the command line", "./locket")
-	if len(lines) != 6 {
-		t.Errorf("%q, want six", lines)
-	}
-	for _, line := range lines {
-		parses(t, "  "+strings.TrimPrefix(line, "./"))
 	}
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,30 +20,18 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
-
-// locket runs the command line until it ends, or is killed after a while.
-func locket(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, fixtures.LocketProgram(t), args...)
-	cmd.Dir = t.TempDir() // where ./locket.db would be made
-	cmd.Env = append(fixtures.CleanEnv(), env...)
-	var out, complaint strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	_ = cmd.Run()
-	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
-}
 
 // refused runs the command line, which must end with exit code 1, or 2 if it is wrong, and one
 // clear line that holds each of the words.
 func refused(t *testing.T, args []string, words ...string) {
 	t.Helper()
-	_, stderr, code := locket(t, nil, args...)
-	if code != exitFailure && code != exitUsage || !strings.HasPrefix(stderr, "locket: ") || strings.Count(stderr, "\n") != 1 {
+	_, stderr, code := harness.RunLocket(t, nil, args...)
+	if code != exit.Failure && code != exit.Usage || !strings.HasPrefix(stderr, "locket: ") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("locket %q: exit code %d, %q; want one line", args, code, stderr)
 	}
 	for _, word := range words {
@@ -58,9 +44,9 @@ func refused(t *testing.T, args []string, words ...string) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	notJSON := filepath.Join(t.TempDir(), "c.json")
-	must(t, os.WriteFile(notJSON, []byte("{"), 0o600))
+	harness.Must(t, os.WriteFile(notJSON, []byte("{"), 0o600))
 	postgres := filepath.Join(t.TempDir(), "p.json")
-	must(t, os.WriteFile(postgres, []byte(`{"database_driver": "postgres"}`), 0o600))
+	harness.Must(t, os.WriteFile(postgres, []byte(`{"database_driver": "postgres"}`), 0o600))
 	server := func(args ...string) []string { return append([]string{"server"}, args...) }
 	for _, test := range []struct{ args, words []string }{
 		{server("--grpc-address", "0.0.0.0:8891"), []string{"--grpc-address", "0.0.0.0:8891", "loopback", "--insecure"}},
@@ -98,10 +84,10 @@ func TestRefusals(t *testing.T) {
 // A port that is taken is an error at the start.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	first := fixtures.StartLocket(t, sqliteFile(t))
+	first := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	for flag, address := range map[string]string{"--grpc-address": first.Address(), "--http-address": first.HTTPAddress()} {
-		second := fixtures.NewLocket(t, sqliteFile(t), flag, address)
-		must(t, second.Launch())
+		second := fixtures.NewLocket(t, harness.SQLiteFile(t), flag, address)
+		harness.Must(t, second.Launch())
 		if code, err := second.Wait(10 * time.Second); code != 1 || err != nil || !strings.Contains(second.Log(), address) {
 			t.Errorf("%s: exit code %d, %v", flag, code, err)
 		}
@@ -110,7 +96,7 @@ func TestPortTaken(t *testing.T) {
 
 func TestSecondServerOnOneFile(t *testing.T) {
 	t.Parallel()
-	database := sqliteFile(t)
+	database := harness.SQLiteFile(t)
 	first := fixtures.StartLocket(t, database)
 	start := time.Now()
 	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
@@ -118,7 +104,7 @@ func TestSecondServerOnOneFile(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %v to say so", took)
 	}
-	lock(t, first.Client(t), "k", "o", time.Minute)
+	harness.Lock(t, first.Client(t), "k", "o", time.Minute)
 }
 
 func TestNewerSchema(t *testing.T) {
@@ -126,19 +112,19 @@ func TestNewerSchema(t *testing.T) {
 	for name, raise := range map[string]func(t *testing.T, database string){
 		"sqlite": func(t *testing.T, database string) {
 			conn, err := sqlite.OpenConn(strings.TrimPrefix(database, "sqlite:"), sqlite.OpenReadWrite)
-			must(t, err)
+			harness.Must(t, err)
 			defer conn.Close()
-			must(t, sqlitex.ExecuteTransient(conn, "PRAGMA user_version = 999", nil))
+			harness.Must(t, sqlitex.ExecuteTransient(conn, "PRAGMA user_version = 999", nil))
 		},
 		"mysql": func(t *testing.T, database string) {
 			pool, err := sql.Open("mysql", strings.TrimPrefix(database, "mysql:"))
-			must(t, err)
+			harness.Must(t, err)
 			defer pool.Close()
 			_, err = pool.Exec("UPDATE locket_schema SET version = 999")
-			must(t, err)
+			harness.Must(t, err)
 		},
 	} {
-		database := engines()[name](t)
+		database := harness.Engines()[name](t)
 		fixtures.StartLocket(t, database).Terminate()
 		raise(t, database)
 		refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
@@ -151,26 +137,26 @@ func TestOrderlyEnd(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
-			database, proxy := proxied(t)
+			database, proxy := harness.Proxied(t)
 			server := fixtures.StartLocket(t, database)
 			client := server.Client(t)
-			create(t, client, "k", "holder", time.Minute)
-			create(t, client, "k", "next", time.Minute)
+			harness.Create(t, client, "k", "holder", time.Minute)
+			harness.Create(t, client, "k", "next", time.Minute)
 			health := watchHealth(t, server)
-			awaited := later(func() error {
+			awaited := harness.Later(func() error {
 				_, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "next"})
 				return err
 			})
 			time.Sleep(100 * time.Millisecond)
 			proxy.Hang()
-			locked := later(func() error {
-				_, err := tryLock(t, client, "under-way", "o", time.Minute)
+			locked := harness.Later(func() error {
+				_, err := harness.TryLock(t, client, "under-way", "o", time.Minute)
 				return err
 			})
 			time.Sleep(100 * time.Millisecond)
 
 			start := time.Now()
-			must(t, server.Signal(sig))
+			harness.Must(t, server.Signal(sig))
 			if state, err := health(); err != nil || state != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
 				t.Errorf("health says %v, %v", state, err)
 			}
@@ -191,19 +177,13 @@ func TestOrderlyEnd(t *testing.T) {
 	}
 }
 
-func later(do func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	return done
-}
-
 // watchHealth watches the server's health, which is SERVING, and returns what tells the
 // next state.
 func watchHealth(t *testing.T, server *fixtures.Locket) func() (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
 	t.Helper()
 	stream, err := grpc_health_v1.NewHealthClient(server.Connect(t)).Watch(t.Context(),
 		&grpc_health_v1.HealthCheckRequest{Service: models.Locket_ServiceDesc.ServiceName})
-	must(t, err)
+	harness.Must(t, err)
 	next := func() (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
 		resp, err := stream.Recv()
 		return resp.GetStatus(), err
@@ -218,13 +198,13 @@ func watchHealth(t *testing.T, server *fixtures.Locket) func() (grpc_health_v1.H
 // transaction under way has taken what it may take, at the latest.
 func TestEndWithStuckRequests(t *testing.T) {
 	t.Parallel()
-	database, proxy := proxied(t)
+	database, proxy := harness.Proxied(t)
 	server := fixtures.StartLocket(t, database, "--shutdown-timeout", "1s", "--database-timeout", "2s")
 	client := server.Client(t)
-	lock(t, client, "k", "o", time.Minute)
+	harness.Lock(t, client, "k", "o", time.Minute)
 	proxy.Hang()
-	stuck := later(func() error {
-		_, err := tryLock(t, client, "stuck", "o", time.Minute)
+	stuck := harness.Later(func() error {
+		_, err := harness.TryLock(t, client, "stuck", "o", time.Minute)
 		return err
 	})
 	time.Sleep(100 * time.Millisecond)
@@ -241,8 +221,8 @@ func TestEndWithStuckRequests(t *testing.T) {
 // An idle server with open connections ends at once.
 func TestEndIsQuick(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
-	lock(t, server.Client(t), "k", "o", time.Minute)
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
 	if code, took := server.Terminate(); code != 0 || took > 2*time.Second {
 		t.Errorf("exit code %d after %v", code, took)
 	}
@@ -258,26 +238,26 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	for _, test := range []struct{ flag, env, want string }{
 		{"", "", fromFile}, {"", fromEnv, fromEnv}, {fromFlag, fromEnv, fromFlag}, {fromFlag, "", fromFlag},
 	} {
-		args := []string{"server", "--config", file, "--database", sqliteFile(t)}
+		args := []string{"server", "--config", file, "--database", harness.SQLiteFile(t)}
 		if test.flag != "" {
 			args = append(args, "--http-address", test.flag)
 		}
 		cmd := exec.Command(fixtures.LocketProgram(t), args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		cmd.Env = append(fixtures.CleanEnv(), "LOCKET_HTTP_ADDRESS="+test.env)
-		must(t, cmd.Start())
-		eventually(t, 10*time.Second, func() error {
+		harness.Must(t, cmd.Start())
+		harness.Eventually(t, 10*time.Second, func() error {
 			resp, err := http.Get("http://" + test.want + "/healthz")
 			if err == nil {
 				resp.Body.Close()
 			}
 			return err
 		})
-		must(t, cmd.Process.Kill())
+		harness.Must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 	}
 
-	_, stderr, code := locket(t, []string{"LOCKET_HISTORY_LIMIT=many"}, "server")
+	_, stderr, code := harness.RunLocket(t, []string{"LOCKET_HISTORY_LIMIT=many"}, "server")
 	if code != 1 || !strings.Contains(stderr, "LOCKET_HISTORY_LIMIT") {
 		t.Errorf("a bad environment: exit code %d, %s", code, stderr)
 	}
@@ -285,7 +265,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	refused(t, []string{"server", "--config", file}, file, "shutdown-timeout")
 	writeJSON(t, file, map[string]any{"shutdown_time": "1s"})
 	refused(t, []string{"server", "--config", file}, file, "shutdown_time", "no setting")
-	_, stderr, code = locket(t, []string{"LOCKET_CONFIG=" + file}, "server")
+	_, stderr, code = harness.RunLocket(t, []string{"LOCKET_CONFIG=" + file}, "server")
 	if code != 1 || !strings.Contains(stderr, "shutdown_time") {
 		t.Errorf("a file named by the environment: exit code %d, %s", code, stderr)
 	}
@@ -296,8 +276,8 @@ func freeAddress(t *testing.T) string { return "127.0.0.1:" + strconv.Itoa(fixtu
 func writeJSON(t *testing.T, file string, value any) {
 	t.Helper()
 	text, err := json.Marshal(value)
-	must(t, err)
-	must(t, os.WriteFile(file, text, 0o600))
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(file, text, 0o600))
 }
 
 // `locket -config F` starts with a file of Cloud Foundry's Locket.
@@ -329,8 +309,8 @@ func TestCloudFoundryConfig(t *testing.T) {
 	for _, flag := range []string{"-config", "--config"} {
 		server.RunAs(flag, file)
 		server.Env = []string{"LOCKET_HTTP_ADDRESS=" + server.HTTPAddress()}
-		must(t, server.Start())
-		lock(t, server.Client(t), "k"+flag, "o", time.Minute)
+		harness.Must(t, server.Start())
+		harness.Lock(t, server.Client(t), "k"+flag, "o", time.Minute)
 		if !strings.Contains(server.Log(), `"level":"DEBUG"`) {
 			t.Error("log_level was not taken")
 		}
@@ -345,23 +325,23 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, sqliteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
-	must(t, server.Start())
-	lock(t, server.Client(t), "k", "o", time.Minute)
+	harness.Must(t, server.Start())
+	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
 
 	server.ClientTLS = ca.ClientTLS(t)
 	server.ClientTLS.Certificates = nil
-	if _, err := tryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
+	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
 		t.Errorf("without a certificate: %v", err)
 	}
 	server.ClientTLS = nil
-	if _, err := tryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
+	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
 		t.Errorf("without TLS: %v", err)
 	}
 	https := http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(t)}}
 	resp, err := https.Get("https://" + server.HTTPAddress() + "/metrics")
-	must(t, err)
+	harness.Must(t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("HTTPS: %s", resp.Status)
@@ -370,25 +350,25 @@ func TestTLS(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	const key, owner = "secret-key-name", "secret-owner-name"
-	lock(t, client, key, owner, time.Second)
-	_, err := tryLock(t, client, key, "other", time.Second)
+	harness.Lock(t, client, key, owner, time.Second)
+	_, err := harness.TryLock(t, client, key, "other", time.Second)
 	if status.Code(err) != codes.AlreadyExists {
 		t.Errorf("got %v", err)
 	}
-	create(t, client, key, "secret-claim-id", time.Minute)
+	harness.Create(t, client, key, "secret-claim-id", time.Minute)
 	if _, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "secret-claim-id"}); err != nil {
 		t.Fatal(err)
 	}
-	create(t, client, key, "secret-waiter", time.Minute)
+	harness.Create(t, client, key, "secret-waiter", time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _, _ = client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: "secret-waiter"}) }()
-	eventually(t, 5*time.Second, func() error { return wantMetric(t, server, `locket_waiters 1`) })
+	harness.Eventually(t, 5*time.Second, func() error { return harness.WantMetric(t, server, `locket_waiters 1`) })
 	cancel()
 
-	metrics := scrape(t, server)
+	metrics := harness.Scrape(t, server)
 	for _, want := range []string{
 		`locket_request_duration_seconds_count{code="OK",method="Lock"} 1`,
 		`locket_request_duration_seconds_count{code="AlreadyExists",method="Lock"} 1`,
@@ -408,38 +388,16 @@ func TestMetrics(t *testing.T) {
 	if strings.Contains(server.Log(), "secret") {
 		t.Error("at level info the log tells names of locks")
 	}
-	eventually(t, 5*time.Second, func() error { return wantMetric(t, server, `locket_waiters 0`) })
-}
-
-type missing string
-
-func (m missing) Error() string { return "no " + string(m) }
-
-func wantMetric(t *testing.T, server *fixtures.Locket, line string) error {
-	t.Helper()
-	if !slices.Contains(strings.Split(scrape(t, server), "\n"), line) {
-		return missing(line)
-	}
-	return nil
-}
-
-func scrape(t *testing.T, server *fixtures.Locket) string {
-	t.Helper()
-	resp, err := http.Get("http://" + server.HTTPAddress() + "/metrics")
-	must(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	must(t, err)
-	return string(text)
+	harness.Eventually(t, 5*time.Second, func() error { return harness.WantMetric(t, server, `locket_waiters 0`) })
 }
 
 // Names are bytes.
 func TestNamesAreBytes(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		client := fixtures.StartLocket(t, database).Client(t)
 		names := []string{"a", "A", "a ", "á", "a\u0301", "ａ", "%", "_", "a\n", "'", `\`}
 		for _, name := range names {
-			lock(t, client, name, "owner of "+name, time.Minute)
+			harness.Lock(t, client, name, "owner of "+name, time.Minute)
 		}
 		for _, name := range names {
 			resp, err := client.Fetch(t.Context(), &models.FetchRequest{Key: name})
@@ -451,11 +409,11 @@ func TestNamesAreBytes(t *testing.T) {
 				t.Errorf("%q: %v, %v", name, list, err)
 			}
 			// Owners and ids as well.
-			if _, err := tryLock(t, client, name, "Owner of "+name, time.Minute); status.Code(err) != codes.AlreadyExists {
+			if _, err := harness.TryLock(t, client, name, "Owner of "+name, time.Minute); status.Code(err) != codes.AlreadyExists {
 				t.Errorf("another owner of %q: %v", name, err)
 			}
 		}
-		if create(t, client, "ids", "id", time.Minute).GetToken() == create(t, client, "more ids", "ID", time.Minute).GetToken() {
+		if harness.Create(t, client, "ids", "id", time.Minute).GetToken() == harness.Create(t, client, "more ids", "ID", time.Minute).GetToken() {
 			t.Error("id and ID are one claim")
 		}
 		all, err := client.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
@@ -467,9 +425,9 @@ func TestNamesAreBytes(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, sqliteFile(t))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	at := []string{"--address", server.Address()}
-	run := func(args ...string) (string, string, int) { return locket(t, nil, append(args, at...)...) }
+	run := func(args ...string) (string, string, int) { return harness.RunLocket(t, nil, append(args, at...)...) }
 
 	first, stderr, code := run("lock", "k", "--owner", "me", "--ttl", "1m", "--value", "where I am")
 	token, err := strconv.ParseUint(strings.TrimSpace(first), 10, 64)
@@ -479,23 +437,23 @@ func TestCommandLine(t *testing.T) {
 	if again, _, code := run("lock", "k", "--owner", "me", "--value", "where I am"); code != 0 || again != first {
 		t.Errorf("lock again: exit code %d, %q, want %q", code, again, first)
 	}
-	if _, stderr, code := run("lock", "k", "--owner", "you"); code != exitHeld || !strings.Contains(stderr, "lock-collision") {
+	if _, stderr, code := run("lock", "k", "--owner", "you"); code != exit.Held || !strings.Contains(stderr, "lock-collision") {
 		t.Errorf("lock by another: exit code %d, %q", code, stderr)
 	}
 	want := "me\t" + strconv.FormatUint(token, 10) + "\twhere I am\n"
 	if held, _, code := run("fetch", "k"); code != 0 || held != want {
 		t.Errorf("fetch: exit code %d, %q, want %q", code, held, want)
 	}
-	if held, _, code := locket(t, []string{"LOCKET_ADDRESS=" + server.Address()}, "fetch", "k"); code != 0 || held != want {
+	if held, _, code := harness.RunLocket(t, []string{"LOCKET_ADDRESS=" + server.Address()}, "fetch", "k"); code != 0 || held != want {
 		t.Errorf("fetch with $LOCKET_ADDRESS: exit code %d, %q", code, held)
 	}
-	if _, stderr, code := run("release", "k", "--owner", "me", "--token", strconv.FormatUint(token+1, 10)); code != exitNotFound || !strings.Contains(stderr, "resource-not-found") {
+	if _, stderr, code := run("release", "k", "--owner", "me", "--token", strconv.FormatUint(token+1, 10)); code != exit.NotFound || !strings.Contains(stderr, "resource-not-found") {
 		t.Errorf("release of another grant: exit code %d, %q", code, stderr)
 	}
 	if out, stderr, code := run("release", "k", "--owner", "me", "--token", strconv.FormatUint(token, 10)); code != 0 || out+stderr != "" {
 		t.Errorf("release: exit code %d, %q", code, out+stderr)
 	}
-	if _, stderr, code := run("fetch", "k"); code != exitNotFound || !strings.Contains(stderr, "resource-not-found") {
+	if _, stderr, code := run("fetch", "k"); code != exit.NotFound || !strings.Contains(stderr, "resource-not-found") {
 		t.Errorf("fetch of a free lock: exit code %d, %q", code, stderr)
 	}
 	if _, _, code := run("lock", "p", "--owner", "me", "--presence"); code != 0 {
@@ -506,7 +464,7 @@ func TestCommandLine(t *testing.T) {
 		t.Errorf("presences: %v, %v", presences, err)
 	}
 	for _, args := range [][]string{{"--help"}, {"--version"}, {"server", "--help"}, {}} {
-		if out, stderr, code := locket(t, nil, args...); code != 0 || out == "" || stderr != "" {
+		if out, stderr, code := harness.RunLocket(t, nil, args...); code != 0 || out == "" || stderr != "" {
 			t.Errorf("locket %q: exit code %d, %q", args, code, stderr)
 		}
 	}

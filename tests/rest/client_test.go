@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // restServer is a running server as a client of its REST interface sees it.
@@ -210,7 +211,7 @@ func (s *restServer) queue(t *testing.T, resource string) restClaim {
 // becomes waits until a claim has a status.
 func (s *restServer) becomes(t *testing.T, id, status string) (c restClaim) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, 10*time.Second, func() error {
 		if c = s.get(t, id); c.Status != status {
 			return fmt.Errorf("the claim is %s, not %s", c.Status, status)
 		}
@@ -365,7 +366,7 @@ type section struct {
 
 // runSections runs the tests of all sentences, on one server for each engine.
 func runSections(t *testing.T, sections []section) {
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		s := startREST(t, database)
 		for _, section := range sections {
 			t.Run(section.name, func(t *testing.T) {

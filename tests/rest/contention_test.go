@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 const contenders = 50
@@ -17,7 +19,7 @@ const contenders = 50
 // at a place of its own.
 func TestRESTContention(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		s := startREST(t, database)
 		var replies []<-chan reply
 		for range contenders {
@@ -52,7 +54,7 @@ func TestRESTContention(t *testing.T) {
 func TestRESTLongLine(t *testing.T) {
 	t.Parallel()
 	const told = 1000
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		s := startREST(t, database)
 		s.hold(t, t.Name())
 		var group sync.WaitGroup
@@ -93,7 +95,7 @@ func TestRESTLongLine(t *testing.T) {
 // at a time.
 func TestRESTFairness(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		s := startREST(t, database)
 		first := s.hold(t, t.Name())
 		line := &line{s: s, resource: t.Name()}
@@ -192,7 +194,7 @@ func (l *line) leave(id string) {
 func (l *line) form(t *testing.T) []string {
 	t.Helper()
 	var q restQueue
-	eventually(t, 20*time.Second, func() error {
+	harness.Eventually(t, 20*time.Second, func() error {
 		if q = l.s.resource(t, url.PathEscape(l.resource)); q.Waiting != contenders {
 			return fmt.Errorf("%d wait", q.Waiting)
 		}

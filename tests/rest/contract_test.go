@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // TestRESTContract shows that what docs/rest.md says beside seed 4 is true.
@@ -119,7 +120,7 @@ var contractClaim = []sentence{
 	{"A line of the history has a status and a timestamp", func(t *testing.T, s *restServer) {
 		a := s.post(t, object{"resource": t.Name(), "ttl": 60}).is(t, http.StatusCreated)
 		var lines []map[string]json.RawMessage
-		must(t, json.Unmarshal(a.members(t)["status_history"], &lines))
+		harness.Must(t, json.Unmarshal(a.members(t)["status_history"], &lines))
 		for _, line := range lines {
 			wantMembers(t, line, map[string]string{"status": `"waiting"|"active"`, "timestamp": aTime})
 		}
@@ -230,9 +231,9 @@ func TestRESTOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, sqliteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
-	must(t, server.Start())
+	harness.Must(t, server.Start())
 	withoutCertificate := &tls.Config{RootCAs: ca.Pool()}
 	s := newREST(t, server, "https", &http.Transport{TLSClientConfig: withoutCertificate, ForceAttemptHTTP2: true})
 	a := s.post(t, object{"resource": t.Name(), "ttl": 60}).is(t, http.StatusCreated)

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // userData is JSON of every kind, by what is special about it.
@@ -53,7 +55,7 @@ var userData = map[string]string{
 // User data of any JSON comes back equal, in every answer.
 func TestRESTUserData(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		s := startREST(t, database)
 		for name, data := range userData {
 			t.Run(name, func(t *testing.T) { comesBack(t, s, data) })

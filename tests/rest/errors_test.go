@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 var contractErrors = []sentence{
@@ -82,8 +84,8 @@ var contractErrors = []sentence{
 		var compressed bytes.Buffer
 		writer := gzip.NewWriter(&compressed)
 		_, err := writer.Write([]byte(`{"resource": "r", "ttl": 60}`))
-		must(t, err)
-		must(t, writer.Close())
+		harness.Must(t, err)
+		harness.Must(t, writer.Close())
 		s.post(t, compressed.String(), "Content-Encoding", "gzip").refuses(t, http.StatusUnsupportedMediaType, "message")
 	}},
 	{"431: headers of more than 64 KiB", func(t *testing.T, s *restServer) {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // The columns of matrix.
@@ -38,7 +40,7 @@ var matrix = []struct {
 // TestRESTMatrix shows what every update does to a claim in every state.
 func TestRESTMatrix(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		s := startREST(t, database)
 		for _, row := range matrix {
 			for method := range strings.FieldsSeq(row.methods) {

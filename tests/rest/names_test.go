@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // oddNames are names that need care in a path.
@@ -75,7 +77,7 @@ var contractNames = []sentence{
 			want["since"] = aTime
 			maps.Copy(want, differences)
 			var places []map[string]json.RawMessage
-			must(t, json.Unmarshal(members[list], &places))
+			harness.Must(t, json.Unmarshal(members[list], &places))
 			delete(want, "reason")
 			for _, place := range places {
 				delete(place, "reason") // nobody that is in a queue has one
@@ -157,7 +159,7 @@ var contractNames = []sentence{
 		s.do(t, "GET", "/v1/locks/"+url.PathEscape(t.Name()+"p"), nil).refuses(t, http.StatusNotFound, "message")
 	}},
 	{"A lock that was taken over gRPC is seen, waited for and listed over HTTP", func(t *testing.T, s *restServer) {
-		token := lock(t, s.Client(t), t.Name(), "somebody", time.Minute)
+		token := harness.Lock(t, s.Client(t), t.Name(), "somebody", time.Minute)
 		waiter := s.queue(t, t.Name())
 		q := s.resource(t, url.PathEscape(t.Name()))
 		if !ptrEqual(q.Token, token) || len(q.Holders) != 1 || !ptrEqual(q.Holders[0].Owner, "somebody") || !slices.Equal(idsOf(q.Waiters), []string{waiter.ID}) {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 var contractPaths = []sentence{
@@ -117,12 +119,12 @@ func everyRoute(t *testing.T, s *restServer, variant func(string) string) {
 func rawRequest(t *testing.T, s *restServer, target string) int {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.HTTPAddress())
-	must(t, err)
+	harness.Must(t, err)
 	defer conn.Close()
 	_, err = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-	must(t, err)
+	harness.Must(t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must(t, err)
+	harness.Must(t, err)
 	defer resp.Body.Close()
 	return resp.StatusCode
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // TestRESTSeed shows that every sentence of seed 4 is true.
@@ -238,7 +240,7 @@ var seedAuthentication = []sentence{
 func guarded(t *testing.T, s *restServer) http.Handler {
 	t.Helper()
 	target, err := url.Parse(s.url)
-	must(t, err)
+	harness.Must(t, err)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // waitingCall is a request that can wait until its claim does not, and the status codes
@@ -56,7 +58,7 @@ const prompt = 5 * time.Second
 // TestRESTWait shows what Prefer: wait does to the requests that can wait.
 func TestRESTWait(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		s := startREST(t, database)
 		for name, test := range map[string]func(*testing.T, *restServer, waitingCall){
 			"active": waitUntilActive, "final": waitUntilFinal, "no need to wait": noWait, "without the preference": withoutPreference,
@@ -224,13 +226,13 @@ func cannotWait(t *testing.T, s *restServer) {
 // that is told to end gives those that still wait the ordinary answer, and ends in time.
 func TestRESTWaitEnds(t *testing.T) {
 	t.Parallel()
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		s := startREST(t, database)
 		_, waiter := s.line(t, "w")
 		hungUp, hangUp := context.WithCancel(t.Context())
 		waitInAllWays(t, s, hungUp, waiter)
 		hangUp()
-		eventually(t, prompt, func() error { return wantMetric(t, s.Locket, "locket_waiters 0") })
+		harness.Eventually(t, prompt, func() error { return harness.WantMetric(t, s.Locket, "locket_waiters 0") })
 		s.stands(t, waiter, "waiting")
 
 		awaited := waitInAllWays(t, s, t.Context(), waiter)
@@ -254,7 +256,9 @@ func waitInAllWays(t *testing.T, s *restServer, ctx context.Context, waiter stri
 	for _, call := range waitingCalls {
 		awaited = append(awaited, call.send(ctx, s, waiter, "Prefer", "wait=300"))
 	}
-	eventually(t, prompt, func() error { return wantMetric(t, s.Locket, fmt.Sprintf("locket_waiters %d", len(waitingCalls))) })
+	harness.Eventually(t, prompt, func() error {
+		return harness.WantMetric(t, s.Locket, fmt.Sprintf("locket_waiters %d", len(waitingCalls)))
+	})
 	return awaited
 }
 
@@ -264,7 +268,7 @@ func TestRESTLongWait(t *testing.T) {
 	t.Parallel()
 	const long = 33 * time.Second // the server reads a request for 30 s
 	var group sync.WaitGroup
-	for name, database := range engines() {
+	for name, database := range harness.Engines() {
 		s := startREST(t, database(t))
 		var holders []string
 		for _, call := range waitingCalls {

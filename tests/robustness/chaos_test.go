@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // TestKill, for longer.
 func TestChaosKill(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
 		load := startLoad(t, 16, 40, 20*time.Millisecond, server)
 		killOften(t, load, server, 150, time.Second)
@@ -25,7 +26,7 @@ func TestChaosKillDatabase(t *testing.T) {
 	killDatabase(t, 30, func(a *fixtures.Locket) {
 		if rand.IntN(2) == 0 {
 			a.Kill()
-			must(t, a.Launch()) // it waits for the database
+			harness.Must(t, a.Launch()) // it waits for the database
 		}
 	})
 }

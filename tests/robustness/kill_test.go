@@ -2,36 +2,16 @@ package robustness_test
 
 import (
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
-
-// engines returns, for each engine, what makes a fresh database for a server.
-func engines() map[string]func(*testing.T) string {
-	return map[string]func(*testing.T) string{
-		"sqlite": sqliteFile,
-		"mysql":  func(t *testing.T) string { return "mysql:" + fixtures.MySQL(t) },
-	}
-}
-
-func sqliteFile(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locket.db") }
-
-// onEachEngine runs a test on a fresh database of each engine.
-func onEachEngine(t *testing.T, test func(t *testing.T, database string)) {
-	for name, database := range engines() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, database(t))
-		})
-	}
-}
 
 // A server that is killed again and again loses nothing that it acknowledged.
 func TestKill(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
 		load := startLoad(t, 16, 40, 20*time.Millisecond, server)
 		killOften(t, load, server, 20, time.Second)
@@ -77,13 +57,13 @@ func killDatabase(t *testing.T, rounds int, meanwhile func(a *fixtures.Locket)) 
 	client := b.Client(t)
 	for range rounds {
 		time.Sleep(500*time.Millisecond + rand.N(time.Second))
-		must(t, mariadb.Kill())
+		harness.Must(t, mariadb.Kill())
 		meanwhile(a)
 		time.Sleep(rand.N(2 * time.Second))
-		must(t, mariadb.Start())
-		must(t, a.AwaitServing(30*time.Second))
+		harness.Must(t, mariadb.Start())
+		harness.Must(t, a.AwaitServing(30*time.Second))
 		awaitDatabase(t, client)
-		must(t, load.sample(t.Context(), client, load.keys))
+		harness.Must(t, load.sample(t.Context(), client, load.keys))
 	}
 	load.finish(t, client)
 	load.checkFIFO(t)

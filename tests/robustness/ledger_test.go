@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // record is what a client knows for certain about one claim or lock of its own. Times are
@@ -179,7 +180,7 @@ func (l *ledger) ended(key string) map[string]bool {
 func (l *ledger) audit(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	stored := make(map[string]*models.Claim)
-	for _, c := range listAll(t, client) {
+	for _, c := range harness.ListAll(t, client) {
 		if stored[c.GetOwner()] != nil {
 			t.Errorf("%s has two claims", c.GetOwner())
 		}
@@ -289,21 +290,6 @@ func report(t *testing.T, faults []string) {
 	t.Helper()
 	for _, fault := range faults[:min(len(faults), 20)] {
 		t.Error(fault)
-	}
-}
-
-// listAll returns every claim there is.
-func listAll(t *testing.T, client models.LocketClient) (all []*models.Claim) {
-	t.Helper()
-	for token := ""; ; {
-		list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Limit: proto.Uint32(1000), PageToken: token})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, list.GetClaims()...)
-		if token = list.GetNextPageToken(); token == "" {
-			return all
-		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 const (
@@ -80,7 +81,7 @@ func (l *load) finish(t *testing.T, client models.LocketClient) {
 // awaitQuiet waits until the claims that were abandoned have expired.
 func awaitQuiet(t *testing.T, client models.LocketClient) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, 10*time.Second, func() error {
 		for _, live := range []models.Status{waiting, active} {
 			list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Status: live})
 			if err != nil || len(list.GetClaims()) > 0 {
@@ -106,22 +107,6 @@ func (l *load) settle() {
 				l.history[i].Return = min(l.history[i].Return, r.granted)
 			}
 		}
-	}
-}
-
-// eventually waits until check returns nil.
-func eventually(t *testing.T, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", within, err)
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

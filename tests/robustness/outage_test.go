@@ -14,16 +14,17 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // stillHeld checks that a holder can go on after an outage: its lock and its claim are
 // renewed with the tokens that they had, and nobody else got them.
 func stillHeld(t *testing.T, client models.LocketClient, key string, lockToken, claimToken uint64, ttl time.Duration) {
 	t.Helper()
-	if token, err := tryLock(t, client, key+"-lock", "holder", ttl); err != nil || token != lockToken {
+	if token, err := harness.TryLock(t, client, key+"-lock", "holder", ttl); err != nil || token != lockToken {
 		t.Errorf("the renewal of %s-lock got token %d (%v), want %d", key, token, err, lockToken)
 	}
-	if c, err := renew(t, client, key, ttl); err != nil || c.GetToken() != claimToken {
+	if c, err := harness.Renew(t, client, key, ttl); err != nil || c.GetToken() != claimToken {
 		t.Errorf("the renewal of claim %s got %v (%v), want token %d", key, c, err, claimToken)
 	}
 	if c, err := client.GetClaim(t.Context(), &models.GetClaimRequest{Id: key + "-next"}); err != nil || c.GetStatus() != waiting {
@@ -34,14 +35,14 @@ func stillHeld(t *testing.T, client models.LocketClient, key string, lockToken, 
 // hold takes a lock and a claim, for which another one waits.
 func hold(t *testing.T, client models.LocketClient, key string, ttl time.Duration) (lockToken, claimToken uint64) {
 	t.Helper()
-	c := create(t, client, key, key, ttl)
-	create(t, client, key, key+"-next", time.Minute)
-	return lock(t, client, key+"-lock", "holder", ttl), c.GetToken()
+	c := harness.Create(t, client, key, key, ttl)
+	harness.Create(t, client, key, key+"-next", time.Minute)
+	return harness.Lock(t, client, key+"-lock", "holder", ttl), c.GetToken()
 }
 
 // No lease runs out while all servers are down, however long that is, and however short.
 func TestLeasesStandStillWithoutServers(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
 		client := server.Client(t)
 		const long, short = 2 * time.Second, time.Second
@@ -73,7 +74,7 @@ func TestLeasesStandStillWithoutServers(t *testing.T) {
 		if err != nil || expired.GetStatus() != active || expired.GetToken() <= claimToken {
 			t.Errorf("after the lease: %v, %v", expired, err)
 		}
-		if _, err := renew(t, client, "short", short); status.Code(err) != codes.FailedPrecondition {
+		if _, err := harness.Renew(t, client, "short", short); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("a claim that expired was renewed: %v", err)
 		}
 	})
@@ -89,19 +90,19 @@ func TestLeasesStandStillWithoutDatabase(t *testing.T) {
 
 	t.Run("paused", func(t *testing.T) {
 		lockToken, claimToken := hold(t, client, "paused", ttl)
-		must(t, mariadb.Pause())
+		harness.Must(t, mariadb.Pause())
 		begin := time.Now()
 		callersAreTold(t, client, 5*time.Second)
-		must(t, mariadb.Resume())
+		harness.Must(t, mariadb.Resume())
 		awaitDatabase(t, client)
 		t.Logf("away for %v", time.Since(begin).Round(time.Millisecond))
 		stillHeld(t, client, "paused", lockToken, claimToken, ttl)
 	})
 	t.Run("killed", func(t *testing.T) {
 		lockToken, claimToken := hold(t, client, "killed", ttl)
-		must(t, mariadb.Kill())
+		harness.Must(t, mariadb.Kill())
 		callersAreTold(t, client, 4*time.Second)
-		must(t, mariadb.Start())
+		harness.Must(t, mariadb.Start())
 		start := time.Now()
 		awaitDatabase(t, client)
 		t.Logf("the server found its database again after %v", time.Since(start).Round(time.Millisecond))
@@ -142,7 +143,7 @@ func callersAreTold(t *testing.T, client models.LocketClient, d time.Duration) {
 // awaitDatabase waits until the server commits again, without leaving anything behind.
 func awaitDatabase(t *testing.T, client models.LocketClient) {
 	t.Helper()
-	eventually(t, 15*time.Second, func() error {
+	harness.Eventually(t, 15*time.Second, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := client.Release(ctx, &models.ReleaseRequest{Resource: &models.Resource{Key: "nobody has this"}})
@@ -158,12 +159,12 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 	t.Parallel()
 	mariadb := fixtures.NewMariaDB(t)
 	dsn := mariadb.DSN("fresh")
-	must(t, mariadb.Stop())
+	harness.Must(t, mariadb.Stop())
 
 	t.Run("gives up", func(t *testing.T) {
 		server := fixtures.NewLocket(t, "mysql:"+dsn, "--database-wait", "2s")
 		start := time.Now()
-		must(t, server.Launch())
+		harness.Must(t, server.Launch())
 		code, err := server.Wait(10 * time.Second)
 		if took := time.Since(start); err != nil || code != 1 || took < 2*time.Second {
 			t.Errorf("exit code %d (%v) after %v", code, err, took)
@@ -176,20 +177,20 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 	})
 	t.Run("waits", func(t *testing.T) {
 		server := fixtures.NewLocket(t, "mysql:"+dsn)
-		must(t, server.Launch())
+		harness.Must(t, server.Launch())
 		time.Sleep(1500 * time.Millisecond)
 		if conn, err := net.Dial("tcp", server.Address()); err == nil {
 			conn.Close()
 			t.Error("serves without a database")
 		}
-		must(t, mariadb.Start())
-		must(t, server.AwaitServing(15*time.Second))
-		lock(t, server.Client(t), "k", "o", time.Minute)
+		harness.Must(t, mariadb.Start())
+		harness.Must(t, server.AwaitServing(15*time.Second))
+		harness.Lock(t, server.Client(t), "k", "o", time.Minute)
 	})
 	t.Run("is told to stop", func(t *testing.T) {
-		must(t, mariadb.Stop())
+		harness.Must(t, mariadb.Stop())
 		server := fixtures.NewLocket(t, "mysql:"+dsn)
-		must(t, server.Launch())
+		harness.Must(t, server.Launch())
 		time.Sleep(500 * time.Millisecond)
 		if code, took := server.Terminate(); took > 3*time.Second {
 			t.Errorf("exit code %d after %v", code, took)
@@ -201,12 +202,12 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 // true answer, whether the database has got the COMMIT or not.
 func TestCutDuringCommit(t *testing.T) {
 	t.Parallel()
-	database, proxy := proxied(t)
+	database, proxy := harness.Proxied(t)
 	client := fixtures.StartLocket(t, database).Client(t)
 
 	// A connection that is new says READ COMMITTED, so each cut is made on one that is not.
 	cutCommit := func(cut func([]byte) <-chan struct{}, request func()) {
-		lock(t, client, "warm", "o", time.Minute)
+		harness.Lock(t, client, "warm", "o", time.Minute)
 		fired := cut([]byte("; COMMIT"))
 		request()
 		select {
@@ -219,11 +220,11 @@ func TestCutDuringCommit(t *testing.T) {
 	for name, cut := range map[string]func([]byte) <-chan struct{}{"on": proxy.CutOn, "before": proxy.CutBefore} {
 		for n := range 10 {
 			id := fmt.Sprintf("%s-%d", name, n)
-			cutCommit(cut, func() { made[id] = create(t, client, id, id, time.Minute).GetToken() })
+			cutCommit(cut, func() { made[id] = harness.Create(t, client, id, id, time.Minute).GetToken() })
 			cutCommit(cut, func() {
 				if n%2 == 0 {
-					release(t, client, id)
-				} else if c, err := renew(t, client, id, time.Minute); err != nil || c.GetToken() != made[id] {
+					harness.Release(t, client, id)
+				} else if c, err := harness.Renew(t, client, id, time.Minute); err != nil || c.GetToken() != made[id] {
 					t.Errorf("renew %s: %v, %v", id, c, err)
 				}
 			})
@@ -232,7 +233,7 @@ func TestCutDuringCommit(t *testing.T) {
 	// Lock and Release have no id: a second execution would not answer as the first.
 	for name, cut := range map[string]func([]byte) <-chan struct{}{"on": proxy.CutOn, "before": proxy.CutBefore} {
 		var token uint64
-		cutCommit(cut, func() { token = lock(t, client, name, "o", time.Minute) })
+		cutCommit(cut, func() { token = harness.Lock(t, client, name, "o", time.Minute) })
 		cutCommit(cut, func() {
 			_, err := client.Release(t.Context(), &models.ReleaseRequest{Resource: &models.Resource{Key: name, Owner: "o"}, Token: &token})
 			if err != nil {
@@ -241,8 +242,8 @@ func TestCutDuringCommit(t *testing.T) {
 		})
 		made[name] = token
 	}
-	made["warm"] = lock(t, client, "warm", "o", time.Minute)
-	for _, c := range listAll(t, client) {
+	made["warm"] = harness.Lock(t, client, "warm", "o", time.Minute)
+	for _, c := range harness.ListAll(t, client) {
 		id := c.GetId()
 		if made[id] == 0 { // a lock
 			id = c.GetResource()
@@ -263,7 +264,7 @@ func TestCutDuringCommit(t *testing.T) {
 func TestDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
-	database, proxy := proxied(t)
+	database, proxy := harness.Proxied(t)
 	server := fixtures.StartLocket(t, database, "--database-timeout", timeout.String())
 	client := server.Client(t)
 	for round := range 3 {
@@ -281,7 +282,7 @@ func TestDatabaseHangs(t *testing.T) {
 		time.Sleep(time.Duration(200+round) * time.Millisecond)
 		proxy.Hang()
 		start := time.Now()
-		_, err := tryLock(t, client, "k", "o", time.Minute)
+		_, err := harness.TryLock(t, client, "k", "o", time.Minute)
 		took := time.Since(start)
 		t.Logf("after %v: %v", took, err)
 		if status.Code(err) != codes.Unavailable || took > 15*timeout {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // Two servers under load on the same keys of one database keep all the rules.
@@ -33,8 +34,8 @@ func TestThirdServerKilled(t *testing.T) {
 	for round := range 5 {
 		dead, next := fmt.Sprintf("dead-%d", round), fmt.Sprintf("next-%d", round)
 		time.Sleep(300 * time.Millisecond)
-		held := create(t, c.Client(t), "held", dead, time.Second)
-		if c := create(t, a.Client(t), "held", next, time.Minute); c.GetStatus() != waiting {
+		held := harness.Create(t, c.Client(t), "held", dead, time.Second)
+		if c := harness.Create(t, a.Client(t), "held", next, time.Minute); c.GetStatus() != waiting {
 			t.Fatalf("got %v, want it to wait", c)
 		}
 		c.Kill()
@@ -46,7 +47,7 @@ func TestThirdServerKilled(t *testing.T) {
 		if waited := time.Since(killed); waited > 3*time.Second {
 			t.Errorf("the lease of a dead server's client was kept for %v", waited)
 		}
-		release(t, b.Client(t), next)
+		harness.Release(t, b.Client(t), next)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,7 @@ func TestHandOver(t *testing.T) {
 	)
 	database := "mysql:" + fixtures.MySQL(t)
 	a, b := fixtures.StartLocket(t, database).Client(t), fixtures.StartLocket(t, database).Client(t)
-	create(t, a, "k", "0", time.Minute)
+	harness.Create(t, a, "k", "0", time.Minute)
 	var took []time.Duration
 	for i := range rounds {
 		took = append(took, handOver(t, a, b, fmt.Sprint(i), fmt.Sprint(i+1)))
@@ -92,7 +93,7 @@ func TestHandOver(t *testing.T) {
 // of the call that waits, at the other.
 func handOver(t *testing.T, from, to models.LocketClient, holder, next string) time.Duration {
 	t.Helper()
-	if c := create(t, to, "k", next, time.Minute); c.GetStatus() != waiting {
+	if c := harness.Create(t, to, "k", next, time.Minute); c.GetStatus() != waiting {
 		t.Fatalf("got %v, want it to wait", c)
 	}
 	granted := make(chan time.Time, 1)
@@ -105,6 +106,6 @@ func handOver(t *testing.T, from, to models.LocketClient, holder, next string) t
 	}()
 	time.Sleep(60 * time.Millisecond)
 	start := time.Now()
-	release(t, from, holder)
+	harness.Release(t, from, holder)
 	return (<-granted).Sub(start)
 }

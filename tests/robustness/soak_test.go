@@ -13,6 +13,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 // TestSoak loads a server for minutes, far beyond the limit of its history, and looks at what
 // must not grow: goroutines, memory, finished claims.
 func TestSoak(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, database string) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database, "--history-limit", "20000")
 		ctx, cancel := context.WithTimeout(t.Context(), soakTime)
 		defer cancel()
@@ -35,7 +36,7 @@ func TestSoak(t *testing.T) {
 		defer early.Stop()
 		<-ctx.Done()
 		group.Wait()
-		eventually(t, 2*time.Minute, func() error {
+		harness.Eventually(t, 2*time.Minute, func() error {
 			if u := usage(t, server); u["locket_claims{status=\"finished\"}"] > 25_000 || u["go_goroutines"] > 1000 || u["process_resident_memory_bytes"] > 1<<30 {
 				return fmt.Errorf("it grows: %v", u)
 			}
@@ -64,7 +65,7 @@ var metric = regexp.MustCompile(`(?m)^(go_goroutines|process_resident_memory_byt
 // usage is what the server says of itself.
 func usage(t *testing.T, server *fixtures.Locket) map[string]float64 {
 	found := make(map[string]float64)
-	for _, m := range metric.FindAllStringSubmatch(scrape(t, server), -1) {
+	for _, m := range metric.FindAllStringSubmatch(harness.Scrape(t, server), -1) {
 		value, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
 			t.Error(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // holder writes a into a file for as long as it lives, and does not end of TERM.
@@ -29,7 +30,7 @@ func successor(t *testing.T, server *fixtures.Locket, name, file string) {
 	t.Helper()
 	shell(t, server.Address(), name, "echo b >>"+file+"; sleep 0.2").ends(0)
 	text, err := os.ReadFile(file)
-	must(t, err)
+	harness.Must(t, err)
 	if lines := strings.ReplaceAll(string(text), "\n", ""); strings.Count(lines, "b") != 1 || !strings.HasSuffix(lines, "b") {
 		t.Errorf("%s: they overlap: %s", name, lines[strings.Index(lines, "b"):])
 	}
@@ -78,10 +79,10 @@ func TestRunLost(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(folder, "stop both")
 		r := holderOf(t, server, server.Address(), "stop both", "'"+file+"'")
-		must(t, syscall.Kill(r.guardPid(), syscall.SIGSTOP))
+		harness.Must(t, syscall.Kill(r.guardPid(), syscall.SIGSTOP))
 		r.signal(syscall.SIGSTOP)
 		shell(t, server.Address(), "stop both", "echo b").ends(0)
-		must(t, syscall.Kill(r.guardPid(), syscall.SIGCONT))
+		harness.Must(t, syscall.Kill(r.guardPid(), syscall.SIGCONT))
 		r.eventually("only it is left", func() bool { return len(marked(r.mark)) == 1 })
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
@@ -104,11 +105,11 @@ func TestRunRevoked(t *testing.T) {
 	client := server.Client(t)
 	revoke := func(r *runner, name string, claims func(*models.Queue) []*models.Claim) {
 		q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: name})
-		must(t, err)
+		harness.Must(t, err)
 		_, err = client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{
 			Id: claims(q)[0].GetId(), Status: models.Status_STATUS_REVOKED, Reason: "a fire drill",
 		})
-		must(t, err)
+		harness.Must(t, err)
 	}
 	t.Run("polite", func(t *testing.T) {
 		t.Parallel()
@@ -128,7 +129,7 @@ func TestRunRevoked(t *testing.T) {
 	})
 	t.Run("waiting", func(t *testing.T) {
 		t.Parallel()
-		create(t, client, "waiting", "holder", time.Hour)
+		harness.Create(t, client, "waiting", "holder", time.Hour)
 		r := shell(t, server.Address(), "waiting", "echo never")
 		r.queue(client, "waiting", 1, 1)
 		revoke(r, "waiting", (*models.Queue).GetWaiters)
@@ -149,7 +150,7 @@ func TestRunOutage(t *testing.T) {
 	lost.prints("ready")
 	server.Kill()
 	lost.ends(123, "")
-	must(t, server.Start())
+	harness.Must(t, server.Start())
 	shell(t, server.Address(), "lost", "true").ends(0)
 	kept.signal(syscall.SIGTERM)
 	kept.ends(143)

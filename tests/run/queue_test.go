@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // Ten at once, and never two of them.
@@ -23,7 +25,7 @@ func TestRunContention(t *testing.T) {
 		r.ends(0)
 	}
 	text, err := os.ReadFile(file)
-	must(t, err)
+	harness.Must(t, err)
 	words := strings.Fields(string(text))
 	if len(words) != 40 {
 		t.Fatalf("the file has %q", text)
@@ -50,7 +52,7 @@ func TestRunShared(t *testing.T) {
 	for i := range 3 {
 		r := newRunner(t, server.Address(), "n", "--shared", "--", "sh", "-c", meet(fmt.Sprintf("reader%d", i)))
 		in, err := r.cmd.StdinPipe()
-		must(t, err)
+		harness.Must(t, err)
 		readers, leave = append(readers, r.start()), append(leave, in.Close)
 	}
 	for _, r := range readers {
@@ -63,7 +65,7 @@ func TestRunShared(t *testing.T) {
 		if writer.out.String() != "" {
 			t.Error("it writes while others read")
 		}
-		must(t, leave[i]())
+		harness.Must(t, leave[i]())
 		r.ends(0)
 	}
 	writer.ends(0)
@@ -75,14 +77,14 @@ func TestRunOrder(t *testing.T) {
 	server := runServer(t)
 	client := server.Client(t)
 	file := filepath.Join(t.TempDir(), "file")
-	create(t, client, "n", "first", time.Hour)
+	harness.Create(t, client, "n", "first", time.Hour)
 	var runs []*runner
 	for i := range 5 {
 		r := shell(t, server.Address(), "n", fmt.Sprintf("echo %d >>%s", i, file))
 		r.queue(client, "n", 1, i+1)
 		runs = append(runs, r)
 	}
-	release(t, client, "first")
+	harness.Release(t, client, "first")
 	for _, r := range runs {
 		r.ends(0)
 	}
@@ -96,7 +98,7 @@ func TestRunWait(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
 	client := server.Client(t)
-	create(t, client, "held", "somebody", time.Hour)
+	harness.Create(t, client, "held", "somebody", time.Hour)
 	for flags, test := range map[string]struct {
 		name   string
 		status int
@@ -131,10 +133,10 @@ func TestRunWait(t *testing.T) {
 	}
 	t.Run("in time", func(t *testing.T) {
 		t.Parallel()
-		create(t, client, "soon", "soon", time.Hour)
+		harness.Create(t, client, "soon", "soon", time.Hour)
 		r := shell(t, server.Address(), "soon", "echo ran", "--wait", "1m")
 		r.queue(client, "soon", 1, 1)
-		release(t, client, "soon")
+		harness.Release(t, client, "soon")
 		r.ends(0)
 	})
 }
@@ -146,11 +148,11 @@ func TestRunAndLock(t *testing.T) {
 	client := server.Client(t)
 	r := shell(t, server.Address(), "n", "echo ready; sleep 1000")
 	r.prints("ready")
-	if _, err := tryLock(t, client, "n", "other", time.Minute); err == nil {
+	if _, err := harness.TryLock(t, client, "n", "other", time.Minute); err == nil {
 		t.Error("it is taken twice")
 	}
 	r.signal(syscall.SIGTERM)
 	r.ends(143)
-	lock(t, client, "n", "other", time.Minute)
+	harness.Lock(t, client, "n", "other", time.Minute)
 	shell(t, server.Address(), "n", "true", "--no-wait").ends(124, "other")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // runPatience is how long a test waits for what must happen soon, on a machine under load.
@@ -33,7 +34,7 @@ type runner struct {
 // runServer returns a server for the tests of locket run below t.
 func runServer(t *testing.T) *fixtures.Locket {
 	t.Helper()
-	return fixtures.StartLocket(t, sqliteFile(t))
+	return fixtures.StartLocket(t, harness.SQLiteFile(t))
 }
 
 // newRunner returns a locket run that is not started. All that comes from it bears a mark in
@@ -63,7 +64,7 @@ func newRunner(t *testing.T, address string, args ...string) *runner {
 // start starts it.
 func (r *runner) start() *runner {
 	r.t.Helper()
-	must(r.t, r.cmd.Start())
+	harness.Must(r.t, r.cmd.Start())
 	go func() {
 		_ = r.cmd.Wait()
 		close(r.ended)
@@ -130,7 +131,7 @@ func (r *runner) eventually(what string, is func() bool) {
 
 func (r *runner) signal(sig syscall.Signal) {
 	r.t.Helper()
-	must(r.t, r.cmd.Process.Signal(sig))
+	harness.Must(r.t, r.cmd.Process.Signal(sig))
 }
 
 // leavesNothing: it ends, if it has not, and nothing that came from it is left.
@@ -171,7 +172,7 @@ func (r *runner) queue(client models.LocketClient, name string, holders, waiting
 	r.t.Helper()
 	r.eventually(fmt.Sprintf("%d hold and %d wait", holders, waiting), func() bool {
 		q, err := client.GetQueue(r.t.Context(), &models.GetQueueRequest{Resource: name})
-		must(r.t, err)
+		harness.Must(r.t, err)
 		return len(q.GetHolders()) == holders && int(q.GetWaiting()) == waiting
 	})
 }
@@ -211,7 +212,7 @@ func TestRunUnusable(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	write := func(name, text string, mode os.FileMode) {
-		must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), mode))
+		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), mode))
 	}
 	write("plain", "text", 0o644)
 	write("script", "#!/bin/sh\nexit 9\n", 0o755)
@@ -243,11 +244,11 @@ func TestRunNotExecutable(t *testing.T) {
 	server := runServer(t)
 	folder := t.TempDir()
 	for name, text := range map[string]string{"format": "no magic here\n", "interpreter": "#!/nosuch/interpreter\n"} {
-		must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755))
+		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755))
 		startRun(t, server.Address(), name, "--", filepath.Join(folder, name)).ends(126, name, "cannot be executed")
 		unheld(t, server.Client(t), name)
 	}
-	must(t, os.WriteFile(filepath.Join(folder, "good"), []byte("#!/bin/sh\nexit 9\n"), 0o755))
+	harness.Must(t, os.WriteFile(filepath.Join(folder, "good"), []byte("#!/bin/sh\nexit 9\n"), 0o755))
 	r := newRunner(t, server.Address(), "n", "--", "good")
 	r.cmd.Dir, r.cmd.Env = folder, append(r.cmd.Env, "PATH=:/nosuch") // "" is the folder where it runs
 	r.start().ends(9)
@@ -292,10 +293,10 @@ func TestRunFailures(t *testing.T) {
 // A run that waits for ever says when it does not reach a server, and goes on.
 func TestRunServerComesLater(t *testing.T) {
 	t.Parallel()
-	server := fixtures.NewLocket(t, sqliteFile(t))
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t))
 	r := startRun(t, server.Address(), "n", "--timeout", "300ms", "--", "echo", "done")
 	r.eventually("it says so", func() bool { return strings.Contains(r.stderr.String(), "connection refused") })
-	must(t, server.Start())
+	harness.Must(t, server.Start())
 	r.ends(0, "still trying")
 	r.prints("done")
 }
@@ -308,12 +309,12 @@ func TestRunEnvironment(t *testing.T) {
 		`echo "$LOCKET_NAME,$LOCKET_TOKEN,$LOCKET_ID,$LOCKET_ADDRESS,$OTHER,$0" ready; read x`)
 	r.cmd.Env = append(r.cmd.Env, "OTHER=o\xff", "LOCKET_TOKEN=1", "LOCKET_NAME=x")
 	in, err := r.cmd.StdinPipe()
-	must(t, err)
+	harness.Must(t, err)
 	r.start().prints("ready")
 	held, err := client.Fetch(t.Context(), &models.FetchRequest{Key: "a name"})
-	must(t, err)
+	harness.Must(t, err)
 	q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "a name"})
-	must(t, err)
+	harness.Must(t, err)
 	want := fmt.Sprintf("a name,%d,%s,%s,o\xff,sh ready\n", held.GetToken(), q.GetHolders()[0].GetId(), server.Address())
 	if r.out.String() != want {
 		t.Errorf("got %q, want %q", &r.out, want)
@@ -321,7 +322,7 @@ func TestRunEnvironment(t *testing.T) {
 	if got := held.GetResource(); got.GetOwner() != "me" || got.GetValue() != "v" {
 		t.Errorf("others see %v", got)
 	}
-	must(t, in.Close())
+	harness.Must(t, in.Close())
 	r.ends(1)
 }
 
@@ -332,7 +333,7 @@ func TestRunOwner(t *testing.T) {
 	r := shell(t, server.Address(), "n", "echo ready; sleep 1000")
 	r.prints("ready")
 	host, err := os.Hostname()
-	must(t, err)
+	harness.Must(t, err)
 	held, err := server.Client(t).Fetch(t.Context(), &models.FetchRequest{Key: "n"})
 	if want := fmt.Sprintf("%s-%d", host, r.cmd.Process.Pid); err != nil || held.GetResource().GetOwner() != want {
 		t.Errorf("owner %v, want %s", held, want)
@@ -367,7 +368,7 @@ func TestRunStreams(t *testing.T) {
 	t.Run("more", func(t *testing.T) {
 		t.Parallel()
 		in, out, err := os.Pipe()
-		must(t, err)
+		harness.Must(t, err)
 		const script = "echo three >&3; ls /proc/self/fd >&2"
 		r := newRunner(t, server.Address(), "more", "--", "sh", "-c", script)
 		alone := exec.Command("sh", "-c", script)
@@ -375,8 +376,8 @@ func TestRunStreams(t *testing.T) {
 		r.start()
 		var want bytes.Buffer
 		alone.Stderr = &want
-		must(t, alone.Run())
-		must(t, out.Close())
+		harness.Must(t, alone.Run())
+		harness.Must(t, out.Close())
 		text, err := io.ReadAll(in)
 		if string(text) != "three\nthree\n" || err != nil {
 			t.Errorf("%q, %v", text, err)
@@ -390,11 +391,11 @@ func TestRunStreams(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		t.Parallel()
 		in, out, err := os.Pipe()
-		must(t, err)
+		harness.Must(t, err)
 		r := newRunner(t, server.Address(), "closed", "--", "sh", "-c", "echo hello; exec sleep 1000 >&-")
 		r.cmd.Stdout = out
 		r.start()
-		must(t, out.Close())
+		harness.Must(t, out.Close())
 		if text, err := io.ReadAll(in); string(text) != "hello\n" || err != nil {
 			t.Errorf("%q, %v", text, err)
 		}
@@ -404,11 +405,11 @@ func TestRunStreams(t *testing.T) {
 	t.Run("unread", func(t *testing.T) {
 		t.Parallel()
 		in, out, err := os.Pipe()
-		must(t, err)
+		harness.Must(t, err)
 		r := newRunner(t, server.Address(), "unread", "--", "sh", "-c", "exec yes 2>/dev/null")
 		r.cmd.Stdout = out
 		r.start()
-		must(t, errors.Join(out.Close(), in.Close()))
+		harness.Must(t, errors.Join(out.Close(), in.Close()))
 		r.ends(128 + int(syscall.SIGPIPE))
 	})
 }
@@ -418,9 +419,9 @@ func TestRunTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, sqliteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
-	must(t, server.Start())
+	harness.Must(t, server.Start())
 	cert, key = ca.Issue(t, "client")
 	r := newRunner(t, "127.0.0.1:1, "+server.Address(), "n", "--", "sh", "-c", "echo $LOCKET_ADDRESS; exit 3")
 	r.cmd.Env = append(r.cmd.Env, "LOCKET_TLS_CA="+ca.File, "LOCKET_TLS_CERT="+cert, "LOCKET_TLS_KEY="+key)
@@ -431,7 +432,7 @@ func TestRunTLS(t *testing.T) {
 // The flags of --help are those that there are; nothing of the guard is told.
 func TestRunHelp(t *testing.T) {
 	t.Parallel()
-	stdout, _, code := locket(t, nil, "run", "--help")
+	stdout, _, code := harness.RunLocket(t, nil, "run", "--help")
 	for _, word := range []string{"--shared", "--wait", "--no-wait", "--ttl", "--owner", "--value", "--grace", "--address", "nightly-report", "deploy", "124"} {
 		if code != 0 || !strings.Contains(stdout, word) {
 			t.Errorf("code %d, nothing of %s", code, word)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // console is a shell with job control on a terminal of its own, and who types.
@@ -26,7 +27,7 @@ func newConsole(t *testing.T, address string) *console {
 	if err != nil {
 		t.Fatalf("%v; install it with: apt-get install -y bash", err)
 	}
-	keys, screen := openTerminal(t)
+	keys, screen := harness.OpenTerminal(t)
 	c := &console{runner: newRunner(t, address), keys: keys}
 	c.cmd.Path, c.cmd.Args = bash, []string{"bash", "--norc", "--noprofile", "-i"}
 	c.cmd.Env = append(c.cmd.Env, "PS1=$? > ", "L="+fixtures.LocketProgram(t), "TERM=dumb", "HISTFILE=")
@@ -51,7 +52,7 @@ func newConsole(t *testing.T, address string) *console {
 func (c *console) types(keys string) {
 	c.t.Helper()
 	_, err := c.keys.WriteString(keys)
-	must(c.t, err)
+	harness.Must(c.t, err)
 }
 
 // sees waits for a text after what it has seen.
@@ -85,7 +86,7 @@ func TestRunTerminalInterrupt(t *testing.T) {
 		t.Errorf("the loop goes on: %q", text)
 	}
 	// And a script.
-	must(t, os.WriteFile(c.cmd.Dir+"/script", []byte("$L run a -- sh -c 'echo ready; exec sleep 1000'\necho next\n"), 0o600))
+	harness.Must(t, os.WriteFile(c.cmd.Dir+"/script", []byte("$L run a -- sh -c 'echo ready; exec sleep 1000'\necho next\n"), 0o600))
 	for _, shell := range []string{"sh", "bash"} {
 		c.types(shell + " ./script\n")
 		c.sees("ready")
@@ -95,7 +96,7 @@ func TestRunTerminalInterrupt(t *testing.T) {
 		}
 	}
 	// While it waits.
-	create(t, server.Client(t), "held", "held", time.Hour)
+	harness.Create(t, server.Client(t), "held", "held", time.Hour)
 	c.types("$L run held -- true\n")
 	c.queue(server.Client(t), "held", 1, 1)
 	c.types("\x03")
