@@ -23,7 +23,7 @@ func viewClaim(c *models.Claim) claimView { return claimView{jsonview.OfClaim(c)
 
 // since is from when on the claim has had its status.
 func (v claimView) since() moment {
-	return momentOf(v.Claim.Since(), v.Status, v.WaitingDuration, v.ActiveDuration)
+	return momentOf(v.Since(), v.Status, v.WaitingDuration, v.ActiveDuration)
 }
 
 // sinceOf is from when on a claim in a queue has had its status.

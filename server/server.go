@@ -137,4 +137,3 @@ func tuneGC() {
 		debug.SetGCPercent(400)
 	}
 }
-
