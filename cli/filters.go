@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding"
 	"fmt"
 	"strings"
 	"time"
@@ -10,21 +11,13 @@ import (
 
 	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 var (
-	modeNames   = names(models.Mode_name, "MODE_")
-	statusNames = names(models.Status_name, "STATUS_")
+	modeNames   = jsonview.Mode(0).Names()
+	statusNames = jsonview.Status(0).Names()
 )
-
-// names returns the lower-case names of an enumeration by their numbers.
-func names(byNumber map[int32]string, prefix string) []string {
-	list := make([]string, len(byNumber))
-	for number, name := range byNumber {
-		list[number] = strings.ToLower(strings.TrimPrefix(name, prefix))
-	}
-	return list
-}
 
 // addFilters adds the filters of a list of claims.
 func addFilters(cmd *cobra.Command) {
@@ -32,7 +25,7 @@ func addFilters(cmd *cobra.Command) {
 	flags.String("resource", "", "the `name` of the resource")
 	flags.String("owner", "", "who claims")
 	flags.String("mode", "", strings.Join(modeNames, " or "))
-	flags.String("status", "", strings.Join(statusNames[1:], ", "))
+	flags.String("status", "", strings.Join(statusNames, ", "))
 	for _, value := range [][2]string{
 		{"active-duration", "active"}, {"waiting-duration", "waiting"}, {"ttl", "left until they expire"},
 	} {
@@ -42,7 +35,7 @@ func addFilters(cmd *cobra.Command) {
 	flags.String("minimum-created", "", "those made at this `time` or later: 2026-11-21T17:00:00Z, or 24h: so long ago")
 	flags.String("maximum-created", "", "those made at this `time` or before")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modeNames, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames[1:], cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // filtersOf returns the request that the filters make.
@@ -60,12 +53,13 @@ func filtersOf(cmd *cobra.Command) (*models.ListClaimsRequest, error) {
 		MinimumCreated:         f.time("minimum-created"),
 		MaximumCreated:         f.time("maximum-created"),
 	}
-	if number := f.number("mode", modeNames); number != nil {
-		req.Mode = models.Mode(*number).Enum()
+	var mode jsonview.Mode
+	if f.choose("mode", &mode) {
+		req.Mode = models.Mode(mode).Enum()
 	}
-	if number := f.number("status", statusNames); number != nil {
-		req.Status = models.Status(*number)
-	}
+	var status jsonview.Status
+	f.choose("status", &status)
+	req.Status = models.Status(status)
 	return req, f.err
 }
 
@@ -95,19 +89,16 @@ func (f *filters) seconds(name string) *float64 {
 	return given(f.cmd, name, d.Seconds())
 }
 
-func (f *filters) number(name string, names []string) *int32 {
+// choose reads a flag whose values have names, and reports whether it was given.
+func (f *filters) choose(name string, into encoding.TextUnmarshaler) bool {
 	text := f.text(name)
 	if text == nil {
-		return nil
+		return false
 	}
-	for i, known := range names {
-		if known == *text && known != "unspecified" {
-			number := int32(i)
-			return &number
-		}
+	if into.UnmarshalText([]byte(*text)) != nil {
+		f.err = exit.Usagef("--%s %q: must be %s", name, *text, f.cmd.Flag(name).Usage)
 	}
-	f.err = exit.Usagef("--%s %q: must be %s", name, *text, f.cmd.Flag(name).Usage)
-	return nil
+	return true
 }
 
 func (f *filters) time(name string) *timestamppb.Timestamp {

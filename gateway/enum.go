@@ -26,5 +26,5 @@ func (s *newStatus) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &name); err != nil || !slices.Contains(newStatusNames, name) {
 		return fmt.Errorf("%s is none of %q", text, newStatusNames)
 	}
-	return (*jsonview.Status)(s).UnmarshalJSON(text)
+	return (*jsonview.Status)(s).UnmarshalText([]byte(name))
 }

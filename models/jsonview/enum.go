@@ -63,14 +63,16 @@ func (s Status) MarshalJSON() ([]byte, error) { return encodeName(statusNames, i
 // MarshalJSON implements json.Marshaler.
 func (t Type) MarshalJSON() ([]byte, error) { return encodeName(typeNames, int(t)) }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (m *Mode) UnmarshalJSON(text []byte) error { return decodeName(modeNames, text, (*int32)(m)) }
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (m *Mode) UnmarshalText(name []byte) error { return decodeName(modeNames, name, (*int32)(m)) }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *Status) UnmarshalJSON(text []byte) error { return decodeName(statusNames, text, (*int32)(s)) }
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (s *Status) UnmarshalText(name []byte) error {
+	return decodeName(statusNames, name, (*int32)(s))
+}
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *Type) UnmarshalJSON(text []byte) error { return decodeName(typeNames, text, (*int32)(t)) }
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (t *Type) UnmarshalText(name []byte) error { return decodeName(typeNames, name, (*int32)(t)) }
 
 func nameOf(names []string, number int) string {
 	if number < 0 || number >= len(names) || names[number] == "" {
@@ -86,13 +88,9 @@ func encodeName(names []string, number int) ([]byte, error) {
 	return json.Marshal(names[number])
 }
 
-func decodeName(names []string, text []byte, number *int32) error {
-	var name string
-	if err := json.Unmarshal(text, &name); err != nil {
-		return err
-	}
-	i := slices.Index(names, name)
-	if i < 0 || name == "" {
+func decodeName(names []string, name []byte, number *int32) error {
+	i := slices.Index(names, string(name))
+	if i < 0 || len(name) == 0 {
 		return fmt.Errorf("%q is none of %q", name, names)
 	}
 	*number = int32(i)
