@@ -2,84 +2,36 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
-// claimView is a claim in JSON: the members of the REST requirements
-// (docs/sources/rest-requirements.md), with additions. The tags describe it in the OpenAPI
+// The views add URLs to those of package jsonview. The tags describe them in the OpenAPI
 // document; a pointer may be null.
+
 type claimView struct {
-	URL             string         `json:"url" doc:"The claim's address."`
-	ID              string         `json:"id" doc:"The claim's name."`
-	Resource        string         `json:"resource" doc:"The name of the resource."`
-	Owner           *string        `json:"owner" doc:"The party that claims; null if the client gave none."`
-	Mode            claimMode      `json:"mode" doc:"Whether the claim shares the resource."`
-	Type            *lockType      `json:"type" doc:"The purpose of the claim."`
-	Value           *string        `json:"value" doc:"Text that the lists of locks and presences show."`
-	Status          claimStatus    `json:"status" doc:"waiting, active, or a final status, which never changes."`
-	StatusHistory   []statusChange `json:"status_history" doc:"Every status that the claim has had, oldest first."`
-	Created         timestamp      `json:"created" doc:"The time of creation."`
-	TTL             *seconds       `json:"ttl" doc:"Seconds left until the claim expires; null unless it is active."`
-	ActiveDuration  *seconds       `json:"active_duration" doc:"Seconds for which the claim has been active; null until it is, constant once it has ended."`
-	WaitingDuration seconds        `json:"waiting_duration" doc:"Seconds for which the claim has waited; constant once it is active or has ended."`
-	UserData        *jsonText      `json:"user_data" doc:"The JSON that the client stored with the claim."`
-	Token           *uint64        `json:"token" doc:"The fencing token: larger than that of any earlier grant of the resource; null until the claim is active."`
-	Position        *uint32        `json:"position" doc:"The place in line of a waiting claim, 1 is the next; null otherwise, in lists, and beyond 1,000."`
-	Version         uint64         `json:"version" doc:"Rises with every change of the claim."`
-	Reason          *string        `json:"reason" doc:"Why the claim ended, in the words of who ended it."`
+	URL string `json:"url" doc:"The claim's address."`
+	jsonview.Claim
 }
 
-// statusChange is one entry of a claim's status history.
-type statusChange struct {
-	Status    claimStatus `json:"status"`
-	Timestamp timestamp   `json:"timestamp"`
-}
-
-// queueView is the queue of a resource in JSON.
 type queueView struct {
-	URL      string      `json:"url" doc:"The resource's address."`
-	Resource string      `json:"resource" doc:"The resource's name."`
-	Version  uint64      `json:"version" doc:"Rises with every change of the queue; 0 for an unused name."`
-	Token    *uint64     `json:"token" doc:"The largest fencing token of the holders; null if nobody holds the resource."`
-	Holders  []placeView `json:"holders" doc:"The exclusive holder, or the shared holders."`
-	Waiting  uint64      `json:"waiting" doc:"How many claims wait."`
-	Waiters  []placeView `json:"waiters" doc:"The first waiting claims, in order."`
+	URL string `json:"url" doc:"The resource's address."`
+	jsonview.QueueOf[placeView]
 }
 
-// placeView is a claim in a queueView.
 type placeView struct {
-	URL             string      `json:"url" doc:"The claim's address."`
-	ID              string      `json:"id" doc:"The claim's name."`
-	Owner           *string     `json:"owner" doc:"The party that claims; null if the client gave none."`
-	Mode            claimMode   `json:"mode" doc:"Whether the claim shares the resource."`
-	Type            *lockType   `json:"type" doc:"The purpose of the claim."`
-	Status          claimStatus `json:"status" doc:"active or waiting."`
-	Since           timestamp   `json:"since" doc:"The time of this status."`
-	TTL             *seconds    `json:"ttl" doc:"Seconds left until the claim expires; null while it waits."`
-	ActiveDuration  *seconds    `json:"active_duration" doc:"Seconds; null while it waits."`
-	WaitingDuration seconds     `json:"waiting_duration" doc:"Seconds."`
-	Token           *uint64     `json:"token" doc:"The fencing token; null while it waits."`
-	Position        *uint32     `json:"position" doc:"The place in line, 1 is the next; null for a holder."`
-	Version         uint64      `json:"version" doc:"Rises with every change of the claim."`
+	URL string `json:"url" doc:"The claim's address."`
+	jsonview.Place
 }
 
-// lockView is a lock or a presence in JSON, with the fields of Resource in Cloud Foundry's
-// Locket (docs/sources/cloud-foundry-locket.md).
 type lockView struct {
-	URL   string    `json:"url" doc:"The lock's address."`
-	Key   string    `json:"key" doc:"The name of the lock."`
-	Owner *string   `json:"owner" doc:"The holder; null for a claim without an owner."`
-	Value *string   `json:"value" doc:"Text of the holder for others to read."`
-	Type  *lockType `json:"type" doc:"Its purpose: lock or presence."`
+	URL string `json:"url" doc:"The lock's address."`
+	jsonview.Lock
 }
 
 // heldView is a single lock.
@@ -116,49 +68,18 @@ func view(ctx context.Context, answer proto.Message) (any, error) {
 }
 
 func viewClaim(base string, c *models.Claim) claimView {
-	v := claimView{
-		URL: claimURL(base, c), ID: c.GetId(), Resource: c.GetResource(), Owner: unlessZero(c.GetOwner()),
-		Mode: claimMode(c.GetMode()), Type: unlessZero(lockType(c.GetTypeCode())), Value: unlessZero(c.GetValue()),
-		Status: claimStatus(c.GetStatus()), Created: timestamp{c.GetCreated()},
-		TTL: (*seconds)(c.Ttl), ActiveDuration: (*seconds)(c.ActiveDuration), WaitingDuration: seconds(c.GetWaitingDuration()),
-		UserData: (*jsonText)(c.UserData), Token: unlessZero(c.GetToken()), Position: c.Position,
-		Version: c.GetVersion(), Reason: unlessZero(c.GetReason()),
-	}
-	v.StatusHistory = make([]statusChange, len(c.GetStatusHistory()))
-	for i, change := range c.GetStatusHistory() {
-		v.StatusHistory[i] = statusChange{claimStatus(change.GetStatus()), timestamp{change.GetTimestamp()}}
-	}
-	return v
+	return claimView{claimURL(base, c), jsonview.OfClaim(c)}
 }
 
 func viewQueue(base string, q *models.Queue) queueView {
 	return queueView{
-		URL: base + "/v1/resources/" + url.PathEscape(q.GetResource()) + "/", Resource: q.GetResource(),
-		Version: q.GetVersion(), Token: unlessZero(q.GetToken()), Waiting: q.GetWaiting(),
-		Holders: viewPlaces(base, q.GetHolders()), Waiters: viewPlaces(base, q.GetWaiters()),
+		base + "/v1/resources/" + url.PathEscape(q.GetResource()) + "/",
+		jsonview.OfQueue(q, func(c *models.Claim) placeView { return placeView{claimURL(base, c), jsonview.OfPlace(c)} }),
 	}
-}
-
-func viewPlaces(base string, claims []*models.Claim) []placeView {
-	places := make([]placeView, len(claims))
-	for i, c := range claims {
-		history := c.GetStatusHistory()
-		places[i] = placeView{
-			URL: claimURL(base, c), ID: c.GetId(), Owner: unlessZero(c.GetOwner()), Mode: claimMode(c.GetMode()),
-			Type: unlessZero(lockType(c.GetTypeCode())), Status: claimStatus(c.GetStatus()),
-			Since: timestamp{history[len(history)-1].GetTimestamp()},
-			TTL:   (*seconds)(c.Ttl), ActiveDuration: (*seconds)(c.ActiveDuration), WaitingDuration: seconds(c.GetWaitingDuration()),
-			Token: unlessZero(c.GetToken()), Position: c.Position, Version: c.GetVersion(),
-		}
-	}
-	return places
 }
 
 func viewLock(base string, r *models.Resource) lockView {
-	return lockView{
-		URL: base + listOf(r) + url.PathEscape(r.GetKey()) + "/", Key: r.GetKey(), Owner: unlessZero(r.GetOwner()),
-		Value: unlessZero(r.GetValue()), Type: unlessZero(lockType(r.GetTypeCode())),
-	}
+	return lockView{base + listOf(r) + url.PathEscape(r.GetKey()) + "/", jsonview.OfLock(r)}
 }
 
 // listOf returns the path of the list that a lock or a presence is in.
@@ -176,33 +97,6 @@ const (
 
 // claimURL returns an absolute URL, because clients fetch it unchanged.
 func claimURL(base string, c *models.Claim) string { return base + "/v1/claims/" + c.GetId() + "/" }
-
-func unlessZero[T comparable](value T) *T {
-	var zero T
-	if value == zero {
-		return nil
-	}
-	return &value
-}
-
-// timestamp is a time in RFC 3339, with microseconds.
-type timestamp struct{ *timestamppb.Timestamp }
-
-// MarshalJSON implements json.Marshaler.
-func (t timestamp) MarshalJSON() ([]byte, error) {
-	return json.Marshal(t.AsTime().Format("2006-01-02T15:04:05.000000Z07:00"))
-}
-
-// seconds is encoded as a float even if it is whole.
-type seconds float64
-
-// MarshalJSON implements json.Marshaler.
-func (s seconds) MarshalJSON() ([]byte, error) {
-	if float64(s) == math.Trunc(float64(s)) {
-		return strconv.AppendFloat(nil, float64(s), 'f', 1, 64), nil
-	}
-	return strconv.AppendFloat(nil, float64(s), 'f', -1, 64), nil
-}
 
 // head writes the status and the headers of an answer.
 func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) error {

@@ -108,7 +108,7 @@ func lossy(value json.RawMessage, field reflect.Value) bool {
 // describe says what values of a type are.
 func describe(t reflect.Type) string {
 	if named, ok := reflect.Zero(t).Interface().(enum); ok {
-		return "one of " + strings.Join(named.names(), ", ")
+		return "one of " + strings.Join(named.Names(), ", ")
 	}
 	if t == reflect.TypeFor[claimID]() {
 		return "a string that is not empty; leave it out to have one chosen"

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 // object is a JSON object.
@@ -99,14 +101,14 @@ func reference(name string) object { return object{"$ref": "#/components/schemas
 // schemaOf returns the schema of a type in JSON. It adds the schemas of structs to schemas.
 func schemaOf(t reflect.Type, schemas object) object {
 	switch reflect.Zero(t).Interface().(type) {
-	case timestamp, time.Time:
+	case jsonview.Timestamp, time.Time:
 		return object{"type": "string", "format": "date-time"}
-	case jsonText:
+	case jsonview.JSON:
 		return object{} // anything
 	}
 	if named, ok := reflect.Zero(t).Interface().(enum); ok {
 		values := []any{}
-		for _, name := range named.names() {
+		for _, name := range named.Names() {
 			values = append(values, name)
 		}
 		return object{"type": "string", "enum": values}
@@ -144,7 +146,7 @@ func structSchema(t reflect.Type, schemas object) object {
 			continue
 		}
 		properties[nameOf(field)] = fieldSchema(field, schemas)
-		if strings.HasSuffix(t.Name(), "View") || t == reflect.TypeFor[statusChange]() || field.Tag.Get("required") != "" {
+		if strings.HasSuffix(t.Name(), "View") || t == reflect.TypeFor[jsonview.StatusChange]() || field.Tag.Get("required") != "" {
 			required = append(required, nameOf(field))
 		}
 	}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 // The parameters of the requests: a field is nil if its parameter is missing. Their
@@ -19,14 +19,14 @@ import (
 // createBody is the body of POST /v1/claims/: that of the REST requirements, with
 // additions.
 type createBody struct {
-	Resource *string    `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
-	TTL      *float64   `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
-	UserData *jsonText  `json:"user_data" doc:"Any JSON, up to 64 KiB."`
-	Owner    *string    `json:"owner" doc:"The party that claims." maxLength:"1024"`
-	Mode     *claimMode `json:"mode" doc:"Whether the claim shares the resource; the default is exclusive."`
-	ID       *claimID   `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
-	Type     *lockType  `json:"type" doc:"The purpose of the claim; the default is lock."`
-	Value    *string    `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
+	Resource *string        `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
+	TTL      *float64       `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
+	UserData *jsonview.JSON `json:"user_data" doc:"Any JSON, up to 64 KiB."`
+	Owner    *string        `json:"owner" doc:"The party that claims." maxLength:"1024"`
+	Mode     *jsonview.Mode `json:"mode" doc:"Whether the claim shares the resource; the default is exclusive."`
+	ID       *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
+	Type     *jsonview.Type `json:"type" doc:"The purpose of the claim; the default is lock."`
+	Value    *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
 }
 
 func (b *createBody) message() proto.Message {
@@ -49,21 +49,21 @@ func (b *updateBody) message() proto.Message {
 
 // listQuery is the query of GET /v1/claims/: that of the REST requirements, with additions.
 type listQuery struct {
-	Resource               *string      `json:"resource" doc:"Claims of this resource."`
-	Owner                  *string      `json:"owner" doc:"Claims of this owner."`
-	Status                 *claimStatus `json:"status" doc:"Claims with this status."`
-	Mode                   *claimMode   `json:"mode" doc:"Claims of this mode."`
-	MinimumActiveDuration  *float64     `json:"minimum_active_duration" doc:"Seconds."`
-	MaximumActiveDuration  *float64     `json:"maximum_active_duration" doc:"Seconds."`
-	MinimumWaitingDuration *float64     `json:"minimum_waiting_duration" doc:"Seconds."`
-	MaximumWaitingDuration *float64     `json:"maximum_waiting_duration" doc:"Seconds."`
-	MinimumTTL             *float64     `json:"minimum_ttl" doc:"Seconds left."`
-	MaximumTTL             *float64     `json:"maximum_ttl" doc:"Seconds left."`
-	MinimumCreated         *time.Time   `json:"minimum_created" doc:"Claims created then or later."`
-	MaximumCreated         *time.Time   `json:"maximum_created" doc:"Claims created then or earlier."`
-	Limit                  *uint32      `json:"limit" doc:"How many claims to return; the default is 10." minimum:"1" maximum:"1000"`
-	Offset                 *uint32      `json:"offset" doc:"How many claims to skip first. For long lists follow the header Link instead." maximum:"1048576"`
-	PageToken              *string      `json:"page_token" doc:"From the header Link of the page before."`
+	Resource               *string          `json:"resource" doc:"Claims of this resource."`
+	Owner                  *string          `json:"owner" doc:"Claims of this owner."`
+	Status                 *jsonview.Status `json:"status" doc:"Claims with this status."`
+	Mode                   *jsonview.Mode   `json:"mode" doc:"Claims of this mode."`
+	MinimumActiveDuration  *float64         `json:"minimum_active_duration" doc:"Seconds."`
+	MaximumActiveDuration  *float64         `json:"maximum_active_duration" doc:"Seconds."`
+	MinimumWaitingDuration *float64         `json:"minimum_waiting_duration" doc:"Seconds."`
+	MaximumWaitingDuration *float64         `json:"maximum_waiting_duration" doc:"Seconds."`
+	MinimumTTL             *float64         `json:"minimum_ttl" doc:"Seconds left."`
+	MaximumTTL             *float64         `json:"maximum_ttl" doc:"Seconds left."`
+	MinimumCreated         *time.Time       `json:"minimum_created" doc:"Claims created then or later."`
+	MaximumCreated         *time.Time       `json:"maximum_created" doc:"Claims created then or earlier."`
+	Limit                  *uint32          `json:"limit" doc:"How many claims to return; the default is 10." minimum:"1" maximum:"1000"`
+	Offset                 *uint32          `json:"offset" doc:"How many claims to skip first. For long lists follow the header Link instead." maximum:"1048576"`
+	PageToken              *string          `json:"page_token" doc:"From the header Link of the page before."`
 }
 
 func (q *listQuery) message() proto.Message {
@@ -120,17 +120,3 @@ func (id *claimID) UnmarshalJSON(text []byte) error {
 	}
 	return nil
 }
-
-// jsonText is JSON without insignificant space.
-type jsonText string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *jsonText) UnmarshalJSON(text []byte) error {
-	var compact bytes.Buffer
-	err := json.Compact(&compact, text)
-	*t = jsonText(compact.String())
-	return err
-}
-
-// MarshalJSON implements json.Marshaler.
-func (t jsonText) MarshalJSON() ([]byte, error) { return []byte(t), nil }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/locket-service/locket/ids"
 	"github.com/locket-service/locket/models"
 )
 
@@ -21,7 +21,7 @@ func withRequestID(ctx context.Context) context.Context {
 		id = values[0]
 	}
 	if !models.ValidRequestID(id) {
-		id = uuid.NewString()
+		id = ids.NewRequest()
 	}
 	return context.WithValue(ctx, requestIDKey{}, id)
 }

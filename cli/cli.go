@@ -1,0 +1,49 @@
+// Package cli is the command line: a cobra command for each thing that `locket` does, what they
+// print, and with which status they end.
+//
+// A command has a file of its own, with its flags and what it shows. Longer work is done in
+// packages below: settings finds the values of flags, connect reaches the servers, run supervises
+// the command of `locket run`, pipe serves the client of `locket keychain`, exit has the statuses,
+// printable makes text harmless. They never import this package. `locket server` is package server
+// with flags.
+//
+// Callers may rely on Execute alone. Scripts may rely on the statuses of package exit, on -o json,
+// yaml and name (package jsonview), and on nothing that is printed for people.
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/cli/exit"
+)
+
+// Execute runs a command line, without the name of the program, and returns the status to end
+// with. The end of ctx interrupts the command.
+func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	command := newCommand()
+	command.SetArgs(dropIn(args))
+	command.SetOut(stdout)
+	command.SetErr(stderr)
+	return exit.Finish(ctx, stderr, command.ExecuteContext(ctx))
+}
+
+// dropIn turns `locket -config F`, the command line of Cloud Foundry's Locket, into
+// `locket server --config F`.
+func dropIn(args []string) []string {
+	if len(args) > 0 && (args[0] == "-config" || args[0] == "--config") {
+		return append([]string{"server", "--config"}, args[1:]...)
+	}
+	return args
+}
+
+// connection is a connection to the servers with what the commands do over it.
+type connection struct{ *connect.Connection }
+
+// withServers runs fn with a connection, and with a context for one request.
+func withServers(cmd *cobra.Command, fn func(ctx context.Context, c *connection) error) error {
+	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error { return fn(ctx, &connection{c}) })
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/cli/exit"
+)
+
+// The groups in which the commands are listed.
+const (
+	groupLocks  = "locks"
+	groupClaims = "claims"
+	groupServer = "server"
+)
+
+// newCommand returns the tree of commands.
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "locket",
+		Short: "A lock service: locks, claims that wait their turn, presences",
+		Long: `Locket keeps processes on many machines from doing the same thing at once,
+tells who does it now, and passes it on when that one dies.`,
+		Example: `  locket server                          # in one terminal: serve, on SQLite in ./locket.db
+  locket lock demo --owner me --ttl 5m   # in another: take a lock, or renew it; prints its fencing token
+  locket resource demo                   # who holds it, and who waits
+  locket release demo --owner me         # give it back`,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		// How many letters may be wrong for a suggestion.
+		SuggestionsMinimumDistance: 2,
+		Args:                       noSuchCommand,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddGroup(
+		&cobra.Group{ID: groupLocks, Title: "Locks and presences:"},
+		&cobra.Group{ID: groupClaims, Title: "Claims, which wait their turn:"},
+		&cobra.Group{ID: groupServer, Title: "The server:"},
+	)
+	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
+	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
+	addGroup(root, groupServer, newServerCommand())
+	root.AddCommand(newVersionCommand(), newManCommand())
+	setUp(root)
+	return root
+}
+
+func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, cmd := range commands {
+		cmd.GroupID = group
+	}
+	root.AddCommand(commands...)
+}
+
+// clientCommand completes a command that talks to servers: it can be told where they are and
+// how to print, and fails unless the required flags are given.
+func clientCommand(cmd *cobra.Command, required ...string) *cobra.Command {
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, name := range required {
+			if flag := cmd.Flag(name); !flag.Changed {
+				return exit.Usagef("--%s is required: %s", name, strings.TrimSuffix(flag.Usage, " (required)"))
+			}
+		}
+		return run(cmd, args)
+	}
+	addOutput(cmd)
+	connect.AddFlags(cmd)
+	return cmd
+}
+
+// version is that of the module, or of the commit, that the program was built from.
+func version() string { return versionOf().Version }

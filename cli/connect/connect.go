@@ -1,0 +1,153 @@
+// Package connect reaches the servers for the commands: it has the flags that say where they are,
+// the connection, and what its errors mean to a person.
+//
+// Callers may rely on this: a connection is lazy, so that a server that is down is the error of
+// the first call; Explain turns the error of a call into one line that says what to do, with the
+// status to end with.
+package connect
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/settings"
+	locklib "github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/server"
+)
+
+// DefaultTimeout bounds a request unless --timeout says otherwise.
+const DefaultTimeout = 10 * time.Second
+
+// FlagMark marks the flags of AddFlags, which --help lists apart.
+const FlagMark = "locket_connect"
+
+// AddFlags adds the flags that say where the servers are. Each can also be given in the
+// environment and in a context (package settings).
+func AddFlags(cmd *cobra.Command) {
+	flags := pflag.NewFlagSet("connection", pflag.ContinueOnError)
+	flags.String("address", server.DefaultGRPCAddress, "gRPC `addresses` of the servers, separated by commas")
+	flags.String("tls-ca", "", "use TLS; the `file` (PEM) has the authorities of the servers' certificates; system: the system's")
+	flags.String("tls-cert", "", "use TLS; the `file` (PEM) has the certificate to show to the servers")
+	flags.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
+	flags.Bool("insecure", false, "talk to servers on other machines without TLS")
+	flags.Duration("timeout", DefaultTimeout, "how long a request may take")
+	flags.String("context", "", "the `name` of a context, for what flags and environment leave open")
+	flags.String("context-file", "", "the `file` of contexts (default ~/.config/locket/contexts.yaml)")
+	flags.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{FlagMark: {"true"}} })
+	cmd.Flags().AddFlagSet(flags)
+	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
+}
+
+// Connection is a connection to the servers that flags, environment and context name.
+type Connection struct {
+	*locklib.Conn
+	models.LocketClient
+	Settings
+}
+
+// Dial returns a connection for a command with the flags of AddFlags. It is to be
+// closed. Servers that cannot be reached are no error yet: the calls say so, and
+// Explain says it for people.
+func Dial(cmd *cobra.Command) (*Connection, error) {
+	s, err := settingsOf(cmd.Flags())
+	if err != nil {
+		return nil, err
+	}
+	options, err := s.dialOptions()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := locklib.Dial(s.addresses, options...)
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	return &Connection{Conn: conn, LocketClient: models.NewLocketClient(conn), Settings: s}, nil
+}
+
+// With runs fn with a connection, and with a context for one request.
+func With(cmd *cobra.Command, fn func(ctx context.Context, c *Connection) error) error {
+	c, err := Dial(cmd)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
+	defer cancel()
+	return c.Explain(fn(ctx, c))
+}
+
+// Settings say how to connect.
+type Settings struct {
+	// addresses are those of the servers in use, whatever named them.
+	addresses              []string
+	tlsCA, tlsCert, tlsKey string
+	insecure               bool
+	// Timeout bounds each request.
+	Timeout time.Duration
+}
+
+// Address returns the addresses as --address and $LOCKET_ADDRESS take them.
+func (s Settings) Address() string { return strings.Join(s.addresses, ",") }
+
+// settingsOf asks the flags, the environment and the context, in this order.
+func settingsOf(flags *pflag.FlagSet) (Settings, error) {
+	sources, err := settings.WithContexts(flags)
+	if err != nil {
+		return Settings{}, err
+	}
+	var s Settings
+	s.addresses = settings.SplitList(sources.Value("address"))
+	s.tlsCA = sources.Value("tls-ca")
+	s.tlsCert = sources.Value("tls-cert")
+	s.tlsKey = sources.Value("tls-key")
+	if s.insecure, err = strconv.ParseBool(sources.Value("insecure")); err != nil {
+		return Settings{}, sources.Wrong("insecure", "true or false")
+	}
+	if s.Timeout, err = time.ParseDuration(sources.Value("timeout")); err != nil || s.Timeout <= 0 {
+		return Settings{}, sources.Wrong("timeout", "a time like 10s")
+	}
+	return s, nil
+}
+
+// secure reports whether TLS is to be used.
+func (s Settings) secure() bool { return s.tlsCA+s.tlsCert+s.tlsKey != "" }
+
+// dialOptions returns what locklib.Dial is to be told.
+func (s Settings) dialOptions() ([]locklib.DialOption, error) {
+	files := locklib.Files{CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey}
+	if files.CA == settings.SystemCA {
+		files.CA = ""
+	}
+	switch {
+	case s.secure() && s.insecure:
+		return nil, exit.Usagef("--insecure and --tls-ca, --tls-cert, --tls-key exclude each other, also in the environment and the context")
+	case s.secure():
+		return []locklib.DialOption{locklib.WithTLSFiles(files)}, nil
+	case s.insecure:
+		return []locklib.DialOption{locklib.WithInsecure()}, nil
+	}
+	for _, address := range s.addresses {
+		host, _, err := net.SplitHostPort(address)
+		if err == nil && host != "" && !server.IsLoopback(host) {
+			return nil, exit.Usagef("%s is on another machine: give --tls-ca FILE (or --tls-ca system), or --insecure for plain text", address)
+		}
+	}
+	return nil, nil
+}
+
+// completeContexts is for the shells.
+func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	names, err := settings.Contexts(cmd.Flags())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

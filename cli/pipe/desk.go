@@ -1,0 +1,268 @@
+package pipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/keychain"
+)
+
+// maxRequests bounds the requests that are being carried out.
+const maxRequests = 10_000
+
+var (
+	errWithdrawn    = errors.New("withdrawn: it was released while it waited")
+	errShuttingDown = errors.New("the keychain shuts down")
+)
+
+// desk serves the client of `locket keychain`. It takes the requests one after the other, and
+// answers each when it is done.
+type desk struct {
+	keychain *keychain.Keychain
+	out      *outbox
+	log      *slog.Logger
+	notices  bool
+	parent   *Parent // to be signalled when a claim is lost; may be nil
+	// shutdown is called for the request to shut down, and does not wait.
+	shutdown func(*request)
+
+	tasks sync.WaitGroup
+
+	mu      sync.Mutex
+	closing bool
+	running int
+	claims  map[string]*entry // by resource: those that nobody has released
+}
+
+// entry is a claim of a client. A release takes it out of the desk's map at once, so that the
+// next request for the resource finds it free.
+type entry struct {
+	resource string
+	ctx      context.Context // of waiting
+	withdraw context.CancelCauseFunc
+
+	claim     *keychain.Claim // nil while it waits; guarded by the desk's mutex
+	withdrawn bool            // so it is
+
+	concluded chan struct{} // closed when the request to claim is answered
+	result    error         // of giving back a claim that became active all the same
+}
+
+// serve takes requests until the stream ends.
+func (d *desk) serve(in *input) error {
+	for {
+		message, err := in.next()
+		if err != nil && !errors.Is(err, errNotJSON) && !errors.Is(err, errTooLong) {
+			return err
+		}
+		d.take(message, err)
+		d.out.awaitReader()
+	}
+}
+
+// take has a message carried out. wrong is what the stream says of it.
+func (d *desk) take(message []byte, wrong error) {
+	r, err := parseRequest(message)
+	if wrong != nil {
+		err = wrong
+	}
+	if err == nil {
+		err = d.dispatch(r)
+	}
+	if err != nil {
+		d.answer(r, err, nil)
+	}
+}
+
+// dispatch begins to carry out a request. An error is its answer.
+func (d *desk) dispatch(r *request) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.claims[r.resource]
+	switch {
+	case d.closing:
+		return errShuttingDown
+	case r.command == "ping":
+		d.answer(r, nil, nil)
+		return nil
+	case r.command == "shutdown":
+		d.closing = true
+		d.shutdown(r)
+		return nil
+	case r.command != "claim" && r.command != "release" && r.command != "validate":
+		return fmt.Errorf("the command %q is unknown; there are claim, release, validate, ping and shutdown", r.command)
+	case r.resource == "":
+		return errors.New("the resource_name is missing")
+	case d.running >= maxRequests && r.command != "release": // which makes them fewer
+		return fmt.Errorf("%d requests are being carried out already", maxRequests)
+	case r.command == "claim":
+		return d.beginClaim(r, e)
+	case e == nil:
+		return fmt.Errorf("%q is not claimed", r.resource)
+	case r.command == "release":
+		d.beginRelease(r, e)
+		return nil
+	default:
+		return d.beginValidate(r, e)
+	}
+}
+
+// begin carries out a request in a goroutine of its own. The caller holds the mutex.
+func (d *desk) begin(task func()) {
+	d.running++
+	d.tasks.Go(func() {
+		task()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.running--
+	})
+}
+
+func (d *desk) answer(r *request, failure error, claim members) {
+	if failure != nil {
+		d.log.Debug("request failed", "command", r.command, "resource", r.resource, "error", failure)
+	}
+	d.out.put(r.answer(failure, claim))
+}
+
+// beginClaim claims a resource; e is the claim that is in the way.
+func (d *desk) beginClaim(r *request, e *entry) error {
+	if e != nil && e.claim != nil {
+		return fmt.Errorf("%q is claimed already", r.resource)
+	}
+	if e != nil {
+		return fmt.Errorf("%q is being claimed already", r.resource)
+	}
+	options, err := r.claimOptions()
+	if err != nil {
+		return err
+	}
+	e = &entry{resource: r.resource, concluded: make(chan struct{})}
+	e.ctx, e.withdraw = context.WithCancelCause(context.Background())
+	d.claims[r.resource] = e
+	d.begin(func() {
+		defer close(e.concluded)
+		defer e.withdraw(nil)
+		claim, err := d.obtain(e, options)
+		if !d.conclude(r, e, claim, err) {
+			e.result = claim.Release(context.Background()) // bounded by the keychain
+			d.answer(r, errWithdrawn, nil)
+		}
+	})
+	return nil
+}
+
+// obtain waits until the resource is ours.
+func (d *desk) obtain(e *entry, options []keychain.ClaimOption) (*keychain.Claim, error) {
+	for {
+		claim, err := d.keychain.Claim(e.ctx, e.resource, options...)
+		if !errors.Is(err, keychain.ErrClaimed) {
+			return claim, err
+		}
+		// The claim before this one was released, which the keychain knows in a moment.
+		select {
+		case <-e.ctx.Done():
+			return nil, fmt.Errorf("claim %q: %w", e.resource, context.Cause(e.ctx))
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// conclude answers a request to claim, unless the claim must be given back first.
+func (d *desk) conclude(r *request, e *entry, claim *keychain.Claim, err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err != nil:
+		d.forget(e)
+		d.answer(r, err, nil)
+	case e.withdrawn:
+		return false
+	default:
+		e.claim = claim
+		d.answer(r, nil, membersOfClaim(claim)) // before anybody can release it
+		d.tasks.Go(func() { d.watch(e) })
+	}
+	return true
+}
+
+// forget makes place for another claim of the resource. The caller holds the mutex.
+func (d *desk) forget(e *entry) {
+	if d.claims[e.resource] == e {
+		delete(d.claims, e.resource)
+	}
+}
+
+// beginRelease gives back a claim, or withdraws it while it waits.
+func (d *desk) beginRelease(r *request, e *entry) {
+	d.forget(e)
+	claim := e.claim
+	if claim == nil {
+		e.withdrawn = true
+		e.withdraw(errWithdrawn)
+	}
+	d.begin(func() {
+		if claim == nil {
+			<-e.concluded
+			d.answer(r, e.result, nil)
+			return
+		}
+		d.answer(r, claim.Release(context.Background()), nil) // bounded by the keychain
+	})
+}
+
+// beginValidate asks whether a claim is ours.
+func (d *desk) beginValidate(r *request, e *entry) error {
+	claim := e.claim
+	if claim == nil {
+		return fmt.Errorf("%q is not ours yet", r.resource)
+	}
+	d.begin(func() { d.answer(r, claim.Validate(context.Background()), nil) }) // bounded by the keychain
+	return nil
+}
+
+// watch waits for the end of a claim. If that is a loss, it tells the client.
+func (d *desk) watch(e *entry) {
+	<-e.claim.Done()
+	if err := e.claim.Err(); errors.Is(err, keychain.ErrLost) {
+		d.tellLost(e, err)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.forget(e)
+	}
+}
+
+// tellLost tells the client that a claim is not ours any more: first with a signal, which
+// needs nobody who reads.
+func (d *desk) tellLost(e *entry, err error) {
+	if d.parent != nil {
+		d.parent.signal(d.log)
+	}
+	if d.notices {
+		notice := membersOfClaim(e.claim)
+		notice["notice"], notice["resource_name"], notice["error_message"] = "lost", e.resource, err.Error()
+		d.out.put(notice.encode())
+	}
+}
+
+// close takes no more requests, has end end all claims, and returns when every request is
+// answered. When the client has not asked for it, why says what it loses its claims for.
+func (d *desk) close(why error, end func() error) error {
+	d.mu.Lock()
+	d.closing = true
+	if why != nil {
+		for _, e := range d.claims {
+			if e.claim != nil && e.claim.Err() == nil {
+				d.tellLost(e, why)
+			}
+		}
+	}
+	d.mu.Unlock()
+	err := end()
+	d.tasks.Wait()
+	return err
+}

@@ -1,0 +1,110 @@
+// Package printable prints what others have chosen, so that it does no harm: names, values and errors
+// may hold anything. What comes from here moves no terminal's cursor, hides nothing, and can be
+// told from what the program itself says.
+package printable
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+)
+
+// None stands in a table for what there is not.
+const None = "-"
+
+// Is reports whether a text moves no cursor, and hides nothing: no control
+// characters, no escape sequences, no marks that change the direction, no odd spaces.
+func Is(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 && utf8.ValidString(text)
+}
+
+// Text returns a text in which what is not printable is escaped as in Go.
+func Text(text string) string {
+	if Is(text) {
+		return text
+	}
+	return Escape(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) string {
+		inQuotes := strconv.QuoteRune(r)
+		return inQuotes[1 : len(inQuotes)-1]
+	})
+}
+
+// Escape replaces what is not printable in a text of lines, whose line breaks it keeps.
+func Escape(text string, replacement func(r rune) string) string {
+	if Is(strings.ReplaceAll(text, "\n", "")) {
+		return text
+	}
+	var escaped strings.Builder
+	for _, r := range text {
+		if r == '\n' || strconv.IsPrint(r) {
+			escaped.WriteRune(r)
+		} else {
+			escaped.WriteString(replacement(r))
+		}
+	}
+	return escaped.String()
+}
+
+// Quoted returns a name as it is, or in quotes, as in Go, where it could be taken for
+// something else in a table.
+func Quoted(name string) string {
+	if name == "" || name == None || name[0] == '"' || !Is(name) ||
+		strings.TrimSpace(name) != name || strings.Contains(name, "  ") {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// ShellQuoted returns a word as it is to be typed into a shell, or NAME if it cannot be.
+func ShellQuoted(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,"
+	switch {
+	case strings.HasPrefix(word, "-") || !Is(word):
+		return "NAME"
+	case word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !strings.ContainsRune(plain, r) }):
+		return word
+	default:
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+}
+
+// Columns is how wide a text is on a terminal.
+func Columns(text string) (n int) {
+	for _, r := range text {
+		switch {
+		case unicode.In(r, unicode.Mn, unicode.Me):
+		case wide(r):
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+func wide(r rune) bool {
+	kind := width.LookupRune(r).Kind()
+	return kind == width.EastAsianWide || kind == width.EastAsianFullwidth
+}
+
+// Shortened returns a text of at most so many columns, with its end left out if need be.
+func Shortened(text string, most int) string {
+	if Columns(text) <= most {
+		return text
+	}
+	n := 0
+	for i, r := range text {
+		if n += Columns(string(r)); n >= most {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// OneLine joins the lines of a text, and leaves nothing in it that moves a terminal's cursor.
+func OneLine(text string) string {
+	return Text(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/cli/printable"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newResourceCommand() *cobra.Command {
+	var limit uint32
+	cmd := &cobra.Command{
+		Use:   "resource NAME",
+		Short: "Show who holds a resource, and who waits: since when, and for whom",
+		Example: `  locket resource backup
+  locket resource backup --limit 1000 -o json`,
+		Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: args[0], Limit: proto.Uint32(limit)})
+				if err != nil {
+					return err
+				}
+				return printView(cmd, viewQueue(queue))
+			})
+		},
+	}
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many of those that wait; at most 1000")
+	return clientCommand(cmd)
+}
+
+// queueView is the queue of a resource.
+type queueView struct{ jsonview.Queue }
+
+func viewQueue(q *models.Queue) queueView { return queueView{jsonview.OfQueue(q, jsonview.OfPlace)} }
+
+func (v queueView) names() []string {
+	var ids []string
+	for _, places := range [][]jsonview.Place{v.Holders, v.Waiters} {
+		for _, place := range places {
+			ids = append(ids, place.ID)
+		}
+	}
+	return ids
+}
+
+func (v queueView) text(look look) string {
+	text := v.summary() + "\n"
+	if len(v.Holders)+len(v.Waiters) == 0 {
+		return text
+	}
+	t := newTable("PLACE", "OWNER", "MODE", "SINCE", "TTL", "TOKEN", "ID", "WHY")
+	for _, p := range v.Holders {
+		t.add(cell{"holds", green}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
+			tokenCell(p.Token), plain(p.ID), plain(""))
+	}
+	for i, p := range v.Waiters {
+		t.add(cell{strconv.Itoa(i + 1), yellow}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
+			tokenCell(p.Token), plain(p.ID), plain(v.why(i)))
+	}
+	text += t.text(look)
+	if more := v.Waiting - uint64(len(v.Waiters)); more > 0 {
+		text += fmt.Sprintf("%d more wait; --limit shows more\n", more)
+	}
+	return text
+}
+
+// summary says the main thing in a sentence.
+func (v queueView) summary() string {
+	state := "is free"
+	switch n := len(v.Holders); {
+	case n == 1:
+		state = "is held by " + ownerOf(v.Holders[0])
+	case n > 1:
+		state = fmt.Sprintf("is shared by %d", n)
+	}
+	if v.Waiting > 0 {
+		state += fmt.Sprintf(", %d wait", v.Waiting)
+	}
+	return printable.Quoted(v.Resource) + " " + state
+}
+
+// why returns what the i-th of those that wait waits for: whoever is right before it, and
+// does not go together with it.
+func (v queueView) why(i int) string {
+	waiter := v.Waiters[i]
+	for before := i - 1; before >= 0; before-- {
+		p := v.Waiters[before]
+		if waiter.Mode == exclusive || p.Mode == exclusive {
+			return fmt.Sprintf("behind %s waiter %s at place %d", p.Mode, ownerOf(p), before+1)
+		}
+	}
+	switch {
+	case len(v.Holders) == 0, v.Holders[0].Mode == shared && waiter.Mode == shared:
+		return "its turn has come"
+	case len(v.Holders) == 1:
+		return fmt.Sprintf("behind %s holder %s", v.Holders[0].Mode, ownerOf(v.Holders[0]))
+	default:
+		return fmt.Sprintf("behind %d shared holders", len(v.Holders))
+	}
+}
+
+// ownerOf names who has a place in a queue.
+func ownerOf(p jsonview.Place) string {
+	if p.Owner == nil {
+		return "of claim " + p.ID
+	}
+	return printable.Quoted(*p.Owner)
+}

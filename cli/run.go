@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/run"
+	locklib "github.com/locket-service/locket/lock"
+)
+
+func newRunCommand() *cobra.Command {
+	var (
+		o      run.Options
+		noWait bool
+	)
+	cmd := &cobra.Command{
+		Use:   "run NAME [flags] -- COMMAND ARG...",
+		Short: "Run a command while holding a lock",
+		Long: `Run a command while holding a lock.
+
+It waits for the lock, in the order of those who came, runs the command, renews the lock
+meanwhile, and gives it back as soon as the command has ended, together with all that it
+left running (on Linux also what has made itself a daemon). There is no shell unless
+COMMAND is one. The command has the standard streams, and in its environment
+LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the claim), LOCKET_ADDRESS.
+
+It is in a process group of its own, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH,
+TSTP and CONT when this program gets them. After TERM it has the time of --grace to end,
+then it gets KILL. The same happens when the lock is lost, and before it could be: when
+three quarters of the TTL have passed without a renewal, the command gets TERM (later if
+--grace is short), and after nine tenths KILL, so that it has ended before the next one has
+the lock. A long --grace therefore needs a long --ttl, of seven times as much. Ctrl-Z
+stops the renewals, too: who comes back after three quarters of the TTL finds the
+command ended.
+
+Status: that of the command; 128 and its number when a signal ended the command, or the
+wait; 123 the lock was lost, and the command stopped; 124 the lock was not to be had in
+time, and the command not run; 125 Locket has failed; 126 the command cannot be executed;
+127 there is no such command.`,
+		Example: `  # from cron, on many machines: one of them makes the report, the others do nothing
+  locket run nightly-report --no-wait -- make-report --yesterday
+  # one deployment at a time; wait up to 10 minutes for that of the others
+  locket run deploy/shop --wait 10m --ttl 1m --value 'build 17' -- ./deploy.sh production
+  # readers share, a writer has it for itself
+  locket run index --shared -- sh -c 'search --token "$LOCKET_TOKEN" | tee found.txt'
+  locket run index -- rebuild-index`,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if pipes := cmd.Flag(run.GuardFlag).Value.String(); pipes != "" {
+				return run.Complain(cmd.ErrOrStderr(), run.Guard(pipes, args))
+			}
+			return run.Complain(cmd.ErrOrStderr(), runCommand(cmd, args, o, noWait))
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.Shared, "shared", false, "share the lock with others who share it")
+	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait for the lock; 0 is not at all (default for ever)")
+	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
+	flags.DurationVar(&o.TTL, "ttl", locklib.DefaultTTL, "how long the lock is held without being renewed")
+	flags.StringVar(&o.Owner, "owner", "", "who others see holding the lock (default host name and process id)")
+	flags.StringVar(&o.Value, "value", "", "what others are to see with the lock")
+	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "how long after TERM the command gets KILL")
+	flags.String(run.GuardFlag, "", "")
+	_ = flags.MarkHidden(run.GuardFlag)
+	connect.AddFlags(cmd)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return run.Complain(cmd.ErrOrStderr(), exit.With(run.Failure, flagError(cmd, err)))
+	})
+	return cmd
+}
+
+// runCommand takes the command line, and runs its command.
+func runCommand(cmd *cobra.Command, args []string, o run.Options, noWait bool) error {
+	switch {
+	case cmd.ArgsLenAtDash() != 1 || len(args) == 1:
+		return errors.New(`one NAME, two dashes and a COMMAND are needed: locket run NAME -- COMMAND ARG...; see "locket run --help"`)
+	case noWait && cmd.Flag("wait").Changed && o.Wait != 0:
+		return errors.New("--wait and --no-wait exclude each other")
+	}
+	o.Name, o.Words = args[0], args[1:]
+	o.Forever = !cmd.Flag("wait").Changed && !noWait
+	if o.Owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("--owner is needed, as the host has no name: %w", err)
+		}
+		o.Owner = host + "-" + strconv.Itoa(os.Getpid())
+	}
+	return run.Run(o, func() (*connect.Connection, error) { return connect.Dial(cmd) }, cmd.ErrOrStderr())
+}

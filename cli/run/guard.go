@@ -1,0 +1,258 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// GuardFlag makes a process of this program the guard of a command. Its value are the numbers
+// of two pipes, of orders and of reports.
+const GuardFlag = "guard"
+
+// order is what the guard is told.
+type order struct {
+	// Signal is for the command.
+	Signal syscall.Signal `json:",omitempty"`
+	// Stop has the command stopped: TERM, and KILL after Grace.
+	Stop  bool          `json:",omitempty"`
+	Grace time.Duration `json:",omitempty"`
+	// Term and Kill, when they are given, are when the command gets TERM and KILL, counted
+	// from the boot, unless they are given anew before.
+	Term time.Duration `json:",omitempty"`
+	Kill time.Duration `json:",omitempty"`
+}
+
+// news is what the guard tells.
+type news struct {
+	// Pid is the command's, when it has started, Errno why it has not.
+	Pid   int           `json:",omitempty"`
+	Errno syscall.Errno `json:",omitempty"`
+	// Stopped is the signal that has stopped the command.
+	Stopped syscall.Signal `json:",omitempty"`
+	// Lapsed: the lease is about to end, and the command gets TERM.
+	Lapsed bool `json:",omitempty"`
+	// Immortal: the command has become another user's, and cannot be killed.
+	Immortal bool `json:",omitempty"`
+	// Ended: the command has ended with a status, and all that it left.
+	Ended  bool               `json:",omitempty"`
+	Status syscall.WaitStatus `json:",omitempty"`
+}
+
+// guard is the process that starts a command, and ends when nothing of it is left. What the
+// command leaves behind becomes the guard's children (on Linux), which it kills until there
+// is none: no process can hide, however it forks. It stops the command by itself
+//
+//   - when the lease that it was told of ends, even if the keeper of the lease is stuck,
+//   - when the keeper is gone: the pipe of orders is closed.
+//
+// One goroutine does all this, so no process is signalled after it was waited for, when its
+// number may be another's.
+type guard struct {
+	group  int // of the command, whose leader it is
+	orders chan order
+	out    *json.Encoder
+
+	// running: the command itself has not ended.
+	running bool
+	status  syscall.WaitStatus
+	// stopping: it was sent TERM, or what it left was.
+	stopping, killing, immortal bool
+	grace                       time.Duration
+	// The times, since the boot, of what comes next; 0 for never.
+	term, kill, graceEnd time.Duration
+}
+
+// Guard is the guard's life. The words are the path of the command, its name and its
+// arguments.
+func Guard(pipes string, words []string) error {
+	var in, out int
+	if n, err := fmt.Sscanf(pipes, "%d,%d", &in, &out); n != 2 || len(words) < 2 {
+		return errors.Join(errors.New("--guard is not for you"), err)
+	}
+	syscall.CloseOnExec(in)
+	syscall.CloseOnExec(out)
+	runtime.LockOSThread() // the command dies with the thread that has started it
+	becomeReaper()
+	children := catchChildren()
+	g := &guard{orders: make(chan order), out: json.NewEncoder(os.NewFile(uintptr(out), "reports"))}
+	go g.listen(json.NewDecoder(os.NewFile(uintptr(in), "orders")))
+	first, ok := <-g.orders
+	if !ok {
+		return nil
+	}
+	g.grace = first.Grace
+	pid, err := syscall.ForkExec(words[0], words[1:], &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: ownGroup(syscall.SIGKILL),
+	})
+	if err != nil {
+		errno := syscall.EIO
+		errors.As(err, &errno)
+		g.tell(news{Errno: errno})
+		return nil
+	}
+	forgetStreams(0, 1, 2)
+	g.group, g.running = pid, true
+	g.tell(news{Pid: pid})
+	g.obey(first)
+	g.watch(children)
+	return nil
+}
+
+func (g *guard) listen(in *json.Decoder) {
+	defer close(g.orders)
+	for {
+		var o order
+		if in.Decode(&o) != nil {
+			return
+		}
+		g.orders <- o
+	}
+}
+
+// tell reports. Nobody may be there to listen.
+func (g *guard) tell(r news) { _ = g.out.Encode(r) }
+
+// watch returns when the command and all that it left are gone.
+func (g *guard) watch(children <-chan os.Signal) {
+	for {
+		select {
+		case o, ok := <-g.orders:
+			if !ok {
+				g.orders = nil
+				g.stop()
+			}
+			g.obey(o)
+		case <-children:
+		case <-time.After(g.pause()):
+		}
+		g.lookAtClock()
+		if g.reap() {
+			g.tell(news{Ended: true, Status: g.status})
+			return
+		}
+	}
+}
+
+func (g *guard) obey(o order) {
+	if o.Signal != 0 {
+		g.signal(o.Signal)
+	}
+	if o.Stop {
+		g.stop()
+	}
+	if o.Kill != 0 {
+		g.term, g.kill = o.Term, o.Kill
+	}
+}
+
+// lookAtClock does what it is time for.
+func (g *guard) lookAtClock() {
+	now := sinceBoot()
+	due := func(at time.Duration) bool { return at != 0 && now >= at }
+	if due(g.term) && !g.stopping {
+		g.tell(news{Lapsed: true})
+		g.stop()
+	}
+	if due(g.kill) || due(g.graceEnd) {
+		g.killing = true
+	}
+	if g.killing {
+		g.signalAll(syscall.SIGKILL)
+	}
+}
+
+// pause is how long to wait for news. The clock that counts goes on while the machine
+// sleeps, timers do not.
+func (g *guard) pause() time.Duration {
+	switch {
+	case g.immortal:
+		return time.Second
+	case g.killing, !g.running:
+		return 20 * time.Millisecond
+	}
+	pause := time.Second
+	for _, at := range []time.Duration{g.term, g.kill, g.graceEnd} {
+		if at != 0 && (at != g.term || !g.stopping) {
+			pause = min(pause, max(at-sinceBoot(), 0))
+		}
+	}
+	return pause
+}
+
+// stop has the command end. A command that is stopped goes on, or it could not end.
+func (g *guard) stop() {
+	g.signal(syscall.SIGTERM)
+	g.signal(syscall.SIGCONT)
+	g.beginGrace()
+}
+
+func (g *guard) beginGrace() {
+	if !g.stopping {
+		g.stopping, g.graceEnd = true, sinceBoot()+g.grace
+	}
+}
+
+// signal sends a signal to the command's group.
+func (g *guard) signal(sig syscall.Signal) {
+	if g.running {
+		_ = syscall.Kill(-g.group, sig)
+	}
+}
+
+// signalAll sends a signal to the command and all that comes from it.
+func (g *guard) signalAll(sig syscall.Signal) {
+	g.signal(sig)
+	if errors.Is(signalLeft(g.group, sig), syscall.EPERM) && g.killing && !g.immortal {
+		g.immortal = true
+		g.tell(news{Immortal: true})
+	}
+}
+
+// reap waits for children that have ended, and reports whether nothing is left.
+func (g *guard) reap() bool {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil: // there are no children
+			return !g.running && !isLeft(g.group)
+		case pid == 0:
+			return false
+		case pid == g.group && status.Stopped():
+			g.tell(news{Stopped: status.StopSignal()})
+		case pid == g.group && (status.Exited() || status.Signaled()):
+			g.running, g.status = false, status
+			g.endRest()
+		}
+	}
+}
+
+// endRest stops what the command has left.
+func (g *guard) endRest() {
+	if g.killing {
+		g.signalAll(syscall.SIGKILL)
+		return
+	}
+	g.signalAll(syscall.SIGTERM)
+	g.signalAll(syscall.SIGCONT)
+	g.beginGrace()
+}
+
+// forgetStreams lets go of streams, so that who is at their other end does not wait for this
+// process.
+func forgetStreams(streams ...int) {
+	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	for _, stream := range streams {
+		replaceStream(null, stream)
+	}
+	_ = syscall.Close(null)
+}

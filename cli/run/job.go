@@ -1,0 +1,324 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/models"
+)
+
+// job is a command under a guard, as the process sees it that keeps the lock.
+type job struct {
+	*kept
+	guard    int // its process
+	reports  <-chan news
+	others   []int // children of this process that have nothing to do with it
+	terminal *terminal
+	// alone: what is typed is for the command.
+	alone bool
+
+	mu     sync.Mutex
+	orders *json.Encoder
+
+	group int // the command's; 0 until it runs
+	// lent: the command was in the foreground when it was stopped.
+	lent bool
+	// echo: the next TSTP comes from this process itself.
+	echo bool
+	// unstopped fires if this process goes on where it should have been stopped.
+	unstopped <-chan time.Time
+	// interrupted: INT was passed on, so it did not go to the command alone.
+	interrupted bool
+	// lost: the command is stopped because of the lock.
+	lost bool
+}
+
+// runCommand runs the command while the claim is active, gives the claim back, and returns
+// what to end with.
+func (k *kept) runCommand() error {
+	token, _ := k.keeper.Held()
+	j := &job{kept: k, terminal: controllingTerminal(), others: childrenOf()[os.Getpid()]}
+	j.alone = j.terminal.isJob()
+	if err := j.start(k.environment(token)); err != nil {
+		return errors.Join(fmt.Errorf("cannot start the command: %w", err), k.giveBack())
+	}
+	err := j.watch()
+	if _, held := k.keeper.Held(); !held && !j.lost && j.group != 0 {
+		err = exit.With(Lost, fmt.Errorf("the lock %q was lost before the command had ended", k.Name))
+	}
+	j.reclaimTerminal()
+	if k.ended == nil {
+		k.endLost()
+	} else if stop := k.giveBack(); stop != nil {
+		return stop
+	}
+	return err
+}
+
+// start starts the guard, which starts the command.
+func (j *job) start(env []string) error {
+	program, err := thisProgram()
+	if err != nil {
+		return err
+	}
+	ordersOut, ordersIn, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ordersOut.Close()
+	reportsOut, reportsIn, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer reportsIn.Close()
+	// They keep their numbers: 3 and 4 may be streams of the command.
+	in, out := ordersOut.Fd(), reportsIn.Fd()
+	for _, fd := range []uintptr{in, out} {
+		if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
+			return err
+		}
+	}
+	args := append([]string{"locket", "run", fmt.Sprintf("--%s=%d,%d", GuardFlag, in, out), "--", j.path}, j.Words...)
+	j.guard, err = syscall.ForkExec(program, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: ownGroup(0)})
+	if err != nil {
+		return err
+	}
+	forgetStreams(0, 1)
+	j.orders, j.reports = json.NewEncoder(ordersIn), readNews(json.NewDecoder(reportsOut))
+	j.order(order{Grace: j.Grace})
+	j.leash.follow(func(end time.Duration) {
+		term, kill := j.limits(end)
+		j.order(order{Term: term, Kill: kill})
+	})
+	return nil
+}
+
+// readNews returns a channel that is closed when the guard is gone.
+func readNews(in *json.Decoder) <-chan news {
+	reports := make(chan news)
+	go func() {
+		defer close(reports)
+		for {
+			var r news
+			if in.Decode(&r) != nil {
+				return
+			}
+			reports <- r
+		}
+	}()
+	return reports
+}
+
+// limits returns when the command gets TERM and KILL if the lease ends then.
+func (j *job) limits(end time.Duration) (term, kill time.Duration) {
+	kill = end - lease.KillMargin(j.TTL)
+	return kill - min(j.Grace, 3*j.TTL/20), kill
+}
+
+// order tells the guard, which may be gone.
+func (j *job) order(o order) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.orders.Encode(o)
+}
+
+// watch returns when the command and all that it left are gone.
+func (j *job) watch() error {
+	for {
+		select {
+		case sig := <-j.signals:
+			j.signal(sig)
+		case <-j.unstopped:
+			j.resume()
+		case err := <-j.ended:
+			j.ended = nil
+			j.lose(err)
+		case r, ok := <-j.reports:
+			if !ok {
+				return j.guardDied()
+			}
+			if done, err := j.heed(r); done {
+				_, _ = syscall.Wait4(j.guard, nil, 0, nil)
+				return err
+			}
+		}
+	}
+}
+
+// heed does what is to be done about a report. After the last one it returns what to end
+// with.
+func (j *job) heed(r news) (done bool, err error) {
+	switch {
+	case r.Errno != 0:
+		return true, j.notStarted(r.Errno)
+	case r.Pid != 0:
+		j.begun(r.Pid)
+	case r.Stopped != 0:
+		j.stopped(r.Stopped)
+	case r.Lapsed && !j.lost:
+		j.lost = true
+		j.say("the lease of %q cannot be renewed; the command is stopped", j.Name)
+	case r.Immortal:
+		j.say("the command has become another user's and cannot be killed; waiting for its end")
+	case r.Ended:
+		return true, j.verdict(r.Status)
+	}
+	return false, nil
+}
+
+// notStarted returns what to end with when the kernel has not taken the command.
+func (j *job) notStarted(errno syscall.Errno) error {
+	if _, err := os.Stat(j.path); errors.Is(err, fs.ErrNotExist) {
+		return unusable(j.Words[0], err)
+	}
+	if errno == syscall.ENOENT {
+		return exit.With(NotExecutable, fmt.Errorf("%q cannot be executed: the interpreter that it names does not exist", j.Words[0]))
+	}
+	return exit.With(NotExecutable, fmt.Errorf("%q cannot be executed: %w", j.Words[0], errno))
+}
+
+// begun is called when the command runs.
+func (j *job) begun(pid int) {
+	j.group = pid
+	catchJobSignals(j.signals)
+	if j.alone {
+		j.terminal.give(j.group)
+	}
+}
+
+// verdict returns what to end with after the command has ended.
+func (j *job) verdict(status syscall.WaitStatus) error {
+	switch {
+	case j.lost:
+		return exit.With(Lost, nil)
+	case status.Signaled():
+		return signalled(status.Signal())
+	case status.ExitStatus() != 0:
+		return exit.With(status.ExitStatus(), nil)
+	}
+	return nil
+}
+
+// lose has the command stopped because the lock is lost.
+func (j *job) lose(err error) {
+	j.order(order{Stop: true})
+	if j.lost {
+		return
+	}
+	j.lost = true
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	claim, failed := j.GetClaim(ctx, &models.GetClaimRequest{Id: j.claim.GetId()})
+	if failed != nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
+		if wire := wireError(err); wire != nil {
+			err = j.Explain(wire)
+		}
+		j.say("the lock %q is lost: %v; the command is stopped", j.Name, err)
+		return
+	}
+	j.say("the lock %q is lost: the claim %s; the command is stopped", j.Name, fateOf(claim))
+}
+
+// guardDied kills what the guard has left, which is this process's now.
+func (j *job) guardDied() error {
+	if j.group != 0 {
+		_ = syscall.Kill(-j.group, syscall.SIGKILL)
+	}
+	_ = syscall.Kill(j.guard, syscall.SIGKILL)
+	_, _ = syscall.Wait4(j.guard, nil, 0, nil)
+	for {
+		left := slices.DeleteFunc(childrenOf()[os.Getpid()], func(pid int) bool { return slices.Contains(j.others, pid) })
+		if len(left) == 0 {
+			return errors.New("the process that guards the command has died, so the command was killed")
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			_, _ = syscall.Wait4(pid, nil, 0, nil)
+		}
+	}
+}
+
+// signal passes a signal on.
+func (j *job) signal(sig os.Signal) {
+	switch sig {
+	case syscall.SIGPIPE:
+	case syscall.SIGTERM:
+		j.order(order{Stop: true})
+	case syscall.SIGCONT:
+		j.resume()
+	case syscall.SIGTSTP:
+		if !j.echo {
+			j.order(order{Signal: syscall.SIGTSTP})
+		}
+		j.echo = false
+	default:
+		j.interrupted = j.interrupted || sig == syscall.SIGINT
+		number, _ := sig.(syscall.Signal)
+		j.order(order{Signal: number})
+	}
+}
+
+// stopped is called when a signal has stopped the command. If that is because it needs the
+// terminal, and this process has it, it gets the terminal. Otherwise this process stops too,
+// so that the shell knows.
+func (j *job) stopped(sig syscall.Signal) {
+	if j.terminal == nil {
+		return
+	}
+	foreground := j.terminal.foreground()
+	needy := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
+	if needy && (foreground == j.terminal.own || foreground == j.group) {
+		j.terminal.give(j.group)
+		j.order(order{Signal: syscall.SIGCONT})
+		return
+	}
+	if sig != syscall.SIGSTOP {
+		j.unstopped = time.After(200 * time.Millisecond)
+	}
+	// What the terminal has sent to the command's group, ours would have got. This process
+	// stops of TTIN, because Go cannot do what TSTP does once it has caught it. Where no shell
+	// would ever have us go on, the kernel does not stop us.
+	switch {
+	case needy:
+		_ = syscall.Kill(0, syscall.SIGTTIN)
+		return
+	case foreground == j.group:
+		j.lent, j.echo = true, true
+		j.terminal.give(j.terminal.own)
+		_ = syscall.Kill(0, syscall.SIGTSTP)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN)
+}
+
+// resume has the command go on, if it may.
+func (j *job) resume() {
+	j.unstopped = nil
+	if _, held := j.keeper.Held(); !held {
+		return // and the guard kills it
+	}
+	if j.lent && j.terminal.foreground() == j.terminal.own {
+		j.lent = false
+		j.terminal.give(j.group)
+	}
+	j.order(order{Signal: syscall.SIGCONT})
+}
+
+// reclaimTerminal takes the terminal back if the command has it.
+func (j *job) reclaimTerminal() {
+	if j.group != 0 && j.terminal.foreground() == j.group {
+		j.terminal.give(j.terminal.own)
+		j.unheard = !j.interrupted
+	}
+}

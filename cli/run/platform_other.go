@@ -1,0 +1,37 @@
+//go:build !linux
+
+package run
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// sinceBoot is a clock that all processes share. Here it is one that can be set.
+func sinceBoot() time.Duration { return time.Duration(time.Now().UnixNano()) }
+
+func thisProgram() (string, error) { return os.Executable() }
+
+// ownGroup has a child begin a process group. Only Linux tells it of its parent's end.
+func ownGroup(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// becomeReaper does nothing: only on Linux orphans are handed to a process that wants them.
+func becomeReaper() {}
+
+func childrenOf() map[int][]int { return nil }
+
+// signalLeft sends a signal to what is left of a group. What has left the group is not found.
+func signalLeft(group int, sig syscall.Signal) error {
+	err := syscall.Kill(-group, sig)
+	if errors.Is(err, syscall.EPERM) && syscall.Kill(-group, 0) != nil { // macOS says so of zombies
+		return nil
+	}
+	return err
+}
+
+// isLeft reports whether something is left of a group.
+func isLeft(group int) bool { return syscall.Kill(-group, 0) == nil }
+
+func replaceStream(by, stream int) { _ = syscall.Dup2(by, stream) }

@@ -1,0 +1,156 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/locket-service/locket/cli/exit"
+)
+
+// contextFile is the file of contexts: named ways to connect, as docs/cli.md describes them.
+type contextFile struct {
+	path string
+
+	// Current is the context for commands that name none.
+	Current  string                   `yaml:"current"`
+	Contexts map[string]*namedContext `yaml:"contexts"`
+}
+
+// namedContext has the settings of a connection. What it leaves out has its default.
+type namedContext struct {
+	Address  addressList `yaml:"address"`
+	TLSCA    string      `yaml:"tls_ca"`
+	TLSCert  string      `yaml:"tls_cert"`
+	TLSKey   string      `yaml:"tls_key"`
+	Insecure bool        `yaml:"insecure"`
+	Timeout  string      `yaml:"timeout"`
+}
+
+// addressList is a list, or a string with commas.
+type addressList []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (l *addressList) UnmarshalYAML(node *yaml.Node) error {
+	if node.Kind != yaml.ScalarNode {
+		return node.Decode((*[]string)(l))
+	}
+	*l = SplitList(node.Value)
+	return nil
+}
+
+// SystemCA stands for the system's authorities where the name of a file is asked for.
+const SystemCA = "system"
+
+// WithContexts returns the sources of a command whose flags context-file and context choose a
+// context. Without them it is the current one of the user's own file, if there is one.
+func WithContexts(flags *pflag.FlagSet) (*Sources, error) {
+	s := New(flags)
+	file, given := s.LookUp("context-file")
+	name, chosen := s.LookUp("context")
+	contexts, err := readContexts(cmp.Or(file, defaultContextFile()), given != "")
+	if err != nil {
+		return nil, err
+	}
+	if chosen == "" {
+		name = contexts.Current
+	}
+	if name == "" {
+		return s, nil
+	}
+	s.file, err = contexts.values(name)
+	return s, err
+}
+
+// Contexts returns the names of the contexts that there are, for the shells to complete.
+func Contexts(flags *pflag.FlagSet) ([]string, error) {
+	file, err := readContexts(cmp.Or(New(flags).Value("context-file"), defaultContextFile()), false)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(file.Contexts)), nil
+}
+
+// defaultContextFile returns the path of the file of contexts, "" if there is no home.
+func defaultContextFile() string {
+	folder := os.Getenv("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(folder) { // as the XDG specification says
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		folder = filepath.Join(home, ".config")
+	}
+	return filepath.Join(folder, "locket", "contexts.yaml")
+}
+
+// readContexts reads the file of contexts. It may be missing unless it must be there.
+func readContexts(path string, required bool) (*contextFile, error) {
+	file := &contextFile{path: path}
+	content, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && !required {
+		return file, nil
+	}
+	if err != nil {
+		return nil, exit.Usagef("the file of contexts: %w", err)
+	}
+	defer content.Close()
+	decoder := yaml.NewDecoder(content)
+	decoder.KnownFields(true)
+	if err := decoder.Decode(file); err != nil && !errors.Is(err, io.EOF) { // an empty file is EOF
+		return nil, exit.Usagef("the file of contexts %s: %w", path, err)
+	}
+	return file, nil
+}
+
+// values returns the settings of a context.
+func (f *contextFile) values(name string) (values, error) {
+	named, known := f.Contexts[name]
+	if !known {
+		return values{}, exit.Usagef("there is no context %q in %s; it has: %s", name, f.path, f.names())
+	}
+	if named == nil {
+		named = &namedContext{}
+	}
+	settings := map[string]string{
+		"address": strings.Join(named.Address, ","),
+		"tls-ca":  f.relative(named.TLSCA), "tls-cert": f.relative(named.TLSCert), "tls-key": f.relative(named.TLSKey),
+		"timeout": named.Timeout, "insecure": strconv.FormatBool(named.Insecure),
+	}
+	return values{settings, func(setting string) string { return fmt.Sprintf("%s of context %q in %s", setting, name, f.path) }}, nil
+}
+
+// relative returns a path as seen from the file's folder.
+func (f *contextFile) relative(path string) string {
+	if path == "" || path == SystemCA || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(f.path), path)
+}
+
+func (f *contextFile) names() string {
+	if len(f.Contexts) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(f.Contexts)), ", ")
+}
+
+// SplitList splits a list at its commas.
+func SplitList(text string) []string {
+	list := strings.Split(text, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
+)
+
+func newRenewCommand() *cobra.Command {
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "renew ID",
+		Short: "Renew an active claim: it expires so long from now",
+		Example: `  locket renew 06hn3v5k8m --ttl 5m
+  locket renew 06hn3v5k8m --ttl 5m -o json`,
+		Args: takes("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return updateClaim(cmd, &models.UpdateClaimRequest{Id: args[0], Ttl: proto.Float64(ttl.Seconds())})
+		},
+	}
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is held from now on (required)")
+	return clientCommand(cmd, "ttl")
+}
+
+func newRevokeCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Take a claim away from whom it belongs to",
+		Long: `Take a claim away from whom it belongs to, one that holds or one that waits. Its
+status becomes revoked, and its history keeps the reason. Its holder learns of it when
+it asks next, and may not have stopped by then: what matters must check the fencing
+token. For a claim of one's own there is "locket release --id ID".`,
+		Example: `  locket revoke 06hn3v5k8m --reason "host a7 is gone, ticket 4711"`,
+		Args:    takes("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return updateClaim(cmd, &models.UpdateClaimRequest{Id: args[0], Status: models.Status_STATUS_REVOKED, Reason: reason})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the claim")
+	return clientCommand(cmd)
+}
+
+func updateClaim(cmd *cobra.Command, req *models.UpdateClaimRequest) error {
+	return withServers(cmd, func(ctx context.Context, c *connection) error {
+		claim, err := c.UpdateClaim(ctx, req)
+		if err != nil {
+			return err
+		}
+		return printView(cmd, claimRow{viewClaim(claim)})
+	})
+}

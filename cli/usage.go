@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/cli/exit"
+)
+
+// setUp gives the whole tree its manners: help in sections, and errors that say what to do.
+func setUp(root *cobra.Command) {
+	addTemplateFuncs()
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(flagError)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "completion":
+			exampleCompletions(cmd)
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // else cobra checks no arguments
+		case "help":
+			cmd.Example = "  locket help lock"
+			cmd.Args = isCommand
+		}
+		refuseUsage(cmd)
+	}
+	refuseUsage(root)
+}
+
+// refuseUsage has wrong arguments of a command, and of those below it, end with exit.Usage.
+func refuseUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if exit := (*exit.Error)(nil); err == nil || errors.As(err, &exit) {
+				return err
+			}
+			return exit.Usagef(`%w; see "%s --help"`, err, cmd.CommandPath())
+		}
+	}
+	for _, below := range cmd.Commands() {
+		refuseUsage(below)
+	}
+}
+
+func exampleCompletions(completion *cobra.Command) {
+	completion.Example = "  locket completion --help"
+	for _, shell := range completion.Commands() {
+		shell.Example = map[string]string{
+			"bash":       "  locket completion bash > /etc/bash_completion.d/locket",
+			"zsh":        `  locket completion zsh > "${fpath[1]}/_locket"`,
+			"fish":       "  locket completion fish > ~/.config/fish/completions/locket.fish",
+			"powershell": "  locket completion powershell > locket.ps1",
+		}[shell.Name()]
+	}
+}
+
+// takes has a command take these arguments.
+func takes(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return fmt.Errorf("%s is missing", names[len(args)])
+		case len(args) > len(names):
+			return fmt.Errorf("%q is one argument too many", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// noSuchCommand is told of what is no command.
+func noSuchCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("there is no command %q%s", args[0], didYouMean(root.SuggestionsFor(args[0]), ""))
+}
+
+// isCommand refuses to help with what is no command.
+func isCommand(help *cobra.Command, args []string) error {
+	if cmd, _, _ := help.Root().Find(args); cmd == help.Root() {
+		return noSuchCommand(cmd, args)
+	}
+	return nil
+}
+
+// flagError says of a flag that is wrong what may be right.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := ""
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		hint = didYouMean(suggestFlags(cmd.Flags(), unknown.GetSpecifiedName()), "--")
+	}
+	return exit.Usagef(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
+}
+
+func didYouMean(names []string, prefix string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " (did you mean " + prefix + strings.Join(names, " or "+prefix) + "?)"
+}
+
+// suggestFlags returns the flags that are spelled alike, as cobra does for commands.
+func suggestFlags(flags *pflag.FlagSet, name string) []string {
+	alike := &cobra.Command{SuggestionsMinimumDistance: 2}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		alike.AddCommand(&cobra.Command{Use: flag.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	return alike.SuggestionsFor(name)
+}
+
+// describe returns what a command does.
+func describe(cmd *cobra.Command) string {
+	if cmd.Long != "" {
+		return cmd.Long + "\n"
+	}
+	return cmd.Short + ".\n"
+}
+
+// connectFlags returns the flags of a command that say where the servers are, ownFlags the
+// others.
+func connectFlags(cmd *cobra.Command) *pflag.FlagSet { return flagsOf(cmd, true) }
+func ownFlags(cmd *cobra.Command) *pflag.FlagSet     { return flagsOf(cmd, false) }
+
+func flagsOf(cmd *cobra.Command, connection bool) *pflag.FlagSet {
+	some := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if _, marked := flag.Annotations[connect.FlagMark]; marked == connection {
+			some.AddFlag(flag)
+		}
+	})
+	return some
+}
+
+// addTemplateFuncs tells cobra, once, of what usageTemplate calls.
+var addTemplateFuncs = sync.OnceFunc(func() {
+	cobra.AddTemplateFuncs(map[string]any{"connectFlags": connectFlags, "ownFlags": ownFlags})
+})
+
+// usageTemplate is cobra's own with the flags in two sections, and the example first.
+const usageTemplate = `Usage:{{if and .Runnable .HasParent}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) .IsAvailableCommand)}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}
+
+Others:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{with ownFlags .}}{{if .HasAvailableFlags}}
+
+Flags:
+{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{with connectFlags .}}{{if .HasAvailableFlags}}
+
+Where the servers are (each flag is also an environment variable: LOCKET_ADDRESS):
+{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
+
+"{{.CommandPath}} COMMAND --help" tells more of a command.{{end}}
+`

@@ -1,0 +1,73 @@
+// Package jsonview is how claims, queues and locks look in JSON: over REST and in what the command
+// line prints with -o json. There is one such form, and this is where it is written, so that the
+// two cannot drift apart. docs/rest.md describes it to people; the tag `doc` of a field describes
+// it in the OpenAPI document.
+//
+// It stands beside models because it is the wire contract in another notation: it sees models and
+// nothing else, and both package gateway and package cli see it. Members are only added.
+//
+// Every member is always there: one without a value is null. A pointer may be null, another field
+// never is. REST adds the member url to the objects, which only a server knows.
+package jsonview
+
+import "github.com/locket-service/locket/models"
+
+// Claim is a claim.
+type Claim struct {
+	ID              string         `json:"id" doc:"The claim's name."`
+	Resource        string         `json:"resource" doc:"The name of the resource."`
+	Owner           *string        `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Mode            Mode           `json:"mode" doc:"Whether the claim shares the resource."`
+	Type            *Type          `json:"type" doc:"The purpose of the claim."`
+	Value           *string        `json:"value" doc:"Text that the lists of locks and presences show."`
+	Status          Status         `json:"status" doc:"waiting, active, or a final status, which never changes."`
+	StatusHistory   []StatusChange `json:"status_history" doc:"Every status that the claim has had, oldest first."`
+	Created         Timestamp      `json:"created" doc:"The time of creation."`
+	TTL             *Seconds       `json:"ttl" doc:"Seconds left until the claim expires; null unless it is active."`
+	ActiveDuration  *Seconds       `json:"active_duration" doc:"Seconds for which the claim has been active; null until it is, constant once it has ended."`
+	WaitingDuration Seconds        `json:"waiting_duration" doc:"Seconds for which the claim has waited; constant once it is active or has ended."`
+	UserData        *JSON          `json:"user_data" doc:"The JSON that the client stored with the claim."`
+	Token           *uint64        `json:"token" doc:"The fencing token: larger than that of any earlier grant of the resource; null until the claim is active."`
+	Position        *uint32        `json:"position" doc:"The place in line of a waiting claim, 1 is the next; null otherwise, in lists, and beyond 1,000."`
+	Version         uint64         `json:"version" doc:"Rises with every change of the claim."`
+	Reason          *string        `json:"reason" doc:"Why the claim ended, in the words of who ended it."`
+}
+
+// StatusChange is one line of a claim's history.
+type StatusChange struct {
+	Status    Status    `json:"status"`
+	Timestamp Timestamp `json:"timestamp"`
+}
+
+// OfClaim returns how a claim looks.
+func OfClaim(c *models.Claim) Claim {
+	v := Claim{
+		ID: c.GetId(), Resource: c.GetResource(), Owner: unlessZero(c.GetOwner()),
+		Mode: Mode(c.GetMode()), Type: unlessZero(Type(c.GetTypeCode())), Value: unlessZero(c.GetValue()),
+		Status: Status(c.GetStatus()), Created: timestampOf(c.GetCreated()),
+		TTL: (*Seconds)(c.Ttl), ActiveDuration: (*Seconds)(c.ActiveDuration), WaitingDuration: Seconds(c.GetWaitingDuration()),
+		UserData: (*JSON)(c.UserData), Token: unlessZero(c.GetToken()), Position: c.Position,
+		Version: c.GetVersion(), Reason: unlessZero(c.GetReason()),
+	}
+	v.StatusHistory = make([]StatusChange, len(c.GetStatusHistory()))
+	for i, change := range c.GetStatusHistory() {
+		v.StatusHistory[i] = StatusChange{Status(change.GetStatus()), timestampOf(change.GetTimestamp())}
+	}
+	return v
+}
+
+// Since is from when on the claim has had its status.
+func (c Claim) Since() Timestamp {
+	if n := len(c.StatusHistory); n > 0 {
+		return c.StatusHistory[n-1].Timestamp
+	}
+	return c.Created
+}
+
+func unlessZero[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}

@@ -1,0 +1,98 @@
+package jsonview
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/locket-service/locket/models"
+)
+
+// The enumerations of the service under their names in JSON. What has no name, which a newer
+// server may send, is null.
+type (
+	Mode   models.Mode
+	Status models.Status
+	Type   models.TypeCode
+)
+
+var (
+	modeNames   = lower(models.Mode_name, "MODE_")
+	statusNames = lower(models.Status_name, "STATUS_")
+	typeNames   = lower(models.TypeCode_name, "")
+)
+
+// lower returns the names of an enumeration as JSON has them; what stands for none has "".
+func lower(names map[int32]string, prefix string) []string {
+	list := make([]string, len(names))
+	for number, name := range names {
+		list[number] = strings.ToLower(strings.TrimPrefix(name, prefix))
+		if list[number] == "unspecified" || list[number] == "unknown" {
+			list[number] = ""
+		}
+	}
+	return list
+}
+
+// Names returns the names that there are.
+func (Mode) Names() []string { return slices.Clone(modeNames) }
+
+// Names returns the names that there are.
+func (Status) Names() []string { return slices.Clone(statusNames[1:]) }
+
+// Names returns the names that there are.
+func (Type) Names() []string { return slices.Clone(typeNames[1:]) }
+
+// String returns the name, or the number of what has none.
+func (m Mode) String() string { return nameOf(modeNames, int(m)) }
+
+// String returns the name, or the number of what has none.
+func (s Status) String() string { return nameOf(statusNames, int(s)) }
+
+// String returns the name, or the number of what has none.
+func (t Type) String() string { return nameOf(typeNames, int(t)) }
+
+// MarshalJSON implements json.Marshaler.
+func (m Mode) MarshalJSON() ([]byte, error) { return encodeName(modeNames, int(m)) }
+
+// MarshalJSON implements json.Marshaler.
+func (s Status) MarshalJSON() ([]byte, error) { return encodeName(statusNames, int(s)) }
+
+// MarshalJSON implements json.Marshaler.
+func (t Type) MarshalJSON() ([]byte, error) { return encodeName(typeNames, int(t)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (m *Mode) UnmarshalText(name []byte) error { return decodeName(modeNames, name, (*int32)(m)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (s *Status) UnmarshalText(name []byte) error {
+	return decodeName(statusNames, name, (*int32)(s))
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (t *Type) UnmarshalText(name []byte) error { return decodeName(typeNames, name, (*int32)(t)) }
+
+func nameOf(names []string, number int) string {
+	if number < 0 || number >= len(names) || names[number] == "" {
+		return strconv.Itoa(number)
+	}
+	return names[number]
+}
+
+func encodeName(names []string, number int) ([]byte, error) {
+	if number < 0 || number >= len(names) || names[number] == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(names[number])
+}
+
+func decodeName(names []string, name []byte, number *int32) error {
+	i := slices.Index(names, string(name))
+	if i < 0 || len(name) == 0 {
+		return fmt.Errorf("%q is none of %q", name, names)
+	}
+	*number = int32(i)
+	return nil
+}

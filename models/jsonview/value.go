@@ -1,0 +1,57 @@
+package jsonview
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// TimeFormat is RFC 3339 with microseconds, the form of every time.
+const TimeFormat = "2006-01-02T15:04:05.000000Z07:00"
+
+// Timestamp is a time in TimeFormat.
+type Timestamp time.Time
+
+func timestampOf(t *timestamppb.Timestamp) Timestamp { return Timestamp(t.AsTime()) }
+
+// MarshalJSON implements json.Marshaler.
+func (t Timestamp) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.Time(t).Format(TimeFormat))
+}
+
+// Seconds is a number of seconds, to the microsecond. It is written as a float, also where it is
+// whole.
+type Seconds float64
+
+// MarshalJSON implements json.Marshaler.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	exact := math.Round(float64(s)*1e6) / 1e6 // a sum of microseconds may be off by a trifle
+	if exact == math.Trunc(exact) {
+		return strconv.AppendFloat(nil, exact, 'f', 1, 64), nil
+	}
+	return strconv.AppendFloat(nil, exact, 'f', -1, 64), nil
+}
+
+// Duration returns the seconds as a duration: 0 for less, and a century and a half for more, which
+// is beyond every TTL.
+func (s Seconds) Duration() time.Duration {
+	return time.Duration(math.Min(math.Max(float64(s), 0)*1e9, math.MaxInt64/2))
+}
+
+// JSON is a text in JSON, without insignificant space where a client wrote it over REST.
+type JSON string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (j *JSON) UnmarshalJSON(text []byte) error {
+	var compact bytes.Buffer
+	err := json.Compact(&compact, text)
+	*j = JSON(compact.String())
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (j JSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }

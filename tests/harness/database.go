@@ -1,0 +1,41 @@
+package harness
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// Engines returns, for each engine, what makes a fresh database for a server.
+func Engines() map[string]func(*testing.T) string {
+	return map[string]func(*testing.T) string{
+		"sqlite": SQLiteFile,
+		"mysql":  func(t *testing.T) string { return "mysql:" + fixtures.MySQL(t) },
+	}
+}
+
+// SQLiteFile returns a database in a file of the test's own.
+func SQLiteFile(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locket.db") }
+
+// OnEachEngine runs a test on a fresh database of each engine.
+func OnEachEngine(t *testing.T, test func(t *testing.T, database string)) {
+	for name, database := range Engines() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, database(t))
+		})
+	}
+}
+
+// Proxied returns a fresh database behind a proxy.
+func Proxied(t *testing.T) (database string, proxy *fixtures.Proxy) {
+	t.Helper()
+	config, err := mysql.ParseDSN(fixtures.MySQL(t))
+	Must(t, err)
+	proxy = fixtures.NewProxy(t, config.Addr)
+	config.Addr = proxy.Addr()
+	return "mysql:" + config.FormatDSN(), proxy
+}

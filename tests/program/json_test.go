@@ -1,0 +1,69 @@
+package program_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// What REST answers and what -o json prints is the same, but for the member url.
+func TestOneJSON(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	env := []string{"LOCKET_ADDRESS=" + server.Address(), "LOCKET_CONTEXT_FILE=" + os.DevNull}
+	client := server.Client(t)
+	harness.Lock(t, client, "lock", "me", time.Hour)
+	harness.Create(t, client, "ended", "ended", time.Hour)
+	harness.Release(t, client, "ended")
+
+	for path, args := range map[string][]string{
+		"/v1/claims/ended/":    {"get", "ended"}, // whose durations stand still
+		"/v1/locks/lock/":      {"fetch", "lock"},
+		"/v1/locks/":           {"locks"},
+		"/v1/presences/":       {"presences"},
+		"/v1/resources/ended/": {"resource", "ended"},
+	} {
+		printed, stderr, code := harness.RunLocket(t, env, append(args, "-o", "json")...)
+		if code != 0 {
+			t.Errorf("locket %q: status %d, %s", args, code, stderr)
+			continue
+		}
+		resp, err := http.Get("http://" + server.HTTPAddress() + path)
+		harness.Must(t, err)
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		harness.Must(t, err)
+		var answered, shown any
+		harness.Must(t, json.Unmarshal(body, &answered))
+		harness.Must(t, json.Unmarshal([]byte(printed), &shown))
+		if dropped := dropURLs(answered); !reflect.DeepEqual(answered, shown) || dropped == 0 && path != "/v1/presences/" {
+			t.Errorf("%s: %s\nlocket %q: %s", path, body, args, printed)
+		}
+	}
+}
+
+// dropURLs drops the members url, and returns how many.
+func dropURLs(value any) (n int) {
+	switch value := value.(type) {
+	case []any:
+		for _, inner := range value {
+			n += dropURLs(inner)
+		}
+	case map[string]any:
+		for name, inner := range value {
+			n += dropURLs(inner)
+			if name == "url" {
+				delete(value, name)
+				n++
+			}
+		}
+	}
+	return n
+}

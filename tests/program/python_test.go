@@ -1,0 +1,89 @@
+package program_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+const (
+	python         = "/usr/bin/python3" // Debian's own, which has Debian's packages
+	pythonPackages = "apt-get install -y --no-install-recommends protobuf-compiler protobuf-compiler-grpc python3-grpcio python3-protobuf"
+)
+
+// The example works with stubs that are generated from models/locket.proto alone.
+func TestPythonExample(t *testing.T) {
+	t.Parallel()
+	folder := pythonStubs(t)
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	client := server.Client(t)
+
+	before := harness.Lock(t, client, "report", "somebody", time.Minute)
+	output, err := runExample(folder, server.Address(), "report")
+	if err == nil || !strings.Contains(output, "somebody else holds report") {
+		t.Errorf("on a lock that is taken: %v, %s", err, output)
+	}
+	if _, err := client.Release(t.Context(), &models.ReleaseRequest{Resource: &models.Resource{Key: "report", Owner: "somebody"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	output, err = runExample(folder, server.Address(), "report")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	if token, err := strconv.ParseUint(strings.TrimSpace(output), 10, 64); err != nil || token <= before {
+		t.Errorf("it printed %q, want a token above %d", output, before)
+	}
+	if _, err := client.Fetch(t.Context(), &models.FetchRequest{Key: "report"}); status.Code(err) != codes.NotFound {
+		t.Errorf("the lock was not given back: %v", err)
+	}
+	if n := len(harness.ListAll(t, client)); n != 2 {
+		t.Errorf("%d claims, want that of each holder", n)
+	}
+}
+
+// pythonStubs generates the stubs into a folder with a copy of the .proto and nothing
+// else.
+func pythonStubs(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	proto, err := os.ReadFile("../../models/locket.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "locket.proto"), proto, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plugin, err := exec.LookPath("grpc_python_plugin")
+	if err != nil {
+		t.Fatalf("%v; install it with: %s", err, pythonPackages)
+	}
+	cmd := exec.Command("protoc", "--python_out=.", "--grpc_python_out=.", "--plugin=protoc-gen-grpc_python="+plugin, "locket.proto")
+	cmd.Dir = folder
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("protoc: %v\n%s\ninstall what it needs with: %s", err, output, pythonPackages)
+	}
+	if output, err := exec.Command(python, "-c", "import grpc, google.protobuf").CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s\ninstall what it needs with: %s", python, err, output, pythonPackages)
+	}
+	return folder
+}
+
+// runExample runs the example with the stubs of a folder.
+func runExample(stubs string, args ...string) (output string, err error) {
+	cmd := exec.Command(python, append([]string{"../../examples/python/lock.py"}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1")
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}

@@ -1,0 +1,471 @@
+package program_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// refused runs the command line, which must end with exit code 1, or 2 if it is wrong, and one
+// clear line that holds each of the words.
+func refused(t *testing.T, args []string, words ...string) {
+	t.Helper()
+	_, stderr, code := harness.RunLocket(t, nil, args...)
+	if code != exit.Failure && code != exit.Usage || !strings.HasPrefix(stderr, "locket: ") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("locket %q: exit code %d, %q; want one line", args, code, stderr)
+	}
+	for _, word := range words {
+		if !strings.Contains(stderr, word) {
+			t.Errorf("locket %q says nothing of %q: %s", args, word, stderr)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	notJSON := filepath.Join(t.TempDir(), "c.json")
+	harness.Must(t, os.WriteFile(notJSON, []byte("{"), 0o600))
+	postgres := filepath.Join(t.TempDir(), "p.json")
+	harness.Must(t, os.WriteFile(postgres, []byte(`{"database_driver": "postgres"}`), 0o600))
+	server := func(args ...string) []string { return append([]string{"server"}, args...) }
+	for _, test := range []struct{ args, words []string }{
+		{server("--grpc-address", "0.0.0.0:8891"), []string{"--grpc-address", "0.0.0.0:8891", "loopback", "--insecure"}},
+		{server("--grpc-address", ":8891"), []string{"--grpc-address", "loopback"}},
+		{server("--http-address", "[::]:8892"), []string{"--http-address", "loopback"}},
+		{server("--grpc-address", "nonsense"), []string{"--grpc-address", "nonsense"}},
+		{server("--tls-cert", "s.crt"), []string{"--tls-cert", "--tls-key", "--tls-client-ca", "all three"}},
+		{server("--tls-cert", "s.crt", "--tls-key", "s.key"), []string{"--tls-client-ca", "all three"}},
+		{server("--tls-cert", "nosuch.crt", "--tls-key", "nosuch.key", "--tls-client-ca", "ca.crt"), []string{"certificate", "nosuch.crt"}},
+		{server("--nosuch"), []string{"--nosuch"}},
+		{server("surplus"), []string{"surplus"}},
+		{server("--database", "oracle:x"), []string{"--database", "oracle", "sqlite:FILE"}},
+		{server("--database", "mysql:nonsense"), []string{"DSN"}},
+		{server("--database", "mysql:root@tcp(127.0.0.1:1)/"), []string{"names no database"}},
+		{server("--database", "sqlite:/nosuch/folder/locket.db"), []string{"/nosuch/folder"}},
+		{server("--database", "sqlite:"), []string{"--database", "names no file"}},
+		{server("--database", "sqlite::memory:"), []string{"--database", "names no file"}},
+		{server("--shutdown-timeout", "0s"), []string{"--shutdown-timeout", "more than 0"}},
+		{server("--database-timeout", "soon"), []string{"--database-timeout", "soon"}},
+		{server("--history-limit", "0"), []string{"--history-limit"}},
+		{server("--log-level", "loud"), []string{"--log-level", "loud"}},
+		{server("--log-format", "xml"), []string{"--log-format", "xml"}},
+		{server("--config", "nosuch.json"), []string{"nosuch.json"}},
+		{server("--config", notJSON), []string{notJSON}},
+		{[]string{"-config", postgres}, []string{"postgres", "mysql"}},
+		{[]string{"nosuch"}, []string{"nosuch"}},
+		{[]string{"lock", "k"}, []string{"owner"}},
+		{[]string{"lock", "k", "--owner", "o", "--ttl", "1500ms"}, []string{"--ttl", "whole seconds"}},
+		{[]string{"lock", "k", "--owner", "o", "--address", "127.0.0.1:1"}, []string{"127.0.0.1:1"}},
+	} {
+		refused(t, test.args, test.words...)
+	}
+}
+
+// A port that is taken is an error at the start.
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	first := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	for flag, address := range map[string]string{"--grpc-address": first.Address(), "--http-address": first.HTTPAddress()} {
+		second := fixtures.NewLocket(t, harness.SQLiteFile(t), flag, address)
+		harness.Must(t, second.Launch())
+		if code, err := second.Wait(10 * time.Second); code != 1 || err != nil || !strings.Contains(second.Log(), address) {
+			t.Errorf("%s: exit code %d, %v", flag, code, err)
+		}
+	}
+}
+
+func TestSecondServerOnOneFile(t *testing.T) {
+	t.Parallel()
+	database := harness.SQLiteFile(t)
+	first := fixtures.StartLocket(t, database)
+	start := time.Now()
+	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
+		"in use by another locket server", strings.TrimPrefix(database, "sqlite:"))
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v to say so", took)
+	}
+	harness.Lock(t, first.Client(t), "k", "o", time.Minute)
+}
+
+func TestNewerSchema(t *testing.T) {
+	t.Parallel()
+	for name, raise := range map[string]func(t *testing.T, database string){
+		"sqlite": func(t *testing.T, database string) {
+			conn, err := sqlite.OpenConn(strings.TrimPrefix(database, "sqlite:"), sqlite.OpenReadWrite)
+			harness.Must(t, err)
+			defer conn.Close()
+			harness.Must(t, sqlitex.ExecuteTransient(conn, "PRAGMA user_version = 999", nil))
+		},
+		"mysql": func(t *testing.T, database string) {
+			pool, err := sql.Open("mysql", strings.TrimPrefix(database, "mysql:"))
+			harness.Must(t, err)
+			defer pool.Close()
+			_, err = pool.Exec("UPDATE locket_schema SET version = 999")
+			harness.Must(t, err)
+		},
+	} {
+		database := harness.Engines()[name](t)
+		fixtures.StartLocket(t, database).Terminate()
+		raise(t, database)
+		refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
+			"schema is newer", "999")
+	}
+}
+
+// At the end: health says so, requests under way finish, those that wait are sent away.
+func TestOrderlyEnd(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			database, proxy := harness.Proxied(t)
+			server := fixtures.StartLocket(t, database)
+			client := server.Client(t)
+			harness.Create(t, client, "k", "holder", time.Minute)
+			harness.Create(t, client, "k", "next", time.Minute)
+			health := watchHealth(t, server)
+			awaited := harness.Later(func() error {
+				_, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "next"})
+				return err
+			})
+			time.Sleep(100 * time.Millisecond)
+			proxy.Hang()
+			locked := harness.Later(func() error {
+				_, err := harness.TryLock(t, client, "under-way", "o", time.Minute)
+				return err
+			})
+			time.Sleep(100 * time.Millisecond)
+
+			start := time.Now()
+			harness.Must(t, server.Signal(sig))
+			if state, err := health(); err != nil || state != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+				t.Errorf("health says %v, %v", state, err)
+			}
+			if err := <-awaited; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "shutting down") {
+				t.Errorf("AwaitClaim got %v", err)
+			}
+			time.Sleep(200 * time.Millisecond)
+			proxy.Restore()
+			if err := <-locked; err != nil {
+				t.Errorf("the request under way got %v", err)
+			}
+			code, err := server.Wait(10 * time.Second)
+			if err != nil || code != 0 {
+				t.Errorf("exit code %d, %v", code, err)
+			}
+			t.Logf("ended after %v", time.Since(start).Round(time.Millisecond))
+		})
+	}
+}
+
+// watchHealth watches the server's health, which is SERVING, and returns what tells the
+// next state.
+func watchHealth(t *testing.T, server *fixtures.Locket) func() (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
+	t.Helper()
+	stream, err := grpc_health_v1.NewHealthClient(server.Connect(t)).Watch(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{Service: models.Locket_ServiceDesc.ServiceName})
+	harness.Must(t, err)
+	next := func() (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
+		resp, err := stream.Recv()
+		return resp.GetStatus(), err
+	}
+	if state, err := next(); err != nil || state != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Fatalf("health says %v, %v", state, err)
+	}
+	return next
+}
+
+// Requests that do not finish are cut off, and the server ends all the same: when the
+// transaction under way has taken what it may take, at the latest.
+func TestEndWithStuckRequests(t *testing.T) {
+	t.Parallel()
+	database, proxy := harness.Proxied(t)
+	server := fixtures.StartLocket(t, database, "--shutdown-timeout", "1s", "--database-timeout", "2s")
+	client := server.Client(t)
+	harness.Lock(t, client, "k", "o", time.Minute)
+	proxy.Hang()
+	stuck := harness.Later(func() error {
+		_, err := harness.TryLock(t, client, "stuck", "o", time.Minute)
+		return err
+	})
+	time.Sleep(100 * time.Millisecond)
+	code, took := server.Terminate()
+	t.Logf("exit code %d after %v", code, took)
+	if code != 0 || took > 4*time.Second {
+		t.Errorf("exit code %d after %v", code, took)
+	}
+	if err := <-stuck; status.Code(err) != codes.Unavailable {
+		t.Errorf("the stuck request got %v", err)
+	}
+}
+
+// An idle server with open connections ends at once.
+func TestEndIsQuick(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
+	if code, took := server.Terminate(); code != 0 || took > 2*time.Second {
+		t.Errorf("exit code %d after %v", code, took)
+	}
+}
+
+// A flag comes before the environment, and that before the file. What was used shows in
+// which port listens.
+func TestWhereSettingsComeFrom(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.json")
+	fromFile, fromEnv, fromFlag := freeAddress(t), freeAddress(t), freeAddress(t)
+	writeJSON(t, file, map[string]any{"http_address": fromFile, "grpc-address": "127.0.0.1:0", "history_limit": 2_000_000})
+	for _, test := range []struct{ flag, env, want string }{
+		{"", "", fromFile}, {"", fromEnv, fromEnv}, {fromFlag, fromEnv, fromFlag}, {fromFlag, "", fromFlag},
+	} {
+		args := []string{"server", "--config", file, "--database", harness.SQLiteFile(t)}
+		if test.flag != "" {
+			args = append(args, "--http-address", test.flag)
+		}
+		cmd := exec.Command(fixtures.LocketProgram(t), args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		cmd.Env = append(fixtures.CleanEnv(), "LOCKET_HTTP_ADDRESS="+test.env)
+		harness.Must(t, cmd.Start())
+		harness.Eventually(t, 10*time.Second, func() error {
+			resp, err := http.Get("http://" + test.want + "/healthz")
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		})
+		harness.Must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+
+	_, stderr, code := harness.RunLocket(t, []string{"LOCKET_HISTORY_LIMIT=many"}, "server")
+	if code != 1 || !strings.Contains(stderr, "LOCKET_HISTORY_LIMIT") {
+		t.Errorf("a bad environment: exit code %d, %s", code, stderr)
+	}
+	writeJSON(t, file, map[string]any{"shutdown_timeout": "soon"})
+	refused(t, []string{"server", "--config", file}, file, "shutdown-timeout")
+	writeJSON(t, file, map[string]any{"shutdown_time": "1s"})
+	refused(t, []string{"server", "--config", file}, file, "shutdown_time", "no setting")
+	_, stderr, code = harness.RunLocket(t, []string{"LOCKET_CONFIG=" + file}, "server")
+	if code != 1 || !strings.Contains(stderr, "shutdown_time") {
+		t.Errorf("a file named by the environment: exit code %d, %s", code, stderr)
+	}
+}
+
+func freeAddress(t *testing.T) string { return "127.0.0.1:" + strconv.Itoa(fixtures.FreePort(t)) }
+
+func writeJSON(t *testing.T, file string, value any) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(file, text, 0o600))
+}
+
+// `locket -config F` starts with a file of Cloud Foundry's Locket.
+func TestCloudFoundryConfig(t *testing.T) {
+	t.Parallel()
+	ca := fixtures.NewCA(t)
+	cert, key := ca.Issue(t, "locket")
+	server := fixtures.NewLocket(t, "")
+	server.ClientTLS = ca.ClientTLS(t)
+	file := filepath.Join(t.TempDir(), "locket.json")
+	writeJSON(t, file, map[string]any{
+		"listen_address":                     server.Address(),
+		"database_driver":                    "mysql",
+		"database_connection_string":         fixtures.MySQL(t),
+		"max_open_database_connections":      200,
+		"max_database_connection_lifetime":   "1h",
+		"sql_ca_cert_file":                   "",
+		"sql_enable_identity_verification":   true,
+		"ca_file":                            ca.File,
+		"cert_file":                          cert,
+		"key_file":                           key,
+		"log_level":                          "debug",
+		"time_format":                        "rfc3339",
+		"debug_address":                      "127.0.0.1:17018",
+		"report_interval":                    "1m0s",
+		"loggregator":                        map[string]any{"loggregator_use_v2_api": true},
+		"locket_metrics_something_or_other_": []int{1, 2},
+	})
+	for _, flag := range []string{"-config", "--config"} {
+		server.RunAs(flag, file)
+		server.Env = []string{"LOCKET_HTTP_ADDRESS=" + server.HTTPAddress()}
+		harness.Must(t, server.Start())
+		harness.Lock(t, server.Client(t), "k"+flag, "o", time.Minute)
+		if !strings.Contains(server.Log(), `"level":"DEBUG"`) {
+			t.Error("log_level was not taken")
+		}
+		if code, _ := server.Terminate(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+// With TLS the server may listen everywhere, and lets nobody in without a certificate.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ca := fixtures.NewCA(t)
+	cert, key := ca.Issue(t, "locket")
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server.ClientTLS = ca.ClientTLS(t)
+	harness.Must(t, server.Start())
+	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
+
+	server.ClientTLS = ca.ClientTLS(t)
+	server.ClientTLS.Certificates = nil
+	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
+		t.Errorf("without a certificate: %v", err)
+	}
+	server.ClientTLS = nil
+	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
+		t.Errorf("without TLS: %v", err)
+	}
+	https := http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(t)}}
+	resp, err := https.Get("https://" + server.HTTPAddress() + "/metrics")
+	harness.Must(t, err)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("HTTPS: %s", resp.Status)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	client := server.Client(t)
+	const key, owner = "secret-key-name", "secret-owner-name"
+	harness.Lock(t, client, key, owner, time.Second)
+	_, err := harness.TryLock(t, client, key, "other", time.Second)
+	if status.Code(err) != codes.AlreadyExists {
+		t.Errorf("got %v", err)
+	}
+	harness.Create(t, client, key, "secret-claim-id", time.Minute)
+	if _, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "secret-claim-id"}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Create(t, client, key, "secret-waiter", time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _, _ = client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: "secret-waiter"}) }()
+	harness.Eventually(t, 5*time.Second, func() error { return harness.WantMetric(t, server, `locket_waiters 1`) })
+	cancel()
+
+	metrics := harness.Scrape(t, server)
+	for _, want := range []string{
+		`locket_request_duration_seconds_count{code="OK",method="Lock"} 1`,
+		`locket_request_duration_seconds_count{code="AlreadyExists",method="Lock"} 1`,
+		`locket_request_duration_seconds_count{code="OK",method="CreateClaim"} 2`,
+		`locket_expiries_total 1`,
+		`locket_claims{status="waiting"}`, `locket_claims{status="active"}`, `locket_claims{status="finished"}`,
+		`locket_batch_requests_count`, `locket_commit_duration_seconds_count`, `locket_commit_failures_total 0`,
+		`go_goroutines`, `process_resident_memory_bytes`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if strings.Contains(metrics, "secret") {
+		t.Error("the metrics tell names of locks")
+	}
+	if strings.Contains(server.Log(), "secret") {
+		t.Error("at level info the log tells names of locks")
+	}
+	harness.Eventually(t, 5*time.Second, func() error { return harness.WantMetric(t, server, `locket_waiters 0`) })
+}
+
+// Names are bytes.
+func TestNamesAreBytes(t *testing.T) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
+		client := fixtures.StartLocket(t, database).Client(t)
+		names := []string{"a", "A", "a ", "á", "a\u0301", "ａ", "%", "_", "a\n", "'", `\`}
+		for _, name := range names {
+			harness.Lock(t, client, name, "owner of "+name, time.Minute)
+		}
+		for _, name := range names {
+			resp, err := client.Fetch(t.Context(), &models.FetchRequest{Key: name})
+			if err != nil || resp.GetResource().GetKey() != name || resp.GetResource().GetOwner() != "owner of "+name {
+				t.Errorf("%q: %v, %v", name, resp, err)
+			}
+			list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Resource: &name})
+			if err != nil || len(list.GetClaims()) != 1 {
+				t.Errorf("%q: %v, %v", name, list, err)
+			}
+			// Owners and ids as well.
+			if _, err := harness.TryLock(t, client, name, "Owner of "+name, time.Minute); status.Code(err) != codes.AlreadyExists {
+				t.Errorf("another owner of %q: %v", name, err)
+			}
+		}
+		if harness.Create(t, client, "ids", "id", time.Minute).GetToken() == harness.Create(t, client, "more ids", "ID", time.Minute).GetToken() {
+			t.Error("id and ID are one claim")
+		}
+		all, err := client.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
+		if err != nil || len(all.GetResources()) != len(names)+2 {
+			t.Errorf("%d locks, %v", len(all.GetResources()), err)
+		}
+	})
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	at := []string{"--address", server.Address()}
+	run := func(args ...string) (string, string, int) { return harness.RunLocket(t, nil, append(args, at...)...) }
+
+	first, stderr, code := run("lock", "k", "--owner", "me", "--ttl", "1m", "--value", "where I am")
+	token, err := strconv.ParseUint(strings.TrimSpace(first), 10, 64)
+	if code != 0 || err != nil || stderr != "" {
+		t.Fatalf("lock: exit code %d, %q, %q", code, first, stderr)
+	}
+	if again, _, code := run("lock", "k", "--owner", "me", "--value", "where I am"); code != 0 || again != first {
+		t.Errorf("lock again: exit code %d, %q, want %q", code, again, first)
+	}
+	if _, stderr, code := run("lock", "k", "--owner", "you"); code != exit.Held || !strings.Contains(stderr, "lock-collision") {
+		t.Errorf("lock by another: exit code %d, %q", code, stderr)
+	}
+	want := "me\t" + strconv.FormatUint(token, 10) + "\twhere I am\n"
+	if held, _, code := run("fetch", "k"); code != 0 || held != want {
+		t.Errorf("fetch: exit code %d, %q, want %q", code, held, want)
+	}
+	if held, _, code := harness.RunLocket(t, []string{"LOCKET_ADDRESS=" + server.Address()}, "fetch", "k"); code != 0 || held != want {
+		t.Errorf("fetch with $LOCKET_ADDRESS: exit code %d, %q", code, held)
+	}
+	if _, stderr, code := run("release", "k", "--owner", "me", "--token", strconv.FormatUint(token+1, 10)); code != exit.NotFound || !strings.Contains(stderr, "resource-not-found") {
+		t.Errorf("release of another grant: exit code %d, %q", code, stderr)
+	}
+	if out, stderr, code := run("release", "k", "--owner", "me", "--token", strconv.FormatUint(token, 10)); code != 0 || out+stderr != "" {
+		t.Errorf("release: exit code %d, %q", code, out+stderr)
+	}
+	if _, stderr, code := run("fetch", "k"); code != exit.NotFound || !strings.Contains(stderr, "resource-not-found") {
+		t.Errorf("fetch of a free lock: exit code %d, %q", code, stderr)
+	}
+	if _, _, code := run("lock", "p", "--owner", "me", "--presence"); code != 0 {
+		t.Errorf("lock --presence: exit code %d", code)
+	}
+	presences, err := server.Client(t).FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE})
+	if err != nil || len(presences.GetResources()) != 1 {
+		t.Errorf("presences: %v, %v", presences, err)
+	}
+	for _, args := range [][]string{{"--help"}, {"--version"}, {"server", "--help"}, {}} {
+		if out, stderr, code := harness.RunLocket(t, nil, args...); code != 0 || out == "" || stderr != "" {
+			t.Errorf("locket %q: exit code %d, %q", args, code, stderr)
+		}
+	}
+}

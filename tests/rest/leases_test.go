@@ -1,0 +1,172 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+// overdue is when a claim with a TTL of shortLease has long run out, but not been swept.
+const (
+	shortLease = 0.1 // seconds
+	overdue    = 150 * time.Millisecond
+	sweep      = 500 * time.Millisecond // how long a claim that is due is left alone, at least
+)
+
+var contractLeases = []sentence{
+	{"An active claim past its TTL that nobody has taken may be renewed by PATCH", renewsOverdue("PATCH", object{"ttl": 60})},
+	{"An active claim past its TTL that nobody has taken may be renewed by PUT", renewsOverdue("PUT", object{"ttl": 60, "status": "active"})},
+	{"A claim that is due is taken over at once by the next POST", func(t *testing.T, s *restServer) {
+		first := dueClaim(t, s)
+		next := s.post(t, object{"resource": first.Resource, "ttl": 60}).is(t, http.StatusCreated).claim(t)
+		if s.stands(t, first.ID, "expired"); *next.Token <= *first.Token {
+			t.Errorf("token %d after %d", *next.Token, *first.Token)
+		}
+		s.patch(t, first.ID, object{"ttl": 60}).refuses(t, http.StatusBadRequest, "message", "status")
+	}},
+	{"A claim that is due is taken over at once by one that waits", func(t *testing.T, s *restServer) {
+		const tries, allowed = 3, time.Second // it is 100 ms on a machine with nothing else to do
+		for try := range tries {
+			late, answered := takeOver(t, s, fmt.Sprint(t.Name(), try))
+			t.Logf("taken over %v after the deadline, answered %v after the deadline", late, answered)
+			if late < allowed && answered < allowed {
+				return
+			}
+		}
+		t.Errorf("later than %v, %d times", allowed, tries)
+	}},
+	{"The ttl counts from the moment that the claim is active", func(t *testing.T, s *restServer) {
+		holder := s.hold(t, t.Name())
+		c := s.post(t, object{"resource": t.Name(), "ttl": 20}).is(t, http.StatusAccepted).claim(t)
+		time.Sleep(overdue)
+		s.end(t, holder.ID, "released")
+		if is := s.stands(t, c.ID, "active"); *is.TTL+*is.ActiveDuration < 20-0.001 {
+			t.Errorf("active for %v, %v are left of 20", *is.ActiveDuration, *is.TTL)
+		}
+	}},
+	{"A claim that waits does not expire", func(t *testing.T, s *restServer) {
+		s.hold(t, t.Name())
+		c := s.post(t, object{"resource": t.Name(), "ttl": 0.01}).is(t, http.StatusAccepted).claim(t)
+		time.Sleep(overdue)
+		s.stands(t, c.ID, "waiting")
+	}},
+	{"Renewals keep a claim for longer than its first ttl", func(t *testing.T, s *restServer) {
+		c := s.holdFor(t, t.Name(), 1.5)
+		for range 11 {
+			time.Sleep(overdue)
+			s.patch(t, c.ID, object{"ttl": 1.5}).is(t, http.StatusOK)
+		}
+		if is := s.stands(t, c.ID, "active"); *is.Token != *c.Token || *is.ActiveDuration < 1.5 {
+			t.Errorf("got %v", is)
+		}
+	}},
+}
+
+// takeOver has a claim wait for one that is not renewed, and returns how long after the
+// deadline of that one it was active, and its client told so.
+func takeOver(t *testing.T, s *restServer, resource string) (late, answered time.Duration) {
+	t.Helper()
+	const lease = 300 * time.Millisecond
+	first := s.holdFor(t, resource, lease.Seconds())
+	waiter := s.post(t, object{"resource": resource, "ttl": 60}, "Prefer", "wait=60")
+	next := waiter.is(t, http.StatusCreated).claim(t)
+	late = next.since(t, "active").Sub(first.since(t, "active").Add(lease))
+	if late < 0 {
+		t.Errorf("taken over %v before the deadline", -late)
+	}
+	expired := s.stands(t, first.ID, "expired")
+	if !slices.Equal(expired.statuses(), []string{"waiting", "active", "expired"}) || *next.Token <= *first.Token {
+		t.Errorf("the first has been %v; token %d after %d", expired.statuses(), *next.Token, *first.Token)
+	}
+	return late, waiter.took - lease
+}
+
+// dueClaim makes a claim that is past its TTL, and that nobody has taken away yet.
+func dueClaim(t *testing.T, s *restServer) restClaim {
+	t.Helper()
+	for range 20 {
+		c := s.holdFor(t, fmt.Sprint(t.Name(), time.Now().UnixNano()), shortLease)
+		time.Sleep(overdue)
+		if seen := s.get(t, c.ID); seen.Status == "active" && *seen.TTL <= 0 {
+			return c
+		}
+	}
+	t.Fatal("this machine is too busy: either not due yet, or swept already")
+	return restClaim{}
+}
+
+// renewsOverdue renews a claim that is due. The sweep takes it away at last: whoever comes
+// too late for this tries again.
+func renewsOverdue(method string, body object) func(t *testing.T, s *restServer) {
+	return func(t *testing.T, s *restServer) {
+		for range 5 {
+			c, start := dueClaim(t, s), time.Now()
+			renewed := s.do(t, method, claimPath(c.ID), body)
+			if renewed.code != http.StatusOK && time.Since(start) > sweep-2*overdue {
+				continue
+			}
+			is := renewed.is(t, http.StatusOK).claim(t)
+			if about(t, "ttl", is.TTL, 60); *is.Token != *c.Token {
+				t.Errorf("first token %d, then %d", *c.Token, *is.Token)
+			}
+			return
+		}
+		t.Error("always too late")
+	}
+}
+
+var contractPutDelete = []sentence{
+	{"PUT is PATCH that also takes ttl together with status=active", func(t *testing.T, s *restServer) {
+		c := s.hold(t, t.Name())
+		both := s.put(t, c.ID, object{"ttl": 1234.5, "status": "active"}).is(t, http.StatusOK).claim(t)
+		about(t, "ttl", both.TTL, 1234.5)
+		if *both.Token != *c.Token {
+			t.Error("the token has changed")
+		}
+		about(t, "ttl", s.put(t, c.ID, object{"ttl": 100}).is(t, http.StatusOK).claim(t).TTL, 100)
+		s.put(t, c.ID, object{"status": "active"}).is(t, http.StatusOK)
+		s.put(t, c.ID, object{"status": "released"}).is(t, http.StatusNoContent)
+		s.stands(t, c.ID, "released")
+	}},
+	{"PUT refuses what PATCH does, and a ttl with a final status", func(t *testing.T, s *restServer) {
+		c := s.hold(t, t.Name())
+		s.put(t, c.ID, object{}).is(t, http.StatusBadRequest)
+		s.put(t, c.ID, object{"ttl": 1, "status": "released"}).refuses(t, http.StatusBadRequest, "ttl")
+		s.put(t, c.ID, object{"ttl": 1, "status": "expired"}).refuses(t, http.StatusBadRequest, "status")
+		s.put(t, c.ID, object{"ttl": -1, "status": "active"}).refuses(t, http.StatusBadRequest, "ttl")
+		s.put(t, c.ID, object{"ttl": 1, "status": "active", "resource": t.Name()}).refuses(t, http.StatusBadRequest, "resource")
+		about(t, "ttl", s.stands(t, c.ID, "active").TTL, 600)
+	}},
+	{"DELETE gives a claim up: an active one is released, a waiting one withdrawn", func(t *testing.T, s *restServer) {
+		holder, next, last := s.hold(t, t.Name()), s.queue(t, t.Name()), s.queue(t, t.Name())
+		s.do(t, "DELETE", claimPath(next.ID), nil).is(t, http.StatusNoContent)
+		s.stands(t, next.ID, "withdrawn")
+		s.do(t, "DELETE", claimPath(holder.ID), nil).is(t, http.StatusNoContent)
+		s.stands(t, holder.ID, "released")
+		s.stands(t, last.ID, "active")
+	}},
+	{"DELETE leaves a claim that has ended as it is, however often", func(t *testing.T, s *restServer) {
+		for _, status := range []string{"aborted", "expired", "released", "revoked", "withdrawn"} {
+			c := inStatus(t, s, status)
+			for range 2 {
+				s.do(t, "DELETE", claimPath(c.ID), nil).is(t, http.StatusNoContent)
+			}
+			if is := s.stands(t, c.ID, status); is.Version != c.Version {
+				t.Errorf("the version of a claim that is %s has changed", status)
+			}
+		}
+	}},
+	{"A final status may come with a reason, which the claim keeps", func(t *testing.T, s *restServer) {
+		a, b := s.hold(t, t.Name()), s.queue(t, t.Name())
+		s.patch(t, b.ID, object{"status": "aborted", "reason": "no disk ☃"}).is(t, http.StatusNoContent)
+		s.do(t, "DELETE", claimPath(a.ID)+"?reason=all+is+done", nil).is(t, http.StatusNoContent)
+		for id, want := range map[string]string{a.ID: "all is done", b.ID: "no disk ☃"} {
+			if reason := s.get(t, id).Reason; !ptrEqual(reason, want) {
+				t.Errorf("the reason is %s, want %s", show(reason), want)
+			}
+		}
+		s.do(t, "DELETE", claimPath(a.ID)+"?colour=red", nil).refuses(t, http.StatusBadRequest, "colour")
+	}},
+}

@@ -1,0 +1,12 @@
+package rest_test
+
+import (
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+func TestMain(m *testing.M) {
+	m.Run()
+	fixtures.Shutdown()
+}

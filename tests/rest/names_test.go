@@ -1,0 +1,218 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// oddNames are names that need care in a path.
+var oddNames = []string{
+	"plain", "a/b", "a b", " a ", "ü", "☃🔒", "100%", "%41", "%2F", "a+b", "a?b=c", "a#b", "tail/", "/lead", "a//b", "//", "/", "a;b=c",
+	"a:b", "a&b", "a=b", "*", "**", "{a}", "$", "'", `"`, `\`, "a\nb", "a\tb", "\u007f", "a\u0301", "<b>", "[1]", "|", "~a", "@", "é.json", "a.", ".a", "...",
+}
+
+var contractNames = []sentence{
+	{"NAME is percent-encoded", func(t *testing.T, s *restServer) {
+		for _, odd := range oddNames {
+			for kind, name := range map[string]string{"lock": odd, "presence": odd + t.Name() + odd} {
+				c := s.post(t, object{"resource": name, "ttl": 60, "type": kind}).is(t, http.StatusCreated).claim(t)
+				findByName(t, s, name, kind, c)
+			}
+		}
+	}},
+	{"The names . and .. are names like others", func(t *testing.T, s *restServer) {
+		for _, name := range []string{".", ".."} {
+			c := s.hold(t, name)
+			for _, path := range []string{name, url.PathEscape(name)} {
+				q := s.resource(t, path)
+				if q.Resource != name || len(q.Holders) != 1 || q.Holders[0].ID != c.ID {
+					t.Errorf("%q: %v", path, q)
+				}
+			}
+		}
+	}},
+	{"Who holds a resource, who waits, in order", func(t *testing.T, s *restServer) {
+		holder := s.post(t, object{"resource": t.Name(), "ttl": 60, "owner": "me", "user_data": 1, "value": "v"}).claim(t)
+		time.Sleep(2 * time.Millisecond)
+		waiters := []restClaim{s.queue(t, t.Name()), s.queue(t, t.Name()), s.queue(t, t.Name())}
+		q := s.resource(t, url.PathEscape(t.Name()))
+		if q.Resource != t.Name() || q.URL != s.url+"/v1/resources/"+url.PathEscape(t.Name())+"/" || q.Waiting != 3 || !ptrEqual(q.Token, *holder.Token) {
+			t.Errorf("got %v", q)
+		}
+		if !slices.Equal(idsOf(q.Holders), []string{holder.ID}) || !slices.Equal(idsOf(q.Waiters), idsOf(waiters)) {
+			t.Errorf("held by %v, waited for by %v", idsOf(q.Holders), idsOf(q.Waiters))
+		}
+		if since := q.Holders[0].Since; !since.Equal(holder.since(t, "active")) {
+			t.Errorf("held since %v, want %v", since, holder.StatusHistory)
+		}
+		for i, c := range q.Waiters {
+			if !ptrEqual(c.Position, i+1) || !c.Since.Equal(waiters[i].Created) || c.Status != "waiting" {
+				t.Errorf("number %d waits at %s, %s since %v", i+1, show(c.Position), c.Status, c.Since)
+			}
+		}
+	}},
+	{"The queue has these members and no others, written in these ways", func(t *testing.T, s *restServer) {
+		s.hold(t, t.Name())
+		s.queue(t, t.Name())
+		members := s.do(t, "GET", "/v1/resources/"+url.PathEscape(t.Name())+"/", nil).is(t, http.StatusOK).members(t)
+		wantMembers(t, members, map[string]string{
+			"url": aText, "resource": aText, "version": aWhole, "token": aWhole, "holders": `\[.*\]`, "waiting": "1", "waiters": `\[.*\]`,
+		})
+		for list, differences := range map[string]map[string]string{
+			"holders": {},
+			"waiters": {"status": `"waiting"`, "ttl": null, "active_duration": null, "waiting_duration": aFloat, "token": null, "position": "1"},
+		} {
+			want := maps.Clone(claimMembers)
+			for _, left := range []string{"resource", "status_history", "created", "user_data", "value"} {
+				delete(want, left)
+			}
+			want["since"] = aTime
+			maps.Copy(want, differences)
+			var places []map[string]json.RawMessage
+			harness.Must(t, json.Unmarshal(members[list], &places))
+			delete(want, "reason")
+			for _, place := range places {
+				delete(place, "reason") // nobody that is in a queue has one
+				wantMembers(t, place, want)
+			}
+		}
+	}},
+	{"?limit= bounds the waiters", func(t *testing.T, s *restServer) {
+		s.hold(t, t.Name())
+		for range 3 {
+			s.queue(t, t.Name())
+		}
+		path := "/v1/resources/" + url.PathEscape(t.Name()) + "/"
+		for limit, want := range map[int]int{1: 1, 2: 2, 3: 3, 1000: 3} {
+			var q restQueue
+			s.do(t, "GET", fmt.Sprintf("%s?limit=%d", path, limit), nil).is(t, http.StatusOK).decode(t, &q)
+			if len(q.Waiters) != want || len(q.Holders) != 1 || q.Waiting != 3 {
+				t.Errorf("limit %d: %d waiters of %d", limit, len(q.Waiters), q.Waiting)
+			}
+		}
+		for _, limit := range []string{"0", "1001", "-1", "x", "1.5", ""} {
+			s.do(t, "GET", path+"?limit="+limit, nil).refuses(t, http.StatusBadRequest, "limit")
+		}
+		s.do(t, "GET", path+"?offset=1", nil).refuses(t, http.StatusBadRequest, "offset")
+	}},
+	{"A name that nobody uses is a free resource: version 0", func(t *testing.T, s *restServer) {
+		members := s.do(t, "GET", "/v1/resources/nobody-uses-it/", nil).is(t, http.StatusOK).members(t)
+		wantMembers(t, members, map[string]string{
+			"url": aText, "resource": `"nobody-uses-it"`, "version": "0", "token": null, "holders": `\[\]`, "waiting": "0", "waiters": `\[\]`,
+		})
+	}},
+	{"The version of a queue rises with every change", func(t *testing.T, s *restServer) {
+		last := uint64(0)
+		rises := func(what string) {
+			t.Helper()
+			q := s.resource(t, url.PathEscape(t.Name()))
+			if q.Version <= last {
+				t.Errorf("after %s: version %d after %d", what, q.Version, last)
+			}
+			if again := s.resource(t, url.PathEscape(t.Name())); again.Version != q.Version {
+				t.Errorf("after %s: version %d, then %d", what, q.Version, again.Version)
+			}
+			last = q.Version
+		}
+		holder := s.hold(t, t.Name())
+		rises("a claim")
+		waiter := s.queue(t, t.Name())
+		rises("a claim that waits")
+		s.patch(t, holder.ID, object{"ttl": 60})
+		rises("a renewal")
+		s.end(t, holder.ID, "released")
+		rises("a release")
+		s.end(t, waiter.ID, "aborted")
+		rises("the last release")
+	}},
+	{"Every lock, every presence that is held, and no other", func(t *testing.T, s *restServer) {
+		for _, kind := range []string{"lock", "presence"} {
+			name := t.Name() + kind
+			c := s.post(t, object{"resource": name, "ttl": 60, "type": kind, "owner": "me", "value": "here"}).claim(t)
+			var listed []map[string]json.RawMessage
+			s.do(t, "GET", "/v1/"+kind+"s/", nil).is(t, http.StatusOK).decode(t, &listed)
+			i := slices.IndexFunc(listed, func(l map[string]json.RawMessage) bool { return string(l["key"]) == `"`+name+`"` })
+			if i < 0 {
+				t.Fatalf("%s is not listed", name)
+			}
+			want := map[string]string{"url": aText, "key": aText, "owner": `"me"`, "value": `"here"`, "type": `"` + kind + `"`}
+			wantMembers(t, listed[i], want)
+			want["token"] = fmt.Sprint(*c.Token)
+			path := "/v1/" + kind + "s/" + url.PathEscape(name)
+			wantMembers(t, s.do(t, "GET", path, nil).is(t, http.StatusOK).members(t), want)
+			s.end(t, c.ID, "released")
+			s.do(t, "GET", path, nil).refuses(t, http.StatusNotFound, "message")
+		}
+	}},
+	{"A lock is no presence, nor the other way round", func(t *testing.T, s *restServer) {
+		s.hold(t, t.Name())
+		s.do(t, "GET", "/v1/presences/"+url.PathEscape(t.Name()), nil).refuses(t, http.StatusNotFound, "message")
+		s.post(t, object{"resource": t.Name() + "p", "ttl": 60, "type": "presence"}).is(t, http.StatusCreated)
+		s.do(t, "GET", "/v1/locks/"+url.PathEscape(t.Name()+"p"), nil).refuses(t, http.StatusNotFound, "message")
+	}},
+	{"A lock that was taken over gRPC is seen, waited for and listed over HTTP", func(t *testing.T, s *restServer) {
+		token := harness.Lock(t, s.Client(t), t.Name(), "somebody", time.Minute)
+		waiter := s.queue(t, t.Name())
+		q := s.resource(t, url.PathEscape(t.Name()))
+		if !ptrEqual(q.Token, token) || len(q.Holders) != 1 || !ptrEqual(q.Holders[0].Owner, "somebody") || !slices.Equal(idsOf(q.Waiters), []string{waiter.ID}) {
+			t.Errorf("token %d: %v", token, q)
+		}
+		if found := s.list(t, "status=active&resource="+url.QueryEscape(t.Name())); len(found) != 1 || !ptrEqual(found[0].Token, token) {
+			t.Errorf("listed: %v", found)
+		}
+	}},
+	{"Names that are none", func(t *testing.T, s *restServer) {
+		for _, name := range []string{"%00", "a%00b", "%FF", fmt.Sprintf("%01025d", 0)} {
+			s.do(t, "GET", "/v1/resources/"+name+"/", nil).refuses(t, http.StatusBadRequest, "resource")
+			s.do(t, "GET", "/v1/locks/"+name+"/", nil).refuses(t, http.StatusBadRequest, "key")
+			s.do(t, "GET", "/v1/presences/"+name+"/", nil).refuses(t, http.StatusBadRequest, "key")
+		}
+	}},
+}
+
+// resource returns the queue of a resource, by its name as it is in a path.
+func (s *restServer) resource(t *testing.T, escaped string) (q restQueue) {
+	t.Helper()
+	s.do(t, "GET", "/v1/resources/"+escaped+"/", nil).is(t, http.StatusOK).decode(t, &q)
+	return q
+}
+
+// findByName finds a claim by the name of its resource, with and without a final slash, and
+// by the addresses in the answers.
+func findByName(t *testing.T, s *restServer, name, kind string, c restClaim) {
+	t.Helper()
+	escaped := url.PathEscape(name)
+	for _, path := range []string{"/v1/resources/" + escaped, "/v1/resources/" + escaped + "/"} {
+		var q restQueue
+		s.do(t, "GET", path, nil).is(t, http.StatusOK).decode(t, &q)
+		if q.Resource != name || len(q.Holders) != 1 || q.Holders[0].ID != c.ID {
+			t.Errorf("%q: %v", name, q)
+		}
+		s.do(t, "GET", q.URL, nil).is(t, http.StatusOK).decode(t, &q)
+		if q.Resource != name || len(q.Holders) != 1 {
+			t.Errorf("%q at %s: %v", name, q.URL, q)
+		}
+	}
+	for _, path := range []string{"/v1/" + kind + "s/" + escaped, "/v1/" + kind + "s/" + escaped + "/"} {
+		var held struct {
+			URL, Key string
+			Token    uint64
+		}
+		s.do(t, "GET", path, nil).is(t, http.StatusOK).decode(t, &held)
+		if held.Key != name || held.Token != *c.Token {
+			t.Errorf("%q: %v", name, held)
+		}
+		s.do(t, "GET", held.URL, nil).is(t, http.StatusOK).decode(t, &held)
+		if held.Key != name {
+			t.Errorf("%q at %s: %v", name, held.URL, held)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+//go:build chaos
+
+package robustness_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// TestKill, for longer.
+func TestChaosKill(t *testing.T) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
+		server := fixtures.StartLocket(t, database)
+		load := startLoad(t, 16, 40, 20*time.Millisecond, server)
+		killOften(t, load, server, 150, time.Second)
+		load.finish(t, server.Client(t))
+	})
+}
+
+// TestKillDatabase, for longer, and now and then a server is killed as well.
+func TestChaosKillDatabase(t *testing.T) {
+	killDatabase(t, 30, func(a *fixtures.Locket) {
+		if rand.IntN(2) == 0 {
+			a.Kill()
+			harness.Must(t, a.Launch()) // it waits for the database
+		}
+	})
+}

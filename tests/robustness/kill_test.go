@@ -1,0 +1,70 @@
+package robustness_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// A server that is killed again and again loses nothing that it acknowledged.
+func TestKill(t *testing.T) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
+		server := fixtures.StartLocket(t, database)
+		load := startLoad(t, 16, 40, 20*time.Millisecond, server)
+		killOften(t, load, server, 20, time.Second)
+		load.finish(t, server.Client(t))
+	})
+}
+
+// killOften kills the server at random moments and starts it again, most often at once.
+func killOften(t *testing.T, load *load, server *fixtures.Locket, rounds int, longest time.Duration) {
+	t.Helper()
+	began := time.Now()
+	client := server.Client(t)
+	for range rounds {
+		time.Sleep(rand.N(longest))
+		server.Kill()
+		if rand.IntN(4) == 0 {
+			time.Sleep(rand.N(500 * time.Millisecond))
+		}
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := load.sample(t.Context(), client, load.keys); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d kills in %v", rounds, time.Since(began).Round(time.Millisecond))
+}
+
+// Nor does a database that is killed under two servers, which find it again by themselves.
+func TestKillDatabase(t *testing.T) {
+	t.Parallel()
+	killDatabase(t, 3, func(a *fixtures.Locket) {})
+}
+
+// killDatabase kills the database at random moments, does what is to be done meanwhile, and
+// starts it again.
+func killDatabase(t *testing.T, rounds int, meanwhile func(a *fixtures.Locket)) {
+	t.Helper()
+	mariadb := fixtures.NewMariaDB(t)
+	database := "mysql:" + mariadb.CreateDatabase(t)
+	a, b := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
+	load := startLoad(t, 16, 40, 20*time.Millisecond, a, b)
+	client := b.Client(t)
+	for range rounds {
+		time.Sleep(500*time.Millisecond + rand.N(time.Second))
+		harness.Must(t, mariadb.Kill())
+		meanwhile(a)
+		time.Sleep(rand.N(2 * time.Second))
+		harness.Must(t, mariadb.Start())
+		harness.Must(t, a.AwaitServing(30*time.Second))
+		awaitDatabase(t, client)
+		harness.Must(t, load.sample(t.Context(), client, load.keys))
+	}
+	load.finish(t, client)
+	load.checkFIFO(t)
+}

@@ -1,0 +1,366 @@
+package robustness_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// record is what a client knows for certain about one claim or lock of its own. Times are
+// nanoseconds since the ledger began.
+type record struct {
+	key, id string // the owner of a lock, the id of a claim
+	lock    bool
+	last    *models.Claim // as it was last acknowledged; nil for a lock
+	token   uint64
+	created struct{ first, end int64 } // the request that made the claim, and its answer
+	granted int64                      // when the client heard of it; 0 for never
+	left    int64                      // when it stopped believing that it holds: before it asked to end it
+	ended   models.Status              // acknowledged
+}
+
+// ledger holds all that the clients of one test were told.
+type ledger struct {
+	began time.Time
+
+	mu      sync.Mutex
+	records map[string]*record
+	history []porcupine.Operation
+	faults  []string
+}
+
+func newLedger() *ledger {
+	return &ledger{began: time.Now(), records: make(map[string]*record)}
+}
+
+func (l *ledger) now() int64 { return int64(time.Since(l.began)) }
+
+func (l *ledger) fault(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = append(l.faults, fmt.Sprintf("%10d us: ", l.now()/1000)+fmt.Sprintf(format, args...))
+}
+
+func (l *ledger) op(kind opKind, r *record, first, end int64, out opOutput) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history = append(l.history, porcupine.Operation{
+		Call: first, Return: end, Input: opInput{kind, r.key, r.id}, Output: out,
+	})
+}
+
+// open begins the record of a claim or lock before the first request for it.
+func (l *ledger) open(key, id string, lock bool) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &record{key: key, id: id, lock: lock}
+	l.records[id] = r
+	return r
+}
+
+// hold notes a grant.
+func (l *ledger) hold(r *record, token uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.token, r.granted = token, l.now()
+}
+
+// leave notes that the client no longer believes that it holds.
+func (l *ledger) leave(r *record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.left = l.now()
+}
+
+// end notes an acknowledged final status.
+func (l *ledger) end(r *record, status models.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.ended = status
+}
+
+// see notes an acknowledged claim, which must not be older than the one before.
+func (l *ledger) see(r *record, c *models.Claim) {
+	l.mu.Lock()
+	last := r.last
+	r.last = c
+	l.mu.Unlock()
+	if err := follows(last, c); err != nil {
+		l.fault("%s: %v", r.id, err)
+	}
+}
+
+// follows tells what is wrong with a claim as it is now, after it was acknowledged as it
+// was then.
+func follows(then, now *models.Claim) error {
+	if then == nil {
+		return nil
+	}
+	before, after := then.GetStatusHistory(), now.GetStatusHistory()
+	final := then.GetStatus() > active
+	switch {
+	case then.GetId() != now.GetId(), then.GetResource() != now.GetResource(), then.GetOwner() != now.GetOwner(),
+		!proto.Equal(then.GetCreated(), now.GetCreated()):
+		return fmt.Errorf("was %v, is another: %v", then, now)
+	case now.GetVersion() < then.GetVersion():
+		return fmt.Errorf("version %d, then %d", then.GetVersion(), now.GetVersion())
+	case final && (now.GetStatus() != then.GetStatus() || now.GetVersion() != then.GetVersion()):
+		return fmt.Errorf("was %v, is %v", then.GetStatus(), now.GetStatus())
+	case then.GetToken() != 0 && now.GetToken() != then.GetToken():
+		return fmt.Errorf("token %d, then %d", then.GetToken(), now.GetToken())
+	case len(after) < len(before) || !slices.EqualFunc(before, after[:len(before)], sameChange):
+		return fmt.Errorf("history %v, then %v", before, after)
+	}
+	return nil
+}
+
+func sameChange(a, b *models.StatusChange) bool { return proto.Equal(a, b) }
+
+// sample checks that what was acknowledged so far is still there: some of the claims, and
+// that no lock that was released is held.
+func (l *ledger) sample(ctx context.Context, client models.LocketClient, keys []string) error {
+	for id, then := range l.some(50) {
+		now, err := client.GetClaim(ctx, &models.GetClaimRequest{Id: id})
+		if err != nil {
+			return fmt.Errorf("acknowledged claim %s: %w", id, err)
+		}
+		if err := follows(then, now); err != nil {
+			l.fault("after a restart: %s: %v", id, err)
+		}
+	}
+	for _, key := range keys {
+		released := l.ended(key)
+		resp, err := client.Fetch(ctx, &models.FetchRequest{Key: key})
+		if err == nil && released[resp.GetResource().GetOwner()] {
+			l.fault("after a restart: %s is held by %s, which was released", key, resp.GetResource().GetOwner())
+		}
+	}
+	return nil
+}
+
+// some returns up to n claims as they were last acknowledged.
+func (l *ledger) some(n int) map[string]*models.Claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	picked := make(map[string]*models.Claim)
+	for id, r := range l.records { // in random order
+		if len(picked) < n && r.last != nil && rand.IntN(2) == 0 {
+			picked[id] = r.last
+		}
+	}
+	return picked
+}
+
+// ended returns the owners on a key that have ended for sure; when the abandoned ones will,
+// is the server's affair.
+func (l *ledger) ended(key string) map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	owners := make(map[string]bool)
+	for id, r := range l.records {
+		if r.key == key && r.ended != 0 && r.ended != models.Status_STATUS_EXPIRED {
+			owners[id] = true
+		}
+	}
+	return owners
+}
+
+// audit compares the database with the ledger when all is over.
+func (l *ledger) audit(t *testing.T, client models.LocketClient) {
+	t.Helper()
+	stored := make(map[string]*models.Claim)
+	for _, c := range harness.ListAll(t, client) {
+		if stored[c.GetOwner()] != nil {
+			t.Errorf("%s has two claims", c.GetOwner())
+		}
+		stored[c.GetOwner()] = c
+	}
+	for id, r := range l.records {
+		if err := r.compare(stored[id]); err != nil {
+			t.Errorf("%s on %s: %v", id, r.key, err)
+		}
+		delete(stored, id)
+	}
+	for _, c := range stored {
+		t.Errorf("a claim that nobody made: %v", c)
+	}
+	grants := 0
+	for _, r := range l.records {
+		if r.granted != 0 {
+			grants++
+		}
+	}
+	t.Logf("%d grants of %d claims and locks", grants, len(l.records))
+	report(t, l.doubleHolders())
+}
+
+// compare tells in what the stored claim differs from what was acknowledged.
+func (r *record) compare(c *models.Claim) error {
+	switch {
+	case c == nil && r.ended == 0 && r.token == 0:
+		return nil // a lock that was refused
+	case c == nil:
+		return fmt.Errorf("is lost (token %d, %v)", r.token, r.ended)
+	case r.ended == 0:
+		return fmt.Errorf("is there, though it was refused: %v", c)
+	case c.GetStatus() != r.ended, r.token != 0 && c.GetToken() != r.token, c.GetResource() != r.key:
+		return fmt.Errorf("was acknowledged as %v with token %d, is %v", r.ended, r.token, c)
+	case !slices.EqualFunc(c.GetStatusHistory(), r.statuses(c), func(a *models.StatusChange, b models.Status) bool {
+		return a.GetStatus() == b
+	}):
+		return fmt.Errorf("its history is %v", c.GetStatusHistory())
+	}
+	return follows(r.last, c)
+}
+
+// statuses is the history that the claim must have.
+func (r *record) statuses(c *models.Claim) []models.Status {
+	if c.GetToken() == 0 {
+		return []models.Status{waiting, r.ended}
+	}
+	return []models.Status{waiting, active, r.ended}
+}
+
+// doubleHolders returns the pairs of clients that believed to hold a key at once, or whose
+// tokens did not rise in the order of the grants.
+func (l *ledger) doubleHolders() (faults []string) {
+	byKey := make(map[string][]*record)
+	for _, r := range l.records {
+		if r.granted != 0 {
+			byKey[r.key] = append(byKey[r.key], r)
+		}
+	}
+	for key, held := range byKey {
+		slices.SortFunc(held, func(a, b *record) int { return cmp.Compare(a.granted, b.granted) })
+		for i, r := range held[1:] {
+			before := held[i]
+			if before.left == 0 || r.granted < before.left || r.token <= before.token {
+				faults = append(faults, fmt.Sprintf("%s: %s (token %d, held from %d to %d) and %s (token %d, held from %d to %d)", key,
+					before.id, before.token, before.granted, before.left, r.id, r.token, r.granted, r.left))
+			}
+		}
+	}
+	return faults
+}
+
+// outOfTurn returns the pairs of claims that were made one after the other, and granted the
+// other way round.
+func (l *ledger) outOfTurn() (faults []string, pairs int) {
+	byKey := make(map[string][]*record)
+	for _, r := range l.records {
+		if !r.lock && r.token != 0 {
+			byKey[r.key] = append(byKey[r.key], r)
+		}
+	}
+	for key, claims := range byKey {
+		for _, a := range claims {
+			for _, b := range claims {
+				if a.created.end >= b.created.first {
+					continue
+				}
+				if pairs++; a.token > b.token {
+					faults = append(faults, fmt.Sprintf("%s: %s was made before %s, and granted after it", key, a.id, b.id))
+				}
+			}
+		}
+	}
+	return faults, pairs
+}
+
+func (l *ledger) checkFIFO(t *testing.T) {
+	t.Helper()
+	faults, pairs := l.outOfTurn()
+	t.Logf("%d pairs of claims that were made one after the other", pairs)
+	report(t, faults)
+}
+
+// report fails the test with the first few faults.
+func report(t *testing.T, faults []string) {
+	t.Helper()
+	for _, fault := range faults[:min(len(faults), 20)] {
+		t.Error(fault)
+	}
+}
+
+// The ledger must notice what must not happen.
+func TestLedger(t *testing.T) {
+	l := newLedger()
+	add := func(id string, token uint64, granted, left int64) *record {
+		r := l.open("k", id, false)
+		r.token, r.granted, r.left = token, granted, left
+		return r
+	}
+	add("a", 1, 10, 20)
+	b := add("b", 2, 20, 30)
+	if faults := l.doubleHolders(); len(faults) != 0 {
+		t.Errorf("one after the other: %v", faults)
+	}
+	b.granted = 19
+	if len(l.doubleHolders()) != 1 {
+		t.Error("it overlooks two holders")
+	}
+	b.granted, b.token = 21, 1
+	if len(l.doubleHolders()) != 1 {
+		t.Error("it overlooks a token that does not rise")
+	}
+	l.records["a"].created.end = 5
+	b.created.first, b.created.end = 6, 7
+	if faults, pairs := l.outOfTurn(); len(faults) != 0 || pairs != 1 {
+		t.Errorf("in turn: %v", faults)
+	}
+	l.records["a"].token = 3
+	if faults, _ := l.outOfTurn(); len(faults) != 1 {
+		t.Error("it overlooks who came out of turn")
+	}
+}
+
+func TestLedgerCompares(t *testing.T) {
+	const released = models.Status_STATUS_RELEASED
+	history := func(statuses ...models.Status) (changes []*models.StatusChange) {
+		for _, s := range statuses {
+			changes = append(changes, &models.StatusChange{Status: s})
+		}
+		return changes
+	}
+	held := &models.Claim{Id: "a", Resource: "k", Status: active, Token: 5, Version: 5, StatusHistory: history(waiting, active)}
+	ended := &models.Claim{Id: "a", Resource: "k", Status: released, Token: 5, Version: 6, StatusHistory: history(waiting, active, released)}
+	r := &record{key: "k", id: "a", last: ended, token: 5, ended: released}
+	change := func(do func(*models.Claim)) *models.Claim {
+		c := proto.Clone(ended).(*models.Claim)
+		do(c)
+		return c
+	}
+	if err := r.compare(ended); err != nil {
+		t.Error(err)
+	}
+	if err := follows(held, ended); err != nil {
+		t.Error(err)
+	}
+	for name, c := range map[string]*models.Claim{
+		"a lost claim":          nil,
+		"a lost release":        held,
+		"another token":         change(func(c *models.Claim) { c.Token = 6 }),
+		"another status":        change(func(c *models.Claim) { c.Status = models.Status_STATUS_EXPIRED }),
+		"a history that is cut": change(func(c *models.Claim) { c.StatusHistory = history(waiting, released) }),
+		"another version":       change(func(c *models.Claim) { c.Version = 7 }),
+		"another resource":      change(func(c *models.Claim) { c.Resource = "l" }),
+	} {
+		if r.compare(c) == nil {
+			t.Errorf("it overlooks %s", name)
+		}
+	}
+	if (&record{key: "k", id: "a"}).compare(held) == nil {
+		t.Error("it overlooks what a refused request left")
+	}
+}

@@ -1,0 +1,298 @@
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// stillHeld checks that a holder can go on after an outage: its lock and its claim are
+// renewed with the tokens that they had, and nobody else got them.
+func stillHeld(t *testing.T, client models.LocketClient, key string, lockToken, claimToken uint64, ttl time.Duration) {
+	t.Helper()
+	if token, err := harness.TryLock(t, client, key+"-lock", "holder", ttl); err != nil || token != lockToken {
+		t.Errorf("the renewal of %s-lock got token %d (%v), want %d", key, token, err, lockToken)
+	}
+	if c, err := harness.Renew(t, client, key, ttl); err != nil || c.GetToken() != claimToken {
+		t.Errorf("the renewal of claim %s got %v (%v), want token %d", key, c, err, claimToken)
+	}
+	if c, err := client.GetClaim(t.Context(), &models.GetClaimRequest{Id: key + "-next"}); err != nil || c.GetStatus() != waiting {
+		t.Errorf("who waits for it: %v, %v", c, err)
+	}
+}
+
+// hold takes a lock and a claim, for which another one waits.
+func hold(t *testing.T, client models.LocketClient, key string, ttl time.Duration) (lockToken, claimToken uint64) {
+	t.Helper()
+	c := harness.Create(t, client, key, key, ttl)
+	harness.Create(t, client, key, key+"-next", time.Minute)
+	return harness.Lock(t, client, key+"-lock", "holder", ttl), c.GetToken()
+}
+
+// No lease runs out while all servers are down, however long that is, and however short.
+func TestLeasesStandStillWithoutServers(t *testing.T) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
+		server := fixtures.StartLocket(t, database)
+		client := server.Client(t)
+		const long, short = 2 * time.Second, time.Second
+		lockToken, claimToken := hold(t, client, "long", long)
+		server.Kill()
+		time.Sleep(2 * long)
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stillHeld(t, client, "long", lockToken, claimToken, long)
+
+		// Each of many restarts takes a part of the TTL at least; none may count.
+		lockToken, claimToken = hold(t, client, "short", short)
+		for range 5 {
+			if err := server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stillHeld(t, client, "short", lockToken, claimToken, short)
+		server.Terminate()
+		time.Sleep(2 * short)
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stillHeld(t, client, "short", lockToken, claimToken, short)
+
+		// And they do run while a server is there.
+		expired, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "short-next"})
+		if err != nil || expired.GetStatus() != active || expired.GetToken() <= claimToken {
+			t.Errorf("after the lease: %v, %v", expired, err)
+		}
+		if _, err := harness.Renew(t, client, "short", short); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("a claim that expired was renewed: %v", err)
+		}
+	})
+}
+
+// Nor do leases run while the database is away. Callers are told so, and the server finds
+// it again by itself.
+func TestLeasesStandStillWithoutDatabase(t *testing.T) {
+	mariadb := fixtures.NewMariaDB(t)
+	server := fixtures.StartLocket(t, "mysql:"+mariadb.CreateDatabase(t), "--database-timeout", "3s")
+	client := server.Client(t)
+	const ttl = 2 * time.Second
+
+	t.Run("paused", func(t *testing.T) {
+		lockToken, claimToken := hold(t, client, "paused", ttl)
+		harness.Must(t, mariadb.Pause())
+		begin := time.Now()
+		callersAreTold(t, client, 5*time.Second)
+		harness.Must(t, mariadb.Resume())
+		awaitDatabase(t, client)
+		t.Logf("away for %v", time.Since(begin).Round(time.Millisecond))
+		stillHeld(t, client, "paused", lockToken, claimToken, ttl)
+	})
+	t.Run("killed", func(t *testing.T) {
+		lockToken, claimToken := hold(t, client, "killed", ttl)
+		harness.Must(t, mariadb.Kill())
+		callersAreTold(t, client, 4*time.Second)
+		harness.Must(t, mariadb.Start())
+		start := time.Now()
+		awaitDatabase(t, client)
+		t.Logf("the server found its database again after %v", time.Since(start).Round(time.Millisecond))
+		stillHeld(t, client, "killed", lockToken, claimToken, ttl)
+	})
+}
+
+// callersAreTold makes requests for a while, all of which must fail, with a clear message.
+func callersAreTold(t *testing.T, client models.LocketClient, d time.Duration) {
+	t.Helper()
+	said := make(map[string]int)
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for name, call := range map[string]func(context.Context) error{
+			"Lock": func(ctx context.Context) error {
+				_, err := client.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: "away", Owner: "o"}, TtlInSeconds: 1})
+				return err
+			},
+			"Fetch": func(ctx context.Context) error {
+				_, err := client.Fetch(ctx, &models.FetchRequest{Key: "away"})
+				return err
+			},
+		} {
+			ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Second))
+			err := call(ctx)
+			cancel()
+			said[fmt.Sprintf("%s: %v", name, err)]++
+			clear := strings.Contains(err.Error(), "database") || strings.Contains(strings.ToLower(err.Error()), "deadline")
+			if code := status.Code(err); !clear || code != codes.Unavailable && code != codes.DeadlineExceeded {
+				t.Errorf("%s: got %v", name, err)
+			}
+		}
+	}
+	for line, n := range said {
+		t.Logf("%d times %s", n, line)
+	}
+}
+
+// awaitDatabase waits until the server commits again, without leaving anything behind.
+func awaitDatabase(t *testing.T, client models.LocketClient) {
+	t.Helper()
+	harness.Eventually(t, 15*time.Second, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := client.Release(ctx, &models.ReleaseRequest{Resource: &models.Resource{Key: "nobody has this"}})
+		if status.Code(err) == codes.NotFound {
+			return nil
+		}
+		return fmt.Errorf("not yet: %w", err)
+	})
+}
+
+// A server waits for a database that is not up yet, and gives up after a while.
+func TestStartBeforeTheDatabase(t *testing.T) {
+	t.Parallel()
+	mariadb := fixtures.NewMariaDB(t)
+	dsn := mariadb.DSN("fresh")
+	harness.Must(t, mariadb.Stop())
+
+	t.Run("gives up", func(t *testing.T) {
+		server := fixtures.NewLocket(t, "mysql:"+dsn, "--database-wait", "2s")
+		start := time.Now()
+		harness.Must(t, server.Launch())
+		code, err := server.Wait(10 * time.Second)
+		if took := time.Since(start); err != nil || code != 1 || took < 2*time.Second {
+			t.Errorf("exit code %d (%v) after %v", code, err, took)
+		}
+		lines := strings.Split(strings.TrimSpace(server.Log()), "\n")
+		last := lines[len(lines)-1]
+		if !strings.HasPrefix(last, "locket: ") || !strings.Contains(last, "the database is not available") || !strings.Contains(last, mariadb.Addr()) {
+			t.Errorf("the last line is %q", last)
+		}
+	})
+	t.Run("waits", func(t *testing.T) {
+		server := fixtures.NewLocket(t, "mysql:"+dsn)
+		harness.Must(t, server.Launch())
+		time.Sleep(1500 * time.Millisecond)
+		if conn, err := net.Dial("tcp", server.Address()); err == nil {
+			conn.Close()
+			t.Error("serves without a database")
+		}
+		harness.Must(t, mariadb.Start())
+		harness.Must(t, server.AwaitServing(15*time.Second))
+		harness.Lock(t, server.Client(t), "k", "o", time.Minute)
+	})
+	t.Run("is told to stop", func(t *testing.T) {
+		harness.Must(t, mariadb.Stop())
+		server := fixtures.NewLocket(t, "mysql:"+dsn)
+		harness.Must(t, server.Launch())
+		time.Sleep(500 * time.Millisecond)
+		if code, took := server.Terminate(); took > 3*time.Second {
+			t.Errorf("exit code %d after %v", code, took)
+		}
+	})
+}
+
+// A connection that is cut in the middle of a COMMIT does not keep the caller from the
+// true answer, whether the database has got the COMMIT or not.
+func TestCutDuringCommit(t *testing.T) {
+	t.Parallel()
+	database, proxy := harness.Proxied(t)
+	client := fixtures.StartLocket(t, database).Client(t)
+
+	// A connection that is new says READ COMMITTED, so each cut is made on one that is not.
+	cutCommit := func(cut func([]byte) <-chan struct{}, request func()) {
+		harness.Lock(t, client, "warm", "o", time.Minute)
+		fired := cut([]byte("; COMMIT"))
+		request()
+		select {
+		case <-fired:
+		case <-time.After(time.Second):
+			t.Error("nothing was cut")
+		}
+	}
+	made := make(map[string]uint64)
+	for name, cut := range map[string]func([]byte) <-chan struct{}{"on": proxy.CutOn, "before": proxy.CutBefore} {
+		for n := range 10 {
+			id := fmt.Sprintf("%s-%d", name, n)
+			cutCommit(cut, func() { made[id] = harness.Create(t, client, id, id, time.Minute).GetToken() })
+			cutCommit(cut, func() {
+				if n%2 == 0 {
+					harness.Release(t, client, id)
+				} else if c, err := harness.Renew(t, client, id, time.Minute); err != nil || c.GetToken() != made[id] {
+					t.Errorf("renew %s: %v, %v", id, c, err)
+				}
+			})
+		}
+	}
+	// Lock and Release have no id: a second execution would not answer as the first.
+	for name, cut := range map[string]func([]byte) <-chan struct{}{"on": proxy.CutOn, "before": proxy.CutBefore} {
+		var token uint64
+		cutCommit(cut, func() { token = harness.Lock(t, client, name, "o", time.Minute) })
+		cutCommit(cut, func() {
+			_, err := client.Release(t.Context(), &models.ReleaseRequest{Resource: &models.Resource{Key: name, Owner: "o"}, Token: &token})
+			if err != nil {
+				t.Errorf("release of %s: %v", name, err)
+			}
+		})
+		made[name] = token
+	}
+	made["warm"] = harness.Lock(t, client, "warm", "o", time.Minute)
+	for _, c := range harness.ListAll(t, client) {
+		id := c.GetId()
+		if made[id] == 0 { // a lock
+			id = c.GetResource()
+		}
+		if token, ok := made[id]; !ok || token != c.GetToken() {
+			t.Errorf("token %d was answered, and there is %v", token, c)
+		}
+		delete(made, id)
+	}
+	if len(made) > 0 {
+		t.Errorf("lost: %v", made)
+	}
+}
+
+// When the network swallows everything, also in the middle of a COMMIT, callers are told
+// after a few times what a transaction may take (those before them in line have their turn,
+// and the outcome of a COMMIT is asked for), and the server goes on when it is back.
+func TestDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Second
+	database, proxy := harness.Proxied(t)
+	server := fixtures.StartLocket(t, database, "--database-timeout", timeout.String())
+	client := server.Client(t)
+	for round := range 3 {
+		var callers sync.WaitGroup
+		busy, stop := context.WithCancel(t.Context())
+		for n := range 8 {
+			callers.Go(func() {
+				for busy.Err() == nil {
+					_, _ = client.Lock(t.Context(), &models.LockRequest{
+						Resource: &models.Resource{Key: fmt.Sprint(n), Owner: "o"}, TtlInSeconds: 60,
+					})
+				}
+			})
+		}
+		time.Sleep(time.Duration(200+round) * time.Millisecond)
+		proxy.Hang()
+		start := time.Now()
+		_, err := harness.TryLock(t, client, "k", "o", time.Minute)
+		took := time.Since(start)
+		t.Logf("after %v: %v", took, err)
+		if status.Code(err) != codes.Unavailable || took > 15*timeout {
+			t.Errorf("got %v after %v", err, took)
+		}
+		stop()
+		proxy.Restore()
+		start = time.Now()
+		awaitDatabase(t, client)
+		t.Logf("back after %v", time.Since(start))
+		callers.Wait()
+	}
+}

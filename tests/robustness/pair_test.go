@@ -1,0 +1,111 @@
+package robustness_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// Two servers under load on the same keys of one database keep all the rules.
+func TestPair(t *testing.T) {
+	database := "mysql:" + fixtures.MySQL(t)
+	a, b := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
+	load := startLoad(t, 24, 12, 5*time.Millisecond, a, b)
+	time.Sleep(6 * time.Second)
+	load.finish(t, a.Client(t))
+	load.checkFIFO(t)
+	if n := load.retries.Load(); n > 0 {
+		t.Errorf("%d requests failed though nothing was wrong", n)
+	}
+}
+
+// A third server that is killed disturbs the two others in nothing but what it held, and
+// that expires.
+func TestThirdServerKilled(t *testing.T) {
+	database := "mysql:" + fixtures.MySQL(t)
+	a, b, c := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
+	load := startLoad(t, 8, 6, 5*time.Millisecond, a, b)
+	doomed := startLoad(t, 8, 6, 5*time.Millisecond, c)
+	for round := range 5 {
+		dead, next := fmt.Sprintf("dead-%d", round), fmt.Sprintf("next-%d", round)
+		time.Sleep(300 * time.Millisecond)
+		held := harness.Create(t, c.Client(t), "held", dead, time.Second)
+		if c := harness.Create(t, a.Client(t), "held", next, time.Minute); c.GetStatus() != waiting {
+			t.Fatalf("got %v, want it to wait", c)
+		}
+		c.Kill()
+		killed := time.Now()
+		granted, err := b.Client(t).AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: next})
+		if err != nil || granted.GetStatus() != active || granted.GetToken() <= held.GetToken() {
+			t.Errorf("after the kill: %v, %v", granted, err)
+		}
+		if waited := time.Since(killed); waited > 3*time.Second {
+			t.Errorf("the lease of a dead server's client was kept for %v", waited)
+		}
+		harness.Release(t, b.Client(t), next)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load.stop()
+	doomed.stop()
+	report(t, load.faults)
+	report(t, doomed.faults)
+	report(t, load.doubleHolders())
+	if n := load.retries.Load(); n > 0 {
+		t.Errorf("%d requests to the others failed", n)
+	}
+	if slowest := time.Duration(load.slowest.Load()); slowest > 2*time.Second {
+		t.Errorf("a request to the others took %v", slowest)
+	}
+	t.Logf("the others: %d requests, the slowest %v", load.requests.Load(), time.Duration(load.slowest.Load()))
+}
+
+// Who waits at one server hears within 50 ms of a release at the other. The bound for the
+// slowest is a generous one: this machine may be busy with other things.
+func TestHandOver(t *testing.T) {
+	const (
+		rounds = 50
+		median = 50 * time.Millisecond
+		worst  = time.Second
+	)
+	database := "mysql:" + fixtures.MySQL(t)
+	a, b := fixtures.StartLocket(t, database).Client(t), fixtures.StartLocket(t, database).Client(t)
+	harness.Create(t, a, "k", "0", time.Minute)
+	var took []time.Duration
+	for i := range rounds {
+		took = append(took, handOver(t, a, b, fmt.Sprint(i), fmt.Sprint(i+1)))
+		a, b = b, a
+	}
+	slices.Sort(took)
+	t.Logf("release on one server to grant on the other: median %v, maximum %v", took[rounds/2], took[rounds-1])
+	if took[rounds/2] >= median || took[rounds-1] > worst {
+		t.Errorf("want less than %v and %v", median, worst)
+	}
+}
+
+// handOver measures the time from the request that releases, at one server, to the answer
+// of the call that waits, at the other.
+func handOver(t *testing.T, from, to models.LocketClient, holder, next string) time.Duration {
+	t.Helper()
+	if c := harness.Create(t, to, "k", next, time.Minute); c.GetStatus() != waiting {
+		t.Fatalf("got %v, want it to wait", c)
+	}
+	granted := make(chan time.Time, 1)
+	go func() {
+		c, err := to.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: next})
+		if err != nil || c.GetStatus() != active {
+			t.Errorf("await %s: %v, %v", next, c, err)
+		}
+		granted <- time.Now()
+	}()
+	time.Sleep(60 * time.Millisecond)
+	start := time.Now()
+	harness.Release(t, from, holder)
+	return (<-granted).Sub(start)
+}

@@ -1,0 +1,158 @@
+package run_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// holder writes a into a file for as long as it lives, and does not end of TERM.
+const holder = `trap "echo term" TERM; echo ready; while :; do echo a >>%s; sleep 0.02; done`
+
+func holderOf(t *testing.T, server *fixtures.Locket, address, name, file string, flags ...string) *runner {
+	t.Helper()
+	r := newRunner(t, address, append(append([]string{name, "--ttl", "2s"}, flags...), "--", "sh", "-c", fmt.Sprintf(holder, file))...)
+	r.start().prints("ready")
+	r.queue(server.Client(t), name, 1, 0)
+	return r
+}
+
+// successor takes the same lock as soon as it can, and writes b.
+func successor(t *testing.T, server *fixtures.Locket, name, file string) {
+	t.Helper()
+	shell(t, server.Address(), name, "echo b >>"+file+"; sleep 0.2").ends(0)
+	text, err := os.ReadFile(file)
+	harness.Must(t, err)
+	if lines := strings.ReplaceAll(string(text), "\n", ""); strings.Count(lines, "b") != 1 || !strings.HasSuffix(lines, "b") {
+		t.Errorf("%s: they overlap: %s", name, lines[strings.Index(lines, "b"):])
+	}
+}
+
+// Whatever ends the lease, the command has ended before the next one has the lock.
+func TestRunLost(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	proxy := fixtures.NewProxy(t, server.Address())
+	hanging := fixtures.NewProxy(t, server.Address())
+	folder := t.TempDir()
+	t.Run("cut", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(folder, "cut")
+		r := holderOf(t, server, proxy.Addr(), "cut", file)
+		proxy.Cut()
+		successor(t, server, "cut", file)
+		r.ends(123, "cannot be renewed")
+		r.prints("term")
+	})
+	t.Run("hang", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(folder, "hang")
+		r := holderOf(t, server, hanging.Addr(), "hang", file, "--grace", "1h")
+		hanging.Hang()
+		successor(t, server, "hang", file)
+		r.ends(123, "cannot be renewed")
+		r.prints("term")
+	})
+	// Stopped itself, it cannot renew; the guard knows when the lease ends.
+	t.Run("stop", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(folder, "stop")
+		r := holderOf(t, server, server.Address(), "stop", file)
+		r.signal(syscall.SIGSTOP)
+		successor(t, server, "stop", file)
+		r.prints("term")
+		r.eventually("only it is left", func() bool { return len(marked(r.mark)) == 1 })
+		r.signal(syscall.SIGCONT)
+		r.ends(123, "")
+	})
+	// Without the guard the command goes on for as long as the keeper is stopped: nobody is
+	// there to end it. Then it ends before it does anything else.
+	t.Run("stop both", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(folder, "stop both")
+		r := holderOf(t, server, server.Address(), "stop both", "'"+file+"'")
+		harness.Must(t, syscall.Kill(r.guardPid(), syscall.SIGSTOP))
+		r.signal(syscall.SIGSTOP)
+		shell(t, server.Address(), "stop both", "echo b").ends(0)
+		harness.Must(t, syscall.Kill(r.guardPid(), syscall.SIGCONT))
+		r.eventually("only it is left", func() bool { return len(marked(r.mark)) == 1 })
+		r.signal(syscall.SIGCONT)
+		r.ends(123, "")
+	})
+	t.Run("kill", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(folder, "kill")
+		r := holderOf(t, server, server.Address(), "kill", file)
+		r.signal(syscall.SIGKILL)
+		successor(t, server, "kill", file)
+		r.ends(-1)
+		r.prints("term")
+	})
+}
+
+// Who revokes a claim that is held has the command stopped, and says why.
+func TestRunRevoked(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	revoke := func(r *runner, name string, claims func(*models.Queue) []*models.Claim) {
+		q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: name})
+		harness.Must(t, err)
+		_, err = client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{
+			Id: claims(q)[0].GetId(), Status: models.Status_STATUS_REVOKED, Reason: "a fire drill",
+		})
+		harness.Must(t, err)
+	}
+	t.Run("polite", func(t *testing.T) {
+		t.Parallel()
+		r := shell(t, server.Address(), "polite", `trap "echo tidy; exit 0" TERM; echo ready; while :; do sleep 0.05; done`, "--ttl", "5s")
+		r.prints("ready")
+		revoke(r, "polite", (*models.Queue).GetHolders)
+		r.ends(123, `"polite"`, "revoked (a fire drill)")
+		r.prints("tidy")
+	})
+	t.Run("deaf", func(t *testing.T) {
+		t.Parallel()
+		r := shell(t, server.Address(), "deaf", `trap "echo heard" TERM; echo ready; while :; do sleep 0.05; done`, "--ttl", "5s", "--grace", "500ms")
+		r.prints("ready")
+		revoke(r, "deaf", (*models.Queue).GetHolders)
+		r.ends(123, "revoked")
+		r.prints("heard")
+	})
+	t.Run("waiting", func(t *testing.T) {
+		t.Parallel()
+		harness.Create(t, client, "waiting", "holder", time.Hour)
+		r := shell(t, server.Address(), "waiting", "echo never")
+		r.queue(client, "waiting", 1, 1)
+		revoke(r, "waiting", (*models.Queue).GetWaiters)
+		r.ends(124, "revoked (a fire drill)")
+		if r.out.String() != "" {
+			t.Error("the command was run")
+		}
+	})
+}
+
+// A server that is away for less than the lease is no loss; one that is away for longer is.
+func TestRunOutage(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	kept := shell(t, server.Address(), "kept", "echo ready; exec sleep 1000", "--ttl", "30s")
+	lost := shell(t, server.Address(), "lost", "echo ready; exec sleep 1000", "--ttl", "1s", "--grace", "1h")
+	kept.prints("ready")
+	lost.prints("ready")
+	server.Kill()
+	lost.ends(123, "")
+	harness.Must(t, server.Start())
+	shell(t, server.Address(), "lost", "true").ends(0)
+	kept.signal(syscall.SIGTERM)
+	kept.ends(143)
+	unheld(t, server.Client(t), "kept")
+}

@@ -1,0 +1,444 @@
+package run_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// runPatience is how long a test waits for what must happen soon, on a machine under load.
+const runPatience = 30 * time.Second
+
+// runner is a locket run under test.
+type runner struct {
+	t           *testing.T
+	cmd         *exec.Cmd
+	out, stderr fixtures.Buffer
+	mark        string
+	ended       chan struct{}
+}
+
+// runServer returns a server for the tests of locket run below t.
+func runServer(t *testing.T) *fixtures.Locket {
+	t.Helper()
+	return fixtures.StartLocket(t, harness.SQLiteFile(t))
+}
+
+// newRunner returns a locket run that is not started. All that comes from it bears a mark in
+// its environment.
+func newRunner(t *testing.T, address string, args ...string) *runner {
+	t.Helper()
+	r := &runner{t: t, mark: "RUN_MARK=" + rand.Text(), ended: make(chan struct{})}
+	r.cmd = exec.Command(fixtures.LocketProgram(t), append([]string{"run"}, args...)...)
+	r.cmd.Env = append(fixtures.CleanEnv(), r.mark, "LOCKET_ADDRESS="+address, "LOCKET_CONTEXT_FILE="+os.DevNull)
+	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.stderr
+	r.cmd.Dir = t.TempDir()
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	t.Cleanup(func() {
+		for len(marked(r.mark)) > 0 {
+			for _, pid := range marked(r.mark) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if t.Failed() {
+			t.Logf("locket run %q\n%s%s", args, &r.out, &r.stderr)
+		}
+	})
+	return r
+}
+
+// start starts it.
+func (r *runner) start() *runner {
+	r.t.Helper()
+	harness.Must(r.t, r.cmd.Start())
+	go func() {
+		_ = r.cmd.Wait()
+		close(r.ended)
+	}()
+	return r
+}
+
+func startRun(t *testing.T, address string, args ...string) *runner {
+	t.Helper()
+	return newRunner(t, address, args...).start()
+}
+
+// shell starts a locket run of a shell script.
+func shell(t *testing.T, address, name, script string, flags ...string) *runner {
+	t.Helper()
+	return startRun(t, address, append(append([]string{name}, flags...), "--", "sh", "-c", script)...)
+}
+
+// wait returns the status once it has ended.
+func (r *runner) wait() int {
+	r.t.Helper()
+	select {
+	case <-r.ended:
+		return r.cmd.ProcessState.ExitCode()
+	case <-time.After(runPatience):
+		r.t.Fatalf("it runs on: %v\n%s%s", r.cmd.Args, &r.out, &r.stderr)
+		return 0
+	}
+}
+
+// ends waits for the end, with a status, and nothing left; and, when the status is Locket's,
+// with one line, that has the words.
+func (r *runner) ends(status int, words ...string) {
+	r.t.Helper()
+	if got := r.wait(); got != status {
+		r.t.Errorf("status %d, want %d: %s", got, status, &r.stderr)
+	}
+	r.leavesNothing()
+	for _, word := range words {
+		if !strings.Contains(r.stderr.String(), word) {
+			r.t.Errorf("nothing of %q in %q", word, &r.stderr)
+		}
+	}
+	text := strings.ReplaceAll(r.stderr.String(), "Terminated\n", "") // which a shell says of its children
+	if len(words) > 0 && (!strings.HasPrefix(text, "locket run: ") || strings.Count(text, "\n") != 1) {
+		r.t.Errorf("not one line: %q", text)
+	}
+}
+
+// prints waits for a word.
+func (r *runner) prints(word string) {
+	r.t.Helper()
+	r.eventually("prints "+word, func() bool { return strings.Contains(r.out.String(), word) })
+}
+
+func (r *runner) eventually(what string, is func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(runPatience); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("never: %s\n%s%s", what, &r.out, &r.stderr)
+		}
+	}
+}
+
+func (r *runner) signal(sig syscall.Signal) {
+	r.t.Helper()
+	harness.Must(r.t, r.cmd.Process.Signal(sig))
+}
+
+// leavesNothing: it ends, if it has not, and nothing that came from it is left.
+func (r *runner) leavesNothing() {
+	r.t.Helper()
+	r.eventually("nothing is left", func() bool { return len(marked(r.mark)) == 0 })
+}
+
+// marked returns the processes that bear a mark.
+func marked(mark string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		env, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(env, []byte(mark)) {
+			var pid int
+			_, _ = fmt.Sscanf(file, "/proc/%d/environ", &pid)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// guard returns the process that guards the command.
+func (r *runner) guardPid() int {
+	r.t.Helper()
+	for _, pid := range marked(r.mark) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if bytes.Contains(line, []byte("\x00--guard=")) {
+			return pid
+		}
+	}
+	r.t.Fatal("there is no guard")
+	return 0
+}
+
+// queue waits until so many hold a name, and so many wait.
+func (r *runner) queue(client models.LocketClient, name string, holders, waiting int) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%d hold and %d wait", holders, waiting), func() bool {
+		q, err := client.GetQueue(r.t.Context(), &models.GetQueueRequest{Resource: name})
+		harness.Must(r.t, err)
+		return len(q.GetHolders()) == holders && int(q.GetWaiting()) == waiting
+	})
+}
+
+// unheld fails unless nobody holds a name, at once.
+func unheld(t *testing.T, client models.LocketClient, name string) {
+	t.Helper()
+	q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: name})
+	if err != nil || len(q.GetHolders()) != 0 || q.GetWaiting() != 0 {
+		t.Errorf("%s: %v, %v", name, q, err)
+	}
+}
+
+// Whatever the command's status is, it is that of locket run; the lock is free then.
+func TestRunStatus(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	for script, status := range map[string]int{
+		"true": 0, "exit 1": 1, "exit 7": 7, "exit 255": 255, "exit 123": 123,
+		"kill -KILL $$": 137, "kill -TERM $$": 143, "kill -INT $$": 130, "kill -SEGV $$": 139, "nosuchcommand": 127,
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			r := shell(t, server.Address(), script, "exec 2>/dev/null; "+script)
+			r.ends(status)
+			if r.out.String()+r.stderr.String() != "" {
+				t.Errorf("it says %q, %q", &r.out, &r.stderr)
+			}
+			unheld(t, client, script)
+		})
+	}
+}
+
+// What cannot be executed is found out before the lock is asked for: here is no server.
+func TestRunUnusable(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write := func(name, text string, mode os.FileMode) {
+		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), mode))
+	}
+	write("plain", "text", 0o644)
+	write("script", "#!/bin/sh\nexit 9\n", 0o755)
+	for name, test := range map[string]struct {
+		status int
+		word   string
+	}{
+		"nosuch":             {127, "no such command"},
+		"./nosuch":           {127, "no such command"},
+		"/etc/passwd/nosuch": {127, "no such command"},
+		"":                   {127, "no such command"},
+		"plain":              {126, "permission denied"},
+		"./plain":            {126, "permission denied"},
+		"./":                 {126, "is a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRunner(t, "127.0.0.1:1", "n", "--", name)
+			r.cmd.Dir = folder
+			r.cmd.Env = append(r.cmd.Env, "PATH=/nosuch:"+folder)
+			r.start().ends(test.status, test.word)
+		})
+	}
+}
+
+// Some is found out only when it is executed.
+func TestRunNotExecutable(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	folder := t.TempDir()
+	for name, text := range map[string]string{"format": "no magic here\n", "interpreter": "#!/nosuch/interpreter\n"} {
+		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755))
+		startRun(t, server.Address(), name, "--", filepath.Join(folder, name)).ends(126, name, "cannot be executed")
+		unheld(t, server.Client(t), name)
+	}
+	harness.Must(t, os.WriteFile(filepath.Join(folder, "good"), []byte("#!/bin/sh\nexit 9\n"), 0o755))
+	r := newRunner(t, server.Address(), "n", "--", "good")
+	r.cmd.Dir, r.cmd.Env = folder, append(r.cmd.Env, "PATH=:/nosuch") // "" is the folder where it runs
+	r.start().ends(9)
+}
+
+// Locket's own failures.
+func TestRunFailures(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	for words, args := range map[string][]string{
+		"needed":                         {},
+		"needed|--help":                  {"n"},
+		"NAME|needed":                    {"n", "--"},
+		"COMMAND|needed":                 {"--", "true"},
+		"two dashes|needed":              {"n", "true"},
+		"dashes|needed":                  {"n", "m", "--", "true"},
+		"name|empty":                     {"", "--", "true"},
+		"--waiting|--help":               {"n", "--waiting", "--", "true"},
+		"--wait|soon":                    {"n", "--wait", "soon", "--", "true"},
+		"--wait -1s|0 or more":           {"n", "--wait", "-1s", "--", "true"},
+		"--wait|--no-wait|exclude":       {"n", "--wait", "1s", "--no-wait", "--", "true"},
+		"--ttl 100ms|at least 1s":        {"n", "--ttl", "100ms", "--", "true"},
+		"--grace -1s":                    {"n", "--grace", "-1s", "--", "true"},
+		"resource":                       {strings.Repeat("n", 1025), "--", "true"},
+		"owner":                          {"n", "--owner", strings.Repeat("o", 1025), "--", "true"},
+		"connection refused":             {"n", "--address", "127.0.0.1:1", "--timeout", "300ms", "--no-wait", "--", "true"},
+		"127.0.0.1:1|connection refused": {"n", "--address", "127.0.0.1:1", "--timeout", "300ms", "--wait", "100ms", "--", "true"},
+		"db.internal|--tls-ca":           {"n", "--address", "db.internal:8891", "--", "true"},
+		"nosuch.pem":                     {"n", "--tls-ca", "nosuch.pem", "--", "true"},
+		"no such context|nosuch":         {"n", "--context", "nosuch", "--", "true"},
+	} {
+		t.Run(words, func(t *testing.T) {
+			t.Parallel()
+			if words == "no such context|nosuch" {
+				words = "nosuch"
+			}
+			startRun(t, server.Address(), args...).ends(125, strings.Split(words, "|")...)
+		})
+	}
+}
+
+// A run that waits for ever says when it does not reach a server, and goes on.
+func TestRunServerComesLater(t *testing.T) {
+	t.Parallel()
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t))
+	r := startRun(t, server.Address(), "n", "--timeout", "300ms", "--", "echo", "done")
+	r.eventually("it says so", func() bool { return strings.Contains(r.stderr.String(), "connection refused") })
+	harness.Must(t, server.Start())
+	r.ends(0, "still trying")
+	r.prints("done")
+}
+
+func TestRunEnvironment(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	r := newRunner(t, server.Address(), "a name", "--owner", "me", "--value", "v", "--", "sh", "-c",
+		`echo "$LOCKET_NAME,$LOCKET_TOKEN,$LOCKET_ID,$LOCKET_ADDRESS,$OTHER,$0" ready; read x`)
+	r.cmd.Env = append(r.cmd.Env, "OTHER=o\xff", "LOCKET_TOKEN=1", "LOCKET_NAME=x")
+	in, err := r.cmd.StdinPipe()
+	harness.Must(t, err)
+	r.start().prints("ready")
+	held, err := client.Fetch(t.Context(), &models.FetchRequest{Key: "a name"})
+	harness.Must(t, err)
+	q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "a name"})
+	harness.Must(t, err)
+	want := fmt.Sprintf("a name,%d,%s,%s,o\xff,sh ready\n", held.GetToken(), q.GetHolders()[0].GetId(), server.Address())
+	if r.out.String() != want {
+		t.Errorf("got %q, want %q", &r.out, want)
+	}
+	if got := held.GetResource(); got.GetOwner() != "me" || got.GetValue() != "v" {
+		t.Errorf("others see %v", got)
+	}
+	harness.Must(t, in.Close())
+	r.ends(1)
+}
+
+// The owner has the host and the process in its name.
+func TestRunOwner(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	r := shell(t, server.Address(), "n", "echo ready; sleep 1000")
+	r.prints("ready")
+	host, err := os.Hostname()
+	harness.Must(t, err)
+	held, err := server.Client(t).Fetch(t.Context(), &models.FetchRequest{Key: "n"})
+	if want := fmt.Sprintf("%s-%d", host, r.cmd.Process.Pid); err != nil || held.GetResource().GetOwner() != want {
+		t.Errorf("owner %v, want %s", held, want)
+	}
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+}
+
+// The streams are the command's own, all of them.
+func TestRunStreams(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	t.Run("large", func(t *testing.T) {
+		t.Parallel()
+		text := make([]byte, 8<<20)
+		_, _ = rand.Read(text)
+		r := newRunner(t, server.Address(), "large", "--", "cat")
+		r.cmd.Stdin = bytes.NewReader(text)
+		r.start().ends(0)
+		if r.out.String() != string(text) {
+			t.Errorf("%d bytes came out, changed", len(r.out.String()))
+		}
+	})
+	t.Run("apart", func(t *testing.T) {
+		t.Parallel()
+		r := shell(t, server.Address(), "apart", "echo out; echo err >&2")
+		r.ends(0)
+		if r.out.String() != "out\n" || r.stderr.String() != "err\n" {
+			t.Errorf("%q, %q", &r.out, &r.stderr)
+		}
+	})
+	t.Run("more", func(t *testing.T) {
+		t.Parallel()
+		in, out, err := os.Pipe()
+		harness.Must(t, err)
+		const script = "echo three >&3; ls /proc/self/fd >&2"
+		r := newRunner(t, server.Address(), "more", "--", "sh", "-c", script)
+		alone := exec.Command("sh", "-c", script)
+		r.cmd.ExtraFiles, alone.ExtraFiles = []*os.File{out}, []*os.File{out}
+		r.start()
+		var want bytes.Buffer
+		alone.Stderr = &want
+		harness.Must(t, alone.Run())
+		harness.Must(t, out.Close())
+		text, err := io.ReadAll(in)
+		if string(text) != "three\nthree\n" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		r.ends(0)
+		if r.stderr.String() != want.String() {
+			t.Errorf("other streams are open than without locket run:\n%s\n%s", &r.stderr, &want)
+		}
+	})
+	// Nobody but the command has an end of a pipe.
+	t.Run("closed", func(t *testing.T) {
+		t.Parallel()
+		in, out, err := os.Pipe()
+		harness.Must(t, err)
+		r := newRunner(t, server.Address(), "closed", "--", "sh", "-c", "echo hello; exec sleep 1000 >&-")
+		r.cmd.Stdout = out
+		r.start()
+		harness.Must(t, out.Close())
+		if text, err := io.ReadAll(in); string(text) != "hello\n" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		r.signal(syscall.SIGTERM)
+		r.ends(143)
+	})
+	t.Run("unread", func(t *testing.T) {
+		t.Parallel()
+		in, out, err := os.Pipe()
+		harness.Must(t, err)
+		r := newRunner(t, server.Address(), "unread", "--", "sh", "-c", "exec yes 2>/dev/null")
+		r.cmd.Stdout = out
+		r.start()
+		harness.Must(t, errors.Join(out.Close(), in.Close()))
+		r.ends(128 + int(syscall.SIGPIPE))
+	})
+}
+
+// TLS and the address, from the environment.
+func TestRunTLS(t *testing.T) {
+	t.Parallel()
+	ca := fixtures.NewCA(t)
+	cert, key := ca.Issue(t, "server")
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server.ClientTLS = ca.ClientTLS(t)
+	harness.Must(t, server.Start())
+	cert, key = ca.Issue(t, "client")
+	r := newRunner(t, "127.0.0.1:1, "+server.Address(), "n", "--", "sh", "-c", "echo $LOCKET_ADDRESS; exit 3")
+	r.cmd.Env = append(r.cmd.Env, "LOCKET_TLS_CA="+ca.File, "LOCKET_TLS_CERT="+cert, "LOCKET_TLS_KEY="+key)
+	r.start().ends(3)
+	r.prints("127.0.0.1:1," + server.Address())
+}
+
+// The flags of --help are those that there are; nothing of the guard is told.
+func TestRunHelp(t *testing.T) {
+	t.Parallel()
+	stdout, _, code := harness.RunLocket(t, nil, "run", "--help")
+	for _, word := range []string{"--shared", "--wait", "--no-wait", "--ttl", "--owner", "--value", "--grace", "--address", "nightly-report", "deploy", "124"} {
+		if code != 0 || !strings.Contains(stdout, word) {
+			t.Errorf("code %d, nothing of %s", code, word)
+		}
+	}
+	if strings.Contains(stdout, "--guard") {
+		t.Error("--guard is told of")
+	}
+}

@@ -1,0 +1,263 @@
+package run_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// signalNames has the signals that are passed on, as a shell names them.
+var signalNames = map[syscall.Signal]string{
+	syscall.SIGINT: "INT", syscall.SIGTERM: "TERM", syscall.SIGHUP: "HUP", syscall.SIGQUIT: "QUIT",
+	syscall.SIGUSR1: "USR1", syscall.SIGUSR2: "USR2", syscall.SIGWINCH: "WINCH", syscall.SIGCONT: "CONT",
+}
+
+// Signals reach the command, and all of its group.
+func TestRunSignals(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	for sig, name := range signalNames {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := shell(t, server.Address(), name, fmt.Sprintf(`
+				trap "echo got; exit 42" %[1]s
+				sh -c 'trap "echo child; exit" %[1]s; echo born; while :; do sleep 0.05; done'
+				while :; do sleep 0.05; done`, name))
+			r.prints("born")
+			r.signal(sig)
+			r.ends(42)
+			if out := r.out.String(); !strings.Contains(out, "child\n") || !strings.Contains(out, "got\n") {
+				t.Errorf("it says %q", out)
+			}
+			unheld(t, client, name)
+		})
+		if sig == syscall.SIGWINCH || sig == syscall.SIGCONT { // which end nothing
+			continue
+		}
+		t.Run("dies of "+name, func(t *testing.T) {
+			t.Parallel()
+			r := shell(t, server.Address(), "dies of "+name, "ulimit -c 0; echo ready; exec sleep 1000")
+			r.prints("ready")
+			r.signal(sig)
+			r.ends(128 + int(sig))
+			if r.stderr.String() != "" {
+				t.Errorf("it complains: %s", &r.stderr)
+			}
+			unheld(t, client, "dies of "+name)
+		})
+		t.Run("waits for "+name, func(t *testing.T) {
+			t.Parallel()
+			key := "waits for " + name
+			harness.Create(t, client, key, name, time.Hour)
+			r := shell(t, server.Address(), key, "echo never")
+			r.queue(client, key, 1, 1)
+			r.signal(syscall.SIGWINCH) // of no concern
+			r.signal(syscall.SIGCONT)
+			begin := time.Now()
+			r.signal(sig)
+			r.ends(128 + int(sig))
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if r.out.String()+r.stderr.String() != "" {
+				t.Errorf("it says %q, %q", &r.out, &r.stderr)
+			}
+			r.queue(client, key, 1, 0)
+		})
+	}
+}
+
+// Without a server, too, a signal ends the wait.
+func TestRunSignalWithoutServer(t *testing.T) {
+	t.Parallel()
+	r := startRun(t, "127.0.0.1:1", "n", "--timeout", "100ms", "--", "true")
+	r.eventually("it waits", func() bool { return r.stderr.String() != "" })
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+}
+
+// A command that is stopped by hand goes on by hand. Without a terminal only the command stops:
+// the lock is kept.
+func TestRunStopAndGo(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	r := shell(t, server.Address(), "n", "echo ready; sleep 0.3; echo on; exec sleep 1000")
+	r.prints("ready")
+	r.signal(syscall.SIGTSTP)
+	r.eventually("the command is stopped", func() bool { return slices.Contains(states(r.mark), "T") })
+	time.Sleep(500 * time.Millisecond)
+	if strings.Contains(r.out.String(), "on\n") {
+		t.Error("it was not stopped")
+	}
+	if state := stateOf(r.cmd.Process.Pid); state == "T" {
+		t.Error("it stopped itself, and renews no more")
+	}
+	r.signal(syscall.SIGCONT)
+	r.prints("on\n")
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+}
+
+// stateOf returns the state of a process as Linux tells it: T is stopped.
+func stateOf(pid int) string {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	state, _, _ := strings.Cut(rest, " ")
+	return state
+}
+
+// states returns those of the processes that bear a mark.
+func states(mark string) (states []string) {
+	for _, pid := range marked(mark) {
+		states = append(states, stateOf(pid))
+	}
+	return states
+}
+
+// What was ignored stays so.
+func TestRunNohup(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	r := newRunner(t, server.Address(), "n", "--", "sh", "-c", "kill -HUP $$; kill -INT $$; echo ready; exec sleep 1000")
+	r.cmd.Args = append([]string{"sh", "-c", `trap "" HUP INT; exec "$@"`, "sh", r.cmd.Path}, r.cmd.Args[1:]...)
+	r.cmd.Path = "/bin/sh"
+	r.start().prints("ready")
+	r.signal(syscall.SIGHUP)
+	r.signal(syscall.SIGINT)
+	time.Sleep(300 * time.Millisecond)
+	r.queue(server.Client(t), "n", 1, 0)
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+}
+
+// After TERM the command has the time of --grace, and no more. Its own status counts.
+func TestRunGrace(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	const deaf = `trap "echo heard" TERM; echo ready; while :; do sleep 0.05; done`
+	for name, test := range map[string]struct {
+		script, grace string
+		status        int
+		atLeast       time.Duration
+	}{
+		"polite":   {`trap "sleep 0.5; exit 0" TERM; echo ready; while :; do sleep 0.05; done`, "1m", 0, 500 * time.Millisecond},
+		"deaf":     {deaf, "1s", 137, time.Second},
+		"at once":  {deaf, "0", 137, 0},
+		"a child":  {`sh -c 'trap "" TERM; echo ready; sleep 1000' & wait`, "500ms", 143, 500 * time.Millisecond},
+		"stopped":  {`echo ready; kill -STOP $$; exec sleep 1000`, "1m", 143, 0},
+		"a daemon": {`setsid sh -c 'trap "" TERM; echo ready; sleep 1000' & wait`, "500ms", 143, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := shell(t, server.Address(), name, test.script, "--grace", test.grace)
+			r.prints("ready")
+			begin := time.Now()
+			r.signal(syscall.SIGTERM)
+			r.ends(test.status)
+			if took := time.Since(begin); took < test.atLeast || took > test.atLeast+10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			unheld(t, server.Client(t), name)
+		})
+	}
+}
+
+// The lock is held as long as anything of the command is left, and that is ended.
+func TestRunLeftovers(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	for name, script := range map[string]string{
+		"group":    `sleep 1000 & sleep 1000 & exit 5`,
+		"daemon":   `setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; exit 5`,
+		"deaf":     `(trap "" TERM; sleep 1000; sleep 1000) & exit 5`,
+		"children": `(trap "" TERM; while :; do sleep 0.01 & done) & sleep 0.2; exit 5`,
+		"stopped":  `sleep 1000 & kill -STOP $!; exit 5`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := shell(t, server.Address(), name, script, "--grace", "500ms")
+			if status := r.wait(); status != 5 {
+				t.Errorf("status %d", status)
+			}
+			if left := marked(r.mark); len(left) > 0 {
+				t.Errorf("%d processes are left", len(left))
+			}
+			unheld(t, server.Client(t), name)
+		})
+	}
+}
+
+// What has been left may tidy up, under the lock.
+func TestRunLeftoverTidiesUp(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	file := filepath.Join(t.TempDir(), "file")
+	r := shell(t, server.Address(), "n", `(trap "sleep 0.3; echo tidy >>`+file+`; exit" TERM; echo ready; while :; do sleep 0.05; done) & sleep 0.3`)
+	r.prints("ready")
+	shell(t, server.Address(), "n", "echo next >>"+file).ends(0)
+	r.ends(0)
+	if text, err := os.ReadFile(file); string(text) != "tidy\nnext\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// Whoever is killed of locket run and its guard, the command ends.
+func TestRunKilled(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	const family = `sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sh -c 'sleep 1000; :' & (sleep 1000 &); echo ready; wait`
+	t.Run("keeper", func(t *testing.T) {
+		t.Parallel()
+		r := shell(t, server.Address(), "keeper", `trap "echo tidy; exit" TERM; `+family)
+		r.prints("ready")
+		r.signal(syscall.SIGKILL)
+		r.ends(-1)
+		r.prints("tidy")
+	})
+	t.Run("keeper, deaf", func(t *testing.T) {
+		t.Parallel()
+		r := shell(t, server.Address(), "keeper, deaf", `trap "" TERM; `+family, "--ttl", "2s", "--grace", "1h")
+		r.prints("ready")
+		begin := time.Now()
+		r.signal(syscall.SIGKILL)
+		r.ends(-1)
+		if took := time.Since(begin); took > 15*time.Second {
+			t.Errorf("it outlived its lease: %s", took)
+		}
+	})
+	t.Run("guard", func(t *testing.T) {
+		t.Parallel()
+		r := shell(t, server.Address(), "guard", `trap "" TERM; `+family)
+		r.prints("ready")
+		harness.Must(t, syscall.Kill(r.guardPid(), syscall.SIGKILL))
+		r.ends(125, "guards")
+		unheld(t, client, "guard")
+	})
+	t.Run("both", func(t *testing.T) {
+		t.Parallel()
+		r := shell(t, server.Address(), "both", `echo ready; exec sleep 1000`)
+		r.prints("ready")
+		guard := r.guardPid()
+		r.signal(syscall.SIGSTOP)
+		harness.Must(t, syscall.Kill(guard, syscall.SIGKILL))
+		r.signal(syscall.SIGKILL)
+		r.ends(-1)
+	})
+	t.Run("waiting", func(t *testing.T) {
+		t.Parallel()
+		harness.Create(t, client, "waiting", "holder", time.Hour)
+		r := shell(t, server.Address(), "waiting", "echo never")
+		r.queue(client, "waiting", 1, 1)
+		r.signal(syscall.SIGKILL)
+		r.ends(-1)
+	})
+}

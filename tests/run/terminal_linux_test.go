@@ -1,0 +1,163 @@
+package run_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// console is a shell with job control on a terminal of its own, and who types.
+type console struct {
+	*runner
+	keys *os.File
+	seen int
+}
+
+func newConsole(t *testing.T, address string) *console {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatalf("%v; install it with: apt-get install -y bash", err)
+	}
+	keys, screen := harness.OpenTerminal(t)
+	c := &console{runner: newRunner(t, address), keys: keys}
+	c.cmd.Path, c.cmd.Args = bash, []string{"bash", "--norc", "--noprofile", "-i"}
+	c.cmd.Env = append(c.cmd.Env, "PS1=$? > ", "L="+fixtures.LocketProgram(t), "TERM=dumb", "HISTFILE=")
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = screen, screen, screen
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	c.start()
+	_ = screen.Close()
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := keys.Read(buf)
+			_, _ = c.out.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	c.sees("0 > ")
+	return c
+}
+
+func (c *console) types(keys string) {
+	c.t.Helper()
+	_, err := c.keys.WriteString(keys)
+	harness.Must(c.t, err)
+}
+
+// sees waits for a text after what it has seen.
+func (c *console) sees(text string) (before string) {
+	c.t.Helper()
+	c.eventually("it sees "+text, func() bool {
+		var found bool
+		if before, _, found = strings.Cut(c.out.String()[c.seen:], text); found {
+			c.seen += len(before) + len(text)
+		}
+		return found
+	})
+	return before
+}
+
+// Ctrl-C is for the command; the status is what it makes of it.
+func TestRunTerminalInterrupt(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	c := newConsole(t, server.Address())
+	c.types(`$L run a -- sh -c 'trap "echo hea""rd; exit 9" INT; echo rea""dy; while :; do sleep 0.05; done'` + "\n")
+	c.sees("ready")
+	c.types("\x03")
+	c.sees("heard")
+	c.sees("9 > ")
+	// A loop ends, too.
+	c.types("for i in 1 2 3; do $L run a -- sh -c 'echo rea\"\"dy; exec sleep 1000'; echo ne''xt; done\n")
+	c.sees("ready")
+	c.types("\x03")
+	if text := c.sees("130 > "); strings.Contains(text, "next") {
+		t.Errorf("the loop goes on: %q", text)
+	}
+	// And a script.
+	harness.Must(t, os.WriteFile(c.cmd.Dir+"/script", []byte("$L run a -- sh -c 'echo ready; exec sleep 1000'\necho next\n"), 0o600))
+	for _, shell := range []string{"sh", "bash"} {
+		c.types(shell + " ./script\n")
+		c.sees("ready")
+		c.types("\x03")
+		if text := c.sees("130 > "); strings.Contains(text, "next") {
+			t.Errorf("the script of %s goes on: %q", shell, text)
+		}
+	}
+	// While it waits.
+	harness.Create(t, server.Client(t), "held", "held", time.Hour)
+	c.types("$L run held -- true\n")
+	c.queue(server.Client(t), "held", 1, 1)
+	c.types("\x03")
+	c.sees("130 > ")
+	unheld(t, server.Client(t), "a")
+}
+
+// The command reads what is typed, whatever is around it.
+func TestRunTerminalInput(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	c := newConsole(t, server.Address())
+	for _, around := range []string{"%s", "%s | cat", "true | %s", "(%s)", "sh -c '%s; exit'", "%s 2>&1 | cat", "%s & fg"} {
+		c.types(fmt.Sprintf(around, `$L run a -- sh -c "read x </dev/tty; echo got\"\" \$x; stty -a </dev/tty >/dev/null; stty sane -echo </dev/tty"`) + "\n")
+		time.Sleep(100 * time.Millisecond)
+		c.types("this\n")
+		c.sees("got this")
+		c.sees("0 > ")
+	}
+	c.types("$L run a -- sh -c 'kill -9 $$'\n") // and then the shell has the terminal again
+	c.sees("137 > ")
+	c.types("read y; echo go''t $y\nthat\n")
+	c.sees("got that")
+}
+
+// Ctrl-Z stops both; who comes back in time goes on where he was.
+func TestRunTerminalStop(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	c := newConsole(t, server.Address())
+	for _, around := range []string{"%s", "%s | cat", "sh -c '%s; exit'"} {
+		c.types(fmt.Sprintf(around, `$L run a --ttl 1m -- sh -c "echo rea\"\"dy; read x </dev/tty; echo got\"\" \$x"`) + "\n")
+		c.sees("ready")
+		time.Sleep(50 * time.Millisecond) // until it reads
+		c.types("\x1a")
+		c.sees("Stopped")
+		c.sees(" > ")
+		c.types("bg\n") // and there it reads, which stops it, and those around it
+		c.sees(" > ")
+		c.eventually("all are stopped", func() bool {
+			return !slices.ContainsFunc(marked(c.mark), func(pid int) bool {
+				return pid != c.cmd.Process.Pid && pid != c.guardPid() && stateOf(pid) != "T"
+			})
+		})
+		time.Sleep(100 * time.Millisecond) // until the shell knows
+		c.types("fg\n")
+		time.Sleep(50 * time.Millisecond)
+		c.types("this\n")
+		c.sees("got this")
+		c.sees("0 > ")
+	}
+	// Who comes back later does not: the lock is another's by then.
+	c.types(`$L run a --ttl 1s -- sh -c "echo rea\"\"dy; read x; echo got\"\" \$x"` + "\n")
+	c.sees("ready")
+	time.Sleep(50 * time.Millisecond)
+	c.types("\x1a")
+	c.sees("Stopped")
+	shell(t, server.Address(), "a", "true").ends(0)
+	c.types("fg\n")
+	c.sees("the command is stopped")
+	c.sees("123 > ")
+	c.types("exit\n")
+	c.ends(123)
+}
