@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,32 +39,6 @@ func TestExitStatuses(t *testing.T) {
 	} {
 		if stdout, stderr, code := harness.RunLocket(t, env, test.args...); code != test.want {
 			t.Errorf("locket %q: exit status %d, want %d; %q, %q", test.args, code, test.want, stdout, stderr)
-		}
-	}
-}
-
-// An error keeps its own words and status, whatever it is wrapped in.
-func TestFinish(t *testing.T) {
-	t.Parallel()
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	plainError := errors.New("a\nb\x1b")
-	for name, test := range map[string]struct {
-		ctx    context.Context
-		err    error
-		stderr string
-		status int
-	}{
-		"none":                     {t.Context(), nil, "", exit.OK},
-		"any":                      {t.Context(), plainError, "locket: a; b\\x1b\n", exit.Failure},
-		"with a status":            {t.Context(), fmt.Errorf("x: %w", exit.With(exit.Held, plainError)), "locket: x: a; b\\x1b\n", exit.Held},
-		"a status alone":           {t.Context(), exit.With(42, nil), "", 42},
-		"interrupted":              {canceled, fmt.Errorf("x: %w", context.Canceled), "locket: interrupted\n", exit.Interrupted},
-		"a failure after a signal": {canceled, plainError, "locket: a; b\\x1b\n", exit.Failure},
-	} {
-		var stderr strings.Builder
-		if status := exit.Finish(test.ctx, &stderr, test.err); status != test.status || stderr.String() != test.stderr {
-			t.Errorf("%s: %d, %q, want %d, %q", name, status, stderr.String(), test.status, test.stderr)
 		}
 	}
 }

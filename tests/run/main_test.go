@@ -1,3 +1,4 @@
+// Package run_test checks `locket run` as a process: status, signals, terminal, loss of the lock.
 package run_test
 
 import (
