@@ -1,8 +1,8 @@
 // Package claim holds the rules of one resource's queue of claims, and nothing
 // else: no I/O, no clock. A Queue, a Command and an Instant go in; the changed
 // queue and the claims that changed come out. The servers run these rules inside
-// the database's transactions, and the tests use them as the oracle for recorded
-// histories.
+// the database's transactions, and package tests/history uses them as the oracle for
+// histories that are recorded from real servers.
 //
 // The database is authoritative. A Queue is what one transaction has read of it:
 // the resource's row, its exclusive holder, the claims that the commands name, and

@@ -1,0 +1,144 @@
+package history
+
+import (
+	"errors"
+	"math"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// This file is where the state of a resource meets the rules.
+
+// never is a deadline that no operation reaches. A lease has run out when the history says
+// so by an Expire: every other command is carried out while none has.
+const never claim.Time = math.MaxInt64
+
+// noToken is one that was never given.
+const noToken = math.MaxUint64
+
+// command returns the command of a request, with the token as the rules count it. The sweep
+// carries out an expiry.
+func (s *state) command(r Request) claim.Command {
+	token := uint64(0)
+	if r.token != 0 {
+		token = s.shown.find(r.token)
+	}
+	switch cmd := r.command.(type) {
+	case nil:
+		return claim.Expire{Resource: r.Resource}
+	case claim.Acquire:
+		cmd.Token = token
+		return cmd
+	case claim.Release:
+		cmd.Token = token
+		return cmd
+	default:
+		return cmd
+	}
+}
+
+// run carries out a request by the rules, and changes the state as they do. It returns the
+// claim that they answer with.
+func (s *state) run(in Input) (*claim.Claim, error) {
+	if in.special == read {
+		return s.find(in.ID)
+	}
+	now := claim.Instant{Lease: max(in.call, s.now)}
+	if in.special == expire {
+		c, err := s.find(in.ID)
+		switch {
+		case err != nil:
+			return nil, err
+		case c.Status != claim.Active:
+			return nil, &claim.TransitionError{From: c.Status, To: claim.Expired}
+		}
+		now.Lease = max(now.Lease, c.Deadline)
+		s.now = now.Lease
+	}
+	q, known := s.queue(in)
+	c, err := q.Do(s.command(in.Request), now)
+	s.take(q, known, in)
+	if in.special == expire {
+		return s.find(in.ID)
+	}
+	return &c, err
+}
+
+// queue returns the resource's queue as a transaction would have read it, in copies: all
+// live claims, and the one that the request names.
+func (s *state) queue(in Input) (q *claim.Queue, known []*claim.Claim) {
+	row := s.row
+	row.Resource = in.Resource
+	var waiters []*claim.Claim
+	q = claim.NewQueue(row, 0, func(string, uint64) (next []*claim.Claim, err error) {
+		next, waiters = waiters, nil
+		return next, nil
+	})
+	for _, c := range s.live {
+		read := *c
+		if c.ID != in.ID || in.special != expire {
+			read.Deadline = never
+		}
+		if c.Status == claim.Waiting {
+			waiters = append(waiters, &read)
+		}
+		q.Add(&read)
+		known = append(known, &read)
+	}
+	if c := s.ended.find(in.ID); c != nil {
+		read := *c
+		q.Add(&read)
+	}
+	return q, known
+}
+
+// take makes what the rules have left the state.
+func (s *state) take(q *claim.Queue, known []*claim.Claim, in Input) {
+	s.row = q.Row
+	before := s.live
+	s.live = make([]*claim.Claim, 0, len(before)+1)
+	for i, c := range known {
+		if c.Deadline == never {
+			c.Deadline = before[i].Deadline
+		}
+		switch {
+		case sameClaim(c, before[i]):
+			s.live = append(s.live, before[i])
+		case c.Status.Live():
+			s.live = append(s.live, c)
+		default:
+			s.ended = &ended{claim: c, before: s.ended}
+		}
+	}
+	if _, err := s.find(in.ID); err != nil {
+		if made := q.Find(in.ID); made != nil {
+			s.live = append(s.live, made)
+		}
+	}
+}
+
+// sameClaim reports whether two states of one claim are the same to the rules. What its
+// request says for good is not looked at.
+func sameClaim(a, b *claim.Claim) bool {
+	return a == b || a.ID == b.ID && a.Status == b.Status && a.Token == b.Token &&
+		a.Version == b.Version && a.Deadline == b.Deadline && a.TTL == b.TTL
+}
+
+// refusal returns why the rules refuse, and the holder that they name.
+func refusal(err error) (Refusal, *claim.Claim) {
+	collision, transition := new(claim.CollisionError), new(claim.TransitionError)
+	switch {
+	case errors.Is(err, claim.ErrNotFound):
+		return NotFound, nil
+	case errors.Is(err, claim.ErrIDTaken):
+		return IDTaken, nil
+	case errors.Is(err, claim.ErrContention):
+		return Contention, nil
+	case errors.As(err, &collision):
+		return Collision, collision.Holder
+	case errors.As(err, &transition):
+		return Transition, nil
+	default:
+		return 0, nil
+	}
+}
