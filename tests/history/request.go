@@ -67,12 +67,12 @@ func Activate(resource, id string) Request {
 
 // SetStatus moves a claim to a final status.
 func SetStatus(resource, id string, to claim.Status) Request {
-	return Request{Resource: resource, ID: id, command: claim.End{ID: id, Status: to}}
+	return Request{Resource: resource, ID: id, command: claim.SetStatus{ID: id, Status: to}}
 }
 
 // End ends a claim in the way that its status allows.
 func End(resource, id string) Request {
-	return Request{Resource: resource, ID: id, command: claim.GiveUp{ID: id}}
+	return Request{Resource: resource, ID: id, command: claim.End{ID: id}}
 }
 
 // Read shows a claim as it is.

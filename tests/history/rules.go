@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/locket-service/locket/claim"
 )
@@ -25,7 +26,7 @@ func (s *state) command(r Request) claim.Command {
 	}
 	switch cmd := r.command.(type) {
 	case nil:
-		return claim.Expire{Resource: r.Resource}
+		return claim.Expire{Resources: []string{r.Resource}}
 	case claim.Acquire:
 		cmd.Token = token
 		return cmd
@@ -55,25 +56,26 @@ func (s *state) run(in Input) (*claim.Claim, error) {
 		now.Lease = max(now.Lease, c.Deadline)
 		s.now = now.Lease
 	}
-	q, known := s.queue(in)
-	c, err := q.Do(s.command(in.Request), now)
-	s.take(q, known, in)
+	queues := s.queues(in, now)
+	c, err := queues.Do(s.command(in.Request))
+	s.take(queues, in.Resource)
 	if in.special == expire {
 		return s.find(in.ID)
 	}
-	return &c, err
+	return c, err
 }
 
-// queue returns the resource's queue as a transaction would have read it, in copies: all
-// live claims, and the one that the request names.
-func (s *state) queue(in Input) (q *claim.Queue, known []*claim.Claim) {
+// queues returns the resource's queue as a transaction would have read it: all live claims,
+// and the one that the request names.
+func (s *state) queues(in Input, now claim.Instant) *claim.Queues {
 	row := s.row
 	row.Resource = in.Resource
 	var waiters []*claim.Claim
-	q = claim.NewQueue(row, 0, func(string, uint64) (next []*claim.Claim, err error) {
+	queues := claim.NewQueues(now, 1)
+	queues.Put(claim.NewQueue(row, 0, func(string, uint64) (next []*claim.Claim, err error) {
 		next, waiters = waiters, nil
 		return next, nil
-	})
+	}))
 	for _, c := range s.live {
 		read := *c
 		if c.ID != in.ID || in.special != expire {
@@ -82,37 +84,34 @@ func (s *state) queue(in Input) (q *claim.Queue, known []*claim.Claim) {
 		if c.Status == claim.Waiting {
 			waiters = append(waiters, &read)
 		}
-		q.Add(&read)
-		known = append(known, &read)
+		queues.Add(&read)
 	}
 	if c := s.ended.find(in.ID); c != nil {
-		read := *c
-		q.Add(&read)
+		queues.Add(c)
 	}
-	return q, known
+	return queues
 }
 
-// take makes what the rules have left the state.
-func (s *state) take(q *claim.Queue, known []*claim.Claim, in Input) {
-	s.row = q.Row
-	before := s.live
-	s.live = make([]*claim.Claim, 0, len(before)+1)
-	for i, c := range known {
-		if c.Deadline == never {
-			c.Deadline = before[i].Deadline
+// take makes what the rules have left the state. States before this one keep their claims.
+func (s *state) take(queues *claim.Queues, resource string) {
+	s.row = queues.Resource(resource).Row
+	s.live = slices.Clone(s.live)
+	for _, change := range queues.Changes() {
+		after := *change.After
+		at := slices.IndexFunc(s.live, func(c *claim.Claim) bool { return c.ID == after.ID })
+		if at >= 0 && after.Deadline == never { // not renewed
+			after.Deadline = s.live[at].Deadline
 		}
-		switch {
-		case sameClaim(c, before[i]):
-			s.live = append(s.live, before[i])
-		case c.Status.Live():
-			s.live = append(s.live, c)
+		switch live := after.Status.Live(); {
+		case at >= 0 && live:
+			s.live[at] = &after
+		case live:
+			s.live = append(s.live, &after)
 		default:
-			s.ended = &ended{claim: c, before: s.ended}
-		}
-	}
-	if _, err := s.find(in.ID); err != nil {
-		if made := q.Find(in.ID); made != nil {
-			s.live = append(s.live, made)
+			if at >= 0 {
+				s.live = slices.Delete(s.live, at, at+1)
+			}
+			s.ended = &ended{claim: &after, before: s.ended}
 		}
 	}
 }

@@ -29,6 +29,7 @@ func operations(entries []entry) (all ops) {
 // run out by themselves. What it answers is the history.
 type server struct {
 	t       *rapid.T
+	queues  *claim.Queues
 	queue   *claim.Queue
 	now     claim.Time // since the clients' clocks began
 	ids     []string
@@ -42,8 +43,10 @@ const clockStart = 1_700_000_000_000_000
 // runServer carries out random requests, and reads all claims at the end.
 func runServer(t *rapid.T) []entry {
 	s := &server{
-		t: t, queue: claim.NewQueue(claim.Row{Resource: "k"}, 0, nil), status: make(map[string]claim.Status),
+		t: t, queues: claim.NewQueues(claim.Instant{}, 1), queue: claim.NewQueue(claim.Row{Resource: "k"}, 0, nil),
+		status: make(map[string]claim.Status),
 	}
+	s.queues.Put(s.queue)
 	for range rapid.IntRange(5, 30).Draw(t, "requests") {
 		s.now += claim.Time(rapid.SampledFrom([]int{0, 1, 100, 10_000, 400_000, 1_000_000}).Draw(t, "pause"))
 		s.request()
@@ -89,15 +92,15 @@ func (s *server) request() {
 	case "renew":
 		s.carryOut(history.Renew("k", id, lease), claim.Renew{ID: id, TTL: lease})
 	case "end":
-		s.carryOut(history.End("k", id), claim.GiveUp{ID: id})
+		s.carryOut(history.End("k", id), claim.End{ID: id})
 	case "set status":
-		s.carryOut(history.SetStatus("k", id, claim.Aborted), claim.End{ID: id, Status: claim.Aborted})
+		s.carryOut(history.SetStatus("k", id, claim.Aborted), claim.SetStatus{ID: id, Status: claim.Aborted})
 	case "activate":
 		s.carryOut(history.Activate("k", id), claim.Activate{ID: id})
 	case "read":
 		s.carryOut(history.Read("k", id), nil)
 	case "sweep":
-		_, _ = s.do(claim.Expire{Resource: "k"})
+		_, _ = s.do(claim.Expire{Resources: []string{"k"}})
 	}
 }
 
@@ -117,8 +120,9 @@ func (s *server) seenToken(id string) uint64 {
 }
 
 // do carries out a command, and notes which leases have ended by it.
-func (s *server) do(cmd claim.Command) (claim.Claim, error) {
-	c, err := s.queue.Do(cmd, claim.Instant{Wall: clockStart + s.now, Lease: clockStart + s.now})
+func (s *server) do(cmd claim.Command) (*claim.Claim, error) {
+	s.queues.Now = claim.Instant{Wall: clockStart + s.now, Lease: clockStart + s.now}
+	c, err := s.queues.Do(cmd)
 	for _, id := range s.ids {
 		known := s.queue.Find(id)
 		if known == nil {
@@ -134,17 +138,17 @@ func (s *server) do(cmd claim.Command) (claim.Claim, error) {
 
 // carryOut sends a request to the server, and notes the answer. A read has no command.
 func (s *server) carryOut(request history.Request, cmd claim.Command) {
-	var c claim.Claim
+	var c *claim.Claim
 	err := claim.ErrNotFound
 	if cmd != nil {
 		c, err = s.do(cmd)
 	} else if found := s.queue.Find(request.ID); found != nil {
-		c, err = *found, nil
+		c, err = found, nil
 	}
 	s.note(request, answerOf(c, err))
 }
 
-func answerOf(c claim.Claim, err error) out {
+func answerOf(c *claim.Claim, err error) out {
 	collision, transition := new(claim.CollisionError), new(claim.TransitionError)
 	switch {
 	case err == nil:

@@ -13,8 +13,15 @@ import (
 	"github.com/anishathalye/porcupine"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
+	"github.com/locket-service/locket/tests/history"
+)
+
+const (
+	active  = models.Status_STATUS_ACTIVE
+	waiting = models.Status_STATUS_WAITING
 )
 
 // record is what a client knows for certain about one claim or lock of its own. Times are
@@ -22,12 +29,15 @@ import (
 type record struct {
 	key, id string // the owner of a lock, the id of a claim
 	lock    bool
+	shared  bool
 	last    *models.Claim // as it was last acknowledged; nil for a lock
 	token   uint64
 	created struct{ first, end int64 } // the request that made the claim, and its answer
 	granted int64                      // when the client heard of it; 0 for never
-	left    int64                      // when it stopped believing that it holds: before it asked to end it
+	left    int64                      // when its trust window ended: before it asked to end the claim
 	ended   models.Status              // acknowledged
+	expires bool                       // nobody ends it: from since on, the server may
+	since   int64
 }
 
 // ledger holds all that the clients of one test were told.
@@ -52,19 +62,19 @@ func (l *ledger) fault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Sprintf("%10d us: ", l.now()/1000)+fmt.Sprintf(format, args...))
 }
 
-func (l *ledger) op(kind opKind, r *record, first, end int64, out opOutput) {
+// op writes down a request and its answer. A request that was sent again until it was
+// answered is one operation, from its first attempt to its answer.
+func (l *ledger) op(first, end int64, request history.Request, out history.Output) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.history = append(l.history, porcupine.Operation{
-		Call: first, Return: end, Input: opInput{kind, r.key, r.id}, Output: out,
-	})
+	l.history = append(l.history, history.Operation(first, end, request, out))
 }
 
 // open begins the record of a claim or lock before the first request for it.
-func (l *ledger) open(key, id string, lock bool) *record {
+func (l *ledger) open(key, id string, lock, shared bool) *record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := &record{key: key, id: id, lock: lock}
+	r := &record{key: key, id: id, lock: lock, shared: shared}
 	l.records[id] = r
 	return r
 }
@@ -76,11 +86,28 @@ func (l *ledger) hold(r *record, token uint64) {
 	r.token, r.granted = token, l.now()
 }
 
-// leave notes that the client no longer believes that it holds.
+// leave notes that the client no longer acts as a holder.
 func (l *ledger) leave(r *record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.left = l.now()
+}
+
+// abandon notes that the claim is left to expire, which it may from a moment on.
+func (l *ledger) abandon(r *record, since int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.ended, r.expires, r.since = models.Status_STATUS_EXPIRED, true, since
+	if r.granted != 0 {
+		r.left = since
+	}
+}
+
+// keep notes that an abandoned claim was renewed before anybody took it.
+func (l *ledger) keep(r *record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.ended, r.expires, r.left = 0, false, 0
 }
 
 // end notes an acknowledged final status.
@@ -232,8 +259,9 @@ func (r *record) statuses(c *models.Claim) []models.Status {
 	return []models.Status{waiting, active, r.ended}
 }
 
-// doubleHolders returns the pairs of clients that believed to hold a key at once, or whose
-// tokens did not rise in the order of the grants.
+// doubleHolders returns the pairs of clients that took themselves for holders of a key at
+// once, one of them at least exclusively, or whose tokens did not rise in the order of the
+// grants.
 func (l *ledger) doubleHolders() (faults []string) {
 	byKey := make(map[string][]*record)
 	for _, r := range l.records {
@@ -243,15 +271,25 @@ func (l *ledger) doubleHolders() (faults []string) {
 	}
 	for key, held := range byKey {
 		slices.SortFunc(held, func(a, b *record) int { return cmp.Compare(a.granted, b.granted) })
-		for i, r := range held[1:] {
-			before := held[i]
-			if before.left == 0 || r.granted < before.left || r.token <= before.token {
-				faults = append(faults, fmt.Sprintf("%s: %s (token %d, held from %d to %d) and %s (token %d, held from %d to %d)", key,
-					before.id, before.token, before.granted, before.left, r.id, r.token, r.granted, r.left))
+		for i, r := range held {
+			for _, before := range held[:i] {
+				if before.conflicts(r) {
+					faults = append(faults, fmt.Sprintf("%s: %s (token %d, held from %d to %d) and %s (token %d, held from %d to %d)", key,
+						before.id, before.token, before.granted, before.left, r.id, r.token, r.granted, r.left))
+				}
 			}
 		}
 	}
 	return faults
+}
+
+// conflicts reports whether two grants, of which the client of this one heard first, cannot
+// both be right. Shared holders may hold at once, and hear of it in any order.
+func (r *record) conflicts(next *record) bool {
+	if r.shared && next.shared {
+		return r.token == next.token
+	}
+	return r.left == 0 || next.granted < r.left || next.token <= r.token
 }
 
 // outOfTurn returns the pairs of claims that were made one after the other, and granted the
@@ -278,6 +316,58 @@ func (l *ledger) outOfTurn() (faults []string, pairs int) {
 	return faults, pairs
 }
 
+// settle completes the history with what was stored in the end: the expiry of the claims
+// that were left to it, and what all claims have become.
+func (l *ledger) settle(t *testing.T, client models.LocketClient) {
+	t.Helper()
+	end := l.now()
+	stored := make(map[string]*models.Claim)
+	for _, c := range harness.ListAll(t, client) {
+		stored[c.GetOwner()] = c
+	}
+	expired := 0
+	for id, r := range l.records {
+		c := stored[id]
+		if r.expires {
+			expired++
+			l.op(r.since, l.latest(r, c.GetToken(), end), history.Expire(r.key, id), answer(c))
+		}
+		end++
+		if c == nil {
+			l.op(end, end, history.Read(r.key, id), history.Output{Refused: history.NotFound})
+		} else {
+			l.op(end, end, history.Read(r.key, id), answer(c))
+		}
+	}
+	t.Logf("%d claims were left to expire", expired)
+}
+
+// latest is when a claim that expired cannot have been there any more: before any grant
+// after its own of which a client heard, unless both are shared.
+func (l *ledger) latest(r *record, token uint64, end int64) int64 {
+	for _, next := range l.records {
+		if next.key == r.key && next.granted != 0 && next.token > token && (!r.shared || !next.shared) {
+			end = min(end, next.granted)
+		}
+	}
+	return end
+}
+
+// answer is what a client saw of a claim.
+func answer(c *models.Claim) history.Output {
+	return history.Output{Status: claim.Status(c.GetStatus()), Token: c.GetToken(), Version: c.GetVersion()}
+}
+
+// checkHistory fails the test when the rules do not explain what clients were answered.
+func (l *ledger) checkHistory(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	if err := history.Check(l.history, time.Minute); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d operations, checked in %v", len(l.history), time.Since(start).Round(time.Millisecond))
+}
+
 func (l *ledger) checkFIFO(t *testing.T) {
 	t.Helper()
 	faults, pairs := l.outOfTurn()
@@ -297,12 +387,11 @@ func report(t *testing.T, faults []string) {
 func TestLedger(t *testing.T) {
 	l := newLedger()
 	add := func(id string, token uint64, granted, left int64) *record {
-		r := l.open("k", id, false)
+		r := l.open("k", id, false, false)
 		r.token, r.granted, r.left = token, granted, left
 		return r
 	}
-	add("a", 1, 10, 20)
-	b := add("b", 2, 20, 30)
+	a, b := add("a", 1, 10, 20), add("b", 2, 20, 30)
 	if faults := l.doubleHolders(); len(faults) != 0 {
 		t.Errorf("one after the other: %v", faults)
 	}
@@ -310,6 +399,33 @@ func TestLedger(t *testing.T) {
 	if len(l.doubleHolders()) != 1 {
 		t.Error("it overlooks two holders")
 	}
+	a.shared = true
+	if len(l.doubleHolders()) != 1 {
+		t.Error("it overlooks an exclusive holder beside a shared one")
+	}
+	a.shared, b.shared = false, true
+	if len(l.doubleHolders()) != 1 {
+		t.Error("it overlooks a shared holder beside an exclusive one")
+	}
+	a.shared = true
+	if faults := l.doubleHolders(); len(faults) != 0 {
+		t.Errorf("shared holders: %v", faults)
+	}
+	a.token = 3
+	if faults := l.doubleHolders(); len(faults) != 0 {
+		t.Errorf("shared holders that hear of it in another order: %v", faults)
+	}
+	a.token, b.token = 1, 1
+	if len(l.doubleHolders()) != 1 {
+		t.Error("it overlooks a token that two shared holders have")
+	}
+	c := add("c", 3, 25, 30) // b holds, and a has gone
+	b.token = 2
+	if len(l.doubleHolders()) != 1 {
+		t.Error("it overlooks a holder that is not the last one before")
+	}
+	delete(l.records, c.id)
+	a.shared, b.shared = false, false
 	b.granted, b.token = 21, 1
 	if len(l.doubleHolders()) != 1 {
 		t.Error("it overlooks a token that does not rise")

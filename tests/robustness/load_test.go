@@ -4,26 +4,32 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
+	"github.com/locket-service/locket/tests/history"
 )
 
 const (
-	loadTTL = 300 // seconds: nothing expires but what is abandoned
+	loadTTL = 300 * time.Second // nothing expires but what is abandoned
 	// abandonTTL is what an abandoned claim has left.
 	abandonTTL = 300 * time.Millisecond
+	// forsakeTTL is that of a claim that nobody waits for: it holds unnoticed, and expires.
+	forsakeTTL = 50 * time.Millisecond
 	// attemptTimeout bounds one attempt of a request.
 	attemptTimeout = 5 * time.Second
 )
@@ -73,9 +79,9 @@ func (l *load) finish(t *testing.T, client models.LocketClient) {
 		time.Duration(l.slowest.Load()).Round(time.Millisecond))
 	report(t, l.faults)
 	awaitQuiet(t, client)
-	l.settle()
+	l.settle(t, client)
 	l.audit(t, client)
-	checkHistory(t, l.history)
+	l.checkHistory(t)
 }
 
 // awaitQuiet waits until the claims that were abandoned have expired.
@@ -90,24 +96,6 @@ func awaitQuiet(t *testing.T, client models.LocketClient) {
 		}
 		return nil
 	})
-}
-
-// settle gives the expiry of each abandoned claim its latest moment: it came before the
-// next grant.
-func (l *load) settle() {
-	end := l.now()
-	for i, op := range l.history {
-		in := op.Input.(opInput)
-		if in.kind != opExpire {
-			continue
-		}
-		l.history[i].Return = end
-		for _, r := range l.records {
-			if r.key == in.key && r.token > l.records[in.id].token && r.granted != 0 {
-				l.history[i].Return = min(l.history[i].Return, r.granted)
-			}
-		}
-	}
 }
 
 // worker is one client.
@@ -184,13 +172,32 @@ func atomicMax(a *atomic.Int64, n int64) {
 	}
 }
 
+// refusal is the answer to a request that was refused.
+func refusal(err error) history.Output {
+	info := new(errdetails.ErrorInfo)
+	for _, detail := range status.Convert(err).Details() {
+		if found, ok := detail.(*errdetails.ErrorInfo); ok {
+			info = found
+		}
+	}
+	switch status.Code(err) {
+	case codes.NotFound:
+		return history.Output{Refused: history.NotFound}
+	case codes.AlreadyExists:
+		token, _ := strconv.ParseUint(info.GetMetadata()["token"], 10, 64) // none for shared holders
+		return history.Output{Refused: history.Collision, Holder: info.GetMetadata()["holder"], Token: token}
+	default:
+		return history.Output{Refused: history.Transition}
+	}
+}
+
 // useLock takes a lock through Lock, keeps it for a moment and gives it back.
 func (w *worker) useLock(key string) {
-	r := w.open(key, fmt.Sprintf("lock-%s-%d-%d", w.name, w.n, w.seq), true)
-	resource := &models.Resource{Key: key, Owner: r.id, TypeCode: models.TypeCode_LOCK}
-	c, token := w.lock(resource)
+	r := w.open(key, fmt.Sprintf("lock-%s-%d-%d", w.name, w.n, w.seq), true, false)
+	c, token := w.lock(r, loadTTL)
+	request := history.Acquire(key, r.id, r.id, loadTTL)
 	if status.Code(c.err) == codes.AlreadyExists {
-		w.op(opLock, r, c.first, c.end, opOutput{})
+		w.op(c.first, c.end, request, refusal(c.err))
 		return
 	}
 	if c.err != nil {
@@ -198,32 +205,82 @@ func (w *worker) useLock(key string) {
 		return
 	}
 	w.hold(r, token)
-	w.op(opLock, r, c.first, c.end, opOutput{status: active, token: token})
+	w.op(c.first, c.end, request, holds(token))
 	for range rand.IntN(3) {
 		w.pause()
-		if c, token = w.lock(resource); c.err != nil {
-			w.fault("renew %s: %v", r.id, c.err)
-		}
-		w.op(opLock, r, c.last, c.end, opOutput{status: active, token: token})
+		w.renewLock(r)
 	}
-	w.release(r, resource)
+	if rand.IntN(15) == 0 {
+		w.abandonLock(r)
+	} else {
+		w.release(r)
+	}
 }
 
-func (w *worker) lock(resource *models.Resource) (call, uint64) {
+func holds(token uint64) history.Output { return history.Output{Status: claim.Active, Token: token} }
+
+// lock takes a lock, or renews it: by its token once that is known.
+func (w *worker) lock(r *record, ttl time.Duration) (call, uint64) {
 	var resp *models.LockResponse
+	req := &models.LockRequest{Resource: lockOf(r), TtlInSeconds: int64(ttl / time.Second)}
+	if r.token != 0 && rand.IntN(2) == 0 {
+		req.Token = &r.token
+	}
 	c := w.do("Lock", func(ctx context.Context) (err error) {
-		resp, err = w.client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: loadTTL})
+		resp, err = w.client.Lock(ctx, req)
 		return err
 	})
 	return c, resp.GetToken()
 }
 
+func lockOf(r *record) *models.Resource {
+	return &models.Resource{Key: r.key, Owner: r.id, TypeCode: models.TypeCode_LOCK}
+}
+
+func (w *worker) renewLock(r *record) {
+	c, token := w.lock(r, loadTTL)
+	if c.err != nil {
+		w.fault("renew %s: %v", r.id, c.err)
+		return
+	}
+	w.op(c.last, c.end, history.Reacquire(r.key, r.id, r.id, r.token, loadTTL), holds(token))
+}
+
+// abandonLock leaves a lock to expire within a second.
+func (w *worker) abandonLock(r *record) {
+	const ttl = time.Second // the least that Lock takes
+	resp := new(models.LockResponse)
+	c := w.do("Lock", func(ctx context.Context) (err error) {
+		resp, err = w.client.Lock(ctx, &models.LockRequest{Resource: lockOf(r), TtlInSeconds: int64(ttl / time.Second), Token: &r.token})
+		return err
+	})
+	request := history.Reacquire(r.key, r.id, r.id, r.token, ttl)
+	if c.err == nil {
+		w.op(c.last, c.end, request, holds(resp.GetToken()))
+		w.abandon(r, c.last+int64(ttl))
+		return
+	}
+	if code := status.Code(c.err); c.attempts == 1 || code != codes.NotFound && code != codes.AlreadyExists {
+		w.fault("renew %s: %v", r.id, c.err)
+		return
+	}
+	w.tooLate(r, c, request)
+}
+
+// tooLate notes a renewal with a short TTL that was carried out though its answer was lost,
+// so that the claim had expired before the next attempt.
+func (w *worker) tooLate(r *record, c call, request history.Request) {
+	w.op(c.first, c.end, request, history.Output{Unknown: true})
+	w.op(c.last, c.end, request, refusal(c.err))
+	w.abandon(r, c.first)
+}
+
 // release gives a lock back. When the first attempt did it and its answer was lost, the
 // next one finds no lock, or somebody else's.
-func (w *worker) release(r *record, resource *models.Resource) {
+func (w *worker) release(r *record) {
 	w.leave(r)
 	c := w.do("Release", func(ctx context.Context) error {
-		_, err := w.client.Release(ctx, &models.ReleaseRequest{Resource: resource, Token: &r.token})
+		_, err := w.client.Release(ctx, &models.ReleaseRequest{Resource: lockOf(r), Token: &r.token})
 		return err
 	})
 	gone := status.Code(c.err) == codes.NotFound || status.Code(c.err) == codes.AlreadyExists
@@ -231,20 +288,30 @@ func (w *worker) release(r *record, resource *models.Resource) {
 		w.fault("release %s: %v", r.id, c.err)
 		return
 	}
-	w.op(opEnd, r, c.first, c.end, opOutput{})
+	w.op(c.first, c.end, history.Release(r.key, r.id, r.id, r.token), history.Output{Status: claim.Released})
 	w.end(r, models.Status_STATUS_RELEASED)
 }
 
 // useClaim makes a claim, waits for its turn, keeps it for a moment and ends it.
 func (w *worker) useClaim(key string) {
-	r := w.open(key, fmt.Sprintf("claim-%s-%d-%d", w.name, w.n, w.seq), false)
-	found, ok := w.create(r)
+	r := w.open(key, fmt.Sprintf("claim-%s-%d-%d", w.name, w.n, w.seq), false, rand.IntN(3) == 0)
+	if rand.IntN(20) == 0 {
+		if found, ok := w.create(r, forsakeTTL); ok {
+			w.forsake(r, found)
+		}
+		return
+	}
+	found, ok := w.create(r, loadTTL)
 	if !ok {
 		return
 	}
 	for found.GetStatus() == waiting {
-		if rand.IntN(6) == 0 {
+		switch rand.IntN(8) {
+		case 0:
 			w.finish(r, models.Status_STATUS_WITHDRAWN)
+			return
+		case 1:
+			w.giveUp(r)
 			return
 		}
 		if found, ok = w.await(r); !ok {
@@ -252,66 +319,85 @@ func (w *worker) useClaim(key string) {
 		}
 	}
 	w.hold(r, found.GetToken())
+	w.useGrant(r)
+}
+
+// useGrant keeps an active claim for a moment, and ends it in one way or another.
+func (w *worker) useGrant(r *record) {
 	for range rand.IntN(3) {
 		w.pause()
 		w.renew(r)
 	}
 	switch rand.IntN(10) {
 	case 0:
-		w.abandon(r)
+		if w.shorten(r) && rand.IntN(2) == 0 {
+			time.Sleep(abandonTTL)
+			w.renewLate(r)
+		}
 	case 1:
 		w.finish(r, models.Status_STATUS_ABORTED)
+	case 2, 3:
+		w.giveUp(r)
 	default:
 		w.finish(r, models.Status_STATUS_RELEASED)
 	}
 }
 
-// claim sends a request that is answered with a claim, and writes it down as a read.
+// claim sends a request that is answered with a claim.
 func (w *worker) claim(r *record, name string, send func(context.Context) (*models.Claim, error)) (*models.Claim, call) {
+	found, c := w.tryClaim(r, name, send)
+	if c.err != nil {
+		w.fault("%s %s: %v", name, r.id, c.err)
+	}
+	return found, c
+}
+
+// tryClaim does as claim does, for a request that may be refused.
+func (w *worker) tryClaim(r *record, name string, send func(context.Context) (*models.Claim, error)) (*models.Claim, call) {
 	var found *models.Claim
 	c := w.do(name, func(ctx context.Context) (err error) {
 		found, err = send(ctx)
 		return err
 	})
 	if c.err != nil {
-		w.fault("%s %s: %v", name, r.id, c.err)
 		return nil, c
 	}
 	w.see(r, found)
 	return found, c
 }
 
-// answer is what an answer says of a claim, and, where its version can only be that of
-// this request's own change, that too.
-func answer(found *models.Claim, own bool) opOutput {
-	out := opOutput{status: found.GetStatus(), token: found.GetToken()}
-	if own {
-		out.version = found.GetVersion()
+func (w *worker) create(r *record, ttl time.Duration) (*models.Claim, bool) {
+	mode, wireMode := claim.Exclusive, models.Mode_MODE_EXCLUSIVE
+	if r.shared {
+		mode, wireMode = claim.Shared, models.Mode_MODE_SHARED
 	}
-	return out
-}
-
-func (w *worker) read(r *record, found *models.Claim, c call, own bool) {
-	w.op(opRead, r, c.last, c.end, answer(found, own))
-}
-
-func (w *worker) create(r *record) (*models.Claim, bool) {
 	found, c := w.claim(r, "CreateClaim", func(ctx context.Context) (*models.Claim, error) {
 		return w.client.CreateClaim(ctx, &models.CreateClaimRequest{
-			Id: r.id, Resource: r.key, Owner: r.id, Ttl: proto.Float64(loadTTL), UserData: proto.String(`{"n":1}`),
+			Id: r.id, Resource: r.key, Owner: r.id, Mode: wireMode, Ttl: proto.Float64(ttl.Seconds()), UserData: proto.String(`{"n":1}`),
 		})
 	})
 	if c.err != nil {
 		return nil, false
 	}
 	r.created.first, r.created.end = c.first, c.end
+	request := history.Create(r.key, r.id, mode, ttl)
 	if c.attempts == 1 {
-		w.op(opCreate, r, c.first, c.end, answer(found, found.GetStatus() == waiting))
+		w.op(c.first, c.end, request, answer(found))
 	} else { // an attempt made it; the last one shows what has become of it
-		w.op(opCreate, r, c.first, c.end, opOutput{})
-		w.read(r, found, c, false)
+		w.op(c.first, c.end, request, history.Output{})
+		w.op(c.last, c.end, history.Read(r.key, r.id), answer(found))
 	}
 	return found, true
+}
+
+// forsake leaves a claim to be granted, and to expire.
+func (w *worker) forsake(r *record, found *models.Claim) {
+	if found.GetToken() != 0 {
+		w.mu.Lock()
+		r.token = found.GetToken()
+		w.mu.Unlock()
+	}
+	w.abandon(r, r.created.first+int64(forsakeTTL))
 }
 
 func (w *worker) await(r *record) (*models.Claim, bool) {
@@ -323,51 +409,78 @@ func (w *worker) await(r *record) (*models.Claim, bool) {
 	if c.err != nil {
 		return nil, false
 	}
-	w.read(r, found, c, false)
+	w.op(c.last, c.end, history.Read(r.key, r.id), answer(found))
 	return found, true
 }
 
-func (w *worker) renew(r *record) {
-	found, c := w.claim(r, "UpdateClaim", func(ctx context.Context) (*models.Claim, error) {
-		return w.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: r.id, Ttl: proto.Float64(loadTTL)})
+// tryRenew gives the claim a new TTL, and returns how that went.
+func (w *worker) tryRenew(r *record, ttl time.Duration) call {
+	found, c := w.tryClaim(r, "UpdateClaim", func(ctx context.Context) (*models.Claim, error) {
+		return w.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: r.id, Ttl: proto.Float64(ttl.Seconds())})
 	})
 	if c.err == nil {
-		w.read(r, found, c, true)
+		w.op(c.last, c.end, history.Renew(r.key, r.id, ttl), answer(found))
+	}
+	return c
+}
+
+func (w *worker) renew(r *record) {
+	if c := w.tryRenew(r, loadTTL); c.err != nil {
+		w.fault("renew %s: %v", r.id, c.err)
 	}
 }
 
-// abandon gives the claim a short TTL and leaves it to its fate. When the answer of an
-// attempt is lost, it may expire before the next: then the client's belief ended with the
-// first one.
-func (w *worker) abandon(r *record) {
-	var found *models.Claim
-	c := w.do("UpdateClaim", func(ctx context.Context) (err error) {
-		found, err = w.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: r.id, Ttl: proto.Float64(abandonTTL.Seconds())})
-		return err
-	})
-	expires := c.first
+// shorten gives the claim a short TTL and leaves it to expire. When the answer of an
+// attempt is lost, it may expire before the next: then the trust window ended with the
+// first one. It reports whether the claim may still be renewed.
+func (w *worker) shorten(r *record) bool {
+	c := w.tryRenew(r, abandonTTL)
 	switch {
 	case c.err == nil:
-		w.see(r, found)
-		w.read(r, found, c, true)
-		expires = c.last + int64(abandonTTL)
+		w.abandon(r, c.last+int64(abandonTTL))
+		return true
 	case c.attempts == 1 || status.Code(c.err) != codes.FailedPrecondition:
 		w.fault("renew %s: %v", r.id, c.err)
-		return
+	default:
+		w.tooLate(r, c, history.Renew(r.key, r.id, abandonTTL))
 	}
-	w.op(opExpire, r, expires, 0, opOutput{}) // until when, settle tells
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r.left, r.ended = expires, models.Status_STATUS_EXPIRED
+	return false
 }
 
+// renewLate renews a claim that is due. It is refused when the claim has expired; else
+// nobody has taken it, and it is as good as before.
+func (w *worker) renewLate(r *record) {
+	c := w.tryRenew(r, loadTTL)
+	switch {
+	case c.err == nil:
+		w.keep(r)
+		w.finish(r, models.Status_STATUS_RELEASED)
+	case status.Code(c.err) == codes.FailedPrecondition:
+		w.op(c.last, c.end, history.Renew(r.key, r.id, loadTTL), refusal(c.err))
+	default:
+		w.fault("renew %s, which is due: %v", r.id, c.err)
+	}
+}
+
+// finish moves the claim to a final status.
 func (w *worker) finish(r *record, to models.Status) {
+	w.quit(r, history.SetStatus(r.key, r.id, claim.Status(to)), "UpdateClaim", func(ctx context.Context) (*models.Claim, error) {
+		return w.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: r.id, Status: to})
+	})
+}
+
+// giveUp ends the claim in the way that its status allows.
+func (w *worker) giveUp(r *record) {
+	w.quit(r, history.End(r.key, r.id), "EndClaim", func(ctx context.Context) (*models.Claim, error) {
+		return w.client.EndClaim(ctx, &models.EndClaimRequest{Id: r.id})
+	})
+}
+
+func (w *worker) quit(r *record, request history.Request, name string, send func(context.Context) (*models.Claim, error)) {
 	if r.granted != 0 {
 		w.leave(r)
 	}
-	found, c := w.claim(r, "UpdateClaim", func(ctx context.Context) (*models.Claim, error) {
-		return w.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: r.id, Status: to})
-	})
+	found, c := w.claim(r, name, send)
 	if c.err != nil {
 		return
 	}
@@ -376,6 +489,6 @@ func (w *worker) finish(r *record, to models.Status) {
 		r.token = found.GetToken() // granted while it was withdrawn
 		w.mu.Unlock()
 	}
-	w.op(opEnd, r, c.first, c.end, opOutput{version: found.GetVersion()})
-	w.end(r, to)
+	w.op(c.first, c.end, request, answer(found))
+	w.end(r, found.GetStatus())
 }
