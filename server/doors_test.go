@@ -209,7 +209,7 @@ func routes(t *testing.T) (list []route) {
 		AdditionalBindings            []rule `yaml:"additional_bindings"`
 	}
 	var file struct{ HTTP struct{ Rules []rule } }
-	content, err := os.ReadFile("../../models/locket.rest.yaml")
+	content, err := os.ReadFile("../models/locket.rest.yaml")
 	must(t, err)
 	must(t, yaml.Unmarshal(content, &file))
 	for _, r := range file.HTTP.Rules {
