@@ -3,39 +3,15 @@
 package mysql
 
 import (
-	"fmt"
 	"testing"
 
-	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/fixtures"
 )
 
-// TestChaosGalera runs the suite on a real cluster of three nodes: a store is reopened on
-// another node than its first, and a second server uses another node than the first.
+// TestChaosGalera runs the suite on a real cluster of three nodes.
 func TestChaosGalera(t *testing.T) {
 	nodes := fixtures.NewGalera(t, 3)
-	databases := 0
-	dbtest.Run(t, func(t testing.TB) dbtest.Engine {
-		databases++
-		name, stores := fmt.Sprint("suite", databases), 0
-		next := func(t testing.TB) db.Store {
-			stores++
-			return open(t, nodes[stores%len(nodes)].DSN(name))
-		}
-		store := next(t)
-		return dbtest.Engine{
-			Store: store,
-			Reopen: func(t testing.TB) db.Store {
-				if err := store.Close(); err != nil {
-					t.Fatal(err)
-				}
-				store = next(t)
-				return store
-			},
-			Second: next,
-		}
-	})
+	runOnNodes(t, len(nodes), func(node int, database string) string { return nodes[node].DSN(database) })
 }
 
 // TestChaosGaleraPackets: on a node of a cluster each statement goes by itself. With several

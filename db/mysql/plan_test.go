@@ -74,7 +74,7 @@ func plan(t *testing.T, pool *sql.DB, statement string) (keys []string) {
 // explain returns what the database tells of each table in a statement.
 func explain(t *testing.T, pool *sql.DB, statement string, args ...any) (steps []map[string]string) {
 	t.Helper()
-	err := each(t.Context(), pool, "EXPLAIN "+statement, args, func(rows *sql.Rows) error {
+	err := each(t.Context(), pool, "EXPLAIN FORMAT = TRADITIONAL "+statement, args, func(rows *sql.Rows) error {
 		columns, err := rows.Columns()
 		if err != nil {
 			return err

@@ -1,0 +1,16 @@
+//go:build mysql || chaos
+
+package mysql
+
+import (
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+
+// TestGroup runs the suite on a multi-primary group of three nodes.
+func TestGroup(t *testing.T) {
+	g := fixtures.NewGroup(t, 3)
+	runOnNodes(t, len(g.Nodes), func(node int, database string) string { return g.Nodes[node].DSN(database) })
+}
