@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"time"
@@ -28,6 +29,10 @@ var optional = []string{
 	// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere
 	// this has no effect.
 	"SET SESSION wsrep_sync_wait = 1",
+	// The same on Group Replication: each transaction waits at its begin until what the group
+	// has ordered before it is applied here. Without this a member reads its own past, and a
+	// lock is refused that was released a while ago.
+	"SET SESSION group_replication_consistency = 'BEFORE'",
 	// Do not look every key of an IN list up once more to guess how many rows it has.
 	"SET SESSION eq_range_index_dive_limit = 1",
 }
@@ -99,17 +104,26 @@ func connect(config *mysql.Config, connections int, session ...string) *sql.DB {
 // Error codes of the server, by their names in its manual.
 const (
 	codeUnknownDatabase   = 1049
+	codeShutdown          = 1053
 	codeDuplicate         = 1062
 	codeNoSuchTable       = 1146
-	codeErrorDuringCommit = 1180
+	codeErrorDuringCommit = 1180 // also: on a group, at any statement that meets another member's transaction
 	codeUnknownVariable   = 1193
 	codeLockWait          = 1205
-	codeDeadlock          = 1213
+	codeDeadlock          = 1213 // also: on Galera another node's transaction came first
+	codeInterrupted       = 1317
+	codeKilled            = 1927
+	codeHook              = 3100 // a member of a group cannot do what a commit or a begin needs
+	codeRollbackAtCommit  = 3101 // the group's order put another member's transaction first
 )
 
 // unavailableCodes tell of a server that is there but cannot serve: too many connections,
-// shutting down, out of disk, read-only, not part of its cluster, killed.
-var unavailableCodes = []uint16{1021, 1040, 1041, 1047, 1053, 1114, 1129, 1158, 1159, 1160, 1161, 1203, 1290, 1317, 1836, 1927, 3032}
+// shutting down, out of disk, read-only, not part of its cluster or leaving it, killed.
+// 3781 to 3783 and 3796 to 3799 are a member's that cannot find out what its group has done.
+var unavailableCodes = []uint16{
+	1021, 1040, 1041, 1047, codeShutdown, 1114, 1129, 1158, 1159, 1160, 1161, 1203, 1290, codeInterrupted, 1836, codeKilled,
+	3032, codeHook, 3781, 3782, 3783, 3796, 3797, 3798, 3799,
+}
 
 func isCode(err error, codes ...uint16) bool {
 	var failure *mysql.MySQLError
@@ -145,5 +159,29 @@ var errUndone = errors.New("the commit was not done")
 
 // conflict reports whether a transaction failed because another one came first.
 func conflict(err error) bool {
-	return errors.Is(err, errUndone) || isCode(err, codeDeadlock, codeLockWait, codeDuplicate)
+	return errors.Is(err, errUndone) || cameSecond(err) || isCode(err, codeLockWait, codeDuplicate)
+}
+
+// cameSecond reports whether the database has undone a transaction, or a statement that is
+// one, for the sake of another one that it met. Of a COMMIT the codes say less: see
+// outcomeOpen, which is asked first there.
+func cameSecond(err error) bool {
+	return isCode(err, codeDeadlock, codeRollbackAtCommit, codeErrorDuringCommit)
+}
+
+// retry repeats what is safe to repeat while it comes second, for retryTime at most.
+func retry(ctx context.Context, do func() error) error {
+	giveUp := time.Now().Add(retryTime)
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if !cameSecond(err) || ctx.Err() != nil || time.Now().After(giveUp) {
+			return err
+		}
+		stepAside(attempt)
+	}
+}
+
+// stepAside waits for a moment, so that others are done before the next attempt.
+func stepAside(attempt int) {
+	time.Sleep(rand.N(min(time.Duration(attempt)*time.Millisecond, longestPause)))
 }

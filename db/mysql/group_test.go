@@ -8,7 +8,6 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-
 // TestGroup runs the suite on a multi-primary group of three nodes.
 func TestGroup(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)

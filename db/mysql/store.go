@@ -175,26 +175,32 @@ func (s *Store) Resume(ctx context.Context) error {
 // advance moves the clock. It is two statements rather than a transaction, because the
 // driver minds the context of a statement, and has none for COMMIT: a network that swallows
 // that one would hold up the caller, who commits all that this server is asked for.
+//
+// Another server may come between; then this looks again. On a cluster that is an error where
+// it came between on another node, and the statement has had no effect, or the one that was
+// wanted: a clock is never set back.
 func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
-	for {
-		m, err := readMeta(ctx, s.reader)
-		if err != nil {
-			return translate(ctx, err)
+	return translate(ctx, retry(ctx, func() error {
+		for {
+			m, err := readMeta(ctx, s.reader)
+			if err != nil {
+				return err
+			}
+			clock := next(m)
+			if clock == m.clock {
+				return nil
+			}
+			result, err := s.reader.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?",
+				clock.Seen, clock.Outage.Microseconds(), m.clock.Seen, m.clock.Outage.Microseconds())
+			if err != nil {
+				return err
+			}
+			if n, err := result.RowsAffected(); err != nil || n == 1 {
+				s.seen = clock.Seen
+				return err
+			}
 		}
-		clock := next(m)
-		if clock == m.clock {
-			return nil
-		}
-		result, err := s.reader.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?",
-			clock.Seen, clock.Outage.Microseconds(), m.clock.Seen, m.clock.Outage.Microseconds())
-		if err != nil {
-			return translate(ctx, err)
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 1 {
-			s.seen = clock.Seen
-			return err
-		} // another server came between: look again
-	}
+	}))
 }
 
 // takeUp begins service. It first finds out whether there are other servers: if nobody beats

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -50,7 +49,7 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 		default:
 			return translate(ctx, err)
 		}
-		time.Sleep(rand.N(min(time.Duration(attempt)*time.Millisecond, longestPause)))
+		stepAside(attempt)
 	}
 }
 
@@ -249,11 +248,16 @@ func (t *tx) waiters(resource string, after uint64) ([]*claim.Claim, error) {
 	return queryClaims(t.ctx, t, waitersSQL, resource, after, waitersChunk)
 }
 
-// outcomeOpen reports whether a commit that failed may have been done all the same.
+// outcomeOpen reports whether a commit that failed may have been done all the same. A member
+// of a group rolls back what waits for the group's answer when it leaves the group, with the
+// same codes as for a conflict; the others may have it by then, and will give it back to this
+// one when it returns. A statement that is killed may have been the COMMIT.
 func outcomeOpen(err error) bool {
-	return broken(err) || isCode(err, codeErrorDuringCommit) ||
+	return broken(err) || isCode(err, openCodes...) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
+
+var openCodes = []uint16{codeErrorDuringCommit, codeShutdown, codeInterrupted, codeKilled, codeHook, codeRollbackAtCommit}
 
 // outcomeTimeout is how long to ask for the outcome of a commit.
 const outcomeTimeout = 5 * time.Second
