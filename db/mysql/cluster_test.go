@@ -3,8 +3,11 @@
 package mysql
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
@@ -34,4 +37,47 @@ func runOnNodes(t *testing.T, nodes int, dsn func(node int, database string) str
 			Second: next,
 		}
 	})
+}
+
+// openTogether opens stores on all nodes at once, on a database that is not there yet, and
+// then on one of the first version.
+func openTogether(t *testing.T, nodes int, dsn func(node int, database string) string) {
+	for round := range 5 {
+		name := fmt.Sprint("together", round)
+		if round%2 == 1 {
+			if _, err := open(t, dsn(0, "any")).reader.Exec("CREATE DATABASE " + name); err != nil {
+				t.Fatal(err)
+			}
+			earlier(t, dsn(0, name))
+		}
+		var group sync.WaitGroup
+		start := make(chan struct{})
+		for i := range 2 * nodes {
+			group.Go(func() {
+				<-start
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				s, err := Open(ctx, dsn(i%nodes, name))
+				if err != nil {
+					t.Errorf("round %d, node %d: %v", round, i%nodes, err)
+					return
+				}
+				t.Cleanup(func() { _ = s.Close() })
+				resource := fmt.Sprint("resource ", i)
+				if err := acquire(t.Context(), s, resource); err != nil {
+					t.Errorf("round %d, node %d: %v", round, i%nodes, err)
+				}
+			})
+		}
+		close(start)
+		group.Wait()
+		for node := range nodes {
+			s := open(t, dsn(node, name))
+			for i := range 2 * nodes {
+				if _, err := s.Holder(t.Context(), fmt.Sprint("resource ", i)); err != nil {
+					t.Errorf("round %d, node %d does not know the lock of server %d: %v", round, node, i, err)
+				}
+			}
+		}
+	}
 }

@@ -22,3 +22,9 @@ func TestChaosGaleraPackets(t *testing.T) {
 		t.Error("several statements go in one packet")
 	}
 }
+
+// TestChaosGaleraOpenTogether: the schema is made once.
+func TestChaosGaleraOpenTogether(t *testing.T) {
+	nodes := fixtures.NewGalera(t, 3)
+	openTogether(t, len(nodes), func(node int, database string) string { return nodes[node].DSN(database) })
+}

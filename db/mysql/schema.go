@@ -4,84 +4,147 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/locket-service/locket/db"
 )
 
-// migrations are numbered from 1 and only added to. The table locket_schema holds the
-// number of the last one that was applied. DDL commits by itself in MySQL, so a migration
-// that is cut off is finished by hand; the number is written last.
+// migrations are numbered from 1 and only added to. The table locket_schema holds the number
+// of the last one that was applied; it is written last, because DDL commits by itself in
+// MySQL. So each does no harm when it is applied twice: after one that was cut off, or where
+// a server is so slow that another one takes over from it.
 //
 //go:embed schema/*.sql
 var migrations embed.FS
 
-// migrate brings the schema up to date. Servers that start together take turns.
-func migrate(ctx context.Context, pool *sql.DB) error {
-	conn, err := pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	unlock, err := lockSchema(ctx, conn)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	at, err := schemaVersion(ctx, conn)
-	if err != nil {
-		return err
-	}
+const (
+	// migrateTimeout is for how long a server waits for another one that migrates, and
+	// migrateLease for how long nobody hears of that one before it counts as gone.
+	migrateTimeout = 30 * time.Second
+	migrateLease   = 10 * time.Second
+)
+
+// execer is a pool or a connection.
+type execer interface {
+	querier
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// migrate brings the schema up to date. Servers that start together take turns, on whichever
+// nodes of a cluster they are: the turn is a lease in a row, so a cluster lets one have it.
+// GET_LOCK would do on one node only.
+func migrate(ctx context.Context, pool *sql.DB, server string) error {
 	files, err := fs.Glob(migrations, "schema/*.sql")
 	if err != nil {
 		return err
 	}
-	if at > len(files) {
-		return fmt.Errorf("%w: it is at %d, and this locket knows %d", db.ErrNewerSchema, at, len(files))
+	if done, err := upToDate(ctx, pool, len(files)); done || err != nil {
+		return err
 	}
-	for n, file := range files[at:] {
-		if err := apply(ctx, conn, file, at+n+1); err != nil {
-			return fmt.Errorf("migration %s: %w", file, err)
+	if err := makeTurns(ctx, pool); err != nil {
+		return err
+	}
+	for giveUp := time.Now().Add(migrateTimeout); time.Now().Before(giveUp); time.Sleep(100 * time.Millisecond) {
+		mine, err := takeTurn(ctx, pool, server)
+		switch {
+		case err != nil:
+			return err
+		case mine:
+			return migrateAlone(ctx, pool, server, files)
+		}
+		if done, err := upToDate(ctx, pool, len(files)); done || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: another server is migrating it", db.ErrUnavailable)
+}
+
+func upToDate(ctx context.Context, pool execer, newest int) (bool, error) {
+	at, err := schemaVersion(ctx, pool)
+	if err == nil && at > newest {
+		err = fmt.Errorf("%w: it is at %d, and this locket knows %d", db.ErrNewerSchema, at, newest)
+	}
+	return at == newest, err
+}
+
+// migrateAlone applies what is not applied yet, and keeps the turn meanwhile.
+func migrateAlone(ctx context.Context, pool *sql.DB, server string, files []string) error {
+	done := make(chan struct{})
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(migrateLease / 4):
+				_, _ = takeTurn(ctx, pool, server) // the next one may succeed
+			}
+		}
+	})
+	defer endTurn(context.WithoutCancel(ctx), pool, server)
+	defer keeper.Wait()
+	defer close(done)
+	at, err := schemaVersion(ctx, pool)
+	if err != nil {
+		return err
+	}
+	for n := at; n < len(files); n++ {
+		if err := apply(ctx, pool, files[n], n+1); err != nil {
+			return fmt.Errorf("migration %s: %w", files[n], err)
 		}
 	}
 	return nil
 }
 
-// lockSchema keeps other servers from migrating at the same time. The lock is the
-// connection's, and is named after the database.
-func lockSchema(ctx context.Context, conn *sql.Conn) (unlock func(), err error) {
-	var got sql.NullInt64
-	const name = "CONCAT('locket:', LEFT(DATABASE(), 50))"
-	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+name+", 30)").Scan(&got); err != nil {
-		return nil, err
+// takeTurn asks for the turn to migrate, or for more time, and reports whether this server
+// has it.
+func takeTurn(ctx context.Context, pool execer, server string) (mine bool, err error) {
+	const query = "UPDATE locket_turn SET server = ?, until = " + nowSQL + " + ? WHERE id = 1 AND (server = ? OR until < " + nowSQL + ")"
+	if err := exec(ctx, pool, query, server, migrateLease.Microseconds(), server); err != nil {
+		return false, err
 	}
-	if got.Int64 != 1 {
-		return nil, fmt.Errorf("%w: another server is migrating it", db.ErrUnavailable)
-	}
-	return func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+name+")")
-	}, nil
+	err = pool.QueryRowContext(ctx, "SELECT server = ? FROM locket_turn WHERE id = 1", server).Scan(&mine)
+	return mine, err
 }
 
-func schemaVersion(ctx context.Context, conn *sql.Conn) (at int, err error) {
-	err = conn.QueryRowContext(ctx, "SELECT version FROM locket_schema").Scan(&at)
-	if !isCode(err, codeNoSuchTable) {
-		return at, err
+// endTurn lets the next server have the turn at once.
+func endTurn(ctx context.Context, pool execer, server string) {
+	ctx, cancel := context.WithTimeout(ctx, migrateLease)
+	defer cancel()
+	_ = exec(ctx, pool, "UPDATE locket_turn SET until = 0 WHERE id = 1 AND server = ?", server)
+}
+
+// schemaVersion returns the number of the last migration, 0 where there was none.
+func schemaVersion(ctx context.Context, pool execer) (at int, err error) {
+	err = pool.QueryRowContext(ctx, "SELECT version FROM locket_schema WHERE id = 1").Scan(&at)
+	if isCode(err, codeNoSuchTable) || errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
 	}
+	return at, err
+}
+
+// makeTurns makes the tables that migrations need themselves. Servers may do so together, also
+// on several nodes of a cluster.
+func makeTurns(ctx context.Context, pool execer) error {
 	for _, statement := range []string{
-		"CREATE TABLE locket_schema (id TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE = InnoDB",
-		"INSERT INTO locket_schema (id, version) VALUES (1, 0)",
+		"CREATE TABLE IF NOT EXISTS locket_schema (id TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE = InnoDB",
+		"CREATE TABLE IF NOT EXISTS locket_turn (id TINYINT NOT NULL PRIMARY KEY, server VARBINARY(32) NOT NULL, until BIGINT NOT NULL) ENGINE = InnoDB",
+		"INSERT IGNORE INTO locket_schema (id, version) VALUES (1, 0)",
+		"INSERT IGNORE INTO locket_turn (id, server, until) VALUES (1, '', 0)",
 	} {
-		if _, err := conn.ExecContext(ctx, statement); err != nil {
-			return 0, err
+		if err := exec(ctx, pool, statement); err != nil {
+			return err
 		}
 	}
-	return 0, nil
+	return nil
 }
 
-func apply(ctx context.Context, conn *sql.Conn, file string, number int) error {
+func apply(ctx context.Context, pool execer, file string, number int) error {
 	script, err := migrations.ReadFile(file)
 	if err != nil {
 		return err
@@ -90,12 +153,19 @@ func apply(ctx context.Context, conn *sql.Conn, file string, number int) error {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
-		if _, err := conn.ExecContext(ctx, statement); err != nil {
+		if err := exec(ctx, pool, statement); err != nil {
 			return err
 		}
 	}
-	_, err = conn.ExecContext(ctx, "UPDATE locket_schema SET version = ?", number)
-	return err
+	return exec(ctx, pool, "UPDATE locket_schema SET version = GREATEST(version, ?)", number)
+}
+
+// exec carries out a statement that may be repeated, however often another one comes first.
+func exec(ctx context.Context, pool execer, statement string, args ...any) error {
+	return retry(ctx, func() error {
+		_, err := pool.ExecContext(ctx, statement, args...)
+		return err
+	})
 }
 
 // stripComments takes the comments out, which may hold semicolons.

@@ -74,7 +74,7 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 }
 
 func (s *Store) start(ctx context.Context) error {
-	if err := migrate(ctx, s.reader); err != nil {
+	if err := migrate(ctx, s.reader, s.server); err != nil {
 		return translate(ctx, err)
 	}
 	if err := s.findOutPackets(ctx); err != nil {
@@ -108,8 +108,7 @@ func createDatabase(ctx context.Context, config *mysql.Config) error {
 	if _, err := server.ExecContext(ctx, "USE "+name); !isCode(err, codeUnknownDatabase) {
 		return translate(ctx, err)
 	}
-	_, err := server.ExecContext(ctx, "CREATE DATABASE IF NOT EXISTS "+name)
-	return translate(ctx, err)
+	return translate(ctx, exec(ctx, server, "CREATE DATABASE IF NOT EXISTS "+name))
 }
 
 // Close implements db.Store.

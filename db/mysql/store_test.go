@@ -110,13 +110,14 @@ func earlier(t *testing.T, dsn string) *sql.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if _, err := schemaVersion(t.Context(), conn); err != nil {
+	if err := makeTurns(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
 	if err := apply(t.Context(), conn, "schema/0001.sql", 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
+		"DROP TABLE locket_turn", // which came later
 		"INSERT INTO resources (name, version, holder, shared, waiting) VALUES ('r', 3, '', 1, 1)",
 		"INSERT INTO claims (" + claimColumns + `) VALUES
 			('a', 'r', 'o', 1, 0, 1, NULL, '', 2, 1, 2, 2, 1, 1, 1, 0, ''),

@@ -1,7 +1,7 @@
 -- Names are bytes: VARBINARY, so that case and trailing spaces count.
 -- Times are microseconds since the Unix epoch; deadline is in lease time.
 
-CREATE TABLE resources (
+CREATE TABLE IF NOT EXISTS resources (
     name    VARBINARY(1024) NOT NULL,
     version BIGINT UNSIGNED NOT NULL,
     holder  VARBINARY(128)  NOT NULL,  -- the id of the exclusive holder, or ''
@@ -10,7 +10,7 @@ CREATE TABLE resources (
     PRIMARY KEY (name)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
-CREATE TABLE claims (
+CREATE TABLE IF NOT EXISTS claims (
     id        VARBINARY(128)  NOT NULL,
     resource  VARBINARY(1024) NOT NULL,
     owner     VARBINARY(1024) NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE claims (
 -- that left the waiting line, separated by spaces. A server numbers its commits, one
 -- after the other, so a reader misses none. The row also tells, after a connection broke
 -- during a commit, how the commit ended.
-CREATE TABLE feed (
+CREATE TABLE IF NOT EXISTS feed (
     server VARBINARY(32)   NOT NULL,
     n      BIGINT UNSIGNED NOT NULL,
     at     BIGINT          NOT NULL,
@@ -59,7 +59,7 @@ CREATE TABLE feed (
 
 -- One row: the clock (see db.Clock), and the floor below which no resource's version
 -- may come, because the row of a resource with that version was deleted.
-CREATE TABLE meta (
+CREATE TABLE IF NOT EXISTS meta (
     one    TINYINT         NOT NULL,
     seen   BIGINT          NOT NULL,
     outage BIGINT          NOT NULL,
@@ -67,4 +67,4 @@ CREATE TABLE meta (
     PRIMARY KEY (one)
 ) ENGINE = InnoDB;
 
-INSERT INTO meta (one, seen, outage, floor) VALUES (1, 0, 0, 0);
+INSERT IGNORE INTO meta (one, seen, outage, floor) VALUES (1, 0, 0, 0);
