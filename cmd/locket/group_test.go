@@ -1,0 +1,38 @@
+//go:build mysql || chaos
+
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// onNodes starts a server for each DSN.
+func onNodes(t *testing.T, dsns ...string) (servers []*fixtures.Locket) {
+	t.Helper()
+	for _, dsn := range dsns {
+		servers = append(servers, fixtures.StartLocket(t, "mysql:"+dsn, "--database-timeout", "3s"))
+	}
+	return servers
+}
+
+// contend has two servers, on two nodes of a cluster, under load on the same keys. The rules
+// hold, and no caller hears of a conflict.
+func contend(t *testing.T, servers []*fixtures.Locket) {
+	t.Helper()
+	load := startLoad(t, 24, 12, 5*time.Millisecond, servers...)
+	time.Sleep(6 * time.Second)
+	load.finish(t, servers[0].Client(t))
+	load.checkFIFO(t)
+	if n := load.retries.Load(); n > 0 {
+		t.Errorf("%d requests failed though nothing was wrong", n)
+	}
+}
+
+// Two servers on two members of a group keep all the rules, as TestPair on one database.
+func TestGroupPair(t *testing.T) {
+	nodes := fixtures.NewGroup(t, 3).Nodes
+	contend(t, onNodes(t, nodes[0].DSN("locket"), nodes[1].DSN("locket")))
+}
