@@ -2,6 +2,7 @@ package grpcserver
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"google.golang.org/grpc"
@@ -165,20 +166,20 @@ func (s *localClientStream) RecvMsg(message any) error {
 	if s.desc.ServerStreams {
 		return err
 	}
-	if err == nil {
-		err = s.receive(proto.Clone(message.(proto.Message)))
-		switch err {
-		case nil:
-			return status.Error(codes.Internal, "the handler answered more than once")
-		case io.EOF:
-			return nil
-		}
-		return err
-	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return status.Error(codes.Internal, "the handler ended without an answer")
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	switch err := s.receive(proto.Clone(message.(proto.Message))); {
+	case err == nil:
+		return status.Error(codes.Internal, "the handler answered more than once")
+	case errors.Is(err, io.EOF):
+		return nil
+	default:
+		return err
+	}
 }
 
 // receive returns the next message, and after the last one the status, io.EOF for OK.

@@ -164,6 +164,14 @@ func TestClientStreams(t *testing.T) {
 		_ = stream.SendMsg(wrapperspb.String("an answer"))
 		return status.Error(codes.Aborted, "and an error")
 	}, func(t *testing.T, _ *server, s streaming) { want(t, s.receive(), "Aborted and an error") })
+	atEachDoor(t, up, func(stream grpc.ServerStream) error {
+		_ = stream.SendMsg(wrapperspb.String("an answer"))
+		return stream.SendMsg(wrapperspb.String("and another"))
+	}, func(t *testing.T, _ *server, s streaming) {
+		if got := s.receive(); !strings.HasPrefix(got, "Internal ") {
+			t.Errorf("two answers: %q", got)
+		}
+	})
 	atEachDoor(t, up, func(grpc.ServerStream) error { return nil }, func(t *testing.T, _ *server, s streaming) {
 		if got := s.receive(); !strings.HasPrefix(got, "Internal ") {
 			t.Errorf("no answer: %q", got)
@@ -224,9 +232,8 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 		"deadline": {func(streaming) {}, codes.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ended chan error
-			atEachDoor(t, call, func(stream grpc.ServerStream) error { return waits(t, ended)(stream) }, func(t *testing.T, s *server, stream streaming) {
-				ended = make(chan error, 1)
+			ended := make(chan error, 1)
+			atEachDoor(t, call, waits(t, ended), func(t *testing.T, s *server, stream streaming) {
 				c.end(stream)
 				if got := stream.receive(); !strings.HasPrefix(got, c.code.String()+" ") {
 					t.Errorf("the caller: %s", got)
@@ -250,9 +257,8 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 
 // TestStreamsEndWithTheServer: at each door.
 func TestStreamsEndWithTheServer(t *testing.T) {
-	var ended chan error
-	atEachDoor(t, call, func(stream grpc.ServerStream) error { return waits(t, ended)(stream) }, func(t *testing.T, s *server, stream streaming) {
-		ended = make(chan error, 1)
+	ended := make(chan error, 1)
+	atEachDoor(t, call, waits(t, ended), func(t *testing.T, s *server, stream streaming) {
 		synctest.Wait()
 		begin := time.Now()
 		s.process.Signal(os.Interrupt)
