@@ -1,6 +1,6 @@
 //go:build mysql || chaos
 
-package main
+package robustness_test
 
 import (
 	"testing"

@@ -1,6 +1,6 @@
 //go:build chaos
 
-package main
+package robustness_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 func TestChaosGaleraPair(t *testing.T) {
@@ -20,10 +21,10 @@ func TestChaosGaleraPair(t *testing.T) {
 func awaitLock(t *testing.T, server *fixtures.Locket, within time.Duration) time.Duration {
 	t.Helper()
 	client, began := server.Client(t), time.Now()
-	eventually(t, within, func() error {
+	harness.Eventually(t, within, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := client.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: "probe", Owner: "probe"}, TtlInSeconds: loadTTL})
+		_, err := client.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: "probe", Owner: "probe"}, TtlInSeconds: int64(loadTTL / time.Second)})
 		return err
 	})
 	return time.Since(began).Round(time.Millisecond)
@@ -33,7 +34,7 @@ func awaitLock(t *testing.T, server *fixtures.Locket, within time.Duration) time
 func endProbe(t *testing.T, server *fixtures.Locket) {
 	t.Helper()
 	_, err := server.Client(t).Release(t.Context(), &models.ReleaseRequest{Resource: &models.Resource{Key: "probe", Owner: "probe"}})
-	must(t, err)
+	harness.Must(t, err)
 }
 
 // A member is lost, one way or the other, and comes back. The server on the other member goes
@@ -47,16 +48,16 @@ func TestChaosGroupMemberLost(t *testing.T) {
 		"paused": {g.Nodes[1].Pause, g.Nodes[1].Resume},
 	} {
 		time.Sleep(time.Second)
-		must(t, fault.begin())
+		harness.Must(t, fault.begin())
 		other := awaitLock(t, servers[0], 30*time.Second)
-		must(t, g.AwaitOnline(0, 2))
+		harness.Must(t, g.AwaitOnline(0, 2))
 		expelled := awaitLock(t, servers[0], 10*time.Second)
 		time.Sleep(2 * time.Second)
-		must(t, fault.end())
-		must(t, g.Rejoin(1))
+		harness.Must(t, fault.end())
+		harness.Must(t, g.Rejoin(1))
 		t.Logf("%s: the other server grants after %v, and after the expulsion after %v; its own when it is back after %v",
 			name, other, expelled, awaitLock(t, servers[1], 30*time.Second))
-		must(t, load.sample(t.Context(), servers[0].Client(t), load.keys))
+		harness.Must(t, load.sample(t.Context(), servers[0].Client(t), load.keys))
 	}
 	endProbe(t, servers[0])
 	load.finish(t, servers[1].Client(t))
@@ -71,12 +72,12 @@ func TestChaosGroupMinority(t *testing.T) {
 	client := server.Client(t)
 	const ttl = 2 * time.Second
 	lockToken, claimToken := hold(t, client, "held", ttl)
-	must(t, g.Nodes[1].Pause())
-	must(t, g.Nodes[2].Pause())
+	harness.Must(t, g.Nodes[1].Pause())
+	harness.Must(t, g.Nodes[2].Pause())
 	callersAreTold(t, client, 10*time.Second)
-	must(t, g.Nodes[1].Resume())
-	must(t, g.Nodes[2].Resume())
-	must(t, g.AwaitOnline(0, 3))
+	harness.Must(t, g.Nodes[1].Resume())
+	harness.Must(t, g.Nodes[2].Resume())
+	harness.Must(t, g.AwaitOnline(0, 3))
 	t.Logf("grants again after %v", awaitLock(t, server, 30*time.Second))
 	stillHeld(t, client, "held", lockToken, claimToken, ttl)
 }
@@ -85,21 +86,21 @@ func TestChaosGroupMinority(t *testing.T) {
 func TestChaosGroupPrimaryMoved(t *testing.T) {
 	g := fixtures.NewSinglePrimaryGroup(t, 3)
 	servers := onNodes(t, g.Nodes[0].DSN("locket"))
-	must(t, g.MovePrimary(1))
+	harness.Must(t, g.MovePrimary(1))
 	servers = append(servers, onNodes(t, g.Nodes[1].DSN("locket"))...)
 	load := startLoad(t, 16, 40, 20*time.Millisecond, servers...)
 	for primary := range 4 {
 		primary %= 2
 		time.Sleep(time.Second)
-		must(t, g.MovePrimary(primary))
+		harness.Must(t, g.MovePrimary(primary))
 		t.Logf("on the new primary a lock is granted after %v", awaitLock(t, servers[primary], 30*time.Second))
-		must(t, load.sample(t.Context(), servers[primary].Client(t), load.keys))
+		harness.Must(t, load.sample(t.Context(), servers[primary].Client(t), load.keys))
 	}
-	must(t, g.Nodes[1].Kill())
-	must(t, g.AwaitOnline(0, 2))
-	must(t, g.MovePrimary(0))
+	harness.Must(t, g.Nodes[1].Kill())
+	harness.Must(t, g.AwaitOnline(0, 2))
+	harness.Must(t, g.MovePrimary(0))
 	t.Logf("after the primary was killed and another chosen a lock is granted after %v", awaitLock(t, servers[0], 30*time.Second))
-	must(t, g.Rejoin(1))
+	harness.Must(t, g.Rejoin(1))
 	stopped := make(chan struct{})
 	go func() {
 		load.stop()
@@ -112,7 +113,7 @@ func TestChaosGroupPrimaryMoved(t *testing.T) {
 			done = true
 		case <-time.After(3 * time.Second):
 			primary = 1 - primary
-			must(t, g.MovePrimary(primary))
+			harness.Must(t, g.MovePrimary(primary))
 		}
 	}
 	awaitLock(t, servers[primary], 30*time.Second)
