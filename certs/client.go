@@ -44,12 +44,12 @@ func (c *Client) Config() *tls.Config {
 
 // Connect reads the files and calls connect once, with the configuration by them, or by the
 // last good ones. The configuration must not be changed. The error is that of connect; when
-// the last good files had to be used, it also says what is wrong with those of now.
+// the last good files had to be used, it also names what is wrong with the current ones.
 func (c *Client) Connect(connect func(*tls.Config) error) error {
 	config, stale := c.reload()
 	err := connect(config)
 	if err != nil && stale != nil {
-		err = fmt.Errorf("%w (with the files of before, as those of now are no good: %w)", err, stale)
+		err = fmt.Errorf("%w (using the previous files, because the current ones are invalid: %w)", err, stale)
 	}
 	return err
 }

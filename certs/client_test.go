@@ -83,7 +83,7 @@ func TestClientFollowsFiles(t *testing.T) {
 
 	replaceClient(t, files, clientFiles(t, after))
 	works(after, "replaced")
-	if _, err := greetServer(t, client, before); err == nil || strings.Contains(err.Error(), "files of before") {
+	if _, err := greetServer(t, client, before); err == nil || strings.Contains(err.Error(), "previous files") {
 		t.Errorf("a server by the old authority, and the files are good: %v", err)
 	}
 

@@ -18,7 +18,7 @@ type ServerFiles struct {
 }
 
 // Server follows the files of a server: they are read again when they have changed, which is
-// looked at for each connection, once a second at most. It may be used by any number of
+// checked for each connection, once a second at most. It may be used by any number of
 // goroutines.
 type Server struct {
 	files ServerFiles
@@ -35,10 +35,10 @@ type material struct {
 	cas  *x509.CertPool
 }
 
-// refreshInterval is how often the files are looked at, at most.
+// refreshInterval is how often the files are checked, at most.
 const refreshInterval = time.Second
 
-// LoadServer reads the files for the first time. Its errors name the file. The log tells when
+// LoadServer reads the files for the first time. Its errors name the file. It logs when
 // files were read again (level info), and what is wrong with changed ones (error).
 func LoadServer(files ServerFiles, log *slog.Logger) (*Server, error) {
 	stamp := files.stamp() // first: a change while they are read must be noticed later
@@ -85,7 +85,7 @@ func (s *Server) current() material {
 	}
 	changed, err := s.files.read()
 	if err != nil {
-		s.log.Error("the changed certificates are not good; the last ones stay in use", "error", err)
+		s.log.Error("the changed certificates are invalid; the last valid ones stay in use", "error", err)
 		return s.good
 	}
 	s.log.Info("the certificates were read again")

@@ -10,9 +10,9 @@
 //	             server  took the request ───────────── TTL ──────────────────┤
 //
 // So the client's window always ends before the server's lease, however long the request or
-// its answer was under way, and there is no moment at which two clients trust their windows.
+// its answer was under way, and the windows of two clients never overlap.
 // The clocks of the two need not agree on the time; they only need to run at about the same
-// rate, and the margin covers what they differ in that.
+// rate, and the margin covers the difference.
 //
 // The rule is that of Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for
 // Distributed File Cache Consistency" (SOSP 1989, https://doi.org/10.1145/74850.74870), where
@@ -45,7 +45,7 @@ func KillMargin(ttl time.Duration) time.Duration { return max(ttl/10, minMargin)
 type Window struct{ since, until time.Time }
 
 // From returns the window of a lease that was granted or renewed for ttl by a request sent at
-// that time. A TTL that is not longer than its margin gives a window that is over already.
+// that time. A TTL that is not longer than its margin gives a window that has ended already.
 func From(sent time.Time, ttl time.Duration) Window { return FromLeft(sent, ttl, ttl) }
 
 // FromLeft returns the window of a lease of ttl that was found, rather than granted or

@@ -98,7 +98,7 @@ func (c *crowd) start() time.Duration {
 	for i, p := range c.processes {
 		select {
 		case <-p.Ready():
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			c.t.Fatalf("runner %d does not hold", i)
 		}
 	}
@@ -122,21 +122,21 @@ func (c *crowd) end() time.Duration {
 	return took
 }
 
-// held fails the test unless so many runners believe to hold, and the server agrees.
+// held fails the test unless so many runners are within their trust windows, and the server agrees.
 func (c *crowd) held(want int) {
 	c.t.Helper()
-	believe := 0
+	trusting := 0
 	for _, r := range c.runners {
 		if _, held := r.Held(); held {
-			believe++
+			trusting++
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	all, err := c.client().FetchAll(ctx, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK}, grpc.WaitForReady(true))
 	must(c.t, err)
-	if granted := len(all.GetResources()); believe != want || granted != want {
-		c.t.Errorf("%d believe to hold and %d do, want %d", believe, granted, want)
+	if granted := len(all.GetResources()); trusting != want || granted != want {
+		c.t.Errorf("%d are within their trust windows and %d hold, want %d", trusting, granted, want)
 	}
 }
 

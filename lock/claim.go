@@ -50,7 +50,7 @@ func (g *claimGrantor) take(ctx, leave context.Context, token uint64) (uint64, t
 	case err != nil:
 		return 0, 0, err
 	case claim.GetStatus() == models.Status_STATUS_WAITING:
-		return 0, 0, errQueued
+		return 0, 0, errWaiting
 	case claim.GetStatus() != models.Status_STATUS_ACTIVE:
 		return 0, 0, endedError(claim.GetStatus())
 	}
@@ -77,36 +77,36 @@ func (g *claimGrantor) await(ctx, leave context.Context) (*models.Claim, error) 
 	return g.client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: g.claim.GetId(), Timeout: durationpb.New(turn)})
 }
 
-func (g *claimGrantor) giveBack(ctx context.Context, _ uint64) error {
+func (g *claimGrantor) release(ctx context.Context, _ uint64) error {
 	_, err := g.client.EndClaim(ctx, &models.EndClaimRequest{Id: g.claim.GetId()}, grpc.WaitForReady(true))
 	return err
 }
 
-func (g *claimGrantor) patience(token uint64) time.Duration {
+func (g *claimGrantor) timeout(token uint64) time.Duration {
 	if token == 0 {
 		return turn + g.ttl/3
 	}
 	return g.ttl / 3
 }
 
-func (g *claimGrantor) judge(err error) verdict {
-	if err == errQueued { //nolint:errorlint // take returns this very value
-		return queued
+func (g *claimGrantor) classify(err error) verdict {
+	if err == errWaiting { //nolint:errorlint // take returns this very value
+		return waiting
 	}
-	if _, ended := err.(endedError); ended { //nolint:errorlint // take returns this very type
-		return hopeless
+	if _, final := err.(endedError); final { //nolint:errorlint // take returns this very type
+		return permanent
 	}
 	switch status.Code(err) {
 	case codes.NotFound, codes.FailedPrecondition:
-		return gone
+		return ended
 	case codes.AlreadyExists: // another's claim has the id
-		return hopeless
+		return permanent
 	default:
-		return judge(err)
+		return classify(err)
 	}
 }
 
-var errQueued = status.Error(codes.Aborted, "the claim waits for its turn")
+var errWaiting = status.Error(codes.Aborted, "the claim waits for its turn")
 
 // endedError is the status in which a claim has ended before it was active.
 type endedError models.Status

@@ -82,9 +82,9 @@ func TestClaimsShare(t *testing.T) {
 	})
 }
 
-// TestClaimGivenUp: a signal withdraws a claim that waits, at once, and releases one that
+// TestClaimStopped: a signal withdraws a claim that waits, at once, and releases one that
 // is active.
-func TestClaimGivenUp(t *testing.T) {
+func TestClaimStopped(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		active := ifrit.Invoke(w.claim("a", models.Mode_MODE_EXCLUSIVE))
 		waiting := ifrit.Background(w.claim("b", models.Mode_MODE_EXCLUSIVE))
@@ -143,7 +143,7 @@ func TestClaimOutage(t *testing.T) {
 	})
 }
 
-// forgetful is a client to whom the answers to CreateClaim are lost, until it is told.
+// forgetful is a client to whom the answers to CreateClaim are lost, until heard is set.
 type forgetful struct {
 	models.LocketClient
 	heard *atomic.Bool
@@ -161,7 +161,7 @@ func (c forgetful) UpdateClaim(ctx context.Context, in *models.UpdateClaimReques
 	return nil, hang(ctx, "")
 }
 
-// TestClaimFoundAgain: a claim whose answer was lost is believed in for what is left of its
+// TestClaimFoundAgain: a claim whose answer was lost is trusted for what is left of its
 // lease, not for a whole one.
 func TestClaimFoundAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -175,7 +175,7 @@ func TestClaimFoundAgain(t *testing.T) {
 			synctest.Wait()
 			_, held := r.Held()
 			if owner := w.status("a"); held && owner != models.Status_STATUS_ACTIVE {
-				t.Fatal("it believes in a claim that has ended")
+				t.Fatal("it trusts a claim that has ended")
 			}
 			if next, err := w.client().CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "k", Id: "b", Ttl: proto.Float64(1)}); err == nil &&
 				next.GetStatus() == models.Status_STATUS_ACTIVE && held {

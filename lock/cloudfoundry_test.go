@@ -69,7 +69,7 @@ func TestTheirClient(t *testing.T) {
 		if isReady(second) {
 			t.Error("the second got the lock")
 		}
-		// A collision is told by code and message, nothing else.
+		// A collision is recognized by code and message, nothing else.
 		_, err := w.client().Lock(t.Context(), &models.LockRequest{Resource: theirLock("z3"), TtlInSeconds: 15})
 		want := status.Convert(models.ErrLockCollision)
 		if got := status.Convert(err); got.Code() != want.Code() || got.Message() != want.Message() {
@@ -157,8 +157,8 @@ func (c replacing) Lock(ctx context.Context, in *models.LockRequest, opts ...grp
 	return c.LocketClient.Lock(ctx, &models.LockRequest{Resource: in.GetResource(), TtlInSeconds: in.GetTtlInSeconds()}, opts...)
 }
 
-// TestTokenChanged: a grant that was replaced is a loss. A lock is given back, a presence
-// goes on under the new one.
+// TestTokenChanged: a grant that was replaced is a loss. A lock is released, a presence
+// continues under the new one.
 func TestTokenChanged(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var d diary

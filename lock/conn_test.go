@@ -188,7 +188,7 @@ func TestReplacementsAreRare(t *testing.T) {
 	})
 }
 
-// TestMeaninglessDeadlines: what is no sign of a stuck connection replaces none.
+// TestMeaninglessDeadlines: deadlines that do not show a stuck connection replace none.
 func TestMeaninglessDeadlines(t *testing.T) {
 	said := func(ctx context.Context, method string) error {
 		if method == "Fetch" {

@@ -63,7 +63,7 @@ const (
 	// that gRPC's clients do, and more than the 5 s that the server demands.
 	keepaliveTime = 10 * time.Second
 	// keepaliveTimeout is how long the answer to a ping may take, and on Linux what was sent
-	// may stay without TCP's acknowledgement, before the connection is given up.
+	// may stay without TCP's acknowledgement, before the connection is closed.
 	keepaliveTimeout = 5 * time.Second
 	// connectTimeout bounds one attempt to connect, TLS included.
 	connectTimeout = 3 * time.Second
@@ -94,13 +94,13 @@ func WithDialOptions(options ...grpc.DialOption) DialOption {
 // take turns among the servers that can be reached. A host name is looked up whenever a
 // connection to it is made, and the first of its IP addresses that answers is used.
 //
-// Dial begins to connect and does not wait for it. What cannot be reached is tried again
-// after 100 ms at first and a second at last. Connections that have gone silent are given up
+// Dial begins to connect and does not wait for it. A server that cannot be reached is tried again
+// after 100 ms at first and a second at last. Connections that have gone silent are closed
 // after 15 s at most; see Conn for those that cannot wait so long, and ServiceConfig for what
 // is tried again. HTTP proxies of the environment are not used.
 //
-// It is an error when an address is malformed or there is none, when a file of WithTLSFiles is no
-// good, or when an address is not of this machine and neither WithTLSFiles nor WithInsecure was
+// It is an error when an address is malformed or there is none, when a file of WithTLSFiles is
+// invalid, or when an address is not of this machine and neither WithTLSFiles nor WithInsecure was
 // given; each error names what is wrong.
 func Dial(addresses []string, options ...DialOption) (*Conn, error) {
 	var d dialing
@@ -172,7 +172,7 @@ func hostOf(address string) (string, error) {
 		return "", errors.New("not a host and a port")
 	}
 	if host == "" || strings.ContainsAny(host, " \t\r\n/,@") {
-		return "", errors.New("the host is not one")
+		return "", errors.New("invalid host")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return "", errors.New("the port is not one of 1 to 65535")

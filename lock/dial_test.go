@@ -238,7 +238,7 @@ func (c *dialCounter) of(method string) int {
 	return c.calls[method]
 }
 
-// TestDialAddresses: what is no address is named.
+// TestDialAddresses: what is not an address is named.
 func TestDialAddresses(t *testing.T) {
 	for name, addresses := range map[string][]string{
 		"no address": nil, `""`: {""}, `"localhost"`: {"localhost"}, `":8891"`: {":8891"}, `"localhost:"`: {"localhost:"},
@@ -375,7 +375,7 @@ func TestDialRetries(t *testing.T) {
 	}
 }
 
-// TestDialOtherErrors: errors that another attempt would meet again are told at once.
+// TestDialOtherErrors: permanent errors are returned at once.
 func TestDialOtherErrors(t *testing.T) {
 	var calls dialCounter
 	script := func(_ context.Context, method string) error {
@@ -418,7 +418,7 @@ func TestDialServerComesBack(t *testing.T) {
 	})
 }
 
-// TestDialConnectTimeout: an attempt to connect that gets no answer is given up soon.
+// TestDialConnectTimeout: an attempt to connect that gets no answer ends soon.
 func TestDialConnectTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newDialNet(t, dialFine)
@@ -613,7 +613,7 @@ func TestDialOwnCredentials(t *testing.T) {
 	dialMust(t, dialCall(conn, "Lock", 20*time.Second))
 }
 
-// TestDialFiles: files that are no good are named by Dial.
+// TestDialFiles: invalid files are named by Dial.
 func TestDialFiles(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	good := dialFiles(t, ca)
@@ -650,7 +650,7 @@ func dialReplace(t testing.TB, files, by lock.Files) {
 }
 
 // TestDialRotation: a new connection uses the files as they are then, at once. Files that
-// are no good leave the last good ones in use.
+// are invalid leave the last valid ones in use.
 func TestDialRotation(t *testing.T) {
 	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
 	folder := t.TempDir()

@@ -1,13 +1,13 @@
 // Package lock is what Go services embed: runners that hold a lock or announce a presence
-// for as long as they run, as members of ifrit groups (seed 5).
+// for as long as they run, as members of ifrit groups (Cloud Foundry's Locket, docs/sources/cloud-foundry-locket.md).
 //
 // # Who decides
 //
 // The server decides who holds a lock. A runner holds a lease: a promise of the server that
 // nobody else gets the lock before the TTL has passed since the last renewal. The server
 // counts from when it took the renewal, and never ends a lease early; the runner counts from
-// when it sent it, by its own monotonic clock, and stops trusting it a margin earlier (package
-// lease). So there is no moment at which two runners trust their leases.
+// when it sent it, by its own monotonic clock, and its trust window ends a margin earlier
+// (package lease). So the trust windows of two runners never overlap.
 //
 //	          granted             a renewal fails
 //	waiting ──────────► held ─────────────────────► unverifiable
@@ -16,23 +16,23 @@
 //	   │                   renewed        │                │
 //	   │                                  ▼                │
 //	   └─────────────────────────────── lost ◄─────────────┘
-//	    a presence tries again;     somebody else has it, the grant has
-//	    a lock's runner ends        ended, or the time is up
+//	    a presence tries again;     another owner holds it, the grant
+//	    a lock's runner ends        has ended, or the window has
 //
 // # What happens on failures
 //
 //   - A renewal fails (the server restarts, the network loses it): the lock stays held for as
-//     long as the lease lasts. The runner goes on trying, each attempt with a deadline of at
+//     long as the trust window lasts. The runner tries again, each attempt with a deadline of at
 //     most a third of the TTL; with a connection of Dial over another connection when one is
 //     stuck.
-//   - The lease's time is up without a renewal: lost, whatever the server would say.
-//   - Somebody else holds the lock, or the grant has ended and been given anew (its token
+//   - The trust window ends without a renewal: lost, whatever the server would answer.
+//   - Another owner holds the lock, or the grant has ended and been given anew (its token
 //     changed): lost, at once.
 //   - The process is stopped for longer than its lease (SIGSTOP, a long collection, a frozen
-//     virtual machine whose clock goes on): Held says so from the first moment on, and the
+//     virtual machine whose clock goes on): Held returns that from the first moment on, and the
 //     runner ends before it sends anything. What was written before the check may still reach
 //     its target late: guard that with the fencing token (Guard).
-//   - A signal: the runner gives the lock back, in bounded time, and ends with nil.
+//   - A signal: the runner releases the lock, in bounded time, and ends with nil.
 //   - The process dies: its lock is free when the TTL has passed.
 //
 // # What a holder must do

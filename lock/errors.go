@@ -20,7 +20,7 @@ var (
 	ErrTokenChanged = errors.New("the grant had ended")
 )
 
-// wireErrors are the errors of the service that a caller may want to tell apart. Those from
+// wireErrors are the errors of the service that a caller may want to distinguish. Those from
 // the wire carry details besides, so errors.Is does not find them equal.
 var wireErrors = []error{
 	models.ErrLockCollision, models.ErrResourceNotFound, models.ErrInvalidTTL, models.ErrInvalidOwner, models.ErrInvalidType,

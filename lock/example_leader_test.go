@@ -51,7 +51,7 @@ func ExampleNewLockRunner() {
 // its main function. Each process needs an owner of its own.
 //
 // The group starts its members in order and stops them in reverse: the work begins when the
-// lock is held, and ends before the lock is given back. If the lock is lost, the group stops
+// lock is held, and ends before the lock is released. If the lock is lost, the group stops
 // the work and ends with an error; whoever watches over the process starts it again.
 func newScheduler(client models.LocketClient, owner string) ifrit.Runner {
 	resource := &models.Resource{Key: "scheduler", Owner: owner}

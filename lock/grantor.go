@@ -19,26 +19,26 @@ type grantor interface {
 	// for which the grant lasted when the server answered. When leave is done, it waits for
 	// no turn any longer.
 	take(ctx, leave context.Context, token uint64) (uint64, time.Duration, error)
-	// giveBack ends the grant with a token; with 0 whatever take may have left.
-	giveBack(ctx context.Context, token uint64) error
-	// patience is how long one call of take may last.
-	patience(token uint64) time.Duration
-	// judge says what an error of take or giveBack means.
-	judge(err error) verdict
+	// release ends the grant with a token; with 0 whatever take may have left.
+	release(ctx context.Context, token uint64) error
+	// timeout is how long one call of take may last.
+	timeout(token uint64) time.Duration
+	// classify returns what an error of take or release means.
+	classify(err error) verdict
 }
 
 // verdict is what an answer of the server means.
 type verdict int
 
 const (
-	// unclear: nobody knows whether the request was carried out.
+	// unclear: the request may have been carried out, or not.
 	unclear verdict = iota
-	// gone: somebody else has it, or what was to be renewed or given back is no more.
-	gone
-	// queued: the claim waits for its turn.
-	queued
-	// hopeless: the request is wrong, asking again is of no use.
-	hopeless
+	// ended: another owner holds it, or what was to be renewed or released has ended.
+	ended
+	// waiting: the claim waits for its turn.
+	waiting
+	// permanent: the request is wrong, and will fail again.
+	permanent
 )
 
 // lockGrantor holds a lock by Lock and Release.
@@ -57,7 +57,7 @@ func (g *lockGrantor) take(ctx, _ context.Context, token uint64) (uint64, time.D
 	return resp.GetToken(), g.ttl, err
 }
 
-func (g *lockGrantor) giveBack(ctx context.Context, token uint64) error {
+func (g *lockGrantor) release(ctx context.Context, token uint64) error {
 	request := &models.ReleaseRequest{Resource: g.resource}
 	if token != 0 {
 		request.Token = &token
@@ -66,24 +66,24 @@ func (g *lockGrantor) giveBack(ctx context.Context, token uint64) error {
 	return err
 }
 
-func (g *lockGrantor) patience(uint64) time.Duration { return g.ttl / 3 }
+func (g *lockGrantor) timeout(uint64) time.Duration { return g.ttl / 3 }
 
-func (g *lockGrantor) judge(err error) verdict {
+func (g *lockGrantor) classify(err error) verdict {
 	switch wire := known(err); {
 	case errors.Is(wire, models.ErrLockCollision), errors.Is(wire, models.ErrResourceNotFound):
-		return gone
+		return ended
 	case wire != nil:
-		return hopeless
+		return permanent
 	default:
-		return judge(err)
+		return classify(err)
 	}
 }
 
-// judge says what an error means of any request.
-func judge(err error) verdict {
+// classify returns what an error of any request means.
+func classify(err error) verdict {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.Unimplemented:
-		return hopeless
+		return permanent
 	default:
 		return unclear
 	}

@@ -174,7 +174,7 @@ func (w *world) holder(key string) (owner string, token uint64) {
 	return got.GetResource().GetOwner(), got.GetToken()
 }
 
-// diary holds what a runner has told.
+// diary holds what a runner's callbacks got.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -205,7 +205,7 @@ func (d *diary) callbacks() lock.Option {
 func (d *diary) says(t *testing.T, want string) {
 	t.Helper()
 	if got := d.String(); got != want {
-		t.Errorf("the runner told: %q, want %q", got, want)
+		t.Errorf("the callbacks: %q, want %q", got, want)
 	}
 }
 

@@ -14,24 +14,24 @@ import (
 // Joint holds several locks together: all or none.
 type Joint struct {
 	runners []*Runner
-	// patience is how long locks that are held wait for the others.
-	patience time.Duration
+	// timeout is how long locks that are held wait for the others.
+	timeout time.Duration
 }
 
 var _ ifrit.Runner = (*Joint)(nil)
 
 // NewJoint returns a runner that is ready once all locks are held, and ends with the error of
-// the first that is lost, after it has given back the others. The locks are taken one after
+// the first that is lost, after it has released the others. The locks are taken one after
 // the other in the order of their keys, whatever the order of the arguments, so that two
 // Joints never wait for each other. Locks that are held wait for the next one for the longest
-// of the TTLs; then all are given back, and it begins anew after a retry interval.
+// of the TTLs; then all are released, and it begins again after a retry interval.
 func NewJoint(runners ...*Runner) *Joint {
 	j := &Joint{runners: slices.Clone(runners)}
 	slices.SortStableFunc(j.runners, func(a, b *Runner) int {
 		return strings.Compare(a.key, b.key)
 	})
 	for _, r := range j.runners {
-		j.patience = max(j.patience, r.ttl)
+		j.timeout = max(j.timeout, r.ttl)
 	}
 	return j
 }
@@ -51,13 +51,13 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		return err
 	}
 	for {
-		h := &hand{ended: make(chan error, len(j.runners))}
-		blocked, err := h.take(j.runners, j.patience, signals)
+		h := &jointGrant{ended: make(chan error, len(j.runners))}
+		blocked, err := h.take(j.runners, j.timeout, signals)
 		if err == nil && blocked == nil {
 			close(ready)
 			err = h.hold(signals)
 		}
-		h.giveBack()
+		h.release()
 		if errors.Is(err, errSignalled) {
 			return nil
 		}
@@ -75,8 +75,8 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 // errSignalled ends a Joint that has got a signal.
 var errSignalled = errors.New("signalled")
 
-// hand is what a Joint holds.
-type hand struct {
+// jointGrant is what a Joint holds.
+type jointGrant struct {
 	processes []ifrit.Process
 	// ended gets the errors of the processes that end by themselves.
 	ended chan error
@@ -84,7 +84,7 @@ type hand struct {
 
 // take starts the runners, each when the one before it is ready. It returns the one that
 // did not become ready in time, if one did not.
-func (h *hand) take(runners []*Runner, patience time.Duration, signals <-chan os.Signal) (blocked *Runner, err error) {
+func (h *jointGrant) take(runners []*Runner, timeout time.Duration, signals <-chan os.Signal) (blocked *Runner, err error) {
 	var tooLong <-chan time.Time // nothing waits for the first
 	for _, runner := range runners {
 		process := ifrit.Background(runner)
@@ -100,14 +100,14 @@ func (h *hand) take(runners []*Runner, patience time.Duration, signals <-chan os
 			return runner, nil
 		}
 		if tooLong == nil {
-			tooLong = time.After(patience)
+			tooLong = time.After(timeout)
 		}
 	}
 	return nil, nil
 }
 
 // hold returns when one has ended, or a signal comes.
-func (h *hand) hold(signals <-chan os.Signal) error {
+func (h *jointGrant) hold(signals <-chan os.Signal) error {
 	select {
 	case err := <-h.ended:
 		return err
@@ -116,12 +116,12 @@ func (h *hand) hold(signals <-chan os.Signal) error {
 	}
 }
 
-// giveBack ends the processes, the last first.
-func (h *hand) giveBack() {
+// release ends the processes, the last first.
+func (h *jointGrant) release() {
 	for _, process := range slices.Backward(h.processes) {
 		process.Signal(os.Interrupt)
 		if err := <-process.Wait(); err != nil {
-			continue // the first one is told, the others come of it
+			continue // the first error is returned, the others result from it
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestJointGivesBack(t *testing.T) {
 	})
 }
 
-// TestJointLosesAll: when one is lost, the others are given back, and the cause is told.
+// TestJointLosesAll: when one is lost, the others are released, and the cause is the error.
 func TestJointLosesAll(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		p := ifrit.Invoke(w.both("x", "a", "b"))

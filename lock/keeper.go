@@ -16,7 +16,7 @@ import (
 )
 
 // keeper is one run of a runner. Only the goroutine that runs it uses it: the Runner has no
-// way to it, and an attempt answers over a channel.
+// way to it, and an attempt reports over a channel.
 type keeper struct {
 	*Runner                 // the handle: what never changes is read there
 	log     *slog.Logger    // hides that of the runner
@@ -35,9 +35,9 @@ type keeper struct {
 	held bool
 	// granted is the grant as it was published last.
 	granted grant
-	// token is that of the grant that the server has told of, trusted or not.
+	// token is that of the last grant that the server reported, trusted or not.
 	token uint64
-	// open is set while the server may have made a grant that it has not told of.
+	// open is set while the server may have made a grant that it has not reported.
 	open bool
 	// failure is the error of the last attempt, nil if that came through.
 	failure error
@@ -61,8 +61,8 @@ func newKeeper(r *Runner, ready chan<- struct{}) *keeper {
 	}
 }
 
-// run keeps the lock until a signal comes or the lock is lost. Whatever wakes it, it looks
-// at the clock before it does anything else.
+// run keeps the lock until a signal comes or the lock is lost. Whatever wakes it, it
+// reads the clock before it does anything else.
 func (k *keeper) run(signals <-chan os.Signal) error {
 	defer k.forget()
 	for {
@@ -70,7 +70,7 @@ func (k *keeper) run(signals <-chan os.Signal) error {
 		var answered *result
 		select {
 		case <-signals:
-			k.giveBack()
+			k.stop()
 			return nil
 		case <-k.expiry.C:
 			expired = true
@@ -104,7 +104,7 @@ func (k *keeper) try() {
 	if token == 0 {
 		k.open = true
 	}
-	ctx, cancel := context.WithTimeout(withRequestID(context.Background()), k.grantor.patience(token))
+	ctx, cancel := context.WithTimeout(withRequestID(context.Background()), k.grantor.timeout(token))
 	results := make(chan result, 1)
 	k.attempt, k.cancel = results, cancel
 	go func() {
@@ -115,22 +115,22 @@ func (k *keeper) try() {
 	}()
 }
 
-// conclude draws the conclusions from an attempt. It returns an error if the runner ends.
+// conclude handles the result of an attempt. It returns an error if the runner ends.
 func (k *keeper) conclude(r result) error {
-	verdict, renewal := k.grantor.judge(r.err), k.token != 0
+	verdict, renewal := k.grantor.classify(r.err), k.token != 0
 	k.note(r)
 	switch {
 	case r.err == nil && k.held && r.token != k.granted.token: // by a server that cannot renew one grant only
 		return k.replaced(r)
 	case r.err == nil:
 		k.gain(r)
-	case verdict == gone && k.held:
+	case verdict == ended && k.held:
 		return k.lose(k.failure)
 	case k.held:
 		k.goUnverified()
-	case verdict == gone && renewal, verdict == queued: // what was not trusted has ended; or its turn comes
+	case verdict == ended && renewal, verdict == waiting: // what was not trusted has ended; or its turn comes
 		k.next.Reset(0)
-	case verdict == hopeless && k.ready != nil:
+	case verdict == permanent && k.ready != nil:
 		return fmt.Errorf("lock %q: %w", k.key, k.failure)
 	default:
 		k.wait()
@@ -138,15 +138,15 @@ func (k *keeper) conclude(r result) error {
 	return nil
 }
 
-// note keeps what an attempt tells of the server's state.
+// note records what the result of an attempt shows of the server's state.
 func (k *keeper) note(r result) {
 	k.failure = plain(r.err)
-	switch verdict := k.grantor.judge(r.err); {
+	switch verdict := k.grantor.classify(r.err); {
 	case r.err == nil:
 		k.token, k.open = r.token, false
-	case verdict == gone:
+	case verdict == ended:
 		k.token, k.open = 0, false
-	case verdict == hopeless:
+	case verdict == permanent:
 		k.open = false
 	}
 }
@@ -183,7 +183,7 @@ func (k *keeper) gain(r result) {
 	k.next.Reset(pause)
 }
 
-// goUnverified goes on after a renewal that failed, while the lease lasts.
+// goUnverified continues after a renewal that failed, while the trust window lasts.
 func (k *keeper) goUnverified() {
 	k.log.Warn("lock not renewed", "error", k.failure, "held_for", k.granted.trust.Left(time.Now()))
 	if !k.unverified && k.callbacks.Unverifiable != nil {
@@ -199,7 +199,7 @@ func (k *keeper) wait() {
 	k.next.Reset(k.jittered(k.retryInterval))
 }
 
-// lose ends the trust. It returns the error that the runner ends with, nil for a presence.
+// lose ends the trust window. It returns the error that the runner ends with, nil for a presence.
 func (k *keeper) lose(cause error) error {
 	k.held, k.unverified = false, false
 	k.publish(grant{})
@@ -232,9 +232,9 @@ func timeUp(failure error) error {
 	return fmt.Errorf("%w: %w", ErrTimeUp, failure)
 }
 
-// giveBack ends the trust, and then the grant. An attempt that is under way gets half of
-// the time to tell its outcome: what is not known cannot be given back for sure.
-func (k *keeper) giveBack() {
+// stop ends the trust window, and then the grant. An attempt that is under way gets half of
+// the time to end: a grant that is not known cannot be released for sure.
+func (k *keeper) stop() {
 	deadline := time.Now().Add(k.releaseTimeout)
 	k.publish(grant{})
 	k.leave()
@@ -251,16 +251,16 @@ func (k *keeper) giveBack() {
 	}
 }
 
-// release gives the grant back, which is tried until a deadline: that very grant if its
-// token is known, otherwise whatever the owner holds.
+// release ends the grant, and tries until a deadline: that very grant if its token is known,
+// otherwise whatever the owner holds.
 func (k *keeper) release(deadline time.Time) {
 	ctx, cancel := context.WithDeadline(withRequestID(context.Background()), deadline)
 	defer cancel()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, k.releaseTimeout/3)
-		err := k.grantor.giveBack(attempt, k.token)
+		err := k.grantor.release(attempt, k.token)
 		cancel()
-		if err == nil || k.grantor.judge(err) != unclear { // released, or not held any more
+		if err == nil || k.grantor.classify(err) != unclear { // released, or not held any more
 			k.log.Info("lock released")
 			return
 		}
@@ -273,7 +273,7 @@ func (k *keeper) release(deadline time.Time) {
 	}
 }
 
-// publish has the runner's Held tell of a grant.
+// publish sets the grant that the runner's Held returns.
 func (k *keeper) publish(g grant) {
 	k.granted = g
 	k.setPublished(g)
@@ -293,7 +293,7 @@ func (k *keeper) jittered(pause time.Duration) time.Duration {
 	return pause - time.Duration(rand.Float64()*k.jitter*float64(pause))
 }
 
-// withRequestID gives a request a name in the server's log.
+// withRequestID gives a request an id, which is in the server's log.
 func withRequestID(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "uuid", ids.NewRequest())
 }

@@ -18,14 +18,15 @@ const (
 	DefaultRetryInterval = 5 * time.Second
 )
 
-// Callbacks are told what happens to the lock. They are called one after the other by the
+// Callbacks report what happens to the lock. They are called one after the other by the
 // runner, which renews nothing meanwhile: they must return soon. Any may be nil.
 type Callbacks struct {
 	// Acquired gets the fencing token of the grant (0 from a server that gives none).
 	Acquired func(token uint64)
-	// Unverifiable gets the error of the first renewal that failed while the lease lasts.
+	// Unverifiable gets the error of the first renewal that failed while the trust window lasts:
+	// the lock is held, but unverified.
 	Unverifiable func(error)
-	// Verified is called when a renewal came through after some that had failed.
+	// Verified is called when a renewal succeeded after some that had failed.
 	Verified func()
 	// Lost gets the error, which wraps ErrLost. For a lock the runner ends next.
 	Lost func(error)
@@ -50,13 +51,13 @@ func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = lo
 // unless it is set. With it runners that started together do not renew together.
 func WithJitter(fraction float64) Option { return func(s *settings) { s.jitter = fraction } }
 
-// WithReleaseTimeout bounds the time that giving the lock back may take at the end: 5 s, or
+// WithReleaseTimeout bounds the time that releasing the lock may take at the end: 5 s, or
 // the TTL if that is shorter, unless it is set.
 func WithReleaseTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.releaseTimeout = timeout }
 }
 
-// WithCallbacks has the runner tell what happens.
+// WithCallbacks has the runner report what happens.
 func WithCallbacks(callbacks Callbacks) Option {
 	return func(s *settings) { s.callbacks = callbacks }
 }
@@ -84,8 +85,8 @@ func (r *Runner) validate() error {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
-	need(r.usable, "there is no client, or a lock without an owner")
-	need(r.key != "", "there is no key")
+	need(r.usable, "the client or the lock's owner is missing")
+	need(r.key != "", "the key is missing")
 	need(r.ttl >= time.Second, "the TTL is %s, and at least 1s is needed", r.ttl)
 	need(r.retryInterval > 0, "the retry interval is %s, and must be more than 0", r.retryInterval)
 	need(r.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", r.releaseTimeout)

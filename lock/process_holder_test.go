@@ -24,10 +24,10 @@ import (
 // and prints a line for everything that happens.
 const envMember = "LOCKET_TEST_MEMBER"
 
-// beatInterval is how often a member says that it believes to hold.
+// beatInterval is how often a member prints that it is within its trust window.
 const beatInterval = 5 * time.Millisecond
 
-// memberPlan is what a member is told, as JSON in its environment.
+// memberPlan is a member's task, as JSON in its environment.
 type memberPlan struct {
 	Key, Owner string
 	Addresses  []string
@@ -50,9 +50,9 @@ type memberLine struct {
 	text          string
 }
 
-// What members tell.
+// The kinds of lines.
 const (
-	memberBeat         = "beat"    // it believed to hold
+	memberBeat         = "beat"    // it was within its trust window
 	memberRenewed      = "renewed" // a call of Lock, and its answer
 	memberFailed       = "failed"  // a call of Lock, and its error
 	memberAcquired     = "acquired"
@@ -105,7 +105,7 @@ func beMember(text string) int {
 	}))
 	process := ifrit.Invoke(sigmon.New(grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "lock", Runner: runner},
-		{Name: "worker", Runner: believing(runner)},
+		{Name: "worker", Runner: working(runner)},
 	})))
 	failure := <-process.Wait()
 	noteNow(memberEnded, 0, failure)
@@ -137,9 +137,9 @@ func (p memberPlan) dialer() func(context.Context, string) (net.Conn, error) {
 	}
 }
 
-// believing returns a worker that prints a line every few milliseconds while the runner
-// believes to hold.
-func believing(r *lock.Runner) ifrit.Runner {
+// working returns a worker that prints a line every few milliseconds of the runner's trust
+// window.
+func working(r *lock.Runner) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		close(ready)
 		tick := time.NewTicker(beatInterval)

@@ -18,9 +18,9 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// patience is how long tests of processes wait for what must come. It is no promise: those
-// are checked by the times that the members tell.
-const patience = time.Minute
+// testTimeout is how long tests of processes wait for what must come. It checks no promise:
+// those are checked by the times that the members print.
+const testTimeout = time.Minute
 
 // member is a process that wants the lock: this test binary, executed again.
 type member struct {
@@ -35,7 +35,7 @@ type member struct {
 	alien []string // lines that are not a member's
 }
 
-// startMember starts a member. It is killed when the test ends; what it has told is shown
+// startMember starts a member. It is killed when the test ends; its lines are shown
 // when the test failed.
 func startMember(t *testing.T, plan memberPlan) *member {
 	t.Helper()
@@ -61,7 +61,7 @@ func startMember(t *testing.T, plan memberPlan) *member {
 		_ = m.cmd.Process.Kill()
 		<-m.done
 		if t.Failed() {
-			t.Logf("what %s told:\n%s", plan.Owner, m.story())
+			t.Logf("what %s printed:\n%s", plan.Owner, m.story())
 		}
 	})
 	return m
@@ -86,7 +86,7 @@ func (m *member) Write(p []byte) (int, error) {
 	}
 }
 
-// told returns what the member has told of a kind.
+// told returns the lines of a kind.
 func (m *member) told(kind string) []memberLine {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,10 +99,10 @@ func (m *member) told(kind string) []memberLine {
 	return lines
 }
 
-// await returns the first line of a kind that tells of something after a moment.
+// await returns the first line of a kind about something after a moment.
 func (m *member) await(kind string, since time.Duration) memberLine {
 	m.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		ended := m.ended()
 		for _, l := range m.told(kind) {
 			if l.before > since {
@@ -110,10 +110,10 @@ func (m *member) await(kind string, since time.Duration) memberLine {
 			}
 		}
 		if ended {
-			m.t.Fatalf("%s ended, and has not told %q", m.plan.Owner, kind)
+			m.t.Fatalf("%s ended, and has not printed %q", m.plan.Owner, kind)
 		}
 	}
-	m.t.Fatalf("%s does not tell %q", m.plan.Owner, kind)
+	m.t.Fatalf("%s does not print %q", m.plan.Owner, kind)
 	return memberLine{}
 }
 
@@ -134,14 +134,14 @@ func (m *member) signal(sig syscall.Signal) time.Duration {
 	return before
 }
 
-// ends waits for the member's end. A code of 0 is that of one that was told to end; one of
-// 1 must come from the loss of the lock. In no case may it leave a goroutine behind.
+// ends waits for the member's end. A code of 0 is that of one that got a signal; one of 1
+// must come from the loss of the lock. In no case may it leave a goroutine behind.
 func (m *member) ends(code int) memberLine {
 	m.t.Helper()
 	last := m.await(memberEnded, 0)
 	select {
 	case <-m.done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		m.t.Fatalf("%s does not end", m.plan.Owner)
 	}
 	if got := m.cmd.ProcessState.ExitCode(); got != code {
@@ -156,7 +156,7 @@ func (m *member) ends(code int) memberLine {
 	return last
 }
 
-// kept fails the test unless the member has believed all the time, with one token, and does.
+// kept fails the test unless the member has held all the time, with one token, and does.
 func (m *member) kept() {
 	m.t.Helper()
 	beat := m.await(memberBeat, sinceBoot())
@@ -166,7 +166,7 @@ func (m *member) kept() {
 	}
 }
 
-// story is what the member told, but for what is between two beats or renewals.
+// story is what the member printed, except what is between two beats or renewals.
 func (m *member) story() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,16 +182,16 @@ func (m *member) story() string {
 	return b.String() + strings.Join(m.alien, "\n")
 }
 
-// term is the time in which a member believed with one token, by what it told: it may have
-// been longer, so two terms that overlap are two that believed at once.
+// term is the trust window of a member with one token, by what it printed: it may have been
+// longer, so two terms that overlap are two trust windows that did.
 type term struct {
 	owner       string
 	token       uint64
 	first, last memberLine
 }
 
-// checkMembers checks what members of one lock told, from beginning to end: no two believed
-// at the same time, tokens rose from one to the next, and nobody believed longer after the
+// checkMembers checks what members of one lock printed, from beginning to end: no two trust
+// windows overlapped, tokens rose from one to the next, and no window lasted longer after the
 // last renewal was sent than it may. There must have been so many terms.
 func checkMembers(t *testing.T, count int, members ...*member) {
 	t.Helper()
@@ -210,12 +210,12 @@ func checkMembers(t *testing.T, count int, members ...*member) {
 	for i := 1; i < len(terms); i++ {
 		a, b := terms[i-1], terms[i]
 		gap := b.first.after - a.last.before
-		t.Logf("%s believed for %v; then for %v nobody did", a.owner, a.last.after-a.first.before, gap)
+		t.Logf("%s held for %v; then for %v nobody did", a.owner, a.last.after-a.first.before, gap)
 		if a.token == b.token {
 			t.Errorf("%s and %s had the token %d", a.owner, b.owner, a.token)
 		}
 		if gap <= 0 {
-			t.Errorf("%s began with token %d when %s still believed, with %d, for %v", b.owner, b.token, a.owner, a.token, -gap)
+			t.Errorf("%s began with token %d when the trust window of %s, with %d, still lasted for %v", b.owner, b.token, a.owner, a.token, -gap)
 		}
 	}
 	if len(terms) != count {
@@ -223,8 +223,8 @@ func checkMembers(t *testing.T, count int, members ...*member) {
 	}
 }
 
-// checkLeases checks that the member believed at no moment without a renewal that had been
-// answered, and was sent less than the TTL, but for the margin, before.
+// checkLeases checks that the member's trust window lasted at no moment without a renewal that
+// had been answered, and was sent less than the TTL, but for the margin, before.
 func (m *member) checkLeases() {
 	m.t.Helper()
 	lease := m.plan.TTL - max(m.plan.TTL/20, 100*time.Millisecond)
@@ -240,6 +240,6 @@ func (m *member) checkLeases() {
 		late = max(late, beat.before-sent-lease)
 	}
 	if late > 0 {
-		m.t.Errorf("%s believed for %v too long", m.plan.Owner, late)
+		m.t.Errorf("the trust window of %s lasted %v too long", m.plan.Owner, late)
 	}
 }

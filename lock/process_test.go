@@ -94,7 +94,7 @@ func TestProcessServerStaysDown(t *testing.T) {
 	a.ends(1)
 	beats := a.told(memberBeat)
 	if last := beats[len(beats)-1]; last.before > killed+processTTL {
-		t.Errorf("believed for %v without a server", last.before-killed)
+		t.Errorf("was within its trust window for %v without a server", last.before-killed)
 	}
 	must(t, server.Start())
 	back := sinceBoot()
@@ -105,7 +105,7 @@ func TestProcessServerStaysDown(t *testing.T) {
 }
 
 // TestProcessStopped: one that is stopped for longer than its lease has a successor, and
-// knows that from the first moment on when it goes on. Being stopped for less is no loss.
+// knows that from the first moment after it is resumed. A shorter stop does not lose the lock.
 func TestProcessStopped(t *testing.T) {
 	t.Parallel()
 	server := startSQLite(t)
@@ -147,21 +147,22 @@ func stop(m *member) time.Duration {
 	return m.signal(syscall.SIGSTOP)
 }
 
-// didNothing fails the test if a member believed, or called the server, after a moment.
+// didNothing fails the test if a member was within its trust window, or called the server, after a
+// moment.
 func didNothing(t *testing.T, m *member, since time.Duration) {
 	t.Helper()
 	for _, kind := range []string{memberBeat, memberRenewed, memberFailed} {
 		for _, l := range m.told(kind) {
 			if l.before >= since {
-				t.Errorf("%v after it was resumed %s told %q", l.before-since, m.plan.Owner, kind)
+				t.Errorf("%v after it was resumed %s printed %q", l.before-since, m.plan.Owner, kind)
 				break
 			}
 		}
 	}
 }
 
-// TestProcessNetworkHangs: one whose network swallows everything stops believing before
-// another begins, also when answers had been slow to come. What the network gives out late
+// TestProcessNetworkHangs: the trust window of one whose network swallows everything ends before
+// another's begins, also when answers had been slow to come. What the network delivers late
 // changes nothing.
 func TestProcessNetworkHangs(t *testing.T) {
 	t.Parallel()

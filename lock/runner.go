@@ -33,10 +33,10 @@ type Runner struct {
 var _ ifrit.Runner = (*Runner)(nil)
 
 // NewLockRunner returns a runner that is ready once it holds the lock, and ends with an
-// error that wraps ErrLost as soon as it has lost it (seed 5). The lock is tried for every
+// error that wraps ErrLost as soon as it has lost it. The lock is tried for every
 // retryInterval, and renewed as often, but at least three times in each TTL. A TTL or an
-// interval of 0 stands for its default; a TTL is rounded up to seconds on the wire. What is
-// wrong with the arguments is the error of Run.
+// interval of 0 stands for its default; a TTL is rounded up to seconds on the wire. Invalid
+// arguments are the error of Run.
 func NewLockRunner(client models.LocketClient, resource *models.Resource, ttl, retryInterval time.Duration, options ...Option) *Runner {
 	r := newRunner(client, withType(resource, models.TypeCode_LOCK), newSettings(ttl, retryInterval, options))
 	r.exitOnLoss = true
@@ -44,7 +44,7 @@ func NewLockRunner(client models.LocketClient, resource *models.Resource, ttl, r
 }
 
 // NewPresenceRunner returns a runner that is ready once it has announced the presence, and
-// does not end when it is lost, but announces it again (seed 5). Its arguments are those of
+// does not end when it is lost, but announces it again. Its arguments are those of
 // NewLockRunner.
 func NewPresenceRunner(client models.LocketClient, resource *models.Resource, ttl, retryInterval time.Duration, options ...Option) *Runner {
 	return newRunner(client, withType(resource, models.TypeCode_PRESENCE), newSettings(ttl, retryInterval, options))
@@ -65,7 +65,7 @@ func (r *Runner) Held() (token uint64, held bool) {
 	return r.published.token, r.published.trust.Trusted(time.Now())
 }
 
-// setPublished sets what Held says. Only the keeper of a run calls it.
+// setPublished sets what Held returns. Only the keeper of a run calls it.
 func (r *Runner) setPublished(g grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,7 +35,7 @@ func TestLockIsHeld(t *testing.T) {
 			t.Errorf("afterwards %q holds it", owner)
 		}
 		if _, held := r.Held(); held {
-			t.Error("afterwards it believes to hold")
+			t.Error("after its end it is within its trust window")
 		}
 		d.says(t, "acquired")
 	})
@@ -90,7 +90,7 @@ func TestOutage(t *testing.T) {
 					synctest.Wait()
 					if _, held := r.Held(); held {
 						if owner, _ := w.holder("k"); owner != "a" {
-							t.Fatalf("after %s it believes, and %q holds", time.Since(begin), owner)
+							t.Fatalf("after %s it is within its trust window, and %q holds", time.Since(begin), owner)
 						}
 					}
 				}
@@ -106,7 +106,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestServerRestart: a restart of the server that is shorter than the lease is no loss.
+// TestServerRestart: the lock outlives a restart of the server that is shorter than the lease.
 func TestServerRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var d diary
@@ -121,7 +121,7 @@ func TestServerRestart(t *testing.T) {
 			t.Errorf("held %t, token %d after %d", held, after, before)
 		}
 		if told := d.String(); strings.Contains(told, "lost") {
-			t.Errorf("the runner told: %s", told)
+			t.Errorf("the callbacks: %s", told)
 		}
 		must(t, end(p))
 	})
@@ -209,7 +209,7 @@ func TestSignalAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnknownGrant: a grant whose answer was lost is given back too.
+// TestUnknownGrant: a grant whose answer was lost is released too.
 func TestUnknownGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		client := losing{w.client()}

@@ -46,7 +46,7 @@ func (n *weather) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc
 	}
 }
 
-// pause waits for a while, or until the caller gives up.
+// pause waits for a while, or until the caller's deadline.
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -54,10 +54,10 @@ func pause(ctx context.Context) {
 	}
 }
 
-// TestNeverTwoBelieve: whatever the network does, at no moment do two believe to hold, none
-// believes while the server says that another holds, tokens rise from holder to holder, and
-// somebody holds most of the time.
-func TestNeverTwoBelieve(t *testing.T) {
+// TestTrustWindowsNeverOverlap: whatever the network does, the trust windows of two runners
+// never overlap, none lasts while another owner holds the lock on the server, tokens rise from
+// holder to holder, and somebody holds most of the time.
+func TestTrustWindowsNeverOverlap(t *testing.T) {
 	const contenders = 4
 	bubble(t, func(t *testing.T, w *world) {
 		network := &weather{LocketClient: w.client()}
@@ -77,13 +77,13 @@ func TestNeverTwoBelieve(t *testing.T) {
 			checks++
 			synctest.Wait()
 			for i, r := range runners {
-				token, believes := r.Held()
-				if !believes {
+				token, holds := r.Held()
+				if !holds {
 					continue
 				}
 				held++
 				if owner, granted := w.holder("k"); owner != fmt.Sprint(i) || granted != token {
-					t.Fatalf("after %s %d believes to hold with %d, and %q holds with %d", time.Since(begin), i, token, owner, granted)
+					t.Fatalf("after %s runner %d is within its trust window with token %d, and %q holds with %d", time.Since(begin), i, token, owner, granted)
 				}
 				if token < last {
 					t.Fatalf("token %d after %d", token, last)
@@ -102,7 +102,7 @@ func TestNeverTwoBelieve(t *testing.T) {
 	})
 }
 
-// contend runs a runner again and again, gives the lock up now and then, and says when it
+// contend runs a runner again and again, releases the lock now and then, and reports when it
 // has ended.
 func contend(r *lock.Runner, done chan struct{}, ended chan<- ifrit.Process) {
 	for {
