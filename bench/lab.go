@@ -159,7 +159,7 @@ func (l *lab) command(target, grpc, http string) (_ *exec.Cmd, cleanUp func(), e
 		}
 		return locket("mysql:" + dsn), drop, nil
 	default:
-		return nil, nil, fmt.Errorf("%q is no target: echo, sqlite, mariadb, single", target)
+		return nil, nil, fmt.Errorf("unknown target %q; there are echo, sqlite, mariadb, single", target)
 	}
 }
 

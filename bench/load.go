@@ -99,7 +99,7 @@ func run(clients []models.LocketClient, callers int, duration time.Duration) ([]
 	return all, failure
 }
 
-// pairs takes and gives back one lock after the other.
+// pairs acquires and releases one lock after the other.
 func pairs(client models.LocketClient, caller int, end time.Time) (latencies []time.Duration, err error) {
 	ctx, cancel := context.WithDeadline(context.Background(), end.Add(30*time.Second))
 	defer cancel()

@@ -5,7 +5,7 @@
 //	go run ./bench                      # everything: about seven minutes
 //	go run ./bench -callers 256 -rounds 3 -seconds 3 -targets echo,sqlite
 //
-// A caller takes and gives back one lock after the other, on a connection of its own, as
+// A caller acquires and releases one lock after the other, on a connection of its own, as
 // the clients of a lock service do; -connections lets callers share some.
 //
 // It prints a Markdown table of medians. Absolute figures are those of one machine on one
@@ -92,7 +92,7 @@ func parseInts(list string) (ints []int, err error) {
 	for field := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is no number of callers", field)
+			return nil, fmt.Errorf("invalid number of callers %q", field)
 		}
 		ints = append(ints, n)
 	}

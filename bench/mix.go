@@ -81,7 +81,7 @@ func parseRate(rate string) (float64, error) {
 	}
 	perSecond, err := strconv.ParseFloat(rate, 64)
 	if err != nil || perSecond <= 0 {
-		return 0, fmt.Errorf("%q is no rate", rate)
+		return 0, fmt.Errorf("invalid rate %q", rate)
 	}
 	return perSecond, nil
 }

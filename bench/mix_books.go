@@ -31,21 +31,21 @@ func (b *book) hold(claim string, token uint64) error {
 	return nil
 }
 
-// leave notes that the holder is about to give up.
+// leave notes that the holder is about to release.
 func (b *book) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.holder, b.ended = "", time.Now()
 }
 
-// withdraw notes that somebody gives up who does not know whether he holds by now.
+// withdraw notes that somebody withdraws who does not know whether he holds by now.
 func (b *book) withdraw() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = time.Time{}
 }
 
-// freed returns when the claim before this one asked to give up, if that is known.
+// freed returns when the claim before this one asked to be ended, if that is known.
 func (b *book) freed() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

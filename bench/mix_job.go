@@ -19,8 +19,8 @@ const (
 	// the first claim is active at once, two wait. The threes come at random times, for
 	// one of many resources, and so some meet others.
 	replicas = 3
-	// activationsPerGroup is how often a claim of three goes from waiting to active: seed 4
-	// has about 100 of those a second.
+	// activationsPerGroup is how often a claim of three goes from waiting to active: the REST requirements
+	// expect about 100 of those a second.
 	activationsPerGroup = replicas - 1
 	// resourcesPerRate is how many resources there are for each three that arrive in a
 	// second, resourcesUnderWay for each three that are under way at once: so many that one
@@ -37,8 +37,8 @@ const (
 	// Most of those who wait ask again and again, ever more seldom; every fourth lets the
 	// server hold the answer (Prefer: wait).
 	firstPoll, lastPoll = 50 * time.Millisecond, 200 * time.Millisecond
-	patient             = 0.25
-	// Few give up, tired of waiting, or are stopped while they work.
+	waitShare           = 0.25
+	// Few withdraw, tired of waiting, or are stopped while they work.
 	withdrawn, revoked, aborted = 0.02, 0.01, 0.01
 	// Some look at their claim before they do what must not be done twice.
 	careful = 0.25
@@ -63,8 +63,8 @@ type job struct {
 	book  *book
 	claim claim
 	due   time.Time // when the next request is
-	// patient has the server hold the answer.
-	patient bool
+	// waits has the server hold the answer.
+	waits bool
 }
 
 // group is three jobs that are due at once; it returns when all have ended.
@@ -81,7 +81,7 @@ func (t *traffic) group(due time.Time) {
 }
 
 func (t *traffic) job(due time.Time, book *book) error {
-	j := &job{traffic: t, book: book, due: due, patient: chance(patient)}
+	j := &job{traffic: t, book: book, due: due, waits: chance(waitShare)}
 	if err := j.create(); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (t *traffic) job(due time.Time, book *book) error {
 			j.book.withdraw()
 			return j.end("withdrawn")
 		}
-		if !j.patient {
+		if !j.waits {
 			j.pause(poll/2 + rand.N(poll))
 		}
 		if err := j.activate(); err != nil {
@@ -131,7 +131,7 @@ func (j *job) create() error {
 // activate asks whether it is the claim's turn.
 func (j *job) activate() error {
 	due, r := j.due, j.patch(`{"status": "active"}`)
-	r.wait = j.patient
+	r.wait = j.waits
 	a, err := j.ask(r, outcomes{http.StatusOK: activated, http.StatusConflict: refused})
 	if err != nil || a.kind == refused {
 		return err
@@ -139,7 +139,7 @@ func (j *job) activate() error {
 	if j.counts(time.Now()) {
 		j.activations.Add(1)
 	}
-	if freed := j.book.freed(); j.patient && !freed.IsZero() {
+	if freed := j.book.freed(); j.waits && !freed.IsZero() {
 		from := due
 		if freed.After(due) {
 			from = freed
@@ -200,7 +200,7 @@ func (j *job) work() error {
 	}
 }
 
-// look checks that the server says of the claim what the client believes.
+// look checks that the server says of the claim what the client has recorded.
 func (j *job) look() error {
 	a, err := j.ask(request{method: http.MethodGet, path: j.path()}, outcomes{http.StatusOK: looked})
 	if err != nil {

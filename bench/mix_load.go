@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxJobs is how many jobs may be under way at once before the load gives up.
+	// maxJobs is how many jobs may be under way at once before the load stops.
 	maxJobs = 10_000
 	// drain is how long the last jobs may take.
 	drain = 30 * time.Second

@@ -69,7 +69,7 @@ type request struct {
 // outcomes are the answers that a request may have, by their codes.
 type outcomes map[int]kind
 
-// answer is what a client is told.
+// answer is what a client gets.
 type answer struct {
 	kind kind
 	text []byte

@@ -19,7 +19,7 @@ import (
 	"github.com/locket-service/locket/server"
 )
 
-// keychainOptions are what `locket keychain` is told.
+// keychainOptions are the flags of `locket keychain`.
 type keychainOptions struct {
 	ttl, timeout   time.Duration
 	releaseTimeout time.Duration
@@ -38,7 +38,7 @@ func newKeychainCommand() *cobra.Command {
 
 It takes requests from its standard input and answers on its standard output,
 in JSON, an object a line. It renews the claims until they are released, and
-gives back all of them when the program ends, however it ends. It speaks HTTP, to
+ends all of them when the program ends, however it ends. It speaks HTTP, to
 Locket or to any server with the same /v1/claims. docs/keychain.md has the
 requests, and examples/ has clients in Python and Perl.`,
 		Example: `  locket keychain --url https://locket.internal:8892 --tls-ca ca.crt --token-file token
@@ -55,7 +55,7 @@ requests, and examples/ has clients in Python and Perl.`,
 	flags := cmd.Flags()
 	flags.DurationVar(&o.ttl, "ttl", keychain.DefaultTTL, "for how long a server keeps a claim that is not renewed, unless the claim says")
 	flags.DurationVar(&o.timeout, "timeout", 0, "how long a claim may wait, unless it says; 0: as long as it takes")
-	flags.DurationVar(&o.releaseTimeout, "release-timeout", keychain.DefaultReleaseTimeout, "how long giving back may take")
+	flags.DurationVar(&o.releaseTimeout, "release-timeout", keychain.DefaultReleaseTimeout, "how long ending all claims may take")
 	flags.BoolVar(&o.notices, "notices", false, "also say when a claim is lost, which no request has asked for")
 	flags.StringVar(&o.signalParent, "signal-parent", "", "when a claim is lost, first send this `signal` to the program")
 	flags.Lookup("signal-parent").NoOptDefVal = "TERM"
@@ -111,7 +111,7 @@ func (o *keychainOptions) run(cmd *cobra.Command) error {
 	}, cmd.InOrStdin(), cmd.OutOrStdout())
 }
 
-// connect returns what keychain.New is to be told.
+// connect returns the arguments of keychain.New.
 func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, url string, err error) {
 	if o.ttl < time.Second || o.timeout < 0 {
 		return nil, "", exit.Usagef("--ttl must be 1s at least, --timeout not negative")

@@ -31,7 +31,7 @@ func (k *keeper) do(a action) {
 		if k.timeout > 0 {
 			k.timers.timeout.Reset(k.timeout)
 		}
-	case startGiveUp:
+	case startEndTimeout:
 		k.tries = 0
 		k.timers.timeout.Reset(k.keychain.releaseTimeout)
 	case startActivate:

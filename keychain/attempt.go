@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// patientPOST is for how many times its timeout the answer to a POST is listened for, though
-// the keeper has given it up: it may tell of a claim that must be withdrawn.
-const patientPOST = 6
+// postTimeoutFactor is for how many times its timeout the answer to a POST is listened for, though
+// the keeper has dropped it: it may tell of a claim that must be withdrawn.
+const postTimeoutFactor = 6
 
 // attempt is a request under way. A goroutine of its own carries it out, which knows the claim
 // and not its keeper.
 type attempt struct {
 	request
 	claim   *Claim
-	ctx     context.Context // ends when it is given up
+	ctx     context.Context // ends when it is dropped
 	cancel  context.CancelFunc
-	answers chan answer // not buffered, so that what is given up stays with its sender
+	answers chan answer // not buffered, so that what is dropped stays with its sender
 }
 
 // send sends a request.
@@ -38,7 +38,7 @@ func (k *keeper) send(kind action) {
 	k.keychain.tasks.Go(func() { a.patch(again) })
 }
 
-// drop gives up the request under way. The server may carry it out all the same.
+// drop ends the request under way. The server may carry it out all the same.
 func (k *keeper) drop() {
 	if k.attempt == nil {
 		return
@@ -50,7 +50,7 @@ func (k *keeper) drop() {
 	k.attempt = nil
 }
 
-// give hands an answer to the keeper, unless that has given up the attempt.
+// give hands an answer to the keeper, unless that has dropped the attempt.
 func (a *attempt) give(r answer) (taken bool) {
 	select {
 	case a.answers <- r:
@@ -60,15 +60,15 @@ func (a *attempt) give(r answer) (taken bool) {
 	}
 }
 
-// post carries out POST. What comes of it after the keeper has given it up is not lost.
+// post carries out POST. What comes of it after the keeper has dropped it is not lost.
 func (a *attempt) post() {
 	defer a.cancel()
 	kc := a.claim.keychain
 	came := make(chan answer, 1)
 	kc.tasks.Go(func() {
-		patient := a.request
-		patient.timeout *= patientPOST
-		came <- kc.wire.do(kc.ctx, patient)
+		r := a.request
+		r.timeout *= postTimeoutFactor
+		came <- kc.wire.do(kc.ctx, r)
 	})
 	timeout := time.NewTimer(a.timeout)
 	defer timeout.Stop()
@@ -88,7 +88,7 @@ func (a *attempt) post() {
 }
 
 // patch carries out PATCH. When the end of a claim is refused that was asked for before,
-// without an answer, it may have come to that end by then: a server of seed 4 refuses the
+// without an answer, it may have come to that end by then: a server of the REST requirements refuses the
 // same end a second time.
 func (a *attempt) patch(again bool) {
 	defer a.cancel()
@@ -111,7 +111,7 @@ func (k *keeper) request(kind action) request {
 	case sendRegister:
 		r.method, r.url, r.body, r.key = http.MethodPost, kc.wire.claims, k.body, k.key
 	case sendActivate:
-		r.body, r.wait = update{Status: "active"}, k.patience()
+		r.body, r.wait = update{Status: "active"}, k.longPoll()
 		r.timeout = r.wait + min(r.timeout, k.ttl/3)
 	case sendRenew:
 		r.body, r.ttl, r.timeout = update{TTL: k.ttl.Seconds()}, k.ttl, min(r.timeout, k.pace()/3)
@@ -130,7 +130,7 @@ func (kc *Keychain) ending(kind action, address string) request {
 	}
 }
 
-// update is the body of PATCH: one of these at a time (seed 4).
+// update is the body of PATCH: one of these at a time (the REST requirements).
 type update struct {
 	TTL    float64 `json:"ttl,omitempty"`
 	Status string  `json:"status,omitempty"`

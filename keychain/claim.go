@@ -21,7 +21,7 @@ type Claim struct {
 	commands chan command
 	outcome  chan error    // what Keychain.Claim returns; gets one value
 	ended    chan struct{} // closed when the claim is in a final state
-	result   error         // of giving back; to be read once ended is closed
+	result   error         // of ending it; to be read once ended is closed
 }
 
 func newClaim(kc *Keychain, resource string) *Claim {
@@ -34,7 +34,7 @@ func newClaim(kc *Keychain, resource string) *Claim {
 // command is what the client requests.
 type command struct {
 	event event
-	// cause is why the claim is given back.
+	// cause is why the claim is ended.
 	cause error
 	// ttl is that from a refresh on; 0 leaves it as it is.
 	ttl time.Duration
@@ -68,7 +68,7 @@ func (c *Claim) tell(cmd command) {
 func (c *Claim) Resource() string { return c.resource }
 
 // ID returns the name that the server has given the claim: the last part of its address,
-// unless an answer told it.
+// unless an answer had it.
 func (c *Claim) ID() string { return c.published.name() }
 
 // URL returns the claim's address.
@@ -84,7 +84,7 @@ func (c *Claim) Token() uint64 { return c.published.fencingToken() }
 func (c *Claim) Held() bool { return c.published.held() }
 
 // Done returns a channel that is closed as soon as the claim is not ours any more: it was
-// lost, or is being given back.
+// lost, or is being ended.
 func (c *Claim) Done() <-chan struct{} { return c.published.lost }
 
 // Err returns nil while Done is open, and then why it is closed: an error that wraps ErrLost,
@@ -167,10 +167,10 @@ func (c *Claim) look(ctx context.Context) error {
 	}
 }
 
-// Release gives the claim back, and returns when the server has it. From its beginning on the
+// Release releases the claim, and returns when the server has it. From its beginning on the
 // claim is not held. It is repeated while the server cannot be reached, until the context is
 // done, when it goes on in the background, or the time of WithReleaseTimeout is up
-// (ErrNotGivenBack). A claim that was released already is no error; one that was lost is.
+// (ErrNotEnded). A claim that was released already is no error; one that was lost is.
 func (c *Claim) Release(ctx context.Context) error {
 	select {
 	case c.commands <- command{event: eventRelease, cause: ErrReleased}:

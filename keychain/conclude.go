@@ -54,7 +54,7 @@ func (k *keeper) registered(a *answer, e event) event {
 		return k.grant(k.firstPOST, k.ttl, e)
 	case eventAccepted:
 		k.waited, k.pause = a.sent, 0
-		if k.patience() == 0 {
+		if k.longPoll() == 0 {
 			k.pause = k.untilPoll()
 		}
 	}
@@ -119,7 +119,7 @@ func (k *keeper) untilRetry() time.Duration {
 		limit = k.ttl / 4
 	}
 	backoff := k.keychain.retries.of(kind)
-	if k.state == stateRetryingRecall { // in the time that giving back has
+	if k.state == stateRetryingRecall { // in the time that ending has
 		backoff = k.keychain.retries.Withdraw
 	}
 	pause := backoff.pause(max(1, k.tries), limit)
@@ -141,8 +141,8 @@ func (k *keeper) pace() time.Duration { return min(k.ttl, k.shortest) }
 // doubt notes that the outcome of a renewal is unknown.
 func (k *keeper) doubt(r request) { k.shortest = min(k.shortest, r.ttl) }
 
-// patience returns for how long one request waits for its turn: not so long that a turn could
+// longPoll returns for how long one request waits for its turn: not so long that a turn could
 // be slept through when its answer is lost.
-func (k *keeper) patience() time.Duration {
-	return min(k.keychain.patience, k.ttl/2).Truncate(time.Second)
+func (k *keeper) longPoll() time.Duration {
+	return min(k.keychain.longPoll, k.ttl/2).Truncate(time.Second)
 }

@@ -1,6 +1,6 @@
 // Package keychain keeps claims on resources alive, over HTTP: with Locket, or any server that
 // speaks its protocol (docs/rest.md; POST and PATCH of /v1/claims/ are enough). It is the claim
-// client of seed 1, as a library.
+// client (docs/sources/claim-client.md), as a library.
 //
 // # Who decides
 //
@@ -28,7 +28,7 @@
 //	                                       └──► (retrying)
 //	                            200, nobody knows since when
 //
-//	given back:   active ────────► Releasing ──────► released
+//	in order:     active ────────► Releasing ──────► released
 //	no longer     waiting, … ────► Withdrawing ────► withdrawn
 //	wanted:       an error of
 //	              the client ────► Aborting ───────► aborted
@@ -52,11 +52,11 @@
 //     claim that the first one made, at its place in the line. A server that does not know the
 //     header makes another claim, behind the first; when the answer of the first comes after
 //     all, that claim is withdrawn. If it never comes, the claim has its turn, and expires.
-//   - The client does not want the claim any more, or the process ends in order: it is given
-//     back, which is tried for a bounded time. What could not be given back ends with its TTL;
+//   - The client does not want the claim any more, or the process ends in order: it is
+//     ended, which is tried for a bounded time. What could not be ended ends with its TTL;
 //     so it is when the process dies.
 //
-// Failures are errors. A handler (WithFatal) may end the program where seed 1 terminates the
+// Failures are errors. A handler (WithFatal) may end the program where the original terminates the
 // client.
 //
 // # What a holder must do

@@ -22,10 +22,10 @@ var (
 	ErrReleased = errors.New("the claim was released")
 	// ErrClosed is returned by a keychain that is closed, and is then the Err of its claims.
 	ErrClosed = errors.New("the keychain is closed")
-	// ErrNotGivenBack is returned by Release and Close when the server could not be told in
+	// ErrNotEnded is returned by Release and Close when the server did not answer in
 	// time. A claim that was active ends with its TTL; one that waits still gets its turn,
 	// and ends with its TTL then.
-	ErrNotGivenBack = errors.New("the claim was not given back in time, and is left to its TTL")
+	ErrNotEnded = errors.New("the claim was not ended in time, and is left to its TTL")
 )
 
 // AnswerError is an answer that says no, or nothing that belongs to the protocol.

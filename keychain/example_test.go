@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	server := httptest.NewServer(&seed4{counts: make(map[string]int)}) // or Locket
+	server := httptest.NewServer(&nessyServer{counts: make(map[string]int)}) // or Locket
 	defer server.Close()
 
 	kc, err := keychain.New(server.URL)

@@ -33,7 +33,7 @@ type keeper struct {
 
 	attempt *attempt      // under way, nil when there is none
 	failure error         // what was wrong with the last answer, nil if nothing
-	cause   error         // why the claim is given back
+	cause   error         // why the claim is ended
 	tries   int           // attempts in a row that failed
 	polls   int           // answers in a row that said: not your turn
 	pause   time.Duration // before it is asked again
@@ -53,7 +53,7 @@ type keeper struct {
 	refreshes []command
 }
 
-// timers are those of seed 1, and that of the lease. None fires after it was stopped.
+// timers are those of the original, and that of the lease. None fires after it was stopped.
 type timers struct{ timeout, activate, renew, retry, lease *time.Timer }
 
 // newKeeper returns a keeper that has not begun, with its claim.
@@ -179,7 +179,7 @@ func (k *keeper) feed(e event) {
 	if from.holds() && !next.holds() {
 		k.published.lose(k.reason(e))
 	}
-	if next.final() || slices.Contains(givingBack, next) {
+	if next.final() || slices.Contains(ending, next) {
 		k.published.giveUp()
 	}
 	for _, a := range actions {
@@ -213,9 +213,9 @@ func (k *keeper) outcomeOfEnd() error {
 		return k.failure
 	case k.state == stateDone && (k.last == eventTimeout || k.last == eventSignal):
 		if k.failure != nil {
-			return fmt.Errorf("%w: %w", ErrNotGivenBack, k.failure)
+			return fmt.Errorf("%w: %w", ErrNotEnded, k.failure)
 		}
-		return ErrNotGivenBack
+		return ErrNotEnded
 	default:
 		return nil
 	}

@@ -45,7 +45,7 @@ func TestStopped(t *testing.T) {
 }
 
 // After a request that got no answer in time, connections that are not in use are closed: they
-// may be as dead. Not so when it was given up.
+// may be as dead. Not so when it was dropped.
 func TestHangUp(t *testing.T) {
 	for given, timeout := range map[bool]time.Duration{true: time.Hour, false: time.Millisecond} {
 		hungUp := 0
@@ -57,7 +57,7 @@ func TestHangUp(t *testing.T) {
 			cancel()
 		}
 		if a := w.do(ctx, request{method: "GET", url: "http://127.0.0.1/", timeout: timeout}); a.err == nil || hungUp == 1 == given {
-			t.Errorf("given up: %t; hung up %d times: %v", given, hungUp, a.err)
+			t.Errorf("dropped: %t; hung up %d times: %v", given, hungUp, a.err)
 		}
 		cancel()
 	}

@@ -129,15 +129,15 @@ func (kc *Keychain) tellFewer() {
 	kc.fewer = make(chan struct{})
 }
 
-// Close gives back every claim, all at once: active ones are released, the others withdrawn.
+// Close ends every claim, all at once: active ones are released, the others withdrawn.
 // It returns when that is done, or the time of WithReleaseTimeout is up; then the error says
-// which claims were not given back. Nothing of the keychain is left afterwards, and Claim
+// which claims were not ended. Nothing of the keychain is left afterwards, and Claim
 // returns ErrClosed.
 func (kc *Keychain) Close() error { return kc.shut(eventRelease) }
 
 // Abort is Close for a client that fails: claims end as aborted, and failures are tried again
 // more quickly. While the keychain is being closed already, it ends that at once, and leaves
-// to their TTL what was not given back yet.
+// to their TTL what was not ended yet.
 func (kc *Keychain) Abort() error { return kc.shut(eventSignal) }
 
 func (kc *Keychain) shut(e event) error {
@@ -168,7 +168,7 @@ func (kc *Keychain) finish(claims []*Claim) {
 	for _, c := range claims {
 		c.tell(command{event: eventSignal, cause: ErrClosed})
 		<-c.ended
-		if c.result != nil && !errors.Is(c.result, ErrLost) { // that was told before
+		if c.result != nil && !errors.Is(c.result, ErrLost) { // that was reported before
 			kc.err = errors.Join(kc.err, c.named(c.result))
 		}
 	}

@@ -2,7 +2,7 @@ package keychain
 
 import "slices"
 
-// state is where a claim stands, in the words of seed 1. Those that begin with a capital
+// state is where a claim stands, in the words of the original. Those that begin with a capital
 // wait for the answer to a request.
 type state string
 
@@ -28,15 +28,15 @@ const (
 	stateRetryingRecall   state = "retrying recall"
 
 	// The final states.
-	stateDone      state = "done"      // given up, whatever the server knows of it
+	stateDone      state = "done"      // dropped, whatever the server knows of it
 	stateFail      state = "fail"      // the server refused something
 	stateLost      state = "lost"      // the lease was over before it was renewed
-	stateReleased  state = "released"  // given back
+	stateReleased  state = "released"  // no longer needed
 	stateWithdrawn state = "withdrawn" // no longer wanted
 	stateAborted   state = "aborted"   // no longer wanted because of an error of the client
 )
 
-// event is what may happen to a claim; seed 1 calls it a condition.
+// event is what may happen to a claim; the original calls it a condition.
 type event string
 
 const (
@@ -79,17 +79,17 @@ const (
 	sendAbort    action = "send PATCH (status=aborted)"
 	dropRequest  action = "drop the request under way"
 
-	startTimeout  action = "create timeout timer" // the time that the client gives the claim to become active
-	startGiveUp   action = "create timeout timer for giving back"
-	stopTimeout   action = "delete timeout timer" // either
-	startActivate action = "create activate timer"
-	stopActivate  action = "delete activate timer"
-	startRenew    action = "create renew timer"
-	stopRenew     action = "delete renew timer"
-	startRetry    action = "create retry timer" // with the parameters of the request that failed
-	stopRetry     action = "delete retry timer"
-	startLease    action = "create lease timer"
-	stopLease     action = "delete lease timer"
+	startTimeout    action = "create timeout timer" // the time that the client gives the claim to become active
+	startEndTimeout action = "create timeout timer for ending the claim"
+	stopTimeout     action = "delete timeout timer" // either
+	startActivate   action = "create activate timer"
+	stopActivate    action = "delete activate timer"
+	startRenew      action = "create renew timer"
+	stopRenew       action = "delete renew timer"
+	startRetry      action = "create retry timer" // with the parameters of the request that failed
+	stopRetry       action = "delete retry timer"
+	startLease      action = "create lease timer"
+	stopLease       action = "delete lease timer"
 
 	notifyAcquired action = "notify client lock is acquired"
 	notifyReleased action = "notify client lock is released"

@@ -11,11 +11,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// readTables returns the rows of the tables of seed 1, the first of the states and the
+// readTables returns the rows of the tables of the original, the first of the states and the
 // second of the transitions, without their headings.
 func readTables(t *testing.T) (states, transitions [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/seed1.md")
+	text, err := os.ReadFile("../docs/sources/claim-client.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,98 +35,98 @@ func readTables(t *testing.T) (states, transitions [][]string) {
 	return states[1:], transitions[1:]
 }
 
-// seedRow is a row of seed 1's transition table, in its own words.
-type seedRow struct{ from, to, condition, actions string }
+// originalRow is a row of the original's transition table, in its own words.
+type originalRow struct{ from, to, condition, actions string }
 
-// eventsOf are the events that a condition of seed 1 stands for.
+// eventsOf are the events that a condition of the original stands for.
 var eventsOf = map[string][]event{
 	"response (4xx)":            {eventRefused, eventNotFound, eventConflict},
 	"response (4xx except 404)": {eventRefused, eventConflict},
 	"response (5xx, 404)":       {eventFailed, eventNotFound},
 }
 
-// decided are the rows of seed 1 that are not ours, with the reason. What stands in their
+// decided are the rows of the original that are not ours, with the reason. What stands in their
 // place has it too.
-var decided = map[seedRow]string{
+var decided = map[originalRow]string{
 	{"Activating", "Aborted", "signal received", "send PATCH (status=aborted)"}:         "a slip: it sends, so it is Aborting",
-	{"Registering", "waiting", "response (201)", "create renew timer"}:                  "201 is active at once (seed 4), as the renew timer shows",
+	{"Registering", "waiting", "response (201)", "create renew timer"}:                  "201 is active at once (the REST requirements), as the renew timer shows",
 	{"Registering", "done", "signal received", "delete timeout timer"}:                  "the POST may make a claim, which must be withdrawn",
 	{"Registering", "done", "timeout timer triggers", "notify client of timeout"}:       "the POST may make a claim, which must be withdrawn",
 	{"retrying register", "done", "signal received", "delete timeout timer"}:            "the POST may have made a claim, which must be withdrawn",
 	{"retrying register", "done", "timeout timer triggers", "notify client of timeout"}: "the POST may have made a claim, which must be withdrawn",
 }
 
-// added are the actions that ours may have and seed 1 leaves out, with the reason.
+// added are the actions that ours may have and the original leaves out, with the reason.
 var added = map[action]string{
-	dropRequest:    "at most one request is under way",
-	startGiveUp:    "seed 1's rows for the timeout timer while giving back need one that runs",
-	stopTimeout:    "no timer of a claim that is active or has ended runs",
-	stopRetry:      "as above",
-	startLease:     "seed 1 does not know that the lease ends by itself",
-	stopLease:      "as above",
-	startRenew:     "a claim that is active is renewed",
-	notifyTimeout:  "seed 1 tells the client of a timeout while it registers; it needs to know later too",
-	notifyLost:     "seed 1 terminates the client instead of telling it, which is optional here",
-	notifyAcquired: "a claim may be active at once",
+	dropRequest:     "at most one request is under way",
+	startEndTimeout: "The original's rows for the timeout timer while a claim is being ended need one that runs",
+	stopTimeout:     "no timer of a claim that is active or has ended runs",
+	stopRetry:       "as above",
+	startLease:      "the original does not know that the lease ends by itself",
+	stopLease:       "as above",
+	startRenew:      "a claim that is active is renewed",
+	notifyTimeout:   "the original notifies the client of a timeout while it registers; it needs to know later too",
+	notifyLost:      "the original terminates the client instead of notifying it, which is optional here",
+	notifyAcquired:  "a claim may be active at once",
 }
 
-// Every row of seed 1's transition table is in ours, with its actions, or among the decided
+// Every row of the original's transition table is in ours, with its actions, or among the decided
 // differences.
-func TestEveryRowOfTheSeed(t *testing.T) {
+func TestEveryRowOfTheOriginal(t *testing.T) {
 	_, rows := readTables(t)
 	if len(rows) != 57 {
 		t.Errorf("%d rows", len(rows))
 	}
-	used := make(map[seedRow]bool)
+	used := make(map[originalRow]bool)
 	for _, cells := range rows {
-		seed := seedRow{cells[0], cells[1], cells[2], cells[3]}
-		if decided[seed] != "" {
-			used[seed] = true
+		original := originalRow{cells[0], cells[1], cells[2], cells[3]}
+		if decided[original] != "" {
+			used[original] = true
 			continue
 		}
-		events := eventsOf[seed.condition]
+		events := eventsOf[original.condition]
 		if events == nil {
-			events = []event{event(seed.condition)}
+			events = []event{event(original.condition)}
 		}
 		for _, e := range events {
-			checkRow(t, seed, e)
+			checkRow(t, original, e)
 		}
 	}
 	for row := range decided {
 		if !used[row] {
-			t.Errorf("no row of the seed: %v", row)
+			t.Errorf("no row of the original: %v", row)
 		}
 	}
 }
 
-func checkRow(t *testing.T, seed seedRow, e event) {
+func checkRow(t *testing.T, original originalRow, e event) {
 	t.Helper()
-	if e == eventConflict && seed.from == "Activating" || e == eventNotFound && seed.from == "Registering" && seed.to == "fail" {
+	if e == eventConflict && original.from == "Activating" || e == eventNotFound && original.from == "Registering" && original.to == "fail" {
 		return // it has a row of its own
 	}
-	to, actions, ok := step(state(seed.from), e)
-	if !ok || to != state(seed.to) {
-		t.Errorf("%v: on %s ours leads to %q, %t", seed, e, to, ok)
+	to, actions, ok := step(state(original.from), e)
+	if !ok || to != state(original.to) {
+		t.Errorf("%v: on %s ours leads to %q, %t", original, e, to, ok)
 	}
 	wanted := make(map[action]bool)
-	for text := range strings.SplitSeq(seed.actions, ", ") {
+	for text := range strings.SplitSeq(original.actions, ", ") {
 		if text != "-" {
 			wanted[action(text)] = true
 		}
 	}
 	for _, a := range actions {
 		if !wanted[a] && added[a] == "" {
-			t.Errorf("%v: on %s ours does %q, without a reason", seed, e, a)
+			t.Errorf("%v: on %s ours does %q, without a reason", original, e, a)
 		}
 		delete(wanted, a)
 	}
 	for a := range wanted {
-		t.Errorf("%v: on %s ours does not %q", seed, e, a)
+		t.Errorf("%v: on %s ours does not %q", original, e, a)
 	}
 }
 
-// Every state of seed 1's tables is one of ours.
-func TestEveryStateOfTheSeed(t *testing.T) {
+// Every state of the original's tables is one of ours.
+func TestEveryStateOfTheOriginal(t *testing.T) {
 	states, rows := readTables(t)
 	if len(states) != 17 {
 		t.Errorf("%d states", len(states))
@@ -134,13 +134,13 @@ func TestEveryStateOfTheSeed(t *testing.T) {
 	ours := allStates()
 	for _, cells := range states {
 		if !ours[state(cells[0])] {
-			t.Errorf("%q is no state of ours", cells[0])
+			t.Errorf("%q is an unknown state", cells[0])
 		}
 	}
 	for _, cells := range rows {
 		for _, name := range cells[:2] {
 			if name != "Aborted" && !ours[state(name)] {
-				t.Errorf("%q is no state of ours", name)
+				t.Errorf("%q is an unknown state", name)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ type running struct {
 }
 
 var timerOf = map[action]action{
-	startTimeout: stopTimeout, startGiveUp: stopTimeout, startActivate: stopActivate,
+	startTimeout: stopTimeout, startEndTimeout: stopTimeout, startActivate: stopActivate,
 	startRenew: stopRenew, startRetry: stopRetry, startLease: stopLease,
 }
 
@@ -247,19 +247,19 @@ func accompanied(t *testing.T) map[state]running {
 	return seen
 }
 
-// What seed 1's table of states calls their associated data is what runs beside ours, but for
+// What the original's table of states calls their associated data is what runs beside ours, but for
 // the differences that stand here with their reasons.
 func TestAssociatedData(t *testing.T) {
 	const (
-		givingUp = "timeout timer" // to give back: see added
-		lease    = "lease timer"   // see added
+		endTimeout = "timeout timer" // to end a claim: see added
+		lease      = "lease timer"   // see added
 	)
 	more := map[state]string{
-		stateReleasing: givingUp, stateRetryingRelease: givingUp, stateWithdrawing: givingUp,
-		stateRetryingWithdraw: givingUp, stateAborting: givingUp, stateRetryingAbort: givingUp,
+		stateReleasing: endTimeout, stateRetryingRelease: endTimeout, stateWithdrawing: endTimeout,
+		stateRetryingWithdraw: endTimeout, stateAborting: endTimeout, stateRetryingAbort: endTimeout,
 		stateActive: lease, stateRenewing: lease, stateRetryingRenew: lease,
 	}
-	less := map[state]string{stateNew: "timeout timer"} // the seed creates it on the way from new
+	less := map[state]string{stateNew: "timeout timer"} // the original creates it on the way from new
 	beside := accompanied(t)
 	states, _ := readTables(t)
 	for _, cells := range states {
@@ -332,7 +332,7 @@ func TestEveryPair(t *testing.T) {
 }
 
 // Random events, possible ones or not: nothing panics, what is refused changes nothing, final
-// states stay final, one request at most is under way, a claim is told of once, and from
+// states stay final, one request at most is under way, a claim is reported once, and from
 // everywhere the events that stop lead to an end.
 func TestPropertyMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -370,7 +370,7 @@ func TestPropertyMachine(t *testing.T) {
 		take(eventBegin)
 		stop := rapid.SampledFrom([]event{eventSignal, eventRelease}).Draw(t, "stop")
 		take(stop)
-		take(eventTimeout) // of giving back
+		take(eventTimeout) // of ending
 		if !s.final() {
 			t.Fatalf("%s after %s and the end of its time", s, stop)
 		}

@@ -13,13 +13,13 @@ import (
 const (
 	// DefaultTTL is the TTL of a claim that is given none.
 	DefaultTTL = time.Minute
-	// DefaultReleaseTimeout bounds giving back, unless WithReleaseTimeout does.
+	// DefaultReleaseTimeout bounds the time for ending a claim, unless WithReleaseTimeout does.
 	DefaultReleaseTimeout = 5 * time.Second
 	// DefaultRequestTimeout bounds one request, unless WithRequestTimeout does.
 	DefaultRequestTimeout = 10 * time.Second
-	// DefaultPatience is for how long one request waits for its turn, unless WithPatience
+	// DefaultLongPoll is for how long one request waits for its turn, unless WithLongPoll
 	// says otherwise.
-	DefaultPatience = 20 * time.Second
+	DefaultLongPoll = 20 * time.Second
 )
 
 // Option changes a default of a keychain.
@@ -34,7 +34,7 @@ type settings struct {
 	retries        Retries
 	requestTimeout time.Duration
 	releaseTimeout time.Duration
-	patience       time.Duration
+	longPoll       time.Duration
 	fatal          func(error)
 	log            *slog.Logger
 	claim          []ClaimOption
@@ -56,8 +56,8 @@ func WithBearerToken(token string) Option { return func(s *settings) { s.token =
 // WithInsecure allows a bearer token in plain text on the way to another machine.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 
-// WithTransport has the requests made by another transport, which must heed their contexts,
-// and closes its own idle connections. TLS is its own affair.
+// WithTransport has the requests made by another transport, which must respect their contexts,
+// and closes its own idle connections. It configures TLS itself.
 func WithTransport(transport http.RoundTripper) Option {
 	return func(s *settings) { s.transport = transport }
 }
@@ -66,25 +66,25 @@ func WithTransport(transport http.RoundTripper) Option {
 func WithRetries(retries Retries) Option { return func(s *settings) { s.retries = retries } }
 
 // WithRequestTimeout bounds a request that need not wait for its turn. Renewals have a third
-// of the TTL, if that is shorter; giving back a third of its own time.
+// of the TTL, if that is shorter; ending a claim a third of its own time.
 func WithRequestTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.requestTimeout = timeout }
 }
 
-// WithReleaseTimeout bounds the time that giving back takes: of one claim, and of all by
+// WithReleaseTimeout bounds the time that ending takes: of one claim, and of all by
 // Close.
 func WithReleaseTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.releaseTimeout = timeout }
 }
 
-// WithPatience sets for how long one request waits for its turn where the server offers that
+// WithLongPoll sets for how long one request waits for its turn where the server offers that
 // (Prefer: wait), in whole seconds, and half of the TTL at most. With 0 none waits, and the
 // keychain asks now and then.
-func WithPatience(patience time.Duration) Option {
-	return func(s *settings) { s.patience = patience }
+func WithLongPoll(longest time.Duration) Option {
+	return func(s *settings) { s.longPoll = longest }
 }
 
-// WithFatal has the keychain call a function where seed 1 terminates the client: when a claim
+// WithFatal has the keychain call a function where the original terminates the client: when a claim
 // is lost, or the server refuses a request. The function gets the error, and may end the
 // program or call Close; it is called in a goroutine of its own, which Close does not wait
 // for.
@@ -102,7 +102,7 @@ func WithDefaults(options ...ClaimOption) Option {
 func newSettings(options []Option) settings {
 	s := settings{
 		requestTimeout: DefaultRequestTimeout, releaseTimeout: DefaultReleaseTimeout,
-		patience: DefaultPatience, log: slog.New(slog.DiscardHandler),
+		longPoll: DefaultLongPoll, log: slog.New(slog.DiscardHandler),
 	}
 	for _, option := range options {
 		option(&s)
@@ -121,7 +121,7 @@ func (s *settings) validate() error {
 	}
 	need(s.requestTimeout > 0, "the request timeout is %s, and must be more than 0", s.requestTimeout)
 	need(s.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.releaseTimeout)
-	need(s.patience >= 0, "the patience is %s, and must not be negative", s.patience)
+	need(s.longPoll >= 0, "the long poll is %s, and must not be negative", s.longPoll)
 	need(s.tls == nil || s.files == nil, "WithTLS and WithTLSFiles: only one can be given")
 	need(s.transport == nil || s.tls == nil && s.files == nil, "WithTransport: TLS must be set there")
 	need(s.log != nil, "the logger is nil")
@@ -153,7 +153,7 @@ const (
 func WithTTL(ttl time.Duration) ClaimOption { return func(s *claimSettings) { s.ttl = ttl } }
 
 // WithTimeout bounds the time until the claim is active; 0, the default, waits as long as it
-// takes (as seed 1's users did), or as the context allows.
+// takes (as the original's users did), or as the context allows.
 func WithTimeout(timeout time.Duration) ClaimOption {
 	return func(s *claimSettings) { s.timeout = timeout }
 }
@@ -201,7 +201,7 @@ func (s *claimSettings) validate(resource string) error {
 }
 
 // registration is the body of POST. It has nothing of Locket's own that was not asked for,
-// because a server of seed 4 refuses parameters that it does not know.
+// because a server of the REST requirements refuses parameters that it does not know.
 type registration struct {
 	Resource string          `json:"resource"`
 	TTL      float64         `json:"ttl"`

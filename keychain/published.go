@@ -16,12 +16,12 @@ type published struct {
 	mu       sync.Mutex
 	trust    lease.Window
 	loss     error  // why lost is closed
-	unwanted bool   // it is being given back, or has ended
+	unwanted bool   // it is being ended, or has ended
 	location string // the claim's address, "" until it is known
 	id       string
 	token    uint64
 	decided  bool     // the claim of location, and no other, is the one that is kept
-	told     []string // addresses that came in late answers, before that was decided
+	late     []string // addresses that came in late answers, before that was decided
 }
 
 func (p *published) name() string {
@@ -56,7 +56,7 @@ func (p *published) cause() error {
 	return p.loss
 }
 
-// isWanted reports whether the claim is not being given back.
+// isWanted reports whether the claim is not being ended.
 func (p *published) isWanted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,12 +109,12 @@ func (p *published) settle(location string) (strays []string) {
 			p.id = path.Base(location)
 		}
 	}
-	for _, address := range p.told {
+	for _, address := range p.late {
 		if address != p.location {
 			strays = append(strays, address)
 		}
 	}
-	p.told = nil
+	p.late = nil
 	return strays
 }
 
@@ -123,6 +123,6 @@ func (p *published) settle(location string) (strays []string) {
 func (p *published) hear(address string) (decided bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = append(p.told, address)
+	p.late = append(p.late, address)
 	return p.decided
 }

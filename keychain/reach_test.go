@@ -36,7 +36,7 @@ func TestArguments(t *testing.T) {
 		"a token in plain":  {"http://locket.example", keychain.WithBearerToken("secret")},
 		"request timeout":   {"http://127.0.0.1", keychain.WithRequestTimeout(0)},
 		"release timeout":   {"http://127.0.0.1", keychain.WithReleaseTimeout(-1)},
-		"patience":          {"http://127.0.0.1", keychain.WithPatience(-1)},
+		"long poll":         {"http://127.0.0.1", keychain.WithLongPoll(-1)},
 		"logger":            {"http://127.0.0.1", keychain.WithLogger(nil)},
 		"retries, first":    {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Abort: keychain.Backoff{First: -1}})},
 		"retries, factor":   {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Poll: keychain.Backoff{Factor: 0.5}})},

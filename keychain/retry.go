@@ -19,7 +19,7 @@ type Backoff struct {
 	Jitter float64
 }
 
-// Retries has the parameters for each kind of request (seed 1): how a request is repeated
+// Retries has the parameters for each kind of request (those of the original): how a request is repeated
 // that got no answer, or one of 5xx. Pauses of Renew are a tenth of the TTL at most, those of
 // Activate and Poll a quarter: so that a lease is not slept through.
 type Retries struct {
@@ -42,12 +42,12 @@ type Retries struct {
 
 // withDefaults fills in what is 0.
 func (r Retries) withDefaults() Retries {
-	patient := Backoff{First: 250 * time.Millisecond, Max: 5 * time.Second, Factor: 2, Jitter: 0.3}
+	slow := Backoff{First: 250 * time.Millisecond, Max: 5 * time.Second, Factor: 2, Jitter: 0.3}
 	brisk := Backoff{First: 100 * time.Millisecond, Max: time.Second, Factor: 2, Jitter: 0.3}
 	return Retries{
-		Register: r.Register.or(patient),
-		Activate: r.Activate.or(patient),
-		Renew:    r.Renew.or(patient),
+		Register: r.Register.or(slow),
+		Activate: r.Activate.or(slow),
+		Renew:    r.Renew.or(slow),
 		Release:  r.Release.or(brisk),
 		Withdraw: r.Withdraw.or(brisk),
 		Abort:    r.Abort.or(Backoff{First: 50 * time.Millisecond, Max: 250 * time.Millisecond, Factor: 2, Jitter: 0.3}),

@@ -192,7 +192,7 @@ func always(step string, f fault) func(string, int) fault {
 
 // lifeOf leads the life of one claim, in whose course each kind of request is sent but those that
 // end a claim otherwise than by release. It returns the first error.
-func lifeOf(t *testing.T, s *seed4, kc *keychain.Keychain, ttl, timeout time.Duration) error {
+func lifeOf(t *testing.T, s *nessyServer, kc *keychain.Keychain, ttl, timeout time.Duration) error {
 	t.Helper()
 	other := s.take("r", time.Hour)
 	go func() {
@@ -208,7 +208,7 @@ func lifeOf(t *testing.T, s *seed4, kc *keychain.Keychain, ttl, timeout time.Dur
 			<-c.Done()
 			return c.Err()
 		}
-		s.believe(t, c)
+		s.agrees(t, c)
 	}
 	if err := c.Validate(t.Context()); err != nil {
 		return err
@@ -219,20 +219,20 @@ func lifeOf(t *testing.T, s *seed4, kc *keychain.Keychain, ttl, timeout time.Dur
 	return c.Release(t.Context())
 }
 
-// believe fails the test if a client believes what the server does not.
-func (s *seed4) believe(t *testing.T, c *keychain.Claim) {
+// agrees fails the test if a client holds by its trust window what it does not hold by the server.
+func (s *nessyServer) agrees(t *testing.T, c *keychain.Claim) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
 	if held := s.holder(c.Resource()); c.Held() && (held == nil || held.id != c.ID()) {
-		t.Errorf("%s believes that it holds; the server: %+v", c.ID(), held)
+		t.Errorf("%s is within its trust window; the server: %+v", c.ID(), held)
 	}
 }
 
 // ends fails the test unless all that is left has ended when a keychain is closed, and a TTL
 // is over.
-func (s *seed4) ends(t *testing.T, kc *keychain.Keychain, ttl time.Duration) {
+func (s *nessyServer) ends(t *testing.T, kc *keychain.Keychain, ttl time.Duration) {
 	t.Helper()
 	begin := time.Now()
 	_ = kc.Close()
@@ -255,7 +255,7 @@ func TestPassing(t *testing.T) {
 	for _, step := range []string{"register", "activate", "renew", "release"} {
 		for name, f := range passing {
 			t.Run(step+"/"+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T, s *seed4, connect func(...keychain.Option) *keychain.Keychain) {
+				bubble(t, func(t *testing.T, s *nessyServer, connect func(...keychain.Option) *keychain.Keychain) {
 					s.fault = once(step, f)
 					kc := connect()
 					if err := lifeOf(t, s, kc, scriptedTTL, 0); err != nil {
@@ -275,7 +275,7 @@ func TestPassing(t *testing.T) {
 func TestStorms(t *testing.T) {
 	for step, want := range map[string]error{
 		"register": keychain.ErrTimeout, "activate": keychain.ErrTimeout,
-		"renew": keychain.ErrLost, "release": keychain.ErrNotGivenBack,
+		"renew": keychain.ErrLost, "release": keychain.ErrNotEnded,
 	} {
 		for name, f := range passing {
 			if strings.HasPrefix(name, "done") && step != "register" {
@@ -285,7 +285,7 @@ func TestStorms(t *testing.T) {
 				continue // it takes the test too long
 			}
 			t.Run(step+"/"+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T, s *seed4, connect func(...keychain.Option) *keychain.Keychain) {
+				bubble(t, func(t *testing.T, s *nessyServer, connect func(...keychain.Option) *keychain.Keychain) {
 					s.fault = always(step, f)
 					kc := connect()
 					begin := time.Now()
@@ -299,7 +299,7 @@ func TestStorms(t *testing.T) {
 					if n := s.count(step); n > 300 {
 						t.Errorf("%d requests", n)
 					}
-					if !strings.HasPrefix(name, "done") { // what is made and never told of cannot be withdrawn
+					if !strings.HasPrefix(name, "done") { // what is made and never reported cannot be withdrawn
 						s.ends(t, kc, scriptedTTL)
 					}
 					_ = kc.Close()
@@ -326,7 +326,7 @@ func TestRefusals(t *testing.T) {
 		}
 		for name, f := range cases {
 			t.Run(step+"/"+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T, s *seed4, connect func(...keychain.Option) *keychain.Keychain) {
+				bubble(t, func(t *testing.T, s *nessyServer, connect func(...keychain.Option) *keychain.Keychain) {
 					s.fault = always(step, f)
 					fatal := make(chan error, 1)
 					kc := connect(keychain.WithFatal(func(err error) { fatal <- err }))

@@ -292,7 +292,7 @@ func timeout(t *testing.T, url string) {
 	soon(t, "it is withdrawn", func() bool { _, n := line(t, url, "timeout"); return n == 0 })
 }
 
-// revoked: who learns of it by a renewal has lost the claim; the handler is told.
+// revoked: who learns of it by a renewal has lost the claim; the handler is called.
 func revoked(t *testing.T, url string) {
 	fatal := make(chan error, 1)
 	kc := open(t, url, keychain.WithFatal(func(err error) { fatal <- err }))
@@ -391,7 +391,7 @@ func validate(t *testing.T, url string) {
 	}
 }
 
-// closing gives back everything, held or wanted.
+// closing ends everything, held or wanted.
 func closing(t *testing.T, url string) {
 	kc, other := open(t, url), open(t, url)
 	claim(t, other, "close-taken")
@@ -432,7 +432,7 @@ func aborting(t *testing.T, url string) {
 	}
 }
 
-// refused: what the server does not take is an error at once, and the handler is told.
+// refused: what the server does not take is an error at once, and the handler is called.
 func refused(t *testing.T, url string) {
 	fatal := make(chan error, 1)
 	kc := open(t, url, keychain.WithFatal(func(err error) { fatal <- err }))
@@ -508,7 +508,7 @@ func TestOutages(t *testing.T) {
 		must(t, server.Pause())
 		begin := time.Now()
 		err := kc.Close()
-		if took := time.Since(begin); !errors.Is(err, keychain.ErrNotGivenBack) || took > 2*time.Second {
+		if took := time.Since(begin); !errors.Is(err, keychain.ErrNotEnded) || took > 2*time.Second {
 			t.Errorf("%v after %s", err, took)
 		}
 		must(t, server.Resume())

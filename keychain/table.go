@@ -1,12 +1,12 @@
 package keychain
 
-// table is seed 1's transition table, with what was decided where that is silent, or
-// contradicts itself or seed 4; docs/design/2026-11-21-keychain.md has the reasons. A row
-// that stands so in seed 1 has no comment.
+// table is the original's transition table, with what was decided where that is silent, or
+// contradicts itself or the REST requirements; docs/design/2026-11-21-keychain.md has the reasons. A row
+// that is unchanged has no comment.
 var table = []row{
 	{stateNew, eventBegin, stateRegistering, []action{sendRegister, startTimeout}},
 
-	// 201 is active at once (seed 4), not waiting.
+	// 201 is active at once (the REST requirements), not waiting.
 	{stateRegistering, eventCreated, stateActive, acquired},
 	{stateRegistering, eventAccepted, stateWaiting, []action{startActivate}},
 	{stateRegistering, eventNotFound, stateRetryingRegister, []action{startRetry}},
@@ -15,19 +15,19 @@ var table = []row{
 	// A repeated POST finds its claim: active for a while, or ended.
 	{stateRegistering, eventStale, stateConfirming, []action{sendRenew}},
 	{stateRegistering, eventOK, stateFail, []action{stopTimeout, terminate}},
-	// Seed 1 is done here. But the POST may have made a claim, behind which others would
+	// The original is done here. But the POST may have made a claim, behind which others would
 	// wait for nothing; its answer tells which.
-	{stateRegistering, eventSignal, stateRecalling, []action{startGiveUp}},
-	{stateRegistering, eventRelease, stateRecalling, []action{startGiveUp}},
-	{stateRegistering, eventTimeout, stateRecalling, []action{notifyTimeout, startGiveUp}},
+	{stateRegistering, eventSignal, stateRecalling, []action{startEndTimeout}},
+	{stateRegistering, eventRelease, stateRecalling, []action{startEndTimeout}},
+	{stateRegistering, eventTimeout, stateRecalling, []action{notifyTimeout, startEndTimeout}},
 
 	{stateRetryingRegister, eventRetry, stateRegistering, []action{sendRegister}},
 	// As above: a POST that came to nothing may have made a claim all the same.
-	{stateRetryingRegister, eventSignal, stateRecalling, []action{stopRetry, startGiveUp, sendRegister}},
-	{stateRetryingRegister, eventRelease, stateRecalling, []action{stopRetry, startGiveUp, sendRegister}},
-	{stateRetryingRegister, eventTimeout, stateRecalling, []action{notifyTimeout, stopRetry, startGiveUp, sendRegister}},
+	{stateRetryingRegister, eventSignal, stateRecalling, []action{stopRetry, startEndTimeout, sendRegister}},
+	{stateRetryingRegister, eventRelease, stateRecalling, []action{stopRetry, startEndTimeout, sendRegister}},
+	{stateRetryingRegister, eventTimeout, stateRecalling, []action{notifyTimeout, stopRetry, startEndTimeout, sendRegister}},
 
-	// Recalling is not in seed 1.
+	// Recalling is not in the original.
 	{stateRecalling, eventCreated, stateWithdrawing, []action{sendWithdraw}},
 	{stateRecalling, eventAccepted, stateWithdrawing, []action{sendWithdraw}},
 	{stateRecalling, eventStale, stateWithdrawing, []action{sendWithdraw}},
@@ -42,60 +42,60 @@ var table = []row{
 	{stateRetryingRecall, eventTimeout, stateDone, []action{stopRetry}},
 
 	{stateWaiting, eventActivate, stateActivating, []action{sendActivate}},
-	{stateWaiting, eventSignal, stateAborting, []action{stopActivate, startGiveUp, sendAbort}},
-	{stateWaiting, eventTimeout, stateWithdrawing, []action{notifyTimeout, stopActivate, startGiveUp, sendWithdraw}},
-	{stateWaiting, eventRelease, stateWithdrawing, []action{stopActivate, startGiveUp, sendWithdraw}}, // released is for active claims
+	{stateWaiting, eventSignal, stateAborting, []action{stopActivate, startEndTimeout, sendAbort}},
+	{stateWaiting, eventTimeout, stateWithdrawing, []action{notifyTimeout, stopActivate, startEndTimeout, sendWithdraw}},
+	{stateWaiting, eventRelease, stateWithdrawing, []action{stopActivate, startEndTimeout, sendWithdraw}}, // released is for active claims
 
 	{stateActivating, eventOK, stateActive, acquired},
 	{stateActivating, eventStale, stateConfirming, []action{sendRenew}}, // active for longer than is known
 	{stateActivating, eventConflict, stateWaiting, []action{startActivate}},
 	{stateActivating, eventRefused, stateFail, []action{stopTimeout, terminate}},
 	{stateActivating, eventFailed, stateRetryingActivate, []action{startRetry}},
-	{stateActivating, eventSignal, stateAborting, []action{dropRequest, startGiveUp, sendAbort}}, // seed 1 has "Aborted", and sends: Aborting
-	{stateActivating, eventTimeout, stateWithdrawing, []action{notifyTimeout, dropRequest, startGiveUp, sendWithdraw}},
-	{stateActivating, eventRelease, stateWithdrawing, []action{dropRequest, startGiveUp, sendWithdraw}},
+	{stateActivating, eventSignal, stateAborting, []action{dropRequest, startEndTimeout, sendAbort}}, // the original has "Aborted", and sends: Aborting
+	{stateActivating, eventTimeout, stateWithdrawing, []action{notifyTimeout, dropRequest, startEndTimeout, sendWithdraw}},
+	{stateActivating, eventRelease, stateWithdrawing, []action{dropRequest, startEndTimeout, sendWithdraw}},
 
 	{stateRetryingActivate, eventRetry, stateActivating, []action{sendActivate}},
-	{stateRetryingActivate, eventSignal, stateAborting, []action{stopRetry, startGiveUp, sendAbort}},
-	{stateRetryingActivate, eventTimeout, stateWithdrawing, []action{notifyTimeout, stopRetry, startGiveUp, sendWithdraw}},
-	{stateRetryingActivate, eventRelease, stateWithdrawing, []action{stopRetry, startGiveUp, sendWithdraw}},
+	{stateRetryingActivate, eventSignal, stateAborting, []action{stopRetry, startEndTimeout, sendAbort}},
+	{stateRetryingActivate, eventTimeout, stateWithdrawing, []action{notifyTimeout, stopRetry, startEndTimeout, sendWithdraw}},
+	{stateRetryingActivate, eventRelease, stateWithdrawing, []action{stopRetry, startEndTimeout, sendWithdraw}},
 
-	// Confirming is not in seed 1: a first renewal, which begins the lease at a moment that
-	// is known. Only then the client is told.
+	// Confirming is not in the original: a first renewal, which begins the lease at a moment that
+	// is known. Only then the client is notified.
 	{stateConfirming, eventOK, stateActive, acquired},
 	{stateConfirming, eventStale, stateConfirming, []action{sendRenew}},
 	{stateConfirming, eventRefused, stateFail, []action{stopTimeout, terminate}},
 	{stateConfirming, eventFailed, stateRetryingConfirm, []action{startRetry}},
-	{stateConfirming, eventSignal, stateAborting, []action{dropRequest, startGiveUp, sendAbort}},
-	{stateConfirming, eventTimeout, stateWithdrawing, []action{notifyTimeout, dropRequest, startGiveUp, sendWithdraw}},
-	{stateConfirming, eventRelease, stateWithdrawing, []action{dropRequest, startGiveUp, sendWithdraw}},
+	{stateConfirming, eventSignal, stateAborting, []action{dropRequest, startEndTimeout, sendAbort}},
+	{stateConfirming, eventTimeout, stateWithdrawing, []action{notifyTimeout, dropRequest, startEndTimeout, sendWithdraw}},
+	{stateConfirming, eventRelease, stateWithdrawing, []action{dropRequest, startEndTimeout, sendWithdraw}},
 
 	{stateRetryingConfirm, eventRetry, stateConfirming, []action{sendRenew}},
-	{stateRetryingConfirm, eventSignal, stateAborting, []action{stopRetry, startGiveUp, sendAbort}},
-	{stateRetryingConfirm, eventTimeout, stateWithdrawing, []action{notifyTimeout, stopRetry, startGiveUp, sendWithdraw}},
-	{stateRetryingConfirm, eventRelease, stateWithdrawing, []action{stopRetry, startGiveUp, sendWithdraw}},
+	{stateRetryingConfirm, eventSignal, stateAborting, []action{stopRetry, startEndTimeout, sendAbort}},
+	{stateRetryingConfirm, eventTimeout, stateWithdrawing, []action{notifyTimeout, stopRetry, startEndTimeout, sendWithdraw}},
+	{stateRetryingConfirm, eventRelease, stateWithdrawing, []action{stopRetry, startEndTimeout, sendWithdraw}},
 
 	{stateActive, eventRenew, stateRenewing, []action{sendRenew}},
-	{stateActive, eventSignal, stateAborting, []action{stopRenew, stopLease, startGiveUp, sendAbort}},
-	{stateActive, eventRelease, stateReleasing, []action{stopRenew, stopLease, startGiveUp, sendRelease}},
+	{stateActive, eventSignal, stateAborting, []action{stopRenew, stopLease, startEndTimeout, sendAbort}},
+	{stateActive, eventRelease, stateReleasing, []action{stopRenew, stopLease, startEndTimeout, sendRelease}},
 	{stateActive, eventRefresh, stateRenewing, []action{stopRenew, sendRenew}},           // $claim->refresh
-	{stateActive, eventLeaseOver, stateLost, []action{stopRenew, notifyLost, terminate}}, // seed 1 trusts the server to say so
+	{stateActive, eventLeaseOver, stateLost, []action{stopRenew, notifyLost, terminate}}, // the original trusts the server to say so
 
 	{stateRenewing, eventOK, stateActive, []action{startRenew, startLease}},
 	{stateRenewing, eventRefused, stateFail, []action{stopLease, notifyLost, terminate}},
 	{stateRenewing, eventFailed, stateRetryingRenew, []action{startRetry}},
-	{stateRenewing, eventSignal, stateAborting, []action{dropRequest, stopLease, startGiveUp, sendAbort}},
-	{stateRenewing, eventRelease, stateReleasing, []action{dropRequest, stopLease, startGiveUp, sendRelease}},
+	{stateRenewing, eventSignal, stateAborting, []action{dropRequest, stopLease, startEndTimeout, sendAbort}},
+	{stateRenewing, eventRelease, stateReleasing, []action{dropRequest, stopLease, startEndTimeout, sendRelease}},
 	{stateRenewing, eventLeaseOver, stateLost, []action{dropRequest, notifyLost, terminate}},
 
 	{stateRetryingRenew, eventRetry, stateRenewing, []action{sendRenew}},
 	{stateRetryingRenew, eventRefresh, stateRenewing, []action{stopRetry, sendRenew}},
-	{stateRetryingRenew, eventSignal, stateAborting, []action{stopRetry, stopLease, startGiveUp, sendAbort}},
-	{stateRetryingRenew, eventRelease, stateReleasing, []action{stopRetry, stopLease, startGiveUp, sendRelease}},
+	{stateRetryingRenew, eventSignal, stateAborting, []action{stopRetry, stopLease, startEndTimeout, sendAbort}},
+	{stateRetryingRenew, eventRelease, stateReleasing, []action{stopRetry, stopLease, startEndTimeout, sendRelease}},
 	{stateRetryingRenew, eventLeaseOver, stateLost, []action{stopRetry, notifyLost, terminate}},
 
-	// Seed 1's rows for the timeout timer need one that runs: it is created when giving back
-	// begins. A signal ends giving back at once, as seed 1 says: the TTL does the rest.
+	// The original's rows for the timeout timer need one that runs: it is created when ending the claim
+	// begins. A signal stops that at once, as the original says: the TTL does the rest.
 	{stateReleasing, eventNoContent, stateReleased, []action{stopTimeout, notifyReleased}},
 	{stateReleasing, eventRefused, stateFail, []action{stopTimeout, terminate}},
 	{stateReleasing, eventFailed, stateRetryingRelease, []action{startRetry}},
@@ -142,14 +142,14 @@ var transitions = func() map[pair]row {
 // ignored holds what comes from outside, at any time, and changes nothing, with the reason.
 var ignored = ignoring(
 	exemption{finals, []event{eventSignal, eventRelease, eventRefresh}, "the claim has ended"},
-	exemption{givingBack, []event{eventRelease, eventRefresh}, "it is being given back already"},
+	exemption{ending, []event{eventRelease, eventRefresh}, "it is being ended already"},
 	exemption{beforeActive, []event{eventRefresh}, "there is no lease yet that could be renewed"},
 	exemption{[]state{stateRenewing}, []event{eventRefresh}, "a renewal is under way; the keeper asks again when it has ended"},
 )
 
 var (
 	finals       = []state{stateDone, stateFail, stateLost, stateReleased, stateWithdrawn, stateAborted}
-	givingBack   = []state{stateReleasing, stateRetryingRelease, stateWithdrawing, stateRetryingWithdraw, stateAborting, stateRetryingAbort, stateRecalling, stateRetryingRecall}
+	ending       = []state{stateReleasing, stateRetryingRelease, stateWithdrawing, stateRetryingWithdraw, stateAborting, stateRetryingAbort, stateRecalling, stateRetryingRecall}
 	beforeActive = []state{stateRegistering, stateRetryingRegister, stateWaiting, stateActivating, stateRetryingActivate, stateConfirming, stateRetryingConfirm}
 )
 

@@ -17,12 +17,12 @@ import (
 
 type connect = func(options ...keychain.Option) *keychain.Keychain
 
-// A server of seed 4's protocol is enough: what Locket adds is not needed.
-func TestSeed4(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+// A server that meets only the REST requirements is enough.
+func TestNessyServer(t *testing.T) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc, other := connect(), connect()
 		c := claim(t, kc, "r", keychain.WithUserData([]any{1, "two"}))
-		if string(s.find(c.ID()).data) != `[1,"two"]` || c.ID() != "c1" || c.Token() != 0 || c.URL() != "http://seed4/v1/claims/c1/" {
+		if string(s.find(c.ID()).data) != `[1,"two"]` || c.ID() != "c1" || c.Token() != 0 || c.URL() != "http://nessy/v1/claims/c1/" {
 			t.Errorf("%s %s %d, %+v", c.ID(), c.URL(), c.Token(), s.find(c.ID()))
 		}
 		second := make(chan *keychain.Claim)
@@ -36,7 +36,7 @@ func TestSeed4(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		must(t, c.Validate(t.Context()))
 		must(t, c.Refresh(t.Context(), 2*time.Minute))
-		s.believe(t, c)
+		s.agrees(t, c)
 		must(t, c.Release(t.Context()))
 		begin := time.Now()
 		d := <-second
@@ -105,7 +105,7 @@ func TestUnwanted(t *testing.T) {
 					continue // it would be active at once
 				}
 				t.Run(way+"/"+name, func(t *testing.T) {
-					bubble(t, func(t *testing.T, s *seed4, connect connect) {
+					bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 						if held {
 							s.take("r", time.Hour)
 						}
@@ -140,7 +140,7 @@ func TestUnwanted(t *testing.T) {
 // that does not know the key: it is withdrawn as soon as its address is known.
 func TestStray(t *testing.T) {
 	t.Run("ahead", func(t *testing.T) {
-		bubble(t, func(t *testing.T, s *seed4, connect connect) {
+		bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 			s.fault = once("register", after(30*time.Second))
 			kc := connect()
 			begin := time.Now()
@@ -155,7 +155,7 @@ func TestStray(t *testing.T) {
 		})
 	})
 	t.Run("told in an answer that cannot be read", func(t *testing.T) {
-		bubble(t, func(t *testing.T, s *seed4, connect connect) {
+		bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 			s.fault = once("register", withBody(text("<html>")))
 			kc := connect()
 			c := claim(t, kc, "r", keychain.WithTTL(10*time.Minute))
@@ -166,7 +166,7 @@ func TestStray(t *testing.T) {
 		})
 	})
 	t.Run("after the end", func(t *testing.T) {
-		bubble(t, func(t *testing.T, s *seed4, connect connect) {
+		bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 			s.fault = func(step string, n int) fault {
 				if step == "register" {
 					return after(20 * time.Second)
@@ -191,7 +191,7 @@ func TestStray(t *testing.T) {
 
 // A server that says that it has waited, and has not, is not asked without a pause.
 func TestHastyServer(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.take("r", time.Hour)
 		s.fault = always("activate", says(409, "", "Preference-Applied: wait=20"))
 		kc := connect()
@@ -204,20 +204,20 @@ func TestHastyServer(t *testing.T) {
 }
 
 // One that does wait is asked again at once, and for how long it may wait depends on the TTL.
-func TestPatience(t *testing.T) {
+func TestLongPoll(t *testing.T) {
 	for name, c := range map[string]struct {
 		ttl    time.Duration
 		option keychain.Option
 		want   string
 	}{
-		"default":  {time.Minute, keychain.WithPatience(keychain.DefaultPatience), "wait=20"},
-		"TTL":      {15 * time.Second, keychain.WithPatience(keychain.DefaultPatience), "wait=7"},
-		"short":    {1500 * time.Millisecond, keychain.WithPatience(keychain.DefaultPatience), ""},
-		"set":      {time.Minute, keychain.WithPatience(5 * time.Second), "wait=5"},
-		"set to 0": {time.Minute, keychain.WithPatience(0), ""},
+		"default":  {time.Minute, keychain.WithLongPoll(keychain.DefaultLongPoll), "wait=20"},
+		"TTL":      {15 * time.Second, keychain.WithLongPoll(keychain.DefaultLongPoll), "wait=7"},
+		"short":    {1500 * time.Millisecond, keychain.WithLongPoll(keychain.DefaultLongPoll), ""},
+		"set":      {time.Minute, keychain.WithLongPoll(5 * time.Second), "wait=5"},
+		"set to 0": {time.Minute, keychain.WithLongPoll(0), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *seed4, connect connect) {
+			bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 				s.take("r", time.Hour)
 				s.fault = always("activate", func(w http.ResponseWriter, r *http.Request, carryOut func() *recorded) {
 					if got := r.Header.Get("Prefer"); got != c.want {
@@ -244,7 +244,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A claim of which it is not known since when it is active is renewed before it is believed
+// A claim of which it is not known since when it is active is renewed before its trust window
 // in; and if it has expired meanwhile, that is an error.
 func TestLateGrant(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -258,7 +258,7 @@ func TestLateGrant(t *testing.T) {
 		"expired":     {70 * time.Second, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *seed4, connect connect) {
+			bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 				other := s.take("r", time.Hour)
 				quick := keychain.Backoff{Max: time.Second}
 				kc := connect(keychain.WithRetries(keychain.Retries{Activate: quick, Poll: quick}))
@@ -272,7 +272,7 @@ func TestLateGrant(t *testing.T) {
 					t.Errorf("%v, %d renewals", err, s.count("renew"))
 				}
 				if err == nil {
-					s.believe(t, got)
+					s.agrees(t, got)
 					must(t, got.Release(t.Context()))
 				}
 				must(t, kc.Close())
@@ -281,10 +281,10 @@ func TestLateGrant(t *testing.T) {
 	}
 }
 
-// A claim whose turn comes while the first request waits for it is believed in at once: it did
+// A claim whose turn comes while the first request waits for it is trusted at once: it did
 // wait when it was made.
 func TestFirstTurn(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		other := s.take("r", time.Hour)
 		s.fault = once("activate", func(w http.ResponseWriter, r *http.Request, carryOut func() *recorded) {
 			rest(r, 5*time.Second)
@@ -302,7 +302,7 @@ func TestFirstTurn(t *testing.T) {
 
 // A POST that found its claim after a repetition counts from the first attempt.
 func TestLateRegistration(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		outage := time.Now().Add(40 * time.Second)
 		s.fault = func(step string, n int) fault {
 			switch {
@@ -321,14 +321,14 @@ func TestLateRegistration(t *testing.T) {
 		if n := s.count("renew"); n != 1 || len(s.statuses()) != 1 {
 			t.Errorf("%d renewals, %v", n, s.statuses())
 		}
-		s.believe(t, c)
+		s.agrees(t, c)
 		must(t, kc.Close())
 	})
 }
 
 // A late answer that tells of the very claim that a repetition has found is none of a stray.
 func TestLateAndSame(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.fault = func(step string, n int) fault {
 			switch {
 			case step != "register":
@@ -349,7 +349,7 @@ func TestLateAndSame(t *testing.T) {
 
 // A refresh is not answered by a renewal that was under way before.
 func TestRefreshWhileRenewing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.fault = once("renew", after(3*time.Second))
 		kc := connect()
 		c := claim(t, kc, "r", keychain.WithTTL(30*time.Second))
@@ -366,7 +366,7 @@ func TestRefreshWhileRenewing(t *testing.T) {
 
 // What ended before its POST was answered is an error, not a claim.
 func TestEndedRegistration(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		s.fault = always("register", says(200, `{"status": "revoked"}`, "Location: /v1/claims/c1/"))
 		kc := connect()
 		var answer *keychain.AnswerError
@@ -380,7 +380,7 @@ func TestEndedRegistration(t *testing.T) {
 // A renewal with a short TTL that comes to the server after one with a longer has cut the
 // lease: nobody may rely on the longer one.
 func TestDelayedRenewal(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		delayed := func(w http.ResponseWriter, _ *http.Request, carryOut func() *recorded) {
 			time.Sleep(5 * time.Second) // the client hangs up meanwhile
 			carryOut().sendTo(w)
@@ -392,7 +392,7 @@ func TestDelayedRenewal(t *testing.T) {
 		must(t, c.Refresh(t.Context(), time.Hour))
 		for range 600 {
 			time.Sleep(100 * time.Millisecond)
-			s.believe(t, c)
+			s.agrees(t, c)
 		}
 		if !c.Held() {
 			t.Error(c.Err())
@@ -403,7 +403,7 @@ func TestDelayedRenewal(t *testing.T) {
 
 // A refresh and a validation end with their contexts; the claim does not.
 func TestSilentServer(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc := connect()
 		c := claim(t, kc, "r", keychain.WithTTL(time.Hour))
 		s.set(func() { s.fault = func(string, int) fault { return hangs } })
@@ -425,10 +425,10 @@ func TestSilentServer(t *testing.T) {
 		if err := c.Release(ctx); !errors.Is(err, context.DeadlineExceeded) || c.Held() {
 			t.Errorf("release: %v; held: %t", err, c.Held())
 		}
-		if err := kc.Close(); !errors.Is(err, keychain.ErrNotGivenBack) {
+		if err := kc.Close(); !errors.Is(err, keychain.ErrNotEnded) {
 			t.Errorf("close: %v", err)
 		}
-		if err := c.Release(t.Context()); !errors.Is(err, keychain.ErrNotGivenBack) {
+		if err := c.Release(t.Context()); !errors.Is(err, keychain.ErrNotEnded) {
 			t.Errorf("release, later: %v", err)
 		}
 	})
@@ -436,7 +436,7 @@ func TestSilentServer(t *testing.T) {
 
 // Many may close at the same time; Abort cuts it short.
 func TestCloseTwice(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc := connect(keychain.WithReleaseTimeout(time.Hour))
 		for _, r := range []string{"a", "b", "c"} {
 			claim(t, kc, r)
@@ -446,13 +446,13 @@ func TestCloseTwice(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if err := kc.Close(); !errors.Is(err, keychain.ErrNotGivenBack) || strings.Count(err.Error(), "\n") != 2 {
+				if err := kc.Close(); !errors.Is(err, keychain.ErrNotEnded) || strings.Count(err.Error(), "\n") != 2 {
 					t.Errorf("close: %v", err)
 				}
 			})
 		}
 		time.Sleep(time.Minute)
-		if err := kc.Abort(); !errors.Is(err, keychain.ErrNotGivenBack) {
+		if err := kc.Abort(); !errors.Is(err, keychain.ErrNotEnded) {
 			t.Errorf("abort: %v", err)
 		}
 		all.Wait()
@@ -464,7 +464,7 @@ func TestCloseTwice(t *testing.T) {
 
 // The handler may close the keychain.
 func TestFatalCloses(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		closed := make(chan error, 2)
 		var kc *keychain.Keychain
 		kc = connect(keychain.WithFatal(func(error) { closed <- kc.Close() }))
@@ -478,9 +478,9 @@ func TestFatalCloses(t *testing.T) {
 	})
 }
 
-// The requests are as seed 4 wants them.
+// The requests are as the REST requirements want them.
 func TestRequests(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		var mu sync.Mutex
 		keys := make(map[string]bool)
 		s.fault = func(string, int) fault {
@@ -514,7 +514,7 @@ func TestRequests(t *testing.T) {
 // Pauses before another attempt to renew are short beside the TTL, whatever is set; and those
 // of one kind of request are not those of another.
 func TestPauses(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc := connect(keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{First: time.Minute}}))
 		c := claim(t, kc, "r", keychain.WithTTL(10*time.Second))
 		s.set(func() {
@@ -541,7 +541,7 @@ func TestPauses(t *testing.T) {
 // The keeper repeats POST, and net/http does not, which would do so at once and unseen: a
 // connection that was used before is cut.
 func TestReplay(t *testing.T) {
-	bubble(t, func(t *testing.T, s *seed4, connect connect) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
 		kc := connect()
 		must(t, claim(t, kc, "r").Release(t.Context()))
 		s.set(func() {

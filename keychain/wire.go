@@ -155,9 +155,9 @@ func (w *wire) do(ctx context.Context, r request) answer {
 
 // unwrapped returns an error without the words of net/http, which say the request again.
 func unwrapped(err error) error {
-	var told *url.Error
-	if errors.As(err, &told) {
-		return told.Err
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
 	}
 	return err
 }
@@ -336,7 +336,7 @@ func (a *answer) failure() error {
 	return e
 }
 
-// hasEnded reports whether a status is a final one (seed 4).
+// hasEnded reports whether a status is a final one (the REST requirements).
 func hasEnded(status string) bool {
 	switch status {
 	case "aborted", "expired", "released", "revoked", "withdrawn":

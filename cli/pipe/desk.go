@@ -49,7 +49,7 @@ type entry struct {
 	withdrawn bool            // so it is
 
 	concluded chan struct{} // closed when the request to claim is answered
-	result    error         // of giving back a claim that became active all the same
+	result    error         // of releasing a claim that became active all the same
 }
 
 // serve takes requests until the stream ends.
@@ -172,7 +172,7 @@ func (d *desk) obtain(e *entry, options []keychain.ClaimOption) (*keychain.Claim
 	}
 }
 
-// conclude answers a request to claim, unless the claim must be given back first.
+// conclude answers a request to claim, unless the claim must be released first.
 func (d *desk) conclude(r *request, e *entry, claim *keychain.Claim, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -197,7 +197,7 @@ func (d *desk) forget(e *entry) {
 	}
 }
 
-// beginRelease gives back a claim, or withdraws it while it waits.
+// beginRelease releases a claim, or withdraws it while it waits.
 func (d *desk) beginRelease(r *request, e *entry) {
 	d.forget(e)
 	claim := e.claim

@@ -9,5 +9,5 @@
 // Callers may rely on this: every message gets exactly one answer, or a notice if it cannot be
 // told which it was; a message of up to MaxMessage bytes and MaxDepth brackets is taken; a program
 // that does not read holds up itself and no claim; when the program ends, however it ends, its
-// claims are given back.
+// claims are ended.
 package pipe

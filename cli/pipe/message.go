@@ -91,7 +91,7 @@ func check(message []byte) error {
 	case !utf8.Valid(message):
 		return errors.New("the message is not UTF-8")
 	case errors.As(err, new(*json.UnmarshalTypeError)):
-		return errors.New("the message is no object")
+		return errors.New("the message is not a JSON object")
 	case err != nil:
 		return fmt.Errorf("the message is not JSON: %w", err)
 	}
@@ -204,7 +204,7 @@ func (r *request) answer(failure error, claim members) []byte {
 // members are those of an object that is written.
 type members map[string]any
 
-// membersOfClaim returns what is told of a claim.
+// membersOfClaim returns what messages say of a claim.
 func membersOfClaim(c *keychain.Claim) members {
 	m := members{"id": c.ID()}
 	if token := c.Token(); token != 0 { // only Locket has them

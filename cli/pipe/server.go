@@ -15,22 +15,22 @@ import (
 	"github.com/locket-service/locket/keychain"
 )
 
-// Options are what a server of the pipe is told.
+// Options configure a server of the pipe.
 type Options struct {
-	// Log gets what the client is not told of.
+	// Log gets what the client does not get.
 	Log *slog.Logger
-	// Notices: the client is told of a claim that is lost, which no request has asked for.
+	// Notices: the client gets a notice of a claim that is lost, which no request has asked for.
 	Notices bool
 	// Parent is the program: its end ends the server, and it may be signalled when a claim is lost.
 	Parent *Parent
-	// ReleaseTimeout is how long giving everything back may take at the end, the same that the
-	// keychain was told.
+	// ReleaseTimeout is how long giving everything back may take at the end, the same as the
+	// keychain has.
 	ReleaseTimeout time.Duration
 }
 
 // Serve serves the client until it is done, or gone, or this process gets a signal, and gives
 // back all its claims with kc. The error has the status to end with: exit.Failure if not
-// everything was given back, exit.Signal and the number of the signal that ended it.
+// everything was ended, exit.Signal and the number of the signal that ended it.
 func Serve(ctx context.Context, kc *keychain.Keychain, o Options, requests io.Reader, answers io.Writer) error {
 	return newServer(kc, o).run(ctx, requests, answers)
 }
@@ -123,8 +123,8 @@ func (s *server) await() end {
 		case why := <-s.ends:
 			return why
 		case got := <-s.signals:
-			if sig := got.(syscall.Signal); sig != syscall.SIGPIPE { // which the writer is told of
-				return end{signal: sig, failed: true, loses: fmt.Errorf("the keychain was told to stop (%s)", sig)}
+			if sig := got.(syscall.Signal); sig != syscall.SIGPIPE { // which the writer gets as an error
+				return end{signal: sig, failed: true, loses: fmt.Errorf("the keychain got %s", sig)}
 			}
 		}
 	}
@@ -133,12 +133,12 @@ func (s *server) await() end {
 // finish gives everything back, within its time.
 func (s *server) finish(why end) error {
 	d := s.desk
-	giveBack := d.keychain.Close
+	endAll := d.keychain.Close
 	if why.failed {
-		giveBack = d.keychain.Abort
+		endAll = d.keychain.Abort
 	}
 	done := make(chan error, 1)
-	go func() { done <- d.close(why.loses, giveBack) }()
+	go func() { done <- d.close(why.loses, endAll) }()
 	err := s.awaitClose(done)
 	if why.request != nil {
 		d.answer(why.request, err, nil)
@@ -153,16 +153,16 @@ func (s *server) finish(why end) error {
 	return nil
 }
 
-// awaitClose waits until everything is given back. A second signal ends it at once, and leaves
+// awaitClose waits until everything is ended. A second signal ends it at once, and leaves
 // the rest to its TTL.
 func (s *server) awaitClose(done <-chan error) error {
-	timeout := time.After(s.ReleaseTimeout + 500*time.Millisecond) // the keychain is as fast as it was told
+	timeout := time.After(s.ReleaseTimeout + 500*time.Millisecond) // the keychain has the same bound
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-timeout:
-			return errors.New("giving back takes too long; claims are left to their TTL")
+			return errors.New("ending the claims takes too long; they are left to their TTL")
 		case got := <-s.signals:
 			if got != syscall.SIGPIPE {
 				go func() { _ = s.desk.keychain.Abort() }()

@@ -200,7 +200,7 @@ my $tries = 0;
 until ($claim->lost(0.1)) { die 'not lost' if $tries++ > 200 }
 undef $claim;
 my $left = $keychain->claim('left');
-if (!fork) { undef $left; exit 0 }    # a copy is no claim
+if (!fork) { undef $left; exit 0 }    # a copy is not a claim
 wait;
 $left->check;
 $keychain->shutdown;

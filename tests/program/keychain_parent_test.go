@@ -44,7 +44,7 @@ until grep -q succeeded "$out"; do sleep 0.01; done
 	return cmd
 }
 
-// wantEnded waits until the only claim of a resource is given back: it may be withdrawn when the
+// wantEnded waits until the only claim of a resource is ended: it may be withdrawn when the
 // keychain did not know yet that it was active.
 func wantEnded(t *testing.T, client models.LocketClient, resource string) {
 	t.Helper()

@@ -378,7 +378,7 @@ func testKeychainNoReader(t *testing.T, client models.LocketClient, url string) 
 	wantStatus(t, client, "no reader", 1, models.Status_STATUS_ABORTED)
 }
 
-// A keychain that is told to stop says what its client loses, and gives it back.
+// A keychain that gets a signal says what its client loses, and gives it back.
 func testKeychainSignals(t *testing.T, client models.LocketClient, url string) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		resource := "signal " + sig.String()
@@ -448,7 +448,7 @@ func TestKeychainWithoutServer(t *testing.T) {
 	}
 }
 
-// A server that is gone, or answers nothing, when everything is to be given back.
+// A server that is gone, or answers nothing, when everything is to be ended.
 func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
@@ -459,9 +459,9 @@ func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	harness.Must(t, server.Pause())
 	start := time.Now()
 	harness.Must(t, unasked.stdin.Close())
-	wantFailed(t, asked.call("shutdown", "", nil), `"a"`, "not given back")
-	asked.wantExit(1, "not given back")
-	unasked.wantExit(1, "not given back")
+	wantFailed(t, asked.call("shutdown", "", nil), `"a"`, "not ended")
+	asked.wantExit(1, "not ended")
+	unasked.wantExit(1, "not ended")
 	if took := time.Since(start); took < time.Second || took > 8*time.Second {
 		t.Errorf("it took %v to end, want 1s and a little", took)
 	}
@@ -478,7 +478,7 @@ func TestKeychainSecondSignal(t *testing.T) {
 	for {
 		select {
 		case <-p.ended:
-			p.wantExit(1, "not given back")
+			p.wantExit(1, "not ended")
 			return
 		case <-time.After(100 * time.Millisecond):
 			_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -537,7 +537,7 @@ func TestKeychainToken(t *testing.T) {
 	harness.Must(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	wantFailed(t, startKeychain(t, server.URL, "--token-file", file).call("claim", "a", nil), "403")
 	if token := <-told; token != "Bearer s3cret" {
-		t.Errorf("the server was told %q", token)
+		t.Errorf("the server got %q", token)
 	}
 }
 

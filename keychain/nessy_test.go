@@ -18,9 +18,9 @@ import (
 	"github.com/locket-service/locket/keychain"
 )
 
-// seed4 is a server of seed 4's protocol and of nothing else: it knows no preferences and no
+// nessyServer is a server of the REST requirements and of nothing else: it knows no preferences and no
 // keys, refuses what it does not know, and answers PATCH without a body.
-type seed4 struct {
+type nessyServer struct {
 	mu     sync.Mutex
 	claims []*entry // all, oldest first
 	counts map[string]int
@@ -65,7 +65,7 @@ var steps = map[string]string{
 	"active": "activate", "released": "release", "withdrawn": "withdraw", "aborted": "abort", "revoked": "revoke",
 }
 
-func (s *seed4) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *nessyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body map[string]json.RawMessage
 	content, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *seed4) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	carryOut().sendTo(w)
 }
 
-func (s *seed4) serve(w *recorded, r *http.Request, body map[string]json.RawMessage) {
+func (s *nessyServer) serve(w *recorded, r *http.Request, body map[string]json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
@@ -118,7 +118,7 @@ func (s *seed4) serve(w *recorded, r *http.Request, body map[string]json.RawMess
 	}
 }
 
-func (s *seed4) post(w *recorded, r *http.Request, body map[string]json.RawMessage) {
+func (s *nessyServer) post(w *recorded, r *http.Request, body map[string]json.RawMessage) {
 	c := &entry{id: fmt.Sprint("c", len(s.claims)+1), status: "active"}
 	var ttl float64
 	for name, value := range body {
@@ -131,7 +131,7 @@ func (s *seed4) post(w *recorded, r *http.Request, body map[string]json.RawMessa
 			c.data = value
 		default:
 			w.code = http.StatusBadRequest
-			fmt.Fprintf(w, `{%q: "is no parameter"}`, name)
+			fmt.Fprintf(w, `{%q: "unknown parameter"}`, name)
 			return
 		}
 	}
@@ -149,7 +149,7 @@ func (s *seed4) post(w *recorded, r *http.Request, body map[string]json.RawMessa
 	w.header.Set("Location", "http://"+r.Host+"/v1/claims/"+c.id+"/")
 }
 
-func (s *seed4) patch(w *recorded, c *entry, body map[string]json.RawMessage) {
+func (s *nessyServer) patch(w *recorded, c *entry, body map[string]json.RawMessage) {
 	var status string
 	_ = json.Unmarshal(body["status"], &status)
 	live := c != nil && (c.status == "waiting" || c.status == "active")
@@ -173,7 +173,7 @@ func (s *seed4) patch(w *recorded, c *entry, body map[string]json.RawMessage) {
 }
 
 // sweep expires claims, and has the next ones begin when those ended.
-func (s *seed4) sweep() {
+func (s *nessyServer) sweep() {
 	for again := true; again; {
 		again = false
 		for _, c := range s.claims {
@@ -185,7 +185,7 @@ func (s *seed4) sweep() {
 	}
 }
 
-func (s *seed4) promote(resource string, at time.Time) {
+func (s *nessyServer) promote(resource string, at time.Time) {
 	if s.holder(resource) != nil {
 		return
 	}
@@ -197,7 +197,7 @@ func (s *seed4) promote(resource string, at time.Time) {
 	}
 }
 
-func (s *seed4) holder(resource string) *entry {
+func (s *nessyServer) holder(resource string) *entry {
 	for _, c := range s.claims {
 		if c.resource == resource && c.status == "active" {
 			return c
@@ -206,7 +206,7 @@ func (s *seed4) holder(resource string) *entry {
 	return nil
 }
 
-func (s *seed4) find(id string) *entry {
+func (s *nessyServer) find(id string) *entry {
 	for _, c := range s.claims {
 		if c.id == id {
 			return c
@@ -216,7 +216,7 @@ func (s *seed4) find(id string) *entry {
 }
 
 // statuses returns those of all claims, oldest first.
-func (s *seed4) statuses() (list []string) {
+func (s *nessyServer) statuses() (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
@@ -227,21 +227,21 @@ func (s *seed4) statuses() (list []string) {
 }
 
 // count returns how many requests there were of a kind.
-func (s *seed4) count(step string) int {
+func (s *nessyServer) count(step string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[step]
 }
 
 // set changes what a test may change while the server runs.
-func (s *seed4) set(change func()) {
+func (s *nessyServer) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
 // take has somebody else hold a resource, without a request.
-func (s *seed4) take(resource string, ttl time.Duration) *entry {
+func (s *nessyServer) take(resource string, ttl time.Duration) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &entry{id: fmt.Sprint("other", len(s.claims)), resource: resource, status: "active", ttl: ttl, deadline: time.Now().Add(ttl)}
@@ -250,7 +250,7 @@ func (s *seed4) take(resource string, ttl time.Duration) *entry {
 }
 
 // free ends a claim of somebody else.
-func (s *seed4) free(c *entry) {
+func (s *nessyServer) free(c *entry) {
 	s.set(func() {
 		c.status = "released"
 		s.promote(c.resource, time.Now())
@@ -258,10 +258,10 @@ func (s *seed4) free(c *entry) {
 }
 
 // bubble runs a test with a fake clock and a server in it.
-func bubble(t *testing.T, test func(t *testing.T, s *seed4, connect func(options ...keychain.Option) *keychain.Keychain)) {
+func bubble(t *testing.T, test func(t *testing.T, s *nessyServer, connect func(options ...keychain.Option) *keychain.Keychain)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &seed4{counts: make(map[string]int)}
+		s := &nessyServer{counts: make(map[string]int)}
 		listener := &pipes{make(chan net.Conn), make(chan struct{})}
 		server := &http.Server{Handler: s}
 		served := make(chan error, 1)
@@ -274,21 +274,21 @@ func bubble(t *testing.T, test func(t *testing.T, s *seed4, connect func(options
 			time.Sleep(time.Minute) // what sleeps wakes up and ends
 		}()
 		test(t, s, func(options ...keychain.Option) *keychain.Keychain {
-			kc, err := keychain.New("http://seed4", append([]keychain.Option{keychain.WithTransport(transport), keychain.WithLogger(slog.New(witness{t}))}, options...)...)
+			kc, err := keychain.New("http://nessy", append([]keychain.Option{keychain.WithTransport(transport), keychain.WithLogger(slog.New(testLog{t}))}, options...)...)
 			must(t, err)
 			return kc
 		})
 	})
 }
 
-// witness is a logger that fails the test when the machine refuses what has happened.
-type witness struct{ t *testing.T }
+// testLog is a logger that fails the test when the machine refuses what has happened.
+type testLog struct{ t *testing.T }
 
-func (witness) Enabled(context.Context, slog.Level) bool { return true }
-func (w witness) WithAttrs([]slog.Attr) slog.Handler     { return w }
-func (w witness) WithGroup(string) slog.Handler          { return w }
+func (testLog) Enabled(context.Context, slog.Level) bool { return true }
+func (w testLog) WithAttrs([]slog.Attr) slog.Handler     { return w }
+func (w testLog) WithGroup(string) slog.Handler          { return w }
 
-func (w witness) Handle(_ context.Context, r slog.Record) error {
+func (w testLog) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == "refused" {
 		r.Attrs(func(a slog.Attr) bool {
 			w.t.Errorf("refused: %s", a)
