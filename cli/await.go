@@ -55,20 +55,20 @@ func (c *connection) awaitTurn(ctx context.Context, claim *models.Claim, wait ti
 	case err == nil && (keep || claim.GetStatus() != models.Status_STATUS_WAITING):
 		return claim, turnOf(claim)
 	case keep:
-		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to give it up: locket release --id %[1]s (%w)",
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to withdraw it: locket release --id %[1]s (%w)",
 			claim.GetId(), c.Explain(err)))
 	}
 	return c.leaveLine(ctx, claim, wait, err)
 }
 
-// leaveLine gives up a claim whose turn did not come, or whose wait ended in an error.
+// leaveLine withdraws a claim whose turn did not come, or whose wait ended in an error.
 func (c *connection) leaveLine(ctx context.Context, claim *models.Claim, wait time.Duration, err error) (*models.Claim, error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout)
 	defer cancel()
 	ended, failed := c.EndClaim(late, &models.EndClaimRequest{Id: claim.GetId(), Reason: "its client stopped waiting"})
 	switch {
 	case failed != nil:
-		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the line; to give it up: locket release --id %[1]s (%w)",
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the line; to withdraw it: locket release --id %[1]s (%w)",
 			claim.GetId(), c.Explain(failed)))
 	case ctx.Err() != nil:
 		return ended, exit.With(exit.Interrupted, errors.New("interrupted; the claim has left the line"))
@@ -94,7 +94,7 @@ func turnOf(claim *models.Claim) error {
 	case models.Status_STATUS_ACTIVE:
 		return nil
 	case models.Status_STATUS_WAITING:
-		return exit.With(exit.Held, fmt.Errorf("the claim still waits; to wait on: locket get %s --wait 1m; to give it up: locket release --id %[1]s",
+		return exit.With(exit.Held, fmt.Errorf("the claim still waits; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[1]s",
 			claim.GetId()))
 	default:
 		return fmt.Errorf("the claim has ended: %s", jsonview.Status(claim.GetStatus()))

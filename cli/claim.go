@@ -70,7 +70,7 @@ unless --keep is given.`,
 	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence rather than a lock")
 	cmd.Flags().StringVar(&f.id, "id", "", "a name for the claim: asking again with it finds the claim that it made")
 	cmd.Flags().StringVar(&f.userData, "user-data", "", "`JSON` to keep with the claim")
-	cmd.Flags().StringVar(&f.value, "value", "", "what others are to see in the list of locks")
+	cmd.Flags().StringVar(&f.value, "value", "", "text that the list of locks shows")
 	return clientCommand(cmd)
 }
 

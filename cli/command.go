@@ -21,18 +21,18 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "locket",
 		Short: "A lock service: locks, claims that wait their turn, presences",
-		Long: `Locket keeps processes on many machines from doing the same thing at once,
-tells who does it now, and passes it on when that one dies.`,
+		Long: `Locket keeps processes on many machines from doing the same thing at once, shows
+who does it now, and passes it on when that one dies.`,
 		Example: `  locket server                          # in one terminal: serve, on SQLite in ./locket.db
   locket lock demo --owner me --ttl 5m   # in another: take a lock, or renew it; prints its fencing token
   locket resource demo                   # who holds it, and who waits
-  locket release demo --owner me         # give it back`,
+  locket release demo --owner me         # release it`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// How many letters may be wrong for a suggestion.
 		SuggestionsMinimumDistance: 2,
-		Args:                       noSuchCommand,
+		Args:                       unknownCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddGroup(
@@ -55,8 +55,8 @@ func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// clientCommand completes a command that talks to servers: it can be told where they are and
-// how to print, and fails unless the required flags are given.
+// clientCommand completes a command that talks to servers: it adds the flags that say where
+// they are and how to print, and the check that the required flags are given.
 func clientCommand(cmd *cobra.Command, required ...string) *cobra.Command {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	run := cmd.RunE

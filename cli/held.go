@@ -27,7 +27,7 @@ func free(err error, name string, token uint64) error {
 	return exit.With(exit.NotFound, fmt.Errorf("%s: %s", status.Convert(err).Message(), what))
 }
 
-// held returns the error for a lock that somebody else holds, if err is that. It asks the
+// held returns the error for a lock that another owner holds, if err is that. It asks the
 // server since when.
 func (c *connection) held(ctx context.Context, err error, name string) error {
 	if models.ReasonOf(err) != models.ReasonLockCollision {

@@ -24,9 +24,9 @@ func newLockCommand() *cobra.Command {
 		Short: "Take a lock, or renew it, and print its fencing token",
 		Long: `Take a lock, or renew it, and print its fencing token.
 
-A lock never waits: while somebody else holds it, the command ends at once, with
-status 3. The owner who holds it renews it by asking again. Nobody else should use
-the same --owner: for the server, who has the same name is the same.`,
+A lock never waits: while another owner holds it, the command ends at once, with
+status 3. The owner who holds it renews it by repeating the command. No other process
+should use the same --owner: the server cannot tell two owners with one name apart.`,
 		Example: `  locket lock nightly-report --owner "$(hostname)" --ttl 1m
   locket lock nightly-report --owner "$(hostname)" --ttl 1m --value "see #ops" -o json
   locket lock api-7 --owner api-7 --presence --ttl 30s --value 10.0.0.7:8080
@@ -54,9 +54,9 @@ the same --owner: for the server, who has the same name is the same.`,
 		},
 	}
 	cmd.Flags().StringVar(&owner, "owner", "", "who takes the lock (required)")
-	cmd.Flags().StringVar(&value, "value", "", "what others are to see with the lock")
+	cmd.Flags().StringVar(&value, "value", "", "text that others see with the lock")
 	cmd.Flags().DurationVar(&ttl, "ttl", 15*time.Second, "how long the lock is held without being renewed")
-	cmd.Flags().Uint64Var(&token, "token", 0, "renew the grant with this fencing token, and take nothing")
+	cmd.Flags().Uint64Var(&token, "token", 0, "renew the grant with this fencing token, and take nothing new")
 	cmd.Flags().BoolVar(&presence, "presence", false, "announce a presence rather than a lock")
 	return clientCommand(cmd, "owner")
 }

@@ -98,7 +98,7 @@ func isTerminal(out io.Writer) bool {
 	return ok && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
 }
 
-// wantsColor heeds no-color.org.
+// wantsColor follows no-color.org.
 func wantsColor() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
 // toJSON returns the JSON of an answer, and a newline. Characters that might move a

@@ -18,9 +18,9 @@ func newReleaseCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "release NAME --owner OWNER | --id ID",
-		Short: "Give a lock back, or a claim",
-		Long: `Give a lock back, by its name and owner; or a claim, by its id: one that holds is
-released, one that waits leaves the line, and one that has ended stays as it is.`,
+		Short: "Release a lock, or end a claim",
+		Long: `Release a lock, by its name and owner; or end a claim, by its id: an active one is
+released, a waiting one withdrawn, and one that has ended stays as it is.`,
 		Example: `  locket release nightly-report --owner me
   locket release nightly-report --owner me --token 1795283222123457  # this grant, and no later one
   locket release --id 06hn3v5k8m
@@ -64,7 +64,7 @@ func endClaim(cmd *cobra.Command, id, reason string) error {
 	})
 }
 
-// releasedLock is a lock that was given back.
+// releasedLock is a lock that was released.
 type releasedLock struct {
 	Key   string  `json:"key"`
 	Owner string  `json:"owner"`
@@ -79,13 +79,13 @@ func (v releasedLock) text(look look) string {
 	return t.text(look)
 }
 
-// line implements liner: nothing needs to be said.
+// line implements liner: there is nothing to print.
 func (releasedLock) line(look) string { return "" }
 
-// endedClaim is a claim that was given up.
+// endedClaim is a claim that was released or withdrawn.
 type endedClaim struct{ claimRow }
 
-// line implements liner: nothing needs to be said.
+// line implements liner: there is nothing to print.
 func (endedClaim) line(look) string { return "" }
 
 func tokenCell(token *uint64) cell {

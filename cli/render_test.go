@@ -204,7 +204,7 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// How long ago something was is told by the server's clock where it tells.
+// How long ago something was is by the server's clock where the server says so.
 func TestAgo(t *testing.T) {
 	t.Parallel()
 	l := look{terminal: true, now: noon.Add(-time.Hour)} // our clock is late

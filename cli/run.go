@@ -25,13 +25,13 @@ func newRunCommand() *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long: `Run a command while holding a lock.
 
-It waits for the lock, in the order of those who came, runs the command, renews the lock
-meanwhile, and gives it back as soon as the command has ended, together with all that it
-left running (on Linux also what has made itself a daemon). There is no shell unless
+It waits for the lock, first come, first served, runs the command, renews the lock
+meanwhile, and releases it as soon as the command has ended, together with all that it
+left running (on Linux also daemons that it started). There is no shell unless
 COMMAND is one. The command has the standard streams, and in its environment
 LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the claim), LOCKET_ADDRESS.
 
-It is in a process group of its own, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH,
+It runs in its own process group, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH,
 TSTP and CONT when this program gets them. After TERM it has the time of --grace to end,
 then it gets KILL. The same happens when the lock is lost, and before it could be: when
 three quarters of the TTL have passed without a renewal, the command gets TERM (later if
@@ -41,9 +41,9 @@ stops the renewals, too: who comes back after three quarters of the TTL finds th
 command ended.
 
 Status: that of the command; 128 and its number when a signal ended the command, or the
-wait; 123 the lock was lost, and the command stopped; 124 the lock was not to be had in
+wait; 123 the lock was lost, and the command stopped; 124 the lock was not acquired in
 time, and the command not run; 125 Locket has failed; 126 the command cannot be executed;
-127 there is no such command.`,
+127 the command was not found.`,
 		Example: `  # from cron, on many machines: one of them makes the report, the others do nothing
   locket run nightly-report --no-wait -- make-report --yesterday
   # one deployment at a time; wait up to 10 minutes for that of the others
@@ -64,8 +64,8 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
 	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait for the lock; 0 is not at all (default for ever)")
 	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
 	flags.DurationVar(&o.TTL, "ttl", locklib.DefaultTTL, "how long the lock is held without being renewed")
-	flags.StringVar(&o.Owner, "owner", "", "who others see holding the lock (default host name and process id)")
-	flags.StringVar(&o.Value, "value", "", "what others are to see with the lock")
+	flags.StringVar(&o.Owner, "owner", "", "who holds the lock, for others to see (default host name and process id)")
+	flags.StringVar(&o.Value, "value", "", "text that others see with the lock")
 	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "how long after TERM the command gets KILL")
 	flags.String(run.GuardFlag, "", "")
 	_ = flags.MarkHidden(run.GuardFlag)

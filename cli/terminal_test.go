@@ -85,7 +85,7 @@ func TestInterruptedWait(t *testing.T) {
 	}{
 		{unix.SIGINT, false, "interrupted; the claim has left the line", "withdrawn"},
 		{unix.SIGTERM, false, "interrupted; the claim has left the line", "withdrawn"},
-		{unix.SIGINT, true, "stays in the line; to give it up: locket release --id", "waiting"},
+		{unix.SIGINT, true, "stays in the line; to withdraw it: locket release --id", "waiting"},
 	} {
 		id := fmt.Sprintf("%s-%v", strings.Fields(test.signal.String())[0], test.keep)
 		args := []string{"claim", "k", "--id", id, "--wait", "1m", fmt.Sprintf("--keep=%v", test.keep), "--address", c.address, "--context-file", os.DevNull}

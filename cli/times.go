@@ -38,12 +38,12 @@ func brief(d time.Duration, most int) string {
 // moment is a time by the server's clock.
 type moment struct {
 	at time.Time
-	// age is how long ago it was, as the server tells it.
+	// age is how long ago it was by the server's clock, nil if the server does not say.
 	age *time.Duration
 }
 
-// ago returns how long ago a moment was. Ours is another clock than the server's: it is asked
-// only where the server does not tell.
+// ago returns how long ago a moment was. The clock of this machine is used
+// only where the server does not say.
 func (l look) ago(m moment) string {
 	age := max(0, l.now.Sub(m.at))
 	if m.age != nil {

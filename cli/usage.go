@@ -13,7 +13,8 @@ import (
 	"github.com/locket-service/locket/cli/exit"
 )
 
-// setUp gives the whole tree its manners: help in sections, and errors that say what to do.
+// setUp sets help and usage errors of all commands: help in sections, and errors that say what
+// to do.
 func setUp(root *cobra.Command) {
 	addTemplateFuncs()
 	root.SetUsageTemplate(usageTemplate)
@@ -75,23 +76,23 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// noSuchCommand is told of what is no command.
-func noSuchCommand(root *cobra.Command, args []string) error {
+// unknownCommand is called with the words that name no command.
+func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("there is no command %q%s", args[0], didYouMean(root.SuggestionsFor(args[0]), ""))
+	return fmt.Errorf("unknown command %q%s", args[0], didYouMean(root.SuggestionsFor(args[0]), ""))
 }
 
-// isCommand refuses to help with what is no command.
+// isCommand refuses help with an unknown command.
 func isCommand(help *cobra.Command, args []string) error {
 	if cmd, _, _ := help.Root().Find(args); cmd == help.Root() {
-		return noSuchCommand(cmd, args)
+		return unknownCommand(cmd, args)
 	}
 	return nil
 }
 
-// flagError says of a flag that is wrong what may be right.
+// flagError returns the error for a wrong flag, with the flags that may be meant.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
@@ -139,7 +140,7 @@ func flagsOf(cmd *cobra.Command, connection bool) *pflag.FlagSet {
 	return some
 }
 
-// addTemplateFuncs tells cobra, once, of what usageTemplate calls.
+// addTemplateFuncs registers, once, the functions that usageTemplate calls.
 var addTemplateFuncs = sync.OnceFunc(func() {
 	cobra.AddTemplateFuncs(map[string]any{"connectFlags": connectFlags, "ownFlags": ownFlags})
 })
@@ -164,5 +165,5 @@ Flags:
 Where the servers are (each flag is also an environment variable: LOCKET_ADDRESS):
 {{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
 
-"{{.CommandPath}} COMMAND --help" tells more of a command.{{end}}
+"{{.CommandPath}} COMMAND --help" describes a command.{{end}}
 `

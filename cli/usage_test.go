@@ -63,7 +63,7 @@ func TestExamplesParse(t *testing.T) {
 				continue
 			}
 			if !strings.HasPrefix(line, "  locket ") {
-				t.Errorf("%q is no example", line)
+				t.Errorf("%q is not an example", line)
 				continue
 			}
 			if path := parses(t, line); cmd.HasParent() && path != cmd.CommandPath() {
@@ -129,7 +129,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// Every command tells what it does, and its help names its flags.
+// Every command says what it does, and its help names its flags.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {

@@ -23,7 +23,7 @@ func newVersionCommand() *cobra.Command {
 	return cmd
 }
 
-// versionView tells what the program was built from, and for what.
+// versionView is what the program was built from, and for which platform.
 type versionView struct {
 	Version  string  `json:"version"`
 	Commit   *string `json:"commit"`

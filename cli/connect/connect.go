@@ -120,7 +120,7 @@ func settingsOf(flags *pflag.FlagSet) (Settings, error) {
 // secure reports whether TLS is to be used.
 func (s Settings) secure() bool { return s.tlsCA+s.tlsCert+s.tlsKey != "" }
 
-// dialOptions returns what locklib.Dial is to be told.
+// dialOptions returns the options of locklib.Dial.
 func (s Settings) dialOptions() ([]locklib.DialOption, error) {
 	files := locklib.Files{CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey}
 	if files.CA == settings.SystemCA {

@@ -45,7 +45,7 @@ func explainReason(reason string, s *status.Status) error {
 	case models.ReasonLockCollision:
 		return exit.With(exit.Held, message)
 	case models.ReasonClaimNotFound:
-		return exit.With(exit.NotFound, fmt.Errorf(`%w: there is no such claim, or it ended long ago; "locket claims" lists those that there are`, message))
+		return exit.With(exit.NotFound, fmt.Errorf(`%w: no such claim, or it was pruned from the history; to list the claims: locket claims`, message))
 	case models.ReasonResourceNotFound:
 		return exit.With(exit.NotFound, message)
 	case models.ReasonInvalidField, models.ReasonInvalidTTL, models.ReasonInvalidOwner, models.ReasonInvalidType:
@@ -74,7 +74,7 @@ func reasonOf(message string) string {
 	return message
 }
 
-// lastError returns the part of gRPC's message on a deadline that tells of the connection.
+// lastError returns the part of gRPC's message on a deadline that is about the connection.
 func (s Settings) lastError(message string) string {
 	_, inner, found := strings.Cut(message, "last connection error: ")
 	if !found {
@@ -86,7 +86,7 @@ func (s Settings) lastError(message string) string {
 // hints say what to do, by what a message has in it.
 var hints = []struct{ in, hint string }{
 	{"connection refused", `start a server with "locket server", or name one with --address or $LOCKET_ADDRESS`},
-	{"no such host", "look at --address, $LOCKET_ADDRESS and the context"},
+	{"no such host", "check --address, $LOCKET_ADDRESS and the context"},
 	{"signed by unknown authority", "is --tls-ca that of the server's certificate?"},
 	{"x509: certificate is valid for", "name the server in --address as its certificate does"},
 	{"doesn't contain any IP SANs", "name the server in --address as its certificate does"},

@@ -2,7 +2,7 @@
 //
 // Any command, and what it calls, returns an *Error to say with which status the program is to
 // end; any other error ends it with Failure. Finish turns what a command returned into one line
-// and a status. Scripts look at the statuses: they are only added to. `locket run` has some of
+// and a status. Scripts depend on the statuses: new ones may be added, none changes. `locket run` has some of
 // its own, which are in package run.
 package exit
 
@@ -20,13 +20,13 @@ const (
 	OK          = 0
 	Failure     = 1
 	Usage       = 2 // a flag, an argument or a value is wrong
-	Held        = 3 // somebody else holds it, or comes first
-	NotFound    = 4 // nobody holds it; there is no such claim
+	Held        = 3 // another owner holds it, or comes first
+	NotFound    = 4 // nobody holds it; no such claim
 	Interrupted = 130
 	Signal      = 128 // and the number of the signal that ended a command
 )
 
-// Error says with which status the program ends. Nothing is printed when Err is nil.
+// Error is an error with the exit status of the program. Nothing is printed when Err is nil.
 type Error struct {
 	Status int
 	Err    error
@@ -51,8 +51,8 @@ func Usagef(format string, args ...any) error {
 	return With(Usage, fmt.Errorf(format, args...))
 }
 
-// Finish says what went wrong, in one line, and returns the status to end with. ctx is that of
-// the command: when it is over, a canceled call means that the command was interrupted.
+// Finish prints what went wrong, in one line, and returns the exit status. ctx is that of
+// the command: when it is done, a canceled call means that the command was interrupted.
 func Finish(ctx context.Context, stderr io.Writer, err error) int {
 	if err == nil {
 		return OK

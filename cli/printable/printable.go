@@ -1,6 +1,6 @@
 // Package printable prints what others have chosen, so that it does no harm: names, values and errors
-// may hold anything. What comes from here moves no terminal's cursor, hides nothing, and can be
-// told from what the program itself says.
+// may hold anything. The results move no terminal's cursor, hide nothing, and can be
+// distinguished from the program's own text.
 package printable
 
 import (
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/width"
 )
 
-// None stands in a table for what there is not.
+// None is the text of an empty cell of a table.
 const None = "-"
 
 // Is reports whether a text moves no cursor, and hides nothing: no control

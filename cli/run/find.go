@@ -50,7 +50,7 @@ func unusable(name string, err error) error {
 		return nil
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, exec.ErrNotFound) {
-		return exit.With(NotFound, fmt.Errorf("%q: there is no such command", name))
+		return exit.With(NotFound, fmt.Errorf("%q: command not found", name))
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner

@@ -14,7 +14,7 @@ import (
 // of two pipes, of orders and of reports.
 const GuardFlag = "guard"
 
-// order is what the guard is told.
+// order is a message of the keeper of the lock to the guard.
 type order struct {
 	// Signal is for the command.
 	Signal syscall.Signal `json:",omitempty"`
@@ -27,8 +27,8 @@ type order struct {
 	Kill time.Duration `json:",omitempty"`
 }
 
-// news is what the guard tells.
-type news struct {
+// report is a message of the guard to the keeper of the lock.
+type report struct {
 	// Pid is the command's, when it has started, Errno why it has not.
 	Pid   int           `json:",omitempty"`
 	Errno syscall.Errno `json:",omitempty"`
@@ -47,7 +47,7 @@ type news struct {
 // command leaves behind becomes the guard's children (on Linux), which it kills until there
 // is none: no process can hide, however it forks. It stops the command by itself
 //
-//   - when the lease that it was told of ends, even if the keeper of the lease is stuck,
+//   - when the lease ends, whose end the keeper has sent, even if the keeper is stuck,
 //   - when the keeper is gone: the pipe of orders is closed.
 //
 // One goroutine does all this, so no process is signalled after it was waited for, when its
@@ -72,7 +72,7 @@ type guard struct {
 func Guard(pipes string, words []string) error {
 	var in, out int
 	if n, err := fmt.Sscanf(pipes, "%d,%d", &in, &out); n != 2 || len(words) < 2 {
-		return errors.Join(errors.New("--guard is not for you"), err)
+		return errors.Join(errors.New("--guard is for locket run alone"), err)
 	}
 	syscall.CloseOnExec(in)
 	syscall.CloseOnExec(out)
@@ -92,12 +92,12 @@ func Guard(pipes string, words []string) error {
 	if err != nil {
 		errno := syscall.EIO
 		errors.As(err, &errno)
-		g.tell(news{Errno: errno})
+		g.report(report{Errno: errno})
 		return nil
 	}
 	forgetStreams(0, 1, 2)
 	g.group, g.running = pid, true
-	g.tell(news{Pid: pid})
+	g.report(report{Pid: pid})
 	g.obey(first)
 	g.watch(children)
 	return nil
@@ -114,8 +114,8 @@ func (g *guard) listen(in *json.Decoder) {
 	}
 }
 
-// tell reports. Nobody may be there to listen.
-func (g *guard) tell(r news) { _ = g.out.Encode(r) }
+// report sends a report. Its reader may be gone.
+func (g *guard) report(r report) { _ = g.out.Encode(r) }
 
 // watch returns when the command and all that it left are gone.
 func (g *guard) watch(children <-chan os.Signal) {
@@ -130,9 +130,9 @@ func (g *guard) watch(children <-chan os.Signal) {
 		case <-children:
 		case <-time.After(g.pause()):
 		}
-		g.lookAtClock()
+		g.checkClock()
 		if g.reap() {
-			g.tell(news{Ended: true, Status: g.status})
+			g.report(report{Ended: true, Status: g.status})
 			return
 		}
 	}
@@ -150,12 +150,12 @@ func (g *guard) obey(o order) {
 	}
 }
 
-// lookAtClock does what it is time for.
-func (g *guard) lookAtClock() {
+// checkClock does what is due.
+func (g *guard) checkClock() {
 	now := sinceBoot()
 	due := func(at time.Duration) bool { return at != 0 && now >= at }
 	if due(g.term) && !g.stopping {
-		g.tell(news{Lapsed: true})
+		g.report(report{Lapsed: true})
 		g.stop()
 	}
 	if due(g.kill) || due(g.graceEnd) {
@@ -166,7 +166,7 @@ func (g *guard) lookAtClock() {
 	}
 }
 
-// pause is how long to wait for news. The clock that counts goes on while the machine
+// pause is how long to wait for an event. The clock that counts runs on while the machine
 // sleeps, timers do not.
 func (g *guard) pause() time.Duration {
 	switch {
@@ -184,7 +184,7 @@ func (g *guard) pause() time.Duration {
 	return pause
 }
 
-// stop has the command end. A command that is stopped goes on, or it could not end.
+// stop makes the command end. A command that is stopped is continued, or it could not end.
 func (g *guard) stop() {
 	g.signal(syscall.SIGTERM)
 	g.signal(syscall.SIGCONT)
@@ -209,7 +209,7 @@ func (g *guard) signalAll(sig syscall.Signal) {
 	g.signal(sig)
 	if errors.Is(signalLeft(g.group, sig), syscall.EPERM) && g.killing && !g.immortal {
 		g.immortal = true
-		g.tell(news{Immortal: true})
+		g.report(report{Immortal: true})
 	}
 }
 
@@ -220,12 +220,12 @@ func (g *guard) reap() bool {
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil: // there are no children
+		case err != nil: // no children are left
 			return !g.running && !isLeft(g.group)
 		case pid == 0:
 			return false
 		case pid == g.group && status.Stopped():
-			g.tell(news{Stopped: status.StopSignal()})
+			g.report(report{Stopped: status.StopSignal()})
 		case pid == g.group && (status.Exited() || status.Signaled()):
 			g.running, g.status = false, status
 			g.endRest()
@@ -244,7 +244,7 @@ func (g *guard) endRest() {
 	g.beginGrace()
 }
 
-// forgetStreams lets go of streams, so that who is at their other end does not wait for this
+// forgetStreams closes streams, so that the reader of their other end does not wait for this
 // process.
 func forgetStreams(streams ...int) {
 	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)

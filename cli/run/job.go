@@ -23,7 +23,7 @@ import (
 type job struct {
 	*kept
 	guard    int // its process
-	reports  <-chan news
+	reports  <-chan report
 	others   []int // children of this process that have nothing to do with it
 	terminal *terminal
 	// alone: what is typed is for the command.
@@ -37,7 +37,7 @@ type job struct {
 	lent bool
 	// echo: the next TSTP comes from this process itself.
 	echo bool
-	// unstopped fires if this process goes on where it should have been stopped.
+	// unstopped fires if this process still runs where it should have been stopped.
 	unstopped <-chan time.Time
 	// interrupted: INT was passed on, so it did not go to the command alone.
 	interrupted bool
@@ -45,14 +45,14 @@ type job struct {
 	lost bool
 }
 
-// runCommand runs the command while the claim is active, gives the claim back, and returns
-// what to end with.
+// runCommand runs the command while the claim is active, releases the claim, and returns the
+// error to end with.
 func (k *kept) runCommand() error {
 	token, _ := k.keeper.Held()
 	j := &job{kept: k, terminal: controllingTerminal(), others: childrenOf()[os.Getpid()]}
 	j.alone = j.terminal.isJob()
 	if err := j.start(k.environment(token)); err != nil {
-		return errors.Join(fmt.Errorf("cannot start the command: %w", err), k.giveBack())
+		return errors.Join(fmt.Errorf("cannot start the command: %w", err), k.release())
 	}
 	err := j.watch()
 	if _, held := k.keeper.Held(); !held && !j.lost && j.group != 0 {
@@ -61,7 +61,7 @@ func (k *kept) runCommand() error {
 	j.reclaimTerminal()
 	if k.ended == nil {
 		k.endLost()
-	} else if stop := k.giveBack(); stop != nil {
+	} else if stop := k.release(); stop != nil {
 		return stop
 	}
 	return err
@@ -96,22 +96,22 @@ func (j *job) start(env []string) error {
 		return err
 	}
 	forgetStreams(0, 1)
-	j.orders, j.reports = json.NewEncoder(ordersIn), readNews(json.NewDecoder(reportsOut))
+	j.orders, j.reports = json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
 	j.order(order{Grace: j.Grace})
-	j.leash.follow(func(end time.Duration) {
+	j.observed.follow(func(end time.Duration) {
 		term, kill := j.limits(end)
 		j.order(order{Term: term, Kill: kill})
 	})
 	return nil
 }
 
-// readNews returns a channel that is closed when the guard is gone.
-func readNews(in *json.Decoder) <-chan news {
-	reports := make(chan news)
+// readReports returns a channel that is closed when the guard is gone.
+func readReports(in *json.Decoder) <-chan report {
+	reports := make(chan report)
 	go func() {
 		defer close(reports)
 		for {
-			var r news
+			var r report
 			if in.Decode(&r) != nil {
 				return
 			}
@@ -127,7 +127,7 @@ func (j *job) limits(end time.Duration) (term, kill time.Duration) {
 	return kill - min(j.Grace, 3*j.TTL/20), kill
 }
 
-// order tells the guard, which may be gone.
+// order sends the guard an order. The guard may be gone.
 func (j *job) order(o order) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -149,7 +149,7 @@ func (j *job) watch() error {
 			if !ok {
 				return j.guardDied()
 			}
-			if done, err := j.heed(r); done {
+			if done, err := j.handle(r); done {
 				_, _ = syscall.Wait4(j.guard, nil, 0, nil)
 				return err
 			}
@@ -157,9 +157,8 @@ func (j *job) watch() error {
 	}
 }
 
-// heed does what is to be done about a report. After the last one it returns what to end
-// with.
-func (j *job) heed(r news) (done bool, err error) {
+// handle acts on a report. After the last one it returns the error that the run ends with.
+func (j *job) handle(r report) (done bool, err error) {
 	switch {
 	case r.Errno != 0:
 		return true, j.notStarted(r.Errno)
@@ -178,7 +177,7 @@ func (j *job) heed(r news) (done bool, err error) {
 	return false, nil
 }
 
-// notStarted returns what to end with when the kernel has not taken the command.
+// notStarted returns the error for a command that the kernel has refused.
 func (j *job) notStarted(errno syscall.Errno) error {
 	if _, err := os.Stat(j.path); errors.Is(err, fs.ErrNotExist) {
 		return unusable(j.Words[0], err)
@@ -198,7 +197,7 @@ func (j *job) begun(pid int) {
 	}
 }
 
-// verdict returns what to end with after the command has ended.
+// verdict returns the error that the run ends with after the command has ended.
 func (j *job) verdict(status syscall.WaitStatus) error {
 	switch {
 	case j.lost:
@@ -231,7 +230,7 @@ func (j *job) lose(err error) {
 	j.say("the lock %q is lost: the claim %s; the command is stopped", j.Name, fateOf(claim))
 }
 
-// guardDied kills what the guard has left, which is this process's now.
+// guardDied kills what the guard has left: those are children of this process now.
 func (j *job) guardDied() error {
 	if j.group != 0 {
 		_ = syscall.Kill(-j.group, syscall.SIGKILL)
@@ -289,7 +288,7 @@ func (j *job) stopped(sig syscall.Signal) {
 	}
 	// What the terminal has sent to the command's group, ours would have got. This process
 	// stops of TTIN, because Go cannot do what TSTP does once it has caught it. Where no shell
-	// would ever have us go on, the kernel does not stop us.
+	// would ever continue this process, the kernel does not stop it.
 	switch {
 	case needy:
 		_ = syscall.Kill(0, syscall.SIGTTIN)
@@ -302,7 +301,7 @@ func (j *job) stopped(sig syscall.Signal) {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN)
 }
 
-// resume has the command go on, if it may.
+// resume continues the command, if the lock is still held.
 func (j *job) resume() {
 	j.unstopped = nil
 	if _, held := j.keeper.Held(); !held {

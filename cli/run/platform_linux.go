@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot is a clock that all processes share, that nobody sets, and that goes on while the
+// sinceBoot is a clock that all processes share, that nobody sets, and that counts while the
 // machine sleeps.
 func sinceBoot() time.Duration {
 	var now unix.Timespec
@@ -24,14 +24,14 @@ func sinceBoot() time.Duration {
 // thisProgram is the path of the program that runs, even if its file was replaced.
 func thisProgram() (string, error) { return "/proc/self/exe", nil }
 
-// ownGroup has a child begin a process group, and get a signal when the thread that has
-// started it ends; none when that is 0.
+// ownGroup makes a child begin a process group, and get a signal when the thread that has
+// started it ends; none if atEnd is 0.
 func ownGroup(atEnd syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: atEnd}
 }
 
-// becomeReaper has the kernel hand those to this process whose parents end before them, if
-// they come from it.
+// becomeReaper makes this process the new parent of its descendants whose parents end before
+// them.
 func becomeReaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // childrenOf returns the processes by their parents. What ends meanwhile may be missing.

@@ -14,10 +14,10 @@ func sinceBoot() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 func thisProgram() (string, error) { return os.Executable() }
 
-// ownGroup has a child begin a process group. Only Linux tells it of its parent's end.
+// ownGroup makes a child begin a process group. Only Linux signals the end of its parent.
 func ownGroup(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// becomeReaper does nothing: only on Linux orphans are handed to a process that wants them.
+// becomeReaper does nothing: only Linux has subreapers.
 func becomeReaper() {}
 
 func childrenOf() map[int][]int { return nil }

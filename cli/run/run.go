@@ -73,8 +73,8 @@ type run struct {
 }
 
 // Run runs a command while a lock is held, and returns when nothing of it is left, and the lock is
-// given back. dial reaches the servers; it is called only when the command is there. What happens
-// is told to stderr, a line each. The error is for Complain. Run may end this process by SIGINT.
+// released. dial reaches the servers; it is called only when the command exists. What happens
+// is written to stderr, one line each. The error is for Complain. Run may end this process by SIGINT.
 func Run(o Options, dial func() (*connect.Connection, error), stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -92,8 +92,8 @@ func Run(o Options, dial func() (*connect.Connection, error), stderr io.Writer) 
 	return r.with(c)
 }
 
-// Complain says in one line what went wrong, unless err has no words, and returns the status
-// to end with: Failure unless err has another one of this package. It returns nil for nil.
+// Complain writes in one line what went wrong, unless err has no text, and returns the exit
+// status as an error: Failure unless err has another one of this package. It returns nil for nil.
 func Complain(stderr io.Writer, err error) error {
 	if err == nil {
 		return nil
@@ -111,7 +111,7 @@ func Complain(stderr io.Writer, err error) error {
 	return exit.With(end.Status, nil)
 }
 
-// say tells in one line what happens.
+// say writes one line about what happens.
 func (r *run) say(format string, args ...any) {
 	fmt.Fprintln(r.stderr, "locket run:", printable.OneLine(fmt.Sprintf(format, args...)))
 }
@@ -127,9 +127,9 @@ func (r *run) with(c *connect.Connection) (err error) {
 	}
 	signals := catchSignals()
 	becomeReaper()
-	leash := newLeash(c.LocketClient)
-	keeper := locklib.NewClaimRunner(leash, claim)
-	k := &kept{run: r, Connection: c, claim: claim, leash: leash, keeper: keeper, process: ifrit.Background(keeper), signals: signals}
+	client := observe(c.LocketClient)
+	keeper := locklib.NewClaimRunner(client, claim)
+	k := &kept{run: r, Connection: c, claim: claim, observed: client, keeper: keeper, process: ifrit.Background(keeper), signals: signals}
 	k.ended = k.process.Wait()
 	if err = k.awaitTurn(); err == nil {
 		err = k.runCommand()
@@ -144,22 +144,22 @@ func (r *run) with(c *connect.Connection) (err error) {
 type kept struct {
 	*run
 	*connect.Connection
-	claim   *models.CreateClaimRequest
-	leash   *leash
-	keeper  *locklib.Runner
-	process ifrit.Process
-	ended   <-chan error
+	claim    *models.CreateClaimRequest
+	observed *observedClient
+	keeper   *locklib.Runner
+	process  ifrit.Process
+	ended    <-chan error
 	// unheard: what was typed has reached the command alone.
 	unheard bool
 	signals chan os.Signal
 }
 
-// giveBack gives the claim back, or withdraws it, which may take seconds while no server can
-// be reached, but not if none ever was. Of another signal it dies.
-func (k *kept) giveBack() error {
+// release releases the claim, or withdraws it, which may take seconds while no server can be
+// reached, but not if none ever was. Another signal ends it at once.
+func (k *kept) release() error {
 	k.process.Signal(os.Interrupt)
 	var enough <-chan time.Time
-	if !isClosed(k.leash.isAnswered) {
+	if !isClosed(k.observed.isAnswered) {
 		enough = time.After(time.Second)
 	}
 	for {
@@ -194,7 +194,7 @@ func (k *kept) environment(token uint64) []string {
 	return append(env, own...)
 }
 
-// endLost gives back a claim that the runner has given up, as far as that can be done at
+// endLost ends a claim that the runner has lost, as far as that can be done at
 // once: if the server was out of reach, others would wait for the end of its lease.
 func (k *kept) endLost() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -16,7 +16,7 @@ func deadly(sig os.Signal) bool { return slices.Contains(deadlySignals, sig) }
 
 // ignoredSignals were ignored when the program began, and stay so for the command too: nohup
 // ignores HUP, a shell without job control INT and QUIT for what runs in the background. (Of
-// QUIT and the others Go does not tell.)
+// QUIT and the others Go does not say.)
 var ignoredSignals = func() (ignored []os.Signal) {
 	if signal.Ignored(syscall.SIGHUP) {
 		ignored = append(ignored, syscall.SIGHUP)
@@ -38,11 +38,11 @@ func catchSignals() chan os.Signal {
 			signal.Notify(signals, sig)
 		}
 	}
-	signal.Notify(signals, syscall.SIGPIPE) // else a complaint that nobody reads would be deadly
+	signal.Notify(signals, syscall.SIGPIPE) // else an error message that nobody reads would end the process
 	return signals
 }
 
-// catchJobSignals adds those that are of no concern before there is a command.
+// catchJobSignals adds those that do not matter before the command runs.
 func catchJobSignals(signals chan<- os.Signal) {
 	signal.Notify(signals, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
 	signal.Ignore(syscall.SIGTTOU) // the command has been started, and does not inherit it

@@ -17,7 +17,7 @@ type terminal struct {
 	own int
 }
 
-// controllingTerminal returns nil if there is none.
+// controllingTerminal returns the terminal that controls this process, nil if none does.
 func controllingTerminal() *terminal {
 	fd, err := syscall.Open("/dev/tty", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t *terminal) foreground() int {
 func (t *terminal) give(group int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) }
 
 // isJob reports whether this process alone is what a shell runs in the foreground: it leads
-// its group, and is no part of a pipeline.
+// its group, and is not part of a pipeline.
 func (t *terminal) isJob() bool {
 	return t != nil && t.foreground() == t.own && t.own == syscall.Getpid() && foreground(0) == t.own && foreground(1) == t.own
 }

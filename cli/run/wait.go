@@ -13,8 +13,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// awaitTurn returns when the claim is active. Otherwise the claim is gone, and the error has
-// the status to end with.
+// awaitTurn returns when the claim is active. Otherwise the claim has ended, and the error has
+// the exit status.
 func (k *kept) awaitTurn() error {
 	var late <-chan time.Time
 	if !k.Forever {
@@ -35,7 +35,7 @@ func (k *kept) awaitTurn() error {
 		case <-queued:
 			return k.withdraw(k.tooLate())
 		case <-late: // but the first answer is awaited, which may be that it is active
-			if late, queued = nil, k.leash.isQueued; silent == nil && !isClosed(queued) {
+			if late, queued = nil, k.observed.isQueued; silent == nil && !isClosed(queued) {
 				return k.withdraw(k.unreachable())
 			}
 		case <-silent:
@@ -43,16 +43,16 @@ func (k *kept) awaitTurn() error {
 			if queued != nil {
 				return k.withdraw(k.unreachable())
 			}
-			if !isClosed(k.leash.isAnswered) {
+			if !isClosed(k.observed.isAnswered) {
 				k.say("%v; still trying", k.unreachable())
 			}
 		}
 	}
 }
 
-// withdraw gives up a claim that waits, and returns err.
+// withdraw withdraws a claim that waits, and returns err.
 func (k *kept) withdraw(err error) error {
-	if stop := k.giveBack(); stop != nil {
+	if stop := k.release(); stop != nil {
 		return stop
 	}
 	return err
@@ -60,7 +60,7 @@ func (k *kept) withdraw(err error) error {
 
 // tooLate returns the error for a claim that waits and is not to.
 func (k *kept) tooLate() error {
-	text := strconv.Quote(k.Name) + " is not to be had"
+	text := strconv.Quote(k.Name) + " was not acquired"
 	if k.Wait > 0 {
 		text += fmt.Sprintf(" within %s", k.Wait)
 	}
@@ -91,7 +91,7 @@ func (k *kept) neverActive(err error) error {
 	if wire := wireError(err); wire != nil {
 		return k.Explain(wire)
 	}
-	if last := k.leash.lastAnswer(); last != nil {
+	if last := k.observed.lastAnswer(); last != nil {
 		return exit.With(NotAcquired, fmt.Errorf("the claim %s while it waited", fateOf(last)))
 	}
 	return err
@@ -106,13 +106,13 @@ func wireError(err error) error {
 	return wire.GRPCStatus().Err()
 }
 
-// fateOf tells how a claim has ended.
+// fateOf returns how a claim has ended.
 func fateOf(claim *models.Claim) string {
 	fate := map[models.Status]string{
 		models.Status_STATUS_REVOKED:   "was revoked",
 		models.Status_STATUS_EXPIRED:   "expired",
-		models.Status_STATUS_RELEASED:  "was released by somebody else",
-		models.Status_STATUS_WITHDRAWN: "was withdrawn by somebody else",
+		models.Status_STATUS_RELEASED:  "was released by another client",
+		models.Status_STATUS_WITHDRAWN: "was withdrawn by another client",
 		models.Status_STATUS_ABORTED:   "was aborted",
 	}[claim.GetStatus()]
 	if fate == "" {

@@ -58,13 +58,13 @@ func readConfig(file string, flags *pflag.FlagSet) (map[string]string, error) {
 			flag = known
 		}
 		if flags.Lookup(flag) == nil && !cloudFoundry {
-			return nil, fmt.Errorf("the config file %s: %q is no setting", file, name)
+			return nil, fmt.Errorf("the config file %s: unknown setting %q", file, name)
 		}
 		settings[flag] = fmt.Sprint(value)
 	}
 	if driver, ok := fields["database_driver"].(string); ok {
 		if driver != "mysql" {
-			return nil, fmt.Errorf("the config file %s: database_driver: %q is not served, only mysql", file, driver)
+			return nil, fmt.Errorf("the config file %s: database_driver: unknown driver %q; only mysql is supported", file, driver)
 		}
 		settings["database"] = "mysql:" + settings["database"]
 	}

@@ -82,7 +82,7 @@ func Contexts(flags *pflag.FlagSet) ([]string, error) {
 	return slices.Sorted(maps.Keys(file.Contexts)), nil
 }
 
-// defaultContextFile returns the path of the file of contexts, "" if there is no home.
+// defaultContextFile returns the path of the file of contexts, "" without a home directory.
 func defaultContextFile() string {
 	folder := os.Getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(folder) { // as the XDG specification says
@@ -118,7 +118,7 @@ func readContexts(path string, required bool) (*contextFile, error) {
 func (f *contextFile) values(name string) (values, error) {
 	named, known := f.Contexts[name]
 	if !known {
-		return values{}, exit.Usagef("there is no context %q in %s; it has: %s", name, f.path, f.names())
+		return values{}, exit.Usagef("unknown context %q in %s; it has: %s", name, f.path, f.names())
 	}
 	if named == nil {
 		named = &namedContext{}

@@ -3,9 +3,7 @@
 // A flag that was given comes first, then the environment (--grpc-address as
 // $LOCKET_GRPC_ADDRESS), then a file, then the flag's default. The file of `locket server` is a
 // JSON object (WithConfig); that of the commands that talk to servers has contexts, named ways to
-// connect (WithContexts). An empty variable says nothing; a flag that is given as empty hides the
-// environment and the file.
+// connect (WithContexts). An empty variable counts as unset; an empty flag overrides environment and file.
 //
-// Callers may rely on this: LookUp tells which of them a value comes from, so that an error can
-// name it.
+// Callers may rely on this: LookUp names the source of a value, so that an error can name it.
 package settings

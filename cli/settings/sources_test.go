@@ -34,7 +34,7 @@ func configForTest(t *testing.T, content string) (file string) {
 }
 
 // A flag comes before the environment, that before the file, that before the default; and each
-// value is told with where it comes from.
+// value comes with the name of its source.
 func TestPrecedence(t *testing.T) {
 	file := configForTest(t, `{"some_name": "file", "some-time": "3s", "some_choice": true}`)
 	for name, test := range map[string]struct {
@@ -84,7 +84,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// All that cannot be applied is told at once, with where it stands.
+// All that cannot be applied is reported at once, with its source.
 func TestApplyRefuses(t *testing.T) {
 	file := configForTest(t, `{"some_choice": "perhaps"}`)
 	t.Setenv("LOCKET_CONFIG", file)
@@ -104,7 +104,7 @@ func TestApplyRefuses(t *testing.T) {
 func TestConfigRefused(t *testing.T) {
 	t.Parallel()
 	for content, words := range map[string][]string{
-		`{"some-nam": 1}`:                 {"some-nam", "no setting"},
+		`{"some-nam": 1}`:                 {"some-nam", "unknown setting"},
 		`{`:                               {"config.json"},
 		`[]`:                              {"config.json"},
 		`{"database_driver": "postgres"}`: {"postgres", "mysql"},

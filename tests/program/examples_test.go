@@ -25,7 +25,7 @@ var claimExamples = map[string][]string{
 	"javascript": {"node", "../../examples/javascript/claim.mjs"},
 }
 
-// endure is a command that says when it begins, and when it is told to stop.
+// endure is a command that says when it begins, and when it gets TERM.
 const endure = `trap "echo told to stop; exit" TERM; echo working; for i in $(seq 200); do sleep 0.05; done`
 
 // example is one that runs.
@@ -150,7 +150,7 @@ func TestExamplesHold(t *testing.T) {
 		claims := claimsOf(t, client, resource)
 		first, next := claims[0], claims[1]
 		if first.GetStatus() != models.Status_STATUS_RELEASED || first.GetActiveDuration() < work {
-			t.Errorf("the claim was not renewed, or not given back: %v", first)
+			t.Errorf("the claim was not renewed, or not released: %v", first)
 		}
 		if first.GetToken() != e.token(t) || next.GetStatus() != models.Status_STATUS_ACTIVE {
 			t.Errorf("claims %v", claims)

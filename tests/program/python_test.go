@@ -46,7 +46,7 @@ func TestPythonExample(t *testing.T) {
 		t.Errorf("it printed %q, want a token above %d", output, before)
 	}
 	if _, err := client.Fetch(t.Context(), &models.FetchRequest{Key: "report"}); status.Code(err) != codes.NotFound {
-		t.Errorf("the lock was not given back: %v", err)
+		t.Errorf("the lock was not released: %v", err)
 	}
 	if n := len(harness.ListAll(t, client)); n != 2 {
 		t.Errorf("%d claims, want that of each holder", n)

@@ -51,7 +51,7 @@ func TestReadmeCommandLine(t *testing.T) {
 		t.Errorf("%s: %v, %q", lines[3], err, output)
 	}
 	if output, err := run(2); err == nil {
-		t.Errorf("the lock was not given back: %s", output)
+		t.Errorf("the lock was not released: %s", output)
 	}
 }
 
@@ -88,9 +88,9 @@ func TestReadmeHTTP(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	lines := harness.CommandsOf(t, "../../README.md", "Over HTTP", "curl")
 	if len(lines) != 5 {
-		t.Fatalf("%d lines with curl, want claim, look, wait, renew, give back: %q", len(lines), lines)
+		t.Fatalf("%d lines with curl, want claim, look, wait, renew, release: %q", len(lines), lines)
 	}
-	claim, look, wait, renew, giveBack := lines[0], lines[1], lines[2], lines[3], lines[4]
+	claim, look, wait, renew, release := lines[0], lines[1], lines[2], lines[3], lines[4]
 	run := func(line, wantCode string) curlAnswer {
 		t.Helper()
 		code, answer, err := runCurl(t, server, line)
@@ -130,8 +130,8 @@ func TestReadmeHTTP(t *testing.T) {
 	if renewed := run(renew, "200"); renewed.Token != first.Token || renewed.TTL < 290 {
 		t.Errorf("%s: %+v", renew, renewed)
 	}
-	if answer := run(giveBack, "204"); answer.Status != "" {
-		t.Errorf("%s: %+v, want no body", giveBack, answer)
+	if answer := run(release, "204"); answer.Status != "" {
+		t.Errorf("%s: %+v, want no body", release, answer)
 	}
 	harness.Must(t, <-waited)
 	if second.Status != "active" || second.Owner != "you" || second.Token <= first.Token {

@@ -177,7 +177,7 @@ func TestOrderlyEnd(t *testing.T) {
 	}
 }
 
-// watchHealth watches the server's health, which is SERVING, and returns what tells the
+// watchHealth watches the server's health, which is SERVING, and returns what notes the
 // next state.
 func watchHealth(t *testing.T, server *fixtures.Locket) func() (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
 	t.Helper()
@@ -379,14 +379,14 @@ func TestMetrics(t *testing.T) {
 		`go_goroutines`, `process_resident_memory_bytes`,
 	} {
 		if !strings.Contains(metrics, want) {
-			t.Errorf("there is no %s", want)
+			t.Errorf("no %s", want)
 		}
 	}
 	if strings.Contains(metrics, "secret") {
-		t.Error("the metrics tell names of locks")
+		t.Error("the metrics have names of locks")
 	}
 	if strings.Contains(server.Log(), "secret") {
-		t.Error("at level info the log tells names of locks")
+		t.Error("at level info the log has names of locks")
 	}
 	harness.Eventually(t, 5*time.Second, func() error { return harness.WantMetric(t, server, `locket_waiters 0`) })
 }

@@ -73,7 +73,7 @@ func TestRunLost(t *testing.T) {
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
 	})
-	// Without the guard the command goes on for as long as the keeper is stopped: nobody is
+	// Without the guard the command runs for as long as the keeper is stopped: nobody is
 	// there to end it. Then it ends before it does anything else.
 	t.Run("stop both", func(t *testing.T) {
 		t.Parallel()
@@ -140,7 +140,7 @@ func TestRunRevoked(t *testing.T) {
 	})
 }
 
-// A server that is away for less than the lease is no loss; one that is away for longer is.
+// An outage shorter than the lease loses nothing; a longer one loses the lock.
 func TestRunOutage(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

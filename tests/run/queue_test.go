@@ -93,7 +93,7 @@ func TestRunOrder(t *testing.T) {
 	}
 }
 
-// It waits for as long as it is told.
+// It waits for as long as the flags say.
 func TestRunWait(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

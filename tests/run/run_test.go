@@ -19,8 +19,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// runPatience is how long a test waits for what must happen soon, on a machine under load.
-const runPatience = 30 * time.Second
+// runTimeout is how long a test waits for what must happen soon, on a machine under load.
+const runTimeout = 30 * time.Second
 
 // runner is a locket run under test.
 type runner struct {
@@ -89,7 +89,7 @@ func (r *runner) wait() int {
 	select {
 	case <-r.ended:
 		return r.cmd.ProcessState.ExitCode()
-	case <-time.After(runPatience):
+	case <-time.After(runTimeout):
 		r.t.Fatalf("it runs on: %v\n%s%s", r.cmd.Args, &r.out, &r.stderr)
 		return 0
 	}
@@ -122,7 +122,7 @@ func (r *runner) prints(word string) {
 
 func (r *runner) eventually(what string, is func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(runPatience); !is(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(runTimeout); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("never: %s\n%s%s", what, &r.out, &r.stderr)
 		}
@@ -163,7 +163,7 @@ func (r *runner) guardPid() int {
 			return pid
 		}
 	}
-	r.t.Fatal("there is no guard")
+	r.t.Fatal("no guard runs")
 	return 0
 }
 
@@ -207,7 +207,7 @@ func TestRunStatus(t *testing.T) {
 	}
 }
 
-// What cannot be executed is found out before the lock is asked for: here is no server.
+// A command that cannot be executed is found out before the lock is requested: no server runs.
 func TestRunUnusable(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -220,10 +220,10 @@ func TestRunUnusable(t *testing.T) {
 		status int
 		word   string
 	}{
-		"nosuch":             {127, "no such command"},
-		"./nosuch":           {127, "no such command"},
-		"/etc/passwd/nosuch": {127, "no such command"},
-		"":                   {127, "no such command"},
+		"nosuch":             {127, "command not found"},
+		"./nosuch":           {127, "command not found"},
+		"/etc/passwd/nosuch": {127, "command not found"},
+		"":                   {127, "command not found"},
 		"plain":              {126, "permission denied"},
 		"./plain":            {126, "permission denied"},
 		"./":                 {126, "is a directory"},
@@ -290,7 +290,7 @@ func TestRunFailures(t *testing.T) {
 	}
 }
 
-// A run that waits for ever says when it does not reach a server, and goes on.
+// A run that waits for ever says when it does not reach a server, and continues.
 func TestRunServerComesLater(t *testing.T) {
 	t.Parallel()
 	server := fixtures.NewLocket(t, harness.SQLiteFile(t))
@@ -429,7 +429,7 @@ func TestRunTLS(t *testing.T) {
 	r.prints("127.0.0.1:1," + server.Address())
 }
 
-// The flags of --help are those that there are; nothing of the guard is told.
+// --help lists every flag, except those of the guard.
 func TestRunHelp(t *testing.T) {
 	t.Parallel()
 	stdout, _, code := harness.RunLocket(t, nil, "run", "--help")
@@ -439,6 +439,6 @@ func TestRunHelp(t *testing.T) {
 		}
 	}
 	if strings.Contains(stdout, "--guard") {
-		t.Error("--guard is told of")
+		t.Error("--help lists --guard")
 	}
 }

@@ -84,7 +84,7 @@ func TestRunSignalWithoutServer(t *testing.T) {
 	r.ends(143)
 }
 
-// A command that is stopped by hand goes on by hand. Without a terminal only the command stops:
+// A command that is stopped by hand is continued by hand. Without a terminal only the command stops:
 // the lock is kept.
 func TestRunStopAndGo(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestRunStopAndGo(t *testing.T) {
 	r.ends(143)
 }
 
-// stateOf returns the state of a process as Linux tells it: T is stopped.
+// stateOf returns the state of a process as Linux reports it: T is stopped.
 func stateOf(pid int) string {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")

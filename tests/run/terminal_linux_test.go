@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// console is a shell with job control on a terminal of its own, and who types.
+// console is a shell with job control on its own terminal, and the one who types.
 type console struct {
 	*runner
 	keys *os.File
@@ -83,7 +83,7 @@ func TestRunTerminalInterrupt(t *testing.T) {
 	c.sees("ready")
 	c.types("\x03")
 	if text := c.sees("130 > "); strings.Contains(text, "next") {
-		t.Errorf("the loop goes on: %q", text)
+		t.Errorf("the loop continues: %q", text)
 	}
 	// And a script.
 	harness.Must(t, os.WriteFile(c.cmd.Dir+"/script", []byte("$L run a -- sh -c 'echo ready; exec sleep 1000'\necho next\n"), 0o600))
@@ -92,7 +92,7 @@ func TestRunTerminalInterrupt(t *testing.T) {
 		c.sees("ready")
 		c.types("\x03")
 		if text := c.sees("130 > "); strings.Contains(text, "next") {
-			t.Errorf("the script of %s goes on: %q", shell, text)
+			t.Errorf("the script of %s continues: %q", shell, text)
 		}
 	}
 	// While it waits.
@@ -122,7 +122,7 @@ func TestRunTerminalInput(t *testing.T) {
 	c.sees("got that")
 }
 
-// Ctrl-Z stops both; who comes back in time goes on where he was.
+// Ctrl-Z stops both; who comes back in time continues where he was.
 func TestRunTerminalStop(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
