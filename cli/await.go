@@ -94,7 +94,7 @@ func turnOf(claim *models.Claim) error {
 	case models.Status_STATUS_ACTIVE:
 		return nil
 	case models.Status_STATUS_WAITING:
-		return exit.With(exit.Held, fmt.Errorf("the claim still waits; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[1]s",
+		return exit.With(exit.Held, fmt.Errorf("the claim waits for its turn, and stays in the line; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[1]s",
 			claim.GetId()))
 	default:
 		return fmt.Errorf("the claim has ended: %s", jsonview.Status(claim.GetStatus()))

@@ -30,23 +30,27 @@ func newClaimCommand() *cobra.Command {
 		Short: "Claim a resource: hold it at once, or wait in its line",
 		Long: `Claim a resource: hold it at once, or wait in its line.
 
-The answer shows the claim, with the id by which to renew it before its TTL is over,
-and to give it back. A claim that waits becomes active when its turn comes, whether
-anybody looks or not; only then its TTL begins. "locket run" does all this around a
-command.
+The answer shows the claim, with the id by which to renew it before its TTL has
+passed, and to release it. The status is 0 only if the claim is active: a claim that
+waits ends the command with status 3, and stays in the line. It becomes active when
+its turn comes, whether a client waits for it or not; then its TTL begins. "locket run"
+does all this around a command.
 
-With --wait the command ends when the claim is active. When the time is up first, or
-the command is interrupted, the claim leaves the line, and the status is 3 or 130;
-unless --keep is given.`,
-		Example: `  locket claim backup --ttl 5m
+With --wait the command ends when the claim is active. If the time is up first, or
+the command is interrupted, the claim is withdrawn, and the status is 3 or 130;
+with --keep it stays in the line.`,
+		Example: `  locket claim backup --ttl 5m && echo mine    # status 3, and no echo, while it waits
   locket claim backup --ttl 5m --wait 1h
   locket claim backup --ttl 5m --shared --owner me --value "see #ops"
   locket claim backup --ttl 5m --id nightly-2026-11-21 -o name   # safe to repeat
   locket claim backup --ttl 5m --user-data '{"host": "a7"}' -o json`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.ttl < 0 || f.wait < 0 {
-				return exit.Usagef("--ttl and --wait cannot be less than 0")
+			switch {
+			case f.ttl <= 0:
+				return exit.Usagef("--ttl %s: must be more than 0", f.ttl)
+			case f.wait < 0:
+				return exit.Usagef("--wait %s: must be 0 or more", f.wait)
 			}
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
 				claim, err := c.makeClaim(ctx, f.request(cmd, args[0]))
@@ -55,7 +59,7 @@ unless --keep is given.`,
 				}
 				if f.wait > 0 {
 					claim, err = c.awaitTurn(cmd.Context(), claim, f.wait, f.keep)
-				} else if claim.GetStatus() != models.Status_STATUS_WAITING {
+				} else {
 					err = turnOf(claim)
 				}
 				return showTurn(cmd, claimRow{viewClaim(claim)}, err)
@@ -63,8 +67,8 @@ unless --keep is given.`,
 		},
 	}
 	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
-	cmd.Flags().DurationVar(&f.wait, "wait", 0, "wait so long for its turn")
-	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: stay in the line when the time is up")
+	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
+	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
 	cmd.Flags().StringVar(&f.owner, "owner", "", "who claims, for others to see (default USER@HOST)")
 	cmd.Flags().BoolVar(&f.shared, "shared", false, "hold it together with other shared claims")
 	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence rather than a lock")

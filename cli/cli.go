@@ -25,7 +25,7 @@ import (
 // with. The end of ctx interrupts the command.
 func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	command := newCommand()
-	command.SetArgs(dropIn(args))
+	command.SetArgs(append([]string{}, dropIn(args)...)) // cobra reads os.Args instead of nil
 	command.SetOut(stdout)
 	command.SetErr(stderr)
 	return exit.Finish(ctx, stderr, command.ExecuteContext(ctx))

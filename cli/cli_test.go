@@ -56,6 +56,14 @@ func (c *cli) run(args ...string) (stdout string) {
 	return stdout
 }
 
+// queue makes a claim that has to wait, and so ends with exit.Held.
+func (c *cli) queue(args ...string) {
+	c.t.Helper()
+	if stdout, stderr, status := c.try(args...); status != exit.Held || !strings.Contains(stderr, "waits") {
+		c.t.Errorf("locket %q: exit status %d, want %d; %q, %q", args, status, exit.Held, stdout, stderr)
+	}
+}
+
 // record is try, written down for a golden file.
 func (c *cli) record(args ...string) {
 	c.t.Helper()
@@ -216,7 +224,7 @@ func TestGoldenRelease(t *testing.T) {
 	c.record("release", "k", "--owner", "me", "--token", token)
 
 	c.run("claim", "k", "--id", "a", "--owner", "me", "--ttl", "5m")
-	c.run("claim", "k", "--id", "b", "--owner", "you", "--ttl", "5m")
+	c.queue("claim", "k", "--id", "b", "--owner", "you", "--ttl", "5m")
 	c.recordAll("release", "--id", "b", "--reason", "no longer needed")
 	c.record("release", "--id", "a", "-o", "json")
 	c.record("release", "--id", "nosuch")
@@ -257,6 +265,7 @@ func TestGoldenClaim(t *testing.T) {
 	c.record("claim", "backup", "--id", "e", "--ttl", "5m", "--user-data", `{`)
 	c.record("claim", "backup", "--id", "no such id", "--ttl", "5m")
 	c.record("claim", "backup", "--ttl", "-5m")
+	c.record("claim", "backup", "--ttl", "0s")
 	c.record("claim")
 	c.golden("claim")
 }
@@ -264,12 +273,12 @@ func TestGoldenClaim(t *testing.T) {
 // fill makes some claims of every status.
 func (c *cli) fill() {
 	c.run("claim", "backup", "--id", "a", "--owner", "me", "--ttl", "5m", "--value", "see #ops", "--user-data", `{"host": "a7"}`)
-	c.run("claim", "backup", "--id", "b", "--owner", "you", "--ttl", "5m", "--shared")
-	c.run("claim", "backup", "--id", "c", "--owner", "", "--ttl", "5m", "--shared")
-	c.run("claim", "backup", "--id", "d", "--owner", "三国", "--ttl", "5m")
+	c.queue("claim", "backup", "--id", "b", "--owner", "you", "--ttl", "5m", "--shared")
+	c.queue("claim", "backup", "--id", "c", "--owner", "", "--ttl", "5m", "--shared")
+	c.queue("claim", "backup", "--id", "d", "--owner", "三国", "--ttl", "5m")
 	c.run("claim", "index", "--id", "e", "--owner", "me", "--ttl", "5m", "--shared")
 	c.run("claim", "index", "--id", "f", "--owner", "me", "--ttl", "5m", "--shared")
-	c.run("claim", "index", "--id", "g", "--owner", "me", "--ttl", "5m")
+	c.queue("claim", "index", "--id", "g", "--owner", "me", "--ttl", "5m")
 	c.run("claim", "old", "--id", "h", "--owner", "me", "--ttl", "5m")
 	c.run("release", "--id", "h")
 }

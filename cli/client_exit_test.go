@@ -26,11 +26,14 @@ func TestExitStatuses(t *testing.T) {
 		{[]string{"lock", "k", "--owner", "you"}, exit.Held},
 		{[]string{"release", "k", "--owner", "you"}, exit.Held},
 		{[]string{"claim", "k", "--wait", "10ms"}, exit.Held},
-		{[]string{"claim", "k", "--id", "a"}, exit.OK},
+		{[]string{"claim", "k", "--id", "a"}, exit.Held}, // it waits: locket claim k && work must not work
+		{[]string{"claim", "k", "--id", "a"}, exit.Held}, // and it stays
+		{[]string{"claim", "free", "--id", "b"}, exit.OK},
+		{[]string{"claim", "free", "--ttl", "0s"}, exit.Usage},
 		{[]string{"get", "a", "--wait", "10ms"}, exit.Held},
 		{[]string{"renew", "a", "--ttl", "1m"}, exit.Failure},
 		{[]string{"get", "nosuch"}, exit.NotFound},
-		{[]string{"fetch", "free"}, exit.NotFound},
+		{[]string{"fetch", "nobody"}, exit.NotFound},
 		{[]string{"fetch"}, exit.Usage},
 		{[]string{"fetch", "k", "--nosuch"}, exit.Usage},
 		{[]string{"nosuch"}, exit.Usage},
