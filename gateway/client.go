@@ -38,7 +38,7 @@ func preferredWait(header http.Header) time.Duration {
 	return 0
 }
 
-// tellApplied says that the preference has been heeded, if it has.
+// tellApplied sets the header that reports the preference as applied, if it was.
 func (r *request) tellApplied(header http.Header) {
 	if r.waited {
 		header.Set("Preference-Applied", "wait="+strconv.Itoa(int(r.wait/time.Second)))
@@ -91,10 +91,10 @@ func (c client) await(ctx context.Context, claim *models.Claim, err error) (*mod
 		r.waited = true
 		return claim, nil
 	}
-	r.lastFor(r.wait)
+	r.extendDeadline(r.wait)
 	awaited, err := c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: claim.GetId(), Timeout: durationpb.New(r.wait)})
 	if err != nil {
-		return claim, nil //nolint:nilerr // waiting is a favour
+		return claim, nil //nolint:nilerr // waiting is optional
 	}
 	r.waited = true
 	return awaited, nil

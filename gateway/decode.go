@@ -84,7 +84,7 @@ func (p parameters) into(target any) problems {
 		}
 	}
 	for name := range p {
-		wrong[name] = "is no parameter here"
+		wrong[name] = "unknown parameter"
 	}
 	return wrong
 }

@@ -14,7 +14,7 @@ type enum interface{ Names() []string }
 // newStatus is a status that a client may ask for.
 type newStatus jsonview.Status
 
-// newStatusNames are those of seed 4.
+// newStatusNames are those of the REST requirements.
 var newStatusNames = []string{"aborted", "active", "released", "revoked", "withdrawn"}
 
 // Names implements enum.
@@ -24,7 +24,7 @@ func (newStatus) Names() []string { return newStatusNames }
 func (s *newStatus) UnmarshalJSON(text []byte) error {
 	var name string
 	if err := json.Unmarshal(text, &name); err != nil || !slices.Contains(newStatusNames, name) {
-		return fmt.Errorf("%s is none of %q", text, newStatusNames)
+		return fmt.Errorf("must be one of %q, not %s", newStatusNames, text)
 	}
 	return (*jsonview.Status)(s).UnmarshalText([]byte(name))
 }

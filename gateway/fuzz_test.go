@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzBody: whatever the body of a POST is, it never gets a 5xx; what is refused is told
+// FuzzBody: whatever the body of a POST is, it never gets a 5xx; what is refused is named
 // by an object of texts; and what is accepted comes back as it was sent.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{

@@ -36,7 +36,7 @@ type request struct {
 	message proto.Message
 	// wait is how long the client prefers to wait, 0 for not at all.
 	wait time.Duration
-	// waited is set when the preference has been heeded.
+	// waited is set when the preference has been applied.
 	waited bool
 }
 

@@ -1,5 +1,5 @@
 // Package gateway serves HTTP as an ifrit runner: claims, resources and locks over REST
-// (seed 4), which it translates into calls of the service, and the metrics.
+// (docs/sources/rest-requirements.md), which it translates into calls of the service, and the metrics.
 //
 // The mux and its routes are grpc-gateway's, generated from models/locket.rest.yaml. What
 // bodies and answers look like is written here: a request's parameters in parameters.go,
@@ -61,7 +61,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("route HTTP: %w", err)
 	}
-	return mannered(promhttp.InstrumentHandlerCounter(s.requests, gzhttp.GzipHandler(mux))), nil
+	return common(promhttp.InstrumentHandlerCounter(s.requests, gzhttp.GzipHandler(mux))), nil
 }
 
 // Run implements ifrit.Runner. It is ready when it listens.

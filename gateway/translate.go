@@ -103,15 +103,15 @@ func readBody(r *http.Request) ([]byte, *refusal) {
 	return content, nil
 }
 
-// isJSON reports whether a type of content is JSON; one that is not told is taken for it.
+// isJSON reports whether a type of content is JSON; a missing one is taken for it.
 func isJSON(contentType string) bool {
 	if contentType == "" {
 		return true
 	}
 	mediaType, parameters, err := mime.ParseMediaType(contentType)
-	charset, told := parameters["charset"]
+	charset, given := parameters["charset"]
 	return err == nil && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")) &&
-		(!told || strings.EqualFold(charset, "utf-8"))
+		(!given || strings.EqualFold(charset, "utf-8"))
 }
 
 // translateCreate takes the id of the claim from either of its places.
@@ -131,7 +131,7 @@ func translateCreate(r *http.Request) (proto.Message, *refusal) {
 
 const idempotencyKey = "Idempotency-Key"
 
-// translatePatch takes one update at a time (seed 4); PUT takes two (seed 1).
+// translatePatch takes one update at a time (the REST requirements); PUT takes two (the claim client's refresh).
 func translatePatch(r *http.Request) (proto.Message, *refusal) {
 	message, refused := body[updateBody](r)
 	if update, ok := message.(*models.UpdateClaimRequest); ok && refused == nil && update.Ttl != nil && update.GetStatus() != 0 {

@@ -59,14 +59,14 @@ func TestHangUp(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/claims/w/", "").says(t, 200, `"status":"waiting"`)
 }
 
-// TestPreferences: what can be understood is heeded, anything else is not.
+// TestPreferences: what can be understood is applied, anything else is ignored.
 func TestPreferences(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
 	for prefer, applied := range map[string]string{
 		"wait=1":                     "wait=1",
 		`respond-async, Wait = "1"`:  "wait=1",
-		"wait=1; reason=patience":    "wait=1",
+		"wait=1; reason=test":        "wait=1",
 		"return=minimal":             "",
 		"wait":                       "",
 		"wait=":                      "",

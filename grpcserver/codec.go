@@ -7,7 +7,7 @@ import (
 )
 
 // codec is gRPC's own for protobuf, except that a message may have a method Malformed: it
-// is then told why it cannot be decoded, and is handed to the handler all the same. gRPC
+// then gets the reason why it cannot be decoded, and the handler gets the message. gRPC
 // by itself answers Internal before any handler is asked.
 type codec struct{ encoding.CodecV2 }
 

@@ -117,7 +117,7 @@ func (s *server) stop(t testing.TB) {
 		t.Errorf("the end: %v", err)
 	}
 	if !s.drained {
-		t.Error("nobody was told of the end")
+		t.Error("nobody was notified of the end")
 	}
 }
 

@@ -207,7 +207,7 @@ func TestStreamMetadata(t *testing.T) {
 	})
 }
 
-// waits receives until its caller is gone, and tells.
+// waits receives until its caller has left, and reports it.
 func waits(t *testing.T, ended chan<- error) func(grpc.ServerStream) error {
 	return func(stream grpc.ServerStream) error {
 		err := stream.RecvMsg(&wrapperspb.StringValue{})

@@ -47,8 +47,7 @@ func (o *observer) observe(ctx context.Context, fullMethod string, start time.Ti
 	o.log.LogAttrs(ctx, level, "request", attrs...)
 }
 
-// levelOf is the level at which a request is logged: what is a caller's own affair is
-// logged for who looks for it only.
+// levelOf is the level at which a request is logged. Client errors are logged at level debug.
 func levelOf(code codes.Code) slog.Level {
 	switch code {
 	case codes.Internal, codes.Unknown, codes.DataLoss:

@@ -13,7 +13,7 @@ import (
 type requestIDKey struct{}
 
 // withRequestID names a call: by the id that its caller gave it, if that is valid, or by a new
-// one. The gateway always gives one, since it returns it in a header. An id that is made up for
+// one. The gateway always gives one, since it returns it in a header. An id that is generated for
 // a call over gRPC ties the lines of the log together, and is not returned.
 func withRequestID(ctx context.Context) context.Context {
 	var id string

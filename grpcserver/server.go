@@ -41,7 +41,7 @@ type Server struct{ config Config }
 // New returns a server that listens once it runs.
 func New(config Config) *Server { return &Server{config: config} }
 
-// Run implements ifrit.Runner. It is ready when it listens. When it is told to stop,
+// Run implements ifrit.Runner. It is ready when it listens. On a signal
 // health turns NOT_SERVING, new connections are refused, waiting calls are sent away, and
 // requests under way may finish; it returns nil.
 func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {

@@ -42,7 +42,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// TestWatch: who watches is told of the end, and is then sent away.
+// TestWatch: a health watch is notified of the end, and its stream then ends.
 func TestWatch(t *testing.T) {
 	var release chan struct{}
 	bubble(t, config{lock: func(context.Context) error { <-release; return nil }}, func(t *testing.T, s *server) {
@@ -79,7 +79,7 @@ func TestDrain(t *testing.T) {
 		s.process.Signal(os.Interrupt)
 		synctest.Wait()
 		if !s.drained {
-			t.Error("nobody was told of the end")
+			t.Error("nobody was notified of the end")
 		}
 		wantCode(t, <-s.call(t.Context()), codes.Unavailable)
 		if _, err := s.listener.DialContext(t.Context()); err == nil {

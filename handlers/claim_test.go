@@ -233,7 +233,7 @@ func TestUpdate(t *testing.T) {
 		{"nothing", &update{Id: "active"}, codes.InvalidArgument, "status"},
 		{"to expired", &update{Id: "active", Status: expired}, codes.InvalidArgument, "status"},
 		{"to waiting", &update{Id: "active", Status: waiting}, codes.InvalidArgument, "status"},
-		{"to what is no status", &update{Id: "active", Status: 8}, codes.InvalidArgument, "status"},
+		{"to an unknown status", &update{Id: "active", Status: 8}, codes.InvalidArgument, "status"},
 		{"to a negative status", &update{Id: "active", Status: -1}, codes.InvalidArgument, "status"},
 		{"to a status past a byte", &update{Id: "active", Status: 256 + released}, codes.InvalidArgument, "status"},
 		{"to a negative status past a byte", &update{Id: "active", Status: active - 256}, codes.InvalidArgument, "status"},
@@ -431,7 +431,7 @@ func answered(t *testing.T, answers <-chan answer, want models.Status) *models.C
 	return got.claim
 }
 
-// TestAwaitInTurn: each of many waiters is told when its turn has come, in the order in
+// TestAwaitInTurn: each of many waiters is notified when its turn has come, in the order in
 // which they came.
 func TestAwaitInTurn(t *testing.T) {
 	const waiters = 50

@@ -144,7 +144,7 @@ func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
 	}
 	c.text("resource", req.GetResource())
 	c.text("owner", req.GetOwner())
-	c.that(f.Status == 0 || f.Status.Valid(), "status", "is %d, which is no status", req.GetStatus())
+	c.that(f.Status == 0 || f.Status.Valid(), "status", "unknown status %d", req.GetStatus())
 	if req.Mode != nil {
 		mode := c.mode(req.GetMode())
 		f.Mode = &mode
@@ -162,7 +162,7 @@ func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
 	c.that(req.GetOffset() <= maxOffset, "offset", "must be at most %d; use page_token", maxOffset)
 	if req.GetPageToken() != "" {
 		cursor, err := decodeCursor(req.GetPageToken())
-		c.that(err == nil, "page_token", "is not one that a list has returned")
+		c.that(err == nil, "page_token", "invalid page token")
 		c.that(f.Offset == 0, "offset", "does not go together with page_token")
 		f.After = cursor
 	}
@@ -174,7 +174,7 @@ func decodeTime(c *check, field string, t *timestamppb.Timestamp) *claim.Time {
 		return nil
 	}
 	if err := t.CheckValid(); err != nil {
-		c.fail(field, "is no valid time: %v", err)
+		c.fail(field, "invalid time: %v", err)
 		return nil
 	}
 	at := claim.Time(t.AsTime().UnixMicro())
@@ -201,7 +201,7 @@ func decodeCursor(token string) (*db.Cursor, error) {
 	at, id, _ := strings.Cut(string(text), " ")
 	created, err := strconv.ParseInt(at, 10, 64)
 	if err != nil || !validID(id) {
-		return nil, fmt.Errorf("no cursor: %q", text)
+		return nil, fmt.Errorf("not a cursor: %q", text)
 	}
 	return &db.Cursor{Created: claim.Time(created), ID: id}, nil
 }

@@ -26,7 +26,7 @@ var errorTable = []struct {
 }{
 	{claim.ErrNotFound, codes.NotFound, models.ReasonClaimNotFound, "claim-not-found"},
 	{claim.ErrIDTaken, codes.AlreadyExists, models.ReasonIDTaken, "the id names a claim that another request made"},
-	{claim.ErrContention, codes.Aborted, models.ReasonClaimWaits, "the claim waits for others"},
+	{claim.ErrContention, codes.Aborted, models.ReasonClaimWaits, "the claim waits for other claims"},
 	{committer.ErrStopping, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
 	{watch.ErrStopped, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
 	{db.ErrOutcomeUnknown, codes.Unavailable, models.ReasonOutcomeUnknown, "the connection to the database broke during the commit; ask again to learn the outcome"},

@@ -18,7 +18,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// failing is a store that fails once it is told to.
+// failing is a store that fails on demand.
 type failing struct {
 	db.Store
 	err atomic.Pointer[error]

@@ -193,26 +193,26 @@ func (h *handler) do(ctx context.Context, cmd claim.Command) (*models.Claim, err
 }
 
 const (
-	// maxPlace is how far from the head of the line a place is told.
-	maxPlace = 1000
-	// placeTimeout is how long an answer may wait for the place.
-	placeTimeout = time.Second
+	// maxPosition is the last position in the line that is counted.
+	maxPosition = 1000
+	// positionTimeout is how long an answer may wait for the position.
+	positionTimeout = time.Second
 )
 
-// answer shows a claim in an answer about it alone: with its place in the line if it waits.
-// The answer is good without the place, which is left out when it cannot be read.
+// answer shows a claim in an answer about it alone: with its position in the line if it waits.
+// A position that cannot be read in time is left out.
 func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant) *models.Claim {
 	encoded := encodeClaim(c, now)
 	if c.Status != claim.Waiting {
 		return encoded
 	}
-	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	ahead, err := h.store.Ahead(ctx, c.Resource, c.Enqueued, maxPlace)
+	ahead, err := h.store.Ahead(ctx, c.Resource, c.Enqueued, maxPosition)
 	switch {
 	case err != nil:
-		h.log.DebugContext(ctx, "the place of a claim is not known", "error", err)
-	case ahead < maxPlace:
+		h.log.DebugContext(ctx, "the position of a claim is not known", "error", err)
+	case ahead < maxPosition:
 		encoded.Position = proto.Uint32(uint32(ahead + 1))
 	}
 	return encoded

@@ -118,7 +118,7 @@ func lockLimits() []limit {
 			{"a token to renew that is none", func(ctx context.Context, s *server) error {
 				_, err := s.Lock(ctx, &models.LockRequest{Resource: resource("k", "o"), TtlInSeconds: 60, Token: ptr(uint64(0))})
 				return err
-			}, "token", "is 0, which is no grant's token"},
+			}, "token", "must not be 0"},
 			{"the largest token to renew", func(ctx context.Context, s *server) error {
 				_, err := s.Lock(ctx, &models.LockRequest{Resource: resource("k", "o"), TtlInSeconds: 60, Token: ptr(uint64(math.MaxUint64))})
 				return err
@@ -168,9 +168,9 @@ func createLimits() []limit {
 			{"value past the limit", create(func(req *models.CreateClaimRequest) { req.Value = strings.Repeat("v", maxData+1) }), "value", "65536"},
 			{"user data that is no JSON", create(func(req *models.CreateClaimRequest) { req.UserData = ptr("{") }), "user_data", "is not valid JSON"},
 			{"no user data at all", create(func(req *models.CreateClaimRequest) { req.UserData = ptr("") }), "user_data", "is not valid JSON"},
-			{"a mode that is none", create(func(req *models.CreateClaimRequest) { req.Mode = 2 }), "mode", "is 2, which is no mode"},
+			{"an unknown mode", create(func(req *models.CreateClaimRequest) { req.Mode = 2 }), "mode", "unknown mode 2"},
 			{"a mode past a byte", create(func(req *models.CreateClaimRequest) { req.Mode = 256 }), "mode", "256"},
-			{"a type that is none", create(func(req *models.CreateClaimRequest) { req.TypeCode = 3 }), "type_code", "is 3, which is no type"},
+			{"an unknown type", create(func(req *models.CreateClaimRequest) { req.TypeCode = 3 }), "type_code", "unknown type 3"},
 			{"a negative type", create(func(req *models.CreateClaimRequest) { req.TypeCode = -255 }), "type_code", "-255"},
 			{"id at the limit", create(func(req *models.CreateClaimRequest) { req.Id = strings.Repeat("i", 128) }), "", ""},
 			{"id past the limit", create(func(req *models.CreateClaimRequest) { req.Id = strings.Repeat("i", 129) }), "id", "1 to 128"},
@@ -253,17 +253,17 @@ func listLimits() []limit {
 			{"the largest limit", list(&filter{Limit: ptr(uint32(math.MaxUint32))}), "limit", "1000"},
 			{"the largest offset", list(&filter{Offset: 1 << 20}), "", ""},
 			{"a larger offset", list(&filter{Offset: 1<<20 + 1}), "offset", "at most 1048576"},
-			{"status 8", list(&filter{Status: 8}), "status", "is 8, which is no status"},
+			{"status 8", list(&filter{Status: 8}), "status", "unknown status 8"},
 			{"status -1", list(&filter{Status: -1}), "status", "-1"},
-			{"status 256", list(&filter{Status: 256}), "status", "is 256"},
-			{"status 258", list(&filter{Status: 258}), "status", "is 258"},
-			{"mode 2", list(&filter{Mode: ptr(models.Mode(2))}), "mode", "is 2"},
-			{"a page token that is none", list(&filter{PageToken: "x"}), "page_token", "is not one that a list has returned"},
-			{"a page token without an id", list(&filter{PageToken: "MTIz"}), "page_token", "is not one"},
-			{"a page token that is no base64", list(&filter{PageToken: "!"}), "page_token", "is not one"},
+			{"status 256", list(&filter{Status: 256}), "status", "unknown status 256"},
+			{"status 258", list(&filter{Status: 258}), "status", "unknown status 258"},
+			{"mode 2", list(&filter{Mode: ptr(models.Mode(2))}), "mode", "unknown mode 2"},
+			{"a page token that is none", list(&filter{PageToken: "x"}), "page_token", "invalid page token"},
+			{"a page token without an id", list(&filter{PageToken: "MTIz"}), "page_token", "invalid page token"},
+			{"a page token that is not base64", list(&filter{PageToken: "!"}), "page_token", "invalid page token"},
 			{"a page token and an offset", list(&filter{PageToken: "MSBh", Offset: 1}), "offset", "page_token"},
-			{"a time that is none", list(&filter{MinimumCreated: &timestamppb.Timestamp{Seconds: math.MaxInt64}}), "minimum_created", "is no valid time"},
-			{"nanoseconds that are none", list(&filter{MaximumCreated: &timestamppb.Timestamp{Nanos: -1}}), "maximum_created", "is no valid time"},
+			{"a time out of range", list(&filter{MinimumCreated: &timestamppb.Timestamp{Seconds: math.MaxInt64}}), "minimum_created", "invalid time"},
+			{"negative nanoseconds", list(&filter{MaximumCreated: &timestamppb.Timestamp{Nanos: -1}}), "maximum_created", "invalid time"},
 			{"the last time", list(&filter{MaximumCreated: &timestamppb.Timestamp{Seconds: 253402300799}}), "", ""},
 		})
 	for field, set := range map[string]func(*filter, *float64){
@@ -349,7 +349,7 @@ func TestLockTTL(t *testing.T) {
 	}
 }
 
-// TestEverythingWrong: all of the faults are told at once.
+// TestEverythingWrong: all faults are reported at once.
 func TestEverythingWrong(t *testing.T) {
 	s := start(t)
 	_, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{

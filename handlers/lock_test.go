@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// The tests of this file are seed 5, and what its server did besides.
+// The tests of this file are those of Cloud Foundry's Locket (docs/sources/cloud-foundry-locket.md).
 
 func TestLock(t *testing.T) {
 	s := start(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// incoming is a request on its way in. The codec of package grpcserver tells it when it
-// cannot be decoded.
+// incoming is a request on its way in. The codec of package grpcserver calls Malformed
+// when it cannot be decoded.
 type incoming struct {
 	proto.Message
 	err error
@@ -26,7 +26,7 @@ func (*incoming) Reset() {}
 
 // tolerant returns a handler for messages that cannot be decoded too. Such a message ends its
 // call behind the interceptors, where the service would be asked, and not before them: who
-// sends it is observed, and is told nothing of it unless it may call the method.
+// sends it is observed, and learns nothing unless it may call the method.
 func tolerant(decode grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		var request incoming

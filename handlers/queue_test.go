@@ -171,7 +171,7 @@ func crowd(n int, resource, owner string) (cmds []claim.Command) {
 	return cmds
 }
 
-// TestLongQueue: who holds and who waits is told up to a limit, how many wait always.
+// TestLongQueue: holders and waiters are listed up to a limit; the number of waiters is always there.
 func TestLongQueue(t *testing.T) {
 	const n = 1005
 	store := &counted{}

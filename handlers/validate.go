@@ -134,23 +134,23 @@ func (c *check) token(token *uint64) uint64 {
 	if token == nil {
 		return 0
 	}
-	c.that(*token != 0, "token", "is 0, which is no grant's token")
+	c.that(*token != 0, "token", "must not be 0")
 	return *token
 }
 
 func (c *check) mode(mode models.Mode) claim.Mode {
 	_, known := models.Mode_name[int32(mode)]
-	c.that(known, "mode", "is %d, which is no mode", mode)
+	c.that(known, "mode", "unknown mode %d", mode)
 	return claim.Mode(mode)
 }
 
 func (c *check) typeCode(code models.TypeCode) claim.Type {
 	_, known := models.TypeCode_name[int32(code)]
-	c.that(known, "type_code", "is %d, which is no type", code)
+	c.that(known, "type_code", "unknown type %d", code)
 	return claim.Type(code)
 }
 
-// statusOf returns a status that is not valid for a number that is none: the numbers of
+// statusOf returns an invalid status for an unknown number: the numbers of
 // the wire are wider than claim.Status.
 func statusOf(status models.Status) claim.Status {
 	if _, known := models.Status_name[int32(status)]; !known {
@@ -175,8 +175,8 @@ func validID(id string) bool {
 	return strings.Trim(id, ".") != "" // "." and ".." are no path segments
 }
 
-// lockType returns the type of a lock from the two fields that tell it. Neither is
-// required (seed 5); when both are there they must agree.
+// lockType returns the type of a lock from the two fields that have it. Neither is
+// required (Cloud Foundry's Locket); when both are there they must agree.
 func lockType(code models.TypeCode, name string) (claim.Type, error) {
 	byName := map[string]models.TypeCode{
 		"": models.TypeCode_UNKNOWN, models.LockType: models.TypeCode_LOCK, models.PresenceType: models.TypeCode_PRESENCE,

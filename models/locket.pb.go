@@ -139,11 +139,11 @@ const (
 	Status_STATUS_WAITING Status = 1
 	// The claim holds its resource.
 	Status_STATUS_ACTIVE Status = 2
-	// The claim held its resource and gave it up under normal conditions.
+	// The claim held its resource and released it under normal conditions.
 	Status_STATUS_RELEASED Status = 3
 	// The claim was not renewed before its TTL had passed.
 	Status_STATUS_EXPIRED Status = 4
-	// The client gave the claim up because of an error of its own.
+	// The client ended the claim because of an error of its own.
 	Status_STATUS_ABORTED Status = 5
 	// The client no longer wants the claim.
 	Status_STATUS_WITHDRAWN Status = 6

@@ -63,7 +63,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestStatuses: the statuses of the REST requirements (docs/sources/rest-requirements.md), by the numbers that are stored and sent.
+// TestStatuses: the statuses of the REST requirements, by the numbers that are stored and sent.
 func TestStatuses(t *testing.T) {
 	for number, want := range []string{"UNSPECIFIED", "WAITING", "ACTIVE", "RELEASED", "EXPIRED", "ABORTED", "WITHDRAWN", "REVOKED"} {
 		if got := models.Status(number).String(); got != "STATUS_"+want {

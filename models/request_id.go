@@ -8,7 +8,7 @@ const RequestIDKey = "uuid"
 const maxRequestID = 128
 
 // ValidRequestID reports whether an id that a caller gave to its request may be used: 1 to 128
-// characters of printable ASCII. A server makes up another id for a request whose id is not
+// characters of printable ASCII. A server generates another id for a request whose id is not
 // valid, since ids are written to logs and headers.
 func ValidRequestID(id string) bool {
 	for i := range len(id) {

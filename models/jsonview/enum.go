@@ -24,7 +24,7 @@ var (
 	typeNames   = lower(models.TypeCode_name, "")
 )
 
-// lower returns the names of an enumeration as JSON has them; what stands for none has "".
+// lower returns the names of an enumeration as JSON has them; what means none has "".
 func lower(names map[int32]string, prefix string) []string {
 	list := make([]string, len(names))
 	for number, name := range names {
@@ -91,7 +91,7 @@ func encodeName(names []string, number int) ([]byte, error) {
 func decodeName(names []string, name []byte, number *int32) error {
 	i := slices.Index(names, string(name))
 	if i < 0 || len(name) == 0 {
-		return fmt.Errorf("%q is none of %q", name, names)
+		return fmt.Errorf("must be one of %q, not %q", names, name)
 	}
 	*number = int32(i)
 	return nil

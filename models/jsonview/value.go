@@ -29,7 +29,7 @@ type Seconds float64
 
 // MarshalJSON implements json.Marshaler.
 func (s Seconds) MarshalJSON() ([]byte, error) {
-	exact := math.Round(float64(s)*1e6) / 1e6 // a sum of microseconds may be off by a trifle
+	exact := math.Round(float64(s)*1e6) / 1e6 // a sum of microseconds may have a rounding error
 	if exact == math.Trunc(exact) {
 		return strconv.AppendFloat(nil, exact, 'f', 1, 64), nil
 	}

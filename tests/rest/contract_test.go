@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestRESTContract shows that what docs/rest.md says beside seed 4 is true.
+// TestRESTContract shows that what docs/rest.md says beside the REST requirements is true.
 func TestRESTContract(t *testing.T) {
 	t.Parallel()
 	runSections(t, []section{
@@ -216,12 +216,12 @@ func wantMembers(t *testing.T, members map[string]json.RawMessage, want map[stri
 func durationsMatchHistory(t *testing.T, c *restClaim) {
 	t.Helper()
 	for i, change := range c.StatusHistory[:len(c.StatusHistory)-1] {
-		took, told := c.StatusHistory[i+1].Timestamp.Sub(change.Timestamp), c.WaitingDuration
+		took, stated := c.StatusHistory[i+1].Timestamp.Sub(change.Timestamp), c.WaitingDuration
 		if change.Status == "active" {
-			told = *c.ActiveDuration
+			stated = *c.ActiveDuration
 		}
-		if off := took - time.Duration(told*float64(time.Second)); off.Abs() > microLimit {
-			t.Errorf("%s for %v says the history, %v the claim", change.Status, took, told)
+		if off := took - time.Duration(stated*float64(time.Second)); off.Abs() > microLimit {
+			t.Errorf("%s for %v says the history, %v the claim", change.Status, took, stated)
 		}
 	}
 }

@@ -175,7 +175,7 @@ var contractLimits = []sentence{
 }
 
 var contractManners = []sentence{
-	{"X-Request-Id is taken, or made up, and comes back", func(t *testing.T, s *restServer) {
+	{"X-Request-Id is used, or generated, and comes back", func(t *testing.T, s *restServer) {
 		if a := s.do(t, "GET", "/v1/claims/", nil, "X-Request-Id", "my request 7"); a.header.Get("X-Request-Id") != "my request 7" {
 			t.Errorf("got %q", a.header.Get("X-Request-Id"))
 		}

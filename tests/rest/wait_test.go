@@ -130,7 +130,7 @@ func waitUntilTimeIsUp(t *testing.T, s *restServer) {
 	}
 }
 
-// A claim that does not wait is answered at once, and the preference counts as heeded.
+// A claim that does not wait is answered at once, and the preference counts as applied.
 func noWait(t *testing.T, s *restServer, call waitingCall) {
 	holder, waiter := s.line(t, call.name)
 	s.end(t, holder, "released")
@@ -223,7 +223,7 @@ func cannotWait(t *testing.T, s *restServer) {
 }
 
 // A client that hangs up ends its wait at once, and its claim stays in the line. A server
-// that is told to end gives those that still wait the ordinary answer, and ends in time.
+// that ends gives those that still wait the ordinary answer, and ends in time.
 func TestRESTWaitEnds(t *testing.T) {
 	t.Parallel()
 	harness.OnEachEngine(t, func(t *testing.T, database string) {

@@ -69,7 +69,7 @@ func TestBodies(t *testing.T) {
 		`{"resource": "r", "ttl": 5, "id": "a/b"}`:   `"id":"must be`,
 		`{"id": "", "resource": "r", "ttl": 5}`:      `"id":"must be a string that is not empty`,
 		`{"resource": "r", "colour": "red"}`:         `"ttl":"is required"`,
-		`{"resource": "r", "ttl": 5, "Resource": 1}`: `"Resource":"is no parameter here"`,
+		`{"resource": "r", "ttl": 5, "Resource": 1}`: `"Resource":"unknown parameter"`,
 		`{"resource": "r", "ttl": 5, "user_data": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`: `"message"`,
 	} {
 		a := do(t, c, "POST", s.url+"/v1/claims/", body, "Content-Type: application/json")
@@ -88,7 +88,7 @@ func TestBodies(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/resources/%ff/", "").says(t, 400, `"resource":"is not valid UTF-8"`)
 }
 
-// TestBodyLimit: a body that is too large is refused, also when its length is not told.
+// TestBodyLimit: a body that is too large is refused, also when its length is not announced.
 func TestBodyLimit(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	large := `{"resource": "r", "ttl": 1, "user_data": "` + strings.Repeat("x", 1<<20) + `"}`
@@ -196,7 +196,7 @@ func TestNoStore(t *testing.T) {
 	}
 }
 
-// TestRequestID: an id that can be logged is taken, another is made up.
+// TestRequestID: an id that can be logged is taken, otherwise one is generated.
 func TestRequestID(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	made := regexp.MustCompile(`^[0-9a-f-]{36}$`)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var seedPost = []sentence{
+var requiredPost = []sentence{
 	{"Parameters should be specified in the JSON body", func(t *testing.T, s *restServer) {
 		s.do(t, "POST", "/v1/claims/?ttl=60&resource=r", nil).is(t, http.StatusBadRequest)
 		s.do(t, "POST", "/v1/claims/", "ttl=60&resource=r", "Content-Type", "application/x-www-form-urlencoded").is(t, http.StatusUnsupportedMediaType)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var seedList = []sentence{
+var requiredList = []sentence{
 	{"Filters should be specified using query strings", func(t *testing.T, s *restServer) {
 		c := s.hold(t, t.Name())
 		s.hold(t, t.Name()+"/other")
@@ -128,12 +128,12 @@ func endedClaims(t *testing.T, s *restServer) (ended []restClaim) {
 	t.Helper()
 	brief := s.own(t, "brief", 60)
 	s.end(t, brief.ID, "released")
-	long, gone, patient := s.own(t, "long", 60), s.own(t, "long", 60), s.own(t, "long", 60)
+	long, gone, lasting := s.own(t, "long", 60), s.own(t, "long", 60), s.own(t, "long", 60)
 	s.end(t, gone.ID, "withdrawn")
 	time.Sleep(50 * time.Millisecond)
 	s.end(t, long.ID, "released")
-	s.end(t, patient.ID, "released")
-	for _, c := range []restClaim{brief, long, gone, patient} {
+	s.end(t, lasting.ID, "released")
+	for _, c := range []restClaim{brief, long, gone, lasting} {
 		ended = append(ended, s.get(t, c.ID))
 	}
 	return ended
@@ -186,7 +186,7 @@ func checkFilters(t *testing.T, s *restServer, owner string, tests []filtered) {
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 6, 64) }
 
-var seedGet = []sentence{
+var requiredGet = []sentence{
 	{"All successful get requests should return HTTP 200, created, user_data, resource, status, status_history", func(t *testing.T, s *restServer) {
 		for _, status := range []string{"active", "waiting", "released", "aborted", "expired", "revoked", "withdrawn"} {
 			c := inStatus(t, s, status)

@@ -17,27 +17,27 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestRESTSeed shows that every sentence of seed 4 is true.
-func TestRESTSeed(t *testing.T) {
+// TestRESTRequirements shows that every sentence of the REST requirements is true.
+func TestRESTRequirements(t *testing.T) {
 	t.Parallel()
 	runSections(t, []section{
-		{"Contention", seedContention},
-		{"Claim Statuses", seedStatuses},
-		{"Performance", seedPerformance},
-		{"Authentication & Authorization", seedAuthentication},
-		{"Miscellaneous Details", seedDetails},
-		{"HTTP Requests", seedRequests},
-		{"POST", seedPost},
-		{"PATCH", seedPatch},
-		{"GET list", seedList},
-		{"GET", seedGet},
+		{"Contention", requiredContention},
+		{"Claim Statuses", requiredStatuses},
+		{"Performance", requiredPerformance},
+		{"Authentication & Authorization", requiredAuthentication},
+		{"Miscellaneous Details", requiredDetails},
+		{"HTTP Requests", requiredRequests},
+		{"POST", requiredPost},
+		{"PATCH", requiredPatch},
+		{"GET list", requiredList},
+		{"GET", requiredGet},
 	})
 }
 
-// cancelled are the states that seed 4 calls cancelled.
+// cancelled are the states that the REST requirements call cancelled.
 var cancelled = []string{"aborted", "revoked", "withdrawn"}
 
-var seedContention = []sentence{
+var requiredContention = []sentence{
 	{"A queue of waiting claims should be kept for each resource", func(t *testing.T, s *restServer) {
 		a, b := t.Name()+"/a", t.Name()+"/b"
 		s.hold(t, a)
@@ -91,7 +91,7 @@ var waysToEnd = map[string]func(t *testing.T, s *restServer, id string){
 	},
 }
 
-var seedStatuses = []sentence{
+var requiredStatuses = []sentence{
 	{"There are seven states a claim can be in at a particular time", func(t *testing.T, s *restServer) {
 		for _, status := range []string{"aborted", "active", "expired", "released", "revoked", "waiting", "withdrawn"} {
 			c := inStatus(t, s, status)
@@ -176,7 +176,7 @@ func inStatus(t *testing.T, s *restServer, status string) restClaim {
 	}
 }
 
-var seedPerformance = []sentence{
+var requiredPerformance = []sentence{
 	{"Should support N requests per second: ~100 PATCH requests for status from waiting to active, among others", func(t *testing.T, s *restServer) {
 		const tries = 3 // this machine may be busy with other things
 		for try := range tries {
@@ -220,7 +220,7 @@ func activationRate(t *testing.T, s *restServer, name string) float64 {
 	return clients * steps / time.Since(start).Seconds()
 }
 
-var seedAuthentication = []sentence{
+var requiredAuthentication = []sentence{
 	{"Should require minimal effort to integrate with standard auth systems like OAuth and Shibboleth", func(t *testing.T, s *restServer) {
 		guard := httptest.NewServer(guarded(t, s))
 		t.Cleanup(guard.Close)
@@ -258,7 +258,7 @@ func guarded(t *testing.T, s *restServer) http.Handler {
 // float is how a number of seconds is written: never as a whole number.
 var float = regexp.MustCompile(`^-?\d+\.\d+$`)
 
-var seedDetails = []sentence{
+var requiredDetails = []sentence{
 	{"times should be in seconds as floats (ttl, active_duration, waiting_duration)", func(t *testing.T, s *restServer) {
 		holder := s.post(t, object{"resource": t.Name(), "ttl": 60}).is(t, http.StatusCreated)
 		waiter := s.queue(t, t.Name())
@@ -280,7 +280,7 @@ var seedDetails = []sentence{
 	}},
 }
 
-var seedRequests = []sentence{
+var requiredRequests = []sentence{
 	{"Should specify the headers Content-Type: application/json, Accepts: application/json", func(t *testing.T, s *restServer) {
 		headers := []string{"Content-Type", "application/json", "Accepts", "application/json", "Accept", "application/json"}
 		created := s.post(t, object{"resource": t.Name(), "ttl": 60}, headers...).is(t, http.StatusCreated)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-var seedPatch = []sentence{
+var requiredPatch = []sentence{
 	{"Parameters should be specified in the JSON body; only one update parameter in a single request", func(t *testing.T, s *restServer) {
 		c := s.hold(t, t.Name())
 		s.do(t, "PATCH", claimPath(c.ID)+"?ttl=60", nil).is(t, http.StatusBadRequest)

@@ -19,8 +19,8 @@ const (
 	maxHeader    = 64 << 10
 )
 
-// mannered gives every request what all of them have in common, and hands it on.
-func mannered(next http.Handler) http.Handler {
+// common does what all requests have in common, and passes them on.
+func common(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, err := cleanPath(r.URL.EscapedPath())
 		known := newRequest(w, r, path)
@@ -53,8 +53,8 @@ func cleanPath(escaped string) (string, error) {
 	return "/" + strings.Join(segments, "/"), nil
 }
 
-// lastFor lets a request take so much longer than others. That its body must have been read
-// in time ends with the body.
-func (r *request) lastFor(wait time.Duration) {
+// extendDeadline lets a request take so much longer than others. That its body must have been
+// read in time ends with the body.
+func (r *request) extendDeadline(wait time.Duration) {
 	_ = r.connection.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 }
