@@ -32,6 +32,9 @@ type Create struct {
 	TTL             time.Duration
 	UserData        []byte
 	Value           string
+	// NoWait refuses a claim that would wait, with a CollisionError. A try that is refused
+	// leaves nothing, so it keeps nobody out and may be repeated with its id.
+	NoWait bool
 }
 
 // Targets implements Command.
@@ -46,18 +49,26 @@ func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
 		return first, nil
 	}
 	q.expire(now)
+	if cmd.NoWait && (q.Waiting > 0 || !q.admits(cmd.Mode)) {
+		return nil, q.collision()
+	}
 	c := &Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
 		TTL: cmd.TTL, UserData: cmd.UserData, Value: cmd.Value,
 	}
-	return q.join(c, now), nil
+	m := q.join(c, now)
+	if cmd.NoWait {
+		q.grant(m, now)
+	}
+	return m, nil
 }
 
 // Made reports whether the claim is one that this very request would have made. What
-// a renewal may have changed since is not looked at.
+// a renewal may have changed since is not compared. A claim that was never active was not made
+// with NoWait.
 func (cmd Create) Made(c *Claim) bool {
 	return c.ID == cmd.ID && c.Resource == cmd.Resource && c.Owner == cmd.Owner &&
-		c.Mode == cmd.Mode && bytes.Equal(c.UserData, cmd.UserData)
+		c.Mode == cmd.Mode && bytes.Equal(c.UserData, cmd.UserData) && (!cmd.NoWait || c.Token != 0)
 }
 
 // Acquire takes a resource exclusively for an owner, or renews the owner's hold on

@@ -11,12 +11,12 @@ var (
 	// ErrIDTaken is returned by Create when the id names a claim that was made by
 	// a different request.
 	ErrIDTaken = errors.New("the id names another claim")
-	// ErrContention is returned by Activate while the claim waits for others.
-	ErrContention = errors.New("the claim waits for others")
+	// ErrContention is returned by Activate while the claim waits for other claims.
+	ErrContention = errors.New("the claim waits for other claims")
 )
 
-// CollisionError is returned to an owner that asks for a lock which somebody else
-// holds or waits for.
+// CollisionError is returned to an owner that asks, without waiting, for a resource which
+// somebody else holds or waits for.
 type CollisionError struct {
 	// Holder is a claim that holds the resource. It is nil when the holders are
 	// shared.

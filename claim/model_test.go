@@ -60,9 +60,13 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 	first := m.find(cmd.ID)
 	if first == nil {
 		m.expire(now)
+		if cmd.NoWait && (m.count(claim.Waiting) > 0 || m.conflicts(cmd.Mode)) {
+			return nil, m.collision()
+		}
 		return m.join(e, now), nil
 	}
-	if first.Owner != e.Owner || first.Mode != e.Mode || first.UserData != e.UserData {
+	neverHeld := cmd.NoWait && first.Token == 0
+	if neverHeld || first.Owner != e.Owner || first.Mode != e.Mode || first.UserData != e.UserData {
 		return nil, claim.ErrIDTaken
 	}
 	return first, nil

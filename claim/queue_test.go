@@ -653,3 +653,67 @@ func TestTarget(t *testing.T) {
 		equal(t, "the id", targets[0].ID, want.id)
 	}
 }
+
+// try is a request that does not wait.
+func try(id string, mode claim.Mode) claim.Create {
+	cmd := request(id)
+	cmd.Mode, cmd.NoWait = mode, true
+	return cmd
+}
+
+func TestTryHoldsAtOnceOrIsRefused(t *testing.T) {
+	d := setup(t)
+	a := d.do(try("a", claim.Exclusive))
+	equal(t, "the status", a.Status, claim.Active)
+	before := d.Row
+	for _, mode := range []claim.Mode{claim.Exclusive, claim.Shared} {
+		err := d.refuse(try("b", mode))
+		equal(t, "the error", describe(err), "collision with a, token "+uitoa(a.Token))
+	}
+	equal(t, "the row after refused tries", d.Row, before)
+	if d.Find("b") != nil {
+		t.Error("a refused try has left a claim")
+	}
+	d.release("a")
+	equal(t, "the status of the next try, with the id of the refused one", d.do(try("b", claim.Exclusive)).Status, claim.Active)
+}
+
+func TestTryTakesOverADueLease(t *testing.T) {
+	d := setup(t)
+	d.exclusive("a")
+	d.after(10 * time.Second)
+	equal(t, "the status", d.do(try("b", claim.Exclusive)).Status, claim.Active)
+	d.wantStatus(claim.Expired, "a")
+}
+
+func TestTryDoesNotOvertakeWaiters(t *testing.T) {
+	d := setup(t)
+	d.shared("r")
+	d.exclusive("w")
+	equal(t, "the error", describe(d.refuse(try("t", claim.Shared))), "collision with shared holders")
+	d.withdraw("w")
+	equal(t, "the status when nobody waits", d.do(try("t", claim.Shared)).Status, claim.Active)
+}
+
+func TestSharedTryIsNotRefusedBecauseOfAnotherTry(t *testing.T) {
+	d := setup(t)
+	d.do(try("r1", claim.Shared))
+	equal(t, "the error", describe(d.refuse(try("w", claim.Exclusive))), "collision with shared holders")
+	equal(t, "the status of another reader", d.do(try("r2", claim.Shared)).Status, claim.Active)
+	equal(t, "the number of shared holders", d.Shared, 2)
+}
+
+func TestTryRepeated(t *testing.T) {
+	d := setup(t)
+	first := d.do(try("a", claim.Exclusive))
+	d.after(time.Second)
+	again := d.do(try("a", claim.Exclusive))
+	equal(t, "the version of the repetition", again.Version, first.Version)
+	d.release("a")
+	equal(t, "the status after the end", d.do(try("a", claim.Exclusive)).Status, claim.Released)
+	// A claim that was never active is not one that a try made.
+	d.exclusive("holder")
+	d.exclusive("waiter")
+	wantErr(t, d.refuse(try("waiter", claim.Exclusive)), claim.ErrIDTaken)
+	d.wantStatus(claim.Waiting, "waiter")
+}

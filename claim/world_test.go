@@ -71,6 +71,8 @@ var makers = map[string]func(*world) claim.Command{
 	"create":       (*world).create,
 	"create more":  (*world).create,
 	"create again": (*world).recreate,
+	"try":          (*world).try,
+	"try again":    func(w *world) claim.Command { return w.tryAs(w.anyID()) },
 	"acquire":      (*world).acquire,
 	"reacquire":    (*world).reacquire,
 	"release":      (*world).release,
@@ -84,7 +86,7 @@ var makers = map[string]func(*world) claim.Command{
 
 var makerNames = []string{
 	"create", "create more", "create again", "acquire", "release",
-	"renew", "activate", "end", "end holder", "expire", "give up", "reacquire",
+	"renew", "activate", "end", "end holder", "expire", "give up", "reacquire", "try", "try again",
 }
 
 func (w *world) command() claim.Command { return makers[oneOf(w, "command", makerNames)](w) }
@@ -122,6 +124,15 @@ func (w *world) createAs(id string) claim.Create {
 
 // recreate repeats a request, or uses its id for another.
 func (w *world) recreate() claim.Command { return w.createAs(w.anyID()) }
+
+// try makes a claim that does not wait.
+func (w *world) try() claim.Command { return w.tryAs(w.newID()) }
+
+func (w *world) tryAs(id string) claim.Command {
+	cmd := w.createAs(id)
+	cmd.NoWait = true
+	return cmd
+}
 
 func (w *world) acquire() claim.Command {
 	return claim.Acquire{

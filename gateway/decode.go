@@ -114,6 +114,8 @@ func describe(t reflect.Type) string {
 		return "a string that is not empty; leave it out to have one chosen"
 	}
 	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
 	case reflect.Float64:
 		return "a number"
 	case reflect.Uint32:

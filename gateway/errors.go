@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -51,6 +52,9 @@ func refusalOf(s *status.Status) *refusal {
 		for _, violation := range violations {
 			r.body[violation.GetField()] = violation.GetDescription()
 		}
+	case info.GetReason() == models.ReasonLockCollision:
+		r.body["message"] = "others hold the resource or wait for it"
+		r.describe(info)
 	case info.GetReason() == models.ReasonIDTaken:
 		r.body = problems{"id": s.Message()}
 	case info.GetReason() == models.ReasonWrongStatus:
@@ -61,6 +65,11 @@ func refusalOf(s *status.Status) *refusal {
 		r.code = http.StatusServiceUnavailable
 	}
 	return r
+}
+
+// describe adds who holds the resource, under the names that gRPC's ErrorInfo has for it.
+func (r *refusal) describe(info *errdetails.ErrorInfo) {
+	maps.Copy(r.body, info.GetMetadata())
 }
 
 // violationsOf returns what is wrong with the fields of a request.

@@ -114,6 +114,8 @@ func schemaOf(t reflect.Type, schemas object) object {
 		return object{"type": "string", "enum": values}
 	}
 	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
 	case reflect.Float64:
 		return object{"type": "number"}
 	case reflect.Uint32, reflect.Uint64:

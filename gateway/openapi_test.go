@@ -37,6 +37,8 @@ func TestOpenAPI(t *testing.T) {
 	v.check("POST", "/v1/claims/", `{"resource": "r", "ttl": 60, "id": "waiter", "mode": "shared"}`, 202)
 	v.check("POST", "/v1/claims/", `{"resource": "p", "ttl": 60, "id": "presence", "type": "presence", "user_data": "text"}`, 201)
 	v.check("POST", "/v1/claims/", `{"resource": "other", "ttl": 60, "id": "holder"}`, 409)
+	v.check("POST", "/v1/claims/", `{"resource": "r", "ttl": 60, "id": "try", "no_wait": true}`, 409)
+	v.check("POST", "/v1/claims/", `{"resource": "tried", "ttl": 60, "id": "try", "no_wait": true}`, 201)
 	v.check("POST", "/v1/claims/", `{"resource": "r", "ttl": -1}`, 400)
 	v.check("POST", "/v1/claims/", `{"resource": "r", "ttl": 1, "user_data": "`+strings.Repeat("x", 600<<10)+`"}`, 413)
 	v.check("POST", "/v1/claims/", `{"resource": "r", "ttl": 1}`, 415, "Content-Type: text/plain")

@@ -67,7 +67,7 @@ func decodeCreate(req *models.CreateClaimRequest) (claim.Command, error) {
 	var c check
 	cmd := claim.Create{
 		ID: req.GetId(), Resource: req.GetResource(), Owner: req.GetOwner(), Value: req.GetValue(),
-		Mode: c.mode(req.GetMode()), Type: c.typeCode(req.GetTypeCode()),
+		Mode: c.mode(req.GetMode()), Type: c.typeCode(req.GetTypeCode()), NoWait: req.GetNoWait(),
 	}
 	c.name("resource", req.GetResource())
 	c.text("owner", req.GetOwner())

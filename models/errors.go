@@ -11,7 +11,7 @@ const (
 	PresenceType = "presence"
 )
 
-// The errors of the four lock RPCs. Code and message are those of Cloud Foundry's Locket;
+// The errors of the four lock RPCs, ErrLockCollision also of CreateClaim with no_wait. Code and message are those of Cloud Foundry's Locket;
 // compare both. errors.Is does not find an error from the wire equal to these, because it
 // carries details besides.
 var (
@@ -34,7 +34,7 @@ const ErrorDomain = "locket"
 // Reasons in google.rpc.ErrorInfo; ReasonOf returns that of an error. They are only added to.
 const (
 	// ReasonLockCollision occurs when somebody else holds the lock that was to be locked or
-	// released, or waits for it. It comes with metadata "holder", "token" and "claim_id" of who
+	// released, or waits for it; and when CreateClaim with no_wait would have to wait. It comes with metadata "holder", "token" and "claim_id" of who
 	// holds the lock exclusively, or "mode": "shared".
 	ReasonLockCollision = "LOCK_COLLISION"
 	// ReasonInvalidTTL occurs when the TTL of Lock is not in 1 second to 100 years.

@@ -945,7 +945,12 @@ type CreateClaimRequest struct {
 	TypeCode TypeCode `protobuf:"varint,7,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
 	// A name for the claim that makes this request safe to repeat: up to 128
 	// letters, digits and any of "-._~". If it is empty, the server chooses one.
-	Id            string `protobuf:"bytes,8,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,8,opt,name=id,proto3" json:"id,omitempty"`
+	// Hold at once or be refused: a claim that would have to wait is not created, and
+	// the error names the holder. What is refused keeps nobody else out. Repeated with
+	// its id, a request whose claim holds returns that claim. A server that does not
+	// know this field ignores it: check that the claim's status is ACTIVE.
+	NoWait        bool `protobuf:"varint,9,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1034,6 +1039,13 @@ func (x *CreateClaimRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *CreateClaimRequest) GetNoWait() bool {
+	if x != nil {
+		return x.NoWait
+	}
+	return false
 }
 
 type GetClaimRequest struct {
@@ -1681,7 +1693,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x10_active_durationB\f\n" +
 	"\n" +
 	"_user_dataB\v\n" +
-	"\t_position\"\x8c\x02\n" +
+	"\t_position\"\xa5\x02\n" +
 	"\x12CreateClaimRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x15\n" +
 	"\x03ttl\x18\x02 \x01(\x01H\x00R\x03ttl\x88\x01\x01\x12\x14\n" +
@@ -1690,7 +1702,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\tuser_data\x18\x05 \x01(\tH\x01R\buserData\x88\x01\x01\x12\x14\n" +
 	"\x05value\x18\x06 \x01(\tR\x05value\x12-\n" +
 	"\ttype_code\x18\a \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12\x0e\n" +
-	"\x02id\x18\b \x01(\tR\x02idB\x06\n" +
+	"\x02id\x18\b \x01(\tR\x02id\x12\x17\n" +
+	"\ano_wait\x18\t \x01(\bR\x06noWaitB\x06\n" +
 	"\x04_ttlB\f\n" +
 	"\n" +
 	"_user_data\"!\n" +

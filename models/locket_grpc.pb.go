@@ -70,7 +70,9 @@ type LocketClient interface {
 	// claim is active if the queue admits it, and waits otherwise.
 	// With an id chosen by the client the call may be repeated: it returns the
 	// claim that the first attempt created.
-	// Errors: InvalidArgument, AlreadyExists if the id names another claim.
+	// With no_wait the claim is active, or the call fails and leaves nothing behind.
+	// Errors: InvalidArgument; AlreadyExists if the id names another claim; with
+	// no_wait AlreadyExists "lock-collision" if the claim would have to wait.
 	CreateClaim(ctx context.Context, in *CreateClaimRequest, opts ...grpc.CallOption) (*Claim, error)
 	// GetClaim returns a claim, live or finished.
 	// Errors: NotFound if there is none, or it was pruned from the history.
@@ -245,7 +247,9 @@ type LocketServer interface {
 	// claim is active if the queue admits it, and waits otherwise.
 	// With an id chosen by the client the call may be repeated: it returns the
 	// claim that the first attempt created.
-	// Errors: InvalidArgument, AlreadyExists if the id names another claim.
+	// With no_wait the claim is active, or the call fails and leaves nothing behind.
+	// Errors: InvalidArgument; AlreadyExists if the id names another claim; with
+	// no_wait AlreadyExists "lock-collision" if the claim would have to wait.
 	CreateClaim(context.Context, *CreateClaimRequest) (*Claim, error)
 	// GetClaim returns a claim, live or finished.
 	// Errors: NotFound if there is none, or it was pruned from the history.

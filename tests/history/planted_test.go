@@ -48,6 +48,8 @@ func heldBy(owner string, token uint64) out {
 
 func create(id string, mode claim.Mode) history.Request { return history.Create("k", id, mode, ttl) }
 
+func try(id string, mode claim.Mode) history.Request { return history.Try("k", id, mode, ttl) }
+
 func lock(owner string) history.Request { return history.Acquire("k", owner, owner, ttl) }
 
 func unlock(owner string, token uint64) history.Request {
@@ -126,6 +128,37 @@ func TestPlanted(t *testing.T) {
 				at(1, 2, create("a", shared), holds(10)),
 				at(3, 6, create("b", exclusive), waits),
 				at(4, 7, create("c", shared), holds(12)),
+			},
+		},
+		{
+			"a try that is not to wait waits",
+			alone(at(3, 4, try("b", exclusive), waits)),
+			alone(at(3, 4, try("b", exclusive), heldBy("a", 10)), at(5, 6, read("b"), notFound)),
+		},
+		{
+			"a refused try keeps a shared one out",
+			ops{
+				at(1, 2, create("a", shared), holds(10)),
+				at(3, 4, try("b", exclusive), heldBy("", 0)),
+				at(5, 6, try("c", shared), heldBy("", 0)),
+			},
+			ops{
+				at(1, 2, create("a", shared), holds(10)),
+				at(3, 4, try("b", exclusive), heldBy("", 0)),
+				at(5, 6, try("c", shared), holds(12)),
+			},
+		},
+		{
+			"a try overtakes a claim that waits",
+			ops{
+				at(1, 2, create("a", shared), holds(10)),
+				at(3, 4, create("b", exclusive), waits),
+				at(5, 6, try("c", shared), holds(12)),
+			},
+			ops{
+				at(1, 2, create("a", shared), holds(10)),
+				at(3, 4, create("b", exclusive), waits),
+				at(5, 6, try("c", shared), heldBy("", 0)),
 			},
 		},
 		{

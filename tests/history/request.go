@@ -33,6 +33,13 @@ func Create(resource, id string, mode claim.Mode, ttl time.Duration) Request {
 	}}
 }
 
+// Try makes a claim that does not wait; its owner is its id.
+func Try(resource, id string, mode claim.Mode, ttl time.Duration) Request {
+	return Request{Resource: resource, ID: id, command: claim.Create{
+		ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl, NoWait: true,
+	}}
+}
+
 // Acquire takes a lock, or renews it, for an owner. The claim's id is made up: new unless
 // the owner holds the resource.
 func Acquire(resource, id, owner string, ttl time.Duration) Request {

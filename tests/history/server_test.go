@@ -60,7 +60,7 @@ func runServer(t *rapid.T) []entry {
 }
 
 var requests = []string{
-	"create", "create", "acquire", "acquire", "renew by token", "release", "renew", "end", "end", "set status",
+	"create", "create", "try", "acquire", "acquire", "renew by token", "release", "renew", "end", "end", "set status",
 	"activate", "read", "sweep",
 }
 
@@ -77,6 +77,9 @@ func (s *server) request() {
 	case "create":
 		id = s.newID()
 		s.carryOut(history.Create("k", id, mode, lease), claim.Create{ID: id, Resource: "k", Owner: id, Mode: mode, TTL: lease})
+	case "try":
+		id = s.newID()
+		s.carryOut(history.Try("k", id, mode, lease), claim.Create{ID: id, Resource: "k", Owner: id, Mode: mode, TTL: lease, NoWait: true})
 	case "acquire":
 		if id = s.newID(); owner == "owner of nobody" {
 			owner = "owner of " + id

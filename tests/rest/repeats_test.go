@@ -24,6 +24,25 @@ var contractRepeats = []sentence{
 			repeatsAs(t, withID(t, s, body, waiter), http.StatusOK, s.stands(t, waiter, "withdrawn"))
 		}
 	}},
+	{"With no_wait the claim holds at once, or 409 says who holds; a refused try leaves nothing, keeps nobody out, and may be repeated", func(t *testing.T, s *restServer) {
+		body := func(id, mode string) object {
+			return object{"resource": t.Name(), "ttl": 60, "owner": "owner of " + id, "id": id, "mode": mode, "no_wait": true}
+		}
+		first := s.post(t, body("try-a", "exclusive")).is(t, http.StatusCreated).claim(t)
+		told := s.post(t, body("try-b", "shared")).refuses(t, http.StatusConflict, "message", "holder", "claim_id", "token")
+		if told["holder"] != "owner of try-a" || told["claim_id"] != "try-a" || told["token"] != fmt.Sprint(*first.Token) {
+			t.Errorf("the holder is said to be %v", told)
+		}
+		s.do(t, "GET", claimPath("try-b"), nil).is(t, http.StatusNotFound)
+		repeatsAs(t, s.post(t, body("try-a", "exclusive")), http.StatusCreated, first)
+		s.end(t, "try-a", "released")
+		s.post(t, body("try-b", "shared")).is(t, http.StatusCreated)
+		if told := s.post(t, body("try-c", "exclusive")).refuses(t, http.StatusConflict, "message", "mode"); told["mode"] != "shared" {
+			t.Errorf("the holders are said to be %v", told)
+		}
+		s.post(t, body("try-d", "shared")).is(t, http.StatusCreated)
+		s.post(t, `{"resource": "r", "ttl": 1, "no_wait": "yes"}`).refuses(t, http.StatusBadRequest, "no_wait")
+	}},
 	{"The id of another claim gets 409", func(t *testing.T, s *restServer) {
 		body := func(name string, value any) object {
 			all := object{"resource": t.Name(), "ttl": 60, "owner": "me", "user_data": 1, "id": "taken"}
