@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Where a server listens unless it is told otherwise: on this machine alone.
+// Where a server listens by default: on this machine alone.
 const (
 	DefaultGRPCAddress = "127.0.0.1:8891"
 	DefaultHTTPAddress = "127.0.0.1:8892"
 )
 
-// Config is what a server is told. Each field has the name of the flag of `locket server` that
-// sets it, by which Validate names it too. DefaultConfig has the values for what nobody says.
+// Config is the configuration of a server. Each field has the name of the flag of `locket server` that
+// sets it, by which Validate names it too. DefaultConfig has the defaults.
 type Config struct {
 	// GRPCAddress and HTTPAddress (--grpc-address, --http-address) are the HOST:PORT to listen on.
 	// Without TLS the host must be a loopback address, unless Insecure is set.
@@ -38,7 +38,7 @@ type Config struct {
 	// HistoryLimit (--history-limit) is how many finished claims are kept at most; at least 1.
 	HistoryLimit int
 	// ShutdownTimeout (--shutdown-timeout) is how long requests under way may take after the
-	// server was told to stop; more than 0.
+	// server got the signal to stop; more than 0.
 	ShutdownTimeout time.Duration
 	// LogLevel (--log-level) is debug, info, warn or error.
 	LogLevel string
@@ -46,7 +46,7 @@ type Config struct {
 	LogFormat string
 }
 
-// DefaultConfig returns the configuration of a server that is told nothing.
+// DefaultConfig returns the configuration of a server without any settings.
 func DefaultConfig() Config {
 	return Config{
 		GRPCAddress: DefaultGRPCAddress, HTTPAddress: DefaultHTTPAddress,
@@ -58,7 +58,7 @@ func DefaultConfig() Config {
 }
 
 // Validate returns everything that is wrong with a configuration by itself, each with the name of
-// its flag. What only files and the network can tell, Serve finds.
+// its flag. Errors of files and of the network are found by Serve.
 func (c Config) Validate() error {
 	tlsFiles := 0
 	for _, file := range []string{c.TLSCert, c.TLSKey, c.TLSClientCA} {

@@ -30,7 +30,7 @@ func TestValidate(t *testing.T) {
 		err := c.Validate()
 		for _, word := range test.words {
 			if err == nil || !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: %v says nothing of %q", name, err, word)
+				t.Errorf("%s: %v does not mention %q", name, err, word)
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// The greeting tells nothing that is secret.
+// The greeting contains no secret.
 func TestGreeting(t *testing.T) {
 	t.Parallel()
 	c := DefaultConfig()

@@ -30,7 +30,7 @@ import (
 // seen is what a guard can know of a call.
 type seen struct{ method, id, metadata, from, to, tls string }
 
-// sentry is a guard that records the calls, and refuses them if it is told to.
+// sentry is a guard that records the calls, and refuses them after refuseWith.
 type sentry struct {
 	mu     sync.Mutex
 	calls  []seen

@@ -56,14 +56,14 @@ func TestEveryCallIsGuarded(t *testing.T) {
 			}
 			_, header, _ = d.request(t, route.method, route.path, route.body, "")
 			if got := d.take(); len(got) != 1 || got[0].id == "" || got[0].id != header.Get("X-Request-Id") {
-				t.Errorf("%s %s: without an id: %+v, told %q", route.method, route.path, got, header.Get("X-Request-Id"))
+				t.Errorf("%s %s: without an id: %+v, the header says %q", route.method, route.path, got, header.Get("X-Request-Id"))
 			}
 		}
 	})
 }
 
 // TestEveryCallIsRefused: what a guard refuses does not reach a handler at any door, and HTTP
-// tells it with the status that belongs to the code.
+// answers with the status that belongs to the code.
 func TestEveryCallIsRefused(t *testing.T) {
 	t.Parallel()
 	atOpenDoors(t, func(t *testing.T, d *doors) {

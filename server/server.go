@@ -30,8 +30,8 @@ import (
 )
 
 // Serve runs a server until this process gets SIGINT or SIGTERM, or one of its parts fails, and
-// returns what went wrong: nil after a signal. A database that is not up is waited for, which
-// the end of ctx ends too. When it serves it says so to out, for people; its log goes to
+// returns what went wrong: nil after a signal. Serve waits for a database that is not up;
+// the end of ctx ends that wait. Once it serves, it writes a line for people to out; its log goes to
 // standard error. It sets what the whole process shares: the garbage collector's target, unless
 // $GOGC does, and the logger of gRPC.
 func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
@@ -43,7 +43,7 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 		return err
 	}
 	tuneGC()
-	// What the libraries say of their clients' faults is for who looks for it only.
+	// gRPC's own messages are about faults of clients: level debug.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))
 	store, err := openStore(ctx, c, log)
 	if err != nil {
@@ -87,8 +87,8 @@ func engineOf(database string) string {
 	return engine + ":" + source
 }
 
-// newGroup returns everything that lives long, in the order in which it starts; it stops
-// in the other order. The guards decide about the calls of every door.
+// newGroup returns all long-lived runners, in the order in which they start; they stop
+// in reverse. The guards decide about the calls of every door.
 func newGroup(c Config, store db.Store, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -18,10 +18,10 @@ const retryStart = time.Second
 
 // openStore opens the database, waiting for it for a while if it is not up.
 func openStore(ctx context.Context, c Config, log *slog.Logger) (db.Store, error) {
-	giveUp := time.Now().Add(c.DatabaseWait)
+	deadline := time.Now().Add(c.DatabaseWait)
 	for {
 		store, err := open(ctx, c)
-		if !errors.Is(err, db.ErrUnavailable) || time.Now().After(giveUp) {
+		if !errors.Is(err, db.ErrUnavailable) || time.Now().After(deadline) {
 			return store, err
 		}
 		log.Warn("waiting for the database", "error", err)
@@ -44,6 +44,6 @@ func open(ctx context.Context, c Config) (db.Store, error) {
 	case "mysql":
 		return mysql.Open(ctx, source)
 	default:
-		return nil, fmt.Errorf("--database: %q is no engine; give sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
+		return nil, fmt.Errorf("--database: unknown engine %q; use sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
 	}
 }

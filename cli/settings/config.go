@@ -23,7 +23,7 @@ var cloudFoundryNames = map[string]string{
 
 // WithConfig returns the sources of a command whose flag config names a JSON file: an object
 // whose members have the names of the flags, with - or _. It may also be a file of Cloud
-// Foundry's Locket, of which what means nothing here is left out.
+// Foundry's Locket, of which fields without a meaning here are ignored.
 func WithConfig(flags *pflag.FlagSet) (*Sources, error) {
 	s := New(flags)
 	file := s.Value("config")

@@ -3,7 +3,9 @@
 // A flag that was given comes first, then the environment (--grpc-address as
 // $LOCKET_GRPC_ADDRESS), then a file, then the flag's default. The file of `locket server` is a
 // JSON object (WithConfig); that of the commands that talk to servers has contexts, named ways to
-// connect (WithContexts). An empty variable counts as unset; an empty flag overrides environment and file.
+// connect (WithContexts). An empty variable is ignored; a flag that is given as empty hides the
+// environment and the file.
 //
-// Callers may rely on this: LookUp names the source of a value, so that an error can name it.
+// Callers may rely on this: LookUp returns the source of a value, so that an error can
+// name it.
 package settings

@@ -34,7 +34,7 @@ func configForTest(t *testing.T, content string) (file string) {
 }
 
 // A flag comes before the environment, that before the file, that before the default; and each
-// value comes with the name of its source.
+// value comes with its source.
 func TestPrecedence(t *testing.T) {
 	file := configForTest(t, `{"some_name": "file", "some-time": "3s", "some_choice": true}`)
 	for name, test := range map[string]struct {

@@ -36,7 +36,7 @@ func refused(t *testing.T, args []string, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(stderr, word) {
-			t.Errorf("locket %q says nothing of %q: %s", args, word, stderr)
+			t.Errorf("locket %q does not mention %q: %s", args, word, stderr)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestOrderlyEnd(t *testing.T) {
 	}
 }
 
-// watchHealth watches the server's health, which is SERVING, and returns what notes the
+// watchHealth watches the server's health, which is SERVING, and returns a function that returns the
 // next state.
 func watchHealth(t *testing.T, server *fixtures.Locket) func() (grpc_health_v1.HealthCheckResponse_ServingStatus, error) {
 	t.Helper()
@@ -264,7 +264,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	writeJSON(t, file, map[string]any{"shutdown_timeout": "soon"})
 	refused(t, []string{"server", "--config", file}, file, "shutdown-timeout")
 	writeJSON(t, file, map[string]any{"shutdown_time": "1s"})
-	refused(t, []string{"server", "--config", file}, file, "shutdown_time", "no setting")
+	refused(t, []string{"server", "--config", file}, file, "shutdown_time", "unknown setting")
 	_, stderr, code = harness.RunLocket(t, []string{"LOCKET_CONFIG=" + file}, "server")
 	if code != 1 || !strings.Contains(stderr, "shutdown_time") {
 		t.Errorf("a file named by the environment: exit code %d, %s", code, stderr)
@@ -383,10 +383,10 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if strings.Contains(metrics, "secret") {
-		t.Error("the metrics have names of locks")
+		t.Error("the metrics contain names of locks")
 	}
 	if strings.Contains(server.Log(), "secret") {
-		t.Error("at level info the log has names of locks")
+		t.Error("at level info the log contains names of locks")
 	}
 	harness.Eventually(t, 5*time.Second, func() error { return harness.WantMetric(t, server, `locket_waiters 0`) })
 }

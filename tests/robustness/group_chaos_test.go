@@ -64,7 +64,7 @@ func TestChaosGroupMemberLost(t *testing.T) {
 	load.checkFIFO(t)
 }
 
-// A member that cannot reach a majority grants nothing, and goes on when it can again. The
+// A member that cannot reach a majority grants nothing, and continues when it can again. The
 // time does not count for leases.
 func TestChaosGroupMinority(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
@@ -107,7 +107,7 @@ func TestChaosGroupPrimaryMoved(t *testing.T) {
 		close(stopped)
 	}()
 	primary := 0
-	for done := false; !done; { // each client gives back what it holds when its server may write
+	for done := false; !done; { // each client releases what it holds when its server may write
 		select {
 		case <-stopped:
 			done = true

@@ -40,7 +40,7 @@ type record struct {
 	since   int64
 }
 
-// ledger holds all that the clients of one test were told.
+// ledger holds all that the clients of one test got.
 type ledger struct {
 	began time.Time
 
@@ -128,7 +128,7 @@ func (l *ledger) see(r *record, c *models.Claim) {
 	}
 }
 
-// follows tells what is wrong with a claim as it is now, after it was acknowledged as it
+// follows returns what is wrong with a claim as it is now, after it was acknowledged as it
 // was then.
 func follows(then, now *models.Claim) error {
 	if then == nil {
@@ -190,7 +190,7 @@ func (l *ledger) some(n int) map[string]*models.Claim {
 }
 
 // ended returns the owners on a key that have ended for sure; when the abandoned ones will,
-// is the server's affair.
+// is the server's responsibility.
 func (l *ledger) ended(key string) map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +232,7 @@ func (l *ledger) audit(t *testing.T, client models.LocketClient) {
 	report(t, l.doubleHolders())
 }
 
-// compare tells in what the stored claim differs from what was acknowledged.
+// compare returns in what the stored claim differs from what was acknowledged.
 func (r *record) compare(c *models.Claim) error {
 	switch {
 	case c == nil && r.ended == 0 && r.token == 0:

@@ -34,7 +34,7 @@ const (
 	attemptTimeout = 5 * time.Second
 )
 
-// load is a number of clients that take, keep and give back locks and claims, send every
+// load is a number of clients that take, keep and release locks and claims, send every
 // request again until it is answered, and write down the answers.
 type load struct {
 	*ledger
@@ -65,7 +65,7 @@ func startLoad(t *testing.T, clients, keys int, think time.Duration, servers ...
 	return l
 }
 
-// stop returns when every client has given back what it held.
+// stop returns when every client has released what it held.
 func (l *load) stop() {
 	l.stopping.Store(true)
 	l.done.Wait()
@@ -134,7 +134,7 @@ func (w *worker) do(name string, send func(context.Context) error) call {
 	for {
 		c.attempts++
 		c.last = w.now()
-		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout) // goes on when the test is over, until all is given back
+		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout) // goes on when the test is over, until all is released
 		c.err = send(ctx)
 		cancel()
 		c.end = w.now()
@@ -276,7 +276,7 @@ func (w *worker) tooLate(r *record, c call, request history.Request) {
 }
 
 // release gives a lock back. When the first attempt did it and its answer was lost, the
-// next one finds no lock, or somebody else's.
+// next one finds no lock, or another owner's.
 func (w *worker) release(r *record) {
 	w.leave(r)
 	c := w.do("Release", func(ctx context.Context) error {
@@ -311,7 +311,7 @@ func (w *worker) useClaim(key string) {
 			w.finish(r, models.Status_STATUS_WITHDRAWN)
 			return
 		case 1:
-			w.giveUp(r)
+			w.endClaim(r)
 			return
 		}
 		if found, ok = w.await(r); !ok {
@@ -337,7 +337,7 @@ func (w *worker) useGrant(r *record) {
 	case 1:
 		w.finish(r, models.Status_STATUS_ABORTED)
 	case 2, 3:
-		w.giveUp(r)
+		w.endClaim(r)
 	default:
 		w.finish(r, models.Status_STATUS_RELEASED)
 	}
@@ -469,8 +469,8 @@ func (w *worker) finish(r *record, to models.Status) {
 	})
 }
 
-// giveUp ends the claim in the way that its status allows.
-func (w *worker) giveUp(r *record) {
+// endClaim ends the claim in the way that its status allows.
+func (w *worker) endClaim(r *record) {
 	w.quit(r, history.End(r.key, r.id), "EndClaim", func(ctx context.Context) (*models.Claim, error) {
 		return w.client.EndClaim(ctx, &models.EndClaimRequest{Id: r.id})
 	})

@@ -80,7 +80,7 @@ func TestLeasesStandStillWithoutServers(t *testing.T) {
 	})
 }
 
-// Nor do leases run while the database is away. Callers are told so, and the server finds
+// Nor do leases run while the database is away. Callers get an error that says so, and the server finds
 // it again by itself.
 func TestLeasesStandStillWithoutDatabase(t *testing.T) {
 	mariadb := fixtures.NewMariaDB(t)
@@ -154,14 +154,14 @@ func awaitDatabase(t *testing.T, client models.LocketClient) {
 	})
 }
 
-// A server waits for a database that is not up yet, and gives up after a while.
+// A server waits for a database that is not up yet, and stops trying after a while.
 func TestStartBeforeTheDatabase(t *testing.T) {
 	t.Parallel()
 	mariadb := fixtures.NewMariaDB(t)
 	dsn := mariadb.DSN("fresh")
 	harness.Must(t, mariadb.Stop())
 
-	t.Run("gives up", func(t *testing.T) {
+	t.Run("times out", func(t *testing.T) {
 		server := fixtures.NewLocket(t, "mysql:"+dsn, "--database-wait", "2s")
 		start := time.Now()
 		harness.Must(t, server.Launch())
@@ -187,7 +187,7 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 		harness.Must(t, server.AwaitServing(15*time.Second))
 		harness.Lock(t, server.Client(t), "k", "o", time.Minute)
 	})
-	t.Run("is told to stop", func(t *testing.T) {
+	t.Run("gets a signal", func(t *testing.T) {
 		harness.Must(t, mariadb.Stop())
 		server := fixtures.NewLocket(t, "mysql:"+dsn)
 		harness.Must(t, server.Launch())
@@ -258,9 +258,9 @@ func TestCutDuringCommit(t *testing.T) {
 	}
 }
 
-// When the network swallows everything, also in the middle of a COMMIT, callers are told
+// When the network swallows everything, also in the middle of a COMMIT, callers learn
 // after a few times what a transaction may take (those before them in line have their turn,
-// and the outcome of a COMMIT is asked for), and the server goes on when it is back.
+// and the outcome of a COMMIT is asked for), and the server continues when it is back.
 func TestDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second

@@ -21,7 +21,7 @@ const (
 	soakCallers = 64
 )
 
-// TestSoak loads a server for minutes, far beyond the limit of its history, and looks at what
+// TestSoak loads a server for minutes, far beyond the limit of its history, and checks what
 // must not grow: goroutines, memory, finished claims.
 func TestSoak(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
@@ -46,7 +46,7 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// soakCaller takes and gives back locks under ever new names.
+// soakCaller takes and releases locks under ever new names.
 func soakCaller(ctx context.Context, t *testing.T, client models.LocketClient, n int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		resource := &models.Resource{Key: fmt.Sprintf("soak/%d/%d", n, i), Owner: "o", TypeCode: models.TypeCode_LOCK}
