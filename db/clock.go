@@ -14,11 +14,10 @@ const (
 	MaxSilence = 2 * BeatInterval
 )
 
-// Clock is the row that live servers keep fresh. From it comes the clock of the
-// leases, which runs with the database's clock while there is a server to take
-// renewals and stands still otherwise. Deadlines are kept in lease time, so an outage
-// moves all of them at once, and so does a step of the database's clock, which looks
-// the same.
+// Clock is the row that live servers keep fresh. From it comes lease time, which runs with
+// the database's clock while there is a server to take renewals and stands still otherwise.
+// Deadlines are kept in lease time, so an outage moves all of them at once. A step of the
+// database's clock by more than MaxSilence is treated as an outage.
 type Clock struct {
 	// Seen is the time of the last beat, by the database's clock.
 	Seen claim.Time
@@ -27,15 +26,15 @@ type Clock struct {
 }
 
 // Instant returns the two times at a moment of the database's clock. Between two beats
-// lease time goes on for MaxSilence at most.
+// lease time continues for MaxSilence at most.
 func (c Clock) Instant(now claim.Time) claim.Instant {
 	lease := min(max(now, c.Seen), c.Seen.Add(MaxSilence))
 	return claim.Instant{Wall: now, Lease: lease.Add(-c.Outage)}
 }
 
 // Beat returns the clock after a beat. The whole of a silence that is too long, and of
-// a step back, becomes an outage; a step back of less than MaxSilence is taken for the
-// difference of two nodes' clocks and waited out.
+// a step back, becomes an outage; a step back of less than MaxSilence counts as the
+// difference of two nodes' clocks: lease time stands still until the clock has caught up.
 func (c Clock) Beat(now claim.Time) Clock {
 	silence := now.Sub(c.Seen)
 	if silence > MaxSilence || silence < -MaxSilence {
@@ -45,7 +44,7 @@ func (c Clock) Beat(now claim.Time) Clock {
 	return c
 }
 
-// Resume returns the clock when a server takes up service at which there has been none
+// Resume returns the clock when a server starts service and there has been none
 // since the last beat: all of the time between becomes an outage.
 func (c Clock) Resume(now claim.Time) Clock {
 	if c.Seen != 0 {

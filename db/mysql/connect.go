@@ -16,24 +16,24 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// session is what every connection begins with. A lock that is not granted after a while
-// belongs to somebody who is stuck; our own transactions take milliseconds.
+// session is how every connection is set up. A row lock that is not granted after 2 s belongs
+// to a transaction that is stuck: those of Locket take milliseconds.
 var session = []string{
 	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 	"SET SESSION innodb_lock_wait_timeout = 2",
 	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
 }
 
-// optional is what some databases do not know; they go without it.
+// optional are variables that some databases do not have. These continue without them.
 var optional = []string{
 	// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere
 	// this has no effect.
 	"SET SESSION wsrep_sync_wait = 1",
 	// The same on Group Replication: each transaction waits at its begin until what the group
 	// has ordered before it is applied here. Without this a member reads its own past, and a
-	// lock is refused that was released a while ago.
+	// lock may be refused although it was released before.
 	"SET SESSION group_replication_consistency = 'BEFORE'",
-	// Do not look every key of an IN list up once more to guess how many rows it has.
+	// Do not look up every key of an IN list a second time to estimate its rows.
 	"SET SESSION eq_range_index_dive_limit = 1",
 }
 
@@ -69,11 +69,11 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 }
 
 // connectReaders returns the pool of the connections that read, and write now and then, a
-// statement at a time. None is made yet.
+// statement at a time. It connects when it is first used.
 func connectReaders(config *mysql.Config) *sql.DB { return connect(config, readers) }
 
 // connectWriter returns the pool of the one connection that carries the transactions. It
-// takes several statements in one packet: what a transaction reads is one round trip, and
+// takes several statements in one packet: what a transaction reads costs one round trip, and
 // what it writes, together with its COMMIT, another. The database stops at the first
 // statement that fails, so it commits when all of them have succeeded, and only then.
 func connectWriter(config *mysql.Config) *sql.DB {
@@ -117,7 +117,7 @@ const (
 	codeRollbackAtCommit  = 3101 // the group's order put another member's transaction first
 )
 
-// unavailableCodes tell of a server that is there but cannot serve: too many connections,
+// unavailableCodes are those of a server that answers but cannot serve: too many connections,
 // shutting down, out of disk, read-only, not part of its cluster or leaving it, killed.
 // 3781 to 3783 and 3796 to 3799 are a member's that cannot find out what its group has done.
 var unavailableCodes = []uint16{
@@ -130,7 +130,7 @@ func isCode(err error, codes ...uint16) bool {
 	return errors.As(err, &failure) && slices.Contains(codes, failure.Number)
 }
 
-// broken reports whether an error tells of the connection rather than of the statement.
+// broken reports whether an error is one of the connection rather than of the statement.
 func broken(err error) bool {
 	var network net.Error
 	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) ||
@@ -157,31 +157,30 @@ func translate(ctx context.Context, err error) error {
 // errUndone is returned when the connection broke during a commit that was not done.
 var errUndone = errors.New("the commit was not done")
 
-// conflict reports whether a transaction failed because another one came first.
+// conflict reports whether a transaction failed because of another one, and may run again.
 func conflict(err error) bool {
-	return errors.Is(err, errUndone) || cameSecond(err) || isCode(err, codeLockWait, codeDuplicate)
+	return errors.Is(err, errUndone) || rolledBack(err) || isCode(err, codeLockWait, codeDuplicate)
 }
 
-// cameSecond reports whether the database has undone a transaction, or a statement that is
-// one, for the sake of another one that it met. Of a COMMIT the codes say less: see
-// outcomeOpen, which is asked first there.
-func cameSecond(err error) bool {
+// rolledBack reports whether the database has rolled back a transaction, or a statement that
+// is one, in favor of another. For a COMMIT these codes say less: outcomeOpen comes first there.
+func rolledBack(err error) bool {
 	return isCode(err, codeDeadlock, codeRollbackAtCommit, codeErrorDuringCommit)
 }
 
-// retry repeats what is safe to repeat while it comes second, for retryTime at most.
+// retry repeats what is safe to repeat while it is rolled back, for retryTime at most.
 func retry(ctx context.Context, do func() error) error {
-	giveUp := time.Now().Add(retryTime)
+	lastStart := time.Now().Add(retryTime)
 	for attempt := 1; ; attempt++ {
 		err := do()
-		if !cameSecond(err) || ctx.Err() != nil || time.Now().After(giveUp) {
+		if !rolledBack(err) || ctx.Err() != nil || time.Now().After(lastStart) {
 			return err
 		}
-		stepAside(attempt)
+		pause(attempt)
 	}
 }
 
-// stepAside waits for a moment, so that others are done before the next attempt.
-func stepAside(attempt int) {
+// pause waits for a random time, so that others finish before the next attempt.
+func pause(attempt int) {
 	time.Sleep(rand.N(min(time.Duration(attempt)*time.Millisecond, longestPause)))
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/locket-service/locket/claim"
 )
 
-// feedAge is for how long a row of the feed is kept. A server that cannot read for longer
-// makes all its waiting calls look for themselves.
+// feedAge is for how long a row of the feed is kept. A server whose read
+// has failed makes all its waiting calls read their claims.
 const feedAge = time.Minute
 
-// skipFeed begins the feed of each server at its end.
+// skipFeed sets the cursor of each server to the end of its feed.
 func (s *Store) skipFeed(ctx context.Context) error {
 	return each(ctx, s.reader, "SELECT server, MAX(n) FROM feed GROUP BY server", nil, func(rows *sql.Rows) error {
 		var server string
@@ -24,7 +24,7 @@ func (s *Store) skipFeed(ctx context.Context) error {
 	})
 }
 
-// Changes implements db.Store. It is called by one goroutine.
+// Changes implements db.Feed. It is called by one goroutine.
 func (s *Store) Changes(ctx context.Context) (ids []string, err error) {
 	query, args := s.feedQuery()
 	err = each(ctx, s.reader, query, args, func(rows *sql.Rows) error {
@@ -38,7 +38,7 @@ func (s *Store) Changes(ctx context.Context) (ids []string, err error) {
 	return ids, readError(ctx, err)
 }
 
-// feedQuery asks for what is new of the servers that are known, and for all of the others.
+// feedQuery asks for the new rows of the servers that have a cursor, and all rows of others.
 func (s *Store) feedQuery() (query string, args []any) {
 	query = "SELECT server, n, ids FROM feed WHERE server NOT IN (?" + strings.Repeat(",?", len(s.cursors)) + ")"
 	args = append(args, s.server)
@@ -52,14 +52,14 @@ func (s *Store) feedQuery() (query string, args []any) {
 	return query + " ORDER BY server, n", args
 }
 
-// feedSweep is when the feed was last swept, and how far it had got then.
+// feedSweep is when the feed was last swept, and the last commit of this server then.
 type feedSweep struct {
 	at      time.Time
 	commits uint64
 }
 
-// sweepFeed deletes the rows of the feed that everybody has had time to read: this server's
-// own by their numbers, and now and then what servers that died have left.
+// sweepFeed deletes the rows of the feed that every server has had time to read: this server's
+// own by their numbers, and those of servers that are gone by their age.
 func (s *Store) sweepFeed(ctx context.Context, now claim.Time) error {
 	if time.Since(s.sweep.at) < feedAge {
 		return nil

@@ -3,24 +3,24 @@ package mysql
 import "github.com/locket-service/locket/claim"
 
 const (
-	// maxHolders is how many holders are remembered, and maxHolderBytes how much a claim
-	// may carry to be among them.
+	// maxHolders is how many holders are cached, and maxHolderBytes how large the data of
+	// a cached claim may be.
 	maxHolders     = 100_000
 	maxHolderBytes = 1 << 10
 )
 
-// holders remembers the exclusive holders that this server has seen last, by resource.
-// Whether a memory is still true is told by the resource's row, which a transaction locks
-// and reads in any case: every change to a queue moves the row's version. Only the
-// transactions of the store use it, one after the other.
-type holders map[string]memory
+// holders caches the exclusive holders that this server has seen last, by resource. An entry
+// is valid while the resource's row has the same version: every change to a queue moves it,
+// and a transaction locks and reads the row in any case. Only the transactions of the store
+// use it, one after the other.
+type holders map[string]cached
 
-type memory struct {
+type cached struct {
 	version uint64 // of the resource
 	holder  *claim.Claim
 }
 
-// get returns the holder of a row that was just read, or nil if it is not remembered.
+// get returns the holder of a row that was just read, or nil if it is not in the cache.
 func (h holders) get(row claim.Row) *claim.Claim {
 	known, ok := h[row.Resource]
 	if !ok || known.version != row.Version || known.holder.ID != row.Holder {
@@ -29,8 +29,8 @@ func (h holders) get(row claim.Row) *claim.Claim {
 	return known.holder
 }
 
-// learn remembers the holders of queues that were saved and committed.
-func (h holders) learn(queues []*claim.Queue) {
+// remember adds the holders of queues that were saved and committed.
+func (h holders) remember(queues []*claim.Queue) {
 	if len(h)+len(queues) > maxHolders {
 		clear(h)
 	}
@@ -40,6 +40,6 @@ func (h holders) learn(queues []*claim.Queue) {
 			delete(h, q.Resource)
 			continue
 		}
-		h[q.Resource] = memory{q.Version, holder}
+		h[q.Resource] = cached{q.Version, holder}
 	}
 }

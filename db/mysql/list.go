@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// fewLive is up to how many claims that wait, or that are active, a list looks up one by one.
+// fewLive is up to how many claims that wait, or that are active, a list reads one by one.
 // It takes 15 ms then, instead of a second for all of a history of a million. When there are
 // more, a page of them is soon found in the order of creation.
 const fewLive = 10_000
@@ -24,7 +24,7 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 }
 
 // few reads the clocks, and reports whether a filter lets live claims of one status pass, and
-// there are few of these. It tells only how to read: nothing is wrong when it is no longer so.
+// there are few of these. It only chooses how to read: the result is right even when the number has changed since.
 func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bool, err error) {
 	if !f.Status.Live() || f.Resource != nil {
 		now, err = s.Now(ctx)
@@ -66,7 +66,7 @@ func liveSQL(status claim.Status) string {
 // candidates returns where to look for the claims of a filter. The live claims of a resource
 // are found by its row and by the line, and all live claims, when they are few, by their
 // phase. All others are found in the order of creation. The database left to itself prefers
-// that order under a LIMIT, however many claims it reads in vain, or reads the table as it is.
+// that order under a LIMIT, however many claims it reads unnecessarily, or scans the table.
 func candidates(f db.Filter, few bool) (from string, args []any) {
 	switch {
 	case f.Resource != nil && f.Status.Live():

@@ -10,7 +10,7 @@ import (
 
 const pruneSQL = "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"
 
-// Prune implements db.Store. It also sweeps the feed.
+// Prune implements db.Pruner. It also sweeps the feed.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
 	now, err := s.Now(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 	return int(n), err
 }
 
-// PruneResources implements db.Store.
+// PruneResources implements db.Pruner.
 func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
 	var unused []unusedResource
 	var floor uint64

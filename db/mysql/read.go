@@ -125,7 +125,7 @@ const (
 	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
 )
 
-// Get implements db.Reader.
+// Get implements db.Getter.
 func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
 	var r claimRow
 	m, err := scanMeta(s.reader.QueryRowContext(ctx, getSQL, id), r.columns()...)
@@ -154,7 +154,7 @@ func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, lim
 	return n, readError(ctx, err)
 }
 
-// Due implements db.Reader.
+// Due implements db.Due.
 func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
 	now, err := s.Now(ctx)
 	if err != nil {
@@ -170,13 +170,13 @@ func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names [
 	return names, readError(ctx, err)
 }
 
-// Count implements db.Reader.
+// Count implements db.Pruner.
 func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
 	err = s.reader.QueryRowContext(ctx, countSQL).Scan(&counts.Waiting, &counts.Active, &counts.Finished)
 	return counts, readError(ctx, err)
 }
 
-// HistoryCutoff implements db.Reader.
+// HistoryCutoff implements db.Pruner.
 func (s *Store) HistoryCutoff(ctx context.Context, keep int) (at claim.Time, err error) {
 	err = s.reader.QueryRowContext(ctx, cutoffSQL, keep-1).Scan(&at)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -9,12 +9,11 @@ import (
 )
 
 // Save implements db.Tx. It writes what is new with plain INSERTs: when another server has
-// made the same row in the meantime, they fail, and the transaction runs again. Everything
+// inserted the same row in the meantime, they fail, and the transaction runs again. Everything
 // else is a row that this transaction has locked.
 //
-// Most of what a busy server writes are ends of claims, and these differ in their names
-// only: one statement says it of all of them, which spares the database from parsing a row
-// for each.
+// Most of what a busy server writes are ends of claims, which differ in their ids only: one
+// statement ends all of them, so that the database need not parse a row for each.
 func (t *tx) Save(qs *claim.Queues) error {
 	changed := qs.Changed()
 	if len(changed) == 0 {

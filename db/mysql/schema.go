@@ -16,15 +16,15 @@ import (
 
 // migrations are numbered from 1 and only added to. The table locket_schema holds the number
 // of the last one that was applied; it is written last, because DDL commits by itself in
-// MySQL. So each does no harm when it is applied twice: after one that was cut off, or where
-// a server is so slow that another one takes over from it.
+// MySQL. So each is safe to apply twice: after an attempt that was interrupted, or when
+// another server takes over from a slow one.
 //
 //go:embed schema/*.sql
 var migrations embed.FS
 
 const (
 	// migrateTimeout is for how long a server waits for another one that migrates, and
-	// migrateLease for how long nobody hears of that one before it counts as gone.
+	// migrateLease after what time without a sign of that one its turn ends.
 	migrateTimeout = 30 * time.Second
 	migrateLease   = 10 * time.Second
 )
@@ -49,7 +49,7 @@ func migrate(ctx context.Context, pool *sql.DB, server string) error {
 	if err := makeTurns(ctx, pool); err != nil {
 		return err
 	}
-	for giveUp := time.Now().Add(migrateTimeout); time.Now().Before(giveUp); time.Sleep(100 * time.Millisecond) {
+	for lastTry := time.Now().Add(migrateTimeout); time.Now().Before(lastTry); time.Sleep(100 * time.Millisecond) {
 		mine, err := takeTurn(ctx, pool, server)
 		switch {
 		case err != nil:
@@ -160,7 +160,7 @@ func apply(ctx context.Context, pool execer, file string, number int) error {
 	return exec(ctx, pool, "UPDATE locket_schema SET version = GREATEST(version, ?)", number)
 }
 
-// exec carries out a statement that may be repeated, however often another one comes first.
+// exec carries out a statement that may be repeated, however often it is rolled back.
 func exec(ctx context.Context, pool execer, statement string, args ...any) error {
 	return retry(ctx, func() error {
 		_, err := pool.ExecContext(ctx, statement, args...)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// script is a number of statements that belong together.
+// script is a list of statements that belong together.
 type script []statement
 
 type statement struct {
@@ -20,8 +20,8 @@ func (s *script) add(text string, args ...any) { *s = append(*s, statement{text,
 // each statement by itself elsewhere.
 //
 // It is safe where the database stops at the first statement that fails. A node of a cluster
-// may roll a transaction back between two statements, because another node's came first; in
-// the middle of a packet Galera goes on after that, and a COMMIT at the end would commit the
+// may roll a transaction back between two statements, in favor of another node's; in the
+// middle of a packet Galera continues after that, and a COMMIT at the end would commit the
 // second half.
 func (s script) packets(together bool) script {
 	if !together || len(s) == 0 {

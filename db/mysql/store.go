@@ -3,8 +3,8 @@
 //
 // Every transaction locks the rows of its resources first, in the order of their names; all
 // that it reads before is which resources its claims belong to. Claims are therefore safe without
-// locks of their own, and two servers cannot wait for each other except in the depths of
-// an index; the engine then runs the transaction again.
+// locks of their own, and two servers cannot wait for each other except for locks
+// inside an index; the engine then runs the transaction again.
 package mysql
 
 import (
@@ -77,18 +77,18 @@ func (s *Store) start(ctx context.Context) error {
 	if err := migrate(ctx, s.reader, s.server); err != nil {
 		return translate(ctx, err)
 	}
-	if err := s.findOutPackets(ctx); err != nil {
+	if err := s.detectPackets(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	if err := s.skipFeed(ctx); err != nil {
 		return translate(ctx, err)
 	}
-	return s.takeUp(ctx)
+	return s.startClock(ctx)
 }
 
-// findOutPackets asks whether the database is a node of a cluster in which other nodes write
+// detectPackets finds out whether the database is a node of a cluster in which other nodes write
 // too (Galera, Group Replication).
-func (s *Store) findOutPackets(ctx context.Context) error {
+func (s *Store) detectPackets(ctx context.Context) error {
 	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
 		OR Variable_name = 'group_replication_group_name' AND Value <> ''`
 	s.packets = true
@@ -149,18 +149,18 @@ func scanMeta(row scanner, before ...any) (m meta, err error) {
 
 func (m meta) instant() claim.Instant { return m.clock.Instant(m.now) }
 
-// Now implements db.Reader.
+// Now implements db.Clocks.
 func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 	m, err := readMeta(ctx, s.reader)
 	return m.instant(), translate(ctx, err)
 }
 
-// Beat implements db.Store.
+// Beat implements db.Pulse.
 func (s *Store) Beat(ctx context.Context) error {
 	return s.advance(ctx, func(m meta) db.Clock { return m.clock.Beat(m.now) })
 }
 
-// Resume implements db.Store. Another server that could commit meanwhile has beaten after
+// Resume implements db.Pulse. Another server that could commit meanwhile has beaten after
 // this one, and not longer ago than a BeatInterval.
 func (s *Store) Resume(ctx context.Context) error {
 	return s.advance(ctx, func(m meta) db.Clock {
@@ -172,12 +172,12 @@ func (s *Store) Resume(ctx context.Context) error {
 }
 
 // advance moves the clock. It is two statements rather than a transaction, because the
-// driver minds the context of a statement, and has none for COMMIT: a network that swallows
-// that one would hold up the caller, who commits all that this server is asked for.
+// driver respects the context of a statement, and has none for COMMIT: a network that drops
+// that one without a word would stop the caller.
 //
-// Another server may come between; then this looks again. On a cluster that is an error where
-// it came between on another node, and the statement has had no effect, or the one that was
-// wanted: a clock is never set back.
+// When another server has changed the row in between, this reads it again. On a cluster that
+// is an error if the other server used another node; the statement then had no effect, or the
+// one that was wanted: a clock is never set back.
 func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 	return translate(ctx, retry(ctx, func() error {
 		for {
@@ -202,11 +202,11 @@ func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 	}))
 }
 
-// takeUp begins service. It first finds out whether there are other servers: if nobody beats
-// for as long as a beat may be late, there is none, and the time since the last beat is an
-// outage. Without this look a server that is killed and back within MaxSilence would count it
-// against the leases.
-func (s *Store) takeUp(ctx context.Context) error {
+// startClock begins service. It first finds out whether there are other servers: if nobody
+// beats for MaxSilence, there is none, and the time since the last beat is an outage. Without
+// this check, the leases would lose the time in which the only server was killed and restarted
+// within MaxSilence.
+func (s *Store) startClock(ctx context.Context) error {
 	first, err := readMeta(ctx, s.reader)
 	for m := first; err == nil && m.clock.Seen == first.clock.Seen && m.now.Sub(m.clock.Seen) <= db.MaxSilence; {
 		time.Sleep(db.BeatInterval / 5)

@@ -18,8 +18,8 @@ const (
 	waitersChunk = 16
 	// dueChunk is how many shared holders that are due are read at most, of one resource.
 	dueChunk = 256
-	// retryTime is for how long a transaction runs again while others come first, and
-	// longestPause how long it steps aside for them at most.
+	// retryTime is for how long new attempts at a transaction that conflicts with others may
+	// start, and longestPause the longest pause before one.
 	retryTime    = 5 * time.Second
 	longestPause = 50 * time.Millisecond
 )
@@ -37,19 +37,19 @@ type tx struct {
 // Transact implements db.Store.
 func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 	reconnected := false
-	giveUp := time.Now().Add(retryTime)
+	lastStart := time.Now().Add(retryTime)
 	for attempt := 1; ; attempt++ {
 		err := s.attempt(ctx, fn)
 		switch {
-		case err == nil, ctx.Err() != nil, time.Now().After(giveUp), errors.Is(err, db.ErrOutcomeUnknown):
+		case err == nil, ctx.Err() != nil, time.Now().After(lastStart), errors.Is(err, db.ErrOutcomeUnknown):
 			return translate(ctx, err)
 		case conflict(err):
 		case broken(err) && !reconnected:
-			reconnected = true // the connection may have been the only thing wrong
+			reconnected = true // only the connection may have failed
 		default:
 			return translate(ctx, err)
 		}
-		stepAside(attempt)
+		pause(attempt)
 	}
 }
 
@@ -76,7 +76,7 @@ func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
 			return err
 		}
 	}
-	s.holders.learn(t.queues)
+	s.holders.remember(t.queues)
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (t *tx) commit() error {
 	return t.send()
 }
 
-// send sends what there is to write.
+// send sends what has been collected.
 func (t *tx) send() error {
 	err := t.script.exec(t.ctx, t.Conn, t.store.packets)
 	t.script = nil
@@ -134,8 +134,8 @@ func (t *tx) Load(resources, ids []string) (*claim.Queues, error) {
 	return qs, t.loadDue(qs, read.rows)
 }
 
-// loadClaims adds the exclusive holders, and the claims that commands name. What the
-// rows of the resources prove to be remembered rightly is not read.
+// loadClaims adds the exclusive holders, and the claims that commands name. A holder
+// whose cached copy is valid is not read.
 func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[string]string) error {
 	var ids []string
 	for _, row := range rows {
@@ -262,10 +262,9 @@ var openCodes = []uint16{codeErrorDuringCommit, codeShutdown, codeInterrupted, c
 // outcomeTimeout is how long to ask for the outcome of a commit.
 const outcomeTimeout = 5 * time.Second
 
-// outcome finds out how commit n ended, and keeps it from ending otherwise: it writes the
-// commit's row of the feed. While the commit is still under way the database makes this
-// wait. If the row is there, the commit was done; if this can write it, the commit was not
-// done and never will be.
+// outcome finds out whether commit n was done, and fixes that: it inserts the commit's row of
+// the feed. While the commit is under way the database makes this wait. If the row exists, the
+// commit was done; if this inserts it, the commit was not done and never will be.
 func (s *Store) outcome(ctx context.Context, n uint64, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
 	defer cancel()
