@@ -7,7 +7,7 @@ import (
 )
 
 // Execute reads what the commands need, calls run, which carries them out on the queues,
-// and saves what changed. The queues that it returns tell what that was.
+// and saves what changed. The queues that it returns hold the transitions.
 func Execute(tx Tx, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queues, error) {
 	queues, err := tx.Load(targets(cmds))
 	if err != nil {

@@ -50,7 +50,7 @@ type Transactor interface {
 	// The store rolls back and runs fn again when other transactions came first, so
 	// fn must have no effect except through its Tx. An error of fn is returned as it
 	// is, with nothing saved. Other errors are ErrUnavailable, ErrConflict,
-	// ErrOutcomeUnknown, or tell of a fault in the database.
+	// ErrOutcomeUnknown, or describe a fault in the database.
 	Transact(ctx context.Context, fn func(Tx) error) error
 }
 
@@ -67,7 +67,7 @@ type Pulse interface {
 	Resume(ctx context.Context) error
 }
 
-// Feed tells what the other servers did.
+// Feed is what the other servers changed.
 type Feed interface {
 	// Changes returns the ids of waiting claims that other servers have granted or
 	// ended since the last call, in the order of each server's commits. An id may
@@ -108,7 +108,7 @@ type Clocks interface {
 // Due finds the leases that have run out.
 type Due interface {
 	// Due returns the names of up to limit resources with a holder whose lease has
-	// run out: at once where somebody waits, after idle otherwise.
+	// run out: at once where claims wait, after idle otherwise.
 	Due(ctx context.Context, idle time.Duration, limit int) ([]string, error)
 }
 

@@ -14,7 +14,7 @@ import (
 
 const (
 	sweepInterval = 50 * time.Millisecond
-	// idleGrace is for how long a lease that ran out is left alone while nobody waits
+	// idleGrace is for how long a lease that ran out is left alone while no claim waits
 	// for it, so that a renewal that is a little late still finds it.
 	idleGrace  = 500 * time.Millisecond
 	sweepLimit = 256

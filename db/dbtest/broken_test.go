@@ -47,8 +47,8 @@ func (r *recorder) Errorf(format string, args ...any) { r.Logf(format, args...);
 func (r *recorder) Fatal(args ...any)                 { r.Log(args...); r.FailNow() }
 func (r *recorder) Fatalf(format string, args ...any) { r.Logf(format, args...); r.FailNow() }
 
-// record runs a case and returns what it complained of, "" when it passed. A panic is a
-// complaint too.
+// record runs a case and returns the messages of its failure, "" when it passed. A panic is a
+// failure too.
 func record(t *testing.T, c dbtest.Case, open func(testing.TB) dbtest.Engine) string {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
@@ -76,7 +76,7 @@ type cluster struct {
 	wrap    func(db.Store) db.Store
 }
 
-// server is one of them. It hears of what the others do through its feed.
+// server is one of them. Its feed has what the others changed.
 type server struct {
 	db.Store
 	c    *cluster
@@ -360,8 +360,8 @@ func TestSound(t *testing.T) {
 	for _, c := range dbtest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if complaint := record(t, c, opener(func(s db.Store) db.Store { return &broken{Store: s} })); complaint != "" {
-					t.Error(complaint)
+				if failure := record(t, c, opener(func(s db.Store) db.Store { return &broken{Store: s} })); failure != "" {
+					t.Error(failure)
 				}
 			})
 		})
@@ -379,7 +379,7 @@ func TestFaults(t *testing.T) {
 				t.Parallel()
 				c, ok := cases[name]
 				if !ok {
-					t.Fatal("there is no such case")
+					t.Fatal("unknown case")
 				}
 				synctest.Test(t, func(t *testing.T) { mustFail(t, f, c) })
 			})
@@ -388,15 +388,15 @@ func TestFaults(t *testing.T) {
 }
 
 func mustFail(t *testing.T, f fault, c dbtest.Case) {
-	complaint := record(t, c, opener(func(s db.Store) db.Store {
+	failure := record(t, c, opener(func(s db.Store) db.Store {
 		b := &broken{Store: s}
 		f.sets(b)
 		return b
 	}))
-	if complaint == "" {
+	if failure == "" {
 		t.Fatal("the suite did not notice")
 	}
-	t.Log(complaint)
+	t.Log(failure)
 }
 
 // TestEachCaseCanFail wants a fault for each case.

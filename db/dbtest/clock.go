@@ -97,7 +97,7 @@ func timeAway(t testing.TB, e Engine) {
 	must(t, s.Beat(t.Context()))
 	after := now(t, s)
 	if d := after.Lease.Sub(before.Lease); d > db.MaxSilence || d < -db.MaxSilence {
-		t.Errorf("lease time moved by %s while nobody was there", d)
+		t.Errorf("lease time moved by %s while no server was there", d)
 	}
 	if d := after.Wall.Sub(before.Wall); d < 3*db.MaxSilence-slack {
 		t.Errorf("the clock moved by %s only", d)

@@ -403,10 +403,10 @@ var faults = []fault{
 	}, []string{"RefusalLeavesNothing"}},
 	{"finds claims that are not there", func(b *broken) {
 		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-			queues, err := tx.Load(append(slices.Clone(resources), "made up"), ids)
+			queues, err := tx.Load(append(slices.Clone(resources), "invented"), ids)
 			for _, id := range ids {
 				if err == nil && queues.QueueOf(id) == nil {
-					queues.Add(&claim.Claim{ID: id, Resource: "made up"})
+					queues.Add(&claim.Claim{ID: id, Resource: "invented"})
 				}
 			}
 			return queues, err
@@ -491,12 +491,12 @@ var faults = []fault{
 			return min(len(claims), limit), err
 		}
 	}, []string{"Ahead"}},
-	{"Ahead reads for those that are gone", func(b *broken) {
+	{"Ahead reads for those whose callers have left", func(b *broken) {
 		b.ahead = func(ctx context.Context, resource string, position uint64, limit int) (int, error) {
 			return b.Store.Ahead(context.WithoutCancel(ctx), resource, position, limit)
 		}
 	}, []string{"CancelledReads"}},
-	{"Queue reads for those that are gone", func(b *broken) {
+	{"Queue reads for those whose callers have left", func(b *broken) {
 		b.queue = func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
 			return b.Store.Queue(context.WithoutCancel(ctx), resource, limit)
 		}
@@ -568,10 +568,10 @@ var faults = []fault{
 	{"a short outage is counted", resumeBeats, []string{"ShortOutage"}},
 	{"beats do nothing", noBeats, []string{"LeaseClockGoesOn", "BeatOfOthers"}},
 	{"answers what it answered first", stale, []string{"SeenAtOnce"}},
-	{"tells nothing", func(b *broken) {
+	{"the feed is empty", func(b *broken) {
 		b.changes = func(context.Context) ([]string, error) { return nil, nil }
 	}, []string{"ChangesOfOthers"}},
-	{"tells what it did itself", func(b *broken) {
+	{"the feed has the store's own changes", func(b *broken) {
 		var own []string
 		b.save = func(tx db.Tx, queues *claim.Queues) error {
 			for _, change := range queues.Changes() {

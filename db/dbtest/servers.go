@@ -131,7 +131,7 @@ func (r *referee) gives(c claim.Claim) {
 	delete(r.holder, c.Resource)
 }
 
-// over says that there is no point in going on.
+// over reports that enough faults were found to stop.
 func (r *referee) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -44,7 +44,7 @@ func queueIs(t testing.TB, s db.Store, resource string, holders, waiters []strin
 	equal(t, fmt.Sprintf("waiters of %q", resource), ids(snapshot.Waiters), waiters)
 }
 
-// coherent tells what is wrong with a snapshot by itself.
+// coherent returns what is inconsistent within a snapshot.
 func coherent(s db.Snapshot, limit int) error {
 	holders := min(s.Shared, limit)
 	if s.Holder != "" {
@@ -233,7 +233,7 @@ func queueWhileHandedOn(t testing.TB, e Engine) {
 			}
 			snapshot, _, err := e.Store.Queue(t.Context(), "r", 2)
 			if err = errors.Join(err, coherent(snapshot, 2)); err == nil && len(snapshot.Holders) == 0 {
-				err = errors.New("nobody holds the resource")
+				err = errors.New("the resource has no holder")
 			}
 			if err != nil {
 				seen <- err

@@ -27,7 +27,7 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 }
 
 // few reports whether a filter lets live claims of one status pass, and there are few of these.
-// It tells only how to read: nothing is wrong when it is no longer so.
+// It decides only how to read: an answer that is out of date costs time, and changes no result.
 func (s *Store) few(ctx context.Context, f db.Filter) (few bool, err error) {
 	if !f.Status.Live() || f.Resource != nil {
 		return false, nil

@@ -92,7 +92,7 @@ func TestNoDatabase(t *testing.T) {
 	change(t, path, "CREATE TABLE claims (other)")
 	for range 2 {
 		if _, err := sqlite.Open(path); err == nil || errors.Is(err, db.ErrInUse) {
-			t.Fatalf("somebody else's tables: %v", err)
+			t.Fatalf("tables of another program: %v", err)
 		}
 	}
 	if _, err := sqlite.Open(filepath.Join(t.TempDir(), "none", "locket.db")); err == nil {

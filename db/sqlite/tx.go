@@ -23,7 +23,7 @@ type tx struct {
 	now   claim.Instant
 }
 
-// Transact implements db.Store. There is nobody to conflict with, so fn runs once.
+// Transact implements db.Store. There are no other servers, so nothing conflicts and fn runs once.
 func (s *Store) Transact(_ context.Context, fn func(db.Tx) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
