@@ -23,6 +23,9 @@ func (s *Store) reading(ctx context.Context, fn func(*sqlite.Conn) error) error 
 		return unavailable(ctx, err)
 	}
 	defer s.readers.Put(conn)
+	if err := s.file.check(); err != nil {
+		return err
+	}
 	if err := fn(conn); err != nil {
 		return unavailable(ctx, err)
 	}

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -21,7 +19,7 @@ import (
 
 // Store is a db.Store in one file. It has one connection that writes, and some that read.
 type Store struct {
-	lock    *os.File
+	file    *databaseFile
 	readers *sqlitex.Pool
 
 	// clock and floor are the row of meta. Nobody else writes it, so it is kept here as
@@ -37,8 +35,8 @@ type Store struct {
 var _ db.Store = (*Store)(nil)
 
 // Open opens the store in a file, and makes the file and its tables if they are not
-// there. It returns db.ErrInUse when another server has the file open, and
-// db.ErrNewerSchema.
+// there. It returns db.ErrInUse when another server has the file open, under whatever name,
+// and db.ErrNewerSchema.
 func Open(path string) (_ *Store, err error) {
 	s := &Store{}
 	defer func() {
@@ -46,16 +44,19 @@ func Open(path string) (_ *Store, err error) {
 			_ = s.Close()
 		}
 	}()
-	if s.lock, err = lockFile(path + ".lock"); err != nil {
+	if s.file, err = openFile(path); err != nil {
 		return nil, err
 	}
-	if s.conn, err = sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL); err != nil {
+	if s.conn, err = sqlite.OpenConn(s.file.path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	if err = s.prepare(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{
+	if err = s.file.addLog(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	s.readers, err = sqlitex.NewPool(s.file.path, sqlitex.PoolOptions{
 		Flags:       sqlite.OpenReadOnly,
 		PoolSize:    max(4, runtime.NumCPU()),
 		PrepareConn: func(conn *sqlite.Conn) error { return pragmas(conn) },
@@ -64,24 +65,6 @@ func Open(path string) (_ *Store, err error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return s, nil
-}
-
-// lockFile makes this process the only server of a database. The kernel lifts the lock
-// when the process ends, however it ends.
-func lockFile(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = db.ErrInUse
-	}
-	if err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return file, nil
 }
 
 func pragmas(conn *sqlite.Conn) error {
@@ -129,6 +112,9 @@ func (s *Store) readMeta() error {
 }
 
 func (s *Store) saveClock(clock db.Clock) error {
+	if err := s.file.check(); err != nil {
+		return err
+	}
 	err := run(s.writer.saveClock, int64(clock.Seen), clock.Outage.Microseconds())
 	if err == nil {
 		s.clock.Store(&clock)
@@ -175,8 +161,8 @@ func (s *Store) Close() error {
 	if s.conn != nil {
 		errs = append(errs, s.conn.Close())
 	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+	if s.file != nil {
+		s.file.close()
 	}
 	return errors.Join(errs...)
 }

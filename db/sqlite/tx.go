@@ -34,6 +34,9 @@ func (s *Store) Transact(_ context.Context, fn func(db.Tx) error) error {
 
 // write runs fn between BEGIN and COMMIT. It is called with s.mu held.
 func (s *Store) write(fn func() error) error {
+	if err := s.file.check(); err != nil {
+		return err
+	}
 	if err := run(s.writer.begin); err != nil {
 		return translate(err)
 	}
