@@ -62,6 +62,10 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 bench: ## run the benchmark with BENCHFLAGS
 	go run ./bench $(BENCHFLAGS)
 
+.PHONY: test-mysql
+test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as a group
+	LOCKET_TEST_REAL_MYSQL=1 go test -tags mysql -count=1 -timeout 30m ./fixtures ./db/mysql ./cmd/locket
+
 .PHONY: soak
 soak: deps ## run the tests that take their time
 	go test -tags soak -count=1 -timeout 60m -run Soak -v ./...

@@ -65,7 +65,31 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
-	return nil
+	return serves(ctx, conn)
+}
+
+// errNotServing is returned by a member of a group that has not joined it, or left it.
+var errNotServing = errors.New("this member of a replication group is not ONLINE in it")
+
+// serves makes sure that a member of a group is one. A server that was restarted may take
+// writes before it joins again, of which the others never hear: two of them would grant the
+// same lock. A user that may not look is let pass.
+func serves(ctx context.Context, conn driver.ExecerContext) error {
+	const query = `SELECT @@group_replication_group_name = '' OR EXISTS (SELECT 1
+		FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid AND member_state = 'ONLINE')`
+	rows, err := conn.(driver.QueryerContext).QueryContext(ctx, query, nil)
+	switch {
+	case isCode(err, codeUnknownVariable, codeNoSuchTable, codeTableDenied):
+		return nil
+	case err != nil:
+		return err
+	}
+	answer := make([]driver.Value, 1)
+	err = errors.Join(rows.Next(answer), rows.Close())
+	if err == nil && answer[0] != int64(1) {
+		err = errNotServing
+	}
+	return err
 }
 
 // connectReaders returns the pool of the connections that read, and write now and then, a
@@ -106,6 +130,7 @@ const (
 	codeUnknownDatabase   = 1049
 	codeShutdown          = 1053
 	codeDuplicate         = 1062
+	codeTableDenied       = 1142
 	codeNoSuchTable       = 1146
 	codeErrorDuringCommit = 1180 // also: on a group, at any statement that meets another member's transaction
 	codeUnknownVariable   = 1193
@@ -144,7 +169,7 @@ func translate(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
 		return err
-	case broken(err), isCode(err, unavailableCodes...), ctx.Err() != nil,
+	case broken(err), errors.Is(err, errNotServing), isCode(err, unavailableCodes...), ctx.Err() != nil,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	case conflict(err):

@@ -1,0 +1,52 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/locket-service/locket/db"
+)
+
+// TestCodes: what each answer of a database means, for a statement and for a COMMIT.
+func TestCodes(t *testing.T) {
+	const again, away, fault = "again", "away", "fault"
+	for code, want := range map[uint16]struct {
+		statement string
+		asks      bool // a COMMIT asks for its outcome
+	}{
+		1062: {again, false}, // another server has made the row
+		1205: {again, false},
+		1213: {again, false},
+		3101: {again, true}, // another member's transaction came first, or this member left its group
+		1180: {again, true},
+		1047: {away, false}, // a Galera node without its cluster
+		1053: {away, true},  // shutting down
+		1290: {away, false}, // read-only: no longer the primary
+		1317: {away, true},  // killed
+		1836: {away, false},
+		1927: {away, true},
+		3100: {away, true},
+		3797: {away, false}, // a member cannot ask its group
+		1064: {fault, false},
+		3098: {fault, false}, // a table that a group cannot replicate: ours all can
+	} {
+		err := fmt.Errorf("a statement: %w", &mysql.MySQLError{Number: code})
+		got := fault
+		switch translated := translate(context.Background(), err); {
+		case errors.Is(translated, db.ErrConflict):
+			got = again
+		case errors.Is(translated, db.ErrUnavailable):
+			got = away
+		}
+		if got != want.statement || conflict(err) != (got == again) {
+			t.Errorf("%d: %s, want %s", code, got, want.statement)
+		}
+		if asks := outcomeOpen(err); asks != want.asks {
+			t.Errorf("COMMIT with %d asks for the outcome: %t, want %t", code, asks, want.asks)
+		}
+	}
+}
