@@ -3,12 +3,10 @@
 package robustness_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -17,24 +15,22 @@ func TestChaosGaleraPair(t *testing.T) {
 	contend(t, onNodes(t, nodes[0].DSN("locket"), nodes[1].DSN("locket")))
 }
 
-// awaitLock returns how long it took until a server grants a lock.
-func awaitLock(t *testing.T, server *fixtures.Locket, within time.Duration) time.Duration {
+// probe returns how long it takes until a server has granted a lock and taken it back.
+func (l *load) probe(t *testing.T, server *fixtures.Locket) time.Duration {
 	t.Helper()
-	client, began := server.Client(t), time.Now()
-	harness.Eventually(t, within, func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		_, err := client.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: "probe", Owner: "probe"}, TtlInSeconds: int64(loadTTL / time.Second)})
-		return err
-	})
+	l.probes++
+	prober, began := &worker{load: l, n: 1000, seq: l.probes, client: server.Client(t)}, time.Now()
+	done := make(chan struct{})
+	go func() {
+		prober.useLock("probe")
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("a server grants nothing for a minute")
+	}
 	return time.Since(began).Round(time.Millisecond)
-}
-
-// endProbe gives the lock of awaitLock back.
-func endProbe(t *testing.T, server *fixtures.Locket) {
-	t.Helper()
-	_, err := server.Client(t).Release(t.Context(), &models.ReleaseRequest{Resource: &models.Resource{Key: "probe", Owner: "probe"}})
-	harness.Must(t, err)
 }
 
 // A member is lost, one way or the other, and comes back. The server on the other member goes
@@ -49,17 +45,16 @@ func TestChaosGroupMemberLost(t *testing.T) {
 	} {
 		time.Sleep(time.Second)
 		harness.Must(t, fault.begin())
-		other := awaitLock(t, servers[0], 30*time.Second)
+		other := load.probe(t, servers[0])
 		harness.Must(t, g.AwaitOnline(0, 2))
-		expelled := awaitLock(t, servers[0], 10*time.Second)
+		expelled := load.probe(t, servers[0])
 		time.Sleep(2 * time.Second)
 		harness.Must(t, fault.end())
 		harness.Must(t, g.Rejoin(1))
 		t.Logf("%s: the other server grants after %v, and after the expulsion after %v; its own when it is back after %v",
-			name, other, expelled, awaitLock(t, servers[1], 30*time.Second))
+			name, other, expelled, load.probe(t, servers[1]))
 		harness.Must(t, load.sample(t.Context(), servers[0].Client(t), load.keys))
 	}
-	endProbe(t, servers[0])
 	load.finish(t, servers[1].Client(t))
 	load.checkFIFO(t)
 }
@@ -78,7 +73,7 @@ func TestChaosGroupMinority(t *testing.T) {
 	harness.Must(t, g.Nodes[1].Resume())
 	harness.Must(t, g.Nodes[2].Resume())
 	harness.Must(t, g.AwaitOnline(0, 3))
-	t.Logf("grants again after %v", awaitLock(t, server, 30*time.Second))
+	awaitDatabase(t, client)
 	stillHeld(t, client, "held", lockToken, claimToken, ttl)
 }
 
@@ -93,13 +88,13 @@ func TestChaosGroupPrimaryMoved(t *testing.T) {
 		primary %= 2
 		time.Sleep(time.Second)
 		harness.Must(t, g.MovePrimary(primary))
-		t.Logf("on the new primary a lock is granted after %v", awaitLock(t, servers[primary], 30*time.Second))
+		t.Logf("on the new primary a lock is granted after %v", load.probe(t, servers[primary]))
 		harness.Must(t, load.sample(t.Context(), servers[primary].Client(t), load.keys))
 	}
 	harness.Must(t, g.Nodes[1].Kill())
 	harness.Must(t, g.AwaitOnline(0, 2))
 	harness.Must(t, g.MovePrimary(0))
-	t.Logf("after the primary was killed and another chosen a lock is granted after %v", awaitLock(t, servers[0], 30*time.Second))
+	t.Logf("after the primary was killed and another chosen a lock is granted after %v", load.probe(t, servers[0]))
 	harness.Must(t, g.Rejoin(1))
 	stopped := make(chan struct{})
 	go func() {
@@ -116,7 +111,6 @@ func TestChaosGroupPrimaryMoved(t *testing.T) {
 			harness.Must(t, g.MovePrimary(primary))
 		}
 	}
-	awaitLock(t, servers[primary], 30*time.Second)
-	endProbe(t, servers[primary])
+	awaitDatabase(t, servers[primary].Client(t))
 	load.finish(t, servers[primary].Client(t))
 }

@@ -46,6 +46,7 @@ type load struct {
 	retries  atomic.Int64
 	slowest  atomic.Int64 // nanoseconds of the slowest attempt, waits left out
 	think    time.Duration
+	probes   int // how often a test has probed a server itself
 }
 
 var loads atomic.Int64
