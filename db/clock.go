@@ -32,12 +32,13 @@ func (c Clock) Instant(now claim.Time) claim.Instant {
 	return claim.Instant{Wall: now, Lease: lease.Add(-c.Outage)}
 }
 
-// Beat returns the clock after a beat. The whole of a silence that is too long, and of
-// a step back, becomes an outage; a step back of less than MaxSilence counts as the
-// difference of two nodes' clocks: lease time stands still until the clock has caught up.
-func (c Clock) Beat(now claim.Time) Clock {
+// Beat returns the clock after a beat of a server that has been in service for a while
+// without a break (see Pulse). The whole of a silence that is longer, and of a step back,
+// becomes an outage; a step back of less than MaxSilence counts as the difference of two
+// nodes' clocks: lease time stands still until the clock has caught up.
+func (c Clock) Beat(now claim.Time, inService time.Duration) Clock {
 	silence := now.Sub(c.Seen)
-	if silence > MaxSilence || silence < -MaxSilence {
+	if silence > max(MaxSilence, inService+BeatInterval) || silence < -MaxSilence {
 		return c.Resume(now)
 	}
 	c.Seen = max(c.Seen, now)

@@ -59,7 +59,7 @@ func TestClock(t *testing.T) {
 		for i, step := range c.steps {
 			now = now.Add(step)
 			if i < len(c.steps)-1 {
-				clock = clock.Beat(now)
+				clock = clock.Beat(now, 0)
 			}
 		}
 		at := clock.Instant(now)
@@ -75,14 +75,14 @@ func TestClock(t *testing.T) {
 // TestResume counts none of the time between, however short it was.
 func TestResume(t *testing.T) {
 	for _, away := range []time.Duration{0, ms, 100 * ms, db.MaxSilence, time.Hour, -ms, -time.Hour} {
-		c := running().Beat(start.Add(100 * ms))
+		c := running().Beat(start.Add(100 * ms), 0)
 		before := c.Instant(start.Add(100 * ms))
 		at := before.Wall.Add(away)
 		c = c.Resume(at)
 		if got := c.Instant(at); got != (claim.Instant{Wall: at, Lease: before.Lease}) {
 			t.Errorf("away for %s: %+v after %+v", away, got, before)
 		}
-		if got := c.Beat(at.Add(ms)).Instant(at.Add(ms)).Lease; got != before.Lease.Add(ms) {
+		if got := c.Beat(at.Add(ms), 0).Instant(at.Add(ms)).Lease; got != before.Lease.Add(ms) {
 			t.Errorf("away for %s: %d after %d and a millisecond", away, got, before.Lease)
 		}
 	}
@@ -108,7 +108,7 @@ func (w *walk) step(t *rapid.T, back bool) (beat bool) {
 	case 1, 2, 3:
 		return false
 	default:
-		w.clock = w.clock.Beat(w.now)
+		w.clock = w.clock.Beat(w.now, 0)
 		return true
 	}
 }
@@ -170,7 +170,26 @@ func TestService(t *testing.T) {
 			if w.lease() != w.now {
 				t.Fatalf("%s were not counted", w.now.Sub(w.lease()))
 			}
-			w.clock = w.clock.Beat(w.now)
+			w.clock = w.clock.Beat(w.now, 0)
 		}
 	})
+}
+
+// A beat that is late is no outage if the server was in service meanwhile, and the database's
+// clock has moved by no more than that.
+func TestLateBeatInService(t *testing.T) {
+	for name, c := range map[string]struct{ silence, inService, want time.Duration }{
+		"all of it":                    {2 * time.Second, 2 * time.Second, 2 * time.Second},
+		"a little more":                {2*time.Second + db.BeatInterval, 2 * time.Second, 2*time.Second + db.BeatInterval},
+		"a step of the clock":          {time.Hour, 2 * time.Second, 0},
+		"a step back":                  {-time.Hour, 2 * time.Second, 0},
+		"less than may be silent":      {db.MaxSilence, 100 * ms, db.MaxSilence},
+		"nothing is known of service":  {db.MaxSilence + time.Microsecond, 0, 0},
+		"service that was interrupted": {2 * time.Second, time.Second, 0},
+	} {
+		at := start.Add(c.silence)
+		if got := running().Beat(at, c.inService).Instant(at).Lease.Sub(start); got != c.want {
+			t.Errorf("%s: lease time moved by %s, want %s", name, got, c.want)
+		}
+	}
 }

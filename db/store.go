@@ -58,8 +58,10 @@ type Transactor interface {
 // running: see Clock.
 type Pulse interface {
 	// Beat records that a server is there to take renewals. It is to be called every
-	// BeatInterval.
-	Beat(ctx context.Context) error
+	// BeatInterval. inService is for how long the server has been so without a break,
+	// since its last Beat or Resume at the most: a beat may be late while commits take
+	// long, and that is no outage. It is 0 for a server that does not know.
+	Beat(ctx context.Context, inService time.Duration) error
 
 	// Resume is the first Beat after a time in which this server could not commit. Unless
 	// another server has beaten meanwhile, all of the time since the last beat becomes an

@@ -165,25 +165,26 @@ func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 // broken is a store with a fault. What is nil works.
 type broken struct {
 	db.Store
-	load         func(tx db.Tx, resources, ids []string) (*claim.Queues, error)
-	save         func(tx db.Tx, queues *claim.Queues) error
-	claim        func(*claim.Claim) // after it was read
-	filter       func(db.Filter) db.Filter
-	transact     func(ctx context.Context, fn func(db.Tx) error) error
-	beat, resume func(context.Context) error
-	now          func(claim.Instant) claim.Instant
-	holder       func(ctx context.Context, resource string) (claim.Claim, error)
-	held         func(claim.Type) claim.Type
-	queue        func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
-	snapshot     func(*db.Snapshot) // after it was read
-	ahead        func(ctx context.Context, resource string, position uint64, limit int) (int, error)
-	due          func(idle time.Duration, limit int) (time.Duration, int)
-	names        func([]string) []string // of Due
-	count        func(db.Counts) db.Counts
-	cutoff       func(keep int) int
-	changes      func(context.Context) ([]string, error)
-	prune        func(before claim.Time, limit int) (claim.Time, int)
-	resources    func(after string, before claim.Time, limit int) (string, error)
+	load      func(tx db.Tx, resources, ids []string) (*claim.Queues, error)
+	save      func(tx db.Tx, queues *claim.Queues) error
+	claim     func(*claim.Claim) // after it was read
+	filter    func(db.Filter) db.Filter
+	transact  func(ctx context.Context, fn func(db.Tx) error) error
+	beat      func(context.Context, time.Duration) error
+	resume    func(context.Context) error
+	now       func(claim.Instant) claim.Instant
+	holder    func(ctx context.Context, resource string) (claim.Claim, error)
+	held      func(claim.Type) claim.Type
+	queue     func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
+	snapshot  func(*db.Snapshot) // after it was read
+	ahead     func(ctx context.Context, resource string, position uint64, limit int) (int, error)
+	due       func(idle time.Duration, limit int) (time.Duration, int)
+	names     func([]string) []string // of Due
+	count     func(db.Counts) db.Counts
+	cutoff    func(keep int) int
+	changes   func(context.Context) ([]string, error)
+	prune     func(before claim.Time, limit int) (claim.Time, int)
+	resources func(after string, before claim.Time, limit int) (string, error)
 }
 
 type brokenTx struct {
@@ -212,11 +213,11 @@ func (b *broken) Transact(ctx context.Context, fn func(db.Tx) error) error {
 	return b.Store.Transact(ctx, func(tx db.Tx) error { return fn(brokenTx{tx, b}) })
 }
 
-func (b *broken) Beat(ctx context.Context) error {
+func (b *broken) Beat(ctx context.Context, inService time.Duration) error {
 	if b.beat != nil {
-		return b.beat(ctx)
+		return b.beat(ctx, inService)
 	}
-	return b.Store.Beat(ctx)
+	return b.Store.Beat(ctx, inService)
 }
 
 func (b *broken) Resume(ctx context.Context) error {

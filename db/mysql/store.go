@@ -156,8 +156,8 @@ func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 }
 
 // Beat implements db.Pulse.
-func (s *Store) Beat(ctx context.Context) error {
-	return s.advance(ctx, func(m meta) db.Clock { return m.clock.Beat(m.now) })
+func (s *Store) Beat(ctx context.Context, inService time.Duration) error {
+	return s.advance(ctx, func(m meta) db.Clock { return m.clock.Beat(m.now, inService) })
 }
 
 // Resume implements db.Pulse. Another server that could commit meanwhile has beaten after
@@ -167,7 +167,7 @@ func (s *Store) Resume(ctx context.Context) error {
 		if m.clock.Seen == s.seen || m.now.Sub(m.clock.Seen) > db.BeatInterval {
 			return m.clock.Resume(m.now)
 		}
-		return m.clock.Beat(m.now)
+		return m.clock.Beat(m.now, 0)
 	})
 }
 

@@ -131,10 +131,10 @@ func (s *Store) instant() claim.Instant { return s.clock.Load().Instant(wallTime
 func (s *Store) Now(context.Context) (claim.Instant, error) { return s.instant(), nil }
 
 // Beat implements db.Store.
-func (s *Store) Beat(context.Context) error {
+func (s *Store) Beat(_ context.Context, inService time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.saveClock(s.clock.Load().Beat(wallTime()))
+	return s.saveClock(s.clock.Load().Beat(wallTime(), inService))
 }
 
 // Resume implements db.Store.
