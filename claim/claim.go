@@ -47,7 +47,7 @@ type Claim struct {
 	TTL time.Duration
 	// UserData is JSON that the client stored with the claim, nil for none.
 	UserData []byte
-	// Value is the metadata of a lock (seed 5).
+	// Value is the metadata of a lock (the value of a Resource in Cloud Foundry's Locket).
 	Value string
 
 	Status Status

@@ -21,6 +21,9 @@ type Command interface {
 // and the claim, if there is one with this id, must be in it: it is ErrIDTaken otherwise.
 type Target struct{ Resource, ID string }
 
+// MaxWaiting is how many claims may wait for one resource.
+const MaxWaiting = 100_000
+
 // Create puts a claim into the queue. Repeated with the same id it returns the claim
 // that the first attempt made.
 type Create struct {
@@ -52,6 +55,9 @@ func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
 	if cmd.NoWait && (q.Waiting > 0 || !q.admits(cmd.Mode)) {
 		return nil, q.collision()
 	}
+	if q.Waiting >= MaxWaiting {
+		return nil, ErrQueueFull
+	}
 	c := &Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
 		TTL: cmd.TTL, UserData: cmd.UserData, Value: cmd.Value,
@@ -72,7 +78,7 @@ func (cmd Create) Made(c *Claim) bool {
 }
 
 // Acquire takes a resource exclusively for an owner, or renews the owner's hold on
-// it. It never waits (seed 5, Lock).
+// it. It never waits (Lock of Cloud Foundry's Locket).
 type Acquire struct {
 	// ID is the id of the new claim; not used when the owner holds the resource.
 	ID              string
@@ -131,7 +137,7 @@ func (q *Queue) collision() error {
 	return &CollisionError{Holder: q.ExclusiveHolder()}
 }
 
-// Release ends an owner's exclusive hold on a resource (seed 5, Release).
+// Release ends an owner's exclusive hold on a resource (Release of Cloud Foundry's Locket).
 type Release struct {
 	Resource, Owner string
 	// Token, unless it is 0, is that of the only grant to release.
@@ -177,7 +183,7 @@ func (cmd Renew) apply(queues []*Queue, now Instant) (*member, error) {
 
 // Activate asks whether a claim is active by now. Claims are granted by the rules
 // alone, so it changes nothing, except that an active claim gets a new TTL if one is
-// given (seed 1, refresh).
+// given (refresh in the claim client library).
 type Activate struct {
 	ID string
 	// TTL is nil to leave the deadline alone.

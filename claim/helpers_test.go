@@ -17,6 +17,7 @@ const start claim.Time = 1_700_000_000_000_000
 type desk struct {
 	*claim.Queue
 	queues *claim.Queues // that one alone
+	rest   []entry       // see reread
 	t      testing.TB
 	now    claim.Instant
 }

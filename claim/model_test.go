@@ -137,7 +137,7 @@ func (m *model) activate(cmd claim.Activate, now claim.Instant) (*entry, error) 
 	return m.renew(claim.Renew{ID: cmd.ID, TTL: *cmd.TTL}, now)
 }
 
-// mayEnd is what a client may ask for (seed 4).
+// mayEnd is what a client may ask for (the REST requirements).
 var mayEnd = map[claim.Status][]claim.Status{
 	claim.Waiting: {claim.Aborted, claim.Withdrawn, claim.Revoked},
 	claim.Active:  {claim.Aborted, claim.Withdrawn, claim.Revoked, claim.Released},

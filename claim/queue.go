@@ -18,6 +18,7 @@ type Queue struct {
 	tail    []*member // joined in this transaction, behind a line not wholly read
 	last    uint64    // Enqueued of the last waiter that was read
 	whole   bool      // every waiter is in waiters
+	granted int       // how many claims this transaction has granted
 	more    MoreWaiters
 	set     *Queues // of the transaction
 	err     error
@@ -204,16 +205,33 @@ func (q *Queue) expire(now Instant) {
 	}
 }
 
+// MaxGrants is how many claims of a resource one transaction grants. When more shared
+// claims could be granted, the next transaction about the resource goes on.
+const MaxGrants = 1000
+
 // settle grants the claims at the head of the line for as long as the rules allow.
 func (q *Queue) settle(now Instant) {
-	for q.Waiting > 0 && q.Holder == "" {
-		head := q.head()
-		if head == nil || !q.admits(head.Mode) {
-			return
-		}
-		q.grant(head, now)
+	for (q.granted < MaxGrants || q.Free()) && q.grantNext(now) {
+		q.granted++
 	}
 }
+
+// grantNext grants the claim at the head of the line if the rules allow.
+func (q *Queue) grantNext(now Instant) bool {
+	if q.Waiting == 0 || q.Holder != "" {
+		return false
+	}
+	head := q.head()
+	if head == nil || !q.admits(head.Mode) {
+		return false
+	}
+	q.grant(head, now)
+	return true
+}
+
+// Unsettled reports whether the transaction has granted as many claims as it may, so that
+// there may be more to grant.
+func (q *Queue) Unsettled() bool { return q.granted >= MaxGrants }
 
 // head returns the first claim in the line, reading more of it if need be. It is nil
 // when reading failed.

@@ -1,9 +1,11 @@
 package claim_test
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -716,4 +718,65 @@ func TestTryRepeated(t *testing.T) {
 	d.exclusive("waiter")
 	wantErr(t, d.refuse(try("waiter", claim.Exclusive)), claim.ErrIDTaken)
 	d.wantStatus(claim.Waiting, "waiter")
+}
+
+// A long run of shared claims is granted a part at a time, in order; each command about the
+// resource goes on with it.
+func TestGrantsAreBounded(t *testing.T) {
+	const readers = 2*claim.MaxGrants + 500
+	d := setup(t)
+	d.exclusive("writer")
+	for i := range readers {
+		d.shared(strconv.Itoa(i))
+	}
+	d.exclusive("last")
+	transact := func(cmd claim.Command) {
+		d.use(reread(d))
+		d.do(cmd)
+	}
+	transact(claim.End{ID: "writer"})
+	equal(t, "the number of holders", d.Shared, claim.MaxGrants)
+	equal(t, "Unsettled", d.Unsettled(), true)
+	transact(claim.Expire{Resources: []string{"printer"}})
+	equal(t, "the number of holders", d.Shared, 2*claim.MaxGrants)
+	equal(t, "Unsettled", d.Unsettled(), true)
+	transact(claim.Expire{Resources: []string{"printer"}})
+	equal(t, "the number of holders", d.Shared, readers)
+	equal(t, "Unsettled", d.Unsettled(), false)
+	d.wantStatus(claim.Waiting, "last")
+	for i := 1; i < readers; i++ {
+		if d.get(strconv.Itoa(i)).Token <= d.get(strconv.Itoa(i-1)).Token {
+			t.Fatalf("claim %d was not granted after claim %d", i, i-1)
+		}
+	}
+}
+
+// reread returns the desk's queue as another transaction reads it, all of it.
+func reread(d *desk) *claim.Queues {
+	s := &shelf{row: d.Row, chunk: func() int { return 16 }}
+	for _, change := range d.queues.Changes() {
+		s.claims = append(s.claims, record(*change.After))
+	}
+	for _, e := range d.rest {
+		if s.index(e.ID) < 0 {
+			s.claims = append(s.claims, e)
+		}
+	}
+	slices.SortFunc(s.claims, func(a, b entry) int { return cmp.Compare(a.Enqueued, b.Enqueued) })
+	d.rest = s.claims
+	var ids []string
+	for _, e := range s.claims {
+		ids = append(ids, e.ID)
+	}
+	return s.load(d.now, ids...)
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	d := setupRow(t, claim.Row{Version: 1, Holder: "a", Waiting: claim.MaxWaiting - 1}, 0)
+	d.exclusive("last")
+	wantErr(t, d.refuse(request("more")), claim.ErrQueueFull)
+	equal(t, "the number that wait", d.Waiting, claim.MaxWaiting)
+	d.do(request("last")) // it is there
+	d.do(claim.End{ID: "last"})
+	d.exclusive("more")
 }

@@ -58,7 +58,7 @@ func TestTargetThatIsNotThere(t *testing.T) {
 	equal(t, "the number of transitions", len(queues.Transitions()), 0)
 }
 
-// One command may work on several queues. What it changes is told in order.
+// One command may work on several queues. Its transitions are in order.
 func TestExpireSeveralResources(t *testing.T) {
 	queues := threePrinters()
 	must(t, queues, create("a", "one"), create("b", "one"), create("c", "two"), create("d", "three"))

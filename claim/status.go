@@ -6,7 +6,7 @@ import "fmt"
 // added to.
 type Status uint8
 
-// The seven statuses of a claim (seed 4).
+// The seven statuses of a claim (the REST requirements).
 const (
 	// Waiting: in the queue to become a holder.
 	Waiting Status = 1
@@ -29,7 +29,7 @@ var statusNames = [...]string{
 	Aborted: "aborted", Withdrawn: "withdrawn", Revoked: "revoked",
 }
 
-// String returns the name of the status as seed 4 spells it.
+// String returns the name of the status as the REST requirements spell it.
 func (s Status) String() string {
 	if s.Valid() {
 		return statusNames[s]
@@ -47,7 +47,7 @@ func (s Status) Live() bool { return s == Waiting || s == Active }
 func (s Status) Final() bool { return s.Valid() && !s.Live() }
 
 // mayEnd reports whether a client may move a claim from status s to the final
-// status to (seed 4, PATCH). Only the sweep expires claims.
+// status to (the REST requirements, PATCH). Only the sweep expires claims.
 func (s Status) mayEnd(to Status) bool {
 	switch to {
 	case Released:
@@ -62,7 +62,7 @@ func (s Status) mayEnd(to Status) bool {
 // Mode says with whom a claim may share its resource.
 type Mode uint8
 
-// The two modes (seed 2: write locks and read locks).
+// The two modes (write locks and read locks in the document on resource locking).
 const (
 	// Exclusive: the holder is alone.
 	Exclusive Mode = 0
@@ -78,7 +78,7 @@ func (m Mode) String() string {
 	return "exclusive"
 }
 
-// Type says what a claim is for (seed 5, TypeCode). It does not enter into the
+// Type says what a claim is for (TypeCode in Cloud Foundry's Locket). It does not enter into the
 // rules.
 type Type uint8
 

@@ -9,12 +9,14 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/tedsuo/ifrit"
+
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/periodic"
 )
 
 // DefaultBatch is the largest number of requests in one transaction.
@@ -22,21 +24,27 @@ const DefaultBatch = 512
 
 // Config says how to commit.
 type Config struct {
-	// MaxBatch is the largest number of requests in one transaction; DefaultBatch when it
+	// MaxBatch is the largest number of requests in one transaction; DefaultBatch if it
 	// is 0.
 	MaxBatch int
-	// Timeout is how long a transaction may take before it is given up.
+	// Timeout is the deadline of a transaction, and how long a request waits for one.
 	Timeout time.Duration
-	Log     *slog.Logger
-	Metrics *Metrics
-	// Listeners are told what each transaction changed.
+	// MaxPending is how many requests may wait for a transaction; DefaultPending if it is 0.
+	MaxPending int
+	Log        *slog.Logger
+	Metrics    *Metrics
+	// Listeners get what each transaction changed.
 	Listeners []Listener
 }
 
-// Listener is told what a transaction has changed: after its commit, before its callers are
-// answered, one transaction after the other.
+// Listener gets what the transactions of this server change.
 type Listener interface {
+	// Committed is called after a commit, before its callers are answered, for one
+	// transaction after the other.
 	Committed(now claim.Instant, changes []claim.Transition)
+	// Missed is called when a transaction may have been committed, and its changes are
+	// not known here.
+	Missed()
 }
 
 // ErrStopping is returned for requests that the server no longer takes, because it shuts
@@ -59,9 +67,11 @@ type Result struct {
 
 // request is a command on its way through a batch.
 type request struct {
-	ctx  context.Context
-	cmd  claim.Command
-	done chan struct{}
+	ctx    context.Context
+	cmd    claim.Command
+	queued time.Time
+	bytes  int
+	done   chan struct{}
 
 	result Result
 	err    error
@@ -77,33 +87,33 @@ type Committer struct {
 	listeners []Listener
 	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
 
-	wake    chan struct{}
+	queue   *queue
 	failing bool // the database did not take the last commit
-	gap     bool // nor all commits since the last beat
-
-	mu      sync.Mutex
-	pending []*request
-	stopped bool
+	service service
 }
 
 // New returns a committer for a store.
 func New(store Store, config Config) *Committer {
-	return &Committer{
+	known := &holders{owners: make(map[string]string)}
+	c := &Committer{
 		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
-		log: config.Log, metrics: config.Metrics, listeners: append([]Listener{config.Metrics}, config.Listeners...),
+		log: config.Log, metrics: config.Metrics, listeners: append([]Listener{config.Metrics, known}, config.Listeners...),
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
-		wake:     make(chan struct{}, 1),
+		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
 	}
+	c.metrics.watch(c.queue)
+	return c
 }
 
 // Do carries out one command. It returns the errors of package claim, those of db.Store,
-// ErrStopping, or that of ctx. When ctx ends first the outcome is open: the command may
-// still be carried out, and may be sent again.
+// ErrStopping, ErrOverloaded, or that of ctx. When ctx ends first the outcome is unknown: the
+// command may still be carried out, and may be sent again.
 func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	r := c.requests.Get().(*request)
 	r.ctx, r.cmd, r.result, r.err = ctx, cmd, Result{}, nil
-	if !c.enqueue(r) {
-		return Result{}, ErrStopping
+	if err := c.queue.add(r); err != nil {
+		c.metrics.refused.Inc()
+		return Result{}, err
 	}
 	select {
 	case <-r.done:
@@ -116,38 +126,28 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	}
 }
 
-func (c *Committer) enqueue(r *request) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return false
-	}
-	c.pending = append(c.pending, r)
-	if len(c.pending) == 1 {
-		c.wakeUp()
-	}
-	return true
-}
-
-func (c *Committer) wakeUp() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Run implements ifrit.Runner. When it is told to stop it finishes the batch under way;
-// requests that come later get ErrStopping.
+// Run implements ifrit.Runner. On a signal it finishes the batch under way; requests that come
+// later get ErrStopping.
 func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	timeouts := ifrit.Background(periodic.New(max(c.timeout/20, time.Millisecond), c.answerOld))
+	defer func() {
+		timeouts.Signal(os.Interrupt)
+		<-timeouts.Wait()
+	}()
 	beat := time.NewTicker(db.BeatInterval)
 	defer beat.Stop()
-	_ = c.beat() // reported; requests are told by themselves
+	_ = c.beat() // reported; requests get their own errors
 	close(ready)
 	for {
-		select { // the end comes first: with a database that hangs, each of the others takes long
+		select { // the signal has priority: while the database hangs, each of the others takes long
 		case <-signals:
 			c.stop()
 			return nil
+		default:
+		}
+		select { // and so have beats: lease time stands still without them
+		case <-beat.C:
+			_ = c.beat()
 		default:
 		}
 		select {
@@ -156,17 +156,24 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 			return nil
 		case <-beat.C:
 			_ = c.beat()
-		case <-c.wake:
-			if c.gap { // first, before a lease is looked at; and callers need not wait for two timeouts
+		case <-c.queue.wake:
+			if c.service.failed { // first, before a lease is looked at; and callers need not wait for two timeouts
 				if err := c.beat(); err != nil {
-					c.answer(c.take(), err)
+					c.answer(c.queue.takeAll(), err)
 					continue
 				}
 			}
 			c.gather()
-			c.commit(c.take())
+			c.commit(c.queue.take(c.maxBatch))
 		}
 	}
+}
+
+// answerOld answers the requests that have waited for a transaction for longer than one may
+// take. Nothing of them was done.
+func (c *Committer) answerOld(context.Context) {
+	old := c.queue.takeOlder(time.Now().Add(-c.timeout))
+	c.answer(old, fmt.Errorf("%w: no transaction began within %s", db.ErrUnavailable, c.timeout))
 }
 
 // beat is called between batches, not beside them: while the database does not take
@@ -174,12 +181,18 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 func (c *Committer) beat() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
-	beat := c.store.Beat
-	if c.gap {
-		beat = c.store.Resume
+	begin := time.Now()
+	var err error
+	if c.service.failed {
+		err = c.store.Resume(ctx)
+	} else {
+		err = c.store.Beat(ctx, c.service.length(begin))
 	}
-	err := beat(ctx)
-	c.gap = err != nil
+	if err != nil {
+		c.service.fail()
+	} else {
+		c.service.beats(begin, time.Now())
+	}
 	c.report(err)
 	return err
 }
@@ -198,7 +211,7 @@ func (c *Committer) report(err error) {
 	c.failing = err != nil
 }
 
-// gatherYields is how often gather steps aside at most.
+// gatherYields is how often gather yields at most.
 const gatherYields = 20
 
 // gather lets the handlers run that are about to bring requests, for as long as there are
@@ -207,9 +220,7 @@ const gatherYields = 20
 func (c *Committer) gather() {
 	before := 0
 	for range gatherYields {
-		c.mu.Lock()
-		pending := len(c.pending)
-		c.mu.Unlock()
+		pending := c.queue.len()
 		if pending == before || pending >= c.maxBatch {
 			return
 		}
@@ -218,53 +229,39 @@ func (c *Committer) gather() {
 	}
 }
 
-func (c *Committer) take() []*request {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.pending) <= c.maxBatch {
-		batch := c.pending
-		c.pending = make([]*request, 0, len(batch)+len(batch)/4)
-		return batch
-	}
-	batch := slices.Clone(c.pending[:c.maxBatch])
-	c.pending = append(c.pending[:0], c.pending[c.maxBatch:]...)
-	c.wakeUp()
-	return batch
-}
-
-func (c *Committer) stop() {
-	c.mu.Lock()
-	c.stopped = true
-	left := c.pending
-	c.pending = nil
-	c.mu.Unlock()
-	c.answer(left, ErrStopping)
-}
+func (c *Committer) stop() { c.answer(c.queue.stop(), ErrStopping) }
 
 // commit carries out a batch and answers its callers. A batch that fails for a reason of
-// its own, not of the database, is cut in two until the request that spoils it is alone.
+// its own, not of the database, is cut in two until the request that makes it fail is alone.
 func (c *Committer) commit(batch []*request) {
 	if len(batch) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	start := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), c.deadline(batch, start))
 	var queues *claim.Queues
 	err := c.store.Transact(ctx, func(tx db.Tx) (err error) {
 		queues, err = execute(tx, batch)
 		return err
 	})
 	cancel()
-	c.metrics.observe(len(batch), time.Since(start), err)
+	end := time.Now()
+	c.metrics.observe(len(batch), end.Sub(start), err)
 	switch {
 	case err == nil:
+		c.service.succeeded(start, end)
 		c.report(nil)
 		c.tell(queues)
 		c.answer(batch, nil)
+		c.grantMore(queues)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
-		c.gap = true
+		c.service.fail()
+		if errors.Is(err, db.ErrOutcomeUnknown) {
+			c.tellMissed()
+		}
 		c.report(err)
 		c.answer(batch, err)
+		c.answer(c.queue.takeOlder(end.Add(-c.timeout/2)), err)
 	case len(batch) == 1:
 		c.log.Error("a request failed", "error", err)
 		c.answer(batch, err)
@@ -273,6 +270,23 @@ func (c *Committer) commit(batch []*request) {
 		c.commit(batch[:len(batch)/2])
 		c.commit(batch[len(batch)/2:])
 	}
+}
+
+// deadline is when a transaction that begins now must end. All callers are answered within
+// the timeout: a request that has waited for less than half of it gets the rest here, and one
+// that has waited for longer while a transaction failed gets its answer then.
+func (c *Committer) deadline(batch []*request, now time.Time) time.Time {
+	oldest := now
+	for _, r := range batch {
+		if !r.queued.IsZero() && r.queued.Before(oldest) {
+			oldest = r.queued
+		}
+	}
+	deadline, least := oldest.Add(c.timeout), now.Add(c.timeout/2)
+	if deadline.Before(least) {
+		return least
+	}
+	return deadline
 }
 
 // answer wakes the callers of a batch. err, if there is one, is the answer to all.
@@ -285,13 +299,40 @@ func (c *Committer) answer(batch []*request, err error) {
 	}
 }
 
-// tell tells the listeners what a transaction changed.
+// tell hands what a transaction changed to the listeners.
 func (c *Committer) tell(queues *claim.Queues) {
 	if queues == nil {
 		return
 	}
 	for _, listener := range c.listeners {
 		listener.Committed(queues.Now, queues.Changes())
+	}
+}
+
+func (c *Committer) tellMissed() {
+	for _, listener := range c.listeners {
+		listener.Missed()
+	}
+}
+
+// grantMore goes on with queues in which more claims can be granted than one transaction
+// grants.
+func (c *Committer) grantMore(queues *claim.Queues) {
+	if queues == nil {
+		return
+	}
+	var resources []string
+	for _, q := range queues.Changed() {
+		if q.Unsettled() {
+			resources = append(resources, q.Resource)
+		}
+	}
+	if len(resources) == 0 {
+		return
+	}
+	r := &request{ctx: context.Background(), cmd: claim.Expire{Resources: resources}, done: make(chan struct{}, 1)}
+	if err := c.queue.add(r); err != nil {
+		c.log.Warn("claims that can be granted wait for the next request", "resources", len(resources), "error", err)
 	}
 }
 

@@ -14,6 +14,8 @@ type Metrics struct {
 	commitDuration prometheus.Histogram
 	failures       prometheus.Counter
 	expiries       prometheus.Counter
+	refused        prometheus.Counter
+	registerer     prometheus.Registerer
 }
 
 // NewMetrics returns metrics that are registered with r.
@@ -33,8 +35,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		expiries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_expiries_total", Help: "Claims whose lease this server ended because it ran out.",
 		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "locket_refused_requests_total", Help: "Requests that were refused because too many others waited, or at the end.",
+		}),
+		registerer: r,
 	}
-	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries)
+	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries, m.refused)
 	return m
 }
 
@@ -53,4 +59,14 @@ func (m *Metrics) Committed(_ claim.Instant, changes []claim.Transition) {
 			m.expiries.Inc()
 		}
 	}
+}
+
+// Missed implements Listener.
+func (m *Metrics) Missed() {}
+
+// watch exports the length of a queue.
+func (m *Metrics) watch(q *queue) {
+	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_queue_requests", Help: "Requests that wait for a transaction.",
+	}, func() float64 { return float64(q.len()) }))
 }

@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -28,6 +29,8 @@ var errorTable = []struct {
 	{claim.ErrIDTaken, codes.AlreadyExists, models.ReasonIDTaken, "the id names a claim that another request made"},
 	{claim.ErrContention, codes.Aborted, models.ReasonClaimWaits, "the claim waits for other claims"},
 	{committer.ErrStopping, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
+	{committer.ErrOverloaded, codes.ResourceExhausted, models.ReasonOverloaded, "too many requests wait for the database; nothing was changed; ask again in a second"},
+	{claim.ErrQueueFull, codes.ResourceExhausted, models.ReasonQueueFull, fmt.Sprintf("%d claims wait for the resource, which is the limit", claim.MaxWaiting)},
 	{watch.ErrStopped, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
 	{db.ErrOutcomeUnknown, codes.Unavailable, models.ReasonOutcomeUnknown, "the connection to the database broke during the commit; ask again to learn the outcome"},
 	{db.ErrUnavailable, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is not available; nothing was changed"},

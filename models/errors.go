@@ -71,4 +71,9 @@ const (
 	ReasonOutcomeUnknown = "OUTCOME_UNKNOWN"
 	// ReasonShuttingDown occurs when the server is shutting down. Ask another server.
 	ReasonShuttingDown = "SHUTTING_DOWN"
+	// ReasonOverloaded occurs when more requests come than the database can take, so that too
+	// many wait for it. Nothing has changed; ask again after a pause.
+	ReasonOverloaded = "OVERLOADED"
+	// ReasonQueueFull occurs when as many claims wait for a resource as may.
+	ReasonQueueFull = "QUEUE_FULL"
 )

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Runner is an ifrit runner. It is ready at once, and returns nil when it is told to stop.
+// Runner is an ifrit runner. It is ready at once, and returns nil on a signal.
 type Runner struct {
 	interval time.Duration
 	work     func(context.Context)
 }
 
 // New returns a runner that calls work at an interval, never twice at once. The context of
-// a call that is under way ends when the runner is told to stop, and the runner waits for
+// a call that is under way ends on the signal, and the runner waits for
 // the call to return.
 func New(interval time.Duration, work func(context.Context)) Runner {
 	return Runner{interval, work}

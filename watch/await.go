@@ -2,8 +2,18 @@ package watch
 
 import (
 	"context"
+	"math/rand/v2"
+	"time"
 
 	"github.com/locket-service/locket/claim"
+)
+
+const (
+	// lookInterval is how often a waiting call reads its claim although nothing has woken
+	// it: news may have been lost.
+	lookInterval = 5 * time.Second
+	// looksPerSecond is how many such reads all waiting calls of this server make together.
+	looksPerSecond = 1000
 )
 
 // Await returns a claim once it no longer waits: when it is active, or final. It returns
@@ -11,6 +21,8 @@ import (
 func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
 	s := h.subscribe(id)
 	defer h.unsubscribe(s)
+	look := time.NewTimer(h.untilLook())
+	defer look.Stop()
 	for {
 		c, now, err := h.store.Get(ctx, id)
 		if err != nil || c.Status != claim.Waiting {
@@ -21,10 +33,19 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 			if n != nil {
 				return *n.claim, n.now, nil
 			}
+		case <-look.C:
+			look.Reset(h.untilLook())
 		case <-h.stopped:
 			return claim.Claim{}, claim.Instant{}, ErrStopped
 		case <-ctx.Done():
 			return claim.Claim{}, claim.Instant{}, context.Cause(ctx)
 		}
 	}
+}
+
+// untilLook returns when a call is to look again: the more calls wait, the later. Calls that
+// began together part.
+func (h *Hub) untilLook() time.Duration {
+	interval := max(lookInterval, time.Duration(h.len())*time.Second/looksPerSecond)
+	return interval - rand.N(interval/4)
 }

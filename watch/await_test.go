@@ -66,7 +66,7 @@ func TestAwait(t *testing.T) {
 			replies := w.Await(t.Context(), "b")
 			committertest.Transact(t, w.Store.Store, release)
 			time.Sleep(time.Second)
-			pending(t, replies) // nothing has told this server
+			pending(t, replies) // this server has not heard of it
 			feed <- news{ids: []string{"other", "b", "b"}}
 			begin := time.Now()
 			gets(t, replies, claim.Active)
@@ -89,6 +89,48 @@ func TestAwait(t *testing.T) {
 			committertest.Transact(t, w.Store.Store, release)
 			feed <- news{err: db.ErrUnavailable}
 			gets(t, replies, claim.Active)
+		},
+		"a commit whose outcome is not known": func(t *testing.T, w *committertest.World) {
+			replies := w.Await(t.Context(), "b")
+			w.Store.Set(func(s *committertest.Store) {
+				s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+					committertest.Check(t, s.Store.Transact(ctx, fn)) // it is done
+					return db.ErrOutcomeUnknown
+				}
+			})
+			if _, err := w.Do(t.Context(), release); !errors.Is(err, db.ErrOutcomeUnknown) {
+				t.Errorf("got %v", err)
+			}
+			begin := time.Now()
+			gets(t, replies, claim.Active)
+			if took := time.Since(begin); took > 50*time.Millisecond {
+				t.Errorf("it took %s", took)
+			}
+		},
+		"news that nobody brings": func(t *testing.T, w *committertest.World) {
+			replies := w.Await(t.Context(), "b")
+			committertest.Transact(t, w.Store.Store, release)
+			begin := time.Now()
+			gets(t, replies, claim.Active)
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		},
+		"the follower was stopped for longer than the feed is kept": func(t *testing.T, w *committertest.World) {
+			stopped := make(chan struct{})
+			w.Store.Set(func(s *committertest.Store) {
+				s.OnChanges = func() ([]string, error) { <-stopped; return nil, nil }
+			})
+			committertest.Run(t, watch.NewFollower(w.Store, w.Hub, w.Log))
+			time.Sleep(time.Minute)
+			replies := w.Await(t.Context(), "b")
+			committertest.Transact(t, w.Store.Store, release)
+			begin := time.Now()
+			close(stopped) // the read that was under way, and the next
+			gets(t, replies, claim.Active)
+			if took := time.Since(begin); took > 100*time.Millisecond {
+				t.Errorf("it took %s", took)
+			}
 		},
 		"the feed is away, and this server grants": func(t *testing.T, w *committertest.World) {
 			w.Store.Set(func(s *committertest.Store) { s.OnChanges = func() ([]string, error) { return nil, db.ErrUnavailable } })

@@ -1,4 +1,4 @@
-// Package watch tells the calls that wait for a claim on this server when the claim has
+// Package watch wakes the calls that wait for a claim on this server when the claim has
 // stopped waiting. The Hub knows these calls, and hears from the committer of this server
 // what its transactions changed; the Follower, an ifrit runner, reads what the other
 // servers did.

@@ -14,16 +14,19 @@ const (
 	followInterval = 20 * time.Millisecond
 	// idleFollow is how often the feed is read when no call waits here.
 	idleFollow = time.Second
+	// longestGap is how long the feed may go unread by a server that misses nothing. Rows are
+	// kept for a minute (db.Feed); a process that was stopped for longer has missed some.
+	longestGap = 10 * time.Second
 )
 
-// Follower tells a hub what other servers did to the claims that calls wait for.
+// Follower wakes the calls at a hub for what other servers did to their claims.
 type Follower struct {
 	feed db.Feed
 	hub  *Hub
 	log  *slog.Logger
 
-	last   time.Time
-	missed bool // the last read failed, so changes may have been missed
+	last   time.Time // when the feed was read last
+	missed bool      // changes may have been missed
 }
 
 // NewFollower returns a follower of the other servers' feed for the calls that wait at a hub.
@@ -40,6 +43,9 @@ func (f *Follower) follow(ctx context.Context) {
 	if f.hub.len() == 0 && time.Since(f.last) < idleFollow {
 		return
 	}
+	if !f.last.IsZero() && since(f.last) > longestGap {
+		f.missed = true
+	}
 	f.last = time.Now()
 	ids, err := f.feed.Changes(ctx)
 	if err != nil {
@@ -55,4 +61,10 @@ func (f *Follower) follow(ctx context.Context) {
 	for _, id := range ids {
 		f.hub.notify(id, nil)
 	}
+}
+
+// since returns how long ago a moment was, by the clock that says more: a machine that sleeps
+// stops the monotonic one.
+func since(t time.Time) time.Duration {
+	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
 }

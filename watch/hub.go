@@ -58,6 +58,9 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	}
 }
 
+// Missed implements committer.Listener: all waiting calls of this server read their claims.
+func (h *Hub) Missed() { h.notifyAll() }
+
 func (h *Hub) subscribe(id string) *subscription {
 	s := &subscription{id: id, news: make(chan *news, 1)}
 	h.mu.Lock()

@@ -113,10 +113,16 @@ func Start(t testing.TB, maxBatch int) *World {
 // New returns a world whose committer does not run.
 func New(t testing.TB, maxBatch int) *World {
 	t.Helper()
+	return NewBounded(t, maxBatch, 0)
+}
+
+// NewBounded is New with a bound for the requests that wait.
+func NewBounded(t testing.TB, maxBatch, maxPending int) *World {
+	t.Helper()
 	w := &World{Store: open(t), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
 	w.Hub = watch.NewHub(w.Store, w.Registry)
 	w.Committer = committer.New(w.Store, committer.Config{
-		MaxBatch: maxBatch, Timeout: Timeout, Log: w.Log, Metrics: committer.NewMetrics(w.Registry),
+		MaxBatch: maxBatch, MaxPending: maxPending, Timeout: Timeout, Log: w.Log, Metrics: committer.NewMetrics(w.Registry),
 		Listeners: []committer.Listener{w.Hub},
 	})
 	return w

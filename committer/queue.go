@@ -1,0 +1,172 @@
+package committer
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// ErrOverloaded is returned for a request that found too many others waiting for a
+// transaction. Nothing of it was done.
+var ErrOverloaded = errors.New("too many requests wait for the database")
+
+// DefaultPending is how many requests may wait for a transaction.
+const DefaultPending = 32_768
+
+// maxPendingBytes is how much memory they may keep.
+const maxPendingBytes = 64 << 20
+
+// queue holds the requests that wait for the next transaction. It is bounded: while the
+// database is slow or hangs, memory stays within its bounds. New work (a lock or a claim that
+// may be made) is refused from half of them on, so that renewals and releases still find room.
+type queue struct {
+	limit int
+	holds func(claim.Acquire) bool // whether it renews a lock that is held
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	pending []*request
+	bytes   int
+	stopped bool
+}
+
+func newQueue(limit int, holds func(claim.Acquire) bool) *queue {
+	return &queue{limit: limit, holds: holds, wake: make(chan struct{}, 1)}
+}
+
+// add puts a request at the end. It returns ErrStopping or ErrOverloaded.
+func (q *queue) add(r *request) error {
+	r.queued, r.bytes = time.Now(), size(r.cmd)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	count, bytes := len(q.pending)+1, q.bytes+r.bytes
+	switch {
+	case q.stopped:
+		return ErrStopping
+	case count > q.limit, bytes > maxPendingBytes,
+		(count > q.limit/2 || bytes > maxPendingBytes/2) && q.isNew(r.cmd):
+		return ErrOverloaded
+	}
+	q.pending = append(q.pending, r)
+	q.bytes = bytes
+	if count == 1 {
+		q.wakeUp()
+	}
+	return nil
+}
+
+func (q *queue) wakeUp() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.pending)
+}
+
+// take returns up to limit requests for a transaction, and leaves out those whose callers have
+// left. When there are more than that, what renews or ends a claim goes before new work; both
+// keep their order.
+func (q *queue) take(limit int) []*request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	batch := make([]*request, 0, min(len(q.pending), limit))
+	left := q.pending[:0]
+	more := len(q.pending) > limit
+	for _, r := range q.pending {
+		switch {
+		case r.ctx.Err() != nil: // nobody reads its answer
+		case len(batch) < limit && !(more && q.isNew(r.cmd)):
+			batch = append(batch, r)
+			continue
+		default:
+			left = append(left, r)
+			continue
+		}
+		q.bytes -= r.bytes
+	}
+	for _, r := range batch {
+		q.bytes -= r.bytes
+	}
+	if room := min(limit-len(batch), len(left)); room > 0 { // what is left is new work
+		for _, r := range left[:room] {
+			q.bytes -= r.bytes
+		}
+		batch = append(batch, left[:room]...)
+		left = append(left[:0], left[room:]...)
+	}
+	clear(q.pending[len(left):])
+	q.pending = left
+	if len(left) > 0 {
+		q.wakeUp()
+	}
+	return batch
+}
+
+// takeOlder returns the requests that have waited since before a moment.
+func (q *queue) takeOlder(than time.Time) (old []*request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := q.pending[:0]
+	for _, r := range q.pending {
+		if r.queued.Before(than) {
+			old = append(old, r)
+			q.bytes -= r.bytes
+		} else {
+			left = append(left, r)
+		}
+	}
+	clear(q.pending[len(left):])
+	q.pending = left
+	return old
+}
+
+// takeAll returns all requests.
+func (q *queue) takeAll() []*request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := q.pending
+	q.pending, q.bytes = nil, 0
+	return all
+}
+
+// stop refuses all later requests, and returns those that wait.
+func (q *queue) stop() []*request {
+	q.mu.Lock()
+	q.stopped = true
+	q.mu.Unlock()
+	return q.takeAll()
+}
+
+// isNew reports whether a command may make a claim.
+func (q *queue) isNew(cmd claim.Command) bool {
+	switch cmd := cmd.(type) {
+	case claim.Create:
+		return true
+	case claim.Acquire:
+		return cmd.Token == 0 && !q.holds(cmd)
+	default:
+		return false
+	}
+}
+
+// commandBytes is about what a request costs apart from what its caller sent.
+const commandBytes = 512
+
+// size returns about how much memory a command keeps.
+func size(cmd claim.Command) int {
+	switch cmd := cmd.(type) {
+	case claim.Create:
+		return commandBytes + len(cmd.ID) + len(cmd.Resource) + len(cmd.Owner) + len(cmd.UserData) + len(cmd.Value)
+	case claim.Acquire:
+		return commandBytes + len(cmd.Resource) + len(cmd.Owner) + len(cmd.Value)
+	default:
+		return commandBytes
+	}
+}
