@@ -19,7 +19,7 @@ var (
 	// again. What was asked for has not happened.
 	ErrConflict = errors.New("other transactions came first")
 	// ErrOutcomeUnknown is returned when the connection broke during a commit and the
-	// outcome could not be read back in time.
+	// outcome could not be read back in time, or when the disk did not confirm it in time.
 	ErrOutcomeUnknown = errors.New("the outcome of the commit is not known")
 	// ErrNewerSchema is returned by Open when the database was migrated by a newer
 	// Locket than this one.
@@ -31,6 +31,9 @@ var (
 // Store is one durable home of the queues. Its methods may be called at once, except
 // that there is one caller of Transact, Beat and Resume, one of Changes, and one of the
 // Pruner. Each of the parts of a server asks for the role that it needs.
+//
+// The end of a context ends each method, with an error. An engine says what cannot be
+// interrupted: for SQLite that is a read of a disk that does not answer.
 type Store interface {
 	Reader
 	Due
@@ -39,7 +42,8 @@ type Store interface {
 	Feed
 	Pruner
 
-	// Close ends all use of the database.
+	// Close ends all use of the database. It waits some seconds at most for a database
+	// that does not answer.
 	Close() error
 }
 

@@ -503,6 +503,11 @@ var faults = []fault{
 			return b.Store.Queue(context.WithoutCancel(ctx), resource, limit)
 		}
 	}, []string{"CancelledReads"}},
+	{"Transact works for those whose callers have left", func(b *broken) {
+		b.transact = func(ctx context.Context, fn func(db.Tx) error) error {
+			return b.Store.Transact(context.WithoutCancel(ctx), fn)
+		}
+	}, []string{"CancelledWrites"}},
 	{"Due ignores idle", func(b *broken) {
 		b.due = func(_ time.Duration, limit int) (time.Duration, int) { return 0, limit }
 	}, []string{"Due"}},

@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -24,6 +25,7 @@ var txCases = []Case{
 	{Name: "TimeOfTransaction", Run: timeOfTransaction},
 	{Name: "SurvivesReopen", Run: survivesReopen},
 	{Name: "TokensRise", Run: tokensRise},
+	{Name: "CancelledWrites", Run: cancelledWrites},
 }
 
 func errorLeavesNothing(t testing.TB, e Engine) {
@@ -274,4 +276,26 @@ func tokensRise(t testing.TB, e Engine) {
 		}
 		last = c.Token
 	}
+}
+
+// cancelledWrites has a caller that has left.
+func cancelledWrites(t testing.TB, e Engine) {
+	finishedAgo(t, e.Store, "old", 2*time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	long := now(t, e.Store).Wall.Add(soon)
+	for name, write := range map[string]func() error{
+		"Transact":       func() error { _, _, err := transact(ctx, e.Store, 0, exclusive("a", "r")); return err },
+		"Beat":           func() error { return e.Store.Beat(ctx, 0) },
+		"Resume":         func() error { return e.Store.Resume(ctx) },
+		"Prune":          func() error { _, err := e.Store.Prune(ctx, long, 10); return err },
+		"PruneResources": func() error { _, err := e.Store.PruneResources(ctx, "", long, 10); return err },
+	} {
+		if write() == nil {
+			t.Errorf("%s was carried out", name)
+		}
+	}
+	count(t, e.Store, db.Counts{Finished: 1})
+	status(t, e.Store, "old", claim.Released)
+	Do(t, e.Store, exclusive("a", "r"))
 }

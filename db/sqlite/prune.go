@@ -7,23 +7,20 @@ import (
 )
 
 // Prune implements db.Store.
-func (s *Store) Prune(_ context.Context, before claim.Time, limit int) (n int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err = s.write(func() error {
+func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (n int, err error) {
+	err = s.write(ctx, func() error {
 		err := run(s.writer.prune, int64(before), limit)
 		n = s.conn.Changes()
 		return err
-	})
+	}, nil)
 	return n, err
 }
 
 // PruneResources implements db.Store.
-func (s *Store) PruneResources(_ context.Context, after string, before claim.Time, limit int) (next string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	floor := s.floor
-	err = s.write(func() error {
+func (s *Store) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error) {
+	var floor uint64
+	err = s.write(ctx, func() error {
+		floor = s.floor
 		var unused []string
 		seen := 0
 		walk := s.writer.walk
@@ -50,9 +47,6 @@ func (s *Store) PruneResources(_ context.Context, after string, before claim.Tim
 			return nil
 		}
 		return run(s.writer.raiseFloor, int64(floor))
-	})
-	if err == nil {
-		s.floor = floor
-	}
+	}, func() { s.floor = floor })
 	return next, err
 }

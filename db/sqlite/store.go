@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,10 +25,13 @@ type Store struct {
 	// well.
 	clock atomic.Pointer[db.Clock]
 
-	mu     sync.Mutex // guards all below
-	floor  uint64
-	conn   *sqlite.Conn
-	writer *statements
+	// writing is full while somebody uses the writing connection, and what stands below.
+	writing chan struct{}
+	closed  chan struct{}
+	floor   uint64
+	conn    *sqlite.Conn
+	writer  *statements
+	commit  func() error // runs writer.commit
 }
 
 var _ db.Store = (*Store)(nil)
@@ -38,7 +40,7 @@ var _ db.Store = (*Store)(nil)
 // there. It returns db.ErrInUse when another server has the file open, under whatever name,
 // and db.ErrNewerSchema.
 func Open(path string) (_ *Store, err error) {
-	s := &Store{}
+	s := &Store{writing: make(chan struct{}, 1), closed: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
@@ -56,21 +58,34 @@ func Open(path string) (_ *Store, err error) {
 	if err = s.file.addLog(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s.readers, err = sqlitex.NewPool(s.file.path, sqlitex.PoolOptions{
-		Flags:       sqlite.OpenReadOnly,
-		PoolSize:    max(4, runtime.NumCPU()),
-		PrepareConn: func(conn *sqlite.Conn) error { return pragmas(conn) },
-	})
+	s.readers, err = newReaders(s.file.path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func pragmas(conn *sqlite.Conn) error {
+// The memory that SQLite may use for pages: that of the writing connection, and that of all
+// reading connections together.
+const (
+	writerCache  = 64 << 20
+	readersCache = 32 << 20
+)
+
+// newReaders returns the connections for reading.
+func newReaders(path string) (*sqlitex.Pool, error) {
+	size := max(4, runtime.NumCPU())
+	return sqlitex.NewPool(path, sqlitex.PoolOptions{
+		Flags: sqlite.OpenReadOnly, PoolSize: size,
+		PrepareConn: func(conn *sqlite.Conn) error { return pragmas(conn, readersCache/size) },
+	})
+}
+
+// pragmas prepares a connection that may use a cache of some bytes.
+func pragmas(conn *sqlite.Conn, cache int) error {
 	conn.SetBusyTimeout(5 * time.Second)
 	for _, pragma := range []string{
-		"PRAGMA synchronous = FULL", "PRAGMA cache_size = -65536", "PRAGMA wal_autocheckpoint = 4000",
+		"PRAGMA synchronous = FULL", fmt.Sprintf("PRAGMA cache_size = -%d", cache>>10), "PRAGMA wal_autocheckpoint = 4000",
 	} {
 		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
 			return err
@@ -82,7 +97,7 @@ func pragmas(conn *sqlite.Conn) error {
 // prepare migrates the schema, reads the row of meta, and starts the clock of the leases
 // again: there was no server since the last beat.
 func (s *Store) prepare() error {
-	if err := pragmas(s.conn); err != nil {
+	if err := pragmas(s.conn, writerCache); err != nil {
 		return err
 	}
 	if err := migrate(s.conn); err != nil {
@@ -95,7 +110,9 @@ func (s *Store) prepare() error {
 	if s.writer, err = prepareStatements(s.conn); err != nil {
 		return err
 	}
-	return s.saveClock(s.clock.Load().Resume(wallTime()))
+	s.commit = func() error { return run(s.writer.commit) }
+	s.conn.SetBlockOnBusy() // for as long as the context of a transaction allows
+	return s.Resume(context.Background())
 }
 
 func (s *Store) readMeta() error {
@@ -111,17 +128,6 @@ func (s *Store) readMeta() error {
 	})
 }
 
-func (s *Store) saveClock(clock db.Clock) error {
-	if err := s.file.check(); err != nil {
-		return err
-	}
-	err := run(s.writer.saveClock, int64(clock.Seen), clock.Outage.Microseconds())
-	if err == nil {
-		s.clock.Store(&clock)
-	}
-	return translate(err)
-}
-
 // wallTime is the database's time: that of this machine.
 func wallTime() claim.Time { return claim.Time(time.Now().UnixMicro()) }
 
@@ -131,26 +137,43 @@ func (s *Store) instant() claim.Instant { return s.clock.Load().Instant(wallTime
 func (s *Store) Now(context.Context) (claim.Instant, error) { return s.instant(), nil }
 
 // Beat implements db.Store.
-func (s *Store) Beat(_ context.Context, inService time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.saveClock(s.clock.Load().Beat(wallTime(), inService))
+func (s *Store) Beat(ctx context.Context, inService time.Duration) error {
+	return s.moveClock(ctx, func(c db.Clock, now claim.Time) db.Clock { return c.Beat(now, inService) })
 }
 
 // Resume implements db.Store.
-func (s *Store) Resume(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.saveClock(s.clock.Load().Resume(wallTime()))
+func (s *Store) Resume(ctx context.Context) error { return s.moveClock(ctx, db.Clock.Resume) }
+
+func (s *Store) moveClock(ctx context.Context, move func(db.Clock, claim.Time) db.Clock) error {
+	var clock db.Clock
+	return s.write(ctx, func() error {
+		clock = move(*s.clock.Load(), wallTime())
+		return run(s.writer.saveClock, int64(clock.Seen), clock.Outage.Microseconds())
+	}, func() { s.clock.Store(&clock) })
 }
 
 // Changes implements db.Store. There are no other servers.
 func (s *Store) Changes(context.Context) ([]string, error) { return nil, nil }
 
-// Close implements db.Store.
+// closeTimeout is how long Close waits for a disk that does not answer.
+const closeTimeout = 5 * time.Second
+
+// Close implements db.Store. When the disk does not answer it returns db.ErrUnavailable after
+// closeTimeout, and leaves the file open and locked until this process ends.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	close(s.closed)
+	ended := make(chan error, 1)
+	go func() { ended <- s.close() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(closeTimeout):
+		return fmt.Errorf("close: %w: the disk has not answered for %s", db.ErrUnavailable, closeTimeout)
+	}
+}
+
+func (s *Store) close() error {
+	s.writing <- struct{}{} // for good
 	var errs []error
 	if s.readers != nil {
 		errs = append(errs, s.readers.Close())

@@ -24,37 +24,10 @@ type tx struct {
 }
 
 // Transact implements db.Store. There are no other servers, so nothing conflicts and fn runs once.
-func (s *Store) Transact(_ context.Context, fn func(db.Tx) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.write(func() error {
+func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
+	return s.write(ctx, func() error {
 		return fn(&tx{w: s.writer, floor: s.floor, now: s.instant()})
-	})
-}
-
-// write runs fn between BEGIN and COMMIT. It is called with s.mu held.
-func (s *Store) write(fn func() error) error {
-	if err := s.file.check(); err != nil {
-		return err
-	}
-	if err := run(s.writer.begin); err != nil {
-		return translate(err)
-	}
-	err := fn()
-	if err == nil {
-		err = run(s.writer.commit)
-	}
-	if err != nil {
-		s.abandon()
-	}
-	return translate(err)
-}
-
-// abandon rolls back. Some errors have rolled back already.
-func (s *Store) abandon() {
-	if !s.conn.AutocommitEnabled() {
-		_ = run(s.writer.rollback)
-	}
+	}, nil)
 }
 
 // Load implements db.Tx.
