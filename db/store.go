@@ -21,6 +21,9 @@ var (
 	// ErrOutcomeUnknown is returned when the connection broke during a commit and the
 	// outcome could not be read back in time, or when the disk did not confirm it in time.
 	ErrOutcomeUnknown = errors.New("the outcome of the commit is not known")
+	// ErrListTooLong is returned by List for a filter that too many claims would have to be
+	// read for, or while many such lists wait.
+	ErrListTooLong = errors.New("the list reads too many claims")
 	// ErrNewerSchema is returned by Open when the database was migrated by a newer
 	// Locket than this one.
 	ErrNewerSchema = errors.New("the database's schema is newer than this locket")
@@ -137,7 +140,9 @@ type Reader interface {
 	Held(ctx context.Context, t claim.Type) ([]claim.Claim, error)
 
 	// List returns the claims that pass the filter, oldest first (by the time of
-	// their creation, then by id).
+	// their creation, then by id). Lists are limited in time, by ErrListTooLong, and in how
+	// many of the expensive ones run at once, so that they do not delay anything else. A filter
+	// by creation time, by final status, or by the live status of a resource is cheap.
 	List(ctx context.Context, f Filter) ([]claim.Claim, claim.Instant, error)
 
 	// Queue returns the queue of a resource as it is at one moment. A name that has no

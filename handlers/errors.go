@@ -34,6 +34,7 @@ var errorTable = []struct {
 	{watch.ErrStopped, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
 	{db.ErrOutcomeUnknown, codes.Unavailable, models.ReasonOutcomeUnknown, "the connection to the database broke during the commit; ask again to learn the outcome"},
 	{db.ErrUnavailable, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is not available; nothing was changed"},
+	{db.ErrListTooLong, codes.ResourceExhausted, models.ReasonListTooLong, "the list reads too many claims; narrow the filter, or ask again later"},
 	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},
 }
 

@@ -109,6 +109,7 @@ func TestDatabaseErrors(t *testing.T) {
 		reason string
 	}{
 		{db.ErrUnavailable, codes.Unavailable, "DATABASE_UNAVAILABLE"},
+		{db.ErrListTooLong, codes.ResourceExhausted, "LIST_TOO_LONG"},
 		{db.ErrConflict, codes.Unavailable, "DATABASE_UNAVAILABLE"},
 		{db.ErrOutcomeUnknown, codes.Unavailable, "OUTCOME_UNKNOWN"},
 		{fmt.Errorf("%w: %w", db.ErrUnavailable, context.DeadlineExceeded), codes.Unavailable, "DATABASE_UNAVAILABLE"},

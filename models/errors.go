@@ -69,6 +69,10 @@ const (
 	// ReasonOutcomeUnknown occurs when the connection to the database broke during a commit.
 	// The change may have been made; asking again is safe.
 	ReasonOutcomeUnknown = "OUTCOME_UNKNOWN"
+	// ReasonListTooLong occurs when too many claims would have to be read for the filter of
+	// ListClaims, or when the server is busy with such lists. A filter by creation time, by
+	// final status, or by a resource with a live status is always answered.
+	ReasonListTooLong = "LIST_TOO_LONG"
 	// ReasonShuttingDown occurs when the server is shutting down. Ask another server.
 	ReasonShuttingDown = "SHUTTING_DOWN"
 	// ReasonOverloaded occurs when more requests come than the database can take, so that too

@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -14,16 +16,47 @@ import (
 // more, a page of them is soon found in the order of creation.
 const fewLive = 10_000
 
-// List implements db.Reader.
+const (
+	// listTimeout is how long a list may take. A list that takes longer reads too much.
+	listTimeout = 5 * time.Second
+	// maxOffset is how many claims an index skips for a list that counts as cheap.
+	maxOffset = 10_000
+)
+
+// List implements db.Reader. A list that an index answers reads little more than it returns. Others
+// may read everything: only some of these run at once, so that they leave processors and
+// connections to the rest, and all of them end after listTimeout.
 func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
 	now := s.instant()
+	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, db.ErrListTooLong)
+	defer cancel()
 	few, err := s.few(ctx, f)
 	if err != nil {
 		return nil, now, err
 	}
+	if scans(f, few) {
+		select {
+		case s.scanning <- struct{}{}:
+			defer func() { <-s.scanning }()
+		case <-ctx.Done():
+			return nil, now, context.Cause(ctx)
+		}
+	}
 	sql, args := listSQL(f, few, now)
 	claims, err := s.readClaims(ctx, sql, args...)
 	return claims, now, err
+}
+
+// scans reports whether a list may read many more claims than it returns.
+func scans(f db.Filter, few bool) bool {
+	switch {
+	case few, f.Resource != nil && f.Status.Live():
+		return false
+	case f.Resource != nil, f.Owner != nil, f.Mode != nil, f.Status.Live(), f.Offset > maxOffset:
+		return true
+	default:
+		return f.MinActive != nil || f.MaxActive != nil || f.MinWaiting != nil || f.MaxWaiting != nil || f.MinTTL != nil || f.MaxTTL != nil
+	}
 }
 
 // few reports whether a filter lets live claims of one status pass, and there are few of these.
@@ -54,6 +87,12 @@ const (
 	byCreationSQL = "claims INDEXED BY claims_created"
 )
 
+// endedSQL is where all claims of a final status are, in the order of their creation.
+// Without the first condition, the index cannot be used.
+func endedSQL(status claim.Status) string {
+	return fmt.Sprintf("(SELECT * FROM claims INDEXED BY claims_ended WHERE status > 2 AND status = %d)", status)
+}
+
 // liveSQL is where all claims of a live status are. The status is spelled out, or else the
 // index cannot be used.
 func liveSQL(status claim.Status) string {
@@ -64,9 +103,9 @@ func liveSQL(status claim.Status) string {
 }
 
 // candidates returns where to look for the claims of a filter. The live claims of a
-// resource are found by its row and by the line, and all live claims, when they are few, by
-// their own indexes. The finished ones, and those of an owner, are found by reading the whole
-// index of creation times, but not the table. Left to itself, SQLite looks up and sorts all
+// resource are found by its row and by the line, all live claims, when they are few, by
+// their own indexes, and those of a final status by theirs. The finished ones of a resource, and
+// those of an owner, are found by reading the whole index of creation times, but not the table. Left to itself, SQLite looks up and sorts all
 // active claims for a small page of them, and all that have ever been for a large one.
 func candidates(f db.Filter, few bool) (from string, args []any) {
 	switch {
@@ -78,6 +117,8 @@ func candidates(f db.Filter, few bool) (from string, args []any) {
 		return liveSQL(f.Status), nil
 	case f.Owner != nil:
 		return ofOwnerSQL, []any{*f.Owner}
+	case f.Status.Final():
+		return endedSQL(f.Status), nil
 	default:
 		return byCreationSQL, nil
 	}

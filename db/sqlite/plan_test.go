@@ -134,7 +134,12 @@ func TestListPlans(t *testing.T) {
 		"owner": {f: db.Filter{Owner: &o}, sort: true, want: []string{
 			"SEARCH claims USING PRIMARY KEY (id=?)", "SCAN claims USING COVERING INDEX claims_created",
 		}},
-		"released":          {f: db.Filter{Status: claim.Released}, want: []string{"USING INDEX claims_created"}},
+		"released":         {f: db.Filter{Status: claim.Released}, want: []string{"SEARCH claims USING INDEX claims_ended (status=?)"}},
+		"aborted, after":   {f: db.Filter{Status: claim.Aborted, After: after}, want: []string{"SEARCH claims USING INDEX claims_ended (status=? AND created>?)"}},
+		"expired, created": {f: db.Filter{Status: claim.Expired, MinCreated: &at, MaxCreated: &at}, want: []string{"USING INDEX claims_ended (status=? AND created>? AND created<?)"}},
+		"aborted of an owner": {f: db.Filter{Status: claim.Aborted, Owner: &o}, sort: true, want: []string{
+			"SEARCH claims USING PRIMARY KEY (id=?)", "SCAN claims USING COVERING INDEX claims_created",
+		}},
 		"few waiting":       {f: db.Filter{Status: claim.Waiting}, few: true, sort: true, want: []string{"USING INDEX claims_waiting"}},
 		"few active":        {f: db.Filter{Status: claim.Active}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
 		"few active, after": {f: db.Filter{Status: claim.Active, After: after}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},

@@ -77,7 +77,7 @@ const (
 	dueSQL   = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource
 		WHERE c.status = 2 AND c.type IN (0, 1, 2) AND c.deadline <= ? AND (r.waiting > 0 OR c.deadline <= ?)` + limitSQL
 	countSQL = `SELECT (SELECT count(*) FROM claims WHERE status = 1), (SELECT count(*) FROM claims WHERE status = 2),
-		(SELECT count(*) FROM claims WHERE status > 2)`
+		(SELECT count(*) FROM claims INDEXED BY claims_finished WHERE status > 2)`
 	cutoffSQL = "SELECT finished FROM claims WHERE status > 2 ORDER BY finished DESC LIMIT 1 OFFSET ?"
 )
 

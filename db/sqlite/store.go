@@ -20,6 +20,8 @@ import (
 type Store struct {
 	file    *databaseFile
 	readers *sqlitex.Pool
+	// scanning is full while as many lists read much as may at once.
+	scanning chan struct{}
 
 	// clock and floor are the row of meta. Nobody else writes it, so it is kept here as
 	// well.
@@ -40,7 +42,10 @@ var _ db.Store = (*Store)(nil)
 // there. It returns db.ErrInUse when another server has the file open, under whatever name,
 // and db.ErrNewerSchema.
 func Open(path string) (_ *Store, err error) {
-	s := &Store{writing: make(chan struct{}, 1), closed: make(chan struct{})}
+	s := &Store{
+		writing: make(chan struct{}, 1), closed: make(chan struct{}),
+		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)),
+	}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
