@@ -119,6 +119,12 @@ type Due interface {
 	// Due returns the names of up to limit resources with a holder whose lease has
 	// run out: at once where claims wait, after idle otherwise.
 	Due(ctx context.Context, idle time.Duration, limit int) ([]string, error)
+
+	// NextDue returns the lease time at which Due is to be asked again, if nothing changes
+	// before and it has just returned nothing: there a lease runs out, or has been out for
+	// idle. It is 0 when no lease is live. now is the time of the answer. It costs a few
+	// look-ups in an index, however many leases there are.
+	NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error)
 }
 
 // Getter reads single claims.

@@ -185,6 +185,7 @@ type broken struct {
 	changes   func(context.Context) ([]string, error)
 	prune     func(before claim.Time, limit int) (claim.Time, int)
 	resources func(after string, before claim.Time, limit int) (string, error)
+	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
 }
 
 type brokenTx struct {
@@ -299,6 +300,13 @@ func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]stri
 		names = b.names(names)
 	}
 	return names, err
+}
+
+func (b *broken) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
+	if b.nextDue != nil {
+		return b.nextDue(ctx, idle)
+	}
+	return b.Store.NextDue(ctx, idle)
 }
 
 func (b *broken) Count(ctx context.Context) (db.Counts, error) {

@@ -315,6 +315,21 @@ func runsOn(b *broken) {
 
 var stopped = claim.Instant{Wall: 1e15, Lease: 1e15}
 
+// nextDueOf sees some leases only.
+func nextDueOf(sees func(claim.Claim) bool) func(*broken) {
+	return func(b *broken) {
+		b.nextDue = func(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
+			claims, now, err := b.Store.List(ctx, db.Filter{Status: claim.Active})
+			for _, c := range claims {
+				if sees(c) {
+					next = db.SoonerDue(next, c.Deadline, now.Lease, idle)
+				}
+			}
+			return next, now, err
+		}
+	}
+}
+
 var faults = []fault{
 	{"stores what a claim was first, not what became of it", func(b *broken) {
 		b.save = func(tx db.Tx, queues *claim.Queues) error {
@@ -520,6 +535,40 @@ var faults = []fault{
 	{"Due repeats names", func(b *broken) {
 		b.names = func(names []string) []string { return append(names, names...) }
 	}, []string{"Due"}},
+	{"NextDue ignores idle", func(b *broken) {
+		b.nextDue = func(ctx context.Context, _ time.Duration) (claim.Time, claim.Instant, error) {
+			return b.Store.NextDue(ctx, 0)
+		}
+	}, []string{"NextDue"}},
+	{"NextDue sees no lease that has run out", func(b *broken) {
+		b.nextDue = func(ctx context.Context, _ time.Duration) (claim.Time, claim.Instant, error) {
+			return b.Store.NextDue(ctx, 1000*time.Hour)
+		}
+	}, []string{"NextDue"}},
+	{"NextDue sees locks only", nextDueOf(func(c claim.Claim) bool { return c.Type == claim.Lock }), []string{"NextDueOfTypes"}},
+	{"NextDue sees exclusive leases only", nextDueOf(func(c claim.Claim) bool { return c.Mode == claim.Exclusive }), []string{"NextDue", "NextDueOfTypes"}},
+	{"NextDue sees leases that were released", func(b *broken) {
+		var last claim.Time
+		b.nextDue = func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
+			next, now, err := b.Store.NextDue(ctx, idle)
+			if next == 0 {
+				next = last
+			}
+			last = next
+			return next, now, err
+		}
+	}, []string{"NextDue"}},
+	{"NextDue keeps its time", func(b *broken) {
+		var first claim.Instant
+		b.nextDue = func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
+			next, now, err := b.Store.NextDue(ctx, idle)
+			if first.Wall == 0 {
+				first = now
+				time.Sleep(time.Millisecond)
+			}
+			return next, first, err
+		}
+	}, []string{"NextDue", "NextDueOfTypes"}},
 	{"miscounts", func(b *broken) { b.count = func(n db.Counts) db.Counts { n.Finished += n.Waiting; return n } }, []string{"Count"}},
 	{"cutoff is off by one", func(b *broken) { b.cutoff = func(keep int) int { return keep + 1 } }, []string{"HistoryCutoff"}},
 	{"List ignores the resource", filter(func(f *db.Filter) { f.Resource = nil }), []string{"ListEach", "NamesAreBytes", "SeenAtOnce"}},

@@ -14,6 +14,8 @@ import (
 var readCases = []Case{
 	{Name: "Due", Run: due},
 	{Name: "DueLimit", Run: dueLimit},
+	{Name: "NextDue", Run: nextDue},
+	{Name: "NextDueOfTypes", Run: nextDueOfTypes},
 	{Name: "Holder", Run: holder},
 	{Name: "LongestHolder", Run: longestHolder},
 	{Name: "Held", Run: held},
@@ -82,6 +84,50 @@ func dueLimit(t testing.TB, e Engine) {
 		}
 	}
 	count(t, e.Store, db.Counts{Finished: 27})
+}
+
+func nextDueIs(t testing.TB, s db.Store, what string, idle time.Duration, want claim.Time) {
+	t.Helper()
+	before := now(t, s)
+	next, at, err := s.NextDue(t.Context(), idle)
+	must(t, err)
+	equal(t, "next due "+what, next, want)
+	if after := now(t, s); at.Lease < before.Lease || at.Wall < before.Wall || at.Lease > after.Lease || at.Wall > after.Wall {
+		t.Errorf("next due %s: its time is %+v, between %+v and %+v", what, at, before, after)
+	}
+}
+
+func nextDue(t testing.TB, e Engine) {
+	const idle = 30 * time.Minute
+	nextDueIs(t, e.Store, "of no leases", idle, 0)
+	late := DoAt(t, e.Store, time.Hour, exclusive("late", "r"))[0].Deadline
+	nextDueIs(t, e.Store, "of one", idle, late)
+	soon := Do(t, e.Store, exclusive("soon", "contended"), exclusive("w", "contended"))[0].Deadline
+	nextDueIs(t, e.Store, "of two", idle, soon)
+	DoAt(t, e.Store, -2*time.Hour, shared("s1", "shared"))
+	out := DoAt(t, e.Store, -time.Hour-time.Minute, shared("s2", "shared"), claim.Renew{ID: "s1", TTL: time.Hour})[0].Deadline
+	nextDueIs(t, e.Store, "when a lease has run out", idle, out.Add(idle))
+	nextDueIs(t, e.Store, "when that is to be left alone", 3*time.Hour, soon)
+	nextDueIs(t, e.Store, "at once", 0, out)
+	Do(t, e.Store, claim.Expire{Resources: []string{"shared"}})
+	nextDueIs(t, e.Store, "after the sweep", idle, soon)
+	again := Do(t, e.Store, claim.Renew{ID: "soon", TTL: time.Minute})[0].Deadline
+	nextDueIs(t, e.Store, "after a renewal", idle, again)
+	granted := Do(t, e.Store, released("soon"), claim.Renew{ID: "w", TTL: 10 * time.Minute})[1].Deadline
+	nextDueIs(t, e.Store, "after a grant", idle, granted)
+	Do(t, e.Store, released("w"))
+	nextDueIs(t, e.Store, "after a release", idle, late)
+	Do(t, e.Store, released("late"))
+	nextDueIs(t, e.Store, "after all were released", idle, 0)
+}
+
+// nextDueOfTypes has leases of every type, of which each in turn is the next, in both modes.
+func nextDueOfTypes(t testing.TB, e Engine) {
+	for i, kind := range []claim.Type{claim.Presence, claim.Untyped, claim.Lock, claim.Untyped, claim.Presence, claim.Lock} {
+		cmd := exclusive(fmt.Sprint(i), fmt.Sprint("r", i))
+		cmd.Type, cmd.Mode = kind, claim.Mode(i%2)
+		nextDueIs(t, e.Store, fmt.Sprint("of type ", kind), time.Minute, DoAt(t, e.Store, -time.Duration(i)*time.Minute, cmd)[0].Deadline)
+	}
 }
 
 func holderIs(t testing.TB, s db.Store, resource, want string) {

@@ -118,9 +118,7 @@ const (
 		(SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + shares + ` ORDER BY position LIMIT 1))`
 	aheadSQL = `SELECT COUNT(*) FROM (SELECT 1 FROM claims FORCE INDEX (claims_line)
 		WHERE ` + waits + ` AND position < ? LIMIT ?) ahead`
-	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
-	dueSQL  = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
-		WHERE c.phase IN (2, 3, 4) AND c.at <= ? AND (r.waiting > 0 OR c.at <= ?) LIMIT ?`
+	heldSQL   = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
 	countSQL  = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0), 0) FROM claims"
 	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
 )
@@ -152,22 +150,6 @@ func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
 func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (n int, err error) {
 	err = s.reader.QueryRowContext(ctx, aheadSQL, resource, enqueued, limit).Scan(&n)
 	return n, readError(ctx, err)
-}
-
-// Due implements db.Due.
-func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
-	now, err := s.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	args := []any{now.Lease, now.Lease.Add(-idle), limit}
-	err = each(ctx, s.reader, dueSQL, args, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		names = append(names, name)
-		return err
-	})
-	return names, readError(ctx, err)
 }
 
 // Count implements db.Pruner.

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -74,8 +73,6 @@ const (
 		(SELECT id FROM claims WHERE resource = ?1 AND status = 2 AND mode = 1 ORDER BY position LIMIT 1))`
 	aheadSQL = "SELECT count(*) FROM (SELECT 1 FROM claims WHERE resource = ? AND status = 1 AND position < ?" + limitSQL + ")"
 	heldSQL  = "SELECT " + claimColumns + " FROM claims WHERE status = 2 AND type = ?"
-	dueSQL   = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource
-		WHERE c.status = 2 AND c.type IN (0, 1, 2) AND c.deadline <= ? AND (r.waiting > 0 OR c.deadline <= ?)` + limitSQL
 	countSQL = `SELECT (SELECT count(*) FROM claims WHERE status = 1), (SELECT count(*) FROM claims WHERE status = 2),
 		(SELECT count(*) FROM claims INDEXED BY claims_finished WHERE status > 2)`
 	cutoffSQL = "SELECT finished FROM claims WHERE status > 2 ORDER BY finished DESC LIMIT 1 OFFSET ?"
@@ -101,14 +98,6 @@ func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
 func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (n int, err error) {
 	err = s.read(ctx, aheadSQL, func(row *sqlite.Stmt) { n = row.ColumnInt(0) }, resource, int64(enqueued), limit)
 	return n, err
-}
-
-// Due implements db.Reader.
-func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
-	now := s.instant()
-	err = s.read(ctx, dueSQL, func(row *sqlite.Stmt) { names = append(names, row.ColumnText(0)) },
-		int64(now.Lease), int64(now.Lease.Add(-idle)), limit)
-	return names, err
 }
 
 // Count implements db.Reader.

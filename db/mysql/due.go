@@ -1,0 +1,59 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const dueSQL = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
+	WHERE c.phase IN (2, 3, 4) AND c.at <= ? AND (r.waiting > 0 OR c.at <= ?) LIMIT ?`
+
+// nextDueSQL selects the first deadline of each type, and the first one after a time. Only so
+// is the index read at its ends.
+var nextDueSQL = func() string {
+	var first []string
+	for _, after := range []string{"at > ?", "at > 0"} {
+		for _, kind := range []claim.Type{claim.Untyped, claim.Lock, claim.Presence} {
+			first = append(first, fmt.Sprintf(
+				"(SELECT at FROM claims FORCE INDEX (claims_phase) WHERE phase = %d AND %s ORDER BY at LIMIT 1)", phaseActive+int(kind), after))
+		}
+	}
+	return strings.Join(first, " UNION ALL ")
+}()
+
+// Due implements db.Due.
+func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	args := []any{now.Lease, now.Lease.Add(-idle), limit}
+	err = each(ctx, s.reader, dueSQL, args, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		names = append(names, name)
+		return err
+	})
+	return names, readError(ctx, err)
+}
+
+// NextDue implements db.Due.
+func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
+	now, err = s.Now(ctx)
+	if err != nil {
+		return 0, now, err
+	}
+	err = each(ctx, s.reader, nextDueSQL, []any{now.Lease, now.Lease, now.Lease}, func(rows *sql.Rows) error {
+		var deadline claim.Time
+		err := rows.Scan(&deadline)
+		next = db.SoonerDue(next, deadline, now.Lease, idle)
+		return err
+	})
+	return next, now, readError(ctx, err)
+}
