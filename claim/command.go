@@ -259,7 +259,8 @@ func (cmd End) apply(queues []*Queue, now Instant) (*member, error) {
 	return m, nil
 }
 
-// Expire ends the holders of resources that are due, as the sweep does. It returns no
+// Expire ends the holders of resources that are due, as the sweep does. Resources that could
+// not be loaded are left alone. It returns no
 // claim.
 type Expire struct {
 	Resources []string

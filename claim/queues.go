@@ -9,6 +9,7 @@ type Queues struct {
 
 	byResource  map[string]*Queue
 	byID        map[string]*Queue // the queue of each claim that is known
+	refused     map[string]error  // of resources, and of claims' ids, that could not be loaded
 	targets     []*Queue          // those of the command under way
 	transitions []Transition
 	net         []Transition // of the first summed transitions
@@ -36,6 +37,18 @@ func (qs *Queues) Add(c *Claim) {
 	qs.byResource[c.Resource].add(c)
 }
 
+// Refuse makes every command on a resource, or on one of the claims with the ids, fail with
+// err, because its queue could not be loaded. Expire leaves such a resource alone.
+func (qs *Queues) Refuse(err error, resource string, ids ...string) {
+	if qs.refused == nil {
+		qs.refused = make(map[string]error)
+	}
+	qs.refused["r"+resource] = err
+	for _, id := range ids {
+		qs.refused["i"+id] = err
+	}
+}
+
 // Resource returns the queue of a resource, nil if it was not read.
 func (qs *Queues) Resource(name string) *Queue { return qs.byResource[name] }
 
@@ -48,7 +61,7 @@ func (qs *Queues) QueueOf(id string) *Queue { return qs.byID[id] }
 // An error is an answer too: a lease that ran out while others wait has been passed on
 // even when the command itself was refused.
 func (qs *Queues) Do(cmd Command) (*Claim, error) {
-	if err := qs.find(cmd.Targets()); err != nil {
+	if err := qs.find(cmd); err != nil {
 		return nil, err
 	}
 	for _, q := range qs.targets {
@@ -65,9 +78,15 @@ func (qs *Queues) Do(cmd Command) (*Claim, error) {
 }
 
 // find sets targets to the queues that a command works on.
-func (qs *Queues) find(targets []Target) error {
+func (qs *Queues) find(cmd Command) error {
 	qs.targets = qs.targets[:0]
-	for _, t := range targets {
+	for _, t := range cmd.Targets() {
+		if err := qs.refusal(t); err != nil {
+			if _, sweep := cmd.(Expire); sweep {
+				continue
+			}
+			return err
+		}
 		q := qs.byID[t.ID]
 		if t.Resource != "" {
 			if q != nil && q.Resource != t.Resource {
@@ -79,6 +98,16 @@ func (qs *Queues) find(targets []Target) error {
 			return ErrNotFound
 		}
 		qs.targets = append(qs.targets, q)
+	}
+	return nil
+}
+
+func (qs *Queues) refusal(t Target) error {
+	if err := qs.refused["r"+t.Resource]; err != nil && t.Resource != "" {
+		return err
+	}
+	if t.ID != "" {
+		return qs.refused["i"+t.ID]
 	}
 	return nil
 }

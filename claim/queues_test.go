@@ -126,3 +126,29 @@ func TestNet(t *testing.T) {
 	}
 	equal(t, "StoppedWaiting of the grant", last.StoppedWaiting(), true)
 }
+
+// A queue that could not be loaded: commands on the resource and on its claims get the error
+// that says why, the sweep leaves it alone, and other resources are not affected.
+func TestRefuse(t *testing.T) {
+	refused := errors.New("locked")
+	qs := claim.NewQueues(claim.Instant{Wall: 1, Lease: 1}, 1)
+	qs.Put(claim.NewQueue(claim.Row{Resource: "free"}, 0, nil))
+	qs.Refuse(refused, "locked", "id")
+	ttl := time.Minute
+	for _, cmd := range []claim.Command{
+		claim.Acquire{ID: "new", Resource: "locked", Owner: "o", TTL: ttl},
+		claim.Release{Resource: "locked", Owner: "o"},
+		claim.Create{ID: "id", Resource: "free", Owner: "o", TTL: ttl},
+		claim.Renew{ID: "id", TTL: ttl},
+	} {
+		if _, err := qs.Do(cmd); !errors.Is(err, refused) {
+			t.Errorf("%+v: got %v", cmd, err)
+		}
+	}
+	if _, err := qs.Do(claim.Expire{Resources: []string{"free", "locked"}}); err != nil {
+		t.Errorf("the sweep got %v", err)
+	}
+	if c, err := qs.Do(claim.Acquire{ID: "1", Resource: "free", Owner: "o", TTL: ttl}); err != nil || c.Status != claim.Active {
+		t.Errorf("another resource: %v, %v", c, err)
+	}
+}

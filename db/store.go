@@ -18,6 +18,10 @@ var (
 	// ErrConflict is returned when other servers' transactions came first, again and
 	// again. What was asked for has not happened.
 	ErrConflict = errors.New("other transactions came first")
+	// ErrRowLocked is the error of the commands on a resource whose row another server's
+	// transaction keeps locked, usually because that server was lost. What was asked for has
+	// not happened. The other commands of the transaction are not affected.
+	ErrRowLocked = errors.New("another server's transaction keeps the resource locked")
 	// ErrOutcomeUnknown is returned when the connection broke during a commit and the
 	// outcome could not be read back in time, or when the disk did not confirm it in time.
 	ErrOutcomeUnknown = errors.New("the outcome of the commit is not known")
@@ -32,7 +36,7 @@ var (
 )
 
 // Store is one durable home of the queues. Its methods may be called at once, except
-// that there is one caller of Transact, Beat and Resume, one of Changes, and one of the
+// that there is one caller of Transact, one of Beat and Resume, one of Changes, and one of the
 // Pruner. Each of the parts of a server asks for the role that it needs.
 //
 // The end of a context ends each method, with an error. An engine says what cannot be
@@ -62,7 +66,7 @@ type Transactor interface {
 }
 
 // Pulse is how a server shows that it is there to take renewals, which keeps lease time
-// running: see Clock.
+// running: see Clock. Beat and Resume may run beside Transact, and do not wait for it.
 type Pulse interface {
 	// Beat records that a server is there to take renewals. It is to be called every
 	// BeatInterval. inService is for how long the server has been so without a break,
@@ -178,7 +182,9 @@ type Tx interface {
 	// Load reads the queues of the resources and of the claims with the given ids,
 	// and keeps other transactions from changing them. It is called once. Each queue
 	// knows its exclusive holder, its shared holders that are due (all, or the first
-	// few hundred), and those of the given claims that belong to it.
+	// few hundred), and those of the given claims that belong to it. A resource that another
+	// transaction keeps locked for longer than transactions take is not loaded: its commands
+	// get ErrRowLocked (claim.Queues.Refuse).
 	Load(resources, ids []string) (*claim.Queues, error)
 
 	// Save writes the rows of the queues that changed, and the claims of their Changes.

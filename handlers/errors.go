@@ -35,6 +35,7 @@ var errorTable = []struct {
 	{db.ErrOutcomeUnknown, codes.Unavailable, models.ReasonOutcomeUnknown, "the connection to the database broke during the commit; ask again to learn the outcome"},
 	{db.ErrUnavailable, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is not available; nothing was changed"},
 	{db.ErrListTooLong, codes.ResourceExhausted, models.ReasonListTooLong, "the list reads too many claims; narrow the filter, or ask again later"},
+	{db.ErrRowLocked, codes.Unavailable, models.ReasonResourceLocked, "another server's transaction keeps the resource locked; nothing was changed, ask again"},
 	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},
 }
 

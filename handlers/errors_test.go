@@ -112,6 +112,7 @@ func TestDatabaseErrors(t *testing.T) {
 		{db.ErrListTooLong, codes.ResourceExhausted, "LIST_TOO_LONG"},
 		{db.ErrConflict, codes.Unavailable, "DATABASE_UNAVAILABLE"},
 		{db.ErrOutcomeUnknown, codes.Unavailable, "OUTCOME_UNKNOWN"},
+		{db.ErrRowLocked, codes.Unavailable, "RESOURCE_LOCKED"},
 		{fmt.Errorf("%w: %w", db.ErrUnavailable, context.DeadlineExceeded), codes.Unavailable, "DATABASE_UNAVAILABLE"},
 		{errors.New("disk on fire"), codes.Internal, ""},
 	} {

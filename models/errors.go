@@ -66,6 +66,14 @@ const (
 	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy.
 	// Nothing has changed; ask again.
 	ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"
+	// ReasonResourceLocked occurs when a transaction of another server, which was probably lost,
+	// keeps the resource locked in the database. Nothing has changed; ask again after some
+	// seconds. Other resources are not affected.
+	ReasonResourceLocked = "RESOURCE_LOCKED"
+	// ReasonOverloaded occurs when the server has too much to do: more requests come than the
+	// database can take, or a request costs too much. Nothing has changed; ask again after a
+	// pause, or for less.
+	ReasonOverloaded = "OVERLOADED"
 	// ReasonOutcomeUnknown occurs when the connection to the database broke during a commit.
 	// The change may have been made; asking again is safe.
 	ReasonOutcomeUnknown = "OUTCOME_UNKNOWN"
@@ -75,9 +83,6 @@ const (
 	ReasonListTooLong = "LIST_TOO_LONG"
 	// ReasonShuttingDown occurs when the server is shutting down. Ask another server.
 	ReasonShuttingDown = "SHUTTING_DOWN"
-	// ReasonOverloaded occurs when more requests come than the database can take, so that too
-	// many wait for it. Nothing has changed; ask again after a pause.
-	ReasonOverloaded = "OVERLOADED"
 	// ReasonQueueFull occurs when as many claims wait for a resource as may.
 	ReasonQueueFull = "QUEUE_FULL"
 )

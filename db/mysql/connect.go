@@ -16,31 +16,10 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// session is how every connection is set up. A row lock that is not granted after 2 s belongs
-// to a transaction that is stuck: those of Locket take milliseconds.
-var session = []string{
-	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-	"SET SESSION innodb_lock_wait_timeout = 2",
-	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
-}
-
-// optional are variables that some databases do not have. These continue without them.
-var optional = []string{
-	// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere
-	// this has no effect.
-	"SET SESSION wsrep_sync_wait = 1",
-	// The same on Group Replication: each transaction waits at its begin until what the group
-	// has ordered before it is applied here. Without this a member reads its own past, and a
-	// lock may be refused although it was released before.
-	"SET SESSION group_replication_consistency = 'BEFORE'",
-	// Do not look up every key of an IN list a second time to estimate its rows.
-	"SET SESSION eq_range_index_dive_limit = 1",
-}
-
-// connector makes connections that are set up as session says.
+// connector makes connections that are set up for a role.
 type connector struct {
 	driver.Connector
-	more []string // further statements
+	role role
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -55,12 +34,12 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
-	for _, statement := range slices.Concat(session, c.more) {
+	for _, statement := range slices.Concat(session, c.role.session) {
 		if _, err := conn.ExecContext(ctx, statement, nil); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
-	for _, statement := range optional {
+	for _, statement := range slices.Concat(optional, c.role.optional) {
 		if _, err := conn.ExecContext(ctx, statement, nil); err != nil && !isCode(err, codeUnknownVariable) {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
@@ -90,39 +69,6 @@ func serves(ctx context.Context, conn driver.ExecerContext) error {
 		err = errNotServing
 	}
 	return err
-}
-
-// connectReaders returns the pool of the connections that read, and write now and then, a
-// statement at a time. It connects when it is first used.
-func connectReaders(config *mysql.Config) *sql.DB { return connect(config, readers) }
-
-// connectWriter returns the pool of the one connection that carries the transactions. It
-// takes several statements in one packet: what a transaction reads costs one round trip, and
-// what it writes, together with its COMMIT, another. The database stops at the first
-// statement that fails, so it commits when all of them have succeeded, and only then.
-func connectWriter(config *mysql.Config) *sql.DB {
-	config = config.Clone()
-	config.MultiStatements = true
-	return connect(config, 1, "SET SESSION autocommit = 0")
-}
-
-func connect(config *mysql.Config, connections int, session ...string) *sql.DB {
-	config = config.Clone()
-	config.InterpolateParams = true // one round trip for a statement, however many rows it has
-	config.MaxAllowedPacket = 0     // ask the server
-	config.Logger = &mysql.NopLogger{}
-	if config.Timeout == 0 {
-		config.Timeout = 5 * time.Second
-	}
-	base, err := mysql.NewConnector(config)
-	if err != nil {
-		panic(err) // a config that ParseDSN has returned
-	}
-	pool := sql.OpenDB(connector{base, session})
-	pool.SetMaxOpenConns(connections)
-	pool.SetMaxIdleConns(connections)
-	pool.SetConnMaxIdleTime(time.Minute)
-	return pool
 }
 
 // Error codes of the server, by their names in its manual.

@@ -34,7 +34,7 @@ func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names [
 		return nil, err
 	}
 	args := []any{now.Lease, now.Lease.Add(-idle), limit}
-	err = each(ctx, s.reader, dueSQL, args, func(rows *sql.Rows) error {
+	err = s.each(ctx, s.control, dueSQL, args, func() { names = nil }, func(rows *sql.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		names = append(names, name)
@@ -49,7 +49,8 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 	if err != nil {
 		return 0, now, err
 	}
-	err = each(ctx, s.reader, nextDueSQL, []any{now.Lease, now.Lease, now.Lease}, func(rows *sql.Rows) error {
+	args := []any{now.Lease, now.Lease, now.Lease}
+	err = s.each(ctx, s.control, nextDueSQL, args, func() { next = 0 }, func(rows *sql.Rows) error {
 		var deadline claim.Time
 		err := rows.Scan(&deadline)
 		next = db.SoonerDue(next, deadline, now.Lease, idle)

@@ -15,7 +15,7 @@ const feedAge = time.Minute
 
 // skipFeed sets the cursor of each server to the end of its feed.
 func (s *Store) skipFeed(ctx context.Context) error {
-	return each(ctx, s.reader, "SELECT server, MAX(n) FROM feed GROUP BY server", nil, func(rows *sql.Rows) error {
+	return each(ctx, s.control, "SELECT server, MAX(n) FROM feed GROUP BY server", nil, func(rows *sql.Rows) error {
 		var server string
 		var n uint64
 		err := rows.Scan(&server, &n)
@@ -27,7 +27,7 @@ func (s *Store) skipFeed(ctx context.Context) error {
 // Changes implements db.Feed. It is called by one goroutine.
 func (s *Store) Changes(ctx context.Context) (ids []string, err error) {
 	query, args := s.feedQuery()
-	err = each(ctx, s.reader, query, args, func(rows *sql.Rows) error {
+	err = s.each(ctx, s.control, query, args, func() { ids = nil }, func(rows *sql.Rows) error {
 		var server, line string
 		var n uint64
 		err := rows.Scan(&server, &n, &line)
@@ -66,9 +66,9 @@ func (s *Store) sweepFeed(ctx context.Context, now claim.Time) error {
 	}
 	old := s.sweep.commits
 	s.sweep = feedSweep{at: time.Now(), commits: s.commits.Load()}
-	if _, err := s.reader.ExecContext(ctx, "DELETE FROM feed WHERE server = ? AND n <= ?", s.server, old); err != nil {
+	if _, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server = ? AND n <= ?", s.server, old); err != nil {
 		return err
 	}
-	_, err := s.reader.ExecContext(ctx, "DELETE FROM feed WHERE server <> ? AND at < ?", s.server, now.Add(-10*feedAge))
+	_, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server <> ? AND at < ?", s.server, now.Add(-10*feedAge))
 	return err
 }

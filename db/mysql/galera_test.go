@@ -28,3 +28,10 @@ func TestChaosGaleraOpenTogether(t *testing.T) {
 	nodes := fixtures.NewGalera(t, 3)
 	openTogether(t, len(nodes), func(node int, database string) string { return nodes[node].DSN(database) })
 }
+
+// TestChaosGaleraLostTransaction: a node of a cluster skips locked rows too, each statement of
+// a transaction by itself.
+func TestChaosGaleraLostTransaction(t *testing.T) {
+	dsn := fixtures.NewGalera(t, 2)[0].DSN("lost")
+	lostIsLeftAlone(t, open(t, dsn), dsn)
+}

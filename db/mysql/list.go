@@ -30,7 +30,11 @@ func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bo
 		now, err = s.Now(ctx)
 		return now, false, err
 	}
-	m, err := scanMeta(s.reader.QueryRowContext(ctx, countLiveSQL(f.Status), fewLive+1, fewLive), &few)
+	var m meta
+	err = s.again(ctx, func() (err error) {
+		m, err = scanMeta(s.reader.QueryRowContext(ctx, countLiveSQL(f.Status), fewLive+1, fewLive), &few)
+		return err
+	})
 	return m.instant(), few, readError(ctx, err)
 }
 

@@ -61,7 +61,7 @@ func TestPlans(t *testing.T) {
 
 // plan returns the keys that the database uses for a statement, in the order in which it
 // lists its tables.
-func plan(t *testing.T, pool *sql.DB, statement string) (keys []string) {
+func plan(t *testing.T, pool rowsQuerier, statement string) (keys []string) {
 	t.Helper()
 	statement = strings.NewReplacer(
 		"id = ?", "id = '0-4'", "name = ?", "name = 'shared 0'", "line = ?", "line = 'shared 0'", "sharing = ?", "sharing = 'shared 0'", "?", "1",
@@ -73,7 +73,7 @@ func plan(t *testing.T, pool *sql.DB, statement string) (keys []string) {
 }
 
 // explain returns what the database tells of each table in a statement.
-func explain(t *testing.T, pool *sql.DB, statement string, args ...any) (steps []map[string]string) {
+func explain(t *testing.T, pool rowsQuerier, statement string, args ...any) (steps []map[string]string) {
 	t.Helper()
 	err := each(t.Context(), pool, "EXPLAIN FORMAT = TRADITIONAL "+statement, args, func(rows *sql.Rows) error {
 		columns, err := rows.Columns()

@@ -20,7 +20,7 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 		return 0, translate(ctx, err)
 	}
 	var ids []any
-	err = each(ctx, s.reader, pruneSQL, []any{before, limit}, func(rows *sql.Rows) error {
+	err = s.each(ctx, s.control, pruneSQL, []any{before, limit}, func() { ids = nil }, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		ids = append(ids, id)
@@ -29,7 +29,7 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 	if err != nil || len(ids) == 0 {
 		return 0, translate(ctx, err)
 	}
-	result, err := s.reader.ExecContext(ctx, "DELETE FROM claims WHERE id IN "+marks(len(ids)), ids...)
+	result, err := s.control.ExecContext(ctx, "DELETE FROM claims WHERE id IN "+marks(len(ids)), ids...)
 	if err != nil {
 		return 0, translate(ctx, err)
 	}
@@ -42,9 +42,9 @@ func (s *Store) PruneResources(ctx context.Context, after string, before claim.T
 	var unused []unusedResource
 	var floor uint64
 	seen := 0
-	err = each(ctx, s.reader,
+	err = s.each(ctx, s.control,
 		"SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name LIMIT ?",
-		[]any{after, limit}, func(rows *sql.Rows) error {
+		[]any{after, limit}, func() { unused, floor, seen, next = nil, 0, 0, "" }, func(rows *sql.Rows) error {
 			var r unusedResource
 			var free bool
 			err := rows.Scan(&r.name, &r.version, &free)
@@ -73,7 +73,7 @@ type unusedResource struct {
 // deleteResources deletes the resources that have not changed since they were read. It
 // raises the floor first, so it needs no transaction: a floor that is too high does no harm.
 func (s *Store) deleteResources(ctx context.Context, unused []unusedResource, floor uint64) error {
-	if _, err := s.reader.ExecContext(ctx, "UPDATE meta SET floor = GREATEST(floor, ?) WHERE one = 1", floor); err != nil {
+	if _, err := s.control.ExecContext(ctx, "UPDATE meta SET floor = GREATEST(floor, ?) WHERE one = 1", floor); err != nil {
 		return err
 	}
 	var keys []any
@@ -81,6 +81,6 @@ func (s *Store) deleteResources(ctx context.Context, unused []unusedResource, fl
 		keys = append(keys, r.name, r.version)
 	}
 	rows := strings.TrimSuffix(strings.Repeat("(?,?),", len(unused)), ",")
-	_, err := s.reader.ExecContext(ctx, "DELETE FROM resources WHERE (name, version) IN ("+rows+")", keys...)
+	_, err := s.control.ExecContext(ctx, "DELETE FROM resources WHERE (name, version) IN ("+rows+")", keys...)
 	return err
 }

@@ -29,7 +29,7 @@ const (
 // Queue implements db.Reader.
 func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot db.Snapshot, now claim.Instant, err error) {
 	args := []any{resource, resource, resource, limit, resource, limit}
-	err = each(ctx, s.reader, queueSQL, args, func(rows *sql.Rows) error {
+	err = s.each(ctx, s.reader, queueSQL, args, func() { snapshot = db.Snapshot{} }, func(rows *sql.Rows) error {
 		var r claimRow
 		row := claim.Row{Resource: resource}
 		m, err := scanMeta(rows, append(r.columns(), &row.Version, &row.Holder, &row.Shared, &row.Waiting)...)

@@ -79,12 +79,30 @@ func anys(values []string) []any {
 	return args
 }
 
-func (s *Store) readClaims(ctx context.Context, query string, args ...any) ([]claim.Claim, error) {
-	found, err := queryClaims(ctx, s.reader, query, args...)
+// each is the function of the same name, and begins anew, with start, over a new connection
+// when its first one is dead.
+func (s *Store) each(ctx context.Context, p *pool, query string, args []any, start func(), row func(*sql.Rows) error) error {
+	return s.again(ctx, func() error {
+		start()
+		return each(ctx, p, query, args, row)
+	})
+}
+
+// scanRow reads a row, and again over a new connection when the first one is dead.
+func (s *Store) scanRow(ctx context.Context, p *pool, query string, args []any, into ...any) error {
+	return s.again(ctx, func() error { return p.QueryRowContext(ctx, query, args...).Scan(into...) })
+}
+
+func (s *Store) readClaims(ctx context.Context, query string, args ...any) (claims []claim.Claim, err error) {
+	var found []*claim.Claim
+	err = s.again(ctx, func() (err error) {
+		found, err = queryClaims(ctx, s.reader, query, args...)
+		return err
+	})
 	if err != nil {
 		return nil, readError(ctx, err)
 	}
-	claims := make([]claim.Claim, len(found))
+	claims = make([]claim.Claim, len(found))
 	for i, c := range found {
 		claims[i] = *c
 	}
@@ -126,7 +144,12 @@ const (
 // Get implements db.Getter.
 func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
 	var r claimRow
-	m, err := scanMeta(s.reader.QueryRowContext(ctx, getSQL, id), r.columns()...)
+	var m meta
+	err := s.again(ctx, func() (err error) {
+		r = claimRow{}
+		m, err = scanMeta(s.reader.QueryRowContext(ctx, getSQL, id), r.columns()...)
+		return err
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return claim.Claim{}, claim.Instant{}, claim.ErrNotFound
 	}
@@ -148,19 +171,19 @@ func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
 
 // Ahead implements db.Reader.
 func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (n int, err error) {
-	err = s.reader.QueryRowContext(ctx, aheadSQL, resource, enqueued, limit).Scan(&n)
+	err = s.scanRow(ctx, s.reader, aheadSQL, []any{resource, enqueued, limit}, &n)
 	return n, readError(ctx, err)
 }
 
 // Count implements db.Pruner.
 func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
-	err = s.reader.QueryRowContext(ctx, countSQL).Scan(&counts.Waiting, &counts.Active, &counts.Finished)
+	err = s.scanRow(ctx, s.scanner, countSQL, nil, &counts.Waiting, &counts.Active, &counts.Finished)
 	return counts, readError(ctx, err)
 }
 
 // HistoryCutoff implements db.Pruner.
 func (s *Store) HistoryCutoff(ctx context.Context, keep int) (at claim.Time, err error) {
-	err = s.reader.QueryRowContext(ctx, cutoffSQL, keep-1).Scan(&at)
+	err = s.scanRow(ctx, s.scanner, cutoffSQL, []any{keep - 1}, &at)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

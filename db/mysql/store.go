@@ -23,21 +23,19 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// readers is how many connections read at once.
-const readers = 16
-
 // Store is a db.Store on a database that may have other servers.
 type Store struct {
-	writer *sql.DB // one connection
-	reader *sql.DB
+	pools
 
 	server  string        // names this process in the feed
 	packets bool          // whether several statements may go in one packet: see script
 	commits atomic.Uint64 // number of the last commit in the feed
 
-	// What follows belongs to the one goroutine that transacts and beats …
+	// What follows belongs to the one goroutine that transacts …
 	holders holders
-	seen    claim.Time // the last beat of this server, or what was there before the first
+	stuck   stuckRows
+	// … to the one that beats …
+	seen claim.Time // the last beat of this server, or what was there before the first
 	// … to the one that asks for Changes …
 	cursors map[string]uint64 // the last commit of each other server that was read
 	// … and to the one that prunes.
@@ -61,20 +59,24 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		writer:  connectWriter(config),
-		reader:  connectReaders(config),
+		pools:   newPools(config),
 		server:  uuid.NewString()[:23],
 		holders: make(holders),
 		cursors: make(map[string]uint64),
 	}
-	if err := s.start(ctx); err != nil {
+	if err := s.start(ctx, config); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Store) start(ctx context.Context) error {
-	if err := migrate(ctx, s.reader, s.server); err != nil {
+func (s *Store) start(ctx context.Context, config *mysql.Config) error {
+	migrator := connect(config, migrating)
+	defer func() { _ = migrator.Close() }()
+	if err := migrate(ctx, migrator.DB, s.server); err != nil {
+		return translate(ctx, err)
+	}
+	if err := s.detectSkipLocked(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	if err := s.detectPackets(ctx); err != nil {
@@ -92,7 +94,7 @@ func (s *Store) detectPackets(ctx context.Context) error {
 	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
 		OR Variable_name = 'group_replication_group_name' AND Value <> ''`
 	s.packets = true
-	return each(ctx, s.reader, query, nil, func(*sql.Rows) error {
+	return each(ctx, s.control, query, nil, func(*sql.Rows) error {
 		s.packets = false
 		return nil
 	})
@@ -102,7 +104,7 @@ func (s *Store) detectPackets(ctx context.Context) error {
 func createDatabase(ctx context.Context, config *mysql.Config) error {
 	bare := config.Clone()
 	bare.DBName = ""
-	server := connectReaders(bare)
+	server := connect(bare, controlling)
 	defer func() { _ = server.Close() }()
 	name := "`" + strings.ReplaceAll(config.DBName, "`", "``") + "`"
 	if _, err := server.ExecContext(ctx, "USE "+name); !isCode(err, codeUnknownDatabase) {
@@ -112,7 +114,12 @@ func createDatabase(ctx context.Context, config *mysql.Config) error {
 }
 
 // Close implements db.Store.
-func (s *Store) Close() error { return errors.Join(s.writer.Close(), s.reader.Close()) }
+func (s *Store) Close() (err error) {
+	for _, pool := range s.all() {
+		err = errors.Join(err, pool.Close())
+	}
+	return err
+}
 
 // nowSQL is the database's time in microseconds, at the begin of the statement.
 const nowSQL = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -151,7 +158,11 @@ func (m meta) instant() claim.Instant { return m.clock.Instant(m.now) }
 
 // Now implements db.Clocks.
 func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
-	m, err := readMeta(ctx, s.reader)
+	var m meta
+	err := s.again(ctx, func() (err error) {
+		m, err = readMeta(ctx, s.control)
+		return err
+	})
 	return m.instant(), translate(ctx, err)
 }
 
@@ -179,9 +190,9 @@ func (s *Store) Resume(ctx context.Context) error {
 // is an error if the other server used another node; the statement then had no effect, or the
 // one that was wanted: a clock is never set back.
 func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
-	return translate(ctx, retry(ctx, func() error {
+	move := func() error {
 		for {
-			m, err := readMeta(ctx, s.reader)
+			m, err := readMeta(ctx, s.control)
 			if err != nil {
 				return err
 			}
@@ -189,7 +200,7 @@ func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 			if clock == m.clock {
 				return nil
 			}
-			result, err := s.reader.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?",
+			result, err := s.control.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?",
 				clock.Seen, clock.Outage.Microseconds(), m.clock.Seen, m.clock.Outage.Microseconds())
 			if err != nil {
 				return err
@@ -199,7 +210,8 @@ func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 				return err
 			}
 		}
-	}))
+	}
+	return translate(ctx, retry(ctx, func() error { return s.again(ctx, move) }))
 }
 
 // startClock begins service. It first finds out whether there are other servers: if nobody
@@ -207,10 +219,10 @@ func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 // this check, the leases would lose the time in which the only server was killed and restarted
 // within MaxSilence.
 func (s *Store) startClock(ctx context.Context) error {
-	first, err := readMeta(ctx, s.reader)
+	first, err := readMeta(ctx, s.control)
 	for m := first; err == nil && m.clock.Seen == first.clock.Seen && m.now.Sub(m.clock.Seen) <= db.MaxSilence; {
 		time.Sleep(db.BeatInterval / 5)
-		m, err = readMeta(ctx, s.reader)
+		m, err = readMeta(ctx, s.control)
 	}
 	if err != nil {
 		return translate(ctx, err)

@@ -103,7 +103,7 @@ func earlier(t *testing.T, dsn string) *sql.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := connectReaders(config)
+	pool := connect(config, controlling)
 	t.Cleanup(func() { _ = pool.Close() })
 	conn, err := pool.Conn(t.Context())
 	if err != nil {

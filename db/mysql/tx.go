@@ -36,16 +36,23 @@ type tx struct {
 
 // Transact implements db.Store.
 func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
-	reconnected := false
+	reconnected, lockWaits := false, 0
 	lastStart := time.Now().Add(retryTime)
 	for attempt := 1; ; attempt++ {
 		err := s.attempt(ctx, fn)
 		switch {
 		case err == nil, ctx.Err() != nil, time.Now().After(lastStart), errors.Is(err, db.ErrOutcomeUnknown):
 			return translate(ctx, err)
+		case isCode(err, codeLockWait) && lockWaits < maxLockWaits:
+			lockWaits++
+			s.stuck.beCareful()
+		case isCode(err, codeLockWait):
+			return translate(ctx, err)
 		case conflict(err):
 		case broken(err) && !reconnected:
 			reconnected = true // only the connection may have failed
+			s.renew()
+			s.stuck.beCareful() // the transaction on that connection may be there still
 		default:
 			return translate(ctx, err)
 		}
@@ -120,14 +127,16 @@ func (t *tx) Load(resources, ids []string) (*claim.Queues, error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 
-	read, err := t.lock(names)
+	read, left, err := t.lock(names)
 	if err != nil {
 		return nil, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(left, name) })
 	qs := claim.NewQueues(read.meta.instant(), len(names))
 	for _, name := range names {
 		qs.Put(claim.NewQueue(read.rows[name], read.meta.floor, t.waiters))
 	}
+	refuse(qs, left, named)
 	if err := t.loadClaims(qs, read.rows, named); err != nil {
 		return nil, err
 	}
@@ -148,8 +157,10 @@ func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[s
 			ids = append(ids, row.Holder)
 		}
 	}
-	for id := range named {
-		ids = append(ids, id)
+	for id, resource := range named {
+		if _, ok := rows[resource]; ok {
+			ids = append(ids, id)
+		}
 	}
 	if len(ids) > 0 {
 		claims, err := queryClaims(t.ctx, t, fmt.Sprintf(claimsSQL, marks(len(ids))), anys(ids)...)
@@ -200,20 +211,32 @@ const (
 	sharedDueSQL = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? AND deadline <= ? LIMIT ?"
 )
 
-// lock locks resources and reads the clocks.
-func (t *tx) lock(names []string) (l locked, err error) {
+// skipLocked behind lockSQL leaves out rows that another transaction has locked.
+const skipLocked = " SKIP LOCKED"
+
+// lock locks resources and reads the clocks. It returns the names of those that could not be
+// locked.
+func (t *tx) lock(names []string) (l locked, left []string, err error) {
+	if len(names) > 0 && t.store.stuck.careful() {
+		return t.lockSome(names)
+	}
 	l.rows = make(map[string]claim.Row, len(names))
 	for _, name := range names {
 		l.rows[name] = claim.Row{Resource: name}
 	}
+	return l, nil, t.await(names, &l)
+}
+
+// read locks the rows of resources, as option says, adds them to l, and reads the clocks.
+func (t *tx) read(names []string, option string, l *locked) (err error) {
 	if len(names) == 0 {
 		l.meta, err = readMeta(t.ctx, t)
-		return l, err
+		return err
 	}
 	var read script
-	read.add(fmt.Sprintf(lockSQL, marks(len(names))), anys(names)...)
+	read.add(fmt.Sprintf(lockSQL, marks(len(names)))+option, anys(names)...)
 	read.add(metaSQL)
-	err = read.query(t.ctx, t.Conn, t.store.packets, func(n int, rows *sql.Rows) (err error) {
+	return read.query(t.ctx, t.Conn, t.store.packets, func(n int, rows *sql.Rows) (err error) {
 		if n == 1 {
 			l.meta, err = scanMeta(rows)
 			return err
@@ -223,7 +246,6 @@ func (t *tx) lock(names []string) (l locked, err error) {
 		l.rows[row.Resource] = row
 		return err
 	})
-	return l, err
 }
 
 // loadDue adds the shared holders that are due.
@@ -268,8 +290,9 @@ const outcomeTimeout = 5 * time.Second
 func (s *Store) outcome(ctx context.Context, n uint64, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
 	defer cancel()
+	s.renew() // the connections for this may be as dead as that of the commit
 	for {
-		_, err := s.reader.ExecContext(ctx, "INSERT INTO feed (server, n, at, ids) VALUES (?, ?, "+nowSQL+", '')", s.server, n)
+		_, err := s.control.ExecContext(ctx, "INSERT INTO feed (server, n, at, ids) VALUES (?, ?, "+nowSQL+", '')", s.server, n)
 		switch {
 		case err == nil:
 			return errors.Join(errUndone, cause)

@@ -21,6 +21,11 @@ func TestChaosKill(t *testing.T) {
 	})
 }
 
+// TestServerLostInTransaction, on one node of a cluster.
+func TestChaosServerLostGalera(t *testing.T) {
+	loseServer(t, fixtures.NewGalera(t, 2)[0].DSN("locket"))
+}
+
 // TestKillDatabase, for longer, and now and then a server is killed as well.
 func TestChaosKillDatabase(t *testing.T) {
 	killDatabase(t, 30, func(a *fixtures.Locket) {

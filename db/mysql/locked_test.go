@@ -1,0 +1,164 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/fixtures"
+)
+
+// results runs commands in one transaction and returns their errors.
+func results(t *testing.T, s *Store, cmds ...claim.Command) (errs []error, took time.Duration) {
+	t.Helper()
+	start := time.Now()
+	err := s.Transact(t.Context(), func(tx db.Tx) error {
+		errs = nil
+		_, err := db.Execute(tx, cmds, func(queues *claim.Queues) {
+			for _, cmd := range cmds {
+				_, err := queues.Do(cmd)
+				errs = append(errs, err)
+			}
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return errs, time.Since(start)
+}
+
+func acquires(names ...string) (cmds []claim.Command) {
+	for _, name := range names {
+		cmds = append(cmds, claim.Acquire{ID: "id-" + name, Resource: name, Owner: "o", TTL: time.Hour})
+	}
+	return cmds
+}
+
+// loseTransaction makes a server that is lost after it has written to resources, and before its
+// COMMIT.
+func loseTransaction(t *testing.T, dsn string, names ...string) {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := fixtures.NewProxy(t, config.Addr)
+	config.Addr = proxy.Addr()
+	s := open(t, config.FormatDSN())
+	ctx, cancel := context.WithCancel(t.Context())
+	lost := make(chan struct{})
+	go func() {
+		_ = s.Transact(ctx, func(tx db.Tx) error {
+			_, err := db.Execute(tx, acquires(names...), func(queues *claim.Queues) {
+				for _, cmd := range acquires(names...) {
+					if _, err := queues.Do(cmd); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if err == nil {
+				err = tx.(interface{ send() error }).send() // what is left for the packet of the COMMIT
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			proxy.Hang()
+			cancel()
+			close(lost)
+			return context.Canceled
+		})
+	}()
+	<-lost
+}
+
+// TestLostTransaction: a lost server has locked the rows of resources. Commands on these are
+// refused, the others in the same transactions are not, and the locks end soon.
+func TestLostTransaction(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	s := open(t, dsn)
+	lostIsLeftAlone(t, s, dsn)
+}
+
+func lostIsLeftAlone(t *testing.T, s *Store, dsn string) {
+	t.Helper()
+	results(t, s, acquires("old")...)
+	loseTransaction(t, dsn, "old", "new")
+	begin := time.Now()
+	for round := 0; ; round++ {
+		other := fmt.Sprint("other ", round)
+		errs, took := results(t, s, append(acquires("old", other, "new"),
+			claim.Renew{ID: "id-old", TTL: time.Minute}, claim.Expire{Resources: []string{other, "old"}})...)
+		if errs[1] != nil || errs[4] != nil {
+			t.Fatalf("round %d: others got %v", round, errs)
+		}
+		if limit := 2 * time.Second; took > limit {
+			t.Errorf("round %d took %v", round, took)
+		}
+		if errs[0] == nil && errs[2] == nil && errs[3] == nil {
+			t.Logf("free after %v and %d rounds", time.Since(begin), round)
+			break
+		}
+		for _, i := range []int{0, 2, 3} {
+			if errs[i] != nil && !errors.Is(errs[i], db.ErrRowLocked) {
+				t.Errorf("round %d: %v", round, errs)
+			}
+		}
+		if time.Since(begin) > 12*time.Second {
+			t.Fatalf("still locked: %v", errs)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestBusyRow: a row that another server's transaction locks for a while, as a slow commit does,
+// is waited for, by careful transactions too.
+func TestBusyRow(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	results(t, s, acquires("a")...)
+	for name, c := range map[string]struct {
+		careful bool
+		locked  time.Duration
+	}{"normal": {false, 600 * time.Millisecond}, "careful": {true, 600 * time.Millisecond}} {
+		if c.careful {
+			s.stuck.beCareful()
+		}
+		foreign, err := s.reader.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := foreign.Exec("UPDATE resources SET waiting = 0 WHERE name = 'a'"); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(c.locked, func() { _ = foreign.Rollback() })
+		if errs, _ := results(t, s, acquires("a")...); errs[0] != nil {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}
+
+// TestCarefulAlike: the suite's comparison with the rules, by transactions that skip what is
+// locked.
+func TestCarefulAlike(t *testing.T) {
+	for _, c := range dbtest.Cases() {
+		if c.Name != "SameAsRules" && c.Name != "ServersContend" && c.Name != "SameNewResource" && c.Name != "SameID" {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			dsn := fixtures.MySQL(t)
+			careful := func(t testing.TB) db.Store {
+				s := open(t, dsn)
+				s.stuck.until = time.Now().Add(time.Hour)
+				return s
+			}
+			c.Run(t, dbtest.Engine{Store: careful(t), Reopen: careful, Second: careful})
+		})
+	}
+}

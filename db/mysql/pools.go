@@ -1,0 +1,149 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	// silence is how long a statement of a transaction, or one that the server itself needs, may
+	// take before its connection counts as dead. readTimeout of the DSN replaces it.
+	silence = 2 * time.Second
+	// listTime is how long the database may work on a statement of a caller, and scanTime on
+	// one of the janitor that reads a whole index.
+	listTime = 3 * time.Second
+	scanTime = 30 * time.Second
+)
+
+// session is how every connection is set up. A row lock that is not granted after lockWait
+// belongs to a transaction that is stuck: those of Locket take milliseconds.
+var session = []string{
+	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+	"SET SESSION innodb_lock_wait_timeout = 1",
+	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+}
+
+// optional are variables that some databases do not have. These continue without them.
+var optional = []string{
+	// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere
+	// this has no effect.
+	"SET SESSION wsrep_sync_wait = 1",
+	// The same on Group Replication: each transaction waits at its begin until what the group
+	// has ordered before it is applied here. Without this a member reads its own past, and a
+	// lock may be refused although it was released before.
+	"SET SESSION group_replication_consistency = 'BEFORE'",
+	// Do not look up every key of an IN list a second time to estimate its rows.
+	"SET SESSION eq_range_index_dive_limit = 1",
+}
+
+// role is what the connections of a pool are for.
+type role struct {
+	connections int
+	idle        time.Duration // an idle connection is closed after this
+	silence     time.Duration // readTimeout, unless the DSN has one; 0 for none
+	multi       bool          // several statements in one packet
+	session     []string      // further statements, at the begin of each connection
+	optional    []string
+}
+
+// writing is for the one connection that carries the transactions. It takes several statements
+// in one packet: what a transaction reads costs one round trip, and what it writes, together
+// with its COMMIT, another. The database stops at the first statement that fails, so it commits
+// when all of them have succeeded, and only then.
+//
+// The database ends the transaction of a server that is lost, and so frees its row locks, when
+// it has heard nothing for the time that is set here; without it that takes 8 hours. A server
+// that was only slow finds out that its commit was not done, and repeats it.
+var writing = role{
+	connections: 1, idle: 3 * time.Second, silence: silence, multi: true,
+	session: []string{
+		"SET SESSION autocommit = 0", "SET SESSION wait_timeout = 6",
+		"SET SESSION net_read_timeout = 6", "SET SESSION net_write_timeout = 6",
+	},
+}
+
+// controlling is for what the server itself needs, each a short statement: the beat, the outcome
+// of a commit, the feed, the leases that are due, the deletion of history. Nothing that callers
+// ask for takes these connections from it.
+var controlling = role{connections: 6, idle: 10 * time.Second, silence: silence}
+
+// reading is for what callers ask for. A statement whose caller has left still runs at the
+// database, until the limit that is set here.
+var reading = role{
+	connections: 16, idle: 10 * time.Second, silence: listTime + time.Second,
+	optional: []string{"SET SESSION max_statement_time = 3", "SET SESSION max_execution_time = 3000"},
+}
+
+// scanning is for the janitor's counts.
+var scanning = role{
+	connections: 1, idle: 10 * time.Second, silence: scanTime + time.Second,
+	optional: []string{"SET SESSION max_statement_time = 30", "SET SESSION max_execution_time = 30000"},
+}
+
+// migrating has no limits: a change of a large table takes long.
+var migrating = role{connections: 4, idle: time.Minute}
+
+// pool is the connections of one role.
+type pool struct {
+	*sql.DB
+	connections int
+}
+
+// connect returns a pool. It connects when it is first used.
+func connect(config *mysql.Config, r role) *pool {
+	config = config.Clone()
+	config.InterpolateParams = true // one round trip for a statement, however many rows it has
+	config.MaxAllowedPacket = 0     // ask the server
+	config.MultiStatements = r.multi
+	config.Logger = &mysql.NopLogger{}
+	if config.Timeout == 0 {
+		config.Timeout = silence
+	}
+	if config.ReadTimeout == 0 {
+		config.ReadTimeout = r.silence
+	}
+	if config.WriteTimeout == 0 {
+		config.WriteTimeout = r.silence
+	}
+	base, err := mysql.NewConnector(config)
+	if err != nil {
+		panic(err) // a config that ParseDSN has returned
+	}
+	p := &pool{sql.OpenDB(connector{base, r}), r.connections}
+	p.SetMaxOpenConns(r.connections)
+	p.SetMaxIdleConns(r.connections)
+	p.SetConnMaxIdleTime(r.idle)
+	return p
+}
+
+// pools are the connections of a store, a pool for each role.
+type pools struct{ writer, control, reader, scanner *pool }
+
+func newPools(config *mysql.Config) pools {
+	return pools{connect(config, writing), connect(config, controlling), connect(config, reading), connect(config, scanning)}
+}
+
+func (p pools) all() []*pool { return []*pool{p.writer, p.control, p.reader, p.scanner} }
+
+// renew closes all idle connections. Where one turns out to be dead, the others of its age may
+// be dead too, and each would take its timeout to find out.
+func (p pools) renew() {
+	for _, pool := range p.all() {
+		pool.SetMaxIdleConns(0)
+		pool.SetMaxIdleConns(pool.connections)
+	}
+}
+
+// again runs do, which must be safe to repeat, and a second time over a new connection when
+// that of the first time is dead.
+func (p pools) again(ctx context.Context, do func() error) error {
+	err := do()
+	if broken(err) && ctx.Err() == nil {
+		p.renew()
+		err = do()
+	}
+	return err
+}

@@ -1,0 +1,90 @@
+package robustness_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+const (
+	// othersWait is how long a request for another resource may wait while the transaction of a
+	// lost server holds row locks, or a server's connections are silent.
+	othersWait = 3 * time.Second
+	// healthyWithin is after what time a fault of this kind has no effect any more.
+	healthyWithin = 15 * time.Second
+)
+
+// A server's machine is lost between its row locks and its COMMIT. The others refuse what it had
+// locked, serve everything else, and its rows are free again soon.
+func TestServerLostInTransaction(t *testing.T) {
+	t.Parallel()
+	loseServer(t, fixtures.MySQL(t))
+}
+
+func loseServer(t *testing.T, dsn string) {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	harness.Must(t, err)
+	proxy := fixtures.NewProxy(t, config.Addr)
+	healthy := fixtures.StartLocket(t, "mysql:"+dsn).Client(t)
+	config.Addr = proxy.Addr()
+	server := fixtures.StartLocket(t, "mysql:"+config.FormatDSN())
+	lost := server.Client(t)
+	harness.Lock(t, lost, "locked", "o", 2*time.Second)
+	harness.Lock(t, lost, "warm", "o", time.Minute)
+
+	silent := proxy.SilenceBefore([]byte("COMMIT"))
+	go func() { _, _ = harness.TryLock(t, lost, "locked", "o", 2*time.Second) }()
+	<-silent
+	proxy.Hang() // so that it cannot ask either
+	server.Kill()
+	begin := time.Now()
+
+	var callers sync.WaitGroup
+	var longest atomic.Int64
+	for n := range 8 {
+		callers.Go(func() {
+			for key := fmt.Sprint("other ", n); time.Since(begin) < healthyWithin; time.Sleep(20 * time.Millisecond) {
+				start := time.Now()
+				if _, err := harness.TryLock(t, healthy, key, "o", time.Minute); err != nil {
+					t.Errorf("another resource after %v: %v", time.Since(begin), err)
+				}
+				atomicMax(&longest, int64(time.Since(start)))
+			}
+		})
+	}
+	refused := 0
+	for ; ; time.Sleep(100 * time.Millisecond) {
+		start := time.Now()
+		_, err := harness.TryLock(t, healthy, "locked", "next", time.Minute)
+		if took := time.Since(start); took > othersWait {
+			t.Errorf("an answer (%v) after %v", err, took)
+		}
+		if err == nil {
+			break
+		}
+		if code := status.Code(err); code != codes.Unavailable && code != codes.AlreadyExists {
+			t.Errorf("the locked resource: %v", err)
+		}
+		refused++
+		if time.Since(begin) > healthyWithin {
+			t.Errorf("the row is locked for %v by now: %v", time.Since(begin), err)
+			break
+		}
+	}
+	t.Logf("locked for %v, refused %d times", time.Since(begin), refused)
+	callers.Wait()
+	t.Logf("another resource took %v at most", time.Duration(longest.Load()))
+	if longest := time.Duration(longest.Load()); longest > othersWait {
+		t.Errorf("a request for another resource took %v", longest)
+	}
+}
