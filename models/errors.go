@@ -11,11 +11,13 @@ const (
 	PresenceType = "presence"
 )
 
-// The errors of the four lock RPCs, ErrLockCollision also of CreateClaim with no_wait. Code and message are those of Cloud Foundry's Locket;
-// compare both. errors.Is does not find an error from the wire equal to these, because it
-// carries details besides.
+// The errors of the four lock RPCs, ErrLockCollision also of CreateClaim with no_wait. Code and
+// message are those of Cloud Foundry's Locket.
+// errors.Is(err, ErrLockCollision) is true for errors of calls on a connection of package
+// lock, and for those that FromWire returns; other errors from the wire carry details, and
+// gRPC finds them equal to none of these.
 var (
-	// ErrLockCollision: somebody else holds the lock, or waits for it.
+	// ErrLockCollision: another owner holds the lock, or waits for it.
 	ErrLockCollision = status.Error(codes.AlreadyExists, "lock-collision")
 	// ErrInvalidTTL: the TTL is not in 1 second to 100 years.
 	ErrInvalidTTL = status.Error(codes.InvalidArgument, "invalid-ttl")
