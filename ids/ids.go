@@ -1,4 +1,5 @@
-// Package ids makes the ids of new claims and of requests, for servers and clients alike.
+// Package ids makes the ids of new claims and of requests, for servers and clients alike, and
+// owners that nobody else has.
 package ids
 
 import (

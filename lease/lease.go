@@ -52,7 +52,13 @@ func From(sent time.Time, ttl time.Duration) Window { return FromLeft(sent, ttl,
 // renewed, by a request sent at that time: only left of it remained when the server answered.
 // The margin is that of the whole TTL.
 func FromLeft(sent time.Time, left, ttl time.Duration) Window {
-	return Window{since: sent, until: sent.Add(left - Margin(ttl))}
+	return WithMargin(sent, left, Margin(ttl))
+}
+
+// WithMargin is FromLeft with a margin of the holder's choice, which must not be less than
+// Margin of the TTL: for holders that need more time to stop.
+func WithMargin(sent time.Time, left, margin time.Duration) Window {
+	return Window{since: sent, until: sent.Add(left - margin)}
 }
 
 // Trusted reports whether the holder may still act on the lease.

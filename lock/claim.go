@@ -17,16 +17,37 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
+// ClaimClient is what the runners of claims need of a client: a models.LocketClient, or a fake
+// of these four methods. The calls must return when their contexts are done.
+type ClaimClient interface {
+	// CreateClaim makes a claim, or returns the one that an equal request with this id made.
+	CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
+	// AwaitClaim returns the claim when it no longer waits, or after the timeout.
+	AwaitClaim(ctx context.Context, in *models.AwaitClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
+	// UpdateClaim renews the claim.
+	UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
+	// EndClaim releases or withdraws the claim.
+	EndClaim(ctx context.Context, in *models.EndClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
+}
+
 // NewClaimRunner returns a runner like that of NewLockRunner which waits for its turn in the
 // queue of the resource, and may share it: it is ready once its claim is active, renews it,
 // and ends with an error that wraps ErrLost as soon as it has lost it. The TTL is that of the
-// claim, DefaultTTL if it has none. A claim without an id gets one.
-func NewClaimRunner(client models.LocketClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
+// claim, DefaultTTL if it has none. Pauses after failures last a quarter of the TTL at most,
+// and one call waits for its turn for half of it at most, so that a grant is noticed while it
+// lasts, also when the connection was silent.
+//
+// A claim without an owner gets a UniqueOwner, and one without an id gets a new id. An id that
+// is given is that of the first run: each further run makes a new claim, and so does a run
+// whose claim expired before anybody knew that it was active.
+func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
 	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
 	settings := newSettings(time.Duration(min(claim.GetTtl()*float64(time.Second), math.MaxInt64)), 0, options)
+	settings.retryInterval = min(settings.retryInterval, max(settings.ttl/4, 1))
 	if claim != nil {
 		claim.Ttl = proto.Float64(settings.ttl.Seconds())
 		claim.Id = cmp.Or(claim.GetId(), ids.NewClaim())
+		claim.Owner = settings.ownerOr(claim.GetOwner())
 	}
 	return &Runner{
 		settings: settings, key: claim.GetResource(), owner: claim.GetOwner(), exitOnLoss: true,
@@ -36,13 +57,10 @@ func NewClaimRunner(client models.LocketClient, claim *models.CreateClaimRequest
 
 // claimGrantor holds a claim by its id.
 type claimGrantor struct {
-	client models.LocketClient
-	claim  *models.CreateClaimRequest
+	client ClaimClient
+	claim  *models.CreateClaimRequest // never changed: late attempts use it
 	ttl    time.Duration
 }
-
-// turn is how long one call may wait for the claim's turn.
-const turn = 30 * time.Second
 
 func (g *claimGrantor) take(ctx, leave context.Context, token uint64) (uint64, time.Duration, error) {
 	claim, err := g.ask(ctx, leave, token)
@@ -61,39 +79,57 @@ func (g *claimGrantor) take(ctx, leave context.Context, token uint64) (uint64, t
 // ask renews the claim, or makes it, finds it again, and waits for its turn.
 func (g *claimGrantor) ask(ctx, leave context.Context, token uint64) (*models.Claim, error) {
 	if token != 0 {
-		return g.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: g.claim.GetId(), Ttl: g.claim.Ttl}, grpc.WaitForReady(true))
+		return g.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: g.id(), Ttl: g.claim.Ttl}, grpc.WaitForReady(true))
 	}
-	claim, err := g.client.CreateClaim(ctx, g.claim, grpc.WaitForReady(true))
+	claim, err := g.create(ctx)
 	if err == nil && claim.GetStatus() == models.Status_STATUS_WAITING {
 		return g.await(ctx, leave)
 	}
 	return claim, err
 }
 
-func (g *claimGrantor) await(ctx, leave context.Context) (*models.Claim, error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (g *claimGrantor) create(ctx context.Context) (*models.Claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.createTimeout())
 	defer cancel()
-	defer context.AfterFunc(leave, cancel)()
-	return g.client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: g.claim.GetId(), Timeout: durationpb.New(turn)})
+	return g.client.CreateClaim(ctx, g.claim, grpc.WaitForReady(true))
 }
 
+// await waits for the turn. The server answers in time for the answer to arrive before the
+// deadline, which only passes when the connection or the server is stuck.
+func (g *claimGrantor) await(ctx, leave context.Context) (*models.Claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.awaitTimeout())
+	defer cancel()
+	defer context.AfterFunc(leave, cancel)()
+	return g.client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: g.id(), Timeout: durationpb.New(g.awaitTimeout() * 4 / 5)})
+}
+
+// The two bounds leave a quarter of the TTL for a grant that was made right after AwaitClaim
+// was sent, and whose answer was lost: it is found, and renewed, before it expires.
+func (g *claimGrantor) createTimeout() time.Duration { return min(g.ttl/4, maxAttempt) }
+func (g *claimGrantor) awaitTimeout() time.Duration  { return min(g.ttl/2, maxAttempt) }
+
 func (g *claimGrantor) release(ctx context.Context, _ uint64) error {
-	_, err := g.client.EndClaim(ctx, &models.EndClaimRequest{Id: g.claim.GetId()}, grpc.WaitForReady(true))
+	_, err := g.client.EndClaim(ctx, &models.EndClaimRequest{Id: g.id()}, grpc.WaitForReady(true))
 	return err
 }
 
+func (g *claimGrantor) exact(uint64) bool { return true }
+
 func (g *claimGrantor) timeout(token uint64) time.Duration {
 	if token == 0 {
-		return turn + g.ttl/3
+		return g.createTimeout() + g.awaitTimeout()
 	}
-	return g.ttl / 3
+	return attemptTimeout(g.ttl)
 }
 
 func (g *claimGrantor) classify(err error) verdict {
 	if err == errWaiting { //nolint:errorlint // take returns this very value
 		return waiting
 	}
-	if _, final := err.(endedError); final { //nolint:errorlint // take returns this very type
+	if final, isFinal := err.(endedError); isFinal { //nolint:errorlint // take returns this very type
+		if models.Status(final) == models.Status_STATUS_EXPIRED {
+			return missed
+		}
 		return permanent
 	}
 	switch status.Code(err) {
@@ -105,6 +141,16 @@ func (g *claimGrantor) classify(err error) verdict {
 		return classify(err)
 	}
 }
+
+func (g *claimGrantor) next() grantor {
+	claim, _ := proto.Clone(g.claim).(*models.CreateClaimRequest)
+	if claim != nil {
+		claim.Id = ids.NewClaim()
+	}
+	return &claimGrantor{g.client, claim, g.ttl}
+}
+
+func (g *claimGrantor) id() string { return g.claim.GetId() }
 
 var errWaiting = status.Error(codes.Aborted, "the claim waits for its turn")
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -30,8 +31,12 @@ const replaceInterval = time.Second
 // deadline of a call passes, the calls after it use another underlying connection, to all
 // servers, made within the same Conn: once a second at most, and not while none of the
 // servers is connected, as gRPC is at work then already. Calls under way stay on the old
-// one, which is closed when the last of them has ended. The deadlines of AwaitClaim and of
-// streams (health's Watch) mean nothing: those calls wait.
+// one, which is closed when the last of them has ended. The deadlines of streams (health's
+// Watch) mean nothing, nor does that of an AwaitClaim before the timeout in its request has
+// passed: those calls wait.
+//
+// Of errors that calls return, errors.Is knows those of package models, such as
+// models.ErrLockCollision (models.FromWire).
 type Conn struct {
 	open func() (*grpc.ClientConn, error)
 
@@ -85,11 +90,24 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, optio
 		return err
 	}
 	defer c.release(l)
+	begun := time.Now()
 	err = l.cc.Invoke(ctx, method, args, reply, options...)
-	if method != models.Locket_AwaitClaim_FullMethodName && timedOut(ctx, err) {
+	if timedOut(ctx, err) && time.Since(begun) > waitOf(method, args) {
 		c.replace(l)
 	}
-	return err
+	return models.FromWire(err)
+}
+
+// waitOf returns how long the server may take to answer a request because it waits. An
+// AwaitClaim without a timeout may take any time.
+func waitOf(method string, args any) time.Duration {
+	if method != models.Locket_AwaitClaim_FullMethodName {
+		return 0
+	}
+	if request, _ := args.(*models.AwaitClaimRequest); request.GetTimeout() != nil {
+		return request.GetTimeout().AsDuration()
+	}
+	return math.MaxInt64
 }
 
 // timedOut reports whether it was the caller's own deadline that ended a call: a server that

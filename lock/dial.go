@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
@@ -75,16 +74,13 @@ const (
 type DialOption func(*dialing)
 
 type dialing struct {
-	files    *Files
+	security []security
 	insecure bool
 	options  []grpc.DialOption
 }
 
-// WithInsecure allows plain text to servers on other machines.
-func WithInsecure() DialOption { return func(d *dialing) { d.insecure = true } }
-
-// WithDialOptions adds options of gRPC: interceptors, a dialer, other credentials (together
-// with WithInsecure). They win over those of Dial.
+// WithDialOptions adds options of gRPC, such as interceptors and a dialer. They have priority
+// over those of Dial.
 func WithDialOptions(options ...grpc.DialOption) DialOption {
 	return func(d *dialing) { d.options = append(d.options, options...) }
 }
@@ -100,8 +96,8 @@ func WithDialOptions(options ...grpc.DialOption) DialOption {
 // is tried again. HTTP proxies of the environment are not used.
 //
 // It is an error when an address is malformed or there is none, when a file of WithTLSFiles is
-// invalid, or when an address is not of this machine and neither WithTLSFiles nor WithInsecure was
-// given; each error names what is wrong.
+// invalid, or when an address is not of this machine and none of WithTLS, WithTLSFiles,
+// WithCredentials and WithInsecure was given, or when two of them were; each error names what is wrong.
 func Dial(addresses []string, options ...DialOption) (*Conn, error) {
 	var d dialing
 	for _, option := range options {
@@ -178,23 +174,6 @@ func hostOf(address string) (string, error) {
 		return "", errors.New("the port is not one of 1 to 65535")
 	}
 	return host, nil
-}
-
-// credentials decides between TLS and plain text.
-func (d *dialing) credentials(hosts []string) (grpc.DialOption, error) {
-	if d.files != nil && d.insecure {
-		return nil, errors.New("WithTLSFiles and WithInsecure: only one can be given")
-	}
-	if d.files != nil {
-		creds, err := newFileCredentials(*d.files)
-		return grpc.WithTransportCredentials(creds), err
-	}
-	for _, host := range hosts {
-		if !d.insecure && !isLoopback(host) {
-			return nil, fmt.Errorf("the Locket server on %s is on another machine: give WithTLSFiles, or WithInsecure() for plain text", host)
-		}
-	}
-	return grpc.WithTransportCredentials(insecure.NewCredentials()), nil
 }
 
 // isLoopback reports whether a host is this machine, without looking anything up.

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -296,10 +297,19 @@ func TestDialLoopback(t *testing.T) {
 	}
 	for name, option := range map[string]lock.DialOption{
 		"WithTLSFiles": lock.WithTLSFiles(lock.Files{}),
-		"WithTLS":      lock.WithTLS(lock.Files{}),
+		"WithTLS":      lock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}),
 	} {
-		if _, err := lock.Dial([]string{"localhost:1"}, lock.WithInsecure(), option); err == nil {
-			t.Errorf("both %s and none", name)
+		if _, err := lock.Dial([]string{"localhost:1"}, lock.WithInsecure(), option); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("both %s and none: %v", name, err)
+		}
+		creds := lock.WithCredentials(insecure.NewCredentials())
+		if _, err := lock.Dial([]string{"localhost:1"}, creds, option); err == nil || !strings.Contains(err.Error(), "WithCredentials") {
+			t.Errorf("both %s and WithCredentials: %v", name, err)
+		}
+	}
+	for name, option := range map[string]lock.DialOption{"WithTLS": lock.WithTLS(nil), "WithCredentials": lock.WithCredentials(nil)} {
+		if _, err := lock.Dial([]string{"localhost:1"}, option); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s of nil: %v", name, err)
 		}
 	}
 }
@@ -604,13 +614,21 @@ func TestDialTLS(t *testing.T) {
 	}
 }
 
-// TestDialOwnCredentials: those of gRPC's options win.
+// TestDialOwnCredentials: a configuration and gRPC's credentials secure the connections; those
+// of gRPC's options win.
 func TestDialOwnCredentials(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	address, _ := dialListen(t, dialTLS(t, ca), dialFine)
-	conn := dialConn(t, []string{address}, lock.WithInsecure(), lock.WithDialOptions(
-		grpc.WithTransportCredentials(credentials.NewTLS(ca.ClientTLS(t)))))
-	dialMust(t, dialCall(conn, "Lock", 20*time.Second))
+	creds := credentials.NewTLS(ca.ClientTLS(t))
+	for name, options := range map[string][]lock.DialOption{
+		"WithTLS":         {lock.WithTLS(ca.ClientTLS(t))},
+		"WithCredentials": {lock.WithCredentials(creds)},
+		"WithDialOptions": {lock.WithInsecure(), lock.WithDialOptions(grpc.WithTransportCredentials(creds))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dialMust(t, dialCall(dialConn(t, []string{address}, options...), "Lock", 20*time.Second))
+		})
+	}
 }
 
 // TestDialFiles: invalid files are named by Dial.

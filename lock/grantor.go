@@ -2,15 +2,10 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"math"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/locket-service/locket/models"
 )
 
 // grantor asks the server for what a keeper keeps.
@@ -21,10 +16,16 @@ type grantor interface {
 	take(ctx, leave context.Context, token uint64) (uint64, time.Duration, error)
 	// release ends the grant with a token; with 0 whatever take may have left.
 	release(ctx context.Context, token uint64) error
+	// exact reports whether release with a token can end no other grant than that one.
+	exact(token uint64) bool
 	// timeout is how long one call of take may last.
 	timeout(token uint64) time.Duration
 	// classify returns what an error of take or release means.
 	classify(err error) verdict
+	// next returns the grantor of the next run, or of the next try after missed.
+	next() grantor
+	// id is that of the claim, "" for a lock.
+	id() string
 }
 
 // verdict is what an answer of the server means.
@@ -37,53 +38,29 @@ const (
 	ended
 	// waiting: the claim waits for its turn.
 	waiting
+	// missed: the claim was active, and expired before anybody knew. It needs a new one.
+	missed
 	// permanent: the request is wrong, and will fail again.
 	permanent
+	// denied: the caller is not known, or must not do this.
+	denied
 )
 
-// lockGrantor holds a lock by Lock and Release.
-type lockGrantor struct {
-	client   models.LocketClient
-	resource *models.Resource
-	ttl      time.Duration
-}
+// maxAttempt bounds a call that waits for no turn, however long the TTL is: the server answers
+// or refuses sooner, so the connection is stuck or the server is.
+const maxAttempt = 30 * time.Second
 
-func (g *lockGrantor) take(ctx, _ context.Context, token uint64) (uint64, time.Duration, error) {
-	request := &models.LockRequest{Resource: g.resource, TtlInSeconds: int64(math.Ceil(g.ttl.Seconds()))}
-	if token != 0 {
-		request.Token = &token
-	}
-	resp, err := g.client.Lock(ctx, request, grpc.WaitForReady(true))
-	return resp.GetToken(), g.ttl, err
-}
-
-func (g *lockGrantor) release(ctx context.Context, token uint64) error {
-	request := &models.ReleaseRequest{Resource: g.resource}
-	if token != 0 {
-		request.Token = &token
-	}
-	_, err := g.client.Release(ctx, request, grpc.WaitForReady(true))
-	return err
-}
-
-func (g *lockGrantor) timeout(uint64) time.Duration { return g.ttl / 3 }
-
-func (g *lockGrantor) classify(err error) verdict {
-	switch wire := known(err); {
-	case errors.Is(wire, models.ErrLockCollision), errors.Is(wire, models.ErrResourceNotFound):
-		return ended
-	case wire != nil:
-		return permanent
-	default:
-		return classify(err)
-	}
-}
+// attemptTimeout is how long a call may last that waits for no turn. Three of them fit into the
+// TTL, so a renewal that gets no answer leaves time for another.
+func attemptTimeout(ttl time.Duration) time.Duration { return min(ttl/3, maxAttempt) }
 
 // classify returns what an error of any request means.
 func classify(err error) verdict {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.Unimplemented:
 		return permanent
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return denied
 	default:
 		return unclear
 	}

@@ -47,6 +47,8 @@ type world struct {
 	fail func(ctx context.Context, method string) error
 	// calls counts the requests, by method.
 	calls map[string]int
+	// deaf loses the answers to clients of type deaf.
+	deaf bool
 }
 
 // bubble runs a test with a fake clock.
@@ -59,6 +61,7 @@ func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 		defer func() {
 			must(t, errors.Join(w.conn.Close(), w.direct.Close()))
 			w.stop()
+			time.Sleep(2 * ttl) // what runners left ends
 		}()
 		test(t, w)
 	})

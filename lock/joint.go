@@ -6,27 +6,43 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tedsuo/ifrit"
 )
 
-// Joint holds several locks together: all or none.
+// Joint holds several locks together: all or none. It may run again after it has ended, but
+// not twice at once. Its methods may be called at any time, by any goroutine.
 type Joint struct {
-	runners []*Runner
+	given   []*Runner // in the order of the arguments
+	runners []*Runner // in the order of the keys
 	// timeout is how long locks that are held wait for the others.
 	timeout time.Duration
+	runs    runs
+
+	mu   sync.Mutex
+	held bool // all were taken, and none is known to be lost
+	lost chan struct{}
 }
 
 var _ ifrit.Runner = (*Joint)(nil)
 
 // NewJoint returns a runner that is ready once all locks are held, and ends with the error of
-// the first that is lost, after it has released the others. The locks are taken one after
-// the other in the order of their keys, whatever the order of the arguments, so that two
-// Joints never wait for each other. Locks that are held wait for the next one for the longest
-// of the TTLs; then all are released, and it begins again after a retry interval.
+// the first that is lost, at once. The locks are taken one after the other in the order of
+// their keys, whatever the order of the arguments, so that two Joints never wait for each
+// other. Locks that are held wait for the next one for the longest of the TTLs; then all are
+// released, and it begins again after a retry interval.
+//
+// The runners may be of locks, claims and presences. A claim that was released or withdrawn in
+// vain is made anew, with a new id, at the end of its queue. A presence counts like a lock: its
+// loss ends the Joint too, because the others would be held without it.
+//
+// After a loss the other locks are released in the background, in parallel, each after its
+// margin, in which the holder stops, and within its release timeout. A signal releases all in
+// parallel; Run returns when that is done, or the longest release timeout has passed.
 func NewJoint(runners ...*Runner) *Joint {
-	j := &Joint{runners: slices.Clone(runners)}
+	j := &Joint{given: slices.Clone(runners), runners: slices.Clone(runners), lost: make(chan struct{})}
 	slices.SortStableFunc(j.runners, func(a, b *Runner) int {
 		return strings.Compare(a.key, b.key)
 	})
@@ -34,6 +50,34 @@ func NewJoint(runners ...*Runner) *Joint {
 		j.timeout = max(j.timeout, r.ttl)
 	}
 	return j
+}
+
+// Held returns the fencing tokens of the grants, in the order of the arguments of NewJoint, and
+// whether all locks are held at this moment: it reads the clock, like Runner.Held. Without
+// that there are no tokens.
+func (j *Joint) Held() (tokens []uint64, held bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.held {
+		return nil, false
+	}
+	for _, r := range j.given {
+		token, held := r.Held()
+		if !held {
+			return nil, false
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens, true
+}
+
+// Lost returns a channel that is closed as soon as the run under way, once it was ready, loses
+// one of its locks, before Run returns; without a run it is that of the last one, and of the
+// first one before it. A signal does not close it.
+func (j *Joint) Lost() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.lost
 }
 
 func (j *Joint) validate() error {
@@ -50,18 +94,19 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	if err := j.validate(); err != nil {
 		return err
 	}
+	if err := j.runs.begin(signals); errors.Is(err, errSignalled) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("joint lock: %w", err)
+	}
+	defer j.runs.end()
+	j.renewLost()
 	for {
-		h := &jointGrant{ended: make(chan error, len(j.runners))}
-		blocked, err := h.take(j.runners, j.timeout, signals)
-		if err == nil && blocked == nil {
-			close(ready)
-			err = h.hold(signals)
-		}
-		h.release()
-		if errors.Is(err, errSignalled) {
+		blocked, err := j.try(signals, ready)
+		switch {
+		case errors.Is(err, errSignalled):
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 		select {
@@ -72,56 +117,48 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	}
 }
 
-// errSignalled ends a Joint that has got a signal.
-var errSignalled = errors.New("signalled")
-
-// jointGrant is what a Joint holds.
-type jointGrant struct {
-	processes []ifrit.Process
-	// ended gets the errors of the processes that end by themselves.
-	ended chan error
-}
-
-// take starts the runners, each when the one before it is ready. It returns the one that
-// did not become ready in time, if one did not.
-func (h *jointGrant) take(runners []*Runner, timeout time.Duration, signals <-chan os.Signal) (blocked *Runner, err error) {
-	var tooLong <-chan time.Time // nothing waits for the first
-	for _, runner := range runners {
-		process := ifrit.Background(runner)
-		h.processes = append(h.processes, process)
-		go func() { h.ended <- <-process.Wait() }()
-		select {
-		case <-process.Ready():
-		case err := <-h.ended:
-			return nil, err
-		case <-signals:
-			return nil, errSignalled
-		case <-tooLong:
-			return runner, nil
-		}
-		if tooLong == nil {
-			tooLong = time.After(timeout)
-		}
+// try takes all locks, and holds them until one is lost or a signal comes. It returns the runner
+// that was not ready in time, if one was not, when nothing is held any more.
+func (j *Joint) try(signals <-chan os.Signal, ready chan<- struct{}) (blocked *Runner, err error) {
+	g := &jointGrant{ended: make(chan error, len(j.runners))}
+	blocked, err = g.take(j.runners, j.timeout, signals)
+	if err == nil && blocked == nil {
+		j.setHeld(true)
+		close(ready)
+		err = g.hold(signals)
+		j.setHeld(false)
+		j.signalLoss(err)
 	}
-	return nil, nil
+	if err == nil || errors.Is(err, errSignalled) {
+		g.release(false)
+		return blocked, err
+	}
+	j.runs.leave(func() { g.release(true) })
+	return nil, err
 }
 
-// hold returns when one has ended, or a signal comes.
-func (h *jointGrant) hold(signals <-chan os.Signal) error {
+func (j *Joint) setHeld(held bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.held = held
+}
+
+// signalLoss closes the channel of Lost, unless it was a signal that ended the hold.
+func (j *Joint) signalLoss(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !errors.Is(err, errSignalled) {
+		close(j.lost)
+	}
+}
+
+// renewLost replaces the channel of Lost if an earlier run has closed it.
+func (j *Joint) renewLost() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	select {
-	case err := <-h.ended:
-		return err
-	case <-signals:
-		return errSignalled
-	}
-}
-
-// release ends the processes, the last first.
-func (h *jointGrant) release() {
-	for _, process := range slices.Backward(h.processes) {
-		process.Signal(os.Interrupt)
-		if err := <-process.Wait(); err != nil {
-			continue // the first error is returned, the others result from it
-		}
+	case <-j.lost:
+		j.lost = make(chan struct{})
+	default:
 	}
 }

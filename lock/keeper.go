@@ -20,7 +20,10 @@ import (
 type keeper struct {
 	*Runner                 // the handle: what never changes is read there
 	log     *slog.Logger    // hides that of the runner
+	grantor grantor         // likewise; it changes when a claim needs a new id
 	ready   chan<- struct{} // nil once it is closed
+	// exitOnLoss ends the run when the lock is lost: a lock's, and a presence's in a Joint.
+	exitOnLoss bool
 
 	// next fires when it is time for an attempt, expiry when the lease is over.
 	next, expiry *time.Timer
@@ -37,12 +40,14 @@ type keeper struct {
 	granted grant
 	// token is that of the last grant that the server reported, trusted or not.
 	token uint64
-	// open is set while the server may have made a grant that it has not reported.
-	open bool
+	// open is set while the server may have made a grant that it has not reported; wasOpen is
+	// open as it was before the attempt under way.
+	open, wasOpen bool
 	// failure is the error of the last attempt, nil if that came through.
 	failure error
-	// unverified is set while the lock is held and cannot be verified.
-	unverified bool
+	// unverified is set while the lock is held and cannot be verified; denied when that was
+	// reported to be because the server does not let the caller renew.
+	unverified, denied bool
 }
 
 // result is that of one attempt.
@@ -53,11 +58,12 @@ type result struct {
 	err   error
 }
 
-func newKeeper(r *Runner, ready chan<- struct{}) *keeper {
+func newKeeper(r *Runner, ready chan<- struct{}, exitOnLoss bool) *keeper {
 	leaving, leave := context.WithCancel(context.Background())
+	r.setClaimID(r.grantor.id())
 	return &keeper{
-		Runner: r, ready: ready, log: r.log.With("lock", r.key, "owner", r.owner),
-		next: time.NewTimer(0), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, leaving: leaving, leave: leave,
+		Runner: r, ready: ready, exitOnLoss: exitOnLoss, log: r.log.With("lock", r.key, "owner", r.owner),
+		grantor: r.grantor, next: time.NewTimer(0), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, leaving: leaving, leave: leave,
 	}
 }
 
@@ -100,17 +106,16 @@ func (k *keeper) try() {
 	if k.attempt != nil {
 		return
 	}
-	token := k.token
-	if token == 0 {
-		k.open = true
-	}
-	ctx, cancel := context.WithTimeout(withRequestID(context.Background()), k.grantor.timeout(token))
+	token, grantor := k.token, k.grantor
+	k.wasOpen = k.open
+	k.open = k.open || token == 0
+	ctx, cancel := context.WithTimeout(withRequestID(context.Background()), grantor.timeout(token))
 	results := make(chan result, 1)
 	k.attempt, k.cancel = results, cancel
 	go func() {
 		defer cancel()
 		sent := time.Now()
-		token, lasts, err := k.grantor.take(ctx, k.leaving, token)
+		token, lasts, err := grantor.take(ctx, k.leaving, token)
 		results <- result{sent, token, lasts, err}
 	}()
 }
@@ -127,43 +132,74 @@ func (k *keeper) conclude(r result) error {
 	case verdict == ended && k.held:
 		return k.lose(k.failure)
 	case k.held:
-		k.goUnverified()
+		k.goUnverified(verdict)
 	case verdict == ended && renewal, verdict == waiting: // what was not trusted has ended; or its turn comes
 		k.next.Reset(0)
-	case verdict == permanent && k.ready != nil:
-		return fmt.Errorf("lock %q: %w", k.key, k.failure)
+	case verdict == missed:
+		k.claimAnew()
+	case verdict == permanent || verdict == denied:
+		return k.refused(r.sent)
 	default:
-		k.wait()
+		k.wait(r.sent)
 	}
+	return nil
+}
+
+// claimAnew makes a new claim in place of one that expired before anybody knew that it was
+// active.
+func (k *keeper) claimAnew() {
+	k.log.Warn("the claim expired before its answer came; making a new one", "id", k.grantor.id())
+	k.grantor = k.grantor.next()
+	k.setClaimID(k.grantor.id())
+	k.next.Reset(0)
+}
+
+// refused returns the error that the run ends with when the server does not let it take the
+// lock. A presence that was announced before reports it, and tries again.
+func (k *keeper) refused(sent time.Time) error {
+	if k.ready != nil {
+		if k.open {
+			k.releaseLater(0)
+		}
+		return fmt.Errorf("lock %q: %w", k.key, k.failure)
+	}
+	k.log.Error("presence refused", "error", k.failure)
+	if k.callbacks.Refused != nil {
+		k.callbacks.Refused(k.failure)
+	}
+	k.wait(sent)
 	return nil
 }
 
 // note records what the result of an attempt shows of the server's state.
 func (k *keeper) note(r result) {
-	k.failure = plain(r.err)
+	k.failure = withHolder(r.err)
 	switch verdict := k.grantor.classify(r.err); {
 	case r.err == nil:
 		k.token, k.open = r.token, false
 	case verdict == ended:
 		k.token, k.open = 0, false
-	case verdict == permanent:
+	case verdict == permanent, verdict == missed:
 		k.open = false
+	case verdict == denied: // what an attempt before it left is still there
+		k.open = k.wasOpen
 	}
 }
 
 // gain begins or prolongs the lease.
 func (k *keeper) gain(r result) {
-	g := grant{r.token, lease.FromLeft(r.sent, r.lasts, k.ttl)}
+	g := grant{r.token, lease.WithMargin(r.sent, r.lasts, k.margin)}
 	if !g.trust.Trusted(time.Now()) { // the answer took too long
 		k.next.Reset(0)
 		return
 	}
 	k.publish(g)
-	k.expiry.Reset(g.trust.Left(time.Now()))
-	pause := k.jittered(min(k.retryInterval, k.ttl/3))
+	left := g.trust.Left(time.Now())
+	k.expiry.Reset(left)
+	pause := k.jittered(min(k.ttl/3, left/2)) // a claim that was found may have little left
 	switch {
 	case !k.held:
-		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together part at once
+		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart
 		k.log.Info("lock acquired", "token", r.token)
 		k.held = true
 		if k.ready != nil {
@@ -175,7 +211,7 @@ func (k *keeper) gain(r result) {
 		}
 	case k.unverified:
 		k.log.Info("lock verified again")
-		k.unverified = false
+		k.unverified, k.denied = false, false
 		if k.callbacks.Verified != nil {
 			k.callbacks.Verified()
 		}
@@ -184,25 +220,30 @@ func (k *keeper) gain(r result) {
 }
 
 // goUnverified continues after a renewal that failed, while the trust window lasts.
-func (k *keeper) goUnverified() {
+func (k *keeper) goUnverified(verdict verdict) {
 	k.log.Warn("lock not renewed", "error", k.failure, "held_for", k.granted.trust.Left(time.Now()))
-	if !k.unverified && k.callbacks.Unverifiable != nil {
+	news := !k.unverified || verdict == denied && !k.denied
+	k.unverified, k.denied = true, k.denied || verdict == denied
+	if news && k.callbacks.Unverifiable != nil {
 		k.callbacks.Unverifiable(k.failure)
 	}
-	k.unverified = true
 	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/10)))
 }
 
-// wait tries again later.
-func (k *keeper) wait() {
+// wait tries again a retry interval after the last attempt was sent, at once if that lasted
+// longer.
+func (k *keeper) wait(sent time.Time) {
 	k.log.Info("lock not acquired", "error", k.failure)
-	k.next.Reset(k.jittered(k.retryInterval))
+	k.next.Reset(max(0, k.jittered(k.retryInterval)-time.Since(sent)))
 }
 
 // lose ends the trust window. It returns the error that the runner ends with, nil for a presence.
 func (k *keeper) lose(cause error) error {
-	k.held, k.unverified = false, false
+	k.held, k.unverified, k.denied = false, false, false
 	k.publish(grant{})
+	if k.exitOnLoss {
+		k.releaseLater(k.margin)
+	}
 	err := fmt.Errorf("lock %q: %w: %w", k.key, ErrLost, cause)
 	k.log.Error("lock lost", "error", cause)
 	if k.callbacks.Lost != nil {
@@ -218,7 +259,6 @@ func (k *keeper) lose(cause error) error {
 // replaced loses a grant in whose place the server has made another.
 func (k *keeper) replaced(r result) error {
 	if err := k.lose(ErrTokenChanged); err != nil {
-		k.release(time.Now().Add(k.releaseTimeout))
 		return err
 	}
 	k.gain(r)
@@ -230,47 +270,6 @@ func timeUp(failure error) error {
 		return ErrTimeUp
 	}
 	return fmt.Errorf("%w: %w", ErrTimeUp, failure)
-}
-
-// stop ends the trust window, and then the grant. An attempt that is under way gets half of
-// the time to end: a grant that is not known cannot be released for sure.
-func (k *keeper) stop() {
-	deadline := time.Now().Add(k.releaseTimeout)
-	k.publish(grant{})
-	k.leave()
-	if k.attempt != nil {
-		select {
-		case r := <-k.attempt:
-			k.note(r)
-		case <-time.After(k.releaseTimeout / 2):
-			k.cancel()
-		}
-	}
-	if k.held || k.token != 0 || k.open {
-		k.release(deadline)
-	}
-}
-
-// release ends the grant, and tries until a deadline: that very grant if its token is known,
-// otherwise whatever the owner holds.
-func (k *keeper) release(deadline time.Time) {
-	ctx, cancel := context.WithDeadline(withRequestID(context.Background()), deadline)
-	defer cancel()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, k.releaseTimeout/3)
-		err := k.grantor.release(attempt, k.token)
-		cancel()
-		if err == nil || k.grantor.classify(err) != unclear { // released, or not held any more
-			k.log.Info("lock released")
-			return
-		}
-		select {
-		case <-ctx.Done():
-			k.log.Warn("lock not released; it is free when its TTL has passed", "error", err)
-			return
-		case <-time.After(k.releaseTimeout / 20):
-		}
-	}
 }
 
 // publish sets the grant that the runner's Held returns.

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/lease"
 	"github.com/locket-service/locket/models"
 )
 
@@ -24,12 +25,17 @@ type Callbacks struct {
 	// Acquired gets the fencing token of the grant (0 from a server that gives none).
 	Acquired func(token uint64)
 	// Unverifiable gets the error of the first renewal that failed while the trust window lasts:
-	// the lock is held, but unverified.
+	// the lock is held, but unverified. It is called again for the first renewal that the
+	// server denies (Unauthenticated, PermissionDenied).
 	Unverifiable func(error)
 	// Verified is called when a renewal succeeded after some that had failed.
 	Verified func()
 	// Lost gets the error, which wraps ErrLost. For a lock the runner ends next.
 	Lost func(error)
+	// Refused gets the error of each attempt to announce a lost presence again that the server
+	// refuses (Unauthenticated, PermissionDenied, InvalidArgument). It is tried again. A runner
+	// that never held ends with such an error.
+	Refused func(error)
 }
 
 // Option changes a default of a runner.
@@ -37,15 +43,35 @@ type Option func(*settings)
 
 type settings struct {
 	ttl, retryInterval time.Duration
+	margin             time.Duration
 	releaseTimeout     time.Duration
 	jitter             float64
+	owner              string
 	log                *slog.Logger
 	callbacks          Callbacks
 }
 
 // WithLogger has the runner log to a logger instead of to none: gains and losses at level
-// info and error, failures at level warn.
+// info and error, failures at level warn. A nil logger is refused by Run.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+
+// WithOwner sets the owner, in place of that of the resource or the claim. "" leaves it as it
+// is. UniqueOwner says what an owner is.
+func WithOwner(owner string) Option { return func(s *settings) { s.owner = owner } }
+
+// WithRetryInterval sets how long after an attempt to take the lock the next one follows, in
+// place of the argument: DefaultRetryInterval for a claim, unless it is set, and a quarter of
+// the TTL at most. A renewal that failed is tried again after a tenth of the TTL, if that is
+// shorter.
+func WithRetryInterval(interval time.Duration) Option {
+	return func(s *settings) { s.retryInterval = interval }
+}
+
+// WithMargin sets how long before the end of the lease the trust window ends, for a holder that
+// needs more time to stop: a twentieth of the TTL, and 100 ms at least, unless it is set. It
+// cannot be less than that, which covers what clocks differ (lease.Margin), nor more than half
+// of the TTL.
+func WithMargin(margin time.Duration) Option { return func(s *settings) { s.margin = margin } }
 
 // WithJitter sets by how much of itself each pause is shortened at random, 0 to 1: 0.2
 // unless it is set. With it runners that started together do not renew together.
@@ -71,6 +97,7 @@ func newSettings(ttl, retryInterval time.Duration, options []Option) settings {
 		s.retryInterval = DefaultRetryInterval
 	}
 	s.releaseTimeout = min(5*time.Second, s.ttl)
+	s.margin = lease.Margin(s.ttl)
 	for _, option := range options {
 		option(&s)
 	}
@@ -85,7 +112,9 @@ func (r *Runner) validate() error {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
-	need(r.usable, "the client or the lock's owner is missing")
+	need(r.usable, "the client or the lock is missing")
+	need(r.log != nil, "the logger is nil")
+	need(r.margin >= lease.Margin(r.ttl) && r.margin <= r.ttl/2, "the margin is %s, and must be %s to %s", r.margin, lease.Margin(r.ttl), r.ttl/2)
 	need(r.key != "", "the key is missing")
 	need(r.ttl >= time.Second, "the TTL is %s, and at least 1s is needed", r.ttl)
 	need(r.retryInterval > 0, "the retry interval is %s, and must be more than 0", r.retryInterval)

@@ -3,9 +3,13 @@ package lock
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/locket-service/locket/certs"
 )
@@ -13,15 +17,80 @@ import (
 // Files are those that a client needs for TLS, in PEM.
 type Files = certs.ClientFiles
 
+// WithInsecure allows plain text to servers on other machines.
+func WithInsecure() DialOption { return func(d *dialing) { d.insecure = true } }
+
+// WithTLS has the connections use TLS with a configuration, which must not be changed
+// afterwards. Where it names no server, a certificate must be for the host of the address.
+func WithTLS(config *tls.Config) DialOption {
+	return func(d *dialing) { d.secure("WithTLS", tlsCredentials(config)) }
+}
+
 // WithTLSFiles has the connections use TLS (1.2 and up). A server's certificate must be for
 // the host of its address. The files are read by Dial, and again by every handshake; while
 // they cannot be read, or do not belong together (yet), the last good ones stay in use.
-func WithTLSFiles(files Files) DialOption { return func(d *dialing) { d.files = &files } }
+func WithTLSFiles(files Files) DialOption {
+	return func(d *dialing) { d.secure("WithTLSFiles", fileCredentialsOf(files)) }
+}
 
-// WithTLS is WithTLSFiles.
-//
-// Deprecated: use WithTLSFiles, which package keychain calls the same.
-func WithTLS(files Files) DialOption { return WithTLSFiles(files) }
+// WithCredentials has the connections secured by credentials of gRPC, such as those of a
+// service mesh. They decide alone what is safe: they are used to other machines as well.
+func WithCredentials(creds credentials.TransportCredentials) DialOption {
+	return func(d *dialing) {
+		d.secure("WithCredentials", func() (credentials.TransportCredentials, error) {
+			if creds == nil {
+				return nil, errors.New("WithCredentials: the credentials are nil")
+			}
+			return creds, nil
+		})
+	}
+}
+
+// WithCallCredentials sends credentials along with every call, such as a token. gRPC refuses to
+// send those that demand it in plain text.
+func WithCallCredentials(creds credentials.PerRPCCredentials) DialOption {
+	return WithDialOptions(grpc.WithPerRPCCredentials(creds))
+}
+
+// security is a way to secure connections, and the option that chose it.
+type security struct {
+	option string
+	build  func() (credentials.TransportCredentials, error)
+}
+
+func (d *dialing) secure(option string, build func() (credentials.TransportCredentials, error)) {
+	d.security = append(d.security, security{option, build})
+}
+
+// credentials decides between the ways to secure connections and plain text.
+func (d *dialing) credentials(hosts []string) (grpc.DialOption, error) {
+	if d.insecure {
+		d.secure("WithInsecure", func() (credentials.TransportCredentials, error) { return insecure.NewCredentials(), nil })
+	}
+	switch len(d.security) {
+	case 0:
+	case 1:
+		creds, err := d.security[0].build()
+		return grpc.WithTransportCredentials(creds), err
+	default:
+		return nil, fmt.Errorf("%s and %s: only one can be given", d.security[0].option, d.security[1].option)
+	}
+	for _, host := range hosts {
+		if !isLoopback(host) {
+			return nil, fmt.Errorf("the Locket server on %s is on another machine: give WithTLS, WithTLSFiles or WithCredentials, or WithInsecure() for plain text", host)
+		}
+	}
+	return grpc.WithTransportCredentials(insecure.NewCredentials()), nil
+}
+
+func tlsCredentials(config *tls.Config) func() (credentials.TransportCredentials, error) {
+	return func() (credentials.TransportCredentials, error) {
+		if config == nil {
+			return nil, errors.New("WithTLS: the configuration is nil")
+		}
+		return credentials.NewTLS(config), nil
+	}
+}
 
 // fileCredentials make each TLS connection by the files as they are then.
 type fileCredentials struct {
@@ -29,12 +98,14 @@ type fileCredentials struct {
 	client                           *certs.Client
 }
 
-func newFileCredentials(files Files) (credentials.TransportCredentials, error) {
-	client, err := certs.LoadClient(files)
-	if err != nil {
-		return nil, err
+func fileCredentialsOf(files Files) func() (credentials.TransportCredentials, error) {
+	return func() (credentials.TransportCredentials, error) {
+		client, err := certs.LoadClient(files)
+		if err != nil {
+			return nil, err
+		}
+		return &fileCredentials{credentials.NewTLS(client.Config()), client}, nil
 	}
-	return &fileCredentials{credentials.NewTLS(client.Config()), client}, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials.

@@ -1,0 +1,143 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// deaf is a client that hears no answers while the network loses them, though the server gets
+// its requests.
+type deaf struct {
+	models.LocketClient
+	w *world
+}
+
+func (c deaf) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
+	resp, err := c.LocketClient.Lock(ctx, in, opts...)
+	return resp, errors.Join(err, c.lost(ctx))
+}
+
+func (c deaf) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	claim, err := c.LocketClient.UpdateClaim(ctx, in, opts...)
+	return claim, errors.Join(err, c.lost(ctx))
+}
+
+func (c deaf) lost(ctx context.Context) error {
+	c.w.mu.Lock()
+	lost := c.w.deaf
+	c.w.mu.Unlock()
+	if lost {
+		return hang(ctx, "")
+	}
+	return nil
+}
+
+func (w *world) setDeaf(deaf bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deaf = deaf
+}
+
+// TestLeftLockIsReleased: the server may have taken a renewal whose answer was lost, and keep
+// the lock for a whole TTL after the runner lost it. It is released in the background, not
+// before the margin has passed, in which the holder stops.
+func TestLeftLockIsReleased(t *testing.T) {
+	const ttl = 10 * time.Minute
+	for name, runner := range map[string]func(c deaf) *lock.Runner{
+		"lock": func(c deaf) *lock.Runner { return lock.NewLockRunner(c, resource("k", "a"), ttl, retry) },
+		"claim": func(c deaf) *lock.Runner {
+			return lock.NewClaimRunner(c, &models.CreateClaimRequest{Resource: "k", Owner: "a", Ttl: proto.Float64(ttl.Seconds())})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				p := ifrit.Invoke(runner(deaf{w.client(), w}))
+				time.Sleep(time.Hour)
+				w.setDeaf(true)
+				if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
+					t.Fatalf("got %v", err)
+				}
+				begin := time.Now()
+				for time.Since(begin) < ttl/20-time.Second {
+					if owner, _ := w.holder("k"); owner != "a" {
+						t.Fatalf("%q holds it %s after the loss, within the margin", owner, time.Since(begin))
+					}
+					time.Sleep(time.Second)
+				}
+				for owner := "a"; owner != ""; owner, _ = w.holder("k") {
+					time.Sleep(100 * time.Millisecond)
+				}
+				took := time.Since(begin)
+				t.Logf("released %s after the loss; the TTL is %s", took, ttl)
+				if took > ttl/20+time.Second {
+					t.Errorf("released only %s after the loss", took)
+				}
+			})
+		})
+	}
+}
+
+// TestLeftLockBounded: the release in the background ends, also when nothing comes through.
+func TestLeftLockBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry))
+		w.failing(hang)
+		if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
+			t.Fatalf("got %v", err)
+		}
+		time.Sleep(ttl/20 + ttl)
+		synctest.Wait()
+		sent := w.count("Release")
+		time.Sleep(time.Hour)
+		if later := w.count("Release"); sent == 0 || sent > 12 || later != sent {
+			t.Errorf("%d releases, and %d an hour later", sent, later)
+		}
+	})
+}
+
+// TestNextRunWaits: a run does not begin before what an earlier run left is released: a late
+// request could otherwise end the new grant, which the server gives to the same owner.
+func TestNextRunWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		r := lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry)
+		p := ifrit.Invoke(r)
+		before, _ := r.Held()
+		w.failing(hang)
+		if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
+			t.Fatalf("got %v", err)
+		}
+		locks := w.count("Lock")
+		p = ifrit.Background(r)
+		time.Sleep(2 * time.Second)
+		if again := w.count("Lock"); again != locks {
+			t.Errorf("%d calls of Lock before the release", again-locks)
+		}
+		w.failing(nil)
+		<-p.Ready()
+		for range 60 {
+			time.Sleep(time.Second)
+			owner, granted := w.holder("k")
+			if token, held := r.Held(); !held || owner != "a" || granted != token || token <= before {
+				t.Fatalf("held %t with %d; %q holds with %d; before it was %d", held, token, owner, granted, before)
+			}
+		}
+		must(t, end(p))
+		w.failing(hang)
+		p = ifrit.Background(r)
+		synctest.Wait()
+		must(t, end(p)) // cannot be released either
+		p = ifrit.Background(r)
+		synctest.Wait()
+		must(t, end(p)) // a signal ends the wait
+	})
+}

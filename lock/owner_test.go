@@ -1,0 +1,101 @@
+package lock_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// TestDefaultOwner: a runner without an owner has a unique one, which names host and process;
+// WithOwner replaces any.
+func TestDefaultOwner(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		host, err := os.Hostname()
+		must(t, err)
+		claim := &models.CreateClaimRequest{Resource: "c"}
+		seen := make(map[string]bool)
+		for _, r := range []*lock.Runner{
+			lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry),
+			lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry),
+			lock.NewPresenceRunner(w.client(), resource("k", ""), ttl, retry),
+			lock.NewClaimRunner(w.client(), claim),
+		} {
+			if owner := r.Owner(); seen[owner] || !strings.HasPrefix(owner, host+"/") {
+				t.Errorf("the owner %q", owner)
+			}
+			seen[r.Owner()] = true
+			p := ifrit.Invoke(r)
+			key := "k"
+			if r.ClaimID() != "" {
+				key = "c"
+			}
+			if owner, _ := w.holder(key); owner != r.Owner() {
+				t.Errorf("%q holds, want %q", owner, r.Owner())
+			}
+			must(t, end(p))
+		}
+		for _, r := range []*lock.Runner{
+			lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithOwner("b")),
+			lock.NewClaimRunner(w.client(), claim, lock.WithOwner("b")),
+		} {
+			if r.Owner() != "b" {
+				t.Errorf("the owner %q, want b", r.Owner())
+			}
+		}
+		if claim.GetOwner() != "" {
+			t.Error("the caller's request was changed")
+		}
+	})
+}
+
+// TestOwnerIsOneParty: the server knows parties by their owners. Two runners with the same one
+// both hold; with the default, one does.
+func TestOwnerIsOneParty(t *testing.T) {
+	for owner, want := range map[string]bool{"host-1": true, "": false} {
+		bubble(t, func(t *testing.T, w *world) {
+			old := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("k", owner), ttl, retry))
+			next := ifrit.Background(lock.NewLockRunner(w.client(), resource("k", owner), ttl, retry))
+			time.Sleep(time.Minute)
+			if both := isReady(next); both != want {
+				t.Errorf("with the owner %q both hold: %t, want %t", owner, both, want)
+			}
+			must(t, errors.Join(end(next), end(old)))
+		})
+	}
+}
+
+// TestRunTwice: a second run of a runner that runs is refused, and leaves the first one alone;
+// after its end it may run again.
+func TestRunTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one := lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry)
+		both := lock.NewJoint(
+			lock.NewLockRunner(w.client(), resource("a", ""), ttl, retry),
+			w.claim("b", models.Mode_MODE_EXCLUSIVE))
+		for _, r := range []ifrit.Runner{one, both, w.claim("c", models.Mode_MODE_SHARED)} {
+			for range 2 {
+				p := ifrit.Invoke(r)
+				if err := <-ifrit.Background(r).Wait(); !errors.Is(err, lock.ErrRunning) {
+					t.Errorf("the second run: %v", err)
+				}
+				time.Sleep(time.Minute)
+				if gone, err := exited(p); gone {
+					t.Errorf("the first run ended: %v", err)
+				}
+				must(t, end(p))
+			}
+		}
+		synctest.Wait()
+		if _, held := one.Held(); held {
+			t.Error("held after the end")
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package lock
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// maxReleases bounds the attempts of releaseLater.
+	maxReleases = 12
+	// releasePause is the first pause between two of them; each further one is twice as long,
+	// an eighth of the TTL at most.
+	releasePause = 100 * time.Millisecond
+)
+
+// stop ends the trust window, and then the grant. An attempt that is under way gets half of
+// the time to end: a grant that is not known cannot be released for sure.
+func (k *keeper) stop() {
+	deadline := time.Now().Add(k.releaseTimeout)
+	k.publish(grant{})
+	k.leave()
+	if k.attempt != nil {
+		select {
+		case r := <-k.attempt:
+			k.note(r)
+		case <-time.After(k.releaseTimeout / 2):
+			k.cancel()
+		}
+	}
+	if k.held || k.token != 0 || k.open {
+		k.release(deadline)
+	}
+}
+
+// release ends the grant, and tries until a deadline, and in the background after it: that
+// very grant if its token is known, otherwise whatever the owner holds.
+func (k *keeper) release(deadline time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	for {
+		done, err := tryRelease(ctx, k.log, k.grantor, k.token, k.releaseTimeout/3)
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			k.log.Warn("lock not released yet; it is free when its TTL has passed", "error", err)
+			k.releaseLater(0)
+			return
+		case <-time.After(k.releaseTimeout / 20):
+		}
+	}
+}
+
+// releaseLater ends the grant in the background, after a while, if that can end no other: the
+// server may have taken a renewal whose answer was lost, and would keep the lock for a whole
+// TTL. After the loss of a lock the while is the margin, which is the holder's to stop. It ends
+// after maxReleases attempts, after the TTL, or when the connection was closed.
+func (k *keeper) releaseLater(after time.Duration) {
+	grantor, token, log := k.grantor, k.token, k.log
+	if token == 0 && !k.open || !grantor.exact(token) {
+		return
+	}
+	timeout, ttl := attemptTimeout(k.ttl), k.ttl
+	k.runs.leave(func() {
+		time.Sleep(after)
+		ctx, cancel := context.WithTimeout(context.Background(), ttl)
+		defer cancel()
+		pause := releasePause
+		for range maxReleases {
+			done, err := tryRelease(ctx, log, grantor, token, timeout)
+			if done || status.Code(err) == codes.Canceled {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, ttl/8)
+		}
+		log.Warn("lock not released; it is free when its TTL has passed")
+	})
+}
+
+// tryRelease asks once to end a grant. It reports whether that is done: it was released, had
+// ended before, or the server refuses.
+func tryRelease(ctx context.Context, log *slog.Logger, grantor grantor, token uint64, timeout time.Duration) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(withRequestID(ctx), timeout)
+	defer cancel()
+	err = grantor.release(ctx, token)
+	switch verdict := grantor.classify(err); {
+	case err == nil, verdict == ended:
+		log.Info("lock released")
+		return true, err
+	case verdict == unclear:
+		return false, err
+	default:
+		log.Warn("lock not released; it is free when its TTL has passed", "error", err)
+		return true, err
+	}
+}
