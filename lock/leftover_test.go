@@ -62,7 +62,7 @@ func TestLeftLockIsReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				p := ifrit.Invoke(runner(deaf{w.client(), w}))
-				time.Sleep(time.Hour)
+				time.Sleep(ttl)
 				w.setDeaf(true)
 				if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
 					t.Fatalf("got %v", err)

@@ -1,0 +1,191 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// guarded is work under a Joint, which notes when it ended.
+type guarded struct{ ended time.Time }
+
+func (g *guarded) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	close(ready)
+	<-signals
+	g.ended = time.Now()
+	return nil
+}
+
+// releasesHang swallows releases.
+func releasesHang(ctx context.Context, method string) error {
+	if method == "Release" || method == "EndClaim" {
+		return hang(ctx, method)
+	}
+	return nil
+}
+
+// take gives a lock to somebody else, whoever holds it.
+func (w *world) take(key, owner string) {
+	w.t.Helper()
+	client := models.NewLocketClient(w.direct)
+	_, err := client.Release(w.t.Context(), &models.ReleaseRequest{Resource: resource(key, owner)})
+	must(w.t, err)
+	_, err = client.Lock(w.t.Context(), &models.LockRequest{Resource: resource(key, "thief"), TtlInSeconds: 3600})
+	must(w.t, err)
+}
+
+// TestJointEndsAtOnce: whichever lock is lost first, the work has ended, Held is false and Lost
+// is closed in the same moment, though nothing can be released. The others are released later,
+// in parallel.
+func TestJointEndsAtOnce(t *testing.T) {
+	keys := []string{"c", "a", "b"}
+	for _, lost := range keys {
+		bubble(t, func(t *testing.T, w *world) {
+			var lostAt time.Time
+			callbacks := lock.WithCallbacks(lock.Callbacks{Lost: func(error) { lostAt = time.Now() }})
+			var runners []*lock.Runner
+			for _, key := range keys {
+				runners = append(runners, lock.NewLockRunner(w.client(), resource(key, "x"), ttl, retry, callbacks))
+			}
+			joint, work := lock.NewJoint(runners...), new(guarded)
+			if tokens, held := joint.Held(); held || tokens != nil {
+				t.Errorf("held with %v before it runs", tokens)
+			}
+			p := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{{Name: "locks", Runner: joint}, {Name: "work", Runner: work}}))
+			w.checkTokens(joint, keys)
+			w.failing(releasesHang)
+			w.take(lost, "x")
+			<-joint.Lost()
+			if _, held := joint.Held(); held || !time.Now().Equal(lostAt) {
+				t.Errorf("%q: held %t when Lost is closed, %s after the loss", lost, held, time.Since(lostAt))
+			}
+			if err := <-p.Wait(); err == nil || !strings.Contains(err.Error(), `held by "thief"`) { // a group's error wraps none
+				t.Errorf("%q: got %v", lost, err)
+			}
+			if late := work.ended.Sub(lostAt); late != 0 {
+				t.Errorf("%q: the work ran on for %s", lost, late)
+			}
+			w.failing(nil)
+			time.Sleep(ttl/20 + time.Second) // the margin, and the next attempt
+			for _, key := range keys {
+				want := ""
+				if key == lost {
+					want = "thief"
+				}
+				if owner, _ := w.holder(key); owner != want {
+					t.Errorf("%q is held by %q, want %q", key, owner, want)
+				}
+			}
+		})
+	}
+}
+
+// checkTokens fails the test unless a Joint holds with the tokens of its locks, in their order.
+func (w *world) checkTokens(joint *lock.Joint, keys []string) {
+	w.t.Helper()
+	var want []uint64
+	for _, key := range keys {
+		_, token := w.holder(key)
+		want = append(want, token)
+	}
+	if tokens, held := joint.Held(); !held || !slices.Equal(tokens, want) {
+		w.t.Errorf("held %t with %v, want %v", held, tokens, want)
+	}
+}
+
+// TestJointRunsAgain: after a loss it runs again when the release has ended, with a Lost of its
+// own.
+func TestJointRunsAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		joint := w.both("x", "a", "b")
+		for range 3 {
+			p := ifrit.Invoke(joint)
+			select {
+			case <-joint.Lost():
+				t.Error("Lost is closed while all are held")
+			default:
+			}
+			w.checkTokens(joint, []string{"a", "b"})
+			_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("a", "x")})
+			must(t, err)
+			<-joint.Lost()
+			if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("got %v", err)
+			}
+		}
+		p := ifrit.Invoke(joint)
+		must(t, end(p))
+		select {
+		case <-joint.Lost():
+			t.Error("a signal closed Lost")
+		default:
+		}
+		w.holders("", "")
+	})
+}
+
+// TestJointOfClaims: a Joint of claims withdraws and claims anew after a try that was blocked,
+// holds when it can, and ends when it loses one.
+func TestJointOfClaims(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		claim := func(resource, id string) *lock.Runner {
+			return lock.NewClaimRunner(w.client(), &models.CreateClaimRequest{Resource: resource, Owner: "x", Id: id})
+		}
+		blocker := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("b", "z"), ttl, retry))
+		a, b := claim("a", ""), claim("b", "of-b")
+		joint := lock.NewJoint(a, b)
+		p := ifrit.Background(joint)
+		time.Sleep(5 * time.Minute) // many tries
+		if gone, err := exited(p); gone || isReady(p) {
+			t.Fatalf("ended: %t, %v", gone, err)
+		}
+		must(t, end(blocker))
+		<-p.Ready()
+		w.holders("x", "x")
+		w.checkTokens(joint, []string{"a", "b"})
+		if b.ClaimID() == "of-b" || w.status("of-b") != models.Status_STATUS_WITHDRAWN || w.status(b.ClaimID()) != models.Status_STATUS_ACTIVE {
+			t.Errorf("the claim %q is %s, the one before it %s", b.ClaimID(), w.status(b.ClaimID()), w.status("of-b"))
+		}
+		_, err := w.client().UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: a.ClaimID(), Status: models.Status_STATUS_REVOKED})
+		must(t, err)
+		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		p = ifrit.Invoke(joint)
+		w.holders("x", "x")
+		must(t, end(p))
+		w.holders("", "")
+	})
+}
+
+// TestJointWithPresence: a presence counts like a lock. Its loss ends the Joint, while that of
+// one outside is announced again.
+func TestJointWithPresence(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		joint := lock.NewJoint(
+			lock.NewLockRunner(w.client(), resource("a", "x"), ttl, retry),
+			lock.NewPresenceRunner(w.client(), resource("b", "x"), ttl, retry))
+		p := ifrit.Invoke(joint)
+		w.holders("x", "x")
+		_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("b", "x")})
+		must(t, err)
+		begin := time.Now()
+		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) || time.Since(begin) > ttl/3 {
+			t.Errorf("after %s: %v", time.Since(begin), err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.holders("", "")
+	})
+}

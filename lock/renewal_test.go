@@ -1,0 +1,164 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// TestRenewalsPerTTL: a lock is renewed at a third of its TTL, shortened by the jitter, and
+// not more often, whatever the retry interval is.
+func TestRenewalsPerTTL(t *testing.T) {
+	for _, ttl := range []time.Duration{2 * time.Second, 15 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			f := new(fake)
+			p := ifrit.Invoke(lock.NewLockRunner(f, resource("k", ""), ttl, 100*time.Millisecond))
+			q := ifrit.Invoke(lock.NewClaimRunner(f, &models.CreateClaimRequest{Resource: "c", Ttl: proto.Float64(ttl.Seconds())}))
+			time.Sleep(ttl)
+			locks, claims := f.count("Lock"), f.count("UpdateClaim")
+			time.Sleep(20 * ttl)
+			locks, claims = f.count("Lock")-locks, f.count("UpdateClaim")-claims
+			t.Logf("TTL %s: %d and %d renewals in 20 TTLs", ttl, locks, claims)
+			if min(locks, claims) < 60 || max(locks, claims) > 75 {
+				t.Errorf("TTL %s: %d and %d renewals in 20 TTLs, want 60 to 75", ttl, locks, claims)
+			}
+			must(t, errors.Join(end(p), end(q)))
+		})
+	}
+}
+
+// TestRetryInterval: WithRetryInterval sets the pauses of those that do not hold; those of a
+// claim are a quarter of its TTL at most.
+func TestRetryInterval(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		claim := &models.CreateClaimRequest{Resource: "k", Ttl: proto.Float64(ttl.Seconds())}
+		for name, c := range map[string]struct {
+			runner *lock.Runner
+			method string
+			least  int // attempts in a minute
+			most   int
+		}{
+			"lock":         {lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry), "Lock", 12, 13},
+			"lock, option": {lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry, lock.WithRetryInterval(time.Second), lock.WithJitter(0)), "Lock", 60, 61},
+			"claim":        {lock.NewClaimRunner(w.client(), claim, lock.WithRetryInterval(time.Hour), lock.WithJitter(0)), "CreateClaim", 16, 17},
+		} {
+			w.failing(func(context.Context, string) error { return status.Error(codes.Unavailable, "nobody there") })
+			before := w.count(c.method)
+			p := ifrit.Background(c.runner)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := w.count(c.method) - before; got < c.least || got > c.most+c.most/4 {
+				t.Errorf("%s: %d attempts in a minute, want %d to %d", name, got, c.least, c.most)
+			}
+			must(t, end(p))
+		}
+	})
+}
+
+// TestMargin: WithMargin ends the trust window earlier, so the runner ends earlier.
+func TestMargin(t *testing.T) {
+	for margin, want := range map[time.Duration]time.Duration{0: ttl - ttl/20, 5 * time.Second: ttl - 5*time.Second} {
+		bubble(t, func(t *testing.T, w *world) {
+			var options []lock.Option
+			if margin != 0 {
+				options = append(options, lock.WithMargin(margin))
+			}
+			p := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry, options...))
+			w.failing(hang)
+			begin := time.Now()
+			err := <-p.Wait()
+			if took := time.Since(begin); !errors.Is(err, lock.ErrTimeUp) || took != want {
+				t.Errorf("margin %s: after %s, want %s: %v", margin, took, want, err)
+			}
+		})
+	}
+}
+
+// denying answers all requests as a server does that does not know the caller, or does not let
+// it do this.
+func denying(code codes.Code) func(context.Context, string) error {
+	return func(context.Context, string) error { return status.Error(code, "by the rules") }
+}
+
+// TestDenied: who may not lock is told at once: by the error of Run before it holds, by
+// Unverifiable while it holds, though the lock is kept within the trust window, and by Refused
+// when it was a presence that was lost.
+func TestDenied(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied} {
+		bubble(t, func(t *testing.T, w *world) {
+			w.failing(denying(code))
+			claim := &models.CreateClaimRequest{Resource: "c"}
+			for _, r := range []*lock.Runner{
+				lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry),
+				lock.NewPresenceRunner(w.client(), resource("k", ""), ttl, retry),
+				lock.NewClaimRunner(w.client(), claim),
+			} {
+				begin := time.Now()
+				if err := <-ifrit.Background(r).Wait(); status.Code(err) != code || time.Since(begin) > 0 {
+					t.Errorf("before it holds, after %s: %v", time.Since(begin), err)
+				}
+			}
+			w.failing(nil)
+			var d diary
+			r := lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry, d.callbacks())
+			p := ifrit.Invoke(r)
+			w.failing(denying(codes.Unavailable))
+			for d.String() != "acquired, unverifiable" {
+				time.Sleep(time.Millisecond)
+			}
+			w.failing(denying(code))
+			time.Sleep(2 * time.Second)
+			if _, held := r.Held(); !held {
+				t.Error("lost within the trust window")
+			}
+			w.failing(nil)
+			time.Sleep(2 * time.Second)
+			d.says(t, "acquired, unverifiable, unverifiable, verified")
+			must(t, end(p))
+		})
+	}
+}
+
+// TestPresenceRefused: a presence that was lost, and may not be announced any more, reports
+// that, and comes back when it may.
+func TestPresenceRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var refused []error
+		r := lock.NewPresenceRunner(w.client(), resource("k", ""), ttl, retry, lock.WithCallbacks(lock.Callbacks{
+			Refused: func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				refused = append(refused, err)
+			},
+		}))
+		p := ifrit.Invoke(r)
+		w.failing(denying(codes.PermissionDenied))
+		time.Sleep(2 * ttl)
+		if gone, err := exited(p); gone {
+			t.Fatalf("it ended: %v", err)
+		}
+		mu.Lock()
+		if len(refused) == 0 || status.Code(refused[0]) != codes.PermissionDenied {
+			t.Errorf("reported: %v", refused)
+		}
+		mu.Unlock()
+		w.failing(nil)
+		time.Sleep(2 * retry)
+		if _, held := r.Held(); !held {
+			t.Error("it did not come back")
+		}
+		must(t, end(p))
+	})
+}

@@ -1,0 +1,105 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// CreateClaim implements models.LocketClient.
+func (c deaf) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	claim, err := c.LocketClient.CreateClaim(ctx, in, opts...)
+	if lost := c.lost(ctx); lost != nil {
+		return nil, lost
+	}
+	return claim, err
+}
+
+// AwaitClaim implements models.LocketClient.
+func (c deaf) AwaitClaim(ctx context.Context, in *models.AwaitClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
+	claim, err := c.LocketClient.AwaitClaim(ctx, in, opts...)
+	if lost := c.lost(ctx); lost != nil {
+		return nil, lost
+	}
+	return claim, err
+}
+
+// TestClaimBehindSilence: a claim is granted while its connection is silent. When the network
+// is back, the runner holds within the time that a call may last: by that grant while it lasts,
+// by a new claim once it has expired. So it is for every TTL.
+func TestClaimBehindSilence(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+		for _, silence := range []time.Duration{ttl / 4, 2 * ttl} {
+			bubble(t, func(t *testing.T, w *world) {
+				direct, expired := models.NewLocketClient(w.direct), silence > ttl
+				w.makeClaim(&models.CreateClaimRequest{Resource: "k", Id: "before", Ttl: proto.Float64(1e6)})
+				r := lock.NewClaimRunner(deaf{w.client(), w}, &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(ttl.Seconds())})
+				p := ifrit.Background(r)
+				time.Sleep(3*ttl + ttl/3) // it waits, with many calls
+				w.setDeaf(true)           // of the call under way the answer is lost,
+				w.failing(hang)           // and nothing else comes through
+				_, err := direct.EndClaim(t.Context(), &models.EndClaimRequest{Id: "before"})
+				must(t, err)
+				time.Sleep(silence)
+				if expired { // somebody else has been there
+					w.makeClaim(&models.CreateClaimRequest{Resource: "k", Id: "between", Ttl: proto.Float64(1e6)})
+					_, err := direct.EndClaim(t.Context(), &models.EndClaimRequest{Id: "between"})
+					must(t, err)
+				}
+				w.setDeaf(false)
+				w.failing(nil)
+				begin := time.Now()
+				<-p.Ready()
+				took := time.Since(begin)
+				t.Logf("TTL %s, silent for %s: it held %s later", ttl, silence, took)
+				if took > ttl/2 {
+					t.Errorf("TTL %s, silent for %s: it held only %s later", ttl, silence, took)
+				}
+				if anew := r.ClaimID() != "a"; anew != expired || w.status(r.ClaimID()) != models.Status_STATUS_ACTIVE {
+					t.Errorf("TTL %s, silent for %s: the claim %q is %s", ttl, silence, r.ClaimID(), w.status(r.ClaimID()))
+				}
+				must(t, end(p))
+			})
+		}
+	}
+}
+
+// makeClaim makes a claim that is active at once.
+func (w *world) makeClaim(in *models.CreateClaimRequest) {
+	w.t.Helper()
+	claim, err := models.NewLocketClient(w.direct).CreateClaim(w.t.Context(), in)
+	must(w.t, err)
+	if claim.GetStatus() != models.Status_STATUS_ACTIVE {
+		w.t.Fatalf("the claim %q is %s", in.GetId(), claim.GetStatus())
+	}
+}
+
+// TestAwaitBehindSilence: a call that waits is answered before its deadline, so a deadline
+// that passes after the timeout of its request replaces the connection.
+func TestAwaitBehindSilence(t *testing.T) {
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+		await := func(timeout time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			request := &models.AwaitClaimRequest{Id: "a", Timeout: durationpb.New(timeout)}
+			_, err := models.NewLocketClient(conn).AwaitClaim(ctx, request)
+			return err
+		}
+		dialMust(t, await(4*time.Second))
+		n.all()[0].stuck.Store(true)
+		dialWantCode(t, await(time.Hour), codes.DeadlineExceeded) // it may wait on
+		n.wantWires(t, 1)
+		dialWantCode(t, await(4*time.Second), codes.DeadlineExceeded)
+		dialMust(t, await(4*time.Second))
+		n.wantWires(t, 2)
+	})
+}
