@@ -10,6 +10,10 @@ import (
 // has lost the lock, and may not know it yet.
 var ErrStale = errors.New("the fencing token is stale")
 
+// ErrNoToken is returned for the token 0, which no grant has: the sender does not hold the lock,
+// or its server gives no tokens, and nothing can be guarded by them.
+var ErrNoToken = errors.New("no fencing token")
+
 // Guard stands before what a lock protects, in the process that owns it, and refuses who
 // comes with a token lower than the highest that was seen (Kleppmann, "How to do distributed
 // locking", 2016). One Guard is for the tokens of one lock. It forgets when its process ends:
@@ -19,9 +23,13 @@ type Guard struct {
 	highest uint64
 }
 
-// Do calls write unless the token is stale, which is ErrStale. Meanwhile no other write is
-// under way, so that none with a lower token can come after one with a higher.
+// Do calls write unless the token is stale, which is ErrStale, or 0, which is ErrNoToken.
+// Meanwhile no other write is under way, so that none with a lower token can come after one
+// with a higher.
 func (g *Guard) Do(token uint64, write func() error) error {
+	if token == 0 {
+		return ErrNoToken
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if token < g.highest {

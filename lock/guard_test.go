@@ -20,11 +20,11 @@ func TestGuard(t *testing.T) {
 		err, want error // of the write, and of Do
 		called    bool
 	}{
-		{token: 0, called: true}, // from a server that gives no tokens
+		{token: 0, want: lock.ErrNoToken}, // though nothing was seen
 		{token: 33, called: true},
 		{token: 33, called: true}, // the same holder again
 		{token: 32, want: lock.ErrStale},
-		{token: 0, want: lock.ErrStale},
+		{token: 0, want: lock.ErrNoToken},
 		{token: 35, called: true},
 		{token: 34, want: lock.ErrStale},
 		{token: 40, called: true, err: broken, want: broken}, // what was written is not known

@@ -243,6 +243,26 @@ func TestProcessTwoServers(t *testing.T) {
 	checkMembers(t, 2, a, b)
 }
 
+// TestProcessRollingRestart: the old and the new process of a rolling restart, on one host and
+// with the default owner, are never both leader. While both want the lock the old one keeps it.
+func TestProcessRollingRestart(t *testing.T) {
+	t.Parallel()
+	server := startSQLite(t)
+	members := []*member{startMember(t, processPlan("", processTTL, server.Address()))}
+	members[0].await(memberBeat, 0)
+	for i := range 2 {
+		next := startMember(t, processPlan("", processTTL, server.Address()))
+		next.await(memberFailed, 0)
+		members[i].await(memberRenewed, sinceBoot())
+		members[i].kept()
+		members[i].signal(syscall.SIGTERM)
+		members[i].ends(0)
+		next.await(memberBeat, 0)
+		members = append(members, next)
+	}
+	checkMembers(t, len(members), members...)
+}
+
 // TestProcessTakeOver: after SIGTERM the next one has the lock within a retry interval,
 // after SIGKILL within the TTL and a retry interval.
 func TestProcessTakeOver(t *testing.T) {
