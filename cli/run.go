@@ -53,8 +53,10 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
   locket run index -- rebuild-index`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if pipes := cmd.Flag(run.GuardFlag).Value.String(); pipes != "" {
-				return run.Complain(cmd.ErrOrStderr(), run.Guard(pipes, args))
+			for flag, life := range map[string]func(string, []string) error{run.ReaperFlag: run.Reaper, run.GuardFlag: run.Guard} {
+				if value := cmd.Flag(flag).Value.String(); value != "" {
+					return run.Complain(cmd.ErrOrStderr(), life(value, args))
+				}
 			}
 			return run.Complain(cmd.ErrOrStderr(), runCommand(cmd, args, o, noWait))
 		},
@@ -67,8 +69,10 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
 	flags.StringVar(&o.Owner, "owner", "", "who holds the lock, for others to see (default host name and process id)")
 	flags.StringVar(&o.Value, "value", "", "text that others see with the lock")
 	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "how long after TERM the command gets KILL")
-	flags.String(run.GuardFlag, "", "")
-	_ = flags.MarkHidden(run.GuardFlag)
+	for _, flag := range []string{run.ReaperFlag, run.GuardFlag} {
+		flags.String(flag, "", "")
+		_ = flags.MarkHidden(flag)
+	}
 	connect.AddFlags(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return run.Complain(cmd.ErrOrStderr(), exit.With(run.Failure, flagError(cmd, err)))

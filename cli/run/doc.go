@@ -1,12 +1,17 @@
 // Package run is the supervisor of `locket run`: it runs a command while a lock is held.
 //
-// Three processes take part. This one, whose parent knows it, keeps the lock and passes
-// signals on (Run). It starts a guard, which starts the command in its own process group, and
-// becomes the parent of all that the command leaves behind (Guard). Whichever of the
-// two is killed, the other one stops the command.
+// Four processes take part. This one, whose parent knows it, keeps the lock and passes
+// signals on (Run). It starts a reaper, which starts a guard (Guard), which starts the command, in
+// its own process group and, where Linux allows it, in its own control group. Whichever two of the
+// three are killed, the third one stops the command and all that it left: the guard stops it
+// with TERM and time to end, the reaper (Reaper) and this process kill.
 //
-//	Run ──orders──► Guard ──signals──► the command, and what it leaves
-//	    ◄──reports─       ◄──waits for
+//	Run ─────► Reaper ─────► Guard ──signals──► the command, and what it leaves
+//	  ──────orders─────────►      ◄──waits for
+//	  ◄─────reports─────────
+//
+// If all three are killed at once, the command itself is killed by the kernel, and what it has
+// started runs on.
 //
 // Callers may rely on this: the command runs only while the lease of the lock does. The guard
 // knows when the lease ends, by a clock that both processes share, and stops the command before

@@ -3,15 +3,14 @@ package run
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"syscall"
 	"time"
 )
 
-// GuardFlag makes a process of this program the guard of a command. Its value are the numbers
-// of two pipes, of orders and of reports.
+// GuardFlag makes a process of this program the guard of a command. Its value is that of
+// pipes.arg.
 const GuardFlag = "guard"
 
 // order is a message of the keeper of the lock to the guard.
@@ -54,6 +53,7 @@ type report struct {
 // number may be another's.
 type guard struct {
 	group  int // of the command, whose leader it is
+	cgroup cgroup
 	orders chan order
 	out    *json.Encoder
 
@@ -65,28 +65,31 @@ type guard struct {
 	grace                       time.Duration
 	// The times, since the boot, of what comes next; 0 for never.
 	term, kill, graceEnd time.Duration
+	// killed is when KILL was sent first.
+	killed time.Duration
 }
 
 // Guard is the guard's life. The words are the path of the command, its name and its
 // arguments.
-func Guard(pipes string, words []string) error {
-	var in, out int
-	if n, err := fmt.Sscanf(pipes, "%d,%d", &in, &out); n != 2 || len(words) < 2 {
-		return errors.Join(errors.New("--guard is for locket run alone"), err)
+func Guard(value string, words []string) error {
+	p, err := parsePipes(value)
+	if err != nil || len(words) < 2 {
+		return errors.Join(errors.New("no command for the guard"), err)
 	}
-	syscall.CloseOnExec(in)
-	syscall.CloseOnExec(out)
+	defer p.cgroup.remove()
+	syscall.CloseOnExec(p.orders)
+	syscall.CloseOnExec(p.reports)
 	runtime.LockOSThread() // the command dies with the thread that has started it
 	becomeReaper()
 	children := catchChildren()
-	g := &guard{orders: make(chan order), out: json.NewEncoder(os.NewFile(uintptr(out), "reports"))}
-	go g.listen(json.NewDecoder(os.NewFile(uintptr(in), "orders")))
+	g := &guard{cgroup: p.cgroup, orders: make(chan order), out: json.NewEncoder(os.NewFile(uintptr(p.reports), "reports"))}
+	go g.listen(json.NewDecoder(os.NewFile(uintptr(p.orders), "orders")))
 	first, ok := <-g.orders
 	if !ok {
 		return nil
 	}
 	g.grace = first.Grace
-	pid, err := syscall.ForkExec(words[0], words[1:], &syscall.ProcAttr{
+	pid, err := p.cgroup.start(words[0], words[1:], &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: ownGroup(syscall.SIGKILL),
 	})
 	if err != nil {
@@ -158,8 +161,8 @@ func (g *guard) checkClock() {
 		g.report(report{Lapsed: true})
 		g.stop()
 	}
-	if due(g.kill) || due(g.graceEnd) {
-		g.killing = true
+	if !g.killing && (due(g.kill) || due(g.graceEnd)) {
+		g.killing, g.killed = true, now
 	}
 	if g.killing {
 		g.signalAll(syscall.SIGKILL)
@@ -207,11 +210,17 @@ func (g *guard) signal(sig syscall.Signal) {
 // signalAll sends a signal to the command and all that comes from it.
 func (g *guard) signalAll(sig syscall.Signal) {
 	g.signal(sig)
-	if errors.Is(signalLeft(g.group, sig), syscall.EPERM) && g.killing && !g.immortal {
+	// A control group can be killed whatever its processes have become, which takes a moment.
+	dies := sig == syscall.SIGKILL && g.cgroup.kill() && sinceBoot() < g.killed+killTime
+	if errors.Is(signalLeft(g.group, sig), syscall.EPERM) && g.killing && !dies && !g.immortal {
 		g.immortal = true
 		g.report(report{Immortal: true})
 	}
 }
+
+// killTime is how long a control group may take to die of KILL before the guard reports that
+// something cannot be killed.
+const killTime = 5 * time.Second
 
 // reap waits for children that have ended, and reports whether nothing is left.
 func (g *guard) reap() bool {

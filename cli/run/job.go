@@ -22,7 +22,8 @@ import (
 // job is a command under a guard, as the process sees it that keeps the lock.
 type job struct {
 	*kept
-	guard    int // its process
+	helper   int // the process that this one has started: the reaper, or the guard where there is none
+	cgroup   cgroup
 	reports  <-chan report
 	others   []int // children of this process that have nothing to do with it
 	terminal *terminal
@@ -67,12 +68,8 @@ func (k *kept) runCommand() error {
 	return err
 }
 
-// start starts the guard, which starts the command.
+// start starts the reaper, which starts the guard, which starts the command.
 func (j *job) start(env []string) error {
-	program, err := thisProgram()
-	if err != nil {
-		return err
-	}
 	ordersOut, ordersIn, err := os.Pipe()
 	if err != nil {
 		return err
@@ -90,9 +87,10 @@ func (j *job) start(env []string) error {
 			return err
 		}
 	}
-	args := append([]string{"locket", "run", fmt.Sprintf("--%s=%d,%d", GuardFlag, in, out), "--", j.path}, j.Words...)
-	j.guard, err = syscall.ForkExec(program, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: ownGroup(0)})
-	if err != nil {
+	j.cgroup = makeCgroup()
+	p := pipes{orders: int(in), reports: int(out), cgroup: j.cgroup}
+	if j.helper, err = p.startSelf(helperFlag, append([]string{j.path}, j.Words...), env); err != nil {
+		j.cgroup.remove()
 		return err
 	}
 	forgetStreams(0, 1)
@@ -150,7 +148,8 @@ func (j *job) watch() error {
 				return j.guardDied()
 			}
 			if done, err := j.handle(r); done {
-				_, _ = syscall.Wait4(j.guard, nil, 0, nil)
+				_ = syscall.Kill(j.helper, syscall.SIGCONT) // somebody may have stopped it
+				_, _ = syscall.Wait4(j.helper, nil, 0, nil)
 				return err
 			}
 		}
@@ -230,13 +229,15 @@ func (j *job) lose(err error) {
 	j.say("the lock %q is lost: the claim %s; the command is stopped", j.Name, fateOf(claim))
 }
 
-// guardDied kills what the guard has left: those are children of this process now.
+// guardDied kills the reaper and what the guard has left: those are children of this process now.
 func (j *job) guardDied() error {
 	if j.group != 0 {
 		_ = syscall.Kill(-j.group, syscall.SIGKILL)
 	}
-	_ = syscall.Kill(j.guard, syscall.SIGKILL)
-	_, _ = syscall.Wait4(j.guard, nil, 0, nil)
+	_ = syscall.Kill(j.helper, syscall.SIGKILL)
+	_, _ = syscall.Wait4(j.helper, nil, 0, nil)
+	j.cgroup.kill()
+	defer j.cgroup.remove()
 	for {
 		left := slices.DeleteFunc(childrenOf()[os.Getpid()], func(pid int) bool { return slices.Contains(j.others, pid) })
 		if len(left) == 0 {

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// helperFlag is that of the process that Run starts: the parent of the guard.
+const helperFlag = ReaperFlag
+
 // sinceBoot is a clock that all processes share, that nobody sets, and that counts while the
 // machine sleeps.
 func sinceBoot() time.Duration {

@@ -9,6 +9,23 @@ import (
 	"time"
 )
 
+// helperFlag is that of the process that Run starts: the guard, because nothing is inherited
+// by a reaper here.
+const helperFlag = GuardFlag
+
+// cgroup is always "": control groups are Linux's.
+type cgroup string
+
+func makeCgroup() cgroup { return "" }
+
+func (cgroup) start(path string, words []string, attr *syscall.ProcAttr) (pid int, err error) {
+	return syscall.ForkExec(path, words, attr)
+}
+
+func (cgroup) kill() bool { return false }
+
+func (cgroup) remove() {}
+
 // sinceBoot is a clock that all processes share. Here it is one that can be set.
 func sinceBoot() time.Duration { return time.Duration(time.Now().UnixNano()) }
 

@@ -50,6 +50,7 @@ func newRunner(t *testing.T, address string, args ...string) *runner {
 	t.Cleanup(func() {
 		for len(marked(r.mark)) > 0 {
 			for _, pid := range marked(r.mark) {
+				defer os.Remove(groupOf(pid)) // which nobody is left to remove
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 			time.Sleep(time.Millisecond)
@@ -154,17 +155,29 @@ func marked(mark string) (pids []int) {
 	return pids
 }
 
-// guard returns the process that guards the command.
-func (r *runner) guardPid() int {
+// helperPid returns the process that guards the command, or its reaper.
+func (r *runner) helperPid(flag string) int {
 	r.t.Helper()
 	for _, pid := range marked(r.mark) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if bytes.Contains(line, []byte("\x00--guard=")) {
+		if bytes.Contains(line, []byte("\x00--"+flag+"=")) {
 			return pid
 		}
 	}
-	r.t.Fatal("no guard runs")
+	r.t.Fatalf("no %s runs", flag)
 	return 0
+}
+
+// groupOf returns the control group that a guard or a reaper has been given, "" if none.
+func groupOf(pid int) string {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	for _, flag := range []string{"--guard=", "--reaper="} {
+		if _, value, ok := strings.Cut(string(line), "\x00"+flag); ok {
+			value, _, _ = strings.Cut(value, "\x00")
+			return strings.SplitN(value, ",", 3)[2]
+		}
+	}
+	return ""
 }
 
 // queue waits until so many hold a name, and so many wait.
@@ -438,7 +451,7 @@ func TestRunHelp(t *testing.T) {
 			t.Errorf("code %d, nothing of %s", code, word)
 		}
 	}
-	if strings.Contains(stdout, "--guard") {
-		t.Error("--help lists --guard")
+	if strings.Contains(stdout, "--guard") || strings.Contains(stdout, "--reaper") {
+		t.Error("--help lists --guard or --reaper")
 	}
 }

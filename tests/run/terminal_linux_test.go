@@ -138,7 +138,7 @@ func TestRunTerminalStop(t *testing.T) {
 		c.sees(" > ")
 		c.eventually("all are stopped", func() bool {
 			return !slices.ContainsFunc(marked(c.mark), func(pid int) bool {
-				return pid != c.cmd.Process.Pid && pid != c.guardPid() && stateOf(pid) != "T"
+				return pid != c.cmd.Process.Pid && pid != c.helperPid("guard") && pid != c.helperPid("reaper") && stateOf(pid) != "T"
 			})
 		})
 		time.Sleep(100 * time.Millisecond) // until the shell knows

@@ -1,0 +1,84 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ReaperFlag makes a process of this program the reaper of a guard. Its value is that of
+// GuardFlag.
+const ReaperFlag = "reaper"
+
+// pipes are what the keeper of the lock hands to the reaper, and that to the guard: the numbers
+// of the pipes of orders and of reports, and the control group of the command.
+type pipes struct {
+	orders, reports int
+	cgroup          cgroup
+}
+
+// arg returns the argument that makes a process of this program a reaper or a guard.
+func (p pipes) arg(flag string) string {
+	return fmt.Sprintf("--%s=%d,%d,%s", flag, p.orders, p.reports, p.cgroup)
+}
+
+// parsePipes reads the value of such an argument.
+func parsePipes(value string) (p pipes, err error) {
+	numbers := strings.SplitN(value, ",", 3)
+	if len(numbers) == 3 {
+		p.cgroup = cgroup(numbers[2])
+		if p.orders, err = strconv.Atoi(numbers[0]); err == nil {
+			p.reports, err = strconv.Atoi(numbers[1])
+		}
+	}
+	if len(numbers) != 3 || err != nil {
+		return pipes{}, fmt.Errorf("--%s and --%s are for locket run alone", ReaperFlag, GuardFlag)
+	}
+	return p, nil
+}
+
+// Reaper is the life of a reaper: the parent of the guard, and the process that inherits what
+// the command has left if the guard is killed together with the keeper of the lock. Then it
+// kills all of it. The words are those of Guard.
+func Reaper(value string, words []string) error {
+	p, err := parsePipes(value)
+	if err != nil {
+		return err
+	}
+	becomeReaper()
+	catchSignals()
+	guard, err := p.startSelf(GuardFlag, words, os.Environ())
+	_ = errors.Join(syscall.Close(p.orders), syscall.Close(p.reports)) // else nobody learns of the guard's end
+	if err != nil {
+		return err
+	}
+	forgetStreams(0, 1, 2)
+	for {
+		pid, err := syscall.Wait4(-1, nil, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil: // no children are left
+			p.cgroup.remove()
+			return nil
+		case pid == guard:
+			guard = 0
+		}
+		if guard == 0 {
+			p.cgroup.kill()
+			_ = signalLeft(0, syscall.SIGKILL)
+		}
+	}
+}
+
+// startSelf starts this program as a reaper or a guard, in its own process group.
+func (p pipes) startSelf(flag string, words, env []string) (pid int, err error) {
+	program, err := thisProgram()
+	if err != nil {
+		return 0, err
+	}
+	args := append([]string{"locket", "run", p.arg(flag), "--"}, words...)
+	return syscall.ForkExec(program, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: ownGroup(0)})
+}
