@@ -90,7 +90,7 @@ func (c cgroup) kill() bool {
 // remove removes the group, which must be empty but for processes that are about to end.
 func (c cgroup) remove() {
 	for range 100 {
-		if c == "" || syscall.Rmdir(string(c)) != syscall.EBUSY { //nolint:errorlint // Rmdir returns this very value
+		if c == "" || syscall.Rmdir(string(c)) != syscall.EBUSY {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
