@@ -21,15 +21,21 @@ func newRunCommand() *cobra.Command {
 		noWait bool
 	)
 	cmd := &cobra.Command{
-		Use:   "run NAME [flags] -- COMMAND ARG...",
-		Short: "Run a command while holding a lock",
-		Long: `Run a command while holding a lock.
+		Use:   "run NAME... [flags] -- COMMAND ARG...",
+		Short: "Run a command while holding a lock, or several",
+		Long: `Run a command while holding a lock, or several.
 
 It waits for the lock, first come, first served, runs the command, renews the lock
 meanwhile, and releases it as soon as the command has ended, together with all that it
 left running (on Linux also daemons that it started). There is no shell unless
 COMMAND is one. The command has the standard streams, and in its environment
-LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the claim), LOCKET_ADDRESS.
+LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the claim), and what a
+locket in it needs to reach the same servers: LOCKET_ADDRESS, LOCKET_INSECURE,
+LOCKET_TLS_CA, LOCKET_TLS_CERT, LOCKET_TLS_KEY.
+
+Of several locks it takes all or none, one after the other in the order of their names,
+so that two such commands never wait for each other. LOCKET_NAME, LOCKET_TOKEN and
+LOCKET_ID then have a line for each, in that order.
 
 It runs in its own process group, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH,
 TSTP and CONT when this program gets them. After TERM it has the time of --grace to end,
@@ -50,7 +56,9 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
   locket run deploy/shop --wait 10m --ttl 1m --value 'build 17' -- ./deploy.sh production
   # readers share, a writer has it for itself
   locket run index --shared -- sh -c 'search --token "$LOCKET_TOKEN" | tee found.txt'
-  locket run index -- rebuild-index`,
+  locket run index -- rebuild-index
+  # both locks, or none
+  locket run accounts/1 accounts/2 --wait 1m -- transfer 1 2`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for flag, life := range map[string]func(string, []string) error{run.ReaperFlag: run.Reaper, run.GuardFlag: run.Guard} {
@@ -63,7 +71,7 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Shared, "shared", false, "share the lock with others who share it")
-	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait for the lock; 0 is not at all (default for ever)")
+	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait, for all locks together; 0 is not at all (default for ever)")
 	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
 	flags.DurationVar(&o.TTL, "ttl", locklib.DefaultTTL, "how long the lock is held without being renewed")
 	flags.StringVar(&o.Owner, "owner", "", "who holds the lock, for others to see (default host name and process id)")
@@ -83,12 +91,12 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
 // runCommand takes the command line, and runs its command.
 func runCommand(cmd *cobra.Command, args []string, o run.Options, noWait bool) error {
 	switch {
-	case cmd.ArgsLenAtDash() != 1 || len(args) == 1:
-		return errors.New(`one NAME, two dashes and a COMMAND are needed: locket run NAME -- COMMAND ARG...; see "locket run --help"`)
+	case cmd.ArgsLenAtDash() < 1 || len(args) == cmd.ArgsLenAtDash():
+		return errors.New(`a NAME, two dashes and a COMMAND are needed: locket run NAME... -- COMMAND ARG...; see "locket run --help"`)
 	case noWait && cmd.Flag("wait").Changed && o.Wait != 0:
 		return errors.New("--wait and --no-wait exclude each other")
 	}
-	o.Name, o.Words = args[0], args[1:]
+	o.Names, o.Words = args[:cmd.ArgsLenAtDash()], args[cmd.ArgsLenAtDash():]
 	o.Forever = !cmd.Flag("wait").Changed && !noWait
 	if o.Owner == "" {
 		host, err := os.Hostname()

@@ -9,6 +9,7 @@ package connect
 import (
 	"context"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -96,6 +97,19 @@ type Settings struct {
 
 // Address returns the addresses as --address and $LOCKET_ADDRESS take them.
 func (s Settings) Address() string { return strings.Join(s.addresses, ",") }
+
+// Environment returns the variables by which another locket finds the same servers. One whose
+// value is empty must not be set.
+func (s Settings) Environment() map[string]string {
+	env := map[string]string{"LOCKET_ADDRESS": s.Address(), "LOCKET_INSECURE": strconv.FormatBool(s.insecure)}
+	for flag, file := range map[string]string{"tls-ca": s.tlsCA, "tls-cert": s.tlsCert, "tls-key": s.tlsKey} {
+		if path, err := filepath.Abs(file); err == nil && file != "" && file != settings.SystemCA {
+			file = path // that process may have another working directory
+		}
+		env[settings.Variable(flag)] = file
+	}
+	return env
+}
 
 // settingsOf asks the flags, the environment and the context, in this order.
 func settingsOf(flags *pflag.FlagSet) (Settings, error) {

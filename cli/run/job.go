@@ -46,23 +46,20 @@ type job struct {
 	lost bool
 }
 
-// runCommand runs the command while the claim is active, releases the claim, and returns the
+// runCommand runs the command while the claims are active, releases the claims, and returns the
 // error to end with.
 func (k *kept) runCommand() error {
-	token, _ := k.keeper.Held()
 	j := &job{kept: k, terminal: controllingTerminal(), others: childrenOf()[os.Getpid()]}
 	j.alone = j.terminal.isJob()
-	if err := j.start(k.environment(token)); err != nil {
+	if err := j.start(k.environment()); err != nil {
 		return errors.Join(fmt.Errorf("cannot start the command: %w", err), k.release())
 	}
 	err := j.watch()
-	if _, held := k.keeper.Held(); !held && !j.lost && j.group != 0 {
-		err = exit.With(Lost, fmt.Errorf("the lock %q was lost before the command had ended", k.Name))
+	if !k.isHeld() && !j.lost && j.group != 0 {
+		err = exit.With(Lost, fmt.Errorf("the lock %s was lost before the command had ended", k.names()))
 	}
 	j.reclaimTerminal()
-	if k.ended == nil {
-		k.endLost()
-	} else if stop := k.release(); stop != nil {
+	if stop := k.release(); stop != nil {
 		return stop
 	}
 	return err
@@ -96,10 +93,10 @@ func (j *job) start(env []string) error {
 	forgetStreams(0, 1)
 	j.orders, j.reports = json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
 	j.order(order{Grace: j.Grace})
-	j.observed.follow(func(end time.Duration) {
-		term, kill := j.limits(end)
-		j.order(order{Term: term, Kill: kill})
-	})
+	for _, l := range j.locks {
+		l.observed.follow(j.sendLimits)
+	}
+	j.sendLimits()
 	return nil
 }
 
@@ -125,6 +122,14 @@ func (j *job) limits(end time.Duration) (term, kill time.Duration) {
 	return kill - min(j.Grace, 3*j.TTL/20), kill
 }
 
+// sendLimits sends the guard the limits by the leases as they are now.
+func (j *job) sendLimits() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	term, kill := j.limits(j.leaseEnd())
+	_ = j.orders.Encode(order{Term: term, Kill: kill})
+}
+
 // order sends the guard an order. The guard may be gone.
 func (j *job) order(o order) {
 	j.mu.Lock()
@@ -140,9 +145,9 @@ func (j *job) watch() error {
 			j.signal(sig)
 		case <-j.unstopped:
 			j.resume()
-		case err := <-j.ended:
-			j.ended = nil
-			j.lose(err)
+		case end := <-j.ended:
+			end.lock.over = true
+			j.lose(end)
 		case r, ok := <-j.reports:
 			if !ok {
 				return j.guardDied()
@@ -167,7 +172,7 @@ func (j *job) handle(r report) (done bool, err error) {
 		j.stopped(r.Stopped)
 	case r.Lapsed && !j.lost:
 		j.lost = true
-		j.say("the lease of %q cannot be renewed; the command is stopped", j.Name)
+		j.say("the lease of %s cannot be renewed; the command is stopped", j.names())
 	case r.Immortal:
 		j.say("the command has become another user's and cannot be killed; waiting for its end")
 	case r.Ended:
@@ -209,8 +214,8 @@ func (j *job) verdict(status syscall.WaitStatus) error {
 	return nil
 }
 
-// lose has the command stopped because the lock is lost.
-func (j *job) lose(err error) {
+// lose stops the command because a lock is lost.
+func (j *job) lose(end ending) {
 	j.order(order{Stop: true})
 	if j.lost {
 		return
@@ -218,15 +223,16 @@ func (j *job) lose(err error) {
 	j.lost = true
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	claim, failed := j.GetClaim(ctx, &models.GetClaimRequest{Id: j.claim.GetId()})
+	claim, failed := j.GetClaim(ctx, &models.GetClaimRequest{Id: end.lock.id()})
+	err := end.err
 	if failed != nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
 		if wire := wireError(err); wire != nil {
 			err = j.Explain(wire)
 		}
-		j.say("the lock %q is lost: %v; the command is stopped", j.Name, err)
+		j.say("the lock %q is lost: %v; the command is stopped", end.lock.name, err)
 		return
 	}
-	j.say("the lock %q is lost: the claim %s; the command is stopped", j.Name, fateOf(claim))
+	j.say("the lock %q is lost: the claim %s; the command is stopped", end.lock.name, fateOf(claim))
 }
 
 // guardDied kills the reaper and what the guard has left: those are children of this process now.
@@ -305,7 +311,7 @@ func (j *job) stopped(sig syscall.Signal) {
 // resume continues the command, if the lock is still held.
 func (j *job) resume() {
 	j.unstopped = nil
-	if _, held := j.keeper.Held(); !held {
+	if !j.isHeld() {
 		return // and the guard kills it
 	}
 	if j.lent && j.terminal.foreground() == j.terminal.own {

@@ -24,7 +24,7 @@ type observedClient struct {
 	mu    sync.Mutex
 	last  *models.Claim
 	end   time.Duration
-	moved func(end time.Duration)
+	moved func()
 }
 
 func observe(client models.LocketClient) *observedClient {
@@ -63,29 +63,40 @@ func (c *observedClient) record(sent time.Duration, claim *models.Claim, err err
 		return claim, err
 	}
 	c.answered()
+	if claim.GetStatus() == models.Status_STATUS_WAITING {
+		c.queued()
+	}
+	if moved := c.note(sent, claim); moved != nil {
+		moved()
+	}
+	return claim, nil
+}
+
+// note keeps a claim. It returns what to call if the end of its lease has moved.
+func (c *observedClient) note(sent time.Duration, claim *models.Claim) (moved func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = claim
-	switch claim.GetStatus() {
-	case models.Status_STATUS_WAITING:
-		c.queued()
-	case models.Status_STATUS_ACTIVE:
-		if end := sent + jsonview.Seconds(claim.GetTtl()).Duration(); end > c.end {
-			c.end = end
-			if c.moved != nil {
-				c.moved(end)
-			}
-		}
+	end := sent + jsonview.Seconds(claim.GetTtl()).Duration()
+	if claim.GetStatus() != models.Status_STATUS_ACTIVE || end <= c.end {
+		return nil
 	}
-	return claim, err
+	c.end = end
+	return c.moved
 }
 
-// follow calls moved with the end of the lease, now and whenever it moves.
-func (c *observedClient) follow(moved func(end time.Duration)) {
+// follow calls moved whenever the end of the lease moves from now on.
+func (c *observedClient) follow(moved func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.moved = moved
-	moved(c.end)
+}
+
+// leaseEnd returns until when the claim is held at least, counted from the boot.
+func (c *observedClient) leaseEnd() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end
 }
 
 // lastAnswer returns the claim as the server described it last, nil if it never has.

@@ -1,25 +1,19 @@
 package run
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/tedsuo/ifrit"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/locket-service/locket/cli/connect"
 	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/cli/printable"
-	"github.com/locket-service/locket/ids"
-	locklib "github.com/locket-service/locket/lock"
-	"github.com/locket-service/locket/models"
 )
 
 // The statuses with which `locket run` ends, besides those of its command: exit.Signal and the
@@ -32,20 +26,21 @@ const (
 	NotFound      = 127
 )
 
-// Options say what to run, and with which lock.
+// Options say what to run, and with which locks.
 type Options struct {
-	// Name is that of the lock. It must not be empty.
-	Name string
+	// Names are those of the locks: at least one, none of them empty or given twice. They are
+	// taken in the order of their bytes, so that two commands never wait for each other.
+	Names []string
 	// Words are the command and its arguments; at least one.
 	Words []string
-	// Owner and Value are what others see of the lock.
+	// Owner and Value are what others see of the locks.
 	Owner, Value string
-	// Shared shares the lock with others who share it.
+	// Shared shares the locks with others who share them.
 	Shared bool
-	// Wait is how long to wait for the lock, unless Forever: 0 is not at all.
+	// Wait is how long to wait for all locks together, unless Forever: 0 is not at all.
 	Wait    time.Duration
 	Forever bool
-	// TTL is how long the lock is held without being renewed; at least 1 s.
+	// TTL is how long a lock is held without being renewed; at least 1 s.
 	TTL time.Duration
 	// Grace is how long after TERM the command gets KILL; 0 or more.
 	Grace time.Duration
@@ -53,8 +48,10 @@ type Options struct {
 
 func (o Options) validate() error {
 	switch {
-	case o.Name == "":
+	case slices.Contains(o.Names, ""):
 		return errors.New("the name of the lock is empty")
+	case len(slices.Compact(slices.Sorted(slices.Values(o.Names)))) < len(o.Names):
+		return errors.New("the same lock is named twice")
 	case o.Wait < 0:
 		return fmt.Errorf("--wait %s: must be 0 or more", o.Wait)
 	case o.TTL < time.Second:
@@ -65,6 +62,18 @@ func (o Options) validate() error {
 	return nil
 }
 
+// noWait reports whether a lock must be free at once.
+func (o Options) noWait() bool { return !o.Forever && o.Wait == 0 }
+
+// names returns the names of the locks as they are written in a message.
+func (o Options) names() string {
+	quoted := make([]string, len(o.Names))
+	for i, name := range o.Names {
+		quoted[i] = strconv.Quote(name)
+	}
+	return strings.Join(quoted, ", ")
+}
+
 // run is one run of a command while a lock is held.
 type run struct {
 	Options
@@ -72,13 +81,14 @@ type run struct {
 	stderr io.Writer
 }
 
-// Run runs a command while a lock is held, and returns when nothing of it is left, and the lock is
+// Run runs a command while locks are held, and returns when nothing of it is left, and the locks are
 // released. dial reaches the servers; it is called only when the command exists. What happens
 // is written to stderr, one line each. The error is for Complain. Run may end this process by SIGINT.
 func Run(o Options, dial func() (*connect.Connection, error), stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	o.Names = slices.Sorted(slices.Values(o.Names))
 	path, err := findCommand(o.Words[0])
 	if err != nil {
 		return err
@@ -116,90 +126,17 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintln(r.stderr, "locket run:", printable.OneLine(fmt.Sprintf(format, args...)))
 }
 
-// with waits for the lock, and runs the command.
+// with waits for the locks, and runs the command.
 func (r *run) with(c *connect.Connection) (err error) {
-	claim := &models.CreateClaimRequest{
-		Resource: r.Name, Owner: r.Owner, Value: r.Value, Id: ids.NewClaim(),
-		Ttl: proto.Float64(r.TTL.Seconds()), Mode: models.Mode_MODE_EXCLUSIVE,
-	}
-	if r.Shared {
-		claim.Mode = models.Mode_MODE_SHARED
-	}
-	signals := catchSignals()
+	k := &kept{run: r, Connection: c, ended: make(chan ending, len(r.Names)), signals: catchSignals()}
 	becomeReaper()
-	client := observe(c.LocketClient)
-	keeper := locklib.NewClaimRunner(client, claim)
-	k := &kept{run: r, Connection: c, claim: claim, observed: client, keeper: keeper, process: ifrit.Background(keeper), signals: signals}
-	k.ended = k.process.Wait()
-	if err = k.awaitTurn(); err == nil {
+	if err = k.acquire(); err == nil {
 		err = k.runCommand()
 	}
 	if by := signalError(0); errors.As(err, &by) && syscall.Signal(by) == syscall.SIGINT {
 		controllingTerminal().dieOfInterrupt(k.unheard)
 	}
 	return err
-}
-
-// kept is a run with a claim.
-type kept struct {
-	*run
-	*connect.Connection
-	claim    *models.CreateClaimRequest
-	observed *observedClient
-	keeper   *locklib.Runner
-	process  ifrit.Process
-	ended    <-chan error
-	// unheard: what was typed has reached the command alone.
-	unheard bool
-	signals chan os.Signal
-}
-
-// release releases the claim, or withdraws it, which may take seconds while no server can be
-// reached, but not if none ever was. Another signal ends it at once.
-func (k *kept) release() error {
-	k.process.Signal(os.Interrupt)
-	var enough <-chan time.Time
-	if !isClosed(k.observed.isAnswered) {
-		enough = time.After(time.Second)
-	}
-	for {
-		select {
-		case err := <-k.ended:
-			_ = err // lost meanwhile, which is as good
-			return nil
-		case <-enough:
-			return nil
-		case sig := <-k.signals:
-			if deadly(sig) {
-				return signalled(sig)
-			}
-		}
-	}
-}
-
-// environment returns that of the command.
-func (k *kept) environment(token uint64) []string {
-	own := []string{
-		"LOCKET_NAME=" + k.Name, "LOCKET_TOKEN=" + strconv.FormatUint(token, 10),
-		"LOCKET_ID=" + k.claim.GetId(), "LOCKET_ADDRESS=" + k.Address(),
-	}
-	var env []string
-	for _, variable := range os.Environ() {
-		switch name, _, _ := strings.Cut(variable, "="); name {
-		case "LOCKET_NAME", "LOCKET_TOKEN", "LOCKET_ID", "LOCKET_ADDRESS":
-		default:
-			env = append(env, variable)
-		}
-	}
-	return append(env, own...)
-}
-
-// endLost ends a claim that the runner has lost, as far as that can be done at
-// once: if the server was out of reach, others would wait for the end of its lease.
-func (k *kept) endLost() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_, _ = k.EndClaim(ctx, &models.EndClaimRequest{Id: k.claim.GetId()})
 }
 
 // signalError is the signal because of which it ends.

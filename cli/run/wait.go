@@ -13,44 +13,57 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// awaitTurn returns when the claim is active. Otherwise the claim has ended, and the error has
-// the exit status.
-func (k *kept) awaitTurn() error {
-	var late <-chan time.Time
+// acquire takes all locks, one after the other, each of which is kept meanwhile; or none: then
+// the error has the exit status.
+func (k *kept) acquire() error {
+	late := make(chan struct{})
 	if !k.Forever {
-		late = time.After(k.Wait)
+		timer := time.AfterFunc(k.Wait, func() { close(late) })
+		defer timer.Stop()
 	}
+	for _, name := range k.Names {
+		if err := k.awaitTurn(k.request(name), late); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitTurn returns when the claim of a lock is active. Otherwise all claims have ended, and the
+// error has the exit status.
+func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	var queued <-chan struct{} // nil as long as there is time
 	silent := time.After(k.Timeout)
 	for {
 		select {
-		case <-k.process.Ready():
+		case <-l.process.Ready():
 			return nil
-		case err := <-k.ended:
-			return k.neverActive(err)
+		case end := <-k.ended:
+			end.lock.over = true
+			return k.withdraw(k.notAcquired(end, l))
 		case sig := <-k.signals:
 			if deadly(sig) {
 				return k.withdraw(signalled(sig))
 			}
 		case <-queued:
-			return k.withdraw(k.tooLate())
+			return k.withdraw(k.tooLate(l))
 		case <-late: // but the first answer is awaited, which may be that it is active
-			if late, queued = nil, k.observed.isQueued; silent == nil && !isClosed(queued) {
-				return k.withdraw(k.unreachable())
+			if late, queued = nil, l.observed.isQueued; silent == nil && !isClosed(queued) {
+				return k.withdraw(k.unreachable(l))
 			}
 		case <-silent:
 			silent = nil
 			if queued != nil {
-				return k.withdraw(k.unreachable())
+				return k.withdraw(k.unreachable(l))
 			}
-			if !isClosed(k.observed.isAnswered) {
-				k.say("%v; still trying", k.unreachable())
+			if !isClosed(l.observed.isAnswered) {
+				k.say("%v; still trying", k.unreachable(l))
 			}
 		}
 	}
 }
 
-// withdraw withdraws a claim that waits, and returns err.
+// withdraw withdraws or releases all claims, and returns err.
 func (k *kept) withdraw(err error) error {
 	if stop := k.release(); stop != nil {
 		return stop
@@ -58,15 +71,15 @@ func (k *kept) withdraw(err error) error {
 	return err
 }
 
-// tooLate returns the error for a claim that waits and is not to.
-func (k *kept) tooLate() error {
-	text := strconv.Quote(k.Name) + " was not acquired"
+// tooLate returns the error for a lock whose claim waits and is not to.
+func (k *kept) tooLate(l *keptLock) error {
+	text := strconv.Quote(l.name) + " was not acquired"
 	if k.Wait > 0 {
 		text += fmt.Sprintf(" within %s", k.Wait)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	queue, _ := k.GetQueue(ctx, &models.GetQueueRequest{Resource: k.Name})
+	queue, _ := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
 	if holders := queue.GetHolders(); len(holders) > 0 {
 		text += ": held by " + strconv.Quote(holders[0].GetOwner())
 		if len(holders) > 1 {
@@ -77,24 +90,30 @@ func (k *kept) tooLate() error {
 }
 
 // unreachable returns why no server has answered.
-func (k *kept) unreachable() error {
+func (k *kept) unreachable(l *keptLock) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if _, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: k.Name}); err != nil {
+	if _, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name}); err != nil {
 		return k.Explain(err)
 	}
 	return fmt.Errorf("no answer from %s within %s", k.Address(), k.Timeout)
 }
 
-// neverActive returns the error for a runner that has ended before its claim was active.
-func (k *kept) neverActive(err error) error {
-	if wire := wireError(err); wire != nil {
+// notAcquired returns the error for a runner that has ended before all locks were held, while
+// another one was awaited.
+func (k *kept) notAcquired(end ending, awaited *keptLock) error {
+	wire, last := wireError(end.err), end.lock.observed.lastAnswer()
+	switch {
+	case end.lock != awaited:
+		return exit.With(NotAcquired, fmt.Errorf("the lock %q was lost while %q was awaited: %w", end.lock.name, awaited.name, end.err))
+	case errors.Is(end.err, models.ErrLockCollision), models.ReasonOf(wire) == models.ReasonLockCollision: // it was to be free at once
+		return k.tooLate(end.lock)
+	case wire != nil:
 		return k.Explain(wire)
-	}
-	if last := k.observed.lastAnswer(); last != nil {
+	case last != nil:
 		return exit.With(NotAcquired, fmt.Errorf("the claim %s while it waited", fateOf(last)))
 	}
-	return err
+	return end.err
 }
 
 // wireError returns the error of a call that an error wraps, nil if none.

@@ -277,7 +277,7 @@ func TestRunFailures(t *testing.T) {
 		"NAME|needed":                    {"n", "--"},
 		"COMMAND|needed":                 {"--", "true"},
 		"two dashes|needed":              {"n", "true"},
-		"dashes|needed":                  {"n", "m", "--", "true"},
+		"named twice":                    {"n", "m", "n", "--", "true"},
 		"name|empty":                     {"", "--", "true"},
 		"--waiting|--help":               {"n", "--waiting", "--", "true"},
 		"--wait|soon":                    {"n", "--wait", "soon", "--", "true"},
@@ -440,6 +440,33 @@ func TestRunTLS(t *testing.T) {
 	r.cmd.Env = append(r.cmd.Env, "LOCKET_TLS_CA="+ca.File, "LOCKET_TLS_CERT="+cert, "LOCKET_TLS_KEY="+key)
 	r.start().ends(3)
 	r.prints("127.0.0.1:1," + server.Address())
+}
+
+// A locket in the command reaches the servers by the flags of the outer one, whatever its working
+// directory is.
+func TestRunNested(t *testing.T) {
+	t.Parallel()
+	ca := fixtures.NewCA(t)
+	cert, key := ca.Issue(t, "server")
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server.ClientTLS = ca.ClientTLS(t)
+	harness.Must(t, server.Start())
+	cert, key = ca.Issue(t, "client")
+	r := newRunner(t, "127.0.0.1:1")
+	relative := func(path string) string {
+		path, err := filepath.Rel(r.cmd.Dir, path)
+		harness.Must(t, err)
+		return path
+	}
+	r.cmd.Args = append(r.cmd.Args, "n", "--owner", "me", "--address", server.Address(),
+		"--tls-ca", relative(ca.File), "--tls-cert", relative(cert), "--tls-key", relative(key),
+		"--", "sh", "-c", `cd /; exec "$0" run m -- "$0" fetch n`, fixtures.LocketProgram(t))
+	r.cmd.Env = append(r.cmd.Env, "LOCKET_TLS_CA=nosuch.pem")
+	r.start().ends(0)
+	r.prints("me\t")
+	insecure := newRunner(t, "127.0.0.1:1", "n", "--insecure", "--no-wait", "--address", runServer(t).Address(), "--", "sh", "-c", "echo $LOCKET_INSECURE $LOCKET_TLS_CA.")
+	insecure.start().ends(0)
+	insecure.prints("true .")
 }
 
 // --help lists every flag, except those of the guard.

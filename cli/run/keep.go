@@ -1,0 +1,159 @@
+package run
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/ids"
+	locklib "github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// kept is a run with its locks, which are kept from the moment on in which they are requested.
+type kept struct {
+	*run
+	*connect.Connection
+	locks []*keptLock
+	// ended delivers each runner that has ended, once.
+	ended chan ending
+	// unheard: what was typed has reached the command alone.
+	unheard bool
+	signals chan os.Signal
+}
+
+// keptLock is one of the locks of a run: a claim, and the runner that keeps it.
+type keptLock struct {
+	name     string
+	claim    *models.CreateClaimRequest
+	observed *observedClient
+	keeper   *locklib.Runner
+	process  ifrit.Process
+	over     bool // the runner has ended
+}
+
+// ending is the end of a runner.
+type ending struct {
+	lock *keptLock
+	err  error
+}
+
+// request begins to claim a lock, and to keep it.
+func (k *kept) request(name string) *keptLock {
+	claim := &models.CreateClaimRequest{
+		Resource: name, Owner: k.Owner, Value: k.Value, Id: ids.NewClaim(), NoWait: k.noWait(),
+		Ttl: proto.Float64(k.TTL.Seconds()), Mode: models.Mode_MODE_EXCLUSIVE,
+	}
+	if k.Shared {
+		claim.Mode = models.Mode_MODE_SHARED
+	}
+	client := observe(k.LocketClient)
+	keeper := locklib.NewClaimRunner(client, claim)
+	l := &keptLock{name: name, claim: claim, observed: client, keeper: keeper, process: ifrit.Background(keeper)}
+	k.locks = append(k.locks, l)
+	go func() { k.ended <- ending{l, <-l.process.Wait()} }()
+	return l
+}
+
+// id returns that of the claim, of which the runner may have made another one.
+func (l *keptLock) id() string {
+	if last := l.observed.lastAnswer(); last != nil {
+		return last.GetId()
+	}
+	return l.claim.GetId()
+}
+
+// isHeld reports whether all locks are held, by their trust windows.
+func (k *kept) isHeld() bool {
+	for _, l := range k.locks {
+		if _, held := l.keeper.Held(); !held {
+			return false
+		}
+	}
+	return true
+}
+
+// leaseEnd returns when the first of the leases ends, counted from the boot.
+func (k *kept) leaseEnd() time.Duration {
+	end := k.locks[0].observed.leaseEnd()
+	for _, l := range k.locks {
+		end = min(end, l.observed.leaseEnd())
+	}
+	return end
+}
+
+// release releases the claims, or withdraws them, which may take seconds while no server can be
+// reached, but not if none ever was. Another signal ends it at once.
+func (k *kept) release() error {
+	running, answered := 0, false
+	for _, l := range k.locks {
+		answered = answered || isClosed(l.observed.isAnswered)
+		if l.over {
+			k.endLost(l)
+		} else {
+			running++
+			l.process.Signal(os.Interrupt)
+		}
+	}
+	var enough <-chan time.Time
+	if !answered {
+		enough = time.After(time.Second)
+	}
+	for running > 0 {
+		select {
+		case end := <-k.ended:
+			end.lock.over = true // lost meanwhile, perhaps, which is as good
+			running--
+		case <-enough:
+			return nil
+		case sig := <-k.signals:
+			if deadly(sig) {
+				return signalled(sig)
+			}
+		}
+	}
+	return nil
+}
+
+// endLost ends a claim that the runner has lost, as far as that can be done at
+// once: if the server was out of reach, others would wait for the end of its lease.
+func (k *kept) endLost(l *keptLock) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = k.EndClaim(ctx, &models.EndClaimRequest{Id: l.id()})
+}
+
+// environment returns that of the command: with the locks, a line each, and with what a locket
+// in it needs to reach the same servers.
+func (k *kept) environment() []string {
+	var tokens, claims []string
+	for _, l := range k.locks {
+		token, _ := l.keeper.Held()
+		tokens, claims = append(tokens, strconv.FormatUint(token, 10)), append(claims, l.id())
+	}
+	own := map[string]string{
+		"LOCKET_NAME": strings.Join(k.Names, "\n"), "LOCKET_TOKEN": strings.Join(tokens, "\n"), "LOCKET_ID": strings.Join(claims, "\n"),
+	}
+	for name, value := range k.Environment() {
+		own[name] = value
+	}
+	var env []string
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if _, hidden := own[name]; !hidden {
+			env = append(env, variable)
+		}
+	}
+	for name, value := range own {
+		if value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
