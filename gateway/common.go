@@ -20,13 +20,18 @@ const (
 )
 
 // common does what all requests have in common, and passes them on.
-func common(next http.Handler) http.Handler {
+func common(config Config, next http.Handler) http.Handler {
+	hosts, proxies := newHosts(config.Hosts), proxies(config.TrustedProxies)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, err := cleanPath(r.URL.EscapedPath())
-		known := newRequest(w, r, path)
+		known := newRequest(w, r, proxies.baseOf(r), path)
 		w.Header().Set("X-Request-Id", known.id)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if refused := hosts.refuseOrigin(r); refused != nil {
+			refused.write(w)
+			return
+		}
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, known))
 		r.Method = known.method
 		if err != nil {

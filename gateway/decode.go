@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -14,25 +17,43 @@ type problems map[string]string
 // parameters are those of a request, by their names: the members of a body, or a query.
 type parameters map[string]json.RawMessage
 
-// parseBody returns the members of a JSON object. A member that is null is left out.
+// parseBody returns the members of a JSON object.
 func parseBody(body []byte) (parameters, problems) {
 	if !utf8.Valid(body) {
 		return nil, problems{"message": "the body is not valid UTF-8"}
 	}
 	var members parameters
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		reason := "it is not an object"
-		if err != nil {
-			reason = strings.TrimPrefix(err.Error(), "json: ")
-		}
-		return nil, problems{"message": "the body must be a JSON object: " + reason}
+	var mismatch *json.UnmarshalTypeError
+	switch err := json.Unmarshal(body, &members); {
+	case errors.As(err, &mismatch):
+		return nil, problems{"message": "the body must be a JSON object, and is of type " + mismatch.Value}
+	case err != nil:
+		return nil, problems{"message": "the body must be a JSON object: " + err.Error()}
+	case members == nil:
+		return nil, problems{"message": "the body must be a JSON object, and is null"}
 	}
-	for name, value := range members {
-		if string(value) == "null" {
-			delete(members, name)
+	return members, repeated(body)
+}
+
+// repeated returns what is wrong with the members of an object that are there more than once: one
+// reader would take the first of them, another the last.
+func repeated(body []byte) problems {
+	wrong, seen := make(problems), make(map[string]bool)
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	_, _ = decoder.Token() // the body is known to be an object
+	for decoder.More() {
+		token, _ := decoder.Token()
+		name, _ := token.(string)
+		if seen[name] {
+			wrong[name] = "is given more than once"
+		}
+		seen[name] = true
+		var value json.RawMessage
+		if decoder.Decode(&value) != nil {
+			break
 		}
 	}
-	return members, nil
+	return wrong
 }
 
 // parseQuery returns the parameters of a query, as the values of type into would have them
@@ -73,14 +94,14 @@ func (p parameters) into(target any) problems {
 		name := nameOf(fields.Type().Field(i))
 		value, given := p[name]
 		delete(p, name)
-		if !given {
+		if !given || string(value) == "null" {
 			if tag.Get("required") != "" {
 				wrong[name] = "is required"
 			}
 			continue
 		}
 		if err := json.Unmarshal(value, field.Addr().Interface()); err != nil || lossy(value, field) {
-			wrong[name] = "must be " + describe(field.Type().Elem())
+			wrong[name] = "must be " + describe(field.Type().Elem()) + hint(value, field.Type().Elem())
 		}
 	}
 	for name := range p {
@@ -103,6 +124,14 @@ func lossy(value json.RawMessage, field reflect.Value) bool {
 	const replacement = "\uFFFD"
 	written := strings.Count(string(value), replacement) + strings.Count(strings.ToLower(string(value)), `\ufffd`)
 	return strings.Count(field.Elem().String(), replacement) > written
+}
+
+// hint says what may have gone wrong with a value in a query: a "+" that is not encoded is a space.
+func hint(value json.RawMessage, t reflect.Type) string {
+	if t == reflect.TypeFor[time.Time]() && bytes.IndexByte(value, ' ') >= 0 {
+		return `; in a query the "+" of a time zone is written %2B`
+	}
+	return ""
 }
 
 // describe says what values of a type are.

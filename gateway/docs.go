@@ -40,6 +40,12 @@ func newDocs() (document, page http.Handler, err error) {
 	return static("application/json", text), static("text/html; charset=utf-8", html.Bytes()), nil
 }
 
+// toDocs leads who opens the server's address in a browser to its description.
+func toDocs(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Location", requestOf(r.Context()).base+"/docs")
+	w.WriteHeader(http.StatusFound)
+}
+
 // schemaName says in a word what a schema is of.
 func schemaName(schema object) string {
 	if to, ok := schema["$ref"].(string); ok {

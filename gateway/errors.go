@@ -3,12 +3,10 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/models"
@@ -61,15 +59,19 @@ func refusalOf(s *status.Status) *refusal {
 		r.body["status"] = info.GetMetadata()["status"]
 	case info.GetReason() == models.ReasonClaimNotFound:
 		r.body["message"] = "no claim has this id, or it ended long ago"
-	case s.Code() == codes.Canceled: // nobody reads this
-		r.code = http.StatusServiceUnavailable
+	case info.GetReason() == models.ReasonClaimWaits:
+		r.describe(info)
 	}
 	return r
 }
 
 // describe adds who holds the resource, under the names that gRPC's ErrorInfo has for it.
 func (r *refusal) describe(info *errdetails.ErrorInfo) {
-	maps.Copy(r.body, info.GetMetadata())
+	for name, value := range info.GetMetadata() {
+		if value != "" { // a holder without an owner
+			r.body[name] = value
+		}
+	}
 }
 
 // violationsOf returns what is wrong with the fields of a request.

@@ -31,6 +31,7 @@ func TestFaults(t *testing.T) {
 	}{
 		codes.Unavailable:      {http.StatusServiceUnavailable, "1"},
 		codes.DeadlineExceeded: {http.StatusGatewayTimeout, ""},
+		codes.Canceled:         {499, ""},
 		codes.Internal:         {http.StatusInternalServerError, ""},
 	} {
 		h, err := gateway.New(gateway.Config{

@@ -64,16 +64,24 @@ const shutdownTimeout = 500 * time.Millisecond
 // start starts a server before a service on a new SQLite file.
 func start(t *testing.T, config *tls.Config, more ...prometheus.Collector) *server {
 	t.Helper()
+	return startAs(t, func(c *gateway.Config) { c.TLS = config }, more...)
+}
+
+// startAs starts such a server with a change to its configuration.
+func startAs(t *testing.T, change func(*gateway.Config), more ...prometheus.Collector) *server {
+	t.Helper()
 	s := &server{counter: prometheus.NewCounter(prometheus.CounterOpts{Name: "test_total"})}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(append(more, s.counter)...)
 	log := &addressLog{Handler: slog.DiscardHandler}
-	s.process = ifrit.Invoke(gateway.New(gateway.Config{
-		Address: "127.0.0.1:0", TLS: config, Service: service(t, registry),
+	config := gateway.Config{
+		Address: "127.0.0.1:0", Service: service(t, registry),
 		Metrics: registry, ShutdownTimeout: shutdownTimeout, Log: slog.New(log),
-	}))
+	}
+	change(&config)
+	s.process = ifrit.Invoke(gateway.New(config))
 	s.url = "http://" + log.address
-	if config != nil {
+	if config.TLS != nil {
 		s.url = "https://" + log.address
 	}
 	t.Cleanup(func() { s.stop(t) })

@@ -52,6 +52,7 @@ func newMux(config Config) (http.Handler, error) {
 func pages(config Config) (map[string]http.Handler, error) {
 	document, page, err := newDocs()
 	return map[string]http.Handler{
+		"/":             http.HandlerFunc(toDocs),
 		"/openapi.json": document,
 		"/docs":         page,
 		"/metrics":      promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),

@@ -217,6 +217,7 @@ func handler(tb testing.TB) http.Handler {
 func serve(ctx context.Context, h http.Handler, method, target string, body []byte) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	req := httptest.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
 	h.ServeHTTP(recorder, req)
 	return recorder
 }

@@ -44,7 +44,7 @@ var (
 	badParameters = answer{code: http.StatusBadRequest, doc: "A parameter is missing, unknown or invalid; the keys name it."}
 	noClaim       = answer{code: http.StatusNotFound, doc: "No such claim."}
 	notHeld       = answer{code: http.StatusNotFound, doc: "Nobody holds it."}
-	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for other claims."}
+	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for other claims: at position, for holder with claim_id and token, or for holders with the mode shared."}
 	notChanged    = answer{code: http.StatusBadRequest, doc: "A parameter is invalid, or the claim's current status, which the body has, does not allow the change."}
 	changed       = answer{code: http.StatusOK, doc: "The claim is active.", body: claimView{}, headers: []string{"Preference-Applied"}}
 	ended         = answer{code: http.StatusNoContent, doc: "The claim has ended."}
@@ -133,13 +133,11 @@ func held(t models.TypeCode) translator {
 	return func(*http.Request) (proto.Message, *refusal) { return &models.FetchAllRequest{TypeCode: t}, nil }
 }
 
-// translators has the translator of each method and path.
-var translators = func() map[string]translator {
-	found := make(map[string]translator)
+// operationOf has the operation of each method and path.
+var operationOf = func() map[string]operation {
+	found := make(map[string]operation)
 	for _, o := range operations {
-		if o.translate != nil {
-			found[o.method+" "+o.path] = o.translate
-		}
+		found[o.method+" "+o.path] = o
 	}
 	return found
 }()

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,7 +23,7 @@ type request struct {
 	peer *peer.Peer
 	// method is GET for HEAD too.
 	method string
-	// base is the beginning of every address in the answer: scheme and host.
+	// base is the beginning of every address in the answer: scheme, host and a proxy's prefix.
 	base string
 	// path has no slash at its end, and none that is doubled.
 	path string
@@ -45,9 +44,9 @@ type requestKey struct{}
 // requestOf returns the request that a context belongs to.
 func requestOf(ctx context.Context) *request { return ctx.Value(requestKey{}).(*request) }
 
-func newRequest(w http.ResponseWriter, r *http.Request, path string) *request {
+func newRequest(w http.ResponseWriter, r *http.Request, base, path string) *request {
 	known := &request{
-		id: r.Header.Get("X-Request-Id"), peer: peerOf(r), method: r.Method, base: baseOf(r), path: path, query: r.URL.Query(),
+		id: r.Header.Get("X-Request-Id"), peer: peerOf(r), method: r.Method, base: base, path: path, query: r.URL.Query(),
 		connection: http.NewResponseController(w),
 	}
 	if known.method == http.MethodHead {
@@ -57,22 +56,6 @@ func newRequest(w http.ResponseWriter, r *http.Request, path string) *request {
 		known.id = ids.NewRequest()
 	}
 	return known
-}
-
-// baseOf returns scheme and host as the client sees them.
-func baseOf(r *http.Request) string {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	if forwarded := r.Header.Get("X-Forwarded-Proto"); forwarded == "http" || forwarded == "https" {
-		scheme = forwarded
-	}
-	host := r.Host
-	if host == "" { // HTTP/1.0
-		host = r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
-	}
-	return scheme + "://" + host
 }
 
 // nextPage returns the address of the page that a token leads to.

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"time"
 
@@ -30,6 +31,14 @@ type Config struct {
 	Listener net.Listener
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config
+	// Hosts are the names, without ports, by which clients may ask for this server; to ask for
+	// others is an error. Addresses, localhost and the machine's name are always allowed, and with
+	// TLS every name is. If it is empty, other names are refused on loopback only, where they may
+	// be those of a page in a browser whose name was made to lead here.
+	Hosts []string
+	// TrustedProxies are the addresses of proxies whose headers X-Forwarded-Proto, X-Forwarded-Host
+	// and X-Forwarded-Prefix say how clients see this server. From others they are ignored.
+	TrustedProxies []netip.Prefix
 	// Service is a connection to the service models.Locket. Its calls carry the client's
 	// peer.Peer in their contexts, and the request id in their metadata.
 	Service grpc.ClientConnInterface
@@ -61,7 +70,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("route HTTP: %w", err)
 	}
-	return common(promhttp.InstrumentHandlerCounter(s.requests, gzhttp.GzipHandler(mux))), nil
+	return common(s.config, promhttp.InstrumentHandlerCounter(s.requests, gzhttp.GzipHandler(mux))), nil
 }
 
 // Run implements ifrit.Runner. It is ready when it listens.

@@ -90,7 +90,7 @@ func TestHTTPS(t *testing.T) {
 // it who can connect; what must be guarded is an RPC.
 func TestPages(t *testing.T) {
 	got, err := gateway.New(gateway.Config{Metrics: prometheus.NewRegistry()}).Pages()
-	if want := []string{"/docs", "/healthz", "/metrics", "/openapi.json"}; err != nil || !slices.Equal(got, want) {
+	if want := []string{"/", "/docs", "/healthz", "/metrics", "/openapi.json"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q (%v), want %q", got, err, want)
 	}
 }

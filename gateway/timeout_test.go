@@ -86,7 +86,7 @@ func closed(conn net.Conn) time.Duration {
 // send writes a request and returns the status of its answer.
 func send(t *testing.T, conn net.Conn, method, path, body string, headers ...string) int {
 	t.Helper()
-	lines := append(headers, fmt.Sprintf("Content-Length: %d", len(body)), "Host: x")
+	lines := append(headers, fmt.Sprintf("Content-Length: %d", len(body)), "Host: x", "Content-Type: application/json")
 	_, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\n%s\r\n\r\n%s", method, path, strings.Join(lines, "\r\n"), body)
 	must(t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

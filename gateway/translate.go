@@ -25,18 +25,33 @@ func translate(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 		known := requestOf(r.Context())
 		pattern, _ := runtime.HTTPPattern(r.Context())
-		if translator, ok := translators[r.Method+" "+pathOf(pattern.String())]; ok {
-			message, refused := translator(r)
-			if refused != nil {
-				refused.write(w)
-				return
-			}
-			known.message = message
+		message, refused := operationOf[r.Method+" "+pathOf(pattern.String())].read(r)
+		if refused != nil {
+			refused.write(w)
+			return
 		}
+		known.message = message
 		known.wait = preferredWait(r.Header)
 		r.Body, r.Form, r.PostForm = http.NoBody, url.Values{}, url.Values{}
 		next(w, r, path)
 	}
+}
+
+// read makes the message of a request, nil if its path has all parameters.
+func (o operation) read(r *http.Request) (message proto.Message, refused *refusal) {
+	if o.query == nil && r.URL.RawQuery != "" {
+		given, wrong := parseQuery(r.URL.RawQuery, &struct{}{})
+		for name := range given {
+			wrong[name] = "unknown parameter"
+		}
+		if refused := badRequest(wrong); refused != nil {
+			return nil, refused
+		}
+	}
+	if o.translate == nil {
+		return nil, nil
+	}
+	return o.translate(r)
 }
 
 // merging is a connection that adds to each request what translate has read.
@@ -75,8 +90,10 @@ func body[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 		return nil, refused
 	}
 	given, wrong := parseBody(content)
-	if wrong == nil {
-		wrong = given.into(target)
+	if given != nil {
+		for name, problem := range given.into(target) {
+			wrong[name] = problem
+		}
 	}
 	return target.message(), badRequest(wrong)
 }
@@ -90,7 +107,7 @@ func readBody(r *http.Request) ([]byte, *refusal) {
 		return nil, &refusal{http.StatusUnsupportedMediaType, problems{"message": "the body must not be compressed"}}
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
-		return nil, &refusal{http.StatusUnsupportedMediaType, problems{"message": "the body must be application/json, in UTF-8"}}
+		return nil, &refusal{http.StatusUnsupportedMediaType, problems{"message": "the header Content-Type must be application/json, in UTF-8"}}
 	}
 	content, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
@@ -103,11 +120,9 @@ func readBody(r *http.Request) ([]byte, *refusal) {
 	return content, nil
 }
 
-// isJSON reports whether a type of content is JSON; a missing one is taken for it.
+// isJSON reports whether a type of content is JSON. It must be given: a page of another site may
+// send a body without one.
 func isJSON(contentType string) bool {
-	if contentType == "" {
-		return true
-	}
 	mediaType, parameters, err := mime.ParseMediaType(contentType)
 	charset, given := parameters["charset"]
 	return err == nil && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")) &&

@@ -41,6 +41,7 @@ func TestHangUp(t *testing.T) {
 		req, err := http.NewRequestWithContext(ctx, method, s.url+call.path, strings.NewReader(call.body))
 		must(t, err)
 		req.Header.Set("Prefer", "wait=60")
+		req.Header.Set("Content-Type", "application/json")
 		gone := make(chan error, 1)
 		go func() {
 			resp, err := c.Do(req)

@@ -78,11 +78,13 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.badRequest())
 	}
 	for _, known := range errorTable {
-		if errors.Is(err, known.err) {
+		if errors.Is(err, known.err) && !leftDuring(ctx, err) {
 			return withInfo(status.New(known.code, known.message), known.reason, nil)
 		}
 	}
 	switch { // the caller's own; that of a transaction is one of those above
+	case leftDuring(ctx, err):
+		return h.wireError(ctx, ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, "the deadline passed; the change may still be made, asking again is safe")
 	case errors.Is(err, context.Canceled):
@@ -90,6 +92,12 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	}
 	h.log.ErrorContext(ctx, "internal error", "error", err)
 	return status.Error(codes.Internal, "internal error")
+}
+
+// leftDuring reports whether a statement failed because its caller has left: an engine that is
+// interrupted says that the database is not available.
+func leftDuring(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrConflict))
 }
 
 func holderOf(collision *claim.CollisionError) map[string]string {

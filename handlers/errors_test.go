@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -136,6 +138,68 @@ func TestDatabaseErrors(t *testing.T) {
 	}
 	store.err.Store(nil)
 	s.lock(t, "k", "o", 60)
+}
+
+// interrupted is a store whose reads fail like those of an engine that is interrupted.
+type interrupted struct {
+	db.Store
+	reads chan struct{}
+}
+
+func (s interrupted) Get(ctx context.Context, _ string) (claim.Claim, claim.Instant, error) {
+	s.reads <- struct{}{}
+	<-ctx.Done()
+	return claim.Claim{}, claim.Instant{}, fmt.Errorf("%w: %w", db.ErrUnavailable, ctx.Err())
+}
+
+// TestCallersWhoLeave: a read that is interrupted because its caller left says nothing about the
+// database.
+func TestCallersWhoLeave(t *testing.T) {
+	reads := make(chan struct{})
+	s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return interrupted{real, reads} })
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-reads; leave() }()
+	_, err := s.GetClaim(ctx, &models.GetClaimRequest{Id: "a"})
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	go func() { <-reads }()
+	_, err = s.GetClaim(ctx, &models.GetClaimRequest{Id: "a"})
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("got %v", err)
+	}
+	s.stop()
+	logged := s.logs.String()
+	if strings.Contains(logged, "code=Unavailable") || !strings.Contains(logged, "code=Canceled") {
+		t.Errorf("logged:\n%s", logged)
+	}
+}
+
+// TestActivationOfAWaitingClaim: the error has the claim's position, and who holds the resource.
+func TestActivationOfAWaitingClaim(t *testing.T) {
+	s := start(t)
+	activate := func(id string) map[string]string {
+		_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: active})
+		refused(t, err, codes.Aborted, "the claim waits for other claims")
+		wantReason(t, err, "CLAIM_WAITS")
+		return models.ErrorInfoOf(err).GetMetadata()
+	}
+	token := s.lock(t, "k", "jim", 60)
+	holder := s.list(t, &models.ListClaimsRequest{}).GetClaims()[0].GetId()
+	for _, id := range []string{"a", "b"} {
+		s.create(t, "k", id, 60)
+	}
+	want := map[string]string{"position": "2", "holder": "jim", "claim_id": holder, "token": fmt.Sprint(token)}
+	if got := activate("b"); !maps.Equal(got, want) {
+		t.Errorf("metadata %v, want %v", got, want)
+	}
+	s.create(t, "r", "reader", 60, shared)
+	s.create(t, "r", "writer", 60)
+	if got := activate("writer"); !maps.Equal(got, map[string]string{"position": "1", "mode": "shared"}) {
+		t.Errorf("metadata %v", got)
+	}
 }
 
 // TestPrivacy: neither the log nor the metrics hold what callers sent, but the log holds

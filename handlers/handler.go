@@ -5,10 +5,9 @@ package handlers
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
@@ -146,7 +145,11 @@ func (h *handler) UpdateClaim(ctx context.Context, req *models.UpdateClaimReques
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return h.do(ctx, cmd)
+	updated, err := h.do(ctx, cmd)
+	if models.ReasonOf(err) == models.ReasonClaimWaits {
+		return nil, withInfo(status.New(status.Code(err), status.Convert(err).Message()), models.ReasonClaimWaits, h.waitsFor(ctx, req.GetId()))
+	}
+	return updated, err
 }
 
 // EndClaim implements models.LocketServer.
@@ -190,32 +193,6 @@ func (h *handler) do(ctx context.Context, cmd claim.Command) (*models.Claim, err
 		return nil, h.wireError(ctx, err)
 	}
 	return h.answer(ctx, &result.Claim, result.Now), nil
-}
-
-const (
-	// maxPosition is the last position in the line that is counted.
-	maxPosition = 1000
-	// positionTimeout is how long an answer may wait for the position.
-	positionTimeout = time.Second
-)
-
-// answer shows a claim in an answer about it alone: with its position in the line if it waits.
-// A position that cannot be read in time is left out.
-func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant) *models.Claim {
-	encoded := encodeClaim(c, now)
-	if c.Status != claim.Waiting {
-		return encoded
-	}
-	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
-	defer cancel()
-	ahead, err := h.store.Ahead(ctx, c.Resource, c.Enqueued, maxPosition)
-	switch {
-	case err != nil:
-		h.log.DebugContext(ctx, "the position of a claim is not known", "error", err)
-	case ahead < maxPosition:
-		encoded.Position = proto.Uint32(uint32(ahead + 1))
-	}
-	return encoded
 }
 
 // AwaitClaim implements models.LocketServer.

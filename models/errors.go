@@ -58,7 +58,8 @@ const (
 	// made. The same request, repeated, finds its claim, and is no error.
 	ReasonIDTaken = "ID_TAKEN"
 	// ReasonClaimWaits occurs when UpdateClaim asks for the status active, and the claim still
-	// waits: others come first.
+	// waits: others come first. It comes with metadata "position", the claim's place in line (if
+	// it is one of the first 1,000), and that of ReasonLockCollision about who holds the resource.
 	ReasonClaimWaits = "CLAIM_WAITS"
 	// ReasonWrongStatus occurs when UpdateClaim asks for what is impossible in the status that
 	// the claim has, such as the renewal of one that has ended. It comes with metadata

@@ -82,7 +82,8 @@ type LocketClient interface {
 	// UpdateClaim renews an active claim (TTL), ends a claim (a final status), or
 	// checks that a claim is active (status ACTIVE, which renews it too with a TTL).
 	// Errors: NotFound; FailedPrecondition if the claim's status does not allow
-	// the change; Aborted if status ACTIVE is requested for a waiting claim.
+	// the change; Aborted if status ACTIVE is requested for a waiting claim, with its
+	// position and the holder in the metadata.
 	UpdateClaim(ctx context.Context, in *UpdateClaimRequest, opts ...grpc.CallOption) (*Claim, error)
 	// AwaitClaim returns when the claim no longer waits (it is active or final),
 	// or when the request's timeout has passed, whichever comes first.
@@ -259,7 +260,8 @@ type LocketServer interface {
 	// UpdateClaim renews an active claim (TTL), ends a claim (a final status), or
 	// checks that a claim is active (status ACTIVE, which renews it too with a TTL).
 	// Errors: NotFound; FailedPrecondition if the claim's status does not allow
-	// the change; Aborted if status ACTIVE is requested for a waiting claim.
+	// the change; Aborted if status ACTIVE is requested for a waiting claim, with its
+	// position and the holder in the metadata.
 	UpdateClaim(context.Context, *UpdateClaimRequest) (*Claim, error)
 	// AwaitClaim returns when the claim no longer waits (it is active or final),
 	// or when the request's timeout has passed, whichever comes first.

@@ -179,15 +179,15 @@ var contractClaim = []sentence{
 		s.stands(t, alone.ID, "active")
 		s.stands(t, late.ID, "waiting")
 	}},
-	{"url and Location are built from the Host of the request, and X-Forwarded-Proto", func(t *testing.T, s *restServer) {
+	{"url and Location are built from the Host of the request; X-Forwarded headers count only from trusted proxies", func(t *testing.T, s *restServer) {
 		body := object{"resource": t.Name(), "ttl": 60}
 		for _, test := range []struct{ host, proto, want string }{
-			{"locks.example", "", "http://locks.example/v1/claims/"},
-			{"locks.example:8080", "https", "https://locks.example:8080/v1/claims/"},
+			{"locks.localhost", "", "http://locks.localhost/v1/claims/"},
+			{"localhost:8080", "https", "http://localhost:8080/v1/claims/"},
 			{"[::1]:80", "http", "http://[::1]:80/v1/claims/"},
-			{"locks.example", "javascript", "http://locks.example/v1/claims/"},
+			{"10.1.2.3", "javascript", "http://10.1.2.3/v1/claims/"},
 		} {
-			a := s.post(t, body, "Host", test.host, "X-Forwarded-Proto", test.proto)
+			a := s.post(t, body, "Host", test.host, "X-Forwarded-Proto", test.proto, "X-Forwarded-Host", "evil.example", "X-Forwarded-Prefix", "/evil")
 			c := a.claim(t)
 			if want := test.want + c.ID + "/"; c.URL != want || a.header.Get("Location") != want {
 				t.Errorf("url %q, Location %q, want %q", c.URL, a.header.Get("Location"), want)

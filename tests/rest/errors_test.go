@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -65,6 +68,28 @@ var contractErrors = []sentence{
 			}
 		}
 	}},
+	{"409 for a claim that waits: its position, and who holds the resource", func(t *testing.T, s *restServer) {
+		holder := s.post(t, object{"resource": t.Name(), "ttl": 60, "owner": "the holder"}).is(t, http.StatusCreated).claim(t)
+		s.queue(t, t.Name())
+		waiter := s.queue(t, t.Name())
+		problems := s.patch(t, waiter.ID, object{"status": "active"}).refuses(t, http.StatusConflict, "message", "position", "holder", "claim_id", "token")
+		if problems["position"] != "2" || problems["holder"] != "the holder" || problems["claim_id"] != holder.ID || problems["token"] != fmt.Sprint(*holder.Token) {
+			t.Errorf("%v", problems)
+		}
+	}},
+	{"421: a Host that is no name of the server; 403: a page of another origin", func(t *testing.T, s *restServer) {
+		s.do(t, "GET", "/v1/claims/", nil, "Host", "evil.example").refuses(t, http.StatusMisdirectedRequest, "message")
+		s.post(t, object{"resource": t.Name(), "ttl": 60, "id": "cross-site"}, "Origin", "http://evil.example").refuses(t, http.StatusForbidden, "message")
+		s.post(t, object{"resource": t.Name(), "ttl": 60, "id": "cross-site"}, "Sec-Fetch-Site", "cross-site").refuses(t, http.StatusForbidden, "message")
+		s.do(t, "GET", claimPath("cross-site"), nil).is(t, http.StatusNotFound)
+	}},
+	{"499: a client that has closed its side of the connection has left", func(t *testing.T, s *restServer) {
+		s.hold(t, t.Name())
+		for range 100 {
+			halfClosed(t, s, "GET /v1/claims/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+			halfClosed(t, s, "GET /v1/resources/x/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		}
+	}},
 	{"413: a body of more than 512 KiB", func(t *testing.T, s *restServer) {
 		s.post(t, `{"resource": "`+t.Name()+`", "ttl": 60`+strings.Repeat(" ", 400<<10)+`}`).is(t, http.StatusCreated)
 		s.post(t, `{"resource": "r", "ttl": 60`+strings.Repeat(" ", 512<<10)+`}`).refuses(t, http.StatusRequestEntityTooLarge, "message")
@@ -94,6 +119,23 @@ var contractErrors = []sentence{
 			t.Errorf("got %d", a.code)
 		}
 	}},
+}
+
+// halfClosed sends a request, closes its side of the connection, and reads the answer.
+func halfClosed(t *testing.T, s *restServer, request string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.HTTPAddress())
+	harness.Must(t, err)
+	defer func() { _ = conn.Close() }()
+	harness.Must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.WriteString(conn, request)
+	harness.Must(t, err)
+	harness.Must(t, conn.(*net.TCPConn).CloseWrite())
+	answer, err := io.ReadAll(conn)
+	harness.Must(t, err)
+	if !strings.HasPrefix(string(answer), "HTTP/1.1 200") && !strings.HasPrefix(string(answer), "HTTP/1.1 499") {
+		t.Errorf("%s", answer)
+	}
 }
 
 var contractLimits = []sentence{

@@ -128,7 +128,7 @@ var requiredPatch = []sentence{
 		s.hold(t, t.Name())
 		first, second := s.queue(t, t.Name()), s.queue(t, t.Name())
 		for _, id := range []string{second.ID, first.ID} {
-			s.patch(t, id, object{"status": "active"}).refuses(t, http.StatusConflict, "message")
+			s.patch(t, id, object{"status": "active"}).refuses(t, http.StatusConflict, "message", "claim_id", "token", "position")
 			s.stands(t, id, "waiting")
 		}
 	}},

@@ -103,7 +103,7 @@ var requiredPost = []sentence{
 	}},
 	{"Errors: HTTP 400 for unknown parameters", func(t *testing.T, s *restServer) {
 		s.post(t, object{"resource": t.Name(), "ttl": 60, "colour": "red"}).refuses(t, http.StatusBadRequest, "colour")
-		s.post(t, object{"resource": t.Name(), "ttl": 60, "a": nil, "b": 1, "c": 2}).refuses(t, http.StatusBadRequest, "b", "c")
+		s.post(t, object{"resource": t.Name(), "ttl": 60, "a": nil, "b": 1, "c": 2}).refuses(t, http.StatusBadRequest, "a", "b", "c")
 		if left := s.list(t, "resource="+url.QueryEscape(t.Name())); len(left) > 0 {
 			t.Errorf("what was refused left %v", idsOf(left))
 		}

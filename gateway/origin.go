@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+)
+
+// A page that somebody opens in a browser can send requests to every server that this browser
+// reaches, one on loopback included. This file refuses them: requests that a page of another
+// site sends (crossSite), and those that ask for a name which is not this server's, because the
+// page's own name now leads here (hosts). With readBody, which takes no type of content that a
+// page may send unasked, each of them is enough against simple requests.
+
+// hosts are the names that the header Host of a request may have, besides addresses and those
+// of loopback.
+type hosts struct {
+	names map[string]bool
+	// only refuses other names on every connection, and not on those to loopback alone.
+	only bool
+}
+
+func newHosts(configured []string) hosts {
+	h := hosts{names: make(map[string]bool), only: len(configured) > 0}
+	for _, name := range configured {
+		h.names[hostName(name)] = true
+	}
+	if own, err := os.Hostname(); err == nil {
+		h.names[hostName(own)] = true
+	}
+	return h
+}
+
+// allow reports whether a request may ask for its Host. An address may always be asked for, since
+// no name leads from it to another one. With TLS the certificate has the names.
+func (h hosts) allow(r *http.Request) bool {
+	name := hostName(r.Host)
+	if r.TLS != nil || name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") || h.names[name] {
+		return true
+	}
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return true
+	}
+	return !h.only && !onLoopback(r)
+}
+
+// hostName returns a host without its port, in the one form that compares equal.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// onLoopback reports whether the connection of a request came in on loopback.
+func onLoopback(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if local == nil {
+		return false
+	}
+	address, err := netip.ParseAddrPort(local.String())
+	return err == nil && address.Addr().Unmap().IsLoopback()
+}
+
+// crossSite reports whether a browser says that a page of another origin sent the request. A
+// link to a page of this server is none: nothing but the person who follows it sees the answer.
+// What is no browser sends neither header.
+func crossSite(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return false
+	case "":
+		origin := r.Header.Get("Origin")
+		_, host, found := strings.Cut(origin, "://")
+		return origin != "" && (!found || !strings.EqualFold(host, r.Host))
+	default:
+		link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+		return !link
+	}
+}
+
+// refuseOrigin returns nil for a request that may be answered.
+func (h hosts) refuseOrigin(r *http.Request) *refusal {
+	switch {
+	case !h.allow(r):
+		return &refusal{http.StatusMisdirectedRequest, problems{
+			"message": "the Host of the request is not a name of this server; --http-hosts lists those that it has",
+		}}
+	case crossSite(r):
+		return &refusal{http.StatusForbidden, problems{"message": "pages of other origins may not use this server"}}
+	}
+	return nil
+}

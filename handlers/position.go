@@ -1,0 +1,71 @@
+package handlers
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/models"
+)
+
+const (
+	// maxPosition is the last position in the line that is counted.
+	maxPosition = 1000
+	// positionTimeout is how long an answer may wait for the position.
+	positionTimeout = time.Second
+)
+
+// answer shows a claim in an answer about it alone: with its position in the line if it waits.
+// A position that cannot be read in time is left out.
+func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant) *models.Claim {
+	encoded := encodeClaim(c, now)
+	if c.Status == claim.Waiting {
+		if position := h.position(ctx, c); position > 0 {
+			encoded.Position = proto.Uint32(position)
+		}
+	}
+	return encoded
+}
+
+// position returns the place of a waiting claim in the line, 1 for the next; 0 beyond
+// maxPosition, and when it cannot be read in time.
+func (h *handler) position(ctx context.Context, c *claim.Claim) uint32 {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	ahead, err := h.store.Ahead(ctx, c.Resource, c.Enqueued, maxPosition)
+	switch {
+	case err != nil:
+		h.log.DebugContext(ctx, "the position of a claim is not known", "error", err)
+		return 0
+	case ahead >= maxPosition:
+		return 0
+	}
+	return uint32(ahead + 1)
+}
+
+// waitsFor returns what a waiting claim waits for, for the metadata of an error: its position,
+// and who holds the resource. What cannot be read in time is left out.
+func (h *handler) waitsFor(ctx context.Context, id string) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	waits := make(map[string]string)
+	c, _, err := h.store.Get(ctx, id)
+	if err != nil || c.Status != claim.Waiting {
+		return waits // its turn has come since
+	}
+	if position := h.position(ctx, &c); position > 0 {
+		waits["position"] = strconv.FormatUint(uint64(position), 10)
+	}
+	if queue, _, err := h.store.Queue(ctx, c.Resource, 1); err == nil && len(queue.Holders) > 0 {
+		collision := &claim.CollisionError{}
+		if queue.Shared == 0 {
+			collision.Holder = &queue.Holders[0]
+		}
+		maps.Copy(waits, holderOf(collision))
+	}
+	return waits
+}
