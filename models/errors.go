@@ -68,9 +68,23 @@ const (
 	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy.
 	// Nothing has changed; ask again.
 	ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"
+	// ReasonResourceLocked occurs when a transaction of another server, which was probably lost,
+	// keeps the resource locked in the database. Nothing has changed; ask again after some
+	// seconds. Other resources are not affected.
+	ReasonResourceLocked = "RESOURCE_LOCKED"
+	// ReasonOverloaded occurs when the server has too much to do: more requests come than the
+	// database can take, or a request costs too much. Nothing has changed; ask again after a
+	// pause, or for less.
+	ReasonOverloaded = "OVERLOADED"
 	// ReasonOutcomeUnknown occurs when the connection to the database broke during a commit.
 	// The change may have been made; asking again is safe.
 	ReasonOutcomeUnknown = "OUTCOME_UNKNOWN"
+	// ReasonListTooLong occurs when too many claims would have to be read for the filter of
+	// ListClaims, or when the server is busy with such lists. A filter by creation time, by
+	// final status, or by a resource with a live status is always answered.
+	ReasonListTooLong = "LIST_TOO_LONG"
 	// ReasonShuttingDown occurs when the server is shutting down. Ask another server.
 	ReasonShuttingDown = "SHUTTING_DOWN"
+	// ReasonQueueFull occurs when as many claims wait for a resource as may.
+	ReasonQueueFull = "QUEUE_FULL"
 )
