@@ -132,7 +132,7 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	timeouts := ifrit.Background(periodic.New(max(c.timeout/20, time.Millisecond), c.answerOld))
 	defer func() {
 		timeouts.Signal(os.Interrupt)
-		<-timeouts.Wait()
+		_ = <-timeouts.Wait() // it is always nil
 	}()
 	beat := time.NewTicker(db.BeatInterval)
 	defer beat.Stop()

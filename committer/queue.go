@@ -82,7 +82,7 @@ func (q *queue) take(limit int) []*request {
 	for _, r := range q.pending {
 		switch {
 		case r.ctx.Err() != nil: // nobody reads its answer
-		case len(batch) < limit && !(more && q.isNew(r.cmd)):
+		case len(batch) < limit && (!more || !q.isNew(r.cmd)):
 			batch = append(batch, r)
 			continue
 		default:

@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// markHeader is on every answer, errors included, so that clients can tell them from those of
+// a proxy that answers in the server's place. Package keychain relies on it.
+const markHeader = "Locket-Api"
+
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 30 * time.Second
@@ -25,6 +29,7 @@ func common(config Config, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, err := cleanPath(r.URL.EscapedPath())
 		known := newRequest(w, r, proxies.baseOf(r), path)
+		w.Header().Set(markHeader, "v1")
 		w.Header().Set("X-Request-Id", known.id)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")

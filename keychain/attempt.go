@@ -64,6 +64,7 @@ func (a *attempt) give(r answer) (taken bool) {
 func (a *attempt) post() {
 	defer a.cancel()
 	kc := a.claim.keychain
+	server := kc.wire.servers.asked()
 	came := make(chan answer, 1)
 	kc.tasks.Go(func() {
 		r := a.request
@@ -80,27 +81,38 @@ func (a *attempt) post() {
 		return
 	case <-timeout.C:
 		kc.wire.hangUp()
-		a.give(answer{request: a.request, err: fmt.Errorf("%s %s: no answer within %s", a.method, a.url, a.timeout)})
+		kc.wire.fail(server)
+		a.give(answer{request: a.request, server: server, err: fmt.Errorf("%s %s: no answer within %s", a.method, a.url, a.timeout)})
 	case <-a.ctx.Done():
 	}
 	r := <-came
 	a.claim.late(&r)
 }
 
-// patch carries out PATCH. When the end of a claim is refused that was asked for before,
-// without an answer, it may have come to that end by then: a server of the REST requirements refuses the
-// same end a second time.
+// patch carries out PATCH.
 func (a *attempt) patch(again bool) {
 	defer a.cancel()
-	wire := a.claim.keychain.wire
-	r := wire.do(a.ctx, a.request)
-	if again && a.ends != "" && r.err == nil && r.code >= 400 && r.code < 500 {
-		seen := wire.do(a.ctx, request{method: http.MethodGet, url: a.url, timeout: a.timeout})
-		if seen.err == nil && seen.code == http.StatusOK && seen.member("status") == a.ends {
-			r.code = http.StatusNoContent
-		}
+	r := a.claim.keychain.wire.do(a.ctx, a.request)
+	if r.mustConfirm() {
+		a.confirm(&r, again)
 	}
 	a.give(r)
+}
+
+// confirm asks a server that does not mark its answers whether the claim has ended, since
+// nothing else tells its refusals from those of a proxy. When the end of a claim is refused
+// that was asked for before, without an answer, it may have come to that end by then: a server
+// of the REST requirements refuses the same end a second time.
+func (a *attempt) confirm(r *answer, again bool) {
+	seen := a.claim.keychain.wire.do(a.ctx, request{method: http.MethodGet, url: a.url, timeout: a.timeout})
+	status := seen.member("status")
+	switch {
+	case seen.err != nil || seen.foreign || seen.code != http.StatusOK || !hasEnded(status):
+	case again && status == a.ends:
+		r.code = http.StatusNoContent
+	default:
+		r.confirmed = true
+	}
 }
 
 // request returns a request as it is to be sent now.
@@ -109,12 +121,13 @@ func (k *keeper) request(kind action) request {
 	r := request{kind: kind, method: http.MethodPatch, url: k.published.url(), timeout: kc.requestTimeout}
 	switch kind {
 	case sendRegister:
-		r.method, r.url, r.body, r.key = http.MethodPost, kc.wire.claims, k.body, k.key
+		r.method, r.url, r.body, r.key = http.MethodPost, kc.wire.servers.claims(), k.body, k.key
 	case sendActivate:
 		r.body, r.wait = update{Status: "active"}, k.longPoll()
 		r.timeout = r.wait + min(r.timeout, k.ttl/3)
 	case sendRenew:
-		r.body, r.ttl, r.timeout = update{TTL: k.ttl.Seconds()}, k.ttl, min(r.timeout, k.pace()/3)
+		r.body, r.ttl = update{TTL: k.ttl.Seconds()}, k.ttl
+		r.timeout = min(r.timeout, k.pace()/time.Duration(max(3, 2*len(kc.wire.servers.roots))))
 	default:
 		r = kc.ending(kind, k.published.url())
 	}
@@ -126,7 +139,7 @@ func (kc *Keychain) ending(kind action, address string) request {
 	status := finalStatus[kind]
 	return request{
 		kind: kind, method: http.MethodPatch, url: address, body: update{Status: status}, ends: status,
-		timeout: min(kc.requestTimeout, kc.releaseTimeout/3),
+		timeout: min(kc.requestTimeout, kc.releaseTimeout/time.Duration(max(3, 1+len(kc.wire.servers.roots)))),
 	}
 }
 

@@ -156,8 +156,8 @@ func (c *Claim) look(ctx context.Context) error {
 	defer context.AfterFunc(c.keychain.ctx, cancel)()
 	a := c.keychain.wire.do(ctx, request{method: http.MethodGet, url: c.URL(), timeout: c.keychain.requestTimeout})
 	switch status := a.member("status"); {
-	case a.err != nil:
-		return a.err
+	case a.err != nil, a.foreign:
+		return a.failure()
 	case a.code == http.StatusOK && status == "active":
 		return nil
 	case a.code == http.StatusNotFound, a.code == http.StatusOK && status != "":

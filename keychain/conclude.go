@@ -1,28 +1,41 @@
 package keychain
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/locket-service/locket/lease"
 )
 
+// failoverPause is how long to pause, at most, before another server is asked that has not
+// failed yet.
+const failoverPause = 100 * time.Millisecond
+
 // conclude draws the conclusions from an answer, and returns what it is to the machine.
 func (k *keeper) conclude(a *answer) event {
 	e := a.event()
 	k.failure, k.after = a.failure(), a.after
+	switch {
+	case a.isDenied() && k.reached && e == eventRefused:
+		e = eventFailed // there may be a claim, which only a repetition finds
+	case a.kind == sendRenew && e == eventOK && k.isTooShort(a):
+		e = eventFailed
+		k.failure = fmt.Errorf("%s %s: the server grants too short a TTL: %s", a.method, a.target, a.text)
+	}
+	k.moved = a.server != k.keychain.wire.servers.asked()
 	if e == eventFailed {
 		k.tries++
-		k.log.Warn("request failed", "state", k.state, "error", k.failure)
+		k.report(a)
 	} else {
-		k.tries = 0
+		k.tries, k.alerted = 0, false
 	}
 	switch {
 	case a.kind == sendRegister:
 		return k.registered(a, e)
 	case e == eventOK && a.kind == sendActivate:
 		k.published.learn(a)
-		return k.grant(k.waited, k.ttl, e)
+		return k.grant(a, k.waited, e)
 	case a.kind == sendActivate:
 		if e == eventConflict {
 			k.queued(a)
@@ -34,6 +47,20 @@ func (k *keeper) conclude(a *answer) event {
 		k.doubt(a.request)
 	}
 	return e
+}
+
+// report logs a failure, and calls the handler for the first in a row that a person should
+// know of at once, because it may not pass by itself.
+func (k *keeper) report(a *answer) {
+	if !a.isDenied() && !a.foreign {
+		k.log.Warn("request failed", "state", k.state, "error", k.failure)
+		return
+	}
+	k.log.Error("request denied, or not answered by Locket", "state", k.state, "error", k.failure)
+	if !k.alerted && k.keychain.alert != nil {
+		k.alerted = true
+		go k.keychain.alert(k.claim.named(k.failure))
+	}
 }
 
 // registered concludes a POST.
@@ -51,7 +78,7 @@ func (k *keeper) registered(a *answer, e event) event {
 	}
 	switch e {
 	case eventCreated:
-		return k.grant(k.firstPOST, k.ttl, e)
+		return k.grant(a, k.firstPOST, e)
 	case eventAccepted:
 		k.waited, k.pause = a.sent, 0
 		if k.longPoll() == 0 {
@@ -61,9 +88,13 @@ func (k *keeper) registered(a *answer, e event) event {
 	return e
 }
 
-// queued concludes an attempt to activate that came too early.
+// queued concludes an attempt to activate that came too early. Without the server's mark it
+// is no proof that the claim was still waiting then.
 func (k *keeper) queued(a *answer) {
-	k.waited, k.failure = a.sent, nil
+	k.failure = nil
+	if a.marked {
+		k.waited = a.sent
+	}
 	if a.applied && a.came.Sub(a.sent) >= a.wait/2 {
 		k.pause, k.polls = 0, 0
 		return
@@ -73,8 +104,8 @@ func (k *keeper) queued(a *answer) {
 
 // grant notes the lease of a claim that has become active after a moment. When not even half
 // of it is left for sure, it must be renewed before it is trusted.
-func (k *keeper) grant(since time.Time, ttl time.Duration, e event) event {
-	k.granted = lease.From(since, min(ttl, k.shortest))
+func (k *keeper) grant(a *answer, since time.Time, e event) event {
+	k.granted = k.window(a, since, k.ttl)
 	if !k.granted.HalfLeft(time.Now()) {
 		return eventStale
 	}
@@ -83,7 +114,7 @@ func (k *keeper) grant(since time.Time, ttl time.Duration, e event) event {
 
 // renewed notes the lease after a renewal.
 func (k *keeper) renewed(a *answer) event {
-	k.granted = lease.From(a.sent, min(a.ttl, k.shortest))
+	k.granted = k.window(a, a.sent, a.ttl)
 	if !k.granted.Trusted(time.Now()) {
 		return eventStale
 	}
@@ -99,6 +130,26 @@ func (k *keeper) renewed(a *answer) event {
 	return eventOK
 }
 
+// window returns the trust window of a lease that began at a time, at the latest. It is no
+// longer than the server says: one that grants less than was asked for is taken at its word,
+// and so is one that says null, or nothing, of what it was asked for.
+func (k *keeper) window(a *answer, since time.Time, ttl time.Duration) lease.Window {
+	ttl = min(ttl, k.shortest)
+	w := lease.From(since, ttl)
+	if left, told := a.ttlLeft(); told && left < ttl {
+		if shorter := lease.FromLeft(a.sent, left, ttl); shorter.Left(a.sent) < w.Left(a.sent) {
+			return shorter
+		}
+	}
+	return w
+}
+
+// isTooShort reports whether a server has granted so little that the lease was over at once.
+func (k *keeper) isTooShort(a *answer) bool {
+	left, told := a.ttlLeft()
+	return told && left < a.ttl && !lease.FromLeft(a.sent, left, a.ttl).Trusted(a.sent)
+}
+
 // untilRenewal returns how long to pause before the next renewal.
 func (k *keeper) untilRenewal() time.Duration {
 	period := k.renewPeriod
@@ -106,12 +157,16 @@ func (k *keeper) untilRenewal() time.Duration {
 		period = k.ttl / 3
 	}
 	period = min(period, k.pace()/2)
-	return time.Until(k.granted.Since().Add(jittered(period, 0.2)))
+	due := time.Until(k.granted.Since().Add(jittered(period, 0.2)))
+	return min(due, k.granted.Left(time.Now())/2)
 }
 
 // untilRetry returns how long to pause before the request is sent again.
 func (k *keeper) untilRetry() time.Duration {
 	kind, limit := k.state.kind(), time.Duration(math.MaxInt64)
+	if k.moved && k.tries < len(k.keychain.wire.servers.roots) {
+		return jittered(failoverPause, 0.9) // what one server wants says nothing of the next
+	}
 	switch kind {
 	case sendRenew:
 		limit = k.pace() / 10

@@ -36,8 +36,8 @@
 //
 // # What happens on failures
 //
-//   - No answer, one of 5xx, 408, 425, 429, a redirect, or something that is none of the
-//     protocol's: the request is repeated, after pauses that grow, each kind of request by its
+//   - No answer, one of 5xx, 408, 425, 429, a redirect, or something that does not belong to
+//     the protocol: the request is repeated, after pauses that grow, each kind of request by its
 //     own parameters (Retries).
 //   - A claim that waits asks again: at once where the server has held its answer (Prefer:
 //     wait), else after pauses that grow.
@@ -48,6 +48,14 @@
 //     moment on, and nothing is sent before that is known.
 //   - The server refuses a request (4xx): a claim that is not active yet has failed, one that
 //     is active is lost: it was revoked, or has expired.
+//   - A proxy, a load balancer or a portal answers in the server's place. Locket marks its
+//     answers (Locket-Api), and its errors are JSON objects: any other 4xx is no refusal, any
+//     other 2xx no success. Such a request is repeated, as if it had no answer. A server that
+//     marks none of its answers is asked about the claim when a request is refused: it is lost
+//     if that says that it has ended. There an empty 200 counts as a success, whoever sent it.
+//   - The credentials are refused (401, 403, 407): repeated too, while the lease lasts, and
+//     reported at once (WithAlert). Only a claim that Locket has not made yet fails at once.
+//   - A server fails: the next one is asked, if there are several (WithFailover).
 //   - POST got no answer: it is repeated with the same Idempotency-Key. Locket then finds the
 //     claim that the first one made, at its place in the line. A server that does not know the
 //     header makes another claim, behind the first; when the answer of the first comes after

@@ -28,7 +28,9 @@ var (
 	ErrNotEnded = errors.New("the claim was not ended in time, and is left to its TTL")
 )
 
-// AnswerError is an answer that says no, or nothing that belongs to the protocol.
+// AnswerError is an answer that says no, or nothing that belongs to the protocol. As a result
+// of Claim, and in a claim's Err, it is the server's own word; as a warning it may be that of
+// a proxy.
 type AnswerError struct {
 	// Request is what was asked: method and URL.
 	Request string

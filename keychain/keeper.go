@@ -38,6 +38,8 @@ type keeper struct {
 	polls   int           // answers in a row that said: not your turn
 	pause   time.Duration // before it is asked again
 	after   time.Duration // the least that the server wants between two attempts
+	moved   bool          // another server than that of the last answer is asked next
+	alerted bool          // of the failures in a row
 
 	firstPOST time.Time
 	// reached is set when a POST may have reached the server.

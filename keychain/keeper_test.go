@@ -50,7 +50,7 @@ func TestHangUp(t *testing.T) {
 	for given, timeout := range map[bool]time.Duration{true: time.Hour, false: time.Millisecond} {
 		hungUp := 0
 		w := &wire{
-			client: &http.Client{Transport: silent{}}, base: &url.URL{}, hangUp: func() { hungUp++ },
+			client: &http.Client{Transport: silent{}}, servers: &servers{roots: []*url.URL{{Scheme: "http", Host: "127.0.0.1", Path: "/"}}}, hangUp: func() { hungUp++ },
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		if given {

@@ -31,16 +31,16 @@ type Keychain struct {
 }
 
 // New returns a keychain for the claims of a server, whose address is that of its root:
-// "http://127.0.0.1:8892". It does not wait for the server to be there. Keychains must be
-// closed.
+// "http://127.0.0.1:8892". WithFailover adds others of the same service. It does not wait for
+// a server to be there. Keychains must be closed.
 func New(url string, options ...Option) (*Keychain, error) {
 	s := newSettings(options)
 	if err := s.validate(); err != nil {
 		return nil, fmt.Errorf("keychain: %w", err)
 	}
-	wire, err := newWire(url, &s)
+	wire, err := newWire(append([]string{url}, s.more...), &s)
 	if err != nil {
-		return nil, fmt.Errorf("keychain: the server %q: %w", url, err)
+		return nil, fmt.Errorf("keychain: %w", err)
 	}
 	kc := &Keychain{
 		settings: s, wire: wire, claims: make(map[string]*Claim),

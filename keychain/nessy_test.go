@@ -24,6 +24,8 @@ type nessyServer struct {
 	mu     sync.Mutex
 	claims []*entry // all, oldest first
 	counts map[string]int
+	// marks has the server mark its answers, as Locket does.
+	marks bool
 
 	// fault, if it is set, is asked about each request, by what that is for and which one of
 	// those it is, from 1.
@@ -87,7 +89,15 @@ func (s *nessyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	carryOut := func() *recorded {
 		answer := &recorded{code: http.StatusOK, header: make(http.Header)}
 		s.serve(answer, r, body)
+		if s.marks && answer.code >= 400 {
+			answer.header.Set("Content-Type", "application/json")
+			answer.body.Reset()
+			answer.body.WriteString(`{"message": "refused"}`)
+		}
 		return answer
+	}
+	if s.marks {
+		w.Header().Set("Locket-Api", "v1")
 	}
 	if ask != nil {
 		if f := ask(step, n); f != nil {
@@ -131,6 +141,7 @@ func (s *nessyServer) post(w *recorded, r *http.Request, body map[string]json.Ra
 			c.data = value
 		default:
 			w.code = http.StatusBadRequest
+			w.header.Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{%q: "unknown parameter"}`, name)
 			return
 		}

@@ -28,7 +28,8 @@ type Option func(*settings)
 type settings struct {
 	tls            *tls.Config
 	files          *Files
-	token          string
+	more           []string // addresses of servers
+	token          *token
 	insecure       bool
 	transport      http.RoundTripper
 	retries        Retries
@@ -36,22 +37,47 @@ type settings struct {
 	releaseTimeout time.Duration
 	longPoll       time.Duration
 	fatal          func(error)
+	alert          func(error)
 	log            *slog.Logger
 	claim          []ClaimOption
 }
 
-// WithTLS sets how to connect to an https server. The configuration must not be changed
-// afterwards.
-func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
+// WithFailover adds addresses of servers of the same service, on one database: the one that is
+// asked is asked until it fails (no answer in time, a connection that breaks, 5xx, an answer
+// that is not the service's), then the next one, in their order and round again. Until each
+// has failed once there is no long pause. A server that works again is asked again when its
+// turn comes, and not before. Attempts are shorter the more servers there are, so that a
+// renewal can reach all of them before the trust window ends.
+func WithFailover(urls ...string) Option {
+	return func(s *settings) { s.more = append(s.more, urls...) }
+}
 
-// WithTLSFiles is WithTLS by files, which are read by New, and again for every connection;
+// WithTLSConfig sets how to connect to https servers. The configuration must not be changed
+// afterwards.
+func WithTLSConfig(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
+
+// WithTLSFiles is WithTLSConfig by files, which are read by New, and again for every connection;
 // while they cannot be read, or do not belong together (yet), the last good ones stay in use.
 func WithTLSFiles(files Files) Option { return func(s *settings) { s.files = &files } }
 
-// WithBearerToken sends a token along with every request to the server (RFC 6750), but not to
-// a Location on another host. It needs https unless the server is on this machine, or
-// WithInsecure is given.
-func WithBearerToken(token string) Option { return func(s *settings) { s.token = token } }
+// WithBearerToken sends a token along with every request to the servers (RFC 6750), but not to
+// a Location on another host. It needs https unless the servers are on this machine, or
+// WithInsecure is given. "" is no token.
+func WithBearerToken(text string) Option {
+	return func(s *settings) {
+		s.token = nil
+		if text != "" {
+			s.token = &token{text: text}
+		}
+	}
+}
+
+// WithBearerTokenFile is WithBearerToken by a file, which has the token in a line of its own.
+// New fails when it cannot be read. It is read again for every request, so a token that is
+// replaced is used at once; while the file cannot be read, or has none, the last good one is.
+func WithBearerTokenFile(file string) Option {
+	return func(s *settings) { s.token = &token{file: file} }
+}
 
 // WithInsecure allows a bearer token in plain text on the way to another machine.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
@@ -90,8 +116,15 @@ func WithLongPoll(longest time.Duration) Option {
 // for.
 func WithFatal(fatal func(error)) Option { return func(s *settings) { s.fatal = fatal } }
 
+// WithAlert has the keychain call a function when a person should know of a failure at once,
+// because it may not pass by itself: the credentials were refused (401, 403, 407), or somebody
+// between has answered in Locket's place. It is called for each claim, for the first of such
+// failures in a row, in a goroutine of its own. The requests are repeated all the same.
+func WithAlert(alert func(error)) Option { return func(s *settings) { s.alert = alert } }
+
 // WithLogger has the keychain log to a logger instead of to none: gains and losses at level
-// info and error, requests that fail at level warn.
+// info and error, requests that fail at level warn, and at level error those of WithAlert. It
+// must not be nil.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
 // WithDefaults sets options for every claim, which its own options override.
@@ -122,7 +155,7 @@ func (s *settings) validate() error {
 	need(s.requestTimeout > 0, "the request timeout is %s, and must be more than 0", s.requestTimeout)
 	need(s.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.releaseTimeout)
 	need(s.longPoll >= 0, "the long poll is %s, and must not be negative", s.longPoll)
-	need(s.tls == nil || s.files == nil, "WithTLS and WithTLSFiles: only one can be given")
+	need(s.tls == nil || s.files == nil, "WithTLSConfig and WithTLSFiles: only one can be given")
 	need(s.transport == nil || s.tls == nil && s.files == nil, "WithTransport: TLS must be set there")
 	need(s.log != nil, "the logger is nil")
 	return errors.Join(wrong...)

@@ -110,7 +110,7 @@ func (p *published) settle(location string) (strays []string) {
 		}
 	}
 	for _, address := range p.late {
-		if address != p.location {
+		if path.Base(address) != path.Base(p.location) { // servers may say an address in different ways
 			strays = append(strays, address)
 		}
 	}

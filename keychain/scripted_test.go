@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -157,19 +156,6 @@ var passing = map[string]fault{
 	"done, late":            after(25 * time.Second),
 }
 
-// refusals are answers that no repetition can mend.
-var refusals = map[string]fault{
-	"400": says(400, `{"ttl": "is wrong"}`),
-	"401": says(401, ""),
-	"403": says(403, "<html>Forbidden"),
-	"405": says(405, ""),
-	"410": says(410, ""),
-	"413": says(413, ""),
-	"415": says(415, ""),
-	"418": says(418, strings.Repeat("teapot", 1<<18)),
-	"431": says(431, ""),
-}
-
 // once has a fault answer the first request of a kind only.
 func once(step string, f fault) func(string, int) fault {
 	return func(got string, n int) fault {
@@ -303,48 +289,6 @@ func TestStorms(t *testing.T) {
 						s.ends(t, kc, scriptedTTL)
 					}
 					_ = kc.Close()
-				})
-			})
-		}
-	}
-}
-
-// TestRefusals: each answer that says no, at each step, is an error at once.
-func TestRefusals(t *testing.T) {
-	for _, step := range []string{"register", "activate", "renew", "release"} {
-		cases := map[string]fault{"no Location": says(201, "{}"), "404": says(404, ""), "409": says(409, "")}
-		for name, f := range refusals {
-			cases[name] = f
-		}
-		if step == "register" {
-			delete(cases, "404") // the server may not be up yet
-		} else {
-			delete(cases, "no Location") // it needs none
-		}
-		if step == "activate" {
-			delete(cases, "409") // not its turn
-		}
-		for name, f := range cases {
-			t.Run(step+"/"+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T, s *nessyServer, connect func(...keychain.Option) *keychain.Keychain) {
-					s.fault = always(step, f)
-					fatal := make(chan error, 1)
-					kc := connect(keychain.WithFatal(func(err error) { fatal <- err }))
-					err := lifeOf(t, s, kc, scriptedTTL, time.Minute)
-					var refused *keychain.AnswerError
-					if !errors.As(err, &refused) || fmt.Sprint(refused.Code) != name && name != "no Location" {
-						t.Errorf("%v", err)
-					}
-					if errors.Is(err, keychain.ErrLost) != (step == "renew") {
-						t.Errorf("lost: %v", err)
-					}
-					if told := <-fatal; !errors.As(told, &refused) || len(told.Error()) > 1000 {
-						t.Errorf("told: %.1000v", told)
-					}
-					if n := s.count(step); n != 1 {
-						t.Errorf("%d requests", n)
-					}
-					s.ends(t, kc, scriptedTTL)
 				})
 			})
 		}

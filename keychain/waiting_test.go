@@ -245,20 +245,26 @@ func TestLongPoll(t *testing.T) {
 }
 
 // A claim of which it is not known since when it is active is renewed before its trust window
-// in; and if it has expired meanwhile, that is an error.
+// begins; and if it has expired meanwhile, that is an error.
 func TestLateGrant(t *testing.T) {
 	for name, c := range map[string]struct {
+		marks   bool
 		outage  time.Duration
 		renewed int
 		ok      bool
 	}{
-		"fresh":       {5 * time.Second, 0, true},
-		"late":        {40 * time.Second, 1, true},
-		"nearly over": {57500 * time.Millisecond, 1, true},
-		"expired":     {70 * time.Second, 0, false},
+		"fresh":                 {true, 5 * time.Second, 0, true},
+		"late":                  {true, 40 * time.Second, 1, true},
+		"nearly over":           {true, 57500 * time.Millisecond, 1, true},
+		"expired":               {true, 70 * time.Second, 0, false},
+		"fresh, unmarked":       {false, 5 * time.Second, 1, true}, // anybody may have said 409
+		"late, unmarked":        {false, 40 * time.Second, 1, true},
+		"nearly over, unmarked": {false, 57500 * time.Millisecond, 1, true},
+		"expired, unmarked":     {false, 70 * time.Second, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
+				s.marks = c.marks
 				other := s.take("r", time.Hour)
 				quick := keychain.Backoff{Max: time.Second}
 				kc := connect(keychain.WithRetries(keychain.Retries{Activate: quick, Poll: quick}))

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -19,40 +19,38 @@ import (
 	"time"
 )
 
-// maxAnswer bounds the body of an answer. Locket's largest is that of a claim whose user data
-// and value, 64 KiB each, are written with six characters for each byte.
-const maxAnswer = 1 << 20
+// markHeader is on every answer of Locket, errors included (docs/rest.md). What a proxy, a
+// load balancer or a portal answers in the server's place does not have it.
+const markHeader = "Locket-Api"
 
-// wire sends requests to one server.
+// wire sends requests to the servers of one service.
 type wire struct {
-	client *http.Client
-	base   *url.URL // of the server
-	claims string   // the address of POST
-	token  string
+	client  *http.Client
+	servers *servers
+	token   *token // nil if there is none
+	log     *slog.Logger
 	// hangUp closes connections that are not in use, after one has gone silent: others to the
 	// same server may have too.
 	hangUp func()
 	// traced is set when the transport tells of its connections.
 	traced bool
+	// isLocket is set once an answer had Locket's mark. From then on those without it are
+	// foreign: somebody between has answered.
+	isLocket atomic.Bool
 }
 
-// newWire returns a wire to the server at an address.
-func newWire(address string, s *settings) (*wire, error) {
-	base, err := url.Parse(address)
+// newWire returns a wire to the servers at addresses.
+func newWire(addresses []string, s *settings) (*wire, error) {
+	list, err := newServers(addresses, s)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.Opaque != "":
-		return nil, errors.New("not an address like http://127.0.0.1:8892")
-	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
-		return nil, errors.New("more than a scheme, a host and a path")
-	case base.Scheme == "http" && (s.tls != nil || s.files != nil):
-		return nil, errors.New("TLS is for https")
-	case s.token != "" && base.Scheme == "http" && !s.insecure && !isLoopback(base.Hostname()):
-		return nil, errors.New("a bearer token needs https to another machine, or WithInsecure")
+	w := &wire{servers: list, token: s.token, log: s.log, hangUp: func() {}}
+	if w.token != nil {
+		if err := w.token.load(); err != nil {
+			return nil, err
+		}
 	}
-	w := &wire{base: base, claims: base.JoinPath("v1/claims/").String(), token: s.token, hangUp: func() {}}
 	transport := s.transport
 	if transport == nil {
 		own, err := newTransport(s)
@@ -97,12 +95,6 @@ func newTransport(s *settings) (*http.Transport, error) {
 	return t, nil
 }
 
-// isLoopback reports whether a host is this machine, without looking anything up.
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
-}
-
 // request is one that is to be sent.
 type request struct {
 	kind    action // "" for GET
@@ -116,24 +108,8 @@ type request struct {
 	ends    string        // the final status that is asked for
 }
 
-// answer is what came of a request.
-type answer struct {
-	request
-	sent, came time.Time
-	// err is set when there is no answer, or one that cannot be read. What could be read is
-	// set all the same.
-	err      error
-	unsent   bool // no connection came about
-	code     int
-	location string // an address that may be used, or ""
-	applied  bool   // the server has waited
-	after    time.Duration
-	text     string
-	// members are those of the body, if that is an object.
-	members map[string]json.RawMessage
-}
-
-// do sends a request and returns its answer, within its time.
+// do sends a request and returns its answer, within its time. A server that has failed is not
+// asked next.
 func (w *wire) do(ctx context.Context, r request) answer {
 	a := answer{request: r, sent: time.Now()}
 	timed, cancel := context.WithTimeout(ctx, r.timeout)
@@ -148,9 +124,19 @@ func (w *wire) do(ctx context.Context, r request) answer {
 		if errors.Is(timed.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 			w.hangUp()
 		}
-		a.err = fmt.Errorf("%s %s: %w", r.method, r.url, unwrapped(a.err))
+		a.err = fmt.Errorf("%s %s: %w", r.method, a.target, unwrapped(a.err))
+	}
+	if ctx.Err() == nil && a.blamesServer() {
+		w.fail(a.server)
 	}
 	return a
+}
+
+// fail goes on to the next server.
+func (w *wire) fail(server int) {
+	if w.servers.fail(server) {
+		w.log.Warn("a server fails; the next one is asked", "server", w.servers.roots[server])
+	}
 }
 
 // unwrapped returns an error without the words of net/http, which say the request again.
@@ -162,8 +148,12 @@ func unwrapped(err error) error {
 	return err
 }
 
-func (w *wire) exchange(ctx context.Context, a *answer) error {
-	req, err := w.newRequest(ctx, a.request)
+func (w *wire) exchange(ctx context.Context, a *answer) (err error) {
+	a.target, a.server, err = w.servers.route(a.url)
+	if err != nil {
+		return err
+	}
+	req, err := w.newRequest(ctx, a.request, a.target)
 	if err != nil {
 		return err
 	}
@@ -172,15 +162,23 @@ func (w *wire) exchange(ctx context.Context, a *answer) error {
 		return err
 	}
 	defer resp.Body.Close()
-	a.code, a.location = resp.StatusCode, w.locate(resp)
-	a.applied = strings.Contains(strings.ToLower(resp.Header.Get("Preference-Applied")), "wait")
+	a.code, a.marked = resp.StatusCode, resp.Header.Get(markHeader) != ""
+	if a.marked {
+		w.isLocket.Store(true)
+	} else if w.isLocket.Load() {
+		a.foreign = true
+	}
+	if !a.foreign {
+		a.location = w.locate(resp)
+		a.applied = strings.Contains(strings.ToLower(resp.Header.Get("Preference-Applied")), "wait")
+	}
 	if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
 		a.after = time.Duration(seconds) * time.Second
 	}
-	return a.read(resp.Body)
+	return a.read(resp)
 }
 
-func (w *wire) newRequest(ctx context.Context, r request) (*http.Request, error) {
+func (w *wire) newRequest(ctx context.Context, r request, target string) (*http.Request, error) {
 	var content io.Reader
 	if r.body != nil {
 		text, err := json.Marshal(r.body)
@@ -189,7 +187,7 @@ func (w *wire) newRequest(ctx context.Context, r request) (*http.Request, error)
 		}
 		content = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, r.url, content)
+	req, err := http.NewRequestWithContext(ctx, r.method, target, content)
 	if err != nil {
 		return nil, err
 	}
@@ -207,140 +205,22 @@ func (w *wire) newRequest(ctx context.Context, r request) (*http.Request, error)
 	if r.wait > 0 {
 		req.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.wait/time.Second)))
 	}
-	if w.token != "" && req.URL.Scheme == w.base.Scheme && req.URL.Host == w.base.Host {
-		req.Header.Set("Authorization", "Bearer "+w.token)
+	if w.token != nil && w.servers.isOurs(req.URL) {
+		req.Header.Set("Authorization", "Bearer "+w.token.current())
 	}
 	return req, nil
 }
 
 // locate returns the address that an answer leads to, or "" when there is none that may be
-// used. It may be on another host, but not in plain text if the server's own is not.
+// used. It may be on another host, but not in plain text if those of the
+// servers are not.
 func (w *wire) locate(resp *http.Response) string {
 	location, err := resp.Location()
 	if err != nil || location.Host == "" {
 		return ""
 	}
-	if location.Scheme != "https" && (location.Scheme != "http" || w.base.Scheme == "https") {
+	if location.Scheme != "https" && (location.Scheme != "http" || w.servers.isSecure()) {
 		return ""
 	}
-	return location.String()
-}
-
-// read reads the body: nothing, or an object. Anything else, where the request has succeeded,
-// comes from somebody who is not the server (a proxy, a portal that wants a login).
-func (a *answer) read(body io.Reader) error {
-	if a.code == http.StatusNoContent {
-		return nil
-	}
-	content, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
-	a.text = beginning(content)
-	if len(content) > maxAnswer {
-		err = fmt.Errorf("the answer, %d, has more than %d bytes", a.code, maxAnswer)
-	}
-	if len(bytes.TrimSpace(content)) > 0 && err == nil {
-		err = json.Unmarshal(content, &a.members)
-	}
-	if err != nil && a.code >= 300 {
-		return nil // the code says enough
-	}
-	return err
-}
-
-// beginning returns so much of a body as a message can bear.
-func beginning(content []byte) string {
-	text := strings.TrimSpace(string(content[:min(len(content), 300)]))
-	return strings.ToValidUTF8(text, "?")
-}
-
-// member returns a member of the body that is a string, "" if there is none.
-func (a *answer) member(name string) (text string) {
-	if json.Unmarshal(a.members[name], &text) != nil {
-		return ""
-	}
-	return text
-}
-
-// fencingToken returns the token that the answer tells, 0 if none.
-func (a *answer) fencingToken() (token uint64) {
-	if json.Unmarshal(a.members["token"], &token) != nil {
-		return 0
-	}
-	return token
-}
-
-// event sorts an answer.
-func (a *answer) event() event {
-	switch {
-	case a.err != nil:
-		return eventFailed
-	case a.code == http.StatusNotFound:
-		return eventNotFound
-	case a.code == http.StatusConflict:
-		return eventConflict
-	case a.code == http.StatusRequestTimeout, a.code == http.StatusTooEarly, a.code == http.StatusTooManyRequests:
-		return eventFailed // not now
-	case a.code >= 400 && a.code < 500:
-		return eventRefused
-	case a.code >= 200 && a.code < 300:
-		return a.success()
-	default: // redirects too: nothing of the protocol is elsewhere
-		return eventFailed
-	}
-}
-
-// success sorts an answer of 2xx.
-func (a *answer) success() event {
-	status := a.member("status")
-	switch {
-	case a.kind == sendRegister && (a.code == http.StatusCreated || a.code == http.StatusAccepted):
-		if a.location == "" {
-			return eventRefused // repeating it would make ever more claims
-		}
-		if a.code == http.StatusCreated {
-			return eventCreated
-		}
-		return eventAccepted
-	case a.kind == sendRegister && a.code == http.StatusOK && hasEnded(status):
-		return eventOK
-	case (a.kind == sendActivate || a.kind == sendRenew) && a.code == http.StatusOK && (status == "" || status == "active"):
-		return eventOK
-	case a.ends != "" && a.code == http.StatusNoContent:
-		return eventNoContent
-	}
-	return eventFailed
-}
-
-// failure returns an answer as an error, nil if it is what was asked for.
-func (a *answer) failure() error {
-	if a.err != nil {
-		return a.err
-	}
-	e := &AnswerError{Request: a.method + " " + a.url, Code: a.code, Body: a.text}
-	switch a.event() {
-	case eventCreated, eventAccepted, eventNoContent:
-		return nil
-	case eventOK:
-		if a.kind != sendRegister {
-			return nil
-		}
-		e.problem = "the claim has ended"
-	case eventRefused:
-		if a.code < 300 {
-			e.problem = "without a Location that can be used"
-		}
-	case eventFailed:
-		if a.code < 400 {
-			e.problem = "nothing that the protocol has here"
-		}
-	}
-	return e
-}
-
-// hasEnded reports whether a status is a final one (the REST requirements).
-func hasEnded(status string) bool {
-	switch status {
-	case "aborted", "expired", "released", "revoked", "withdrawn":
-		return true
-	}
-	return false
+	return w.servers.canonical(location)
 }

@@ -1,0 +1,244 @@
+package keychain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// maxAnswer bounds the body of an answer. Locket's largest is that of a claim whose user data
+// and value, 64 KiB each, are written with six characters for each byte.
+const maxAnswer = 1 << 20
+
+// answer is what came of a request.
+type answer struct {
+	request
+	sent, came time.Time
+	target     string // the address that was asked
+	server     int    // and of which server that is
+	// err is set when there is no answer, or one that cannot be read. What could be read is
+	// set all the same.
+	err      error
+	unsent   bool // no connection came about
+	code     int
+	location string // an address that may be used, or ""
+	applied  bool   // the server has waited
+	after    time.Duration
+	// marked is set when the answer has Locket's mark, foreign when it has not although those
+	// of this service have: then nothing else in it counts.
+	marked, foreign bool
+	// confirmed is set when the server, asked about the claim, said that it has ended.
+	confirmed bool
+	// isObject is set when the body is, by its type and as a whole, a JSON object.
+	isObject bool
+	text     string
+	// members are those of the body, if that is an object.
+	members map[string]json.RawMessage
+}
+
+// read reads the body: nothing, or an object. Anything else, where the request has succeeded,
+// comes from somebody who is not the server (a proxy, a portal that wants a login).
+func (a *answer) read(resp *http.Response) error {
+	if a.code == http.StatusNoContent {
+		return nil
+	}
+	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	a.text = beginning(content)
+	if len(content) > maxAnswer {
+		err = fmt.Errorf("the answer, %d, has more than %d bytes", a.code, maxAnswer)
+	}
+	if len(bytes.TrimSpace(content)) > 0 && err == nil {
+		err = json.Unmarshal(content, &a.members)
+		a.isObject = err == nil && a.members != nil && isJSON(resp.Header.Get("Content-Type"))
+	}
+	if err != nil && a.code >= 300 {
+		return nil // the code says enough
+	}
+	return err
+}
+
+func isJSON(contentType string) bool {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"))
+}
+
+// beginning returns so much of a body as a message can bear.
+func beginning(content []byte) string {
+	text := strings.TrimSpace(string(content[:min(len(content), 300)]))
+	return strings.ToValidUTF8(text, "?")
+}
+
+// member returns a member of the body that is a string, "" if there is none.
+func (a *answer) member(name string) (text string) {
+	if json.Unmarshal(a.members[name], &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// fencingToken returns the token that the answer tells, 0 if none.
+func (a *answer) fencingToken() (token uint64) {
+	if json.Unmarshal(a.members["token"], &token) != nil {
+		return 0
+	}
+	return token
+}
+
+// event sorts an answer.
+func (a *answer) event() event {
+	switch {
+	case a.err != nil, a.foreign:
+		return eventFailed
+	case a.isDenied():
+		if a.kind == sendRegister && a.isRefusal() { // no lease is at stake
+			return eventRefused
+		}
+		return eventFailed
+	case a.kind == sendActivate && a.code == http.StatusConflict:
+		return eventConflict // which changes nothing, whoever says so
+	case a.isClientError():
+		return a.refusal()
+	case a.code >= 200 && a.code < 300:
+		return a.success()
+	default: // redirects too: nothing of the protocol is elsewhere
+		return eventFailed
+	}
+}
+
+// isDenied reports whether the credentials were refused: by the server or by a proxy before
+// it, and perhaps until they are renewed.
+func (a *answer) isDenied() bool {
+	switch a.code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+		return a.err == nil
+	}
+	return false
+}
+
+// isClientError reports whether the code says that the request is wrong, rather than that
+// this is not the time for it, or that the caller may not.
+func (a *answer) isClientError() bool {
+	switch a.code {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false // not now
+	}
+	return a.err == nil && !a.foreign && !a.isDenied() && a.code >= 400 && a.code < 500
+}
+
+// isRefusal reports whether an answer of 4xx is the server's own word. Locket marks its
+// answers, and its errors are JSON objects. A server that marks none is taken at its word if
+// it has confirmed that the claim has ended; or, before there is a claim to ask about, if its
+// error is a JSON object.
+func (a *answer) isRefusal() bool {
+	switch {
+	case a.marked:
+		return a.isObject && a.code != http.StatusProxyAuthRequired
+	case a.kind == sendRegister:
+		return a.isObject && !a.isDenied()
+	default:
+		return a.confirmed
+	}
+}
+
+// refusal sorts an answer of 4xx.
+func (a *answer) refusal() event {
+	switch {
+	case !a.isRefusal():
+		return eventFailed
+	case a.code == http.StatusNotFound:
+		return eventNotFound
+	case a.code == http.StatusConflict:
+		return eventConflict
+	default:
+		return eventRefused
+	}
+}
+
+// mustConfirm reports whether a refusal could also be that of somebody between, so that the
+// server must be asked about the claim.
+func (a *answer) mustConfirm() bool {
+	return a.isClientError() && !a.marked && a.kind != sendRegister && a.event() == eventFailed
+}
+
+// blamesServer reports whether another server might have done better.
+func (a *answer) blamesServer() bool {
+	return a.err != nil || a.foreign || a.isDenied() || a.code >= 500 || a.code >= 300 && a.code < 400
+}
+
+// success sorts an answer of 2xx.
+func (a *answer) success() event {
+	status := a.member("status")
+	switch {
+	case a.kind == sendRegister && (a.code == http.StatusCreated || a.code == http.StatusAccepted):
+		if a.location == "" {
+			return eventRefused // repeating it would make ever more claims
+		}
+		if a.code == http.StatusCreated {
+			return eventCreated
+		}
+		return eventAccepted
+	case a.kind == sendRegister && a.code == http.StatusOK && hasEnded(status):
+		return eventOK
+	case (a.kind == sendActivate || a.kind == sendRenew) && a.code == http.StatusOK && (status == "" || status == "active"):
+		return eventOK
+	case a.ends != "" && a.code == http.StatusNoContent:
+		return eventNoContent
+	}
+	return eventFailed
+}
+
+// failure returns an answer as an error, nil if it is what was asked for.
+func (a *answer) failure() error {
+	if a.err != nil {
+		return a.err
+	}
+	e := &AnswerError{Request: a.method + " " + a.target, Code: a.code, Body: a.text}
+	switch a.event() {
+	case eventCreated, eventAccepted, eventNoContent:
+		return nil
+	case eventOK:
+		if a.kind != sendRegister {
+			return nil
+		}
+		e.problem = "the claim has ended"
+	case eventRefused:
+		if a.code < 300 {
+			e.problem = "without a Location that can be used"
+		}
+	case eventFailed:
+		switch {
+		case a.foreign:
+			e.problem = "not an answer of Locket"
+		case a.isClientError():
+			e.problem = "perhaps not an answer of the server"
+		case a.code < 400:
+			e.problem = "nothing that the protocol has here"
+		}
+	}
+	return e
+}
+
+// ttlLeft returns the TTL that an answer says is left, and whether it does.
+func (a *answer) ttlLeft() (left time.Duration, told bool) {
+	var seconds *float64
+	if json.Unmarshal(a.members["ttl"], &seconds) != nil || seconds == nil {
+		return 0, false
+	}
+	const most = float64(math.MaxInt64 / 2)
+	return time.Duration(max(-most, min(most, *seconds*float64(time.Second)))), true
+}
+
+// hasEnded reports whether a status is a final one (the REST requirements).
+func hasEnded(status string) bool {
+	switch status {
+	case "aborted", "expired", "released", "revoked", "withdrawn":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package keychain
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+)
+
+// servers are the addresses of one service. One of them is asked until it fails, then the
+// next one, in their order and round again.
+//
+// Claims are known by their address at the first server: an answer of another is translated
+// to it (canonical), and a request to the one that is asked now (route). An address that is
+// none of the servers' is used as it is.
+type servers struct {
+	roots   []*url.URL
+	current atomic.Int64 // index of the one that is asked
+}
+
+// newServers returns the servers at addresses, the first of which is asked first.
+func newServers(addresses []string, s *settings) (*servers, error) {
+	list := &servers{}
+	for _, address := range addresses {
+		root, err := parseServer(address, s)
+		if err != nil {
+			return nil, fmt.Errorf("the server %q: %w", address, err)
+		}
+		list.roots = append(list.roots, root)
+	}
+	return list, nil
+}
+
+func parseServer(address string, s *settings) (*url.URL, error) {
+	root, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.Unwrap(err) // without the address, which may have a password
+	}
+	switch {
+	case root.Scheme != "http" && root.Scheme != "https" || root.Host == "" || root.Opaque != "":
+		return nil, errors.New("not an address like http://127.0.0.1:8892")
+	case root.User != nil || root.RawQuery != "" || root.Fragment != "":
+		return nil, errors.New("more than a scheme, a host and a path")
+	case root.Scheme == "http" && (s.tls != nil || s.files != nil):
+		return nil, errors.New("TLS is for https")
+	case s.token != nil && root.Scheme == "http" && !s.insecure && !isLoopback(root.Hostname()):
+		return nil, errors.New("a bearer token needs https to another machine, or WithInsecure")
+	}
+	return root.JoinPath("/"), nil
+}
+
+// isLoopback reports whether a host is this machine, without looking anything up.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}
+
+// claims returns the address of POST, at the first server.
+func (s *servers) claims() string { return s.roots[0].JoinPath("v1/claims/").String() }
+
+// asked returns the index of the server that is asked now.
+func (s *servers) asked() int { return int(s.current.Load()) }
+
+// fail goes on to the next server, unless another than the one that failed is asked by now.
+// It reports whether there is another.
+func (s *servers) fail(failed int) bool {
+	next := (failed + 1) % len(s.roots)
+	s.current.CompareAndSwap(int64(failed), int64(next))
+	return next != failed
+}
+
+// find returns the server that an address is below, and the path from there. Of two, where
+// one is below the other, it is the longer one.
+func (s *servers) find(address *url.URL) (server int, path string, found bool) {
+	longest := 0
+	for i, root := range s.roots {
+		rest, below := strings.CutPrefix(address.EscapedPath(), root.EscapedPath())
+		if below && isSameHost(address, root) && len(root.Path) > longest {
+			server, path, found, longest = i, rest, true, len(root.Path)
+		}
+	}
+	return server, path, found
+}
+
+func isSameHost(a, b *url.URL) bool { return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host) }
+
+// isOurs reports whether an address is on the host of a server, which may see the token.
+func (s *servers) isOurs(address *url.URL) bool {
+	for _, root := range s.roots {
+		if isSameHost(address, root) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSecure reports whether every server is asked over TLS.
+func (s *servers) isSecure() bool {
+	for _, root := range s.roots {
+		if root.Scheme != "https" {
+			return false
+		}
+	}
+	return true
+}
+
+// canonical returns an address as it is at the first server.
+func (s *servers) canonical(address *url.URL) string { return s.at(0, address) }
+
+// route returns an address as it is at the server that is asked now, and which one that is.
+func (s *servers) route(address string) (target string, server int, err error) {
+	server = s.asked()
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "", server, err
+	}
+	return s.at(server, parsed), server, nil
+}
+
+func (s *servers) at(server int, address *url.URL) string {
+	from, path, found := s.find(address)
+	if !found || from == server {
+		return address.String()
+	}
+	moved := *address
+	moved.Scheme, moved.Host = s.roots[server].Scheme, s.roots[server].Host
+	escaped := s.roots[server].EscapedPath() + path
+	plain, err := url.PathUnescape(escaped)
+	if err != nil {
+		return address.String()
+	}
+	moved.Path, moved.RawPath = plain, escaped
+	return moved.String()
+}
