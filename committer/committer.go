@@ -85,6 +85,7 @@ type Committer struct {
 	log       *slog.Logger
 	metrics   *Metrics
 	listeners []Listener
+	health    health
 	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
 
 	queue   *queue
@@ -181,6 +182,8 @@ func (c *Committer) answerOld(context.Context) {
 func (c *Committer) beat() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
+	c.health.begin()
+	defer c.health.answered()
 	begin := time.Now()
 	var err error
 	if c.service.failed {
@@ -200,8 +203,10 @@ func (c *Committer) beat() error {
 // report logs when the database stops taking commits, and when it takes them again, but not
 // every attempt between.
 func (c *Committer) report(err error) {
+	c.health.commits(err)
 	switch failing := err != nil; {
 	case failing && !c.failing:
+		c.metrics.outages.Inc()
 		c.log.Error("the database takes no commits", "error", err)
 	case failing:
 		c.log.Debug("the database still takes no commits", "error", err)
@@ -237,6 +242,7 @@ func (c *Committer) commit(batch []*request) {
 	if len(batch) == 0 {
 		return
 	}
+	c.health.begin()
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), c.deadline(batch, start))
 	var queues *claim.Queues
@@ -245,6 +251,7 @@ func (c *Committer) commit(batch []*request) {
 		return err
 	})
 	cancel()
+	c.health.answered()
 	end := time.Now()
 	c.metrics.observe(len(batch), end.Sub(start), err)
 	switch {

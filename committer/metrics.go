@@ -14,6 +14,7 @@ type Metrics struct {
 	commitDuration prometheus.Histogram
 	failures       prometheus.Counter
 	expiries       prometheus.Counter
+	outages        prometheus.Counter
 	refused        prometheus.Counter
 	registerer     prometheus.Registerer
 }
@@ -35,12 +36,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		expiries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_expiries_total", Help: "Claims whose lease this server ended because it ran out.",
 		}),
+		outages: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "locket_database_outages_total", Help: "Times in which the database took no commits, by their begins.",
+		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_refused_requests_total", Help: "Requests that were refused because too many others waited, or at the end.",
 		}),
 		registerer: r,
 	}
-	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries, m.refused)
+	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries, m.outages, m.refused)
 	return m
 }
 
