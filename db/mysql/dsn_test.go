@@ -1,0 +1,81 @@
+package mysql
+
+import (
+	"crypto/x509"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSecrets: a user with a password who must use TLS comes in with the secrets beside the DSN,
+// and the database's certificate is verified.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
+	cert, key := ca.Issue(t, "db", func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"elsewhere.example"} })
+	database := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--ssl-ca="+ca.File, "--ssl-cert="+cert, "--ssl-key="+key))
+	const password = "p@ss/w:rd?#'"
+	admin, err := sql.Open("mysql", database.DSN(""))
+	must(t, err)
+	defer admin.Close()
+	for _, statement := range []string{
+		"CREATE DATABASE locket", `CREATE USER safe@'127.0.0.1' IDENTIFIED BY "` + password + `" REQUIRE SSL`, "GRANT ALL ON locket.* TO safe@'127.0.0.1'",
+	} {
+		_, err := admin.ExecContext(t.Context(), statement)
+		must(t, err)
+	}
+	file := filepath.Join(t.TempDir(), "password")
+	must(t, os.WriteFile(file, []byte(password+"\nmore\n"), 0o600))
+	dsn := "safe@tcp(" + database.Addr() + ")/locket"
+	// TLS has one name in a process, so these are one after the other.
+	for _, test := range []struct {
+		name, dsn string
+		secrets   Secrets
+		wrong     string // "" if it is to work
+	}{
+		{"a password and authorities", dsn, Secrets{Password: password, CA: ca.File, AnyName: true}, ""},
+		{"a file and authorities", dsn, Secrets{PasswordFile: file, CA: ca.File, AnyName: true}, ""},
+		{"a password in the DSN", "safe:" + password + strings.TrimPrefix(dsn, "safe"), Secrets{CA: ca.File, AnyName: true}, ""},
+		{"another host's certificate", dsn, Secrets{Password: password, CA: ca.File}, "certificate"},
+		{"other authorities", dsn, Secrets{Password: password, CA: other.File, AnyName: true}, "certificate"},
+		{"no TLS", dsn, Secrets{Password: password}, "Access denied"},
+		{"another password", dsn, Secrets{Password: "x", CA: ca.File, AnyName: true}, "Access denied"},
+		{"two passwords", "safe:x@tcp(127.0.0.1:1)/locket", Secrets{Password: password}, "another one"},
+		{"TLS twice", dsn + "?tls=true", Secrets{CA: ca.File}, "authorities"},
+		{"no such file of a password", dsn, Secrets{PasswordFile: "/nosuch"}, "/nosuch"},
+		{"a file without a password", dsn, Secrets{PasswordFile: os.DevNull}, "empty"},
+		{"no such authorities", dsn, Secrets{CA: "/nosuch"}, "/nosuch"},
+		{"authorities that are none", dsn, Secrets{CA: file}, file},
+		{"not a DSN", "nonsense", Secrets{Password: password}, "DSN"},
+	} {
+		complete, err := WithSecrets(test.dsn, test.secrets)
+		if err == nil {
+			var store *Store
+			if store, err = Open(t.Context(), complete); err == nil {
+				must(t, store.Close())
+			}
+		}
+		switch {
+		case test.wrong == "" && err != nil:
+			t.Errorf("%s: %v", test.name, err)
+		case test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong)):
+			t.Errorf("%s: got %v, want %q", test.name, err, test.wrong)
+		case err != nil && strings.Contains(err.Error(), password):
+			t.Errorf("%s: the error contains the password", test.name)
+		}
+	}
+	if same, err := WithSecrets(dsn, Secrets{}); err != nil || same != dsn {
+		t.Errorf("without secrets: %s, %v", same, err)
+	}
+}
