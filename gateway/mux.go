@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -51,13 +52,16 @@ func newMux(config Config) (http.Handler, error) {
 // pages returns what is served and is no RPC. No guard of the calls' chain protects it.
 func pages(config Config) (map[string]http.Handler, error) {
 	document, page, err := newDocs()
-	return map[string]http.Handler{
+	served := map[string]http.Handler{
 		"/":             http.HandlerFunc(toDocs),
 		"/openapi.json": document,
 		"/docs":         page,
 		"/metrics":      promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
 		"/healthz":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
-	}, err
+	}
+	maps.Copy(served, config.Pages)
+	maps.DeleteFunc(served, func(_ string, handler http.Handler) bool { return handler == nil })
+	return served, err
 }
 
 // marshaler writes JSON as it is meant to be read: without escapes for HTML, and with an

@@ -44,6 +44,9 @@ type Config struct {
 	Service grpc.ClientConnInterface
 	// Metrics are served, and have the gateway's own added.
 	Metrics *prometheus.Registry
+	// Pages are handlers of GET, by their paths, which are served as well, or in place of the
+	// gateway's own pages. A nil one takes a page away. No guard of the calls protects them.
+	Pages map[string]http.Handler
 	// ShutdownTimeout is how long requests under way may take to finish.
 	ShutdownTimeout time.Duration
 	Log             *slog.Logger
