@@ -36,13 +36,46 @@ type Config struct {
 }
 
 // Server is an ifrit runner.
-type Server struct{ config Config }
+type Server struct {
+	config   Config
+	health   *health.Server
+	services serviceNames // those of config.Register
+}
+
+// serviceNames are the names of the services that are registered with it.
+type serviceNames []string
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (n *serviceNames) RegisterService(desc *grpc.ServiceDesc, _ any) {
+	*n = append(*n, desc.ServiceName)
+}
 
 // New returns a server that listens once it runs.
-func New(config Config) *Server { return &Server{config: config} }
+func New(config Config) *Server {
+	s := &Server{config: config, health: health.NewServer()}
+	if config.Register != nil {
+		config.Register(&s.services)
+	}
+	s.health.SetServingStatus(grpc_health_v1.Health_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
+	s.SetReady(true)
+	return s
+}
+
+// SetReady has the health service report, for each service by its name, whether it can serve: all
+// do at first. The health of the whole server, which has the empty name, is not affected: it says
+// that the process serves. It may be called from any goroutine, and does nothing after the end.
+func (s *Server) SetReady(ready bool) {
+	state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if ready {
+		state = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	for _, name := range s.services {
+		s.health.SetServingStatus(name, state)
+	}
+}
 
 // Run implements ifrit.Runner. It is ready when it listens. On a signal
-// health turns NOT_SERVING, new connections are refused, waiting calls are sent away, and
+// all health turns NOT_SERVING, new connections are refused, waiting calls are sent away, and
 // requests under way may finish; it returns nil.
 func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	listener, err := s.listen()
@@ -50,12 +83,8 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		return err
 	}
 	server := grpc.NewServer(Options(s.config.TLS, s.config.Chain)...)
-	healthServer := health.NewServer()
-	grpc_health_v1.RegisterHealthServer(server, healthServer)
+	grpc_health_v1.RegisterHealthServer(server, s.health)
 	s.config.Register(server)
-	for name := range server.GetServiceInfo() {
-		healthServer.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
-	}
 	reflection.Register(server)
 
 	served := make(chan error, 1)
@@ -68,7 +97,7 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		return fmt.Errorf("serve gRPC: %w", err)
 	case <-signals:
 	}
-	healthServer.Shutdown()
+	s.health.Shutdown()
 	s.config.Chain.endStreams()
 	s.config.OnDrain()
 	s.stop(server)
