@@ -14,6 +14,7 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,13 +32,21 @@ func Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exit.Finish(ctx, stderr, command.ExecuteContext(ctx))
 }
 
-// dropIn turns `locket -config F`, the command line of Cloud Foundry's Locket, into
-// `locket server --config F`.
+// dropIn turns `locket -config=F`, the command line of Cloud Foundry's Locket, into
+// `locket server --config=F`. Go's flags may have one dash or two, and = or a blank.
 func dropIn(args []string) []string {
-	if len(args) > 0 && (args[0] == "-config" || args[0] == "--config") {
-		return append([]string{"server", "--config"}, args[1:]...)
+	if len(args) == 0 {
+		return args
 	}
-	return args
+	name, value, given := strings.Cut(strings.TrimPrefix(args[0], "-"), "=")
+	if name != "config" && name != "-config" || !strings.HasPrefix(args[0], "-") {
+		return args
+	}
+	config := []string{"server", "--config"}
+	if given {
+		config = []string{"server", "--config=" + value}
+	}
+	return append(config, args[1:]...)
 }
 
 // connection is a connection to the servers with what the commands do over it.

@@ -1,12 +1,19 @@
 package cli
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/cli/settings"
 	"github.com/locket-service/locket/server"
 )
+
+// passwordVariable holds the password of the database. It has no flag: a command line is seen by
+// everybody on the machine.
+const passwordVariable = "LOCKET_DATABASE_PASSWORD"
 
 func newServerCommand() *cobra.Command {
 	c := server.DefaultConfig()
@@ -18,9 +25,12 @@ func newServerCommand() *cobra.Command {
 Every flag can also be given as an environment variable (--grpc-address as
 LOCKET_GRPC_ADDRESS) or in the JSON file of --config, by its name; a flag comes
 before the environment, and that before the file. The file may also be one of
-Cloud Foundry's Locket.`,
+Cloud Foundry's Locket. An empty address (--http-address '') switches a door off.
+
+The password of the database may be in $LOCKET_DATABASE_PASSWORD, or in the file
+of --database-password-file, rather than on the command line.`,
 		Example: `  locket server
-  locket server --database 'mysql:locket:secret@tcp(127.0.0.1:3306)/locket'
+  locket server --database 'mysql:locket@tcp(127.0.0.1:3306)/locket' --database-password-file db.password
   locket server --grpc-address 0.0.0.0:8891 --tls-cert s.crt --tls-key s.key --tls-client-ca ca.crt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,6 +40,10 @@ Cloud Foundry's Locket.`,
 			}
 			if err := sources.Apply("help", "config"); err != nil {
 				return err
+			}
+			c.IgnoredFields, c.DatabasePassword = sources.Ignored, os.Getenv(passwordVariable)
+			if err := c.Validate(); err != nil {
+				return exit.With(exit.Usage, err)
 			}
 			return server.Serve(cmd.Context(), c, cmd.OutOrStdout())
 		},
@@ -41,8 +55,14 @@ Cloud Foundry's Locket.`,
 // addServerFlags adds a flag for each field of a configuration, whose value is its default.
 func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.GRPCAddress, "grpc-address", c.GRPCAddress, "where to serve gRPC")
-	flags.StringVar(&c.HTTPAddress, "http-address", c.HTTPAddress, "where to serve HTTP: /v1/claims, /docs, /metrics, /healthz")
+	flags.StringVar(&c.HTTPAddress, "http-address", c.HTTPAddress, "where to serve HTTP: /v1/claims, /docs, /healthz, /readyz, /metrics")
+	flags.BoolVar(&c.HTTPAnonymous, "http-anonymous", c.HTTPAnonymous, "with TLS, serve HTTP without client certificates too")
+	flags.StringVar(&c.OpsAddress, "ops-address", c.OpsAddress, "where to serve /healthz, /readyz, /metrics and /debug/pprof/; /metrics then only there")
+	flags.BoolVar(&c.OpsInsecure, "ops-insecure", c.OpsInsecure, "serve --ops-address on addresses other than loopback")
 	flags.StringVar(&c.Database, "database", c.Database, "sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME")
+	flags.StringVar(&c.DatabasePasswordFile, "database-password-file", c.DatabasePasswordFile, "a file whose first line is the password of the database")
+	flags.StringVar(&c.DatabaseCA, "database-ca", c.DatabaseCA, "the authorities of the database's certificate, PEM; requires TLS")
+	flags.BoolVar(&c.DatabaseAnyName, "database-any-name", c.DatabaseAnyName, "with --database-ca, do not check which host the certificate names")
 	flags.DurationVar(&c.DatabaseWait, "database-wait", c.DatabaseWait, "how long to wait at the start for a database that is not up")
 	flags.DurationVar(&c.DatabaseTimeout, "database-timeout", c.DatabaseTimeout, "how long a transaction may take")
 	flags.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "the server's certificate, PEM")
@@ -53,6 +73,6 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.IntVar(&c.HistoryLimit, "history-limit", c.HistoryLimit, "how many finished claims are kept at most")
 	flags.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", c.ShutdownTimeout, "how long requests under way may take at the end")
 	flags.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error; debug logs every request")
-	flags.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text, json, or auto: text on a terminal")
+	flags.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text, json, or auto: text on a terminal; lager or lager-rfc3339: as Cloud Foundry's")
 	flags.String("config", "", "a JSON file of settings")
 }

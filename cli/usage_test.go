@@ -270,9 +270,21 @@ func TestManText(t *testing.T) {
 
 func TestDropIn(t *testing.T) {
 	t.Parallel()
-	got := strings.Join(dropIn([]string{"-config", "f"}), " ")
-	if got != "server --config f" {
-		t.Error(got)
+	for line, want := range map[string]string{
+		"-config f":           "server --config f",
+		"--config f":          "server --config f",
+		"-config=f":           "server --config=f",
+		"--config=f=g":        "server --config=f=g",
+		"-config= --insecure": "server --config= --insecure",
+		"-config":             "server --config",
+		"---config=f":         "---config=f",
+		"-configs=f":          "-configs=f",
+		"config=f":            "config=f",
+		"lock -config=f":      "lock -config=f",
+	} {
+		if got := strings.Join(dropIn(strings.Split(line, " ")), " "); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
 	}
 }
 

@@ -54,6 +54,9 @@ func (h *handler) Lock(ctx context.Context, req *models.LockRequest) (*models.Lo
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
+	if result.Claim.Version == result.Claim.Token { // else it was granted before, and is renewed
+		h.logGrant(ctx, "acquired lock", &result.Claim)
+	}
 	return &models.LockResponse{Token: result.Claim.Token}, nil
 }
 
@@ -63,9 +66,11 @@ func (h *handler) Release(ctx context.Context, req *models.ReleaseRequest) (*mod
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
-	if _, err := h.committer.Do(ctx, cmd); err != nil {
+	result, err := h.committer.Do(ctx, cmd)
+	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
+	h.logGrant(ctx, "released lock", &result.Claim)
 	return &models.ReleaseResponse{}, nil
 }
 

@@ -1,11 +1,6 @@
 package server
 
-import (
-	"errors"
-	"fmt"
-	"net"
-	"time"
-)
+import "time"
 
 // Where a server listens by default: on this machine alone.
 const (
@@ -17,11 +12,29 @@ const (
 // sets it, by which Validate names it too. DefaultConfig has the defaults.
 type Config struct {
 	// GRPCAddress and HTTPAddress (--grpc-address, --http-address) are the HOST:PORT to listen on.
-	// Without TLS the host must be a loopback address, unless Insecure is set.
+	// Without TLS the host must be a loopback address, unless Insecure is set. An empty address
+	// switches the door off; one of the two is open.
 	GRPCAddress, HTTPAddress string
+	// HTTPAnonymous (--http-anonymous) has HTTP take callers without a client certificate. Else
+	// both doors require one if there is TLS.
+	HTTPAnonymous bool
+	// OpsAddress (--ops-address) is the HOST:PORT of /healthz, /readyz, /metrics and /debug/pprof/,
+	// in plain HTTP; empty: no such door, and the first three are served over HTTP.
+	OpsAddress string
+	// OpsInsecure (--ops-insecure) allows an OpsAddress other than loopback.
+	OpsInsecure bool
 	// Database (--database) is sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME. It may hold
 	// a password, and is never logged whole.
 	Database string
+	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile
+	// (--database-password-file) is the password for a Database that holds none.
+	DatabasePassword, DatabasePasswordFile string
+	// DatabaseCA (--database-ca) is a file in PEM with the authorities of the database's
+	// certificate; with it connections to the database need TLS.
+	DatabaseCA string
+	// DatabaseAnyName (--database-any-name) has the certificate of DatabaseCA's authorities
+	// suffice, whatever host it names.
+	DatabaseAnyName bool
 	// DatabaseWait (--database-wait) is how long Serve waits for a database that is not up; 0 or
 	// less: it tries once.
 	DatabaseWait time.Duration
@@ -42,8 +55,12 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	// LogLevel (--log-level) is debug, info, warn or error.
 	LogLevel string
-	// LogFormat (--log-format) is text, json, or auto: text on a terminal.
+	// LogFormat (--log-format) is text, json, or auto: text on a terminal. lager and lager-rfc3339
+	// are the two formats of Cloud Foundry's Locket, and go to standard output.
 	LogFormat string
+	// IgnoredFields are the fields of a configuration file that have no effect here. Serve names
+	// them in a warning.
+	IgnoredFields []string
 }
 
 // DefaultConfig returns the configuration of a server without any settings.
@@ -55,54 +72,4 @@ func DefaultConfig() Config {
 		ShutdownTimeout: 10 * time.Second,
 		LogLevel:        "info", LogFormat: "auto",
 	}
-}
-
-// Validate returns everything that is wrong with a configuration by itself, each with the name of
-// its flag. Errors of files and of the network are found by Serve.
-func (c Config) Validate() error {
-	tlsFiles := 0
-	for _, file := range []string{c.TLSCert, c.TLSKey, c.TLSClientCA} {
-		if file != "" {
-			tlsFiles++
-		}
-	}
-	var wrong []error
-	if tlsFiles != 0 && tlsFiles != 3 {
-		wrong = append(wrong, errors.New("--tls-cert, --tls-key and --tls-client-ca go together: give all three, or none"))
-	}
-	for _, bounded := range []struct {
-		flag  string
-		value time.Duration
-	}{
-		{"database-timeout", c.DatabaseTimeout}, {"shutdown-timeout", c.ShutdownTimeout}, {"history-retention", c.HistoryRetention},
-	} {
-		if bounded.value <= 0 {
-			wrong = append(wrong, fmt.Errorf("--%s: must be more than 0", bounded.flag))
-		}
-	}
-	if c.HistoryLimit < 1 {
-		wrong = append(wrong, errors.New("--history-limit: must be at least 1"))
-	}
-	if tlsFiles == 0 && !c.Insecure {
-		wrong = append(wrong, onLoopback("grpc-address", c.GRPCAddress), onLoopback("http-address", c.HTTPAddress))
-	}
-	return errors.Join(wrong...)
-}
-
-func onLoopback(flag, address string) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("--%s: %w", flag, err)
-	}
-	if IsLoopback(host) {
-		return nil
-	}
-	return fmt.Errorf("--%s %s: without TLS the server listens on loopback only; give it certificates, or --insecure", flag, address)
-}
-
-// IsLoopback reports whether a host, by its name or its number, is this machine alone. Nothing is
-// looked up.
-func IsLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -16,14 +16,25 @@ func TestValidate(t *testing.T) {
 		change func(*Config)
 		words  []string
 	}{
-		"one file of TLS":           {func(c *Config) { c.TLSKey = "k" }, []string{"--tls-cert", "--tls-key", "--tls-client-ca"}},
-		"two files of TLS":          {func(c *Config) { c.TLSKey, c.TLSCert = "k", "c" }, []string{"--tls-client-ca"}},
-		"no time for transactions":  {func(c *Config) { c.DatabaseTimeout = 0 }, []string{"--database-timeout"}},
-		"less than no time to stop": {func(c *Config) { c.ShutdownTimeout = -time.Second }, []string{"--shutdown-timeout"}},
-		"no history":                {func(c *Config) { c.HistoryRetention, c.HistoryLimit = 0, 0 }, []string{"--history-retention", "--history-limit"}},
-		"gRPC for everybody":        {func(c *Config) { c.GRPCAddress = "0.0.0.0:1" }, []string{"--grpc-address 0.0.0.0:1", "loopback"}},
-		"HTTP for everybody":        {func(c *Config) { c.HTTPAddress = ":1" }, []string{"--http-address :1", "loopback"}},
-		"no port":                   {func(c *Config) { c.GRPCAddress = "localhost" }, []string{"--grpc-address", "port"}},
+		"one file of TLS":                   {func(c *Config) { c.TLSKey = "k" }, []string{"--tls-cert", "--tls-key", "--tls-client-ca"}},
+		"two files of TLS":                  {func(c *Config) { c.TLSKey, c.TLSCert = "k", "c" }, []string{"--tls-client-ca"}},
+		"no time for transactions":          {func(c *Config) { c.DatabaseTimeout = 0 }, []string{"--database-timeout"}},
+		"less than no time to stop":         {func(c *Config) { c.ShutdownTimeout = -time.Second }, []string{"--shutdown-timeout"}},
+		"no history":                        {func(c *Config) { c.HistoryRetention, c.HistoryLimit = 0, 0 }, []string{"--history-retention", "--history-limit"}},
+		"gRPC for everybody":                {func(c *Config) { c.GRPCAddress = "0.0.0.0:1" }, []string{"--grpc-address 0.0.0.0:1", "loopback"}},
+		"HTTP for everybody":                {func(c *Config) { c.HTTPAddress = ":1" }, []string{"--http-address :1", "loopback"}},
+		"no port":                           {func(c *Config) { c.GRPCAddress = "localhost" }, []string{"--grpc-address", "port"}},
+		"an empty port":                     {func(c *Config) { c.HTTPAddress = "localhost:" }, []string{"--http-address", "port"}},
+		"a word for a port":                 {func(c *Config) { c.OpsAddress = "localhost:nonsense" }, []string{"--ops-address", "nonsense"}},
+		"no door":                           {func(c *Config) { c.GRPCAddress, c.HTTPAddress, c.OpsAddress = "", "", "localhost:1" }, []string{"--grpc-address", "--http-address", "nothing"}},
+		"operations for everybody":          {func(c *Config) { c.OpsAddress, c.Insecure = ":1", true }, []string{"--ops-address :1", "--ops-insecure"}},
+		"TLS, and operations for everybody": {func(c *Config) { c.TLSCert, c.TLSKey, c.TLSClientCA, c.OpsAddress = "c", "k", "a", "0.0.0.0:1" }, []string{"--ops-insecure"}},
+		"two passwords":                     {func(c *Config) { c.Database, c.DatabasePassword, c.DatabasePasswordFile = "mysql:x", "a", "b" }, []string{"--database-password-file", "$LOCKET_DATABASE_PASSWORD"}},
+		"a password for SQLite":             {func(c *Config) { c.DatabasePassword = "s3cret" }, []string{"$LOCKET_DATABASE_PASSWORD", "mysql:"}},
+		"a password's file for SQLite":      {func(c *Config) { c.DatabasePasswordFile = "f" }, []string{"--database-password-file", "mysql:"}},
+		"authorities for SQLite":            {func(c *Config) { c.DatabaseCA = "f" }, []string{"--database-ca", "mysql:"}},
+		"an unknown level":                  {func(c *Config) { c.LogLevel = "loud" }, []string{"--log-level", "loud"}},
+		"an unknown format":                 {func(c *Config) { c.LogFormat = "xml" }, []string{"--log-format", "xml", "lager"}},
 	} {
 		c := DefaultConfig()
 		test.change(&c)
@@ -35,17 +46,27 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*Config){
-		"all files of TLS": func(c *Config) { c.TLSCert, c.TLSKey, c.TLSClientCA, c.GRPCAddress = "c", "k", "a", "0.0.0.0:1" },
-		"insecure":         func(c *Config) { c.Insecure, c.HTTPAddress = true, ":1" },
-		"IPv6":             func(c *Config) { c.HTTPAddress = "[::1]:1" },
-		"a name":           func(c *Config) { c.HTTPAddress = "localhost:1" },
-		"one try":          func(c *Config) { c.DatabaseWait = 0 },
+		"all files of TLS":         func(c *Config) { c.TLSCert, c.TLSKey, c.TLSClientCA, c.GRPCAddress = "c", "k", "a", "0.0.0.0:1" },
+		"insecure":                 func(c *Config) { c.Insecure, c.HTTPAddress = true, ":1" },
+		"IPv6":                     func(c *Config) { c.HTTPAddress = "[::1]:1" },
+		"a name":                   func(c *Config) { c.HTTPAddress = "localhost:1" },
+		"one try":                  func(c *Config) { c.DatabaseWait = 0 },
+		"gRPC alone":               func(c *Config) { c.HTTPAddress = "" },
+		"HTTP alone":               func(c *Config) { c.GRPCAddress = "" },
+		"operations":               func(c *Config) { c.OpsAddress = "127.0.0.1:1" },
+		"operations for everybody": func(c *Config) { c.OpsAddress, c.OpsInsecure = ":1", true },
+		"the name of a port":       func(c *Config) { c.HTTPAddress = "localhost:http" },
 	} {
 		c := DefaultConfig()
 		change(&c)
 		if err := c.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	c := DefaultConfig()
+	c.DatabasePassword = "s3cret"
+	if err := c.Validate(); strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("an error contains the password: %v", err)
 	}
 }
 

@@ -100,19 +100,21 @@ func (l *lastConn) wants(method, id, tls string) seen {
 }
 
 // doors are those of a server that is put together as the program does it, with a sentry.
-type doors struct {
+type openedDoors struct {
 	sentry
 	tls                string // what a guard sees of the TLS
 	grpc               *grpc.ClientConn
 	http               *http.Client
 	url                string
 	grpcConn, httpConn lastConn
+	addresses          map[string]string // of the doors that are open, by their names in the log
+	end                func()            // ends the server, once
 }
 
 // openDoors serves with TLS if there is an authority.
-func openDoors(t *testing.T, ca *fixtures.CA) *doors {
+func openDoors(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *openedDoors {
 	t.Helper()
-	d := &doors{}
+	d := &openedDoors{}
 	c := Config{
 		GRPCAddress: "127.0.0.1:0", HTTPAddress: "127.0.0.1:0", DatabaseTimeout: 10 * time.Second,
 		ShutdownTimeout: 5 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 100,
@@ -125,7 +127,11 @@ func openDoors(t *testing.T, ca *fixtures.CA) *doors {
 		scheme, creds, transport.TLSClientConfig = "https", credentials.NewTLS(ca.ClientTLS(t)), ca.ClientTLS(t)
 		d.tls = "client, PrivacyAndIntegrity, 1 chains"
 	}
-	grpcAddress, httpAddress := serveDoors(t, c, d.guard)
+	for _, change := range changes {
+		change(&c)
+	}
+	d.addresses, d.end = serveDoors(t, c, d.guard)
+	grpcAddress, httpAddress := d.addresses["gRPC"], d.addresses["HTTP"]
 	conn, err := grpc.NewClient("passthrough:///"+grpcAddress, grpc.WithContextDialer(d.grpcConn.dial), grpc.WithTransportCredentials(creds))
 	must(t, err)
 	transport.DialContext = func(ctx context.Context, _, target string) (net.Conn, error) { return d.httpConn.dial(ctx, target) }
@@ -138,28 +144,31 @@ func openDoors(t *testing.T, ca *fixtures.CA) *doors {
 }
 
 // serveDoors runs a server in this process, and returns where.
-func serveDoors(t *testing.T, c Config, guard grpcserver.Guard) (grpcAddress, httpAddress string) {
+func serveDoors(t *testing.T, c Config, guard grpcserver.Guard) (addresses map[string]string, end func()) {
 	t.Helper()
 	store, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
 	must(t, err)
 	var logs fixtures.Buffer
-	group, err := newGroup(c, store, slog.New(slog.NewTextHandler(&logs, nil)), guard)
+	listeners, err := listen(c)
+	must(t, err)
+	group, err := newGroup(c, store, listeners, slog.New(slog.NewTextHandler(&logs, nil)), guard)
 	must(t, err)
 	process := ifrit.Invoke(group)
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		process.Signal(os.Interrupt)
 		must(t, <-process.Wait())
 		must(t, store.Close())
 	})
-	found := make(map[string]string)
+	t.Cleanup(end)
+	addresses = make(map[string]string)
 	for _, match := range regexp.MustCompile(`msg="serving (\w+)" address=(\S+)`).FindAllStringSubmatch(logs.String(), -1) {
-		found[match[1]] = match[2]
+		addresses[match[1]] = match[2]
 	}
-	return found["gRPC"], found["HTTP"]
+	return addresses, end
 }
 
 // request sends a request over HTTP, and returns its answer.
-func (d *doors) request(t *testing.T, method, path, body, id string) (code int, header http.Header, content string) {
+func (d *openedDoors) request(t *testing.T, method, path, body, id string) (code int, header http.Header, content string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
 	must(t, err)

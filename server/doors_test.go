@@ -27,7 +27,7 @@ const (
 )
 
 // atOpenDoors runs a test without TLS and with it.
-func atOpenDoors(t *testing.T, test func(t *testing.T, d *doors)) {
+func atOpenDoors(t *testing.T, test func(t *testing.T, d *openedDoors)) {
 	t.Run("plain", func(t *testing.T) { test(t, openDoors(t, nil)) })
 	t.Run("TLS", func(t *testing.T) { test(t, openDoors(t, fixtures.NewCA(t))) })
 }
@@ -36,7 +36,7 @@ func atOpenDoors(t *testing.T, test func(t *testing.T, d *doors)) {
 // each call once, with the same knowledge of its caller.
 func TestEveryCallIsGuarded(t *testing.T) {
 	t.Parallel()
-	atOpenDoors(t, func(t *testing.T, d *doors) {
+	atOpenDoors(t, func(t *testing.T, d *openedDoors) {
 		for _, method := range d.methods(t) {
 			d.take()
 			_ = d.call(t, method, "over-grpc")
@@ -66,7 +66,7 @@ func TestEveryCallIsGuarded(t *testing.T) {
 // answers with the status that belongs to the code.
 func TestEveryCallIsRefused(t *testing.T) {
 	t.Parallel()
-	atOpenDoors(t, func(t *testing.T, d *doors) {
+	atOpenDoors(t, func(t *testing.T, d *openedDoors) {
 		for code, httpCode := range map[codes.Code]int{
 			codes.Unauthenticated: http.StatusUnauthorized, codes.PermissionDenied: http.StatusForbidden, codes.ResourceExhausted: http.StatusTooManyRequests,
 		} {
@@ -105,7 +105,7 @@ func TestPagesAreNotGuarded(t *testing.T) {
 	t.Parallel()
 	d := openDoors(t, nil)
 	d.refuseWith(status.Error(codes.Unauthenticated, "refused"))
-	for _, path := range []string{"/metrics", "/healthz", "/docs", "/openapi.json"} {
+	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/docs", "/openapi.json"} {
 		if code, _, _ := d.request(t, "GET", path, "", ""); code != http.StatusOK {
 			t.Errorf("%s: %d", path, code)
 		}
@@ -140,7 +140,7 @@ type rpc struct {
 }
 
 // methods asks the server which services it has, and lists their methods.
-func (d *doors) methods(t *testing.T) (list []rpc) {
+func (d *openedDoors) methods(t *testing.T) (list []rpc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -167,14 +167,14 @@ func (d *doors) methods(t *testing.T) (list []rpc) {
 }
 
 // call calls a method with an empty message.
-func (d *doors) call(t *testing.T, method rpc, id string) error {
+func (d *openedDoors) call(t *testing.T, method rpc, id string) error {
 	t.Helper()
 	return d.send(t, method, id, "")
 }
 
 // send calls a method with a message that is encoded already, and returns its error. Of a stream
 // it waits for the first answer.
-func (d *doors) send(t *testing.T, method rpc, id, message string) error {
+func (d *openedDoors) send(t *testing.T, method rpc, id, message string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

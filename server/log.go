@@ -2,32 +2,52 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/locket-service/locket/grpcserver"
 )
 
+// The formats of the log that Cloud Foundry's Locket has: timestamps as seconds, or in RFC 3339.
+const (
+	formatLager        = "lager"
+	formatLagerRFC3339 = "lager-rfc3339"
+)
+
 // newLogger returns the log that a configuration asks for. Its lines have the id of the request.
-func newLogger(c Config) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	var handler slog.Handler
-	switch c.LogFormat {
-	case "text":
-		handler = slog.NewTextHandler(os.Stderr, options)
-	case "json":
-		handler = slog.NewJSONHandler(os.Stderr, options)
-	case "auto":
-		handler = slog.NewJSONHandler(os.Stderr, options)
-		if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			handler = slog.NewTextHandler(os.Stderr, options)
-		}
-	default:
-		return nil, fmt.Errorf("--log-format: %q: must be text, json or auto", c.LogFormat)
+// It goes to standard error, or to out in the formats of Cloud Foundry.
+func newLogger(c Config, out io.Writer) (*slog.Logger, error) {
+	handler, err := c.newLogHandler(out)
+	if err != nil {
+		return nil, err
 	}
 	return slog.New(grpcserver.LogRequestID(handler)), nil
 }
+
+func (c Config) newLogHandler(out io.Writer) (slog.Handler, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q: must be debug, info, warn or error", c.LogLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch c.LogFormat {
+	case "text":
+		return slog.NewTextHandler(os.Stderr, options), nil
+	case "json":
+		return slog.NewJSONHandler(os.Stderr, options), nil
+	case "auto":
+		if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return slog.NewTextHandler(os.Stderr, options), nil
+		}
+		return slog.NewJSONHandler(os.Stderr, options), nil
+	case formatLager, formatLagerRFC3339:
+		return newLagerHandler(out, level, c.LogFormat == formatLagerRFC3339), nil
+	default:
+		return nil, fmt.Errorf("--log-format: %q: must be text, json, auto, %s or %s", c.LogFormat, formatLager, formatLagerRFC3339)
+	}
+}
+
+// isLager reports whether the log is for the tools of Cloud Foundry.
+func (c Config) isLager() bool { return strings.HasPrefix(c.LogFormat, formatLager) }

@@ -42,7 +42,13 @@ func open(ctx context.Context, c Config) (db.Store, error) {
 		}
 		return sqlite.Open(source)
 	case "mysql":
-		return mysql.Open(ctx, source)
+		dsn, err := mysql.WithSecrets(source, mysql.Secrets{
+			Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--database: %w", err)
+		}
+		return mysql.Open(ctx, dsn)
 	default:
 		return nil, fmt.Errorf("--database: unknown engine %q; use sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
 	}

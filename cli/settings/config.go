@@ -3,70 +3,97 @@ package settings
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/cli/exit"
 )
 
-// cloudFoundryNames are the fields of the configuration file of Cloud Foundry's Locket
-// that mean the same here, by the names of our flags.
-var cloudFoundryNames = map[string]string{
-	"listen_address":             "grpc-address",
-	"database_connection_string": "database",
-	"cert_file":                  "tls-cert",
-	"key_file":                   "tls-key",
-	"ca_file":                    "tls-client-ca",
-	"log_level":                  "log-level",
-}
+// invalidFile is what Cloud Foundry's Locket says of a configuration file that is wrong.
+const invalidFile = "invalid-config-file"
 
 // WithConfig returns the sources of a command whose flag config names a JSON file: an object
 // whose members have the names of the flags, with - or _. It may also be a file of Cloud
-// Foundry's Locket, of which fields without a meaning here are ignored.
+// Foundry's Locket: what of that has no effect here is in Ignored. An error is the user's.
 func WithConfig(flags *pflag.FlagSet) (*Sources, error) {
 	s := New(flags)
 	file := s.Value("config")
-	settings, err := readConfig(file, flags)
+	if file == "" {
+		return s, nil
+	}
+	settings, err := s.readConfig(file)
+	if err != nil {
+		return s, exit.Usagef("%s: the config file %s: %w", invalidFile, file, err)
+	}
 	s.file = values{settings, func(string) string { return file }}
-	return s, err
+	return s, nil
 }
 
 // readConfig returns the values of a JSON file by the names of the flags. A name that it does not
 // know is an error, but in a file of Cloud Foundry's Locket.
-func readConfig(file string, flags *pflag.FlagSet) (map[string]string, error) {
-	if file == "" {
-		return nil, nil
-	}
+func (s *Sources) readConfig(file string) (settings map[string]string, err error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("the config file: %w", err)
+		return nil, err
 	}
+	members, err := membersOf(content)
+	if err != nil {
+		return nil, err
+	}
+	known := func(flag string) bool { return s.flags.Lookup(flag) != nil }
+	if isCloudFoundry(members) {
+		settings, s.Ignored, err = fromCloudFoundry(members, known)
+		return settings, err
+	}
+	settings = make(map[string]string)
+	for name, value := range members {
+		flag := strings.ReplaceAll(name, "_", "-")
+		if !known(flag) {
+			return nil, fmt.Errorf("unknown setting %q", name)
+		}
+		if value == structured {
+			return nil, notScalar(name)
+		}
+		settings[flag] = value
+	}
+	return settings, nil
+}
+
+// structured is the text of a member that is an array or an object. No setting is one.
+const structured = "\x00structured"
+
+func notScalar(name string) error {
+	return fmt.Errorf("%q: must be a string, a number, true or false", name)
+}
+
+// membersOf returns the members of a JSON object as text, without those that are null.
+func membersOf(content []byte) (map[string]string, error) {
 	var fields map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
 	if err := decoder.Decode(&fields); err != nil {
-		return nil, fmt.Errorf("the config file %s: %w", file, err)
+		return nil, err
 	}
-	_, listens := fields["listen_address"]
-	_, drives := fields["database_driver"]
-	cloudFoundry := listens || drives
-	settings := make(map[string]string)
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one JSON object")
+	}
+	if fields == nil {
+		return nil, errors.New("must be a JSON object")
+	}
+	members := make(map[string]string, len(fields))
 	for name, value := range fields {
-		flag := strings.ReplaceAll(name, "_", "-")
-		if known, ok := cloudFoundryNames[name]; ok {
-			flag = known
+		switch value.(type) {
+		case nil:
+		case map[string]any, []any:
+			members[name] = structured
+		default:
+			members[name] = fmt.Sprint(value)
 		}
-		if flags.Lookup(flag) == nil && !cloudFoundry {
-			return nil, fmt.Errorf("the config file %s: unknown setting %q", file, name)
-		}
-		settings[flag] = fmt.Sprint(value)
 	}
-	if driver, ok := fields["database_driver"].(string); ok {
-		if driver != "mysql" {
-			return nil, fmt.Errorf("the config file %s: database_driver: unknown driver %q; only mysql is supported", file, driver)
-		}
-		settings["database"] = "mysql:" + settings["database"]
-	}
-	return settings, nil
+	return members, nil
 }

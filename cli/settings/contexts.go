@@ -128,6 +128,7 @@ func (f *contextFile) values(name string) (values, error) {
 		"tls-ca":  f.relative(named.TLSCA), "tls-cert": f.relative(named.TLSCert), "tls-key": f.relative(named.TLSKey),
 		"timeout": named.Timeout, "insecure": strconv.FormatBool(named.Insecure),
 	}
+	maps.DeleteFunc(settings, func(_, value string) bool { return value == "" }) // what is left out has its default
 	return values{settings, func(setting string) string { return fmt.Sprintf("%s of context %q in %s", setting, name, f.path) }}, nil
 }
 

@@ -15,6 +15,9 @@ import (
 
 // Sources are where the settings of one command come from.
 type Sources struct {
+	// Ignored are the fields of the file that have no effect, in their order.
+	Ignored []string
+
 	flags *pflag.FlagSet
 	file  values
 }
@@ -50,14 +53,14 @@ func (s *Sources) LookUp(name string) (value, source string) {
 	if value := os.Getenv(Variable(name)); value != "" {
 		return value, "$" + Variable(name)
 	}
-	if value := s.file.settings[name]; value != "" {
+	if value, ok := s.file.settings[name]; ok {
 		return value, s.file.source(name)
 	}
 	return flag.DefValue, ""
 }
 
 // Apply sets the flags that were not given to what environment and file say, except some. The
-// error names everything that is wrong.
+// error names everything that is wrong, each with its source; it is the user's.
 func (s *Sources) Apply(except ...string) error {
 	var wrong []error
 	s.flags.VisitAll(func(flag *pflag.Flag) {
@@ -68,11 +71,19 @@ func (s *Sources) Apply(except ...string) error {
 		if source == "" {
 			return
 		}
-		if err := flag.Value.Set(value); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %s: %w", source, flag.Name, err))
+		err := flag.Value.Set(value)
+		if err == nil {
+			return
 		}
+		if !strings.HasPrefix(source, "$") {
+			source = invalidFile + ": " + source
+		}
+		wrong = append(wrong, fmt.Errorf("%s: %s: %w", source, flag.Name, err))
 	})
-	return errors.Join(wrong...)
+	if len(wrong) > 0 {
+		return exit.With(exit.Usage, errors.Join(wrong...))
+	}
+	return nil
 }
 
 // Wrong returns the error for a setting that must be something else.

@@ -37,6 +37,7 @@ func configForTest(t *testing.T, content string) (file string) {
 // value comes with its source.
 func TestPrecedence(t *testing.T) {
 	file := configForTest(t, `{"some_name": "file", "some-time": "3s", "some_choice": true}`)
+	empty, null := configForTest(t, `{"some_name": ""}`), configForTest(t, `{"some_name": null}`)
 	for name, test := range map[string]struct {
 		env           map[string]string
 		args          []string
@@ -47,6 +48,8 @@ func TestPrecedence(t *testing.T) {
 		"the file by the environment": {map[string]string{"LOCKET_CONFIG": file}, nil, "file", file},
 		"environment over file":       {map[string]string{"LOCKET_SOME_NAME": "env", "LOCKET_CONFIG": file}, nil, "env", "$LOCKET_SOME_NAME"},
 		"flag over environment":       {map[string]string{"LOCKET_SOME_NAME": "env"}, []string{"--some-name", "flag"}, "flag", "--some-name"},
+		"the file says empty":         {nil, []string{"--config", empty}, "", empty},
+		"the file says null":          {nil, []string{"--config", null}, "default", ""},
 		"an empty variable":           {map[string]string{"LOCKET_SOME_NAME": "", "LOCKET_CONFIG": file}, nil, "file", file},
 		"an empty flag hides all":     {map[string]string{"LOCKET_SOME_NAME": "env"}, []string{"--some-name", "", "--config", file}, "default", "--some-name"},
 	} {
@@ -107,6 +110,10 @@ func TestConfigRefused(t *testing.T) {
 		`{"some-nam": 1}`:                 {"some-nam", "unknown setting"},
 		`{`:                               {"config.json"},
 		`[]`:                              {"config.json"},
+		`{} {}`:                           {"more than one"},
+		`null`:                            {"must be a JSON object"},
+		`{"some-name": ["x"]}`:            {"some-name", "must be a string"},
+		`{"some-name": {"x": 1}}`:         {"some-name", "must be a string"},
 		`{"database_driver": "postgres"}`: {"postgres", "mysql"},
 		`{"listen_address": "", "database_driver": "x"}`: {"database_driver"},
 	} {

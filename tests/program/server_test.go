@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"encoding/json"
 	"net/http"
@@ -53,6 +54,9 @@ func TestRefusals(t *testing.T) {
 		{server("--grpc-address", ":8891"), []string{"--grpc-address", "loopback"}},
 		{server("--http-address", "[::]:8892"), []string{"--http-address", "loopback"}},
 		{server("--grpc-address", "nonsense"), []string{"--grpc-address", "nonsense"}},
+		{server("--http-address", "127.0.0.1"), []string{"--http-address", "127.0.0.1", "port"}},
+		{server("--grpc-address=", "--http-address="), []string{"--grpc-address", "--http-address", "nothing is served"}},
+		{server("--ops-address", "0.0.0.0:8893"), []string{"--ops-address", "0.0.0.0:8893", "--ops-insecure"}},
 		{server("--tls-cert", "s.crt"), []string{"--tls-cert", "--tls-key", "--tls-client-ca", "all three"}},
 		{server("--tls-cert", "s.crt", "--tls-key", "s.key"), []string{"--tls-client-ca", "all three"}},
 		{server("--tls-cert", "nosuch.crt", "--tls-key", "nosuch.key", "--tls-client-ca", "ca.crt"), []string{"certificate", "nosuch.crt"}},
@@ -88,8 +92,10 @@ func TestPortTaken(t *testing.T) {
 	for flag, address := range map[string]string{"--grpc-address": first.Address(), "--http-address": first.HTTPAddress()} {
 		second := fixtures.NewLocket(t, harness.SQLiteFile(t), flag, address)
 		harness.Must(t, second.Launch())
-		if code, err := second.Wait(10 * time.Second); code != 1 || err != nil || !strings.Contains(second.Log(), address) {
-			t.Errorf("%s: exit code %d, %v", flag, code, err)
+		code, err := second.Wait(10 * time.Second)
+		_, line, found := strings.Cut(second.Log(), "locket: ")
+		if want := flag + " " + address + ": bind: address already in use\n"; code != 1 || err != nil || !found || line != want {
+			t.Errorf("%s: exit code %d, %v, %q, want %q", flag, code, err, line, want)
 		}
 	}
 }
@@ -258,7 +264,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	}
 
 	_, stderr, code := harness.RunLocket(t, []string{"LOCKET_HISTORY_LIMIT=many"}, "server")
-	if code != 1 || !strings.Contains(stderr, "LOCKET_HISTORY_LIMIT") {
+	if code != exit.Usage || !strings.Contains(stderr, "LOCKET_HISTORY_LIMIT") {
 		t.Errorf("a bad environment: exit code %d, %s", code, stderr)
 	}
 	writeJSON(t, file, map[string]any{"shutdown_timeout": "soon"})
@@ -266,7 +272,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	writeJSON(t, file, map[string]any{"shutdown_time": "1s"})
 	refused(t, []string{"server", "--config", file}, file, "shutdown_time", "unknown setting")
 	_, stderr, code = harness.RunLocket(t, []string{"LOCKET_CONFIG=" + file}, "server")
-	if code != 1 || !strings.Contains(stderr, "shutdown_time") {
+	if code != exit.Usage || !strings.Contains(stderr, "shutdown_time") {
 		t.Errorf("a file named by the environment: exit code %d, %s", code, stderr)
 	}
 }
@@ -278,46 +284,6 @@ func writeJSON(t *testing.T, file string, value any) {
 	text, err := json.Marshal(value)
 	harness.Must(t, err)
 	harness.Must(t, os.WriteFile(file, text, 0o600))
-}
-
-// `locket -config F` starts with a file of Cloud Foundry's Locket.
-func TestCloudFoundryConfig(t *testing.T) {
-	t.Parallel()
-	ca := fixtures.NewCA(t)
-	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, "")
-	server.ClientTLS = ca.ClientTLS(t)
-	file := filepath.Join(t.TempDir(), "locket.json")
-	writeJSON(t, file, map[string]any{
-		"listen_address":                     server.Address(),
-		"database_driver":                    "mysql",
-		"database_connection_string":         fixtures.MySQL(t),
-		"max_open_database_connections":      200,
-		"max_database_connection_lifetime":   "1h",
-		"sql_ca_cert_file":                   "",
-		"sql_enable_identity_verification":   true,
-		"ca_file":                            ca.File,
-		"cert_file":                          cert,
-		"key_file":                           key,
-		"log_level":                          "debug",
-		"time_format":                        "rfc3339",
-		"debug_address":                      "127.0.0.1:17018",
-		"report_interval":                    "1m0s",
-		"loggregator":                        map[string]any{"loggregator_use_v2_api": true},
-		"locket_metrics_something_or_other_": []int{1, 2},
-	})
-	for _, flag := range []string{"-config", "--config"} {
-		server.RunAs(flag, file)
-		server.Env = []string{"LOCKET_HTTP_ADDRESS=" + server.HTTPAddress()}
-		harness.Must(t, server.Start())
-		harness.Lock(t, server.Client(t), "k"+flag, "o", time.Minute)
-		if !strings.Contains(server.Log(), `"level":"DEBUG"`) {
-			t.Error("log_level was not taken")
-		}
-		if code, _ := server.Terminate(); code != 0 {
-			t.Errorf("exit code %d", code)
-		}
-	}
 }
 
 // With TLS the server may listen everywhere, and lets nobody in without a certificate.
@@ -339,7 +305,12 @@ func TestTLS(t *testing.T) {
 	if _, err := harness.TryLock(t, server.Client(t), "k", "o", time.Minute); status.Code(err) != codes.Unavailable {
 		t.Errorf("without TLS: %v", err)
 	}
-	https := http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(t)}}
+	https := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}}}
+	if resp, err := https.Get("https://" + server.HTTPAddress() + "/metrics"); err == nil {
+		resp.Body.Close()
+		t.Errorf("HTTPS without a certificate: %s", resp.Status)
+	}
+	https = http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(t)}}
 	resp, err := https.Get("https://" + server.HTTPAddress() + "/metrics")
 	harness.Must(t, err)
 	defer resp.Body.Close()

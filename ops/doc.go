@@ -1,0 +1,11 @@
+// Package ops is the door for operators: whether the server is alive and ready, its metrics, its
+// profiles. It is plain HTTP, reads only, and passes no guard, so it belongs on an address that
+// only operators reach.
+//
+//	GET /healthz        200 while the process serves
+//	GET /readyz         200 when requests can be answered, else 503; the body says why
+//	GET /metrics        for Prometheus
+//	GET /debug/pprof/   profiles, for `go tool pprof`
+//
+// Callers may rely on this: Pages are the first three, for a door that serves other things too.
+package ops

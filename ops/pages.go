@@ -1,0 +1,56 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// readyTimeout is how long /readyz waits for its answer: shorter than the timeout of most probes.
+const readyTimeout = 800 * time.Millisecond
+
+// Ready returns nil if the server can answer requests now, else why not, in words for operators.
+type Ready func(ctx context.Context) error
+
+// Pages returns the handlers of GET for /healthz, /readyz and /metrics.
+func Pages(metrics prometheus.Gatherer, ready Ready) map[string]http.Handler {
+	return map[string]http.Handler{
+		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
+		"/readyz":  readiness(ready),
+		"/metrics": promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
+	}
+}
+
+func readiness(ready Ready) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := ready(ctx); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, "not ready:", err)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+}
+
+// handler returns all that this door serves. The command line (/debug/pprof/cmdline) is not:
+// it may hold the password of the database.
+func handler(metrics prometheus.Gatherer, ready Ready) http.Handler {
+	mux := http.NewServeMux()
+	for path, page := range Pages(metrics, ready) {
+		mux.Handle("GET "+path, page)
+	}
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}

@@ -1,0 +1,60 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config says what to serve, and where.
+type Config struct {
+	// Listener is where to serve. The server closes it.
+	Listener net.Listener
+	Metrics  prometheus.Gatherer
+	Ready    Ready
+	// ShutdownTimeout is how long requests under way may take to finish.
+	ShutdownTimeout time.Duration
+	Log             *slog.Logger
+}
+
+// Server is an ifrit runner.
+type Server struct{ config Config }
+
+// New returns a server that serves once it runs.
+func New(config Config) *Server { return &Server{config} }
+
+// Run implements ifrit.Runner. It is ready at once.
+func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	server := &http.Server{
+		Handler:           handler(s.config.Metrics, s.config.Ready),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      5 * time.Minute, // profiles last as long as their caller says
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(s.config.Listener) }()
+	s.config.Log.Info("serving operations", "address", s.config.Listener.Addr().String())
+	close(ready)
+
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve operations: %w", err)
+	case <-signals:
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		return server.Close()
+	}
+	return nil
+}

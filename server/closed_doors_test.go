@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+)
+
+// TestHTTPRequiresCertificates: with TLS nobody without a client certificate is let in over HTTP,
+// unless the configuration says so.
+func TestHTTPRequiresCertificates(t *testing.T) {
+	t.Parallel()
+	ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
+	foreign, err := tls.LoadX509KeyPair(other.Issue(t, "client"))
+	must(t, err)
+	for name, anonymous := range map[string]bool{"as it is": false, "--http-anonymous": true} {
+		d := openDoors(t, ca, func(c *Config) { c.HTTPAnonymous = anonymous })
+		if code, _, body := d.request(t, "GET", "/v1/claims/", "", ""); code != http.StatusOK {
+			t.Errorf("%s: with a certificate: %d %s", name, code, body)
+		}
+		get := func(certificates ...tls.Certificate) error {
+			config := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &append(certificates, tls.Certificate{})[0], nil
+			}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
+			defer client.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, d.url+"/v1/claims/nobody/", http.NoBody)
+			must(t, err)
+			resp, err := client.Do(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			return err
+		}
+		if err := get(); (err == nil) != anonymous {
+			t.Errorf("%s: without a certificate: %v", name, err)
+		}
+		if err := get(foreign); err == nil {
+			t.Errorf("%s: a certificate of another authority was let in", name)
+		}
+	}
+}
+
+// page returns what GET finds at an address in plain HTTP.
+func page(t *testing.T, address, path string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
+	must(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return resp.StatusCode, string(text)
+}
+
+// TestOpsDoor: pages for operators are at an address of their own, in plain HTTP also when the
+// other doors want certificates, and the metrics are no longer at the HTTP door.
+func TestOpsDoor(t *testing.T) {
+	t.Parallel()
+	d := openDoors(t, fixtures.NewCA(t), func(c *Config) { c.OpsAddress = "127.0.0.1:0" })
+	at := d.addresses["operations"]
+	for path, want := range map[string]string{
+		"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "\nlocket_ready 1\n", "/debug/pprof/": "goroutine", "/debug/pprof/heap?debug=1": "heap profile",
+	} {
+		if code, body := page(t, at, path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	for _, path := range []string{"/debug/pprof/cmdline", "/v1/claims/", "/docs", "/"} {
+		if code, body := page(t, at, path); code != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	for path, want := range map[string]int{"/metrics": 404, "/debug/pprof/": 404, "/healthz": 200, "/readyz": 200} {
+		if code, _, _ := d.request(t, "GET", path, "", ""); code != want {
+			t.Errorf("at the HTTP door %s: %d, want %d", path, code, want)
+		}
+	}
+}
+
+// TestDoorsAreOff: an empty address opens nothing, and what is left serves and ends as ever.
+func TestDoorsAreOff(t *testing.T) {
+	t.Parallel()
+	grpcAlone := openDoors(t, nil, func(c *Config) { c.HTTPAddress = "" })
+	if _, ok := grpcAlone.addresses["gRPC"]; !ok || len(grpcAlone.addresses) != 1 {
+		t.Errorf("without HTTP: %v", grpcAlone.addresses)
+	}
+	if _, err := models.NewLocketClient(grpcAlone.grpc).FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK}); err != nil {
+		t.Error(err)
+	}
+	httpAlone := openDoors(t, nil, func(c *Config) { c.GRPCAddress = "" })
+	if _, ok := httpAlone.addresses["HTTP"]; !ok || len(httpAlone.addresses) != 1 {
+		t.Errorf("without gRPC: %v", httpAlone.addresses)
+	}
+	for _, id := range []string{"a", "b"} {
+		if code, _, body := httpAlone.request(t, "POST", "/v1/claims/", `{"id": "`+id+`", "resource": "r", "ttl": 60}`, ""); code/100 != 2 {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+	waited := make(chan error, 1)
+	go func() { // a call that waits is sent away when the server ends
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, httpAlone.url+"/v1/claims/b/", http.NoBody)
+		if err == nil {
+			req.Header.Set("Prefer", "wait=25")
+			var resp *http.Response
+			if resp, err = http.DefaultClient.Do(req); err == nil {
+				err = resp.Body.Close()
+			}
+		}
+		waited <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	begin := time.Now()
+	httpAlone.end()
+	if err := <-waited; err != nil || time.Since(begin) > 3*time.Second {
+		t.Errorf("the call that waited ended after %v: %v", time.Since(begin), err)
+	}
+}
+
+// TestAddressInUse: the error names flag and address, and opens nothing.
+func TestAddressInUse(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer taken.Close()
+	c := DefaultConfig()
+	c.GRPCAddress, c.HTTPAddress = "127.0.0.1:0", taken.Addr().String()
+	_, err = listen(c)
+	if err == nil || !strings.HasPrefix(err.Error(), "--http-address "+c.HTTPAddress+": ") || strings.Count(err.Error(), c.HTTPAddress) != 1 {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/handlers"
+)
+
+// lagerSource is the component that lines of lager come from; their messages begin with it.
+const lagerSource = "locket"
+
+// lagerHandler writes lines as lager does, the log of Cloud Foundry's components
+// (code.cloudfoundry.org/lager), so that what reads those of its Locket reads ours: each is a JSON
+// object with timestamp, source, message and data, and with log_level as a number, or level as a
+// word where the timestamps are in RFC 3339. Of lager's sessions it knows none.
+type lagerHandler struct {
+	out     *lagerWriter
+	level   slog.Level
+	rfc3339 bool
+	attrs   []slog.Attr
+	group   string // before the names of attributes, with its dots
+}
+
+// lagerWriter keeps lines whole.
+type lagerWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func newLagerHandler(w io.Writer, level slog.Level, rfc3339 bool) slog.Handler {
+	return &lagerHandler{out: &lagerWriter{w: w}, level: level, rfc3339: rfc3339}
+}
+
+// Enabled implements slog.Handler. Grants and releases of locks are logged at level info.
+func (h *lagerHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.level || level == handlers.LevelGrant && h.level <= slog.LevelInfo
+}
+
+// Handle implements slog.Handler.
+func (h *lagerHandler) Handle(_ context.Context, record slog.Record) error {
+	data := make(map[string]any)
+	for _, attr := range h.attrs {
+		addLager(data, "", attr)
+	}
+	record.Attrs(func(attr slog.Attr) bool {
+		addLager(data, h.group, attr)
+		return true
+	})
+	text, err := json.Marshal(h.line(record, data))
+	if err != nil {
+		return err
+	}
+	h.out.mu.Lock()
+	defer h.out.mu.Unlock()
+	_, err = h.out.w.Write(append(text, '\n'))
+	return err
+}
+
+// line returns the object of a line; its members come in lager's order.
+func (h *lagerHandler) line(record slog.Record, data map[string]any) any {
+	message, level := lagerSource+"."+lagerMessage(record.Message), lagerLevelOf(record.Level)
+	if h.rfc3339 {
+		return struct {
+			Timestamp string         `json:"timestamp"`
+			Level     string         `json:"level"`
+			Source    string         `json:"source"`
+			Message   string         `json:"message"`
+			Data      map[string]any `json:"data"`
+		}{record.Time.UTC().Format(time.RFC3339Nano), lagerLevels[level], lagerSource, message, data}
+	}
+	seconds := fmt.Sprintf("%d.%09d", record.Time.Unix(), record.Time.Nanosecond())
+	return struct {
+		Timestamp string         `json:"timestamp"`
+		Source    string         `json:"source"`
+		Message   string         `json:"message"`
+		LogLevel  int            `json:"log_level"`
+		Data      map[string]any `json:"data"`
+	}{seconds, lagerSource, message, level, data}
+}
+
+// lagerLevels are the names of lager's levels, by their numbers. We never log its last, fatal.
+var lagerLevels = []string{"debug", "info", "error", "fatal"}
+
+// lagerLevelOf returns the level for one of ours. lager has none for warnings: they are info.
+func lagerLevelOf(level slog.Level) int {
+	switch {
+	case level == handlers.LevelGrant:
+		return 1
+	case level < slog.LevelInfo:
+		return 0
+	case level < slog.LevelError:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// lagerMessages are the messages of Cloud Foundry's Locket that mean the same as ours, and that
+// others look for. Those that are not here have their own words, with hyphens.
+var lagerMessages = map[string]string{
+	"acquired lock": "lock.lock.acquired-lock",
+	"released lock": "release.release-lock.released-lock",
+}
+
+func lagerMessage(message string) string {
+	if known, ok := lagerMessages[message]; ok {
+		return known
+	}
+	words := strings.FieldsFunc(strings.ToLower(message), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	return strings.Join(words, "-")
+}
+
+// addLager adds an attribute to the data of a line: names with hyphens, errors and times as text.
+func addLager(data map[string]any, group string, attr slog.Attr) {
+	value := attr.Value.Resolve()
+	name := group + strings.ReplaceAll(attr.Key, "_", "-")
+	if name == "request-id" {
+		name = "request-uuid"
+	}
+	switch value.Kind() {
+	case slog.KindGroup:
+		if attr.Key != "" {
+			group = name + "."
+		}
+		for _, member := range value.Group() {
+			addLager(data, group, member)
+		}
+	case slog.KindBool, slog.KindInt64, slog.KindUint64:
+		data[name] = value.Any()
+	case slog.KindAny:
+		if list, ok := value.Any().([]string); ok {
+			data[name] = list
+			return
+		}
+		data[name] = value.String()
+	default:
+		data[name] = value.String()
+	}
+}
+
+// WithAttrs implements slog.Handler.
+func (h *lagerHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := *h
+	with.attrs = append([]slog.Attr(nil), h.attrs...)
+	for _, attr := range attrs {
+		attr.Key = h.group + attr.Key
+		with.attrs = append(with.attrs, attr)
+	}
+	return &with
+}
+
+// WithGroup implements slog.Handler.
+func (h *lagerHandler) WithGroup(name string) slog.Handler {
+	with := *h
+	if name != "" {
+		with.group += name + "."
+	}
+	return &with
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	// readyInterval is how often readiness is checked.
+	readyInterval = time.Second
+	// clockTimeout is how long the database may take to say its time.
+	clockTimeout = 2 * time.Second
+	// slowCommit is how long a transaction may be under way before the server is not ready.
+	slowCommit = 5 * time.Second
+	// maxDrift is by how much the database's clock may differ from this machine's monotonic
+	// clock over one interval: more is a step, which lease time takes for an outage.
+	maxDrift = db.MaxSilence
+)
+
+// readiness knows whether this server can answer requests now: whether the database answers and
+// takes commits, and whether its clock runs as time does. It is checked periodically; each
+// change is logged and passed on.
+type readiness struct {
+	clocks    db.Clocks
+	committer func() committer.Health
+	log       *slog.Logger
+	gauge     prometheus.Gauge
+	// onChange gets each change.
+	onChange func(ready bool)
+
+	mu    sync.Mutex
+	clock error // what is wrong with the database's clock
+	last  reading
+	was   string // the reason that was logged last, "" for ready
+}
+
+// reading is one look at the database's clock, between two moments of this machine's.
+type reading struct {
+	wall          claim.Time
+	before, after time.Time
+}
+
+func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Logger, registry prometheus.Registerer) *readiness {
+	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}}
+	r.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
+	})
+	r.gauge.Set(1)
+	registry.MustRegister(r.gauge, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_last_commit_age_seconds", Help: "Time since the database last took a commit or a beat of this server.",
+	}, func() float64 { return time.Since(health().LastCommit).Seconds() }))
+	return r
+}
+
+// Check is an ops.Ready. It asks nothing of the database.
+func (r *readiness) Check(context.Context) error {
+	h := r.committer()
+	switch {
+	case !h.FailingSince.IsZero():
+		return errors.New("the database takes no commits") // the log says why, and addresses are its own
+	case !h.Began.IsZero() && time.Since(h.Began) > slowCommit:
+		return errors.New("the database does not answer a transaction")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clock
+}
+
+// check looks at the database's clock, and passes on what has changed.
+func (r *readiness) check(ctx context.Context) {
+	clock := r.readClock(ctx)
+	if ctx.Err() != nil {
+		return // the end
+	}
+	r.mu.Lock()
+	r.clock = clock
+	r.mu.Unlock()
+	reason := ""
+	if err := r.Check(ctx); err != nil {
+		reason = err.Error()
+	}
+	if reason == r.was {
+		return
+	}
+	if reason == "" {
+		r.log.Info("ready again")
+		r.gauge.Set(1)
+	} else {
+		r.log.Warn("not ready", "reason", reason)
+		r.gauge.Set(0)
+	}
+	if (reason == "") != (r.was == "") {
+		r.onChange(reason == "")
+	}
+	r.was = reason
+}
+
+// readClock compares the time that has passed for the database since the last look with that of
+// this machine, which lies between two bounds since the answer takes time.
+func (r *readiness) readClock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
+	defer cancel()
+	now := reading{before: time.Now()}
+	instant, err := r.clocks.Now(ctx)
+	if err != nil {
+		r.log.Debug("the database does not say its time", "error", err)
+		return errors.New("the database does not answer")
+	}
+	now.wall, now.after = instant.Wall, time.Now()
+	last := r.last
+	r.last = now
+	if last.wall == 0 {
+		return nil
+	}
+	passed := now.wall.Sub(last.wall)
+	if least := now.before.Sub(last.after); passed < least-maxDrift {
+		return fmt.Errorf("the database's clock is slow or has stepped back: %v in %v", passed, least)
+	}
+	if most := now.after.Sub(last.before); passed > most+maxDrift {
+		return fmt.Errorf("the database's clock is fast or has stepped forward: %v in %v", passed, most)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit/grouper"
+	"google.golang.org/grpc"
+
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/periodic"
+	"github.com/locket-service/locket/upkeep"
+	"github.com/locket-service/locket/watch"
+)
+
+// Service is the service models.Locket on a store, without the doors through which calls come.
+// Whoever embeds it runs its Members, in this order, before its doors, and stops them in reverse.
+type Service struct {
+	// Members are the runners of the service.
+	Members grouper.Members
+	// Chain is what every call passes, to be given to each door.
+	Chain *grpcserver.Chain
+	// Register adds the service to a door.
+	Register func(grpc.ServiceRegistrar)
+	// Drain sends the waiting calls away: a door calls it when its end begins.
+	Drain func()
+
+	readiness *readiness
+}
+
+// NewService returns the service of a configuration, of which it uses DatabaseTimeout,
+// HistoryRetention and HistoryLimit. Its metrics are registered. The guards decide about the
+// calls of every door.
+func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards ...grpcserver.Guard) *Service {
+	hub := watch.NewHub(store, registry)
+	queues := committer.New(store, committer.Config{
+		Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
+	})
+	ready := newReadiness(store, queues.Health, log, registry)
+	return &Service{
+		Members: grouper.Members{
+			{Name: "committer", Runner: queues},
+			{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
+			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
+			{Name: "janitor", Runner: upkeep.NewJanitor(store, c.HistoryRetention, c.HistoryLimit, log, registry)},
+			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
+		},
+		readiness: ready,
+		Chain:     grpcserver.NewChain(log, registry, guards...),
+		Register:  func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
+		Drain:     hub.Stop,
+	}
+}
+
+// Ready returns nil if the service can answer requests, else why not: the database takes no
+// commits or does not answer, or its clock has stepped. It asks nothing of the database.
+func (s *Service) Ready(ctx context.Context) error { return s.readiness.Check(ctx) }

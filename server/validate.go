@@ -1,0 +1,99 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// Validate returns everything that is wrong with a configuration by itself, each with the name of
+// its flag. Errors of files and of the network are found by Serve.
+func (c Config) Validate() error {
+	wrong := append(c.wrongDoors(), c.wrongDatabase()...)
+	for _, bounded := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"database-timeout", c.DatabaseTimeout}, {"shutdown-timeout", c.ShutdownTimeout}, {"history-retention", c.HistoryRetention},
+	} {
+		if bounded.value <= 0 {
+			wrong = append(wrong, fmt.Errorf("--%s: must be more than 0", bounded.flag))
+		}
+	}
+	if c.HistoryLimit < 1 {
+		wrong = append(wrong, errors.New("--history-limit: must be at least 1"))
+	}
+	if _, err := c.newLogHandler(nil); err != nil {
+		wrong = append(wrong, err)
+	}
+	return errors.Join(wrong...)
+}
+
+func (c Config) wrongDatabase() (wrong []error) {
+	if c.DatabasePassword != "" && c.DatabasePasswordFile != "" {
+		wrong = append(wrong, errors.New("--database-password-file and $LOCKET_DATABASE_PASSWORD: give one of the two"))
+	}
+	if strings.HasPrefix(c.Database, "mysql:") {
+		return wrong
+	}
+	for flag, value := range map[string]string{
+		"--database-ca": c.DatabaseCA, "--database-password-file": c.DatabasePasswordFile, "$LOCKET_DATABASE_PASSWORD": c.DatabasePassword,
+	} {
+		if value != "" {
+			wrong = append(wrong, fmt.Errorf("%s: only a mysql: database takes it", flag))
+		}
+	}
+	return wrong
+}
+
+func (c Config) wrongDoors() (wrong []error) {
+	tlsFiles := 0
+	for _, file := range []string{c.TLSCert, c.TLSKey, c.TLSClientCA} {
+		if file != "" {
+			tlsFiles++
+		}
+	}
+	if tlsFiles != 0 && tlsFiles != 3 {
+		wrong = append(wrong, errors.New("--tls-cert, --tls-key and --tls-client-ca go together: give all three, or none"))
+	}
+	if c.GRPCAddress == "" && c.HTTPAddress == "" {
+		wrong = append(wrong, errors.New("--grpc-address and --http-address: both are off, so nothing is served"))
+	}
+	anywhere := tlsFiles != 0 || c.Insecure
+	const needsTLS = "without TLS the server listens on loopback only; give it certificates, or --insecure"
+	const plain = "it is plain HTTP, on loopback only; to serve it elsewhere too, give --ops-insecure"
+	return append(wrong,
+		wrongAddress("grpc-address", c.GRPCAddress, anywhere, needsTLS),
+		wrongAddress("http-address", c.HTTPAddress, anywhere, needsTLS),
+		wrongAddress("ops-address", c.OpsAddress, c.OpsInsecure, plain))
+}
+
+// wrongAddress returns what is wrong with the address of a door; an empty one switches it off.
+func wrongAddress(flag, address string, anywhere bool, otherwise string) error {
+	if address == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && port == "" {
+		err = errors.New("no port")
+	}
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("--%s %q: must be HOST:PORT, or empty for none: %w", flag, address, err)
+	case !anywhere && !IsLoopback(host):
+		return fmt.Errorf("--%s %s: %s", flag, address, otherwise)
+	}
+	return nil
+}
+
+// IsLoopback reports whether a host, by its name or its number, is this machine alone. Nothing is
+// looked up.
+func IsLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
