@@ -20,13 +20,10 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/handlers"
-	"github.com/locket-service/locket/upkeep"
-	"github.com/locket-service/locket/watch"
+	whole "github.com/locket-service/locket/server"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -131,24 +128,16 @@ func service(t testing.TB, registry *prometheus.Registry) grpc.ClientConnInterfa
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	hub := watch.NewHub(store, registry)
-	queues := committer.New(store, committer.Config{
-		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
-	})
-	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
-		{Name: "committer", Runner: queues},
-		{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
-	}))
+	service := whole.NewService(whole.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, registry)
+	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, service.Members))
 	t.Cleanup(func() {
-		hub.Stop()
+		service.Drain()
 		process.Signal(os.Interrupt)
 		if err := errors.Join(<-process.Wait(), store.Close()); err != nil {
 			t.Errorf("the end of the service: %v", err)
 		}
 	})
-	return grpcserver.NewLocal(grpcserver.NewChain(log, registry), func(r grpc.ServiceRegistrar) {
-		handlers.Register(r, handlers.New(queues, hub, store, log))
-	})
+	return grpcserver.NewLocal(service.Chain, service.Register)
 }
 
 // answer is what a client sees of an answer.

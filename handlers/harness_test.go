@@ -22,15 +22,12 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/upkeep"
-	"github.com/locket-service/locket/watch"
+	whole "github.com/locket-service/locket/server"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,32 +57,29 @@ func startIn(t testing.TB, folder string) *server {
 // startWith starts a server on the database of a folder, as seen through a wrapper.
 func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store) *server {
 	t.Helper()
+	return startWithLog(t, folder, wrap, slog.LevelDebug)
+}
+
+// startWithLog is startWith with a log of a level.
+func startWithLog(t testing.TB, folder string, wrap func(db.Store) db.Store, level slog.Level) *server {
+	t.Helper()
 	s := &server{logs: &fixtures.Buffer{}, registry: prometheus.NewRegistry()}
-	log := slog.New(grpcserver.LogRequestID(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	log := slog.New(grpcserver.LogRequestID(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: level})))
 	real, err := sqlite.Open(filepath.Join(folder, "locket.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	store, registry := wrap(real), s.registry
-	hub := watch.NewHub(store, registry)
-	queues := committer.New(store, committer.Config{
-		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
-	})
+	service := whole.NewService(whole.Config{
+		DatabaseTimeout: 10 * time.Second, HistoryRetention: 24 * time.Hour, HistoryLimit: 1000,
+	}, store, log, registry)
 	listener := bufconn.Listen(1 << 20)
-	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
-		{Name: "committer", Runner: queues},
-		{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
-		{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
-		{Name: "janitor", Runner: upkeep.NewJanitor(store, 24*time.Hour, 1000, log, registry)},
-		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
-			Listener:        listener,
-			Chain:           grpcserver.NewChain(log, registry),
-			Register:        func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
-			ShutdownTimeout: 10 * time.Second,
-			OnDrain:         hub.Stop,
-			Log:             log,
-		})},
-	}))
+	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
+		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
+			Listener: listener, Chain: service.Chain, Register: service.Register,
+			ShutdownTimeout: 10 * time.Second, OnDrain: service.Drain, Log: log,
+		}),
+	})))
 	conn, err := grpc.NewClient("passthrough:///locket",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -11,14 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
 	"github.com/tedsuo/ifrit/grouper"
-	"google.golang.org/grpc"
 
-	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/handlers"
-	"github.com/locket-service/locket/upkeep"
-	"github.com/locket-service/locket/watch"
+	"github.com/locket-service/locket/server"
 )
 
 // startServer starts a Locket for an example, as `locket server` does elsewhere: on a port
@@ -30,24 +26,16 @@ func startServer() (address string, stop func()) {
 	orPanic(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	orPanic(err)
-	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	hub := watch.NewHub(store, registry)
-	queues := committer.New(store, committer.Config{
-		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
-	})
-	server := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
-		{Name: "committer", Runner: queues},
-		{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
-		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
-			Listener: listener,
-			Chain:    grpcserver.NewChain(log, registry),
-			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
-			OnDrain:  hub.Stop, ShutdownTimeout: time.Second, Log: log,
-		})},
-	}))
+	log := slog.New(slog.DiscardHandler)
+	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry())
+	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
+		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
+			Listener: listener, Chain: service.Chain, Register: service.Register, OnDrain: service.Drain, ShutdownTimeout: time.Second, Log: log,
+		}),
+	})))
 	return listener.Addr().String(), func() {
-		server.Signal(os.Interrupt)
-		orPanic(errors.Join(<-server.Wait(), store.Close(), os.RemoveAll(folder)))
+		process.Signal(os.Interrupt)
+		orPanic(errors.Join(<-process.Wait(), store.Close(), os.RemoveAll(folder)))
 	}
 }
 
