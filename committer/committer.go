@@ -37,16 +37,6 @@ type Config struct {
 	Listeners []Listener
 }
 
-// Listener gets what the transactions of this server change.
-type Listener interface {
-	// Committed is called after a commit, before its callers are answered, for one
-	// transaction after the other.
-	Committed(now claim.Instant, changes []claim.Transition)
-	// Missed is called when a transaction may have been committed, and its changes are
-	// not known here.
-	Missed()
-}
-
 // ErrStopping is returned for requests that the server no longer takes, because it shuts
 // down. Another server can.
 var ErrStopping = errors.New("the server is shutting down")
@@ -84,13 +74,15 @@ type Committer struct {
 	timeout   time.Duration
 	log       *slog.Logger
 	metrics   *Metrics
-	listeners []Listener
+	listeners listeners
+	leases    leases
 	health    health
 	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
 
 	queue   *queue
 	failing bool // the database did not take the last commit
 	service service
+	resting bool // there was no beat at the last time for one
 }
 
 // New returns a committer for a store.
@@ -98,10 +90,11 @@ func New(store Store, config Config) *Committer {
 	known := &holders{owners: make(map[string]string)}
 	c := &Committer{
 		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
-		log: config.Log, metrics: config.Metrics, listeners: append([]Listener{config.Metrics, known}, config.Listeners...),
+		log: config.Log, metrics: config.Metrics,
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
 	}
+	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
 	c.metrics.watch(c.queue)
 	return c
 }
@@ -148,7 +141,7 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		}
 		select { // and so have beats: lease time stands still without them
 		case <-beat.C:
-			_ = c.beat()
+			c.beatForLeases()
 		default:
 		}
 		select {
@@ -156,9 +149,9 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 			c.stop()
 			return nil
 		case <-beat.C:
-			_ = c.beat()
+			c.beatForLeases()
 		case <-c.queue.wake:
-			if c.service.failed { // first, before a lease is looked at; and callers need not wait for two timeouts
+			if c.service.failed || c.resting { // first, before a lease is looked at; and callers need not wait for two timeouts
 				if err := c.beat(); err != nil {
 					c.answer(c.queue.takeAll(), err)
 					continue
@@ -175,6 +168,15 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 func (c *Committer) answerOld(context.Context) {
 	old := c.queue.takeOlder(time.Now().Add(-c.timeout))
 	c.answer(old, fmt.Errorf("%w: no transaction began within %s", db.ErrUnavailable, c.timeout))
+}
+
+// beatForLeases beats, unless there is no lease.
+func (c *Committer) beatForLeases() {
+	if c.leases.none.Load() && !c.service.failed {
+		c.resting = true
+		return
+	}
+	_ = c.beat() // reported
 }
 
 // beat is called between batches, not beside them: while the database does not take
@@ -195,6 +197,7 @@ func (c *Committer) beat() error {
 		c.service.fail()
 	} else {
 		c.service.beats(begin, time.Now())
+		c.resting = false
 	}
 	c.report(err)
 	return err
@@ -258,13 +261,13 @@ func (c *Committer) commit(batch []*request) {
 	case err == nil:
 		c.service.succeeded(start, end)
 		c.report(nil)
-		c.tell(queues)
+		c.listeners.committed(queues)
 		c.answer(batch, nil)
 		c.grantMore(queues)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
 		c.service.fail()
 		if errors.Is(err, db.ErrOutcomeUnknown) {
-			c.tellMissed()
+			c.listeners.missed()
 		}
 		c.report(err)
 		c.answer(batch, err)
@@ -303,22 +306,6 @@ func (c *Committer) answer(batch []*request, err error) {
 			r.result, r.err = Result{}, err
 		}
 		r.done <- struct{}{}
-	}
-}
-
-// tell hands what a transaction changed to the listeners.
-func (c *Committer) tell(queues *claim.Queues) {
-	if queues == nil {
-		return
-	}
-	for _, listener := range c.listeners {
-		listener.Committed(queues.Now, queues.Changes())
-	}
-}
-
-func (c *Committer) tellMissed() {
-	for _, listener := range c.listeners {
-		listener.Missed()
 	}
 }
 

@@ -21,7 +21,8 @@ const (
 type Clock struct {
 	// Seen is the time of the last beat, by the database's clock.
 	Seen claim.Time
-	// Outage is the sum of all outages: lease time is the database's time less Outage.
+	// Outage is the sum of all time that does not count: outages, and time in which there was
+	// no lease, so that no server beat. Lease time is the database's time less Outage.
 	Outage time.Duration
 }
 

@@ -75,7 +75,7 @@ func TestClock(t *testing.T) {
 // TestResume counts none of the time between, however short it was.
 func TestResume(t *testing.T) {
 	for _, away := range []time.Duration{0, ms, 100 * ms, db.MaxSilence, time.Hour, -ms, -time.Hour} {
-		c := running().Beat(start.Add(100 * ms), 0)
+		c := running().Beat(start.Add(100*ms), 0)
 		before := c.Instant(start.Add(100 * ms))
 		at := before.Wall.Add(away)
 		c = c.Resume(at)

@@ -69,7 +69,7 @@ type Transactor interface {
 // running: see Clock. Beat and Resume may run beside Transact, and do not wait for it.
 type Pulse interface {
 	// Beat records that a server is there to take renewals. It is to be called every
-	// BeatInterval. inService is for how long the server has been so without a break,
+	// BeatInterval while there are leases. inService is for how long the server has been so without a break,
 	// since its last Beat or Resume at the most: a beat may be late while commits take
 	// long, and that is no outage. It is 0 for a server that does not know.
 	Beat(ctx context.Context, inService time.Duration) error

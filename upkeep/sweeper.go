@@ -2,60 +2,182 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"time"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/periodic"
 )
 
 const (
-	sweepInterval = 50 * time.Millisecond
+	// shortPause is between two looks at the database at least. longPause is at most: another
+	// server may have made leases, and died.
+	shortPause = 50 * time.Millisecond
+	longPause  = time.Second
 	// idleGrace is for how long a lease that ran out is left alone while no claim waits
 	// for it, so that a renewal that is a little late still finds it.
 	idleGrace  = 500 * time.Millisecond
 	sweepLimit = 256
+	// sweepTimeout bounds each look at the database, and each command.
+	sweepTimeout = 15 * time.Second
+	// asideTime is for how long a resource is left alone whose leases cannot be ended.
+	asideTime = 10 * time.Second
 )
 
-// Sweeper ends leases that have run out: within 100 ms where somebody waits, within a
-// second otherwise.
+// Sweeper ends leases that have run out: at once where claims wait, after idleGrace otherwise. It
+// sleeps until the next deadline, and asks the database every longPause when there is none.
 type Sweeper struct {
 	store     db.Due
 	committer *committer.Committer
 	log       *slog.Logger
+	alarm     *alarm
+
+	aside map[string]time.Time // resources whose leases cannot be ended, until when
 }
 
-// NewSweeper returns a sweeper of the store that ends leases through the committer.
+// NewSweeper returns a sweeper of the store that ends leases through the committer, and listens to
+// it for leases that run out before the Sweeper would have looked again.
 func NewSweeper(store db.Due, queues *committer.Committer, log *slog.Logger) *Sweeper {
-	return &Sweeper{store: store, committer: queues, log: log}
+	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm(), aside: make(map[string]time.Time)}
+	queues.Listen(s)
+	return s
 }
 
-// Run implements ifrit.Runner.
-func (s *Sweeper) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
-	return periodic.New(sweepInterval, s.sweep).Run(signals, ready)
-}
-
-// sweep goes on while there is more to do than fits into one batch, unless the database
-// refuses: it would be asked for the same again, without a pause.
-func (s *Sweeper) sweep(ctx context.Context) {
-	for ctx.Err() == nil {
-		resources, err := s.store.Due(ctx, idleGrace, sweepLimit)
-		if err != nil {
-			s.log.Debug("the sweep cannot read", "error", err)
-			return
-		}
-		if len(resources) == 0 {
-			return
-		}
-		if _, err := s.committer.Do(ctx, claim.Expire{Resources: resources}); err != nil {
-			s.log.Debug("the sweep cannot write", "error", err)
-			return
-		}
-		if len(resources) < sweepLimit {
-			return
+// Committed implements committer.Listener.
+func (s *Sweeper) Committed(_ claim.Instant, changes []claim.Transition) {
+	soonest := never
+	for _, change := range changes {
+		if change.After.Status == claim.Active {
+			soonest = min(soonest, change.After.Deadline)
 		}
 	}
+	s.alarm.advance(soonest)
+}
+
+// Missed implements committer.Listener: there may be leases that nobody has told of.
+func (s *Sweeper) Missed() { s.alarm.advance(0) }
+
+// Run implements ifrit.Runner. It ends on any signal, without waiting for the database.
+func (s *Sweeper) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for live := true; ctx.Err() == nil; {
+			live = s.look(ctx, live)
+		}
+	}()
+	close(ready)
+	<-signals
+	stop()
+	<-ended
+	return nil
+}
+
+// look sweeps when there are live leases, sleeps until the next deadline, and reports whether
+// there are any by then.
+func (s *Sweeper) look(ctx context.Context, live bool) bool {
+	if live && !s.sweep(ctx) {
+		return s.rest(ctx)
+	}
+	s.alarm.reset()
+	grants := s.committer.Grants()
+	next, now, err := s.nextDue(ctx)
+	switch {
+	case err != nil:
+		s.log.Debug("the sweep cannot read", "error", err)
+		return s.rest(ctx)
+	}
+	s.committer.SetLive(next != 0, grants)
+	switch {
+	case next != 0 && !live: // another server may have made leases that are due already
+		return true
+	case next != 0:
+		s.alarm.advance(next)
+	}
+	s.alarm.wait(ctx.Done(), now.Lease, shortPause, longPause)
+	return next != 0
+}
+
+// rest leaves a database that refuses alone for a while.
+func (s *Sweeper) rest(ctx context.Context) (live bool) {
+	s.alarm.wait(ctx.Done(), 0, shortPause, shortPause)
+	return true
+}
+
+func (s *Sweeper) nextDue(ctx context.Context) (next claim.Time, now claim.Instant, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	return s.store.NextDue(ctx, idleGrace)
+}
+
+// sweep goes on while there is more to do than fits into one command. It stops, and returns
+// false, when the database refuses: it would be asked for the same again, without a pause.
+func (s *Sweeper) sweep(ctx context.Context) (done bool) {
+	for ctx.Err() == nil {
+		resources, more, err := s.due(ctx)
+		if err != nil {
+			s.log.Debug("the sweep cannot read", "error", err)
+			return false
+		}
+		if len(resources) == 0 {
+			return true
+		}
+		if err := s.expire(ctx, resources); err != nil {
+			s.log.Debug("the sweep cannot write", "error", err)
+			return false
+		}
+		if !more {
+			return true
+		}
+	}
+	return true
+}
+
+// due returns the resources to sweep, and whether there may be more. Those that are left alone
+// take nobody's place.
+func (s *Sweeper) due(ctx context.Context) (resources []string, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	maps.DeleteFunc(s.aside, func(_ string, until time.Time) bool { return !time.Now().Before(until) })
+	limit := sweepLimit + len(s.aside)
+	names, err := s.store.Due(ctx, idleGrace, limit)
+	for _, name := range names {
+		if _, aside := s.aside[name]; !aside {
+			resources = append(resources, name)
+		}
+	}
+	return resources, len(names) >= limit, err
+}
+
+// expire ends the leases of resources with one command. A command that fails for a reason of its
+// own, not of the database, is cut in two until the resource that spoils it is alone. That one is
+// left alone for a while.
+func (s *Sweeper) expire(ctx context.Context, resources []string) error {
+	switch err := s.do(ctx, claim.Expire{Resources: resources}); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown), errors.Is(err, committer.ErrStopping):
+		return err
+	case len(resources) == 1:
+		s.log.Error("leases that have run out cannot be ended", "resource", resources[0], "again_in", asideTime, "error", err)
+		s.aside[resources[0]] = time.Now().Add(asideTime)
+		return nil
+	}
+	half := len(resources) / 2
+	if err := s.expire(ctx, resources[:half]); err != nil {
+		return err
+	}
+	return s.expire(ctx, resources[half:])
+}
+
+func (s *Sweeper) do(ctx context.Context, cmd claim.Command) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, sweepTimeout, db.ErrUnavailable)
+	defer cancel()
+	_, err := s.committer.Do(ctx, cmd)
+	return err
 }

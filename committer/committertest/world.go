@@ -32,6 +32,7 @@ type Store struct {
 	db.Store
 	mu         sync.Mutex
 	OnTransact func(ctx context.Context, fn func(db.Tx) error) error
+	OnBeat     func() // called at each beat
 	OnResume   func() error
 	OnDue      func() ([]string, error)
 	OnChanges  func() ([]string, error)
@@ -52,6 +53,16 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 		transact = s.Store.Transact
 	}
 	return transact(ctx, fn)
+}
+
+func (s *Store) Beat(ctx context.Context, inService time.Duration) error {
+	s.mu.Lock()
+	beat := s.OnBeat
+	s.mu.Unlock()
+	if beat != nil {
+		beat()
+	}
+	return s.Store.Beat(ctx, inService)
 }
 
 func (s *Store) Resume(ctx context.Context) error {
