@@ -71,6 +71,7 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.BoolVar(&c.Insecure, "insecure", c.Insecure, "serve without TLS on addresses other than loopback")
 	flags.DurationVar(&c.HistoryRetention, "history-retention", c.HistoryRetention, "for how long finished claims are kept")
 	flags.IntVar(&c.HistoryLimit, "history-limit", c.HistoryLimit, "how many finished claims are kept at most")
+	flags.DurationVar(&c.HistoryMinimum, "history-minimum", c.HistoryMinimum, "for how long finished claims are kept even beyond the limit, so that a late retry finds its claim")
 	flags.DurationVar(&c.ShutdownTimeout, "shutdown-timeout", c.ShutdownTimeout, "how long requests under way may take at the end")
 	flags.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error; debug logs every request")
 	flags.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text, json, or auto: text on a terminal; lager or lager-rfc3339: as Cloud Foundry's")

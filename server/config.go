@@ -50,6 +50,9 @@ type Config struct {
 	HistoryRetention time.Duration
 	// HistoryLimit (--history-limit) is how many finished claims are kept at most; at least 1.
 	HistoryLimit int
+	// HistoryMinimum (--history-minimum) is for how long finished claims are kept even when they
+	// are more than HistoryLimit; 0 or more. A HistoryRetention that is shorter comes first.
+	HistoryMinimum time.Duration
 	// ShutdownTimeout (--shutdown-timeout) is how long requests under way may take after the
 	// server got the signal to stop; more than 0.
 	ShutdownTimeout time.Duration
@@ -68,7 +71,7 @@ func DefaultConfig() Config {
 	return Config{
 		GRPCAddress: DefaultGRPCAddress, HTTPAddress: DefaultHTTPAddress,
 		Database: "sqlite:locket.db", DatabaseWait: time.Minute, DatabaseTimeout: 10 * time.Second,
-		HistoryRetention: 24 * time.Hour, HistoryLimit: 1_000_000,
+		HistoryRetention: 24 * time.Hour, HistoryLimit: 1_000_000, HistoryMinimum: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Second,
 		LogLevel:        "info", LogFormat: "auto",
 	}

@@ -21,6 +21,7 @@ func TestValidate(t *testing.T) {
 		"no time for transactions":          {func(c *Config) { c.DatabaseTimeout = 0 }, []string{"--database-timeout"}},
 		"less than no time to stop":         {func(c *Config) { c.ShutdownTimeout = -time.Second }, []string{"--shutdown-timeout"}},
 		"no history":                        {func(c *Config) { c.HistoryRetention, c.HistoryLimit = 0, 0 }, []string{"--history-retention", "--history-limit"}},
+		"history of the future":             {func(c *Config) { c.HistoryMinimum = -time.Second }, []string{"--history-minimum"}},
 		"gRPC for everybody":                {func(c *Config) { c.GRPCAddress = "0.0.0.0:1" }, []string{"--grpc-address 0.0.0.0:1", "loopback"}},
 		"HTTP for everybody":                {func(c *Config) { c.HTTPAddress = ":1" }, []string{"--http-address :1", "loopback"}},
 		"no port":                           {func(c *Config) { c.GRPCAddress = "localhost" }, []string{"--grpc-address", "port"}},

@@ -46,7 +46,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "committer", Runner: queues},
 			{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
-			{Name: "janitor", Runner: upkeep.NewJanitor(store, c.HistoryRetention, c.HistoryLimit, log, registry)},
+			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
 		},
 		readiness: ready,

@@ -25,6 +25,9 @@ func (c Config) Validate() error {
 	if c.HistoryLimit < 1 {
 		wrong = append(wrong, errors.New("--history-limit: must be at least 1"))
 	}
+	if c.HistoryMinimum < 0 {
+		wrong = append(wrong, errors.New("--history-minimum: must be at least 0"))
+	}
 	if _, err := c.newLogHandler(nil); err != nil {
 		wrong = append(wrong, err)
 	}

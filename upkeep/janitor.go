@@ -15,6 +15,8 @@ import (
 
 const (
 	pruneInterval = time.Second
+	// restInterval is how long the janitor rests when it has found nothing to delete.
+	restInterval = 5 * time.Second
 	// pruneStep is how many rows one transaction deletes, and prunePause how long
 	// requests have the database to themselves afterwards.
 	pruneStep  = 200
@@ -29,16 +31,36 @@ const (
 	resourceAge  = time.Hour
 	walkInterval = time.Minute
 	walkSteps    = 50
+	// countTimeout bounds counting, and stepTimeout everything else that the janitor asks for.
+	countTimeout = 10 * time.Second
+	stepTimeout  = 15 * time.Second
 )
 
-// Janitor deletes finished claims that are older than the retention or beyond the limit,
+// History is how much is kept of the claims that have ended.
+type History struct {
+	// Retention is for how long they are kept, and Limit how many of them.
+	Retention time.Duration
+	Limit     int
+	// Minimum is for how long they are kept however many they are, unless the Retention is
+	// shorter: a request that is repeated within this time finds what it did the first time.
+	Minimum time.Duration
+}
+
+// before returns the time before which claims have ended that are to be deleted. cutoff is that
+// before which those beyond the limit have, or 0.
+func (h History) before(now, cutoff claim.Time) claim.Time {
+	return max(now.Add(-h.Retention), min(cutoff, now.Add(-h.Minimum)))
+}
+
+// Janitor deletes finished claims of which the History keeps no more,
 // and the rows of resources that are no longer used; and it counts what there is.
 type Janitor struct {
-	store     db.Pruner
-	retention time.Duration
-	limit     int
-	log       *slog.Logger
-	claims    *prometheus.GaugeVec // how many there are, by status
+	store   db.Pruner
+	history History
+	log     *slog.Logger
+	claims  *prometheus.GaugeVec // how many there are, by status
+
+	rested time.Time // when there was nothing to delete
 
 	counted time.Time
 	cutoff  claim.Time // older than the limit-th newest
@@ -46,14 +68,13 @@ type Janitor struct {
 	walked  time.Time  // when the last walk ended
 }
 
-// NewJanitor returns a janitor that keeps finished claims for the retention, and at most
-// limit of them.
-func NewJanitor(store db.Pruner, retention time.Duration, limit int, log *slog.Logger, registerer prometheus.Registerer) *Janitor {
+// NewJanitor returns a janitor of a store.
+func NewJanitor(store db.Pruner, history History, log *slog.Logger, registerer prometheus.Registerer) *Janitor {
 	claims := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "locket_claims", Help: "Claims in the database by status, counted every 15 seconds.",
 	}, []string{"status"})
 	registerer.MustRegister(claims)
-	return &Janitor{store: store, retention: retention, limit: limit, log: log, claims: claims}
+	return &Janitor{store: store, history: history, log: log, claims: claims}
 }
 
 // Run implements ifrit.Runner.
@@ -66,34 +87,43 @@ func (j *Janitor) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 }
 
 func (j *Janitor) clean(ctx context.Context) error {
-	interval := countInterval
-	if j.cutoff != 0 {
-		interval = fullInterval
+	if time.Since(j.rested) < restInterval {
+		return nil
 	}
-	if time.Since(j.counted) >= interval {
-		if err := j.count(ctx); err != nil {
-			return err
-		}
-		j.counted = time.Now()
+	if err := j.count(ctx); err != nil && ctx.Err() == nil {
+		j.log.Warn("the claims cannot be counted", "error", err)
 	}
-	now, err := j.store.Now(ctx)
+	now, err := j.now(ctx)
 	if err != nil {
 		return err
 	}
-	if err := j.prune(ctx, max(now.Wall.Add(-j.retention), j.cutoff)); err != nil {
+	n, err := j.prune(ctx, j.history.before(now.Wall, j.cutoff))
+	if err != nil {
 		return err
 	}
-	return j.pruneResources(ctx, now.Wall.Add(-resourceAge))
+	if err := j.pruneResources(ctx, now.Wall.Add(-resourceAge)); err != nil {
+		return err
+	}
+	if n == 0 && j.walk == "" {
+		j.rested = time.Now()
+	}
+	return nil
+}
+
+func (j *Janitor) now(ctx context.Context) (claim.Instant, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return j.store.Now(ctx)
 }
 
 // pruneResources walks over the resources, some steps at a time, and rests when it has seen
 // all of them.
-func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) (err error) {
+func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
 	if j.walk == "" && time.Since(j.walked) < walkInterval {
 		return nil
 	}
 	for range walkSteps {
-		if j.walk, err = j.store.PruneResources(ctx, j.walk, before, pruneStep); err != nil {
+		if err := j.walkStep(ctx, before); err != nil {
 			return err
 		}
 		if j.walk == "" {
@@ -107,6 +137,13 @@ func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) (err er
 	return nil
 }
 
+func (j *Janitor) walkStep(ctx context.Context, before claim.Time) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	j.walk, err = j.store.PruneResources(ctx, j.walk, before, pruneStep)
+	return err
+}
+
 // pause leaves the database to the requests for a moment.
 func pause(ctx context.Context) error {
 	select {
@@ -117,7 +154,19 @@ func pause(ctx context.Context) error {
 	}
 }
 
+// count counts the claims, if it is time to, and finds the cutoff for the limit. When that fails, or
+// takes too long, what was counted last stays in force.
 func (j *Janitor) count(ctx context.Context) error {
+	interval := countInterval
+	if j.cutoff != 0 {
+		interval = fullInterval
+	}
+	if time.Since(j.counted) < interval {
+		return nil
+	}
+	j.counted = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
 	counts, err := j.store.Count(ctx)
 	if err != nil {
 		return err
@@ -125,22 +174,33 @@ func (j *Janitor) count(ctx context.Context) error {
 	j.claims.WithLabelValues("waiting").Set(float64(counts.Waiting))
 	j.claims.WithLabelValues("active").Set(float64(counts.Active))
 	j.claims.WithLabelValues("finished").Set(float64(counts.Finished))
-	if counts.Finished <= int64(j.limit) {
+	if counts.Finished <= int64(j.history.Limit) {
 		j.cutoff = 0
 		return nil
 	}
-	j.cutoff, err = j.store.HistoryCutoff(ctx, j.limit)
+	cutoff, err := j.store.HistoryCutoff(ctx, j.history.Limit)
+	if err == nil {
+		j.cutoff = cutoff
+	}
 	return err
 }
 
-func (j *Janitor) prune(ctx context.Context, before claim.Time) error {
+// prune deletes all that ended before a time, and returns how many there were.
+func (j *Janitor) prune(ctx context.Context, before claim.Time) (deleted int, err error) {
 	for {
-		n, err := j.store.Prune(ctx, before, pruneStep)
+		n, err := j.pruneSome(ctx, before)
+		deleted += n
 		if err != nil || n < pruneStep {
-			return err
+			return deleted, err
 		}
 		if err := pause(ctx); err != nil {
-			return err
+			return deleted, err
 		}
 	}
+}
+
+func (j *Janitor) pruneSome(ctx context.Context, before claim.Time) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return j.store.Prune(ctx, before, pruneStep)
 }

@@ -34,7 +34,7 @@ func TestRetention(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: time.Hour})
 		w.Must(t, claim.Create{ID: "waits", Resource: "live", TTL: time.Hour})
-		committertest.Run(t, upkeep.NewJanitor(w.Store, 5*time.Second, 1000, w.Log, prometheus.NewRegistry()))
+		committertest.Run(t, upkeep.NewJanitor(w.Store, upkeep.History{Retention: 5 * time.Second, Limit: 1000, Minimum: time.Hour}, w.Log, prometheus.NewRegistry()))
 		finish(t, w, "old", 250) // more than one transaction deletes
 		time.Sleep(3 * time.Second)
 		finish(t, w, "new", 3)
@@ -42,7 +42,7 @@ func TestRetention(t *testing.T) {
 		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 253})
 		time.Sleep(2 * time.Second)
 		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 3})
-		time.Sleep(4 * time.Second)
+		time.Sleep(9 * time.Second) // it rests for five seconds when it finds nothing
 		counts(t, w, db.Counts{Active: 1, Waiting: 1})
 	})
 }
@@ -51,7 +51,7 @@ func TestHistoryLimit(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		finish(t, w, "old", 20)
 		w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: time.Hour})
-		committertest.Run(t, upkeep.NewJanitor(w.Store, time.Hour, 5, w.Log, w.Registry))
+		committertest.Run(t, upkeep.NewJanitor(w.Store, upkeep.History{Retention: time.Hour, Limit: 5}, w.Log, w.Registry))
 		time.Sleep(1100 * time.Millisecond)
 		counts(t, w, db.Counts{Active: 1, Finished: 5})
 		for i := range 20 {
@@ -70,13 +70,57 @@ func TestHistoryLimit(t *testing.T) {
 	})
 }
 
+// TestHistoryMinimum: the limit deletes nothing that ended a short time ago, whoever else has ended
+// how many claims since.
+func TestHistoryMinimum(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		const minimum = 10 * time.Minute
+		committertest.Run(t, upkeep.NewJanitor(w.Store, upkeep.History{Retention: time.Hour, Limit: 5, Minimum: minimum}, w.Log, prometheus.NewRegistry()))
+		w.Must(t, claim.Create{ID: "once", Resource: "mine", TTL: time.Hour})
+		w.Must(t, claim.SetStatus{ID: "once", Status: claim.Released})
+		finish(t, w, "flood", 300)
+		time.Sleep(minimum - time.Second)
+		again := w.Must(t, claim.Create{ID: "once", Resource: "mine", TTL: time.Hour}) // a late retry
+		if again.Status != claim.Released {
+			t.Errorf("a retry has taken the lock again: it is %s", again.Status)
+		}
+		counts(t, w, db.Counts{Finished: 301})
+		time.Sleep(20 * time.Second)
+		counts(t, w, db.Counts{Finished: 5})
+	})
+}
+
+// TestCountHangs: counting that does not end delays pruning for a while only.
+func TestCountHangs(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		finish(t, w, "old", 250)
+		store := hangingCount{w.Store}
+		committertest.Run(t, upkeep.NewJanitor(store, upkeep.History{Retention: 5 * time.Second, Limit: 1000}, w.Log, prometheus.NewRegistry()))
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		counts(t, w, db.Counts{})
+		finish(t, w, "new", 250)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		counts(t, w, db.Counts{})
+	})
+}
+
+// hangingCount is a store whose Count does not end by itself.
+type hangingCount struct{ db.Store }
+
+func (hangingCount) Count(ctx context.Context) (db.Counts, error) {
+	<-ctx.Done()
+	return db.Counts{}, ctx.Err()
+}
+
 // TestJanitorAfterFailure: it goes on when the database is back.
 func TestJanitorAfterFailure(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		finish(t, w, "old", 3)
 		away := &awayStore{Store: w.Store}
 		away.away.Store(true)
-		committertest.Run(t, upkeep.NewJanitor(away, time.Second, 1000, w.Log, prometheus.NewRegistry()))
+		committertest.Run(t, upkeep.NewJanitor(away, upkeep.History{Retention: time.Second, Limit: 1000}, w.Log, prometheus.NewRegistry()))
 		time.Sleep(5 * time.Second)
 		counts(t, w, db.Counts{Finished: 3})
 		away.away.Store(false)
@@ -108,7 +152,9 @@ func TestStartStop(t *testing.T) {
 		"committer": func() ifrit.Runner { return committertest.New(t, 0).Committer },
 		"sweeper":   func() ifrit.Runner { return upkeep.NewSweeper(w.Store, w.Committer, w.Log) },
 		"follower":  func() ifrit.Runner { return watch.NewFollower(w.Store, w.Hub, w.Log) },
-		"janitor":   func() ifrit.Runner { return upkeep.NewJanitor(w.Store, time.Hour, 10, w.Log, prometheus.NewRegistry()) },
+		"janitor": func() ifrit.Runner {
+			return upkeep.NewJanitor(w.Store, upkeep.History{Retention: time.Hour, Limit: 10}, w.Log, prometheus.NewRegistry())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rounds := 30

@@ -25,7 +25,7 @@ const (
 // must not grow: goroutines, memory, finished claims.
 func TestSoak(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
-		server := fixtures.StartLocket(t, database, "--history-limit", "20000")
+		server := fixtures.StartLocket(t, database, "--history-limit", "20000", "--history-minimum", "0s")
 		ctx, cancel := context.WithTimeout(t.Context(), soakTime)
 		defer cancel()
 		var group sync.WaitGroup
