@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -232,5 +234,43 @@ func TestCaches(t *testing.T) {
 	}
 	if len(taken) < 4 || total <= 0 || total > 96<<20 {
 		t.Errorf("%d readers, %d bytes of cache", len(taken), total)
+	}
+}
+
+// TestNothingToWrite: what changes nothing does not write to the disk.
+func TestNothingToWrite(t *testing.T) {
+	s, path := openNew(t)
+	defer func() { _ = s.Close() }()
+	if err := s.create(1); err != nil {
+		t.Fatal(err)
+	}
+	files := func() (state string) {
+		for _, part := range []string{"", "-wal"} {
+			info, err := os.Stat(path + part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state += fmt.Sprint(info.Size(), info.ModTime(), " ")
+		}
+		return state
+	}
+	uses := s.writes()
+	delete(uses, "Beat")
+	delete(uses, "Resume")
+	uses["Due"] = func(ctx context.Context) error { _, err := s.Due(ctx, 0, 10); return err }
+	uses["NextDue"] = func(ctx context.Context) error { _, _, err := s.NextDue(ctx, 0); return err }
+	before := files()
+	for name, use := range uses {
+		time.Sleep(2 * time.Millisecond) // of which the time of a file takes notice
+		if err := use(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if after := files(); after != before {
+			t.Errorf("%s wrote: %s, before %s", name, after, before)
+			before = after
+		}
+	}
+	if err := s.Beat(t.Context()); err != nil || files() == before {
+		t.Errorf("a beat did not write (%v)", err)
 	}
 }
