@@ -25,8 +25,8 @@ func ExampleNewLockRunner() {
 	defer conn.Close()
 	client := models.NewLocketClient(conn)
 
-	first := ifrit.Invoke(newScheduler(client, "host-1"))
-	second := ifrit.Background(newScheduler(client, "host-2"))
+	first := ifrit.Invoke(newScheduler(client, "first"))
+	second := ifrit.Background(newScheduler(client, "second"))
 	time.Sleep(100 * time.Millisecond) // it waits
 
 	first.Signal(os.Interrupt) // somebody stops it
@@ -41,27 +41,28 @@ func ExampleNewLockRunner() {
 	}
 
 	// Output:
-	// host-1 works
-	// host-1 stops
-	// host-2 works
-	// host-2 stops
+	// first works
+	// first stops
+	// second works
+	// second stops
 }
 
 // newScheduler returns what a process runs, as ifrit.Invoke(sigmon.New(newScheduler(…))) in
-// its main function. Each process needs an owner of its own.
+// its main function. Without an owner each runner has a unique
+// one, so that two processes never hold the lock both.
 //
 // The group starts its members in order and stops them in reverse: the work begins when the
 // lock is held, and ends before the lock is released. If the lock is lost, the group stops
 // the work and ends with an error; whoever watches over the process starts it again.
-func newScheduler(client models.LocketClient, owner string) ifrit.Runner {
-	resource := &models.Resource{Key: "scheduler", Owner: owner}
+func newScheduler(client models.LocketClient, name string) ifrit.Runner {
+	resource := &models.Resource{Key: "scheduler"}
 	return grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "lock", Runner: lock.NewLockRunner(client, resource, lock.DefaultTTL, time.Second)},
 		{Name: "work", Runner: ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
-			fmt.Println(owner, "works")
+			fmt.Println(name, "works")
 			close(ready)
 			<-signals
-			fmt.Println(owner, "stops")
+			fmt.Println(name, "stops")
 			return nil
 		})},
 	})

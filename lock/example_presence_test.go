@@ -52,7 +52,8 @@ func ExampleNewPresenceRunner() {
 
 // announce returns what an instance runs beside its server: in an ordered group the server
 // comes first, so that clients find it when it serves, and not any more when it stops. An
-// instance that dies is on the list until its TTL has passed.
+// instance that dies is on the list until its TTL has passed. The owner is the address, and not
+// the process, so that an instance that is started again there renews what the last one left.
 func announce(client models.LocketClient, service, address string) ifrit.Runner {
 	presence := &models.Resource{Key: service + "/" + address, Owner: address, Value: address}
 	return lock.NewPresenceRunner(client, presence, lock.DefaultTTL, lock.DefaultRetryInterval)

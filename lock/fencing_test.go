@@ -560,10 +560,8 @@ func openMySQL(t *testing.T, config *mysql.Config) *sql.DB {
 	return db
 }
 
-// TestFencingDocument: the code in the document is code that runs.
-func TestFencingDocument(t *testing.T) {
-	text, err := os.ReadFile("../docs/fencing.md")
-	must(t, err)
+// TestDocuments: the code in the documents is code that runs.
+func TestDocuments(t *testing.T) {
 	sources, err := filepath.Glob("*_test.go")
 	must(t, err)
 	var code strings.Builder
@@ -572,14 +570,18 @@ func TestFencingDocument(t *testing.T) {
 		must(t, err)
 		code.Write(text)
 	}
-	blocks := strings.Split(string(text), "```")
-	for i := 1; i < len(blocks); i += 2 {
-		block, isGo := strings.CutPrefix(blocks[i], "go\n")
-		if !isGo || !strings.Contains(code.String(), block) {
-			t.Errorf("this is not in lock/*_test.go:\n%s", block)
+	for document, count := range map[string]int{"fencing.md": 3, "migrating.md": 2} {
+		text, err := os.ReadFile("../docs/" + document)
+		must(t, err)
+		blocks := strings.Split(string(text), "```")
+		for i := 1; i < len(blocks); i += 2 {
+			block, isGo := strings.CutPrefix(blocks[i], "go\n")
+			if !isGo || !strings.Contains(code.String(), block) {
+				t.Errorf("this is in %s, and not in lock/*_test.go:\n%s", document, block)
+			}
 		}
-	}
-	if len(blocks) != 7 {
-		t.Errorf("%d pieces of text and code, want 3 blocks of code", len(blocks))
+		if len(blocks) != 2*count+1 {
+			t.Errorf("%s: %d pieces of text and code, want %d blocks of code", document, len(blocks), count)
+		}
 	}
 }

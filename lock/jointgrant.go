@@ -53,7 +53,7 @@ func (g *jointGrant) hold(signals <-chan os.Signal) error {
 }
 
 // release ends the processes in parallel, each after its runner's margin if the holder needs it
-// to stop, and returns when all have ended. Their errors result from the first, which is known.
+// to stop, and returns when all have ended.
 func (g *jointGrant) release(afterMargin bool) {
 	var all sync.WaitGroup
 	for i, process := range g.processes {
@@ -62,7 +62,9 @@ func (g *jointGrant) release(afterMargin bool) {
 				time.Sleep(g.runners[i].margin)
 			}
 			process.Signal(os.Interrupt)
-			<-process.Wait()
+			if err := <-process.Wait(); err != nil {
+				return // it results from the first, which is known
+			}
 		})
 	}
 	all.Wait()

@@ -206,7 +206,8 @@ func TestProcessConnectionHangs(t *testing.T) {
 			time.Sleep(2 * processRetry) // so that there is a connection to either address
 			proxy.Hang()
 			hung := sinceBoot()
-			within(t, "in doubt", a.await(memberVerified, hung).after-hung, ttl/3+2*processRetry)
+			failed := a.await(memberFailed, hung).before // when that renewal was sent
+			within(t, "in doubt", a.await(memberVerified, hung).after-failed, ttl/3+2*processRetry)
 			a.await(memberRenewed, hung+ttl)
 			a.kept()
 			a.signal(syscall.SIGTERM)

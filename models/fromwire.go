@@ -42,7 +42,7 @@ type recognized struct {
 }
 
 // Is reports whether target is the sentinel.
-func (e *recognized) Is(target error) bool { return target == e.sentinel } //nolint:errorlint // the sentinel itself
+func (e *recognized) Is(target error) bool { return target == e.sentinel }
 
 // Unwrap returns the error as gRPC returned it.
 func (e *recognized) Unwrap() error { return e.error }

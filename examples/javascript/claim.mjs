@@ -105,7 +105,7 @@ export async function claim(url, resource, { ttl = 15, owner, signal } = {}, wor
 async function main(url, resource, ttl, program, ...args) {
   const stop = new AbortController();
   for (const name of ["SIGINT", "SIGTERM"]) process.on(name, () => stop.abort(new Error("stopped")));
-  const owner = `${hostname()}-${process.pid}`;
+  const owner = `${hostname()}/${process.pid}/${randomUUID()}`; // one owner is one party
   return claim(url, resource, { ttl: Number(ttl), owner, signal: stop.signal }, async (token, signal) => {
     console.log(`token ${token}`);
     // Whoever stores the result refuses a token smaller than the last that it saw.

@@ -116,7 +116,7 @@ def claim(url, resource, ttl=15, owner=None):
 def main(url, resource, ttl, *command):
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit("stopped"))  # through every finally
-    owner = "%s-%d" % (socket.gethostname(), os.getpid())
+    owner = "%s/%d/%s" % (socket.gethostname(), os.getpid(), uuid.uuid4().hex)  # one owner is one party
     with claim(url, resource, float(ttl), owner) as held:
         print("token", held.token, flush=True)
         # Whoever stores the result refuses a token smaller than the last that it saw.

@@ -10,6 +10,7 @@ The stubs are generated from models/locket.proto alone:
 """
 
 import os
+import secrets
 import socket
 import sys
 
@@ -25,7 +26,8 @@ TIMEOUT = 10  # seconds for each call
 def main(address, key):
     resource = locket_pb2.Resource(
         key=key,
-        owner="%s-%d" % (socket.gethostname(), os.getpid()),
+        # One owner is one party: two processes with the same owner both hold the lock.
+        owner="%s/%d/%s" % (socket.gethostname(), os.getpid(), secrets.token_hex(8)),
         type_code=locket_pb2.LOCK,
     )
     with grpc.insecure_channel(address) as channel:
