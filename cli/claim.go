@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"os"
-	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/ids"
+	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
 
@@ -21,6 +20,7 @@ type claimFlags struct {
 	owner, id, userData, value string
 	ttl, wait                  time.Duration
 	shared, presence, keep     bool
+	noWait, hold               bool
 }
 
 func newClaimCommand() *cobra.Command {
@@ -38,26 +38,35 @@ does all this around a command.
 
 With --wait the command ends when the claim is active. If the time is up first, or
 the command is interrupted, the claim is withdrawn, and the status is 3 or 130;
-with --keep it stays in the line.`,
+with --keep it stays in the line. With --no-wait it is active at once, or not made:
+status 3. The default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same
+for each repetition.
+
+` + holdHelp + `
+It waits for its turn first, for --wait at most.`,
 		Example: `  locket claim backup --ttl 5m && echo mine    # status 3, and no echo, while it waits
   locket claim backup --ttl 5m --wait 1h
+  locket claim backup --ttl 5m --no-wait
+  locket claim backup --hold                   # wait for it, and keep it until Ctrl-C
   locket claim backup --ttl 5m --shared --owner me --value "see #ops"
   locket claim backup --ttl 5m --id nightly-2026-11-21 -o name   # safe to repeat
   locket claim backup --ttl 5m --user-data '{"host": "a7"}' -o json`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case f.ttl <= 0:
-				return exit.Usagef("--ttl %s: must be more than 0", f.ttl)
-			case f.wait < 0:
-				return exit.Usagef("--wait %s: must be 0 or more", f.wait)
+			if err := f.validate(); err != nil {
+				return err
 			}
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
 				claim, err := c.makeClaim(ctx, f.request(cmd, args[0]))
 				if err != nil {
-					return err
+					return c.held(ctx, err, args[0])
 				}
-				if f.wait > 0 {
+				if f.hold {
+					return c.holdClaim(cmd, f, claim)
+				}
+				if f.noWait && claim.GetStatus() == models.Status_STATUS_WAITING { // an older server has ignored it
+					claim, err = c.leaveLine(cmd.Context(), claim, 0, nil)
+				} else if f.wait > 0 {
 					claim, err = c.awaitTurn(cmd.Context(), claim, f.wait, f.keep)
 				} else {
 					err = turnOf(claim)
@@ -69,7 +78,9 @@ with --keep it stays in the line.`,
 	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
 	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
-	cmd.Flags().StringVar(&f.owner, "owner", "", "who claims, for others to see (default USER@HOST)")
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: if others hold it or wait, no claim is made")
+	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and keep it until Ctrl-C")
+	cmd.Flags().StringVar(&f.owner, "owner", "", "who claims, for others to see (default HOST/PROCESS/RANDOM)")
 	cmd.Flags().BoolVar(&f.shared, "shared", false, "hold it together with other shared claims")
 	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence rather than a lock")
 	cmd.Flags().StringVar(&f.id, "id", "", "a name for the claim: asking again with it finds the claim that it made")
@@ -78,24 +89,57 @@ with --keep it stays in the line.`,
 	return clientCommand(cmd)
 }
 
-// defaultOwner names the user and the machine.
-func defaultOwner() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
+func (f claimFlags) validate() error {
+	switch {
+	case f.ttl <= 0:
+		return exit.Usagef("--ttl %s: must be more than 0", f.ttl)
+	case f.wait < 0:
+		return exit.Usagef("--wait %s: must be 0 or more", f.wait)
+	case f.noWait && (f.wait > 0 || f.keep):
+		return exit.Usagef("--no-wait excludes --wait and --keep")
+	case f.hold && f.keep:
+		return exit.Usagef("--hold and --keep exclude each other")
+	case f.hold && f.ttl < time.Second:
+		return exit.Usagef("--ttl %s: must be at least 1s with --hold", f.ttl)
 	}
-	if who, err := user.Current(); err == nil {
-		return who.Username + "@" + host
+	return nil
+}
+
+// holdClaim keeps a claim that has just been made.
+func (c *connection) holdClaim(cmd *cobra.Command, f claimFlags, claim *models.Claim) error {
+	h := &holding{
+		connection: c, stderr: cmd.ErrOrStderr(), name: claim.GetResource(), ttl: f.ttl, wait: f.wait,
+		newRunner: func(options ...locklib.Option) *locklib.Runner {
+			req := f.request(cmd, claim.GetResource())
+			req.Id, req.Owner = claim.GetId(), claim.GetOwner()
+			return locklib.NewClaimRunner(c.LocketClient, req, options...)
+		},
+		show: func(ctx context.Context, token uint64) error {
+			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+			defer cancel()
+			held, err := c.holder(ctx, claim.GetResource(), token)
+			if err != nil {
+				return nil //nolint:nilerr // the runner keeps it, or says why not
+			}
+			return printView(cmd, claimRow{viewClaim(held)})
+		},
 	}
-	return host
+	if claim.GetStatus() == models.Status_STATUS_WAITING {
+		h.say("%q is held by others; the claim %s waits for its turn; Ctrl-C withdraws it", h.name, claim.GetId())
+	}
+	return h.hold(cmd.Context())
 }
 
 func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaimRequest {
 	req := &models.CreateClaimRequest{
 		Resource: name, Ttl: proto.Float64(f.ttl.Seconds()), Owner: f.owner, Value: f.value, Id: f.id,
-		UserData: given(cmd, "user-data", f.userData), TypeCode: models.TypeCode_LOCK,
+		UserData: given(cmd, "user-data", f.userData), TypeCode: models.TypeCode_LOCK, NoWait: f.noWait,
 	}
-	if !cmd.Flags().Changed("owner") {
+	switch {
+	case cmd.Flags().Changed("owner"):
+	case f.id != "":
+		req.Owner = ownerOfClaim(f.id)
+	default:
 		req.Owner = defaultOwner()
 	}
 	if f.shared {

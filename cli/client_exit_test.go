@@ -29,6 +29,10 @@ func TestExitStatuses(t *testing.T) {
 		{[]string{"claim", "k", "--id", "a"}, exit.Held}, // it waits: locket claim k && work must not work
 		{[]string{"claim", "k", "--id", "a"}, exit.Held}, // and it stays
 		{[]string{"claim", "free", "--id", "b"}, exit.OK},
+		{[]string{"claim", "k", "--no-wait", "--id", "c"}, exit.Held},
+		{[]string{"get", "c"}, exit.NotFound}, // no claim was made
+		{[]string{"claim", "free", "--no-wait", "--wait", "1s"}, exit.Usage},
+		{[]string{"lock", "free"}, exit.Usage},
 		{[]string{"claim", "free", "--ttl", "0s"}, exit.Usage},
 		{[]string{"get", "a", "--wait", "10ms"}, exit.Held},
 		{[]string{"renew", "a", "--ttl", "1m"}, exit.Failure},
@@ -94,8 +98,12 @@ func TestDefaultOwner(t *testing.T) {
 	c.run("claim", "k")
 	host, err := os.Hostname()
 	harness.Must(t, err)
-	if held := c.run("fetch", "k"); !strings.Contains(held, host+"\t") {
-		t.Errorf("%q", held)
+	c.run("claim", "same", "--id", "a")
+	c.run("claim", "same", "--id", "a") // the same claim again
+	for name, want := range map[string]string{"k": fmt.Sprintf("%s/%d/", host, os.Getpid()), "same": host + "/a\t"} {
+		if held := c.run("fetch", name); !strings.HasPrefix(held, want) {
+			t.Errorf("%q, want %s...", held, want)
+		}
 	}
 }
 

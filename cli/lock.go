@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/cli/exit"
+	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -18,6 +19,7 @@ func newLockCommand() *cobra.Command {
 		ttl          time.Duration
 		token        uint64
 		presence     bool
+		hold         bool
 	)
 	cmd := &cobra.Command{
 		Use:   "lock NAME",
@@ -26,15 +28,27 @@ func newLockCommand() *cobra.Command {
 
 A lock never waits: while another owner holds it, the command ends at once, with
 status 3. The owner who holds it renews it by repeating the command. No other process
-should use the same --owner: the server cannot tell two owners with one name apart.`,
+should use the same --owner: the server cannot tell two owners with one name apart.
+
+` + holdHelp + `
+The default owner is then HOST/PROCESS/RANDOM.`,
 		Example: `  locket lock nightly-report --owner "$(hostname)" --ttl 1m
   locket lock nightly-report --owner "$(hostname)" --ttl 1m --value "see #ops" -o json
+  locket lock maintenance --hold      # until Ctrl-C
   locket lock api-7 --owner api-7 --presence --ttl 30s --value 10.0.0.7:8080
   locket lock nightly-report --owner me --ttl 1m --token 1795283222123457  # renew, and never take it anew`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ttl < time.Second || ttl%time.Second != 0 {
 				return exit.Usagef("--ttl %s: must be whole seconds, at least 1s", ttl)
+			}
+			switch {
+			case hold && cmd.Flags().Changed("token"):
+				return exit.Usagef("--hold and --token exclude each other")
+			case hold && !cmd.Flags().Changed("owner"):
+				owner = defaultOwner()
+			case !cmd.Flags().Changed("owner"):
+				return exit.Usagef("--owner is required: who takes the lock, or give --hold")
 			}
 			req := &models.LockRequest{
 				Resource:     &models.Resource{Key: args[0], Owner: owner, Value: value, TypeCode: models.TypeCode_LOCK},
@@ -49,16 +63,35 @@ should use the same --owner: the server cannot tell two owners with one name apa
 				if err != nil {
 					return c.held(ctx, free(err, args[0], req.GetToken()), args[0])
 				}
+				if hold {
+					return c.holdLock(cmd, req)
+				}
 				return printView(cmd, takenLock{heldView{jsonview.OfLock(req.GetResource()), resp.GetToken()}})
 			})
 		},
 	}
-	cmd.Flags().StringVar(&owner, "owner", "", "who takes the lock (required)")
+	cmd.Flags().StringVar(&owner, "owner", "", "who takes the lock (required without --hold)")
 	cmd.Flags().StringVar(&value, "value", "", "text that others see with the lock")
 	cmd.Flags().DurationVar(&ttl, "ttl", 15*time.Second, "how long the lock is held without being renewed")
 	cmd.Flags().Uint64Var(&token, "token", 0, "renew the grant with this fencing token, and take nothing new")
 	cmd.Flags().BoolVar(&presence, "presence", false, "announce a presence rather than a lock")
-	return clientCommand(cmd, "owner")
+	cmd.Flags().BoolVar(&hold, "hold", false, "keep the lock until Ctrl-C")
+	return clientCommand(cmd)
+}
+
+// holdLock keeps a lock that has just been taken, by the same request.
+func (c *connection) holdLock(cmd *cobra.Command, req *models.LockRequest) error {
+	ttl := time.Duration(req.GetTtlInSeconds()) * time.Second
+	h := &holding{
+		connection: c, stderr: cmd.ErrOrStderr(), name: req.GetResource().GetKey(), ttl: ttl, wait: ttl,
+		newRunner: func(options ...locklib.Option) *locklib.Runner {
+			return locklib.NewLockRunner(c.LocketClient, req.GetResource(), ttl, 0, options...)
+		},
+		show: func(_ context.Context, token uint64) error {
+			return printView(cmd, takenLock{heldView{jsonview.OfLock(req.GetResource()), token}})
+		},
+	}
+	return h.hold(cmd.Context())
 }
 
 // takenLock is a lock that was just taken or renewed.

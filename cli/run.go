@@ -2,9 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,7 +71,7 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
 	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait, for all locks together; 0 is not at all (default for ever)")
 	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
 	flags.DurationVar(&o.TTL, "ttl", locklib.DefaultTTL, "how long the lock is held without being renewed")
-	flags.StringVar(&o.Owner, "owner", "", "who holds the lock, for others to see (default host name and process id)")
+	flags.StringVar(&o.Owner, "owner", "", "who holds the lock, for others to see (default HOST/PROCESS/RANDOM)")
 	flags.StringVar(&o.Value, "value", "", "text that others see with the lock")
 	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "how long after TERM the command gets KILL")
 	for _, flag := range []string{run.ReaperFlag, run.GuardFlag} {
@@ -99,11 +96,7 @@ func runCommand(cmd *cobra.Command, args []string, o run.Options, noWait bool) e
 	o.Names, o.Words = args[:cmd.ArgsLenAtDash()], args[cmd.ArgsLenAtDash():]
 	o.Forever = !cmd.Flag("wait").Changed && !noWait
 	if o.Owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("--owner is needed, as the host has no name: %w", err)
-		}
-		o.Owner = host + "-" + strconv.Itoa(os.Getpid())
+		o.Owner = defaultOwner()
 	}
 	return run.Run(o, func() (*connect.Connection, error) { return connect.Dial(cmd) }, cmd.ErrOrStderr())
 }

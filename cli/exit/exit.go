@@ -22,6 +22,7 @@ const (
 	Usage       = 2 // a flag, an argument or a value is wrong
 	Held        = 3 // another owner holds it, or comes first
 	NotFound    = 4 // nobody holds it; no such claim
+	Lost        = 5 // it was held, and lost before it was released
 	Interrupted = 130
 	Signal      = 128 // and the number of the signal that ended a command
 )
