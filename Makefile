@@ -66,6 +66,11 @@ bench: ## run the benchmark with BENCHFLAGS
 test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as a group
 	LOCKET_TEST_REAL_MYSQL=1 go test -tags mysql -count=1 -timeout 30m ./fixtures ./db/mysql ./cmd/locket
 
+.PHONY: test-browser
+test-browser: deps ## run the tests of pages in a browser, which install Chromium
+	tools/deps tools/packages-browser
+	go test -tags browser -count=1 -timeout 10m -run Browser -v ./tests/rest
+
 .PHONY: soak
 soak: deps ## run the tests that take their time
 	go test -tags soak -count=1 -timeout 60m -run Soak -v ./...

@@ -304,10 +304,12 @@ func TestMetrics(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR)
 	do(t, c, "POST", s.url+"/v1/claims", "{")
+	do(t, c, "POST", s.url+"/v1/claims", claimOfR, "Origin: http://evil.example")
 	body := do(t, c, "GET", s.url+"/metrics", "").body
 	for _, line := range []string{
 		`locket_http_requests_total{code="201",method="post"} 1`,
 		`locket_http_requests_total{code="400",method="post"} 1`,
+		`locket_http_requests_total{code="403",method="post"} 1`,
 		`locket_request_duration_seconds_count{code="OK",method="CreateClaim"} 1`,
 	} {
 		if !strings.Contains(body, line+"\n") {

@@ -73,7 +73,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("route HTTP: %w", err)
 	}
-	return common(s.config, promhttp.InstrumentHandlerCounter(s.requests, gzhttp.GzipHandler(mux))), nil
+	return promhttp.InstrumentHandlerCounter(s.requests, common(s.config, gzhttp.GzipHandler(mux))), nil
 }
 
 // Run implements ifrit.Runner. It is ready when it listens.
