@@ -30,7 +30,7 @@ import (
 // identity. These never become a call, and so pass nothing: what gRPC refuses by itself (unknown
 // methods, messages larger than MaxRequest), what the gateway refuses by itself (paths that are
 // not served, parameters that are not valid), and the pages of the gateway that are no RPC
-// (/healthz, /metrics, /docs, /openapi.json).
+// (/healthz, /readyz, /metrics, /docs, /openapi.json).
 type Chain struct {
 	log      *slog.Logger
 	observer *observer

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,27 +32,32 @@ var bare = map[string]string{"database": "mysql:D", "http-address": "", "log-for
 // Each field of the file has its setting, or is named as one without effect.
 func TestCloudFoundryFields(t *testing.T) {
 	t.Parallel()
-	for content, want := range map[string]map[string]string{
-		``:                      {},
-		`"listen_address": "L"`: {"grpc-address": "L"},
-		`"listen_address": ""`:  {"grpc-address": ""},
-		`"cert_file": "C", "key_file": "K", "ca_file": "A"`:                                {"tls-cert": "C", "tls-key": "K", "tls-client-ca": "A"},
-		`"debug_address": "D"`:                                                             {"ops-address": "D", "ops-insecure": "true"},
-		`"debug_address": ""`:                                                              {"ops-address": ""},
-		`"database_driver": "mysql"`:                                                       {},
-		`"sql_ca_cert_file": "A"`:                                                          {"database-ca": "A"},
-		`"sql_ca_cert_file": "A", "sql_enable_identity_verification": true`:                {"database-ca": "A", "database-any-name": "false"},
-		`"sql_enable_identity_verification": false`:                                        {},
-		`"db_connection_timeout": "5s", "db_read_timeout": "6s", "db_write_timeout": "7s"`: {"database": "mysql:D?timeout=5s&readTimeout=6s&writeTimeout=7s"},
-		`"db_operation_timeout": "8s"`:                                                     {"database-timeout": "8s"},
-		`"log_level": "debug"`:                                                             {"log-level": "debug"},
-		`"log_level": "fatal"`:                                                             {"log-level": "error+4"},
-		`"time_format": "rfc3339"`:                                                         {"log-format": "lager-rfc3339"},
-		`"time_format": 1`:                                                                 {"log-format": "lager-rfc3339"},
-		`"time_format": "unix-epoch"`:                                                      {},
-		`"time_format": null, "ca_file": null`:                                             {},
-		`"http_address": "H", "history_limit": 7`:                                          {"http-address": "H", "history-limit": "7"}, // ours may stand there too
+	type settings map[string]string
+	for _, test := range []struct {
+		content string
+		want    settings
+	}{
+		{``, settings{}},
+		{`"listen_address": "L"`, settings{"grpc-address": "L"}},
+		{`"listen_address": ""`, settings{"grpc-address": ""}},
+		{`"cert_file": "C", "key_file": "K", "ca_file": "A"`, settings{"tls-cert": "C", "tls-key": "K", "tls-client-ca": "A"}},
+		{`"debug_address": "D"`, settings{"ops-address": "D", "ops-insecure": "true"}},
+		{`"debug_address": ""`, settings{"ops-address": ""}},
+		{`"database_driver": "mysql"`, settings{}},
+		{`"sql_ca_cert_file": "A"`, settings{"database-ca": "A"}},
+		{`"sql_ca_cert_file": "A", "sql_enable_identity_verification": true`, settings{"database-ca": "A", "database-any-name": "false"}},
+		{`"sql_enable_identity_verification": false`, settings{}},
+		{`"db_connection_timeout": "5s", "db_read_timeout": "6s", "db_write_timeout": "7s"`, settings{"database": "mysql:D?timeout=5s&readTimeout=6s&writeTimeout=7s"}},
+		{`"db_operation_timeout": "8s"`, settings{"database-timeout": "8s"}},
+		{`"log_level": "debug"`, settings{"log-level": "debug"}},
+		{`"log_level": "fatal"`, settings{"log-level": "error+4"}},
+		{`"time_format": "rfc3339"`, settings{"log-format": "lager-rfc3339"}},
+		{`"time_format": 1`, settings{"log-format": "lager-rfc3339"}},
+		{`"time_format": "unix-epoch"`, settings{}},
+		{`"time_format": null, "ca_file": null`, settings{}},
+		{`"http_address": "H", "history_limit": 7`, settings{"http-address": "H", "history-limit": "7"}}, // ours may stand there too
 	} {
+		content := test.content
 		if content != "" {
 			content = ", " + content
 		}
@@ -61,7 +67,7 @@ func TestCloudFoundryFields(t *testing.T) {
 			continue
 		}
 		all := maps.Clone(bare)
-		maps.Copy(all, want)
+		maps.Copy(all, test.want)
 		if !maps.Equal(s.file.settings, all) {
 			t.Errorf("%s: %v, want %v", content, s.file.settings, all)
 		}
@@ -113,6 +119,21 @@ func TestCloudFoundryRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), word) {
 				t.Errorf("%s: %v does not mention %q", content, err, word)
 			}
+		}
+	}
+}
+
+// docs/cloud-foundry.md says what each field does.
+func TestCloudFoundryDocument(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/cloud-foundry.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := slices.Concat(cloudFoundryOwn, cloudFoundryMarks, slices.Collect(maps.Keys(cloudFoundryNames)), slices.Collect(maps.Keys(cloudFoundryDSN)))
+	for _, field := range fields {
+		if !strings.Contains(string(text), "`"+field+"`") {
+			t.Errorf("it does not mention %s", field)
 		}
 	}
 }

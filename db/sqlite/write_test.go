@@ -270,7 +270,7 @@ func TestNothingToWrite(t *testing.T) {
 			before = after
 		}
 	}
-	if err := s.Beat(t.Context()); err != nil || files() == before {
+	if err := s.Beat(t.Context(), 0); err != nil || files() == before {
 		t.Errorf("a beat did not write (%v)", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -439,4 +442,85 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("locket %q: exit code %d, %q", args, code, stderr)
 		}
 	}
+}
+
+// TestReadinessOfDatabase: while the database is away the server lives and is not ready, over HTTP
+// and over gRPC, with the reason; afterwards it is ready again.
+func TestReadinessOfDatabase(t *testing.T) {
+	t.Parallel()
+	database, proxy := harness.Proxied(t)
+	server := fixtures.StartLocket(t, database, "--database-timeout", "3s")
+	service := models.Locket_ServiceDesc.ServiceName
+	client := grpc_health_v1.NewHealthClient(server.Connect(t))
+	is := func(name string, want grpc_health_v1.HealthCheckResponse_ServingStatus, code int, reason string) error {
+		resp, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
+		if err != nil || resp.GetStatus() != want {
+			return fmt.Errorf("the health of %q is %v (%w), want %v", name, resp.GetStatus(), err, want)
+		}
+		page, err := http.Get("http://" + server.HTTPAddress() + map[bool]string{true: "/healthz", false: "/readyz"}[name == ""])
+		if err != nil {
+			return err
+		}
+		defer page.Body.Close()
+		body, err := io.ReadAll(page.Body)
+		if err != nil || page.StatusCode != code || !strings.Contains(string(body), reason) {
+			return fmt.Errorf("%s %q (%w), want %d %q", page.Status, body, err, code, reason)
+		}
+		return nil
+	}
+	const up, down = grpc_health_v1.HealthCheckResponse_SERVING, grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	harness.Must(t, is(service, up, 200, "ready"))
+	for name, fault := range map[string]func(){"refused": proxy.Cut, "hanging": proxy.Hang} {
+		fault()
+		harness.Eventually(t, 20*time.Second, func() error { return is(service, down, 503, "not ready: the database") })
+		if err := is("", up, 200, "ok"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		harness.Must(t, harness.WantMetric(t, server, "locket_ready 0"))
+		proxy.Restore()
+		harness.Eventually(t, 20*time.Second, func() error { return is(service, up, 200, "ready") })
+	}
+	harness.Must(t, harness.WantMetric(t, server, "locket_ready 1"))
+	if log := server.Log(); !strings.Contains(log, "not ready") || !strings.Contains(log, "ready again") {
+		t.Error("the log does not say so")
+	}
+}
+
+// TestDatabasePassword: the password of the database comes from a file or the environment, and is
+// seen nowhere.
+func TestDatabasePassword(t *testing.T) {
+	t.Parallel()
+	config, err := mysql.ParseDSN(fixtures.MySQL(t))
+	harness.Must(t, err)
+	const password = "s3cret/p@ss"
+	admin, err := sql.Open("mysql", config.FormatDSN())
+	harness.Must(t, err)
+	defer admin.Close()
+	config.User = "u_" + config.DBName
+	for _, statement := range []string{"CREATE USER " + config.User + "@'%' IDENTIFIED BY '" + password + "'", "GRANT ALL ON " + config.DBName + ".* TO " + config.User + "@'%'"} {
+		_, err := admin.ExecContext(t.Context(), statement)
+		harness.Must(t, err)
+	}
+	defer admin.Exec("DROP USER " + config.User + "@'%'")
+	database := "mysql:" + config.FormatDSN()
+	file := filepath.Join(t.TempDir(), "password")
+	harness.Must(t, os.WriteFile(file, []byte(password+"\n"), 0o600))
+	for name, server := range map[string]*fixtures.Locket{
+		"a file":          fixtures.NewLocket(t, database, "--database-password-file", file),
+		"the environment": fixtures.NewLocket(t, database),
+	} {
+		if name == "the environment" {
+			server.Env = []string{"LOCKET_DATABASE_PASSWORD=" + password}
+		}
+		if err := server.Start(); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		harness.Lock(t, server.Client(t), name, "o", time.Minute)
+		server.Terminate()
+		if strings.Contains(server.Log(), "s3cret") {
+			t.Errorf("%s: the log contains the password", name)
+		}
+	}
+	refused(t, []string{"server", "--database", database, "--database-wait", "0s", "--http-address=", "--grpc-address", "127.0.0.1:0"}, "Access denied")
 }
