@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/sqlite"
@@ -154,7 +156,9 @@ func filled(t testing.TB, cmds ...claim.Command) (folder string) {
 	folder = t.TempDir()
 	store, err := sqlite.Open(filepath.Join(folder, "locket.db"))
 	must(t, err)
-	dbtest.Do(t, store, cmds...)
+	for batch := range slices.Chunk(cmds, committer.DefaultBatch) {
+		dbtest.Do(t, store, batch...)
+	}
 	must(t, store.Close())
 	return folder
 }
