@@ -36,13 +36,18 @@ func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
 
 // Run implements ifrit.Runner.
 func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
-	return periodic.New(followInterval, f.follow).Run(signals, ready)
+	return periodic.Paced(f.pause, f.hub.began, f.follow).Run(signals, ready)
+}
+
+// pause returns how long to leave the feed alone.
+func (f *Follower) pause() time.Duration {
+	if f.hub.len() == 0 {
+		return idleFollow
+	}
+	return followInterval
 }
 
 func (f *Follower) follow(ctx context.Context) {
-	if f.hub.len() == 0 && time.Since(f.last) < idleFollow {
-		return
-	}
 	if !f.last.IsZero() && since(f.last) > longestGap {
 		f.missed = true
 	}

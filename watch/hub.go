@@ -21,6 +21,7 @@ type Hub struct {
 	mu      sync.Mutex
 	waiting map[string]map[*subscription]struct{} // by the claim's id
 	count   int
+	began   chan struct{} // gets a value when the first call begins to wait
 	stopped chan struct{}
 	once    sync.Once
 }
@@ -41,7 +42,7 @@ type news struct {
 // NewHub returns a hub that reads claims in a store, and exports the number of calls that
 // wait.
 func NewHub(store db.Getter, registerer prometheus.Registerer) *Hub {
-	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), stopped: make(chan struct{})}
+	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), began: make(chan struct{}, 1), stopped: make(chan struct{})}
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_waiters", Help: "Calls that wait for a claim on this server.",
 	}, func() float64 { return float64(h.len()) }))
@@ -69,7 +70,12 @@ func (h *Hub) subscribe(id string) *subscription {
 		h.waiting[id] = make(map[*subscription]struct{})
 	}
 	h.waiting[id][s] = struct{}{}
-	h.count++
+	if h.count++; h.count == 1 {
+		select {
+		case h.began <- struct{}{}:
+		default:
+		}
+	}
 	return s
 }
 
