@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -14,7 +15,7 @@ const (
 	silence = 2 * time.Second
 	// listTime is how long the database may work on a statement of a caller, and scanTime on
 	// one of the janitor that reads a whole index.
-	listTime = 3 * time.Second
+	listTime = 2 * time.Second
 	scanTime = 30 * time.Second
 )
 
@@ -37,6 +38,12 @@ var optional = []string{
 	"SET SESSION group_replication_consistency = 'BEFORE'",
 	// Do not look up every key of an IN list a second time to estimate its rows.
 	"SET SESSION eq_range_index_dive_limit = 1",
+}
+
+// limit sets how long the database may work on a statement: MariaDB in seconds, MySQL, where
+// this holds for reads alone, in milliseconds.
+func limit(variable string, value float64) string {
+	return fmt.Sprintf("SET SESSION %s = %g", variable, value)
 }
 
 // role is what the connections of a pool are for.
@@ -73,14 +80,14 @@ var controlling = role{connections: 6, idle: 10 * time.Second, silence: silence}
 // reading is for what callers ask for. A statement whose caller has left still runs at the
 // database, until the limit that is set here.
 var reading = role{
-	connections: 16, idle: 10 * time.Second, silence: listTime + time.Second,
-	optional: []string{"SET SESSION max_statement_time = 3", "SET SESSION max_execution_time = 3000"},
+	connections: 16, idle: 10 * time.Second, silence: listTime + time.Second/2,
+	optional: []string{limit("max_statement_time", listTime.Seconds()), limit("max_execution_time", float64(listTime.Milliseconds()))},
 }
 
 // scanning is for the janitor's counts.
 var scanning = role{
 	connections: 1, idle: 10 * time.Second, silence: scanTime + time.Second,
-	optional: []string{"SET SESSION max_statement_time = 30", "SET SESSION max_execution_time = 30000"},
+	optional: []string{limit("max_statement_time", scanTime.Seconds()), limit("max_execution_time", float64(scanTime.Milliseconds()))},
 }
 
 // migrating has no limits: a change of a large table takes long.

@@ -35,3 +35,8 @@ func TestChaosKillDatabase(t *testing.T) {
 		}
 	})
 }
+
+// TestSilentConnections, again and again.
+func TestChaosSilentConnections(t *testing.T) {
+	silenceConnections(t, fixtures.MySQL(t), 5)
+}
