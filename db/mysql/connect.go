@@ -84,6 +84,8 @@ const (
 	codeDeadlock          = 1213 // also: on Galera another node's transaction came first
 	codeInterrupted       = 1317
 	codeKilled            = 1927
+	codeStatementTime     = 1969 // MariaDB's max_statement_time
+	codeQueryTime         = 3024 // MySQL's max_execution_time
 	codeHook              = 3100 // a member of a group cannot do what a commit or a begin needs
 	codeRollbackAtCommit  = 3101 // the group's order put another member's transaction first
 )
@@ -113,8 +115,10 @@ func translate(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown), errors.Is(err, db.ErrListTooLong):
 		return err
+	case isCode(err, codeStatementTime, codeQueryTime):
+		return fmt.Errorf("%w: %w", db.ErrListTooLong, err)
 	case broken(err), errors.Is(err, errNotServing), isCode(err, unavailableCodes...), ctx.Err() != nil,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)

@@ -12,19 +12,72 @@ import (
 // more, a page of them is soon found in the order of creation.
 const fewLive = 10_000
 
-// List implements db.Reader.
+const (
+	// maxScans is how many lists that no index answers run at the database at once.
+	maxScans = 2
+	// maxOffset is how many claims an index skips for a list that counts as cheap.
+	maxOffset = 10_000
+)
+
+// List implements db.Reader. A list that an index answers reads little more than it returns.
+// Others may read everything: maxScans of them run at once, and each ends after listTime.
 func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, listTime, db.ErrListTooLong)
+	defer cancel()
 	now, few, err := s.few(ctx, f)
 	if err != nil {
 		return nil, now, err
 	}
 	query, args := listSQL(f, few, now)
-	claims, err := s.readClaims(ctx, query, args...)
+	if !scans(f, few) {
+		claims, err := s.readClaims(ctx, query, args...)
+		return claims, now, err
+	}
+	claims, err := s.scan(ctx, query, args)
 	return claims, now, err
 }
 
+// scan runs a list that may read everything, when it is its turn. A statement whose caller has
+// left still runs at the database until it ends there: so long it counts.
+func (s *Store) scan(ctx context.Context, query string, args []any) ([]claim.Claim, error) {
+	select {
+	case s.scans <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	type result struct {
+		claims []claim.Claim
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer func() { <-s.scans }()
+		claims, err := s.readClaims(context.WithoutCancel(ctx), query, args...)
+		done <- result{claims, err}
+	}()
+	select {
+	case r := <-done:
+		return r.claims, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// scans reports whether a list may read many more claims than it returns.
+func scans(f db.Filter, few bool) bool {
+	switch {
+	case few, f.Resource != nil && f.Status.Live():
+		return false
+	case f.Resource != nil, f.Owner != nil, f.Mode != nil, f.Status != 0, f.Offset > maxOffset:
+		return true
+	default:
+		return f.MinActive != nil || f.MaxActive != nil || f.MinWaiting != nil || f.MaxWaiting != nil || f.MinTTL != nil || f.MaxTTL != nil
+	}
+}
+
 // few reads the clocks, and reports whether a filter lets live claims of one status pass, and
-// there are few of these. It only chooses how to read: the result is right even when the number has changed since.
+// there are few of these. It only
+// chooses how to read: the result is right even when the number has changed since.
 func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bool, err error) {
 	if !f.Status.Live() || f.Resource != nil {
 		now, err = s.Now(ctx)

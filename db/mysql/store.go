@@ -26,6 +26,7 @@ import (
 // Store is a db.Store on a database that may have other servers.
 type Store struct {
 	pools
+	scans chan struct{} // has an entry for each list that may read everything and runs
 
 	server  string        // names this process in the feed
 	packets bool          // whether several statements may go in one packet: see script
@@ -59,6 +60,7 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
+		scans:   make(chan struct{}, maxScans),
 		pools:   newPools(config),
 		server:  uuid.NewString()[:23],
 		holders: make(holders),

@@ -1,0 +1,78 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/fixtures"
+)
+
+// endless takes the database longer than it may work on a statement.
+const endless = "SELECT COUNT(*) FROM information_schema.collations a, information_schema.collations b, information_schema.collations c, information_schema.collations d"
+
+// TestScans: lists that may read everything wait for each other, and for listTime at most;
+// nothing else waits for them.
+func TestScans(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	dbtest.Do(t, s, claim.Create{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})
+	for range maxScans {
+		s.scans <- struct{}{}
+	}
+	r, o, d := "r", "o", time.Second
+	for name, c := range map[string]struct {
+		f    db.Filter
+		scan bool
+	}{
+		"all":                    {db.Filter{}, false},
+		"active of an owner":     {db.Filter{Status: claim.Active, Owner: &o}, false}, // there are few
+		"waiting for a resource": {db.Filter{Status: claim.Waiting, Resource: &r}, false},
+		"aborted":                {db.Filter{Status: claim.Aborted}, true},
+		"owner":                  {db.Filter{Owner: &o}, true},
+		"active for a second":    {db.Filter{MinActive: &d}, true},
+	} {
+		if _, _, err := s.List(t.Context(), c.f); c.scan != errors.Is(err, db.ErrListTooLong) || !c.scan && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	<-s.scans
+	for range 2 { // each leaves the place to the next
+		if claims, _, err := s.List(t.Context(), db.Filter{Owner: &o}); err != nil || len(claims) != 1 {
+			t.Errorf("a list when there is room: %d claims (%v)", len(claims), err)
+		}
+	}
+}
+
+// TestScanOfCallerWhoLeft: a list runs on at the database when its caller leaves. It counts until
+// the database has ended it, which it does by itself.
+func TestScanOfCallerWhoLeft(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.scan(ctx, endless, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	if len(s.scans) != 1 {
+		t.Error("the statement does not count any more")
+	}
+	if _, err := s.scan(t.Context(), endless, nil); !errors.Is(err, db.ErrListTooLong) {
+		t.Errorf("got %v", err)
+	}
+	const query = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT COUNT(*) FROM information_schema.collations%'"
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		var running int
+		if err := s.control.QueryRow(query).Scan(&running); err != nil {
+			t.Fatal(err)
+		}
+		if running == 0 && len(s.scans) == 0 {
+			break
+		}
+		if time.Since(begin) > 10*time.Second {
+			t.Fatalf("%d of them run at the database still, and %d count", running, len(s.scans))
+		}
+	}
+}
