@@ -36,6 +36,22 @@ func TestEndsBeforeTheLease(t *testing.T) {
 	})
 }
 
+// A holder may choose a longer margin: the window ends earlier by that, and never later.
+func TestWithMargin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sent, ttl := time.Now(), ttls(t)
+		left := time.Duration(rapid.Int64Range(0, int64(ttl)).Draw(t, "left"))
+		margin := time.Duration(rapid.Int64Range(int64(lease.Margin(ttl)), int64(ttl)).Draw(t, "margin"))
+		w, end := lease.WithMargin(sent, left, margin), sent.Add(left-margin)
+		if w.Trusted(end) || !w.Trusted(end.Add(-1)) || w.Since() != sent {
+			t.Fatalf("TTL %s, %s left, margin %s: the window does not end at %s", ttl, left, margin, end)
+		}
+		if usual := lease.FromLeft(sent, left, ttl); w.Left(sent) > usual.Left(sent) {
+			t.Fatalf("TTL %s, %s left, margin %s: it ends later than with the usual margin", ttl, left, margin)
+		}
+	})
+}
+
 // The window is the whole TTL but for its margin, and no less.
 func TestMargin(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{

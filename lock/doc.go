@@ -25,15 +25,28 @@
 //     long as the trust window lasts. The runner tries again, each attempt with a deadline of at
 //     most a third of the TTL; with a connection of Dial over another connection when one is
 //     stuck.
-//   - The trust window ends without a renewal: lost, whatever the server would answer.
+//   - The server does not let the caller lock (Unauthenticated, PermissionDenied): a runner that
+//     does not hold ends with the error; one that holds reports it (Callbacks.Unverifiable), and
+//     tries again as after any other failure.
+//   - The trust window ends without a renewal: lost, whatever the server would answer. When the
+//     margin has passed, the grant is released in the background, by its token, in bounded
+//     time: the server may have taken a renewal whose answer was lost.
 //   - Another owner holds the lock, or the grant has ended and been given anew (its token
 //     changed): lost, at once.
 //   - The process is stopped for longer than its lease (SIGSTOP, a long collection, a frozen
 //     virtual machine whose clock goes on): Held returns that from the first moment on, and the
 //     runner ends before it sends anything. What was written before the check may still reach
 //     its target late: guard that with the fencing token (Guard).
-//   - A signal: the runner releases the lock, in bounded time, and ends with nil.
+//   - A claim becomes active while its connection is silent: the runner finds the grant while it
+//     lasts, and makes a new claim after it has expired.
+//   - A signal: the runner releases the lock, in bounded time, and ends with nil. What could not
+//     be released is tried on in the background.
 //   - The process dies: its lock is free when the TTL has passed.
+//
+// # Owners
+//
+// An owner is one party to the server: two runners with the same owner both hold a lock. Leave
+// it empty, and each runner has one of its own (UniqueOwner).
 //
 // # What a holder must do
 //
