@@ -74,7 +74,7 @@ func TestLeftLockIsReleased(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 				}
-				for owner := "a"; owner != ""; owner, _ = w.holder("k") {
+				for owner := "a"; owner != "" && time.Since(begin) < ttl; owner, _ = w.holder("k") {
 					time.Sleep(100 * time.Millisecond)
 				}
 				took := time.Since(begin)
