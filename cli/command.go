@@ -58,7 +58,7 @@ func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
 // clientCommand completes a command that talks to servers: it adds the flags that say where
 // they are and how to print, and the check that the required flags are given.
 func clientCommand(cmd *cobra.Command, required ...string) *cobra.Command {
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.ValidArgsFunction = argumentsOfUse(cmd.Use)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, name := range required {

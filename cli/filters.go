@@ -34,6 +34,7 @@ func addFilters(cmd *cobra.Command) {
 	}
 	flags.String("minimum-created", "", "those made at this `time` or later: 2026-11-21T17:00:00Z, or 24h: so long ago")
 	flags.String("maximum-created", "", "those made at this `time` or before")
+	_ = cmd.RegisterFlagCompletionFunc("resource", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modeNames, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames, cobra.ShellCompDirectiveNoFileComp))
 }

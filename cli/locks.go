@@ -15,7 +15,7 @@ import (
 func newLocksCommand() *cobra.Command {
 	return newListCommand(models.TypeCode_LOCK, &cobra.Command{
 		Use:   "locks",
-		Short: "List the locks that are held",
+		Short: "List the locks that are held: owner, TTL left, fencing token, value",
 		Example: `  locket locks
   locket locks -o json`,
 	})
@@ -24,7 +24,7 @@ func newLocksCommand() *cobra.Command {
 func newPresencesCommand() *cobra.Command {
 	return newListCommand(models.TypeCode_PRESENCE, &cobra.Command{
 		Use:   "presences",
-		Short: "List the presences that are announced",
+		Short: "List the presences that are announced: owner, TTL left, token, value",
 		Example: `  locket presences
   locket presences -o name`,
 	})
@@ -34,24 +34,38 @@ func newPresencesCommand() *cobra.Command {
 func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = takes()
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return withServers(cmd, func(ctx context.Context, c *connection) error {
-			resp, err := c.FetchAll(ctx, &models.FetchAllRequest{TypeCode: code})
+		return withServers(cmd, func(_ context.Context, c *connection) error {
+			// Not FetchAll, which leaves out token and TTL.
+			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: models.Status_STATUS_ACTIVE}, 0)
 			if err != nil {
 				return err
 			}
-			locks := make(lockList, len(resp.GetResources()))
-			for i, resource := range resp.GetResources() {
-				locks[i] = jsonview.OfLock(resource)
+			locks := lockList{}
+			for _, claim := range claims {
+				if claim.Type != nil && models.TypeCode(*claim.Type) == code {
+					locks = append(locks, lockOf(claim))
+				}
 			}
-			slices.SortStableFunc(locks, func(a, b jsonview.Lock) int { return strings.Compare(a.Key, b.Key) })
+			slices.SortStableFunc(locks, func(a, b listedLock) int { return strings.Compare(a.Key, b.Key) })
 			return printView(cmd, locks)
 		})
 	}
 	return clientCommand(cmd)
 }
 
+// listedLock is a lock or a presence in a list.
+type listedLock struct {
+	jsonview.Lock
+	Token *uint64           `json:"token"`
+	TTL   *jsonview.Seconds `json:"ttl"`
+}
+
+func lockOf(claim claimView) listedLock {
+	return listedLock{jsonview.Lock{Key: claim.Resource, Owner: claim.Owner, Value: claim.Value, Type: claim.Type}, claim.Token, claim.TTL}
+}
+
 // lockList is all locks, or all presences.
-type lockList []jsonview.Lock
+type lockList []listedLock
 
 func (l lockList) names() []string {
 	names := make([]string, len(l))
@@ -62,9 +76,9 @@ func (l lockList) names() []string {
 }
 
 func (l lockList) text(look look) string {
-	t := newTable("NAME", "OWNER", "VALUE")
+	t := newTable("NAME", "OWNER", "TTL", "TOKEN", "VALUE")
 	for _, v := range l {
-		t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), valueCell(v.Value))
+		t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), ttlCell(v.TTL), tokenCell(v.Token), valueCell(v.Value))
 	}
 	return t.text(look)
 }

@@ -41,6 +41,7 @@ released, a waiting one withdrawn, and one that has ended stays as it is.`,
 	cmd.Flags().Uint64Var(&token, "token", 0, "release only the grant with this fencing token")
 	cmd.Flags().StringVar(&id, "id", "", "the id of a claim")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the claim")
+	_ = cmd.RegisterFlagCompletionFunc("id", completeFlag(completeIDs))
 	return clientCommand(cmd)
 }
 

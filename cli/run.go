@@ -56,7 +56,7 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
   locket run index -- rebuild-index
   # both locks, or none
   locket run accounts/1 accounts/2 --wait 1m -- transfer 1 2`,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for flag, life := range map[string]func(string, []string) error{run.ReaperFlag: run.Reaper, run.GuardFlag: run.Guard} {
 				if value := cmd.Flag(flag).Value.String(); value != "" {

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/cli/connect"
+	"github.com/locket-service/locket/cli/printable"
+	"github.com/locket-service/locket/models"
+)
+
+// completeTimeout bounds the time that a shell waits for names: no server, no names.
+const completeTimeout = time.Second
+
+// completeNames completes the names of resources that somebody holds or waits for.
+func completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completeFrom(cmd, begun, args, func(claim *models.Claim) string { return claim.GetResource() })
+}
+
+// completeIDs completes the ids of claims that have not ended.
+func completeIDs(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completeFrom(cmd, begun, args, func(claim *models.Claim) string { return claim.GetId() })
+}
+
+// completeFlag is like complete for the value of a flag, whatever the arguments are.
+func completeFlag(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return complete(cmd, nil, begun)
+	}
+}
+
+// completeOne is like complete for the first argument, and completes no other.
+func completeOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, begun)
+	}
+}
+
+// argumentsOfUse returns what completes the arguments of a command, by what its usage calls them.
+func argumentsOfUse(use string) cobra.CompletionFunc {
+	switch words := strings.Fields(use); {
+	case len(words) > 1 && words[1] == "NAME":
+		return completeOne(completeNames)
+	case len(words) > 1 && words[1] == "ID":
+		return completeOne(completeIDs)
+	default:
+		return cobra.NoFileCompletions
+	}
+}
+
+// completeFrom completes what some claims have in common with what was begun, less what was
+// given already.
+func completeFrom(cmd *cobra.Command, begun string, given []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
+	c, err := connect.Dial(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	var found []string
+	for _, status := range []models.Status{models.Status_STATUS_ACTIVE, models.Status_STATUS_WAITING} {
+		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: status, Limit: proto.Uint32(maxPage)})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		for _, claim := range page.GetClaims() {
+			name := of(claim)
+			if strings.HasPrefix(name, begun) && printable.Is(name) && !slices.Contains(given, name) {
+				found = append(found, name)
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found), cobra.ShellCompDirectiveNoFileComp
+}
