@@ -84,8 +84,7 @@ func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
 		err = exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was held", h.name))
 	}
 	process.Signal(os.Interrupt)
-	_ = <-process.Wait() // it may have ended by itself meanwhile
-	return err
+	return errors.Join(err, <-process.Wait())
 }
 
 // cause returns why what was held is lost.

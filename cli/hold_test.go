@@ -81,10 +81,10 @@ func TestHold(t *testing.T) {
 			t.Parallel()
 			h := holdOf(t, server.Address(), args...)
 			h.says(fmt.Sprintf("%q is held, with token", args[1]))
+			time.Sleep(2 * time.Second)
 			if h.stdout.String() == "" {
 				t.Errorf("it prints nothing but %q", &h.stderr)
 			}
-			time.Sleep(2 * time.Second)
 			if _, stderr, status := c.try("lock", args[1], "--owner", "other"); status != exit.Held {
 				t.Errorf("it is free: %d, %s", status, stderr)
 			}
