@@ -23,6 +23,8 @@ type Filter struct {
 	After *Cursor
 	// Limit is the number of claims to return; Offset are left out before them.
 	Limit, Offset int
+	// Bytes bounds the memory of the answer, see Budget; 0 is no bound.
+	Bytes int
 }
 
 // Cursor is a claim's place in the order of List.

@@ -146,13 +146,15 @@ type Reader interface {
 	// longest if there are several, or claim.ErrNotFound.
 	Holder(ctx context.Context, resource string) (claim.Claim, error)
 
-	// Held returns all active claims of a type, in no order.
-	Held(ctx context.Context, t claim.Type) ([]claim.Claim, error)
+	// Held returns active claims of a type: all of them, in no order; or, with the Limit of
+	// a page, those whose ids come after the page's, in the order of their ids (as bytes).
+	Held(ctx context.Context, t claim.Type, page Page) ([]claim.Claim, error)
 
 	// List returns the claims that pass the filter, oldest first (by the time of
-	// their creation, then by id). Lists are limited in time, by ErrListTooLong, and in how
-	// many of the expensive ones run at once, so that they do not delay anything else. A filter
-	// by creation time, by final status, or by the live status of a resource is cheap.
+	// their creation, then by id): all of them, or as many as Limit and Bytes allow. Lists are
+	// limited in time, by ErrListTooLong, and in how many of the expensive ones run at once, so
+	// that they do not delay anything else. A filter by creation time, by final status, or by the
+	// live status of a resource is cheap.
 	List(ctx context.Context, f Filter) ([]claim.Claim, claim.Instant, error)
 
 	// Queue returns the queue of a resource as it is at one moment. A name that has no

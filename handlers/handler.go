@@ -97,7 +97,7 @@ func (h *handler) FetchAll(ctx context.Context, req *models.FetchAllRequest) (*m
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
-	claims, err := h.store.Held(ctx, t)
+	claims, err := h.store.Held(ctx, t, db.Page{})
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}

@@ -186,6 +186,7 @@ type broken struct {
 	prune     func(before claim.Time, limit int) (claim.Time, int)
 	resources func(after string, before claim.Time, limit int) (string, error)
 	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
+	page      func(*db.Page)
 }
 
 type brokenTx struct {
@@ -258,11 +259,14 @@ func (b *broken) Holder(ctx context.Context, resource string) (claim.Claim, erro
 	return b.Store.Holder(ctx, resource)
 }
 
-func (b *broken) Held(ctx context.Context, kind claim.Type) ([]claim.Claim, error) {
+func (b *broken) Held(ctx context.Context, kind claim.Type, page db.Page) ([]claim.Claim, error) {
 	if b.held != nil {
 		kind = b.held(kind)
 	}
-	return b.Store.Held(ctx, kind)
+	if b.page != nil {
+		b.page(&page)
+	}
+	return b.Store.Held(ctx, kind, page)
 }
 
 func (b *broken) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {

@@ -596,6 +596,11 @@ var faults = []fault{
 	{"List ignores the most time left", filter(func(f *db.Filter) { f.MaxTTL = nil }), []string{"ListBounds", "ListMixed"}},
 	{"List ignores the first creation", filter(func(f *db.Filter) { f.MinCreated = nil }), []string{"ListBounds", "ListMixed"}},
 	{"List ignores the last creation", filter(func(f *db.Filter) { f.MaxCreated = nil }), []string{"ListBounds", "ListMixed"}},
+	{"List ignores the bytes", filter(func(f *db.Filter) { f.Bytes = 0 }), []string{"ListBytes"}},
+	{"List ends with its bytes", filter(func(f *db.Filter) { f.Bytes = max(0, f.Bytes-1000) }), []string{"ListBytes"}},
+	{"Held ignores the bytes", func(b *broken) { b.page = func(p *db.Page) { p.Bytes = 0 } }, []string{"HeldPages"}},
+	{"Held ignores the limit", func(b *broken) { b.page = func(p *db.Page) { p.Limit = lots } }, []string{"HeldPages"}},
+	{"Held begins at the start", func(b *broken) { b.page = func(p *db.Page) { p.After = "" } }, []string{"HeldPages"}},
 	{"stores all claims at one time", made(func(c *claim.Claim) { c.Created = stopped.Wall }), []string{"ListOrder", "TimeOfTransaction"}},
 	{"Prune deletes live claims", deletes, []string{"PruneLeavesLive"}},
 	{"Prune ignores its limit", func(b *broken) {

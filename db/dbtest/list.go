@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ var listCases = []Case{
 	{Name: "ListOrder", Run: listOrder},
 	{Name: "ListPages", Run: listPages},
 	{Name: "ListBounds", Run: listBounds},
+	{Name: "ListBytes", Run: listBytes},
 	{Name: "ListMixed", Run: listMixed},
 }
 
@@ -134,6 +136,31 @@ func listPages(t testing.TB, e Engine) {
 	equal(t, "a cursor with an offset", ids(list(t, e.Store, after)), want[6:8])
 	after.Resource, after.Offset = ref("r1"), 0
 	equal(t, "a cursor on one resource", ids(list(t, e.Store, after)), []string{want[5], want[7]})
+}
+
+// listBytes has claims of 1,000 bytes: an answer ends with the one after those that fill it.
+func listBytes(t testing.TB, e Engine) {
+	var want []string
+	for i := range 10 {
+		c := exclusive(fmt.Sprint(i), fmt.Sprint("r", i%3))
+		c.Owner, c.UserData = "o", []byte(`"`+strings.Repeat("u", 990)+`"`)
+		c.Value = strings.Repeat("v", 1000-len(c.ID)-len(c.Resource)-len(c.Owner)-len(c.UserData))
+		Do(t, e.Store, c)
+		want = append(want, c.ID)
+	}
+	for bytes, n := range map[int]int{0: 10, 1: 2, 999: 2, 1000: 2, 1001: 3, 5000: 6, 8999: 10, 9000: 10, 100_000: 10} {
+		got := list(t, e.Store, db.Filter{Bytes: bytes})
+		equal(t, fmt.Sprint("a list of bytes: ", bytes), ids(got), want[:n])
+		for _, c := range got {
+			stored(t, e.Store, "the list", c)
+		}
+		equal(t, fmt.Sprint("with a limit of 4, bytes: ", bytes), ids(list(t, e.Store, db.Filter{Bytes: bytes, Limit: 4})), want[:min(n, 4)])
+		held, err := e.Store.Held(t.Context(), claim.Untyped, db.Page{Bytes: bytes})
+		must(t, err)
+		equal(t, fmt.Sprint("held in bytes: ", bytes), len(held), min(n, 3))
+	}
+	// The store is as usable after answers that ended early.
+	equal(t, "all", ids(list(t, e.Store, db.Filter{})), want)
 }
 
 // walk lists page by page.

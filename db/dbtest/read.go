@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ var readCases = []Case{
 	{Name: "Holder", Run: holder},
 	{Name: "LongestHolder", Run: longestHolder},
 	{Name: "Held", Run: held},
+	{Name: "HeldPages", Run: heldPages},
 	{Name: "Count", Run: counts},
 	{Name: "HistoryCutoff", Run: historyCutoff},
 }
@@ -191,7 +193,7 @@ func held(t testing.TB, e Engine) {
 		}
 	}
 	for kind, want := range want {
-		claims, err := e.Store.Held(t.Context(), kind)
+		claims, err := e.Store.Held(t.Context(), kind, db.Page{})
 		must(t, err)
 		got := ids(claims)
 		slices.Sort(got)
@@ -202,9 +204,48 @@ func held(t testing.TB, e Engine) {
 	}
 	// A renewal may change the type.
 	Do(t, e.Store, claim.Acquire{Resource: "r1-0", Type: claim.Presence, TTL: time.Hour})
-	if claims, err := e.Store.Held(t.Context(), claim.Lock); err != nil || len(claims) != 4 {
+	if claims, err := e.Store.Held(t.Context(), claim.Lock, db.Page{}); err != nil || len(claims) != 4 {
 		t.Errorf("%d locks held (%v)", len(claims), err)
 	}
+}
+
+// heldPages has claims whose ids are in another order than their creation, their deadlines and
+// their resources.
+func heldPages(t testing.TB, e Engine) {
+	want := []string{"A", "B", "a", "aa", "b", "c-1", "c.1", "d", "e", "f"}
+	for i, at := range []int{3, 9, 0, 5, 1, 7, 2, 8, 4, 6} {
+		id := want[at]
+		Do(t, e.Store,
+			claim.Create{ID: id, Resource: fmt.Sprint("r", 9-i), Type: claim.Lock, TTL: time.Duration(10-at%4) * time.Hour, Value: strings.Repeat("v", 100)},
+			claim.Create{ID: "w" + id, Resource: fmt.Sprint("r", 9-i), Type: claim.Lock, TTL: time.Hour},
+			claim.Create{ID: "p" + id, Resource: fmt.Sprint("p", i), Type: claim.Presence, TTL: time.Hour})
+	}
+	page := func(p db.Page) []string {
+		t.Helper()
+		claims, err := e.Store.Held(t.Context(), claim.Lock, p)
+		must(t, err)
+		for _, c := range claims {
+			stored(t, e.Store, "a page", c)
+		}
+		return ids(claims)
+	}
+	for _, limit := range []int{1, 3, 10, 100} {
+		var all []string
+		for p := (db.Page{Limit: limit}); len(all) <= len(want); {
+			got := page(p)
+			if len(got) == 0 {
+				break
+			}
+			all = append(all, got...)
+			p.After = got[len(got)-1]
+		}
+		equal(t, fmt.Sprint("pages of ", limit), all, want)
+	}
+	equal(t, "between", page(db.Page{After: "a ", Limit: 2}), []string{"aa", "b"})
+	equal(t, "with a budget", page(db.Page{After: "B", Limit: 5, Bytes: 150}), []string{"a", "aa", "b"})
+	equal(t, "behind the last", page(db.Page{After: "f", Limit: 5}), []string{})
+	Do(t, e.Store, claim.Renew{ID: "a", TTL: 50 * time.Hour}, released("aa"), released("waa"))
+	equal(t, "after changes", page(db.Page{After: "B", Limit: 2}), []string{"a", "b"})
 }
 
 func counts(t testing.TB, e Engine) {

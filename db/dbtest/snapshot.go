@@ -301,7 +301,7 @@ func cancelledReads(t testing.TB, e Engine) {
 	for name, read := range map[string]func() error{
 		"Get":           func() error { _, _, err := e.Store.Get(ctx, "a"); return err },
 		"Holder":        func() error { _, err := e.Store.Holder(ctx, "r"); return err },
-		"Held":          func() error { _, err := e.Store.Held(ctx, claim.Lock); return err },
+		"Held":          func() error { _, err := e.Store.Held(ctx, claim.Lock, db.Page{}); return err },
 		"List":          func() error { _, _, err := e.Store.List(ctx, db.Filter{}); return err },
 		"Queue":         func() error { _, _, err := e.Store.Queue(ctx, "r", 10); return err },
 		"Ahead":         func() error { _, err := e.Store.Ahead(ctx, "r", 1, 10); return err },

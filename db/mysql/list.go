@@ -30,16 +30,16 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 	}
 	query, args := listSQL(f, few, now)
 	if !scans(f, few) {
-		claims, err := s.readClaims(ctx, query, args...)
+		claims, err := s.readPage(ctx, f.Bytes, query, args...)
 		return claims, now, err
 	}
-	claims, err := s.scan(ctx, query, args)
+	claims, err := s.scan(ctx, f.Bytes, query, args)
 	return claims, now, err
 }
 
 // scan runs a list that may read everything, when it is its turn. A statement whose caller has
 // left still runs at the database until it ends there: so long it counts.
-func (s *Store) scan(ctx context.Context, query string, args []any) ([]claim.Claim, error) {
+func (s *Store) scan(ctx context.Context, bytes int, query string, args []any) ([]claim.Claim, error) {
 	select {
 	case s.scans <- struct{}{}:
 	case <-ctx.Done():
@@ -52,7 +52,7 @@ func (s *Store) scan(ctx context.Context, query string, args []any) ([]claim.Cla
 	done := make(chan result, 1)
 	go func() {
 		defer func() { <-s.scans }()
-		claims, err := s.readClaims(context.WithoutCancel(ctx), query, args...)
+		claims, err := s.readPage(context.WithoutCancel(ctx), bytes, query, args...)
 		done <- result{claims, err}
 	}()
 	select {

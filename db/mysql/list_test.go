@@ -53,13 +53,13 @@ func TestScanOfCallerWhoLeft(t *testing.T) {
 	s := open(t, fixtures.MySQL(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := s.scan(ctx, endless, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.scan(ctx, 0, endless, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}
 	if len(s.scans) != 1 {
 		t.Error("the statement does not count any more")
 	}
-	if _, err := s.scan(t.Context(), endless, nil); !errors.Is(err, db.ErrListTooLong) {
+	if _, err := s.scan(t.Context(), 0, endless, nil); !errors.Is(err, db.ErrListTooLong) {
 		t.Errorf("got %v", err)
 	}
 	const query = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT COUNT(*) FROM information_schema.collations%'"

@@ -45,6 +45,7 @@ func TestPlans(t *testing.T) {
 		"ahead":    {aheadSQL, []string{"", "claims_line"}},
 		"held":     {heldSQL, []string{"claims_phase"}},
 		"next due": {nextDueSQL, slices.Repeat([]string{"claims_phase"}, 6)},
+		"heldpage": {heldPageSQL, []string{"", "PRIMARY", "claims_phase"}},
 		"due":      {dueSQL, []string{"claims_phase", "PRIMARY"}},
 		"prune":    {pruneSQL, []string{"claims_phase"}},
 		"count":    {countSQL, []string{"claims_phase"}},

@@ -109,6 +109,41 @@ func (s *Store) readClaims(ctx context.Context, query string, args ...any) (clai
 	return claims, nil
 }
 
+// errEnough ends the reading of rows.
+var errEnough = errors.New("the answer is large enough")
+
+// readPage is readClaims with a budget of so many bytes. What the database would still send is
+// not waited for: the connection is given up.
+func (s *Store) readPage(ctx context.Context, bytes int, query string, args ...any) ([]claim.Claim, error) {
+	if bytes == 0 {
+		return s.readClaims(ctx, query, args...)
+	}
+	var claims []claim.Claim
+	err := s.again(ctx, func() error {
+		reading, end := context.WithCancel(ctx)
+		defer end()
+		budget := db.Budget(bytes)
+		var found []*claim.Claim
+		claims = claims[:0]
+		return each(reading, s.reader, query, args, func(rows *sql.Rows) error {
+			found = found[:0]
+			if err := scanClaim(rows, &found); err != nil {
+				return err
+			}
+			claims = append(claims, *found[0])
+			if !budget.Take(found[0]) {
+				end()
+				return errEnough
+			}
+			return nil
+		})
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, readError(ctx, err)
+	}
+	return claims, nil
+}
+
 func (s *Store) readClaim(ctx context.Context, query string, args ...any) (claim.Claim, error) {
 	claims, err := s.readClaims(ctx, query, args...)
 	if err == nil && len(claims) == 0 {
@@ -136,7 +171,11 @@ const (
 		(SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + shares + ` ORDER BY position LIMIT 1))`
 	aheadSQL = `SELECT COUNT(*) FROM (SELECT 1 FROM claims FORCE INDEX (claims_line)
 		WHERE ` + waits + ` AND position < ? LIMIT ?) ahead`
-	heldSQL   = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
+	heldSQL = "SELECT " + claimColumns + " FROM claims WHERE phase = ?"
+	// The ids come from the index alone, so a page costs what all ids of the type cost, not all claims.
+	heldPageSQL = "SELECT " + claimColumns + ` FROM (SELECT claims.* FROM (
+		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase = ? AND id > ? ORDER BY id LIMIT ?) page
+		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`
 	countSQL  = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0), 0) FROM claims"
 	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
 )
@@ -165,8 +204,11 @@ func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error
 const phaseActive = 2
 
 // Held implements db.Reader.
-func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
-	return s.readClaims(ctx, heldSQL, phaseActive+int(t))
+func (s *Store) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
+	if page.Limit == 0 {
+		return s.readPage(ctx, page.Bytes, heldSQL, phaseActive+int(t))
+	}
+	return s.readPage(ctx, page.Bytes, heldPageSQL, phaseActive+int(t), page.After, page.Limit)
 }
 
 // Ahead implements db.Reader.

@@ -43,7 +43,7 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 		}
 	}
 	sql, args := listSQL(f, few, now)
-	claims, err := s.readClaims(ctx, sql, args...)
+	claims, err := s.readPage(ctx, f.Bytes, sql, args...)
 	return claims, now, err
 }
 

@@ -72,6 +72,7 @@ func TestPlans(t *testing.T) {
 		"waiters":         {sql: waitersSQL, want: []string{"USING INDEX claims_waiting (resource=?)"}},
 		"ahead":           {sql: aheadSQL, want: []string{"USING COVERING INDEX claims_waiting (resource=? AND position<?)"}},
 		"held":            {sql: heldSQL, want: []string{"SEARCH claims USING INDEX claims_held (type=?)"}},
+		"held page":       {sql: heldPageSQL, want: []string{"SEARCH claims USING PRIMARY KEY (id=?)", "USING COVERING INDEX claims_held (type=?)"}, sort: true},
 		"due":             {sql: dueSQL, want: []string{"SEARCH c USING INDEX claims_held (type=? AND deadline<?)", "SEARCH r USING PRIMARY KEY"}, sort: true},
 		"next due":        {sql: nextDueSQL, want: []string{"SEARCH claims USING COVERING INDEX claims_held (type=?)", "SEARCH claims USING COVERING INDEX claims_held (type=? AND deadline>?)"}},
 		"cutoff":          {sql: cutoffSQL, want: []string{"USING COVERING INDEX claims_finished"}},

@@ -48,8 +48,24 @@ func unavailable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 }
 
-func (s *Store) readClaims(ctx context.Context, sql string, args ...any) (claims []claim.Claim, err error) {
-	err = s.read(ctx, sql, func(row *sqlite.Stmt) { claims = append(claims, *scan(row)) }, args...)
+func (s *Store) readClaims(ctx context.Context, sql string, args ...any) ([]claim.Claim, error) {
+	return s.readPage(ctx, 0, sql, args...)
+}
+
+// readPage is readClaims with a budget of so many bytes.
+func (s *Store) readPage(ctx context.Context, bytes int, sql string, args ...any) (claims []claim.Claim, err error) {
+	budget := db.Budget(bytes)
+	err = s.reading(ctx, func(conn *sqlite.Conn) error {
+		stmt, err := conn.Prepare(sql)
+		if err != nil {
+			return err
+		}
+		return queryUntil(stmt, func() (more bool) {
+			c := scan(stmt)
+			claims = append(claims, *c)
+			return budget.Take(c)
+		}, args...)
+	})
 	return claims, err
 }
 
@@ -73,6 +89,9 @@ const (
 		(SELECT id FROM claims WHERE resource = ?1 AND status = 2 AND mode = 1 ORDER BY position LIMIT 1))`
 	aheadSQL = "SELECT count(*) FROM (SELECT 1 FROM claims WHERE resource = ? AND status = 1 AND position < ?" + limitSQL + ")"
 	heldSQL  = "SELECT " + claimColumns + " FROM claims WHERE status = 2 AND type = ?"
+	// The ids come from the index alone, so a page costs what all ids of the type cost, not all claims.
+	heldPageSQL = "SELECT " + claimColumns + ` FROM claims WHERE id IN (
+		SELECT id FROM claims INDEXED BY claims_held WHERE status = 2 AND type = ? AND id > ? ORDER BY id` + limitSQL + ") ORDER BY id"
 	countSQL = `SELECT (SELECT count(*) FROM claims WHERE status = 1), (SELECT count(*) FROM claims WHERE status = 2),
 		(SELECT count(*) FROM claims INDEXED BY claims_finished WHERE status > 2)`
 	cutoffSQL = "SELECT finished FROM claims WHERE status > 2 ORDER BY finished DESC LIMIT 1 OFFSET ?"
@@ -90,8 +109,11 @@ func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error
 }
 
 // Held implements db.Reader.
-func (s *Store) Held(ctx context.Context, t claim.Type) ([]claim.Claim, error) {
-	return s.readClaims(ctx, heldSQL, uint8(t))
+func (s *Store) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
+	if page.Limit == 0 {
+		return s.readPage(ctx, page.Bytes, heldSQL, uint8(t))
+	}
+	return s.readPage(ctx, page.Bytes, heldPageSQL, uint8(t), page.After, page.Limit)
 }
 
 // Ahead implements db.Reader.

@@ -110,13 +110,17 @@ func resetAfter(stmt *sqlite.Stmt, seen error) error {
 
 // query runs a statement and calls row for each of its rows.
 func query(stmt *sqlite.Stmt, row func(), args ...any) error {
+	return queryUntil(stmt, func() bool { row(); return true }, args...)
+}
+
+// queryUntil is query, except that it ends after a row for which row returns false.
+func queryUntil(stmt *sqlite.Stmt, row func() (more bool), args ...any) error {
 	bind(stmt, args...)
 	for {
 		more, err := stmt.Step()
-		if err != nil || !more {
+		if err != nil || !more || !row() {
 			return errors.Join(err, resetAfter(stmt, err))
 		}
-		row()
 	}
 }
 

@@ -1,0 +1,33 @@
+package db
+
+import "github.com/locket-service/locket/claim"
+
+// Page is a part of an answer that may be large. The zero value is all of it.
+type Page struct {
+	// After is the id of the last claim of the page before, "" for the first page.
+	After string
+	// Limit is the number of claims to return; 0 is no bound.
+	Limit int
+	// Bytes bounds the memory of the answer, see Budget; 0 is no bound.
+	Bytes int
+}
+
+// Budget bounds the memory of an answer. The answer ends with the first claim after those whose
+// names and data have this many bytes together, however many more there are: so one claim too
+// many shows that the answer is not all. 0 is no bound.
+type Budget int
+
+// Take adds a claim to the answer, and reports whether more may follow.
+func (b *Budget) Take(c *claim.Claim) (more bool) {
+	switch {
+	case *b == 0:
+		return true
+	case *b < 0:
+		return false
+	}
+	*b -= Budget(len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.UserData) + len(c.Value) + len(c.Reason))
+	if *b == 0 {
+		*b = -1
+	}
+	return true
+}
