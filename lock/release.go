@@ -71,7 +71,7 @@ func (k *keeper) releaseLater(after time.Duration) {
 		ctx, cancel := context.WithTimeout(context.Background(), ttl)
 		defer cancel()
 		pause := releasePause
-		for range maxReleases {
+		for i := 0; i < maxReleases && ctx.Err() == nil; i++ {
 			done, err := tryRelease(ctx, log, grantor, token, timeout)
 			if done || status.Code(err) == codes.Canceled {
 				return
