@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
@@ -69,11 +67,11 @@ requests, and examples/ has clients in Python and Perl.`,
 // given in the environment (package settings).
 func addKeychainConnection(flags *pflag.FlagSet) {
 	own := pflag.NewFlagSet("connection", pflag.ContinueOnError)
-	own.String("url", "http://"+server.DefaultHTTPAddress, "the `address` of the server, or of the servers behind one")
+	own.StringSlice("url", []string{"http://" + server.DefaultHTTPAddress}, "the `addresses` of servers on one database, with commas or repeated: when one fails the next is asked")
 	own.String("tls-ca", "", "the `file` (PEM) has the authorities of the server's certificate (default the system's)")
 	own.String("tls-cert", "", "the `file` (PEM) has the certificate to show to the server")
 	own.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
-	own.String("token-file", "", "the `file` has a bearer token to send along")
+	own.String("token-file", "", "the `file` has a bearer token to send along; it is read again for every request")
 	own.Bool("insecure", false, "send the bearer token to another machine without TLS")
 	own.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{connect.FlagMark: {"true"}} })
 	flags.AddFlagSet(own)
@@ -98,11 +96,11 @@ func (o *keychainOptions) run(cmd *cobra.Command) error {
 	}
 	log, flush := pipe.NewLogger(os.Stderr, level)
 	defer flush()
-	options, url, err := o.connect(cmd.Flags(), log)
+	options, urls, err := o.connect(cmd.Flags(), log)
 	if err != nil {
 		return err
 	}
-	kc, err := keychain.New(url, options...)
+	kc, err := keychain.New(urls[0], append(options, keychain.WithFailover(urls[1:]...))...)
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -111,10 +109,22 @@ func (o *keychainOptions) run(cmd *cobra.Command) error {
 	}, cmd.InOrStdin(), cmd.OutOrStdout())
 }
 
+// urlsOf returns the addresses of the servers, one at least.
+func urlsOf(flags *pflag.FlagSet, s *settings.Sources) ([]string, error) {
+	urls, err := flags.GetStringSlice("url")
+	if value, _ := s.LookUp("url"); !flags.Changed("url") && os.Getenv(settings.Variable("url")) != "" {
+		urls = settings.SplitList(value)
+	}
+	if len(urls) == 0 {
+		return nil, exit.Usagef("--url: there is no address")
+	}
+	return urls, err
+}
+
 // connect returns the arguments of keychain.New.
-func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, url string, err error) {
+func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, urls []string, err error) {
 	if o.ttl < time.Second || o.timeout < 0 {
-		return nil, "", exit.Usagef("--ttl must be 1s at least, --timeout not negative")
+		return nil, nil, exit.Usagef("--ttl must be 1s at least, --timeout not negative")
 	}
 	options = []keychain.Option{
 		keychain.WithLogger(log), keychain.WithReleaseTimeout(o.releaseTimeout),
@@ -130,28 +140,13 @@ func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (optio
 	}
 	switch insecure, err := strconv.ParseBool(s.Value("insecure")); {
 	case err != nil:
-		return nil, "", s.Wrong("insecure", "true or false")
+		return nil, nil, s.Wrong("insecure", "true or false")
 	case insecure:
 		options = append(options, keychain.WithInsecure())
 	}
 	if file := s.Value("token-file"); file != "" {
-		token, err := readToken(file)
-		if err != nil {
-			return nil, "", exit.Usagef("the bearer token: %w", err)
-		}
-		options = append(options, keychain.WithBearerToken(token))
+		options = append(options, keychain.WithBearerTokenFile(file))
 	}
-	return options, s.Value("url"), nil
-}
-
-func readToken(file string) (string, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	token := bytes.TrimSpace(content)
-	if len(token) == 0 || bytes.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return "", fmt.Errorf("%s must have one, in a line of its own", file)
-	}
-	return string(token), nil
+	urls, err = urlsOf(flags, s)
+	return options, urls, err
 }

@@ -317,3 +317,23 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 }
+
+// TestMark: every answer says that it is the server's own, whatever was asked for.
+func TestMark(t *testing.T) {
+	s, c := start(t, nil), client(t, nil)
+	for _, request := range [][2]string{
+		{"POST", "/v1/claims/"},
+		{"GET", "/v1/claims/none/"},
+		{"PATCH", "/v1/claims/none/"},
+		{"PUT", "/v1/claims/"},
+		{"GET", "/v1/claims/"},
+		{"GET", "/nothing"},
+		{"OPTIONS", "/v1/claims/"},
+		{"GET", "/docs"},
+		{"GET", "/metrics"},
+	} {
+		if got := do(t, c, request[0], s.url+request[1], "{"); got.header.Get("Locket-Api") != "v1" {
+			t.Errorf("%v: %v", request, got.header)
+		}
+	}
+}

@@ -82,7 +82,7 @@ func (o operation) responses(schemas object) object {
 		case a.code >= http.StatusBadRequest:
 			response["content"] = jsonContent(reference("Problems"))
 		}
-		headers := object{"X-Request-Id": headerSchema}
+		headers := object{"X-Request-Id": headerSchema, markHeader: headerSchema}
 		for _, name := range a.headers {
 			headers[name] = headerSchema
 		}

@@ -168,7 +168,8 @@ func (a *answer) mustConfirm() bool {
 
 // blamesServer reports whether another server might have done better.
 func (a *answer) blamesServer() bool {
-	return a.err != nil || a.foreign || a.isDenied() || a.code >= 500 || a.code >= 300 && a.code < 400
+	isAbsent := a.kind == sendRegister && a.code == http.StatusNotFound
+	return a.err != nil || a.foreign || isAbsent || a.isDenied() || a.code >= 500 || a.code >= 300 && a.code < 400
 }
 
 // success sorts an answer of 2xx.

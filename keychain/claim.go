@@ -149,12 +149,18 @@ func (c *Claim) Validate(ctx context.Context) error {
 	return nil
 }
 
-// look asks the server.
+// look asks the server, and the others while one fails.
 func (c *Claim) look(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.keychain.ctx, cancel)()
-	a := c.keychain.wire.do(ctx, request{method: http.MethodGet, url: c.URL(), timeout: c.keychain.requestTimeout})
+	wire, r := c.keychain.wire, request{method: http.MethodGet, url: c.URL(), timeout: c.keychain.requestTimeout}
+	a := wire.do(ctx, r)
+	for range wire.servers.roots[1:] {
+		if a.blamesServer() {
+			a = wire.do(ctx, r)
+		}
+	}
 	switch status := a.member("status"); {
 	case a.err != nil, a.foreign:
 		return a.failure()

@@ -530,7 +530,10 @@ func TestKeychainToken(t *testing.T) {
 	told := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		told <- r.Header.Get("Authorization")
+		w.Header().Set("Locket-Api", "v1")
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"message": "not for you"}`))
 	}))
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "token")
