@@ -3,6 +3,7 @@
 // the same options: server and load in two processes, in turn, in one run.
 //
 //	go run ./bench                      # everything: about seven minutes
+//	go run ./bench -short               # about a minute
 //	go run ./bench -callers 256 -rounds 3 -seconds 3 -targets echo,sqlite
 //
 // A caller acquires and releases one lock after the other, on a connection of its own, as
@@ -56,7 +57,8 @@ func bench(args []string) error {
 	seconds := flags.Float64("seconds", 4, "how long one measurement lasts")
 	targets := flags.String("targets", "echo,sqlite,mariadb,single", "what to measure")
 	dsn := flags.String("mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
-	if err := flags.Parse(args); err != nil {
+	warm, err := parse(flags, args, shortBench)
+	if err != nil {
 		return err
 	}
 	counts, err := parseInts(*callers)
@@ -68,7 +70,7 @@ func bench(args []string) error {
 		return err
 	}
 	defer lab.close()
-	if err := lab.warmUp(); err != nil {
+	if err := lab.warmUp(warm); err != nil {
 		return err
 	}
 	table := newTable(lab.targets)

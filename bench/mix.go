@@ -26,7 +26,8 @@ func mix(args []string) error {
 	seconds := flags.Float64("seconds", 20, "how long one measurement lasts")
 	targets := flags.String("targets", "sqlite,mariadb", "what to measure")
 	dsn := flags.String("mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
-	if err := flags.Parse(args); err != nil {
+	warm, err := parse(flags, args, shortMix)
+	if err != nil {
 		return err
 	}
 	lab, err := newLab(*dsn, strings.Split(*targets, ","))
@@ -34,7 +35,7 @@ func mix(args []string) error {
 		return err
 	}
 	defer lab.close()
-	if err := lab.warmUp(); err != nil {
+	if err := lab.warmUp(warm); err != nil {
 		return err
 	}
 	var (
