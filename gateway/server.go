@@ -120,6 +120,9 @@ func (s *Server) listen() (net.Listener, error) {
 	if s.config.Listener != nil {
 		return s.config.Listener, nil
 	}
+	if s.config.Address == "" { // net.Listen would take any port, for everybody
+		return nil, errors.New("listen for HTTP: no address")
+	}
 	listener, err := net.Listen("tcp", s.config.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP: %w", err)

@@ -214,6 +214,14 @@ func TestAddressTaken(t *testing.T) {
 	}
 }
 
+// TestNoAddress: an empty address is not any port of all interfaces.
+func TestNoAddress(t *testing.T) {
+	process := ifrit.Background(gateway.New(gateway.Config{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}))
+	if err := <-process.Wait(); err == nil || !strings.Contains(err.Error(), "no address") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestStartStop(t *testing.T) {
 	for i := range 20 {
 		process := ifrit.Background(gateway.New(gateway.Config{

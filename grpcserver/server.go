@@ -5,6 +5,7 @@ package grpcserver
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -107,6 +108,9 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 func (s *Server) listen() (net.Listener, error) {
 	if s.config.Listener != nil {
 		return s.config.Listener, nil
+	}
+	if s.config.Address == "" { // net.Listen would take any port, for everybody
+		return nil, errors.New("listen for gRPC: no address")
 	}
 	listener, err := net.Listen("tcp", s.config.Address)
 	if err != nil {

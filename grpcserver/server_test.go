@@ -157,6 +157,14 @@ func TestAddressTaken(t *testing.T) {
 	}
 }
 
+// TestNoAddress: an empty address is not any port of all interfaces.
+func TestNoAddress(t *testing.T) {
+	process := ifrit.Background(grpcserver.New(grpcserver.Config{Log: slog.New(slog.DiscardHandler)}))
+	if err := <-process.Wait(); err == nil || !strings.Contains(err.Error(), "no address") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestReflection(t *testing.T) {
 	bubble(t, config{}, func(t *testing.T, s *server) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -3,8 +3,11 @@ package ops
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +41,22 @@ func readiness(ready Ready) http.Handler {
 			return
 		}
 		fmt.Fprintln(w, "ready")
+	})
+}
+
+// onLoopback refuses requests for names other than localhost: on a loopback address they come
+// from pages in a browser of this machine, whose name was made to lead here (DNS rebinding).
+func onLoopback(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = strings.Trim(r.Host, "[]")
+		}
+		if host != "localhost" && net.ParseIP(host) == nil {
+			http.Error(w, "unknown host "+strconv.Quote(r.Host), http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

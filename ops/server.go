@@ -32,8 +32,12 @@ func New(config Config) *Server { return &Server{config} }
 
 // Run implements ifrit.Runner. It is ready at once.
 func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	served := handler(s.config.Metrics, s.config.Ready)
+	if at, ok := s.config.Listener.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
+		served = onLoopback(served)
+	}
 	server := &http.Server{
-		Handler:           handler(s.config.Metrics, s.config.Ready),
+		Handler:           served,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      5 * time.Minute, // profiles last as long as their caller says
@@ -41,13 +45,13 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(s.config.Listener) }()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(s.config.Listener) }()
 	s.config.Log.Info("serving operations", "address", s.config.Listener.Addr().String())
 	close(ready)
 
 	select {
-	case err := <-served:
+	case err := <-ended:
 		return fmt.Errorf("serve operations: %w", err)
 	case <-signals:
 	}

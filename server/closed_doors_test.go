@@ -142,3 +142,53 @@ func TestAddressInUse(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestProxiesAndHosts: the HTTP door gets the proxies that it may trust, and its own names.
+func TestProxiesAndHosts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		proxies, hosts []string
+		host           string
+		code           int
+		url            string // how the claim's URL begins
+	}{
+		"no proxy":        {nil, nil, "", http.StatusCreated, "http://127.0.0.1:"},
+		"another proxy":   {[]string{"10.0.0.0/8"}, nil, "", http.StatusCreated, "http://127.0.0.1:"},
+		"a network":       {[]string{"10.0.0.0/8", "127.0.0.9/8"}, nil, "", http.StatusCreated, "https://locks.example/"},
+		"an address":      {[]string{"127.0.0.1"}, nil, "", http.StatusCreated, "https://locks.example/"},
+		"a name":          {nil, []string{"locks.internal"}, "locks.internal", http.StatusCreated, "http://locks.internal/"},
+		"an unknown name": {nil, []string{"locks.internal"}, "elsewhere.internal", http.StatusMisdirectedRequest, ""},
+		"a name, of none": {nil, nil, "locks.internal", http.StatusMisdirectedRequest, ""},
+	} {
+		d := openDoors(t, nil, func(config *Config) { config.TrustedProxies, config.HTTPHosts = c.proxies, c.hosts })
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/claims/", strings.NewReader(`{"resource": "r", "ttl": 60}`))
+		must(t, err)
+		req.Host = c.host
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Forwarded-Proto", "https")
+		req.Header.Set("X-Forwarded-Host", "locks.example")
+		resp, err := d.http.Do(req)
+		must(t, err)
+		_ = resp.Body.Close()
+		if resp.StatusCode != c.code || !strings.HasPrefix(resp.Header.Get("Location"), c.url) {
+			t.Errorf("%s: %s, %s", name, resp.Status, resp.Header.Get("Location"))
+		}
+	}
+}
+
+// TestOpsHosts: a page in a browser whose name was made to lead to loopback reads nothing.
+func TestOpsHosts(t *testing.T) {
+	t.Parallel()
+	d := openDoors(t, nil, func(c *Config) { c.OpsAddress = "127.0.0.1:0" })
+	for host, want := range map[string]int{"": 200, "localhost": 200, "127.0.0.1:9": 200, "[::1]:9": 200, "evil.example": 421, "evil.example:80": 421} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.addresses["operations"]+"/metrics", http.NoBody)
+		must(t, err)
+		req.Host = host
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%q: %s, want %d", host, resp.Status, want)
+		}
+	}
+}

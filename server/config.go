@@ -18,6 +18,13 @@ type Config struct {
 	// HTTPAnonymous (--http-anonymous) has HTTP take callers without a client certificate. Else
 	// both doors require one if there is TLS.
 	HTTPAnonymous bool
+	// HTTPHosts (--http-hosts) are the names, without ports, by which clients may ask for HTTP
+	// without TLS, beside addresses, localhost and the machine's name. Without any, all names are
+	// allowed, but on loopback none.
+	HTTPHosts []string
+	// TrustedProxies (--trusted-proxies) are the addresses, or the networks in CIDR notation, of
+	// proxies whose headers X-Forwarded-Proto, -Host and -Prefix over HTTP are used.
+	TrustedProxies []string
 	// OpsAddress (--ops-address) is the HOST:PORT of /healthz, /readyz, /metrics and /debug/pprof/,
 	// in plain HTTP; empty: no such door, and the first three are served over HTTP.
 	OpsAddress string

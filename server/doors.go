@@ -61,6 +61,10 @@ func (d *doors) members(c Config, service *Service, registry *prometheus.Registr
 	if err != nil {
 		return nil, err
 	}
+	proxies, err := c.trustedProxies()
+	if err != nil {
+		return nil, err
+	}
 	var members grouper.Members
 	pages := ops.Pages(registry, service.Ready)
 	if d.ops != nil {
@@ -71,7 +75,7 @@ func (d *doors) members(c Config, service *Service, registry *prometheus.Registr
 	}
 	if d.http != nil {
 		members = append(members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
-			Listener: d.http, TLS: httpTLS, Service: grpcserver.NewLocal(service.Chain, service.Register),
+			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, TrustedProxies: proxies, Service: grpcserver.NewLocal(service.Chain, service.Register),
 			Metrics: registry, Pages: pages, ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -64,6 +65,9 @@ func (c Config) wrongDoors() (wrong []error) {
 	if c.GRPCAddress == "" && c.HTTPAddress == "" {
 		wrong = append(wrong, errors.New("--grpc-address and --http-address: both are off, so nothing is served"))
 	}
+	if _, err := c.trustedProxies(); err != nil {
+		wrong = append(wrong, err)
+	}
 	anywhere := tlsFiles != 0 || c.Insecure
 	const needsTLS = "without TLS the server listens on loopback only; give it certificates, or --insecure"
 	const plain = "it is plain HTTP, on loopback only; to serve it elsewhere too, give --ops-insecure"
@@ -92,6 +96,23 @@ func wrongAddress(flag, address string, anywhere bool, otherwise string) error {
 		return fmt.Errorf("--%s %s: %s", flag, address, otherwise)
 	}
 	return nil
+}
+
+// trustedProxies returns the networks of TrustedProxies.
+func (c Config) trustedProxies() (networks []netip.Prefix, err error) {
+	for _, text := range c.TrustedProxies {
+		text = strings.TrimSpace(text)
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, err := netip.ParseAddr(text)
+			if err != nil || address.Zone() != "" {
+				return nil, fmt.Errorf("--trusted-proxies: %q: must be an address, or a network as in 10.0.0.0/8", text)
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		networks = append(networks, network.Masked())
+	}
+	return networks, nil
 }
 
 // IsLoopback reports whether a host, by its name or its number, is this machine alone. Nothing is
