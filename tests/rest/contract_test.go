@@ -226,19 +226,25 @@ func durationsMatchHistory(t *testing.T, c *restClaim) {
 	}
 }
 
-// With TLS the addresses in the answers are those of HTTPS.
+// With TLS the addresses in the answers are those of HTTPS. A client certificate is required,
+// unless the server is told to do without.
 func TestRESTOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
-	server.ClientTLS = ca.ClientTLS(t)
-	harness.Must(t, server.Start())
-	withoutCertificate := &tls.Config{RootCAs: ca.Pool()}
-	s := newREST(t, server, "https", &http.Transport{TLSClientConfig: withoutCertificate, ForceAttemptHTTP2: true})
-	a := s.post(t, object{"resource": t.Name(), "ttl": 60}).is(t, http.StatusCreated)
-	if location := a.header.Get("Location"); location != s.url+claimPath(a.claim(t).ID) {
-		t.Errorf("Location %q", location)
+	for client, args := range map[*tls.Config][]string{
+		ca.ClientTLS(t):      nil,
+		{RootCAs: ca.Pool()}: {"--http-anonymous"},
+	} {
+		args = append(args, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+		server := fixtures.NewLocket(t, harness.SQLiteFile(t), args...)
+		server.ClientTLS = ca.ClientTLS(t)
+		harness.Must(t, server.Start())
+		s := newREST(t, server, "https", &http.Transport{TLSClientConfig: client, ForceAttemptHTTP2: true})
+		a := s.post(t, object{"resource": t.Name(), "ttl": 60}).is(t, http.StatusCreated)
+		if location := a.header.Get("Location"); location != s.url+claimPath(a.claim(t).ID) {
+			t.Errorf("%q: Location %q", args, location)
+		}
+		s.do(t, "GET", a.header.Get("Location"), nil).is(t, http.StatusOK)
 	}
-	s.do(t, "GET", a.header.Get("Location"), nil).is(t, http.StatusOK)
 }
