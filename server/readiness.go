@@ -27,6 +27,8 @@ const (
 	maxDrift = db.MaxSilence
 )
 
+var errEnding = errors.New("the server is shutting down")
+
 // readiness knows whether this server can answer requests now: whether the database answers and
 // takes commits, and whether its clock runs as time does. It is checked periodically; each
 // change is logged and passed on.
@@ -38,10 +40,13 @@ type readiness struct {
 	// onChange gets each change.
 	onChange func(ready bool)
 
-	mu    sync.Mutex
-	clock error // what is wrong with the database's clock
-	last  reading
-	was   string // the reason that was logged last, "" for ready
+	mu     sync.Mutex
+	clock  error // what is wrong with the database's clock
+	ending bool  // the server is shutting down
+
+	// What follows belongs to check.
+	last reading
+	was  string // the reason that was logged last, "" for ready
 }
 
 // reading is one look at the database's clock, between two moments of this machine's.
@@ -64,16 +69,26 @@ func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Lo
 
 // Check is an ops.Ready. It asks nothing of the database.
 func (r *readiness) Check(context.Context) error {
+	r.mu.Lock()
+	clock, ending := r.clock, r.ending
+	r.mu.Unlock()
 	h := r.committer()
 	switch {
+	case ending:
+		return errEnding
 	case !h.FailingSince.IsZero():
 		return errors.New("the database takes no commits") // the log says why, and addresses are its own
 	case !h.Began.IsZero() && time.Since(h.Began) > slowCommit:
 		return errors.New("the database does not answer a transaction")
 	}
+	return clock
+}
+
+// end notes that the server is shutting down.
+func (r *readiness) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clock
+	r.ending = true
 }
 
 // check looks at the database's clock, and passes on what has changed.
@@ -86,7 +101,10 @@ func (r *readiness) check(ctx context.Context) {
 	r.clock = clock
 	r.mu.Unlock()
 	reason := ""
-	if err := r.Check(ctx); err != nil {
+	switch err := r.Check(ctx); {
+	case errors.Is(err, errEnding):
+		return // whoever stops the server knows
+	case err != nil:
 		reason = err.Error()
 	}
 	if reason == r.was {

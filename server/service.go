@@ -44,7 +44,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	return &Service{
 		Members: grouper.Members{
 			{Name: "committer", Runner: queues},
-			{Name: "sweeper", Runner: upkeep.NewSweeper(store, queues, log)},
+			{Name: "sweeper", Runner: upkeep.NewSweeper(watchSweeps(store, registry), queues, log)},
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
 			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
@@ -52,7 +52,10 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		readiness: ready,
 		Chain:     grpcserver.NewChain(log, registry, guards...),
 		Register:  func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
-		Drain:     hub.Stop,
+		Drain: func() {
+			ready.end()
+			hub.Stop()
+		},
 	}
 }
 

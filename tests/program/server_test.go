@@ -169,6 +169,7 @@ func TestOrderlyEnd(t *testing.T) {
 			if state, err := health(); err != nil || state != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
 				t.Errorf("health says %v, %v", state, err)
 			}
+			harness.Eventually(t, time.Second, func() error { return notReady(server, "shutting down") })
 			if err := <-awaited; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "shutting down") {
 				t.Errorf("AwaitClaim got %v", err)
 			}
@@ -184,6 +185,20 @@ func TestOrderlyEnd(t *testing.T) {
 			t.Logf("ended after %v", time.Since(start).Round(time.Millisecond))
 		})
 	}
+}
+
+// notReady returns nil if the server answers that it is not ready, for a reason.
+func notReady(server *fixtures.Locket, reason string) error {
+	resp, err := http.Get("http://" + server.HTTPAddress() + "/readyz")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), reason) {
+		return fmt.Errorf("%s %q (%w), want %s", resp.Status, body, err, reason)
+	}
+	return nil
 }
 
 // watchHealth watches the server's health, which is SERVING, and returns a function that returns the
@@ -349,7 +364,7 @@ func TestMetrics(t *testing.T) {
 		`locket_request_duration_seconds_count{code="OK",method="CreateClaim"} 2`,
 		`locket_expiries_total 1`,
 		`locket_claims{status="waiting"}`, `locket_claims{status="active"}`, `locket_claims{status="finished"}`,
-		`locket_batch_requests_count`, `locket_commit_duration_seconds_count`, `locket_commit_failures_total 0`,
+		`locket_batch_requests_count`, `locket_last_commit_age_seconds 0.`, `locket_last_sweep_age_seconds 0.`, `locket_database_outages_total 0`, `locket_ready 1`, `locket_commit_duration_seconds_count`, `locket_commit_failures_total 0`,
 		`go_goroutines`, `process_resident_memory_bytes`,
 	} {
 		if !strings.Contains(metrics, want) {

@@ -1,0 +1,51 @@
+package server
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// sweeps is a store as the sweeper sees it, which notes when leases were last looked for.
+type sweeps struct {
+	store db.Due
+	last  atomic.Pointer[time.Time]
+}
+
+// watchSweeps returns a store for the sweeper, whose age is a metric.
+func watchSweeps(store db.Due, registry prometheus.Registerer) *sweeps {
+	s := &sweeps{store: store}
+	s.looked() // at the start
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_last_sweep_age_seconds", Help: "Time since this server last looked for leases that have run out, with an answer.",
+	}, func() float64 { return time.Since(*s.last.Load()).Seconds() }))
+	return s
+}
+
+func (s *sweeps) looked() {
+	now := time.Now()
+	s.last.Store(&now)
+}
+
+// Due implements db.Due.
+func (s *sweeps) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+	resources, err := s.store.Due(ctx, idle, limit)
+	if err == nil {
+		s.looked()
+	}
+	return resources, err
+}
+
+// NextDue implements db.Due.
+func (s *sweeps) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
+	next, now, err := s.store.NextDue(ctx, idle)
+	if err == nil {
+		s.looked()
+	}
+	return next, now, err
+}
