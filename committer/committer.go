@@ -122,11 +122,11 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 
 // Run implements ifrit.Runner. On a signal it finishes the batch under way; requests that come
 // later get ErrStopping.
-func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) (err error) {
 	timeouts := ifrit.Background(periodic.New(max(c.timeout/20, time.Millisecond), c.answerOld))
 	defer func() {
 		timeouts.Signal(os.Interrupt)
-		_ = <-timeouts.Wait() // it is always nil
+		err = errors.Join(err, <-timeouts.Wait())
 	}()
 	beat := time.NewTicker(db.BeatInterval)
 	defer beat.Stop()

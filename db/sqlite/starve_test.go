@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -58,7 +59,7 @@ func BenchmarkBesideLists(b *testing.B) {
 				}
 				commits = append(commits, time.Since(begin))
 				begin = time.Now()
-				if _, _, err := s.Get(ctx, "none"); err != claim.ErrNotFound {
+				if _, _, err := s.Get(ctx, "none"); !errors.Is(err, claim.ErrNotFound) {
 					b.Fatal(err)
 				}
 				reads = append(reads, time.Since(begin))

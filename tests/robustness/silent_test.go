@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
