@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"strings"
 	"time"
-
-	"github.com/locket-service/locket/claim"
 )
 
 // feedAge is for how long a row of the feed is kept. A server whose read
@@ -60,7 +58,7 @@ type feedSweep struct {
 
 // sweepFeed deletes the rows of the feed that every server has had time to read: this server's
 // own by their numbers, and those of servers that are gone by their age.
-func (s *Store) sweepFeed(ctx context.Context, now claim.Time) error {
+func (s *Store) sweepFeed(ctx context.Context) error {
 	if time.Since(s.sweep.at) < feedAge {
 		return nil
 	}
@@ -69,6 +67,6 @@ func (s *Store) sweepFeed(ctx context.Context, now claim.Time) error {
 	if _, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server = ? AND n <= ?", s.server, old); err != nil {
 		return err
 	}
-	_, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server <> ? AND at < ?", s.server, now.Add(-10*feedAge))
+	_, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server <> ? AND at < "+nowSQL+" - ?", s.server, (10 * feedAge).Microseconds())
 	return err
 }

@@ -12,15 +12,11 @@ const pruneSQL = "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at L
 
 // Prune implements db.Pruner. It also sweeps the feed.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
-	now, err := s.Now(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if err := s.sweepFeed(ctx, now.Wall); err != nil {
+	if err := s.sweepFeed(ctx); err != nil {
 		return 0, translate(ctx, err)
 	}
 	var ids []any
-	err = s.each(ctx, s.control, pruneSQL, []any{before, limit}, func() { ids = nil }, func(rows *sql.Rows) error {
+	err := s.each(ctx, s.control, pruneSQL, []any{before, limit}, func() { ids = nil }, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		ids = append(ids, id)
