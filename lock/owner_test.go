@@ -83,8 +83,8 @@ func TestRunTwice(t *testing.T) {
 		for _, r := range []ifrit.Runner{one, both, w.claim("c", models.Mode_MODE_SHARED)} {
 			for range 2 {
 				p := ifrit.Invoke(r)
-				if err := <-ifrit.Background(r).Wait(); !errors.Is(err, lock.ErrRunning) {
-					t.Errorf("the second run: %v", err)
+				if gone, err := exited(ifrit.Background(r)); !gone || !errors.Is(err, lock.ErrRunning) {
+					t.Fatalf("the second run ended: %t, %v", gone, err)
 				}
 				time.Sleep(time.Minute)
 				if gone, err := exited(p); gone {
