@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/cli/exit"
@@ -44,7 +45,7 @@ func (h *holding) hold(ctx context.Context) error {
 	defer stop()
 	runner := h.newRunner(locklib.WithCallbacks(locklib.Callbacks{
 		Unverifiable: func(err error) {
-			h.say("%q could not be renewed, and is held for %s more at most; still trying: %v", h.name, h.ttl, h.Explain(err))
+			h.say("%q could not be renewed, and is held for %s more at most; still trying: %v", h.name, h.ttl, h.failure(err))
 		},
 		Verified: func() { h.say("%q is renewed again", h.name) },
 	}))
@@ -92,11 +93,21 @@ func (h *holding) cause(err error) error {
 	if !errors.Is(err, locklib.ErrTimeUp) {
 		return errors.New("it was released, revoked, or has expired")
 	}
+	return fmt.Errorf("no renewal succeeded in time: %w", h.failure(err))
+}
+
+// failure returns why a renewal failed.
+func (h *holding) failure(err error) error {
 	var wire interface{ GRPCStatus() *status.Status }
-	if errors.As(err, &wire) {
-		return fmt.Errorf("no renewal succeeded in time: %w", h.Explain(wire.GRPCStatus().Err()))
+	if !errors.As(err, &wire) {
+		return locklib.ErrTimeUp
 	}
-	return locklib.ErrTimeUp
+	switch wire.GRPCStatus().Code() {
+	case codes.DeadlineExceeded, codes.Unavailable: // a runner's attempts have timeouts that nobody has given
+		return fmt.Errorf("no answer from %s: does the server run?", h.Address())
+	default:
+		return h.Explain(wire.GRPCStatus().Err())
+	}
 }
 
 // release ends the runner, which releases or withdraws what it keeps, and checks that it did.

@@ -133,6 +133,7 @@ func TestHoldLost(t *testing.T) {
 	proxy.Cut()
 	late.ends(0, exit.Lost, "no renewal succeeded in time")
 	late.says("could not be renewed")
+	late.says("no answer from " + proxy.Addr() + ": does the server run?")
 	proxy.Restore()
 	kept.ends(syscall.SIGINT, exit.OK, "is released")
 

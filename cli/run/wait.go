@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/models"
 )
 
@@ -33,6 +34,10 @@ func (k *kept) acquire() error {
 // error has the exit status.
 func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	var queued <-chan struct{} // nil as long as there is time
+	inLine := l.observed.isQueued
+	if !isTerminal(k.stderr) { // what runs unattended says only what went wrong
+		inLine = nil
+	}
 	silent := time.After(k.Timeout)
 	for {
 		select {
@@ -44,6 +49,11 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 		case sig := <-k.signals:
 			if deadly(sig) {
 				return k.withdraw(signalled(sig))
+			}
+		case <-inLine:
+			inLine = nil
+			if queued == nil {
+				k.say("%q: %s; waiting for its turn; to see the queue: locket resource %s", l.name, k.holders(l), printable.ShellQuoted(l.name))
 			}
 		case <-queued:
 			return k.withdraw(k.tooLate(l))
@@ -73,20 +83,26 @@ func (k *kept) withdraw(err error) error {
 
 // tooLate returns the error for a lock whose claim waits and is not to.
 func (k *kept) tooLate(l *keptLock) error {
-	text := strconv.Quote(l.name) + " was not acquired"
+	within := ""
 	if k.Wait > 0 {
-		text += fmt.Sprintf(" within %s", k.Wait)
+		within = fmt.Sprintf(" within %s", k.Wait)
 	}
+	return exit.With(NotAcquired, fmt.Errorf("%q was not acquired%s: %s", l.name, within, k.holders(l)))
+}
+
+// holders returns who holds a lock, as far as the server says so at once.
+func (k *kept) holders(l *keptLock) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	queue, _ := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
-	if holders := queue.GetHolders(); len(holders) > 0 {
-		text += ": held by " + strconv.Quote(holders[0].GetOwner())
-		if len(holders) > 1 {
-			text += fmt.Sprintf(" and %d more", len(holders)-1)
-		}
+	switch holders := queue.GetHolders(); len(holders) {
+	case 0:
+		return "others came first"
+	case 1:
+		return "held by " + strconv.Quote(holders[0].GetOwner())
+	default:
+		return fmt.Sprintf("held by %q and %d more", holders[0].GetOwner(), len(holders)-1)
 	}
-	return exit.With(NotAcquired, errors.New(text))
 }
 
 // unreachable returns why no server has answered.

@@ -161,3 +161,18 @@ func TestRunTerminalStop(t *testing.T) {
 	c.types("exit\n")
 	c.ends(123)
 }
+
+// A person who waits learns for whom.
+func TestRunTerminalWait(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	harness.Create(t, client, "taken", "somebody", time.Hour)
+	c := newConsole(t, server.Address())
+	c.types(`$L run taken -- echo rea""dy` + "\n")
+	c.sees(`"taken": held by "somebody"; waiting for its turn; to see the queue: locket resource taken`)
+	harness.Release(t, client, "somebody")
+	c.sees("ready")
+	c.types("exit\n")
+	c.ends(0)
+}
