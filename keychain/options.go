@@ -52,11 +52,11 @@ func WithFailover(urls ...string) Option {
 	return func(s *settings) { s.more = append(s.more, urls...) }
 }
 
-// WithTLSConfig sets how to connect to https servers. The configuration must not be changed
+// WithTLS sets how to connect to https servers. The configuration must not be changed
 // afterwards.
-func WithTLSConfig(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
+func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
 
-// WithTLSFiles is WithTLSConfig by files, which are read by New, and again for every connection;
+// WithTLSFiles is WithTLS by files, which are read by New, and again for every connection;
 // while they cannot be read, or do not belong together (yet), the last good ones stay in use.
 func WithTLSFiles(files Files) Option { return func(s *settings) { s.files = &files } }
 
@@ -155,7 +155,7 @@ func (s *settings) validate() error {
 	need(s.requestTimeout > 0, "the request timeout is %s, and must be more than 0", s.requestTimeout)
 	need(s.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.releaseTimeout)
 	need(s.longPoll >= 0, "the long poll is %s, and must not be negative", s.longPoll)
-	need(s.tls == nil || s.files == nil, "WithTLSConfig and WithTLSFiles: only one can be given")
+	need(s.tls == nil || s.files == nil, "WithTLS and WithTLSFiles: only one can be given")
 	need(s.transport == nil || s.tls == nil && s.files == nil, "WithTransport: TLS must be set there")
 	need(s.log != nil, "the logger is nil")
 	return errors.Join(wrong...)

@@ -30,7 +30,7 @@ func TestArguments(t *testing.T) {
 		"a password":        {"http://me:secret@127.0.0.1", nil},
 		"a query":           {"http://127.0.0.1/?a=b", nil},
 		"a control":         {"http://127.0.0.1/\x7f", nil},
-		"TLS without https": {"http://127.0.0.1", keychain.WithTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12})},
+		"TLS without https": {"http://127.0.0.1", keychain.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})},
 		"no such files":     {"https://127.0.0.1", keychain.WithTLSFiles(keychain.Files{CA: "/no/such/file"})},
 		"half a pair":       {"https://127.0.0.1", keychain.WithTLSFiles(keychain.Files{Cert: "/no/such/file"})},
 		"a token in plain":  {"http://locket.example", keychain.WithBearerToken("secret")},
@@ -47,7 +47,7 @@ func TestArguments(t *testing.T) {
 		options := []keychain.Option{c.option}
 		switch {
 		case name == "transport and TLS":
-			options = []keychain.Option{keychain.WithTransport(http.DefaultTransport), keychain.WithTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12})}
+			options = []keychain.Option{keychain.WithTransport(http.DefaultTransport), keychain.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})}
 		case c.option == nil:
 			options = nil
 		}
@@ -122,7 +122,7 @@ func TestLocations(t *testing.T) {
 	for _, location := range []string{elsewhere.URL + "/v1/claims/a/", "ftp://a/b", "mailto:me", "https://", "http://[", ""} {
 		server := httptest.NewTLSServer(answer(location))
 		t.Cleanup(server.Close)
-		kc := open(t, server.URL, keychain.WithReleaseTimeout(50*time.Millisecond), keychain.WithTLSConfig(server.Client().Transport.(*http.Transport).TLSClientConfig))
+		kc := open(t, server.URL, keychain.WithReleaseTimeout(50*time.Millisecond), keychain.WithTLS(server.Client().Transport.(*http.Transport).TLSClientConfig))
 		if _, err := kc.Claim(t.Context(), "r", keychain.WithTimeout(100*time.Millisecond)); err == nil {
 			t.Errorf("%q was taken", location)
 		}
@@ -149,7 +149,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	kc := open(t, url, keychain.WithTLSConfig(&tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}))
+	kc := open(t, url, keychain.WithTLS(&tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}))
 	must(t, claim(t, kc, "r").Release(t.Context()))
 
 	// A file that is no good leaves the last good one in use; one that is good is used.
