@@ -25,6 +25,7 @@ type clockedDatabase struct {
 	ahead  time.Duration
 	err    error
 	health committer.Health
+	busy   bool // it takes commits all the time
 }
 
 func (d *clockedDatabase) Now(context.Context) (claim.Instant, error) {
@@ -45,6 +46,7 @@ func TestReadiness(t *testing.T) {
 		{"a step forward", func(d *clockedDatabase) { d.ahead = time.Second }, "clock is fast or has stepped forward", true},
 		{"a step back", func(d *clockedDatabase) { d.ahead = -time.Second }, "clock is slow or has stepped back", true},
 		{"no answer", func(d *clockedDatabase) { d.err = errors.New("at 10.0.0.1") }, "does not answer", false},
+		{"no answer to reads alone", func(d *clockedDatabase) { d.err, d.busy = errors.New("all connections are in use"), true }, "", false},
 		{"no commits", func(d *clockedDatabase) { d.health.FailingSince = time.Now() }, "takes no commits", false},
 		{"a slow commit", func(d *clockedDatabase) { d.health.Began = time.Now().Add(-4 * time.Second) }, "", false},
 		{"a commit that hangs", func(d *clockedDatabase) { d.health.Began = time.Now().Add(-6 * time.Second) }, "does not answer a transaction", false},
@@ -52,7 +54,12 @@ func TestReadiness(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, logs, registry := &clockedDatabase{}, &fixtures.Buffer{}, prometheus.NewRegistry()
-				r := newReadiness(d, func() committer.Health { return d.health }, slog.New(slog.NewTextHandler(logs, nil)), registry)
+				r := newReadiness(d, func() committer.Health {
+					if d.busy {
+						return committer.Health{LastCommit: time.Now()}
+					}
+					return d.health
+				}, slog.New(slog.NewTextHandler(logs, nil)), registry)
 				var changes []bool
 				r.onChange = func(ready bool) { changes = append(changes, ready) }
 				process := ifrit.Invoke(periodic.New(readyInterval, r.check))
