@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,16 +21,39 @@ import (
 	"github.com/locket-service/locket/periodic"
 )
 
-// clockedDatabase is a database whose clock and commits a test puts out of order.
-type clockedDatabase struct {
-	ahead  time.Duration
-	err    error
+// state is what is out of order with a database.
+type state struct {
+	ahead  time.Duration // of its clock
+	err    error         // of its reads
 	health committer.Health
 	busy   bool // it takes commits all the time
 }
 
-func (d *clockedDatabase) Now(context.Context) (claim.Instant, error) {
+// fickleDatabase is a database that a test puts out of order.
+type fickleDatabase struct {
+	mu sync.Mutex
+	state
+}
+
+func (d *fickleDatabase) set(change func(*state)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(&d.state)
+}
+
+func (d *fickleDatabase) Now(context.Context) (claim.Instant, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return claim.Instant{Wall: claim.Time(time.Now().Add(d.ahead).UnixMicro())}, d.err
+}
+
+func (d *fickleDatabase) Health() committer.Health {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy {
+		return committer.Health{LastCommit: time.Now()}
+	}
+	return d.health
 }
 
 // TestReadiness: the server is ready while its database answers, takes commits, and has a clock
@@ -37,31 +61,26 @@ func (d *clockedDatabase) Now(context.Context) (claim.Instant, error) {
 func TestReadiness(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		change func(*clockedDatabase)
+		change func(*state)
 		reason string // "" if that is no reason
 		heals  bool   // by itself: a step is over when it is over
 	}{
-		{"nothing", func(*clockedDatabase) {}, "", false},
-		{"a little step", func(d *clockedDatabase) { d.ahead = 400 * time.Millisecond }, "", false},
-		{"a step forward", func(d *clockedDatabase) { d.ahead = time.Second }, "clock is fast or has stepped forward", true},
-		{"a step back", func(d *clockedDatabase) { d.ahead = -time.Second }, "clock is slow or has stepped back", true},
-		{"no answer", func(d *clockedDatabase) { d.err = errors.New("at 10.0.0.1") }, "does not answer", false},
-		{"no answer to reads alone", func(d *clockedDatabase) { d.err, d.busy = errors.New("all connections are in use"), true }, "", false},
-		{"no commits", func(d *clockedDatabase) { d.health.FailingSince = time.Now() }, "takes no commits", false},
-		{"a slow commit", func(d *clockedDatabase) { d.health.Began = time.Now().Add(-4 * time.Second) }, "", false},
-		{"a commit that hangs", func(d *clockedDatabase) { d.health.Began = time.Now().Add(-6 * time.Second) }, "does not answer a transaction", false},
+		{"nothing", func(*state) {}, "", false},
+		{"a little step", func(d *state) { d.ahead = 400 * time.Millisecond }, "", false},
+		{"a step forward", func(d *state) { d.ahead = time.Second }, "clock is fast or has stepped forward", true},
+		{"a step back", func(d *state) { d.ahead = -time.Second }, "clock is slow or has stepped back", true},
+		{"no answer", func(d *state) { d.err = errors.New("at 10.0.0.1") }, "does not answer", false},
+		{"no answer to reads alone", func(d *state) { d.err, d.busy = errors.New("all connections are in use"), true }, "", false},
+		{"no commits", func(d *state) { d.health.FailingSince = time.Now() }, "takes no commits", false},
+		{"a slow commit", func(d *state) { d.health.Began = time.Now().Add(-4 * time.Second) }, "", false},
+		{"a commit that hangs", func(d *state) { d.health.Began = time.Now().Add(-6 * time.Second) }, "does not answer a transaction", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d, logs, registry := &clockedDatabase{}, &fixtures.Buffer{}, prometheus.NewRegistry()
-				r := newReadiness(d, func() committer.Health {
-					if d.busy {
-						return committer.Health{LastCommit: time.Now()}
-					}
-					return d.health
-				}, slog.New(slog.NewTextHandler(logs, nil)), registry)
-				var changes []bool
-				r.onChange = func(ready bool) { changes = append(changes, ready) }
+				d, logs, registry := &fickleDatabase{}, &fixtures.Buffer{}, prometheus.NewRegistry()
+				r := newReadiness(d, d.Health, slog.New(slog.NewTextHandler(logs, nil)), registry)
+				changes := make(chan bool, 10)
+				r.onChange = func(ready bool) { changes <- ready }
 				process := ifrit.Invoke(periodic.New(readyInterval, r.check))
 				defer func() {
 					process.Signal(os.Interrupt)
@@ -69,7 +88,7 @@ func TestReadiness(t *testing.T) {
 				}()
 				time.Sleep(3500 * time.Millisecond)
 				must(t, r.Check(t.Context()))
-				test.change(d)
+				d.set(test.change)
 				time.Sleep(time.Second)
 				err := r.Check(t.Context())
 				if test.reason == "" && err != nil || test.reason != "" && (err == nil || !strings.Contains(err.Error(), test.reason)) {
@@ -79,15 +98,19 @@ func TestReadiness(t *testing.T) {
 					t.Errorf("the reason tells an address: %v", err)
 				}
 				if !test.heals {
-					*d = clockedDatabase{ahead: d.ahead}
+					d.set(func(s *state) { *s = state{ahead: s.ahead} })
 				}
 				time.Sleep(5 * time.Second)
 				must(t, r.Check(t.Context()))
-				want := map[bool]string{true: "[]", false: "[false true]"}[test.reason == ""]
-				if got := fmt.Sprint(changes); got != want {
-					t.Errorf("changes %s, want %s", got, want)
+				var got []bool
+				for len(changes) > 0 {
+					got = append(got, <-changes)
 				}
-				if n := strings.Count(logs.String(), "not ready"); n != len(changes)/2 {
+				want := map[bool]string{true: "[]", false: "[false true]"}[test.reason == ""]
+				if fmt.Sprint(got) != want {
+					t.Errorf("changes %v, want %s", got, want)
+				}
+				if n := strings.Count(logs.String(), "not ready"); n != len(got)/2 {
 					t.Errorf("logged %s", logs.String())
 				}
 			})
