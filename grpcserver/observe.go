@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -15,11 +16,14 @@ import (
 type observer struct {
 	log       *slog.Logger
 	durations *prometheus.HistogramVec
+	// warnings keeps the log readable, and cheap, while everything is refused. The metric
+	// counts them all.
+	warnings rate.Sometimes
 }
 
 func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	o := &observer{
-		log: log,
+		log: log, warnings: rate.Sometimes{First: 100, Interval: time.Second},
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "locket_request_duration_seconds",
 			Help:    "Time that requests took, by method and code; its count is the number of requests.",
@@ -44,7 +48,12 @@ func (o *observer) observe(ctx context.Context, fullMethod string, start time.Ti
 	if err != nil {
 		attrs = append(attrs, slog.String("message", status.Convert(err).Message()))
 	}
-	o.log.LogAttrs(ctx, level, "request", attrs...)
+	write := func() { o.log.LogAttrs(ctx, level, "request", attrs...) }
+	if level == slog.LevelWarn {
+		o.warnings.Do(write)
+	} else {
+		write()
+	}
 }
 
 // levelOf is the level at which a request is logged. Client errors are logged at level debug.

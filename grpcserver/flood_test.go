@@ -1,0 +1,46 @@
+package grpcserver_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/models"
+)
+
+// refusing is a service that has no room.
+type refusing struct {
+	models.UnimplementedLocketServer
+}
+
+func (refusing) GetClaim(context.Context, *models.GetClaimRequest) (*models.Claim, error) {
+	return nil, status.Error(codes.ResourceExhausted, "no room")
+}
+
+// TestWarningsAreFew: a server that refuses everything does not spend its time on its log.
+func TestWarningsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs fixtures.Buffer
+		chain := grpcserver.NewChain(slog.New(slog.NewTextHandler(&logs, nil)), prometheus.NewRegistry())
+		client := models.NewLocketClient(grpcserver.NewLocal(chain, func(r grpc.ServiceRegistrar) {
+			models.RegisterLocketServer(r, refusing{})
+		}))
+		for range 10_000 {
+			_, _ = client.GetClaim(t.Context(), &models.GetClaimRequest{Id: "a"})
+			time.Sleep(time.Millisecond)
+		}
+		if n := strings.Count(logs.String(), "no room"); n < 100 || n > 111 {
+			t.Errorf("%d warnings in 10 s", n)
+		}
+	})
+}
