@@ -16,7 +16,7 @@ import (
 const (
 	pruneInterval = time.Second
 	// restInterval is how long the janitor rests when it has found nothing to delete.
-	restInterval = 5 * time.Second
+	restInterval = 10 * time.Second
 	// pruneStep is how many rows one transaction deletes, and prunePause how long
 	// requests have the database to themselves afterwards.
 	pruneStep  = 200

@@ -36,7 +36,8 @@ type Sweeper struct {
 	log       *slog.Logger
 	alarm     *alarm
 
-	aside map[string]time.Time // resources whose leases cannot be ended, until when
+	failing bool                 // the database did not answer the last time
+	aside   map[string]time.Time // resources whose leases cannot be ended, until when
 }
 
 // NewSweeper returns a sweeper of the store that ends leases through the committer, and listens to
@@ -81,15 +82,13 @@ func (s *Sweeper) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 // look sweeps when there are live leases, sleeps until the next deadline, and reports whether
 // there are any by then.
 func (s *Sweeper) look(ctx context.Context, live bool) bool {
-	if live && !s.sweep(ctx) {
+	if live && s.report(ctx, s.sweep(ctx)) != nil {
 		return s.rest(ctx)
 	}
 	s.alarm.reset()
 	grants := s.committer.Grants()
 	next, now, err := s.nextDue(ctx)
-	switch {
-	case err != nil:
-		s.log.Debug("the sweep cannot read", "error", err)
+	if s.report(ctx, err) != nil {
 		return s.rest(ctx)
 	}
 	s.committer.SetLive(next != 0, grants)
@@ -115,27 +114,37 @@ func (s *Sweeper) nextDue(ctx context.Context) (next claim.Time, now claim.Insta
 	return s.store.NextDue(ctx, idleGrace)
 }
 
-// sweep goes on while there is more to do than fits into one command. It stops, and returns
-// false, when the database refuses: it would be asked for the same again, without a pause.
-func (s *Sweeper) sweep(ctx context.Context) (done bool) {
+// report logs when the sweep stops working, and when it works again, but not every attempt
+// between. An idle server learns from it that its database is gone. It returns err.
+func (s *Sweeper) report(ctx context.Context, err error) error {
+	switch failing := err != nil; {
+	case ctx.Err() != nil || failing == s.failing:
+	case failing:
+		s.failing = true
+		s.log.Warn("leases that run out cannot be ended", "error", err)
+	default:
+		s.failing = false
+		s.log.Info("leases that run out can be ended again")
+	}
+	return err
+}
+
+// sweep goes on while there is more to do than fits into one command. It stops when the database
+// refuses: it would be asked for the same again, without a pause.
+func (s *Sweeper) sweep(ctx context.Context) error {
 	for ctx.Err() == nil {
 		resources, more, err := s.due(ctx)
 		if err != nil {
-			s.log.Debug("the sweep cannot read", "error", err)
-			return false
+			return err
 		}
 		if len(resources) == 0 {
-			return true
+			return nil
 		}
-		if err := s.expire(ctx, resources); err != nil {
-			s.log.Debug("the sweep cannot write", "error", err)
-			return false
-		}
-		if !more {
-			return true
+		if err := s.expire(ctx, resources); err != nil || !more {
+			return err
 		}
 	}
-	return true
+	return ctx.Err()
 }
 
 // due returns the resources to sweep, and whether there may be more. Those that are left alone

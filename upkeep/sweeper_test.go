@@ -1,9 +1,11 @@
 package upkeep_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -300,5 +302,24 @@ func TestNoBeatsWithoutLeases(t *testing.T) {
 		w.Must(t, claim.End{ID: "waits"})
 		time.Sleep(2 * time.Second)
 		rest("afterwards")
+	})
+}
+
+// TestSweepReports: the log says once that the database does not answer, and once that it does.
+func TestSweepReports(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		var lines bytes.Buffer
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnDue = func() ([]string, error) { return nil, fmt.Errorf("%w: the file was moved", db.ErrUnavailable) }
+		})
+		sweeper := committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, slog.New(slog.NewTextHandler(&lines, nil))))
+		time.Sleep(3 * time.Second)
+		w.Store.Set(func(s *committertest.Store) { s.OnDue = nil })
+		time.Sleep(3 * time.Second)
+		committertest.Stop(t, sweeper)
+		log := lines.String()
+		if strings.Count(log, "\n") != 2 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the file was moved") || !strings.Contains(log, "ended again") {
+			t.Errorf("the log is\n%s", log)
+		}
 	})
 }

@@ -34,15 +34,15 @@ func TestRetention(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, claim.Create{ID: "live", Resource: "live", TTL: time.Hour})
 		w.Must(t, claim.Create{ID: "waits", Resource: "live", TTL: time.Hour})
-		committertest.Run(t, upkeep.NewJanitor(w.Store, upkeep.History{Retention: 5 * time.Second, Limit: 1000, Minimum: time.Hour}, w.Log, prometheus.NewRegistry()))
+		committertest.Run(t, upkeep.NewJanitor(w.Store, upkeep.History{Retention: 20 * time.Second, Limit: 1000, Minimum: time.Hour}, w.Log, prometheus.NewRegistry()))
 		finish(t, w, "old", 250) // more than one transaction deletes
-		time.Sleep(3 * time.Second)
+		time.Sleep(15 * time.Second)
 		finish(t, w, "new", 3)
-		time.Sleep(1500 * time.Millisecond) // 4.5 s after the last of the old ones
+		time.Sleep(4 * time.Second) // 19 s after the last of the old ones
 		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 253})
-		time.Sleep(2 * time.Second)
+		time.Sleep(11 * time.Second) // it rests for ten seconds when it finds nothing
 		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 3})
-		time.Sleep(9 * time.Second) // it rests for five seconds when it finds nothing
+		time.Sleep(16 * time.Second)
 		counts(t, w, db.Counts{Active: 1, Waiting: 1})
 	})
 }
