@@ -30,7 +30,13 @@ type Instant struct {
 	// Lease is the clock of the leases: it stands still while no server can take
 	// renewals, so that such time counts against nobody's lease.
 	Lease Time
+	// Skew is how much later than its deadline a lease is due, because the servers' readings
+	// of Lease may differ by that much.
+	Skew time.Duration
 }
+
+// DueBefore returns the last deadline that is due.
+func (i Instant) DueBefore() Time { return i.Lease.Add(-i.Skew) }
 
 // Claim is one party's interest in a resource. The queues never change a claim that they
 // have handed out: see Transition.
@@ -70,7 +76,7 @@ type Claim struct {
 
 // Due reports whether the claim is active and its lease has run out.
 func (c *Claim) Due(now Instant) bool {
-	return c.Status == Active && c.Deadline <= now.Lease
+	return c.Status == Active && c.Deadline <= now.DueBefore()
 }
 
 // StatusChange is one line of a claim's history.

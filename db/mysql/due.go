@@ -33,7 +33,7 @@ func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names [
 	if err != nil {
 		return nil, err
 	}
-	args := []any{now.Lease, now.Lease.Add(-idle), limit}
+	args := []any{now.DueBefore(), now.DueBefore().Add(-idle), limit}
 	err = s.each(ctx, s.control, dueSQL, args, func() { names = nil }, func(rows *sql.Rows) error {
 		var name string
 		err := rows.Scan(&name)
@@ -49,12 +49,15 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 	if err != nil {
 		return 0, now, err
 	}
-	args := []any{now.Lease, now.Lease, now.Lease}
+	args := []any{now.DueBefore(), now.DueBefore(), now.DueBefore()}
 	err = s.each(ctx, s.control, nextDueSQL, args, func() { next = 0 }, func(rows *sql.Rows) error {
 		var deadline claim.Time
 		err := rows.Scan(&deadline)
-		next = db.SoonerDue(next, deadline, now.Lease, idle)
+		next = db.SoonerDue(next, deadline, now.DueBefore(), idle)
 		return err
 	})
+	if next != 0 {
+		next = next.Add(now.Skew)
+	}
 	return next, now, readError(ctx, err)
 }

@@ -88,7 +88,7 @@ func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bo
 		m, err = scanMeta(s.reader.QueryRowContext(ctx, countLiveSQL(f.Status), fewLive+1, fewLive), &few)
 		return err
 	})
-	return m.instant(), few, readError(ctx, err)
+	return s.shown(m), few, readError(ctx, err)
 }
 
 func countLiveSQL(status claim.Status) string {

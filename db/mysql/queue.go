@@ -39,7 +39,7 @@ func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot
 		case claim.Active:
 			snapshot.Holders = append(snapshot.Holders, *c)
 		default:
-			snapshot.Row, now = row, m.instant()
+			snapshot.Row, now = row, s.shown(m)
 		}
 		return err
 	})

@@ -192,7 +192,7 @@ func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant,
 	if errors.Is(err, sql.ErrNoRows) {
 		return claim.Claim{}, claim.Instant{}, claim.ErrNotFound
 	}
-	return *r.done(), m.instant(), readError(ctx, err)
+	return *r.done(), s.shown(m), readError(ctx, err)
 }
 
 // Holder implements db.Reader.

@@ -26,6 +26,10 @@ import (
 // Store is a db.Store on a database that may have other servers.
 type Store struct {
 	pools
+	timeline db.Timeline
+	clock    atomic.Pointer[db.Clock] // as it was last read
+	fault    atomic.Int64             // for tests: what the database's clock is wrong by
+
 	scans chan struct{} // has an entry for each list that may read everything and runs
 
 	server  string        // names this process in the feed
@@ -59,17 +63,22 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 	if err := createDatabase(ctx, config); err != nil {
 		return nil, err
 	}
-	s := &Store{
+	s := newStore(config)
+	if err := s.start(ctx, config); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// newStore returns a store that has not connected yet: see start.
+func newStore(config *mysql.Config) *Store {
+	return &Store{
 		scans:   make(chan struct{}, maxScans),
 		pools:   newPools(config),
 		server:  uuid.NewString()[:23],
 		holders: make(holders),
 		cursors: make(map[string]uint64),
 	}
-	if err := s.start(ctx, config); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
 }
 
 func (s *Store) start(ctx context.Context, config *mysql.Config) error {
@@ -129,6 +138,8 @@ const nowSQL = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 // meta is the row of the same name, with the time at which it was read.
 type meta struct {
 	now   claim.Time
+	at    claim.Time // the same on the timeline; 0 where that is not asked for
+	skew  time.Duration
 	clock db.Clock
 	floor uint64
 }
@@ -144,8 +155,43 @@ type querier interface {
 
 type scanner interface{ Scan(into ...any) error }
 
-func readMeta(ctx context.Context, q querier) (meta, error) {
-	return scanMeta(q.QueryRowContext(ctx, metaSQL))
+func (s *Store) readMeta(ctx context.Context, q querier) (m meta, err error) {
+	sent := time.Now()
+	m, err = scanMeta(q.QueryRowContext(ctx, metaSQL))
+	if err == nil {
+		s.correct(&m, sent)
+	}
+	return m, err
+}
+
+// correct puts what was just read on the timeline.
+func (s *Store) correct(m *meta, sent time.Time) {
+	if m.now == 0 { // nothing was read
+		return
+	}
+	m.now = m.now.Add(time.Duration(s.fault.Load()))
+	m.at, _ = s.timeline.Read(m.now, m.clock.Seen, sent, time.Now())
+	m.skew = s.timeline.Skew(!s.packets)
+	clock := m.clock
+	s.clock.Store(&clock)
+}
+
+// shown is the time of what was read for a caller to see.
+func (s *Store) shown(m meta) claim.Instant {
+	m.now = m.now.Add(time.Duration(s.fault.Load()))
+	offset, _ := s.timeline.Shift()
+	m.at = m.now.Add(offset)
+	return m.instant()
+}
+
+// ClockState returns what this server knows of its clocks.
+func (s *Store) ClockState() (state db.ClockState) {
+	state.Offset, state.Steps = s.timeline.Shift()
+	state.Skew = s.timeline.Skew(!s.packets)
+	if clock := s.clock.Load(); clock != nil {
+		state.Outage, state.Lease = clock.Outage, clock.Seen.Add(-clock.Outage)
+	}
+	return state
 }
 
 // scanMeta reads a row that ends in metaColumns; before takes what comes before them.
@@ -156,13 +202,17 @@ func scanMeta(row scanner, before ...any) (m meta, err error) {
 	return m, err
 }
 
-func (m meta) instant() claim.Instant { return m.clock.Instant(m.now) }
+func (m meta) instant() claim.Instant {
+	i := m.clock.Instant(m.at)
+	i.Wall, i.Skew = m.now, m.skew
+	return i
+}
 
 // Now implements db.Clocks.
 func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 	var m meta
 	err := s.again(ctx, func() (err error) {
-		m, err = readMeta(ctx, s.control)
+		m, err = s.readMeta(ctx, s.control)
 		return err
 	})
 	return m.instant(), translate(ctx, err)
@@ -170,17 +220,17 @@ func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 
 // Beat implements db.Pulse.
 func (s *Store) Beat(ctx context.Context, inService time.Duration) error {
-	return s.advance(ctx, func(m meta) db.Clock { return m.clock.Beat(m.now, inService) })
+	return s.advance(ctx, func(m meta) db.Clock { return m.clock.Beat(m.at, inService) })
 }
 
 // Resume implements db.Pulse. Another server that could commit meanwhile has beaten after
 // this one, and not longer ago than a BeatInterval.
 func (s *Store) Resume(ctx context.Context) error {
 	return s.advance(ctx, func(m meta) db.Clock {
-		if m.clock.Seen == s.seen || m.now.Sub(m.clock.Seen) > db.BeatInterval {
-			return m.clock.Resume(m.now)
+		if m.clock.Seen == s.seen || m.at.Sub(m.clock.Seen) > db.BeatInterval {
+			return m.clock.Resume(m.at)
 		}
-		return m.clock.Beat(m.now, 0)
+		return m.clock.Beat(m.at, 0)
 	})
 }
 
@@ -194,7 +244,7 @@ func (s *Store) Resume(ctx context.Context) error {
 func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 	move := func() error {
 		for {
-			m, err := readMeta(ctx, s.control)
+			m, err := s.readMeta(ctx, s.control)
 			if err != nil {
 				return err
 			}
@@ -216,19 +266,30 @@ func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 	return translate(ctx, retry(ctx, func() error { return s.again(ctx, move) }))
 }
 
-// startClock begins service. It first finds out whether there are other servers: if nobody
-// beats for MaxSilence, there is none, and the time since the last beat is an outage. Without
-// this check, the leases would lose the time in which the only server was killed and restarted
-// within MaxSilence.
+// joinTime is how old the last beat may be where there may be other servers, by clocks that
+// differ. It bounds the skew between the nodes of a cluster.
+const joinTime = 10 * time.Second
+
+// startClock begins service. It first finds out whether there are other servers, and takes up
+// their timeline: if nobody beats for MaxSilence, there is none, and the time since the last
+// beat is an outage. Without this check, the leases would lose the time in which the only
+// server was killed and restarted within MaxSilence.
 func (s *Store) startClock(ctx context.Context) error {
-	first, err := readMeta(ctx, s.control)
-	for m := first; err == nil && m.clock.Seen == first.clock.Seen && m.now.Sub(m.clock.Seen) <= db.MaxSilence; {
+	first, err := s.readMeta(ctx, s.control)
+	s.seen = first.clock.Seen
+	begin := time.Now()
+	for before := first; err == nil && first.now.Sub(s.seen).Abs() <= joinTime && time.Since(begin) <= db.MaxSilence; {
 		time.Sleep(db.BeatInterval / 5)
-		m, err = readMeta(ctx, s.control)
+		var m meta
+		if m, err = s.readMeta(ctx, s.control); m.clock.Seen != s.seen {
+			s.timeline.Join(m.clock.Seen, before.now, m.now)
+			return errors.Join(translate(ctx, err), s.Resume(ctx))
+		}
+		before = m
 	}
 	if err != nil {
 		return translate(ctx, err)
 	}
-	s.seen = first.clock.Seen
+	s.timeline.Start()
 	return s.Resume(ctx)
 }

@@ -230,12 +230,14 @@ func (t *tx) lock(names []string) (l locked, left []string, err error) {
 // read locks the rows of resources, as option says, adds them to l, and reads the clocks.
 func (t *tx) read(names []string, option string, l *locked) (err error) {
 	if len(names) == 0 {
-		l.meta, err = readMeta(t.ctx, t)
+		l.meta, err = t.store.readMeta(t.ctx, t)
 		return err
 	}
 	var read script
 	read.add(fmt.Sprintf(lockSQL, marks(len(names)))+option, anys(names)...)
 	read.add(metaSQL)
+	sent := time.Now()
+	defer func() { t.store.correct(&l.meta, sent) }()
 	return read.query(t.ctx, t.Conn, t.store.packets, func(n int, rows *sql.Rows) (err error) {
 		if n == 1 {
 			l.meta, err = scanMeta(rows)
@@ -254,7 +256,7 @@ func (t *tx) loadDue(qs *claim.Queues, rows map[string]claim.Row) error {
 		if row.Shared == 0 {
 			continue
 		}
-		due, err := queryClaims(t.ctx, t, sharedDueSQL, name, qs.Now.Lease, dueChunk)
+		due, err := queryClaims(t.ctx, t, sharedDueSQL, name, qs.Now.DueBefore(), dueChunk)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,137 @@
+package db
+
+import (
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+const (
+	// ClusterSkew is how much later than its deadline a lease is due on a cluster of databases,
+	// whose clocks differ. It covers what the servers' timelines differ by: each follows the one
+	// that is ahead, which it sees at every beat of the others.
+	ClusterSkew = 300 * time.Millisecond
+	// StepSkew is the same on one database, once its clock has been seen to step.
+	StepSkew = 50 * time.Millisecond
+)
+
+// Timeline is a server's view of the database's clock, without its steps: it compares the time
+// that passes there with the time that passes on the server's own monotonic clock. A step, or a
+// connection to another node whose clock differs, changes the offset between the two, and not
+// the time from which lease time comes. So no step ends a lease early, however small.
+//
+// All servers of a database keep to one timeline. A server that starts takes up that of the
+// others (Join), and one that falls behind another, because its machine slept or its node's
+// clock is slower, catches up.
+//
+// It is safe for concurrent use. The zero value is one without an offset.
+type Timeline struct {
+	mu      sync.Mutex
+	anchor  reading       // what readings are compared with
+	offset  time.Duration // of this timeline from the database's clock
+	steps   int
+	started bool
+}
+
+// reading is one reading of the database's clock, in the timeline's time.
+type reading struct {
+	at             claim.Time
+	sent, received time.Time // by the server's monotonic clock
+}
+
+func (r reading) width() time.Duration { return r.received.Sub(r.sent) }
+
+// anchorAge is how old an anchor may become when none is better. The two clocks may differ in
+// their rates by a thousandth.
+const anchorAge = 2 * time.Second
+
+// Read returns the time of the timeline for a reading of the database's clock, and whether the
+// clock has stepped since the readings before. The question was sent, and its answer received,
+// at two moments of the server's clock; seen is the last beat of any server (Clock.Seen).
+func (l *Timeline) Read(now, seen claim.Time, sent, received time.Time) (at claim.Time, stepped bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at = now.Add(l.offset)
+	if !l.anchor.received.IsZero() {
+		rate := received.Sub(l.anchor.sent)/1000 + time.Millisecond
+		least := l.anchor.at.Add(sent.Sub(l.anchor.received) - rate)
+		most := l.anchor.at.Add(received.Sub(l.anchor.sent) + rate)
+		if fits := min(max(at, least), most); fits != at {
+			l.offset += fits.Sub(at)
+			l.steps++
+			at, stepped = fits, true
+		}
+	}
+	if behind := seen.Sub(at); l.started && behind > 0 {
+		l.offset += behind
+		at, l.anchor = seen, reading{}
+	}
+	next := reading{at, sent, received}
+	if l.anchor.received.IsZero() || next.width() <= l.anchor.width() || received.Sub(l.anchor.received) > anchorAge {
+		l.anchor = next
+	}
+	return at, stepped
+}
+
+// Join takes up the timeline of the other servers: one of them has beaten, at seen, between two
+// readings of the database's clock. From then on, or from Start, the timeline keeps up with
+// the others.
+func (l *Timeline) Join(seen, before, after claim.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case seen < before:
+		l.offset = seen.Sub(before)
+	case seen > after:
+		l.offset = seen.Sub(after)
+	default:
+		l.offset = 0
+	}
+	l.anchor, l.started = reading{}, true
+}
+
+// Start begins a timeline where there are no other servers.
+func (l *Timeline) Start() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started = true
+}
+
+// Shift returns the offset of the timeline from the database's clock, and how many steps of
+// that clock it has seen.
+func (l *Timeline) Shift() (offset time.Duration, steps int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.offset, l.steps
+}
+
+// Skew returns how much later than its deadline a lease is due.
+func (l *Timeline) Skew(cluster bool) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case cluster:
+		return ClusterSkew
+	case l.offset != 0:
+		return StepSkew
+	default:
+		return 0
+	}
+}
+
+// ClockState is what a server knows of its clocks.
+type ClockState struct {
+	// Offset is what the timeline of this server is ahead of its database's clock: what that
+	// clock has stepped back by, or lags behind the fastest of a cluster. Negative when it
+	// stepped forward.
+	Offset time.Duration
+	// Steps is how many steps of the database's clock this server has seen.
+	Steps int
+	// Skew is how much later than its deadline a lease is due.
+	Skew time.Duration
+	// Outage is the sum of all time that counts against no lease, and Lease is lease time, at
+	// the last reading.
+	Outage time.Duration
+	Lease  claim.Time
+}
