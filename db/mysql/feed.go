@@ -11,25 +11,48 @@ import (
 // has failed makes all its waiting calls read their claims.
 const feedAge = time.Minute
 
+// goneAge is for how long the rows of a server that is gone are kept, with time to delete them.
+const goneAge = 12 * feedAge
+
 // skipFeed sets the cursor of each server to the end of its feed.
 func (s *Store) skipFeed(ctx context.Context) error {
 	return each(ctx, s.control, "SELECT server, MAX(n) FROM feed GROUP BY server", nil, func(rows *sql.Rows) error {
 		var server string
 		var n uint64
 		err := rows.Scan(&server, &n)
-		s.cursors[server] = n
+		s.cursors[server] = cursor{n, time.Now()}
 		return err
 	})
 }
 
+// cursor is the last commit of a server that was read, and when that was.
+type cursor struct {
+	n  uint64
+	at time.Time
+}
+
+// forgetServers drops the cursors of servers that have committed nothing for so long that the
+// feed has no rows of theirs left: they may be gone. What is left of one that is not is read a
+// second time, which does no harm.
+func (s *Store) forgetServers() {
+	for server, c := range s.cursors {
+		if time.Since(c.at) > goneAge {
+			delete(s.cursors, server)
+		}
+	}
+}
+
 // Changes implements db.Feed. It is called by one goroutine.
 func (s *Store) Changes(ctx context.Context) (ids []string, err error) {
+	s.forgetServers()
 	query, args := s.feedQuery()
 	err = s.each(ctx, s.control, query, args, func() { ids = nil }, func(rows *sql.Rows) error {
 		var server, line string
 		var n uint64
 		err := rows.Scan(&server, &n, &line)
-		s.cursors[server] = max(s.cursors[server], n)
+		if n > s.cursors[server].n {
+			s.cursors[server] = cursor{n, time.Now()}
+		}
 		ids = append(ids, strings.Fields(line)...)
 		return err
 	})
@@ -43,9 +66,9 @@ func (s *Store) feedQuery() (query string, args []any) {
 	for server := range s.cursors {
 		args = append(args, server)
 	}
-	for server, n := range s.cursors {
+	for server, c := range s.cursors {
 		query += " OR (server = ? AND n > ?)"
-		args = append(args, server, n)
+		args = append(args, server, c.n)
 	}
 	return query + " ORDER BY server, n", args
 }

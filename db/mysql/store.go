@@ -42,7 +42,7 @@ type Store struct {
 	// … to the one that beats …
 	seen claim.Time // the last beat of this server, or what was there before the first
 	// … to the one that asks for Changes …
-	cursors map[string]uint64 // the last commit of each other server that was read
+	cursors map[string]cursor // of the other servers
 	// … and to the one that prunes.
 	sweep feedSweep
 }
@@ -77,7 +77,7 @@ func newStore(config *mysql.Config) *Store {
 		pools:   newPools(config),
 		server:  uuid.NewString()[:23],
 		holders: make(holders),
-		cursors: make(map[string]uint64),
+		cursors: make(map[string]cursor),
 	}
 }
 
