@@ -32,8 +32,8 @@ should use the same --owner: the server cannot tell two owners with one name apa
 
 ` + holdHelp + `
 The default owner is then HOST/PROCESS/RANDOM.`,
-		Example: `  locket lock nightly-report --owner "$(hostname)" --ttl 1m
-  locket lock nightly-report --owner "$(hostname)" --ttl 1m --value "see #ops" -o json
+		Example: `  locket lock nightly-report --owner "$(hostname)/$$" --ttl 1m
+  locket lock nightly-report --owner "$(hostname)/$$" --ttl 1m --value "see #ops" -o json
   locket lock maintenance --hold      # until Ctrl-C
   locket lock api-7 --owner api-7 --presence --ttl 30s --value 10.0.0.7:8080
   locket lock nightly-report --owner me --ttl 1m --token 1795283222123457  # renew, and never take it anew`,
