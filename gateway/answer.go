@@ -102,11 +102,10 @@ func claimURL(base string, c *models.Claim) string { return base + "/v1/claims/"
 func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) error {
 	r := requestOf(ctx)
 	r.tellApplied(w.Header())
+	if list, ok := answer.(interface{ GetNextPageToken() string }); ok && list.GetNextPageToken() != "" {
+		w.Header().Set("Link", "<"+r.nextPage(list.GetNextPageToken())+`>; rel="next"`)
+	}
 	switch answer := answer.(type) {
-	case *models.ListClaimsResponse:
-		if token := answer.GetNextPageToken(); token != "" {
-			w.Header().Set("Link", "<"+r.nextPage(token)+`>; rel="next"`)
-		}
 	case *models.Claim:
 		if code := codeOf(r.method, answer.GetStatus()); code != http.StatusOK {
 			if r.method == http.MethodPost {

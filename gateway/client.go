@@ -39,7 +39,11 @@ func preferredWait(header http.Header) time.Duration {
 }
 
 // tellApplied sets the header that reports the preference as applied, if it was.
+// A wait for which the server had no room comes with the advice to pause.
 func (r *request) tellApplied(header http.Header) {
+	if r.retryAfter {
+		header.Set("Retry-After", "1")
+	}
 	if r.waited {
 		header.Set("Preference-Applied", "wait="+strconv.Itoa(int(r.wait/time.Second)))
 	}
@@ -93,6 +97,9 @@ func (c client) await(ctx context.Context, claim *models.Claim, err error) (*mod
 	}
 	r.extendDeadline(r.wait)
 	awaited, err := c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: claim.GetId(), Timeout: durationpb.New(r.wait)})
+	if status.Code(err) == codes.ResourceExhausted {
+		r.retryAfter = true
+	}
 	if err != nil {
 		return claim, nil //nolint:nilerr // waiting is optional
 	}

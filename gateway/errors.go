@@ -28,7 +28,7 @@ func badRequest(wrong problems) *refusal {
 
 func (r *refusal) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
-	if r.code == http.StatusServiceUnavailable {
+	if r.code == http.StatusServiceUnavailable || r.code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(r.code)

@@ -29,10 +29,11 @@ func TestFaults(t *testing.T) {
 		status int
 		retry  string
 	}{
-		codes.Unavailable:      {http.StatusServiceUnavailable, "1"},
-		codes.DeadlineExceeded: {http.StatusGatewayTimeout, ""},
-		codes.Canceled:         {499, ""},
-		codes.Internal:         {http.StatusInternalServerError, ""},
+		codes.Unavailable:       {http.StatusServiceUnavailable, "1"},
+		codes.DeadlineExceeded:  {http.StatusGatewayTimeout, ""},
+		codes.ResourceExhausted: {http.StatusTooManyRequests, "1"},
+		codes.Canceled:          {499, ""},
+		codes.Internal:          {http.StatusInternalServerError, ""},
 	} {
 		h, err := gateway.New(gateway.Config{
 			Service: unavailable{err: status.Error(code, "the reason")}, Metrics: prometheus.NewRegistry(),

@@ -55,6 +55,9 @@ var (
 		{code: http.StatusUnsupportedMediaType, doc: "The body is not application/json in UTF-8, or is compressed."},
 	}
 	commonAnswers = []answer{
+		{code: http.StatusForbidden, doc: "A page of another origin has sent the request."},
+		{code: http.StatusMisdirectedRequest, doc: "The Host of the request is not a name of this server."},
+		{code: http.StatusTooManyRequests, doc: "The server has too much to do; retry later.", headers: []string{"Retry-After"}},
 		{code: http.StatusServiceUnavailable, doc: "The database or the server is not available; retry.", headers: []string{"Retry-After"}},
 		{code: http.StatusGatewayTimeout, doc: "The request took too long."},
 	}
@@ -109,18 +112,18 @@ var operations = []operation{
 		answers: []answer{{code: http.StatusOK, doc: "The queue of the resource.", body: queueView{}}, badParameters},
 	},
 	{
-		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "All held locks",
-		translate: held(models.TypeCode_LOCK),
-		answers:   []answer{{code: http.StatusOK, doc: "The locks, in no order.", body: []lockView{}}},
+		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "The held locks, page by page",
+		translate: held(models.TypeCode_LOCK), query: heldQuery{},
+		answers: []answer{{code: http.StatusOK, doc: "The locks, in the order of their claims' ids.", body: []lockView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/locks/{key}", id: "getLock", summary: "The holder of a lock",
 		answers: []answer{{code: http.StatusOK, doc: "The lock.", body: heldView{}}, badParameters, notHeld},
 	},
 	{
-		method: http.MethodGet, path: "/v1/presences", id: "listPresences", summary: "All held presences",
-		translate: held(models.TypeCode_PRESENCE),
-		answers:   []answer{{code: http.StatusOK, doc: "The presences, in no order.", body: []lockView{}}},
+		method: http.MethodGet, path: "/v1/presences", id: "listPresences", summary: "The held presences, page by page",
+		translate: held(models.TypeCode_PRESENCE), query: heldQuery{},
+		answers: []answer{{code: http.StatusOK, doc: "The presences, in the order of their claims' ids.", body: []lockView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/presences/{key}", id: "getPresence", summary: "The holder of a presence",
@@ -128,9 +131,15 @@ var operations = []operation{
 	},
 }
 
-// held requests all locks of a type.
+// held requests the locks of a type.
 func held(t models.TypeCode) translator {
-	return func(*http.Request) (proto.Message, *refusal) { return &models.FetchAllRequest{TypeCode: t}, nil }
+	return func(r *http.Request) (proto.Message, *refusal) {
+		message, refused := query[heldQuery](r)
+		if refused == nil {
+			message.(*models.FetchAllRequest).TypeCode = t
+		}
+		return message, refused
+	}
 }
 
 // operationOf has the operation of each method and path.

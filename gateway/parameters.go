@@ -93,6 +93,20 @@ type queueQuery struct {
 
 func (q *queueQuery) message() proto.Message { return &models.GetQueueRequest{Limit: q.Limit} }
 
+// heldQuery is the query of GET /v1/locks/ and GET /v1/presences/.
+type heldQuery struct {
+	Limit     *uint32 `json:"limit" doc:"How many to return; the default is 1,000." minimum:"1" maximum:"1000"`
+	PageToken *string `json:"page_token" doc:"From the header Link of the page before."`
+}
+
+func (q *heldQuery) message() proto.Message {
+	limit := uint32(1000)
+	if q.Limit != nil {
+		limit = *q.Limit
+	}
+	return &models.FetchAllRequest{Limit: &limit, PageToken: given(q.PageToken)}
+}
+
 // given returns the value of a pointer, or the zero value.
 func given[T any](p *T) (value T) {
 	if p != nil {

@@ -37,6 +37,8 @@ type request struct {
 	wait time.Duration
 	// waited is set when the preference has been applied.
 	waited bool
+	// retryAfter is set when the server had no room for the wait.
+	retryAfter bool
 }
 
 type requestKey struct{}

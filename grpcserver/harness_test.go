@@ -41,6 +41,11 @@ func (s *service) Lock(ctx context.Context, _ *models.LockRequest) (*models.Lock
 	return &models.LockResponse{}, s.lock(ctx)
 }
 
+// AwaitClaim ends as Lock does.
+func (s *service) AwaitClaim(ctx context.Context, _ *models.AwaitClaimRequest) (*models.Claim, error) {
+	return &models.Claim{}, s.lock(ctx)
+}
+
 // stream has a method for each kind of stream, with one handler: of Call both sides are
 // streams, of Down the server's, of Up the client's.
 func (s *service) stream(handler grpc.StreamHandler) *grpc.ServiceDesc {

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
 )
 
 // observer logs and counts the calls.
@@ -38,7 +40,7 @@ func (o *observer) observe(ctx context.Context, fullMethod string, start time.Ti
 	took := time.Since(start)
 	method, code := path.Base(fullMethod), status.Code(err)
 	o.durations.WithLabelValues(method, code.String()).Observe(took.Seconds())
-	level := levelOf(code)
+	level := levelOf(fullMethod, err)
 	if !o.log.Enabled(ctx, level) {
 		return
 	}
@@ -56,12 +58,23 @@ func (o *observer) observe(ctx context.Context, fullMethod string, start time.Ti
 	}
 }
 
-// levelOf is the level at which a request is logged. Client errors are logged at level debug.
-func levelOf(code codes.Code) slog.Level {
-	switch code {
+// levelOf is the level at which a request is logged. Client errors are logged at level debug, and
+// so is the ordinary end of a wait: the caller's deadline, or the shutdown of the server.
+func levelOf(fullMethod string, err error) slog.Level {
+	switch status.Code(err) {
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		return slog.LevelError
-	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
+	case codes.DeadlineExceeded:
+		if fullMethod == models.Locket_AwaitClaim_FullMethodName {
+			return slog.LevelDebug
+		}
+		return slog.LevelWarn
+	case codes.Unavailable:
+		if models.ReasonOf(err) == models.ReasonShuttingDown {
+			return slog.LevelDebug
+		}
+		return slog.LevelWarn
+	case codes.ResourceExhausted:
 		return slog.LevelWarn
 	default:
 		return slog.LevelDebug

@@ -20,6 +20,9 @@ const (
 	// streamWorkers run the handlers without starting a goroutine for each call. Handlers
 	// wait for the commit, so there must be as many as calls in a large batch.
 	streamWorkers = 512
+	// maxStreams is how many calls one connection may have under way at the same time; a client
+	// begins the next when one has ended. Each call that waits is one of them.
+	maxStreams = 10_000
 )
 
 // Options are the options of every gRPC server of Locket, whose calls pass the chain.
@@ -36,6 +39,7 @@ func Options(tlsConfig *tls.Config, chain *Chain) []grpc.ServerOption {
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ChainUnaryInterceptor(chain.unary),
 		grpc.ChainStreamInterceptor(chain.stream),
 	}

@@ -10,12 +10,15 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -319,6 +322,55 @@ func TestUnknownMethod(t *testing.T) {
 		if got := requests(t, s.registry); len(got) != 0 {
 			t.Errorf("requests %v", got)
 		}
+	})
+}
+
+// TestOrdinaryEnds: the end of a wait by its caller's deadline, or by a shutdown, is no warning.
+func TestOrdinaryEnds(t *testing.T) {
+	stopping, err := status.New(codes.Unavailable, "the server is shutting down").WithDetails(
+		&errdetails.ErrorInfo{Domain: models.ErrorDomain, Reason: models.ReasonShuttingDown})
+	must(t, err)
+	for _, c := range []struct {
+		err         error
+		lock, await string
+	}{
+		{context.DeadlineExceeded, "WARN", "DEBUG"},
+		{stopping.Err(), "DEBUG", "DEBUG"},
+		{status.Error(codes.Unavailable, "the database is not available"), "WARN", "WARN"},
+		{status.Error(codes.ResourceExhausted, "too many"), "WARN", "WARN"},
+		{context.Canceled, "DEBUG", "DEBUG"},
+		{status.Error(codes.Internal, "internal error"), "ERROR", "ERROR"},
+	} {
+		answer := func(context.Context) error { return c.err }
+		bubble(t, config{lock: answer}, func(t *testing.T, s *server) {
+			_, _ = s.Lock(t.Context(), &models.LockRequest{})
+			_, _ = s.AwaitClaim(t.Context(), &models.AwaitClaimRequest{})
+			if line := s.logs.line(t, "method=Lock"); !strings.Contains(line, "level="+c.lock) {
+				t.Error(line)
+			}
+			if line := s.logs.line(t, "method=AwaitClaim"); !strings.Contains(line, "level="+c.await) {
+				t.Error(line)
+			}
+		})
+	}
+}
+
+// TestStreams: a connection has so many calls under way, and no more.
+func TestStreams(t *testing.T) {
+	var under atomic.Int64
+	var end chan struct{}
+	bubble(t, config{lock: func(context.Context) error { under.Add(1); <-end; under.Add(-1); return nil }}, func(t *testing.T, s *server) {
+		end = make(chan struct{})
+		var calls sync.WaitGroup
+		for range 10_100 {
+			calls.Go(func() { _, _ = s.Lock(t.Context(), &models.LockRequest{}) })
+		}
+		synctest.Wait()
+		if n := under.Load(); n != 10_000 {
+			t.Errorf("%d calls are under way", n)
+		}
+		close(end)
+		calls.Wait()
 	})
 }
 

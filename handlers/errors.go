@@ -28,6 +28,8 @@ var errorTable = []struct {
 	{claim.ErrNotFound, codes.NotFound, models.ReasonClaimNotFound, "claim-not-found"},
 	{claim.ErrIDTaken, codes.AlreadyExists, models.ReasonIDTaken, "the id names a claim that another request made"},
 	{claim.ErrContention, codes.Aborted, models.ReasonClaimWaits, "the claim waits for other claims"},
+	{errAnswerTooLarge, codes.ResourceExhausted, models.ReasonAnswerTooLarge, errAnswerTooLarge.Error()},
+	{errTooManyWaiting, codes.ResourceExhausted, models.ReasonTooManyWaiting, "too many calls wait on this server; wait a moment, or ask another server"},
 	{committer.ErrStopping, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
 	{committer.ErrOverloaded, codes.ResourceExhausted, models.ReasonOverloaded, "too many requests wait for the database; nothing was changed; ask again in a second"},
 	{claim.ErrQueueFull, codes.ResourceExhausted, models.ReasonQueueFull, fmt.Sprintf("%d claims wait for the resource, which is the limit", claim.MaxWaiting)},

@@ -4,7 +4,9 @@ package handlers
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -24,13 +26,33 @@ type handler struct {
 	hub       *watch.Hub
 	store     db.Reader
 	log       *slog.Logger
+
+	maxWaiting int64
+	waiting    atomic.Int64 // calls that wait at the hub
 }
 
 // New returns the service. Changes go through the committer, calls that wait for a claim
 // wait at the hub, and the store is asked for the rest.
-func New(c *committer.Committer, hub *watch.Hub, store db.Reader, log *slog.Logger) models.LocketServer {
-	return &handler{committer: c, hub: hub, store: store, log: log}
+func New(c *committer.Committer, hub *watch.Hub, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
+	h := &handler{committer: c, hub: hub, store: store, log: log, maxWaiting: DefaultMaxWaiting}
+	for _, option := range options {
+		option(h)
+	}
+	return h
 }
+
+// Option changes the service that New returns.
+type Option func(*handler)
+
+// DefaultMaxWaiting is how many calls may wait for claims on one server, without MaxWaiting. Each
+// costs some 10 KiB.
+const DefaultMaxWaiting = 100_000
+
+// MaxWaiting sets how many calls of AwaitClaim may wait on this server. More of them get
+// ResourceExhausted, reason TOO_MANY_WAITING.
+func MaxWaiting(n int) Option { return func(h *handler) { h.maxWaiting = int64(n) } }
+
+var errTooManyWaiting = errors.New("too many calls wait")
 
 // Register adds a service to a server. A message that cannot be decoded is answered with
 // InvalidArgument, where gRPC itself would answer Internal, if the server has the codec of
@@ -88,26 +110,6 @@ func (h *handler) Fetch(ctx context.Context, req *models.FetchRequest) (*models.
 	return &models.FetchResponse{Resource: encodeResource(&holder), Token: holder.Token}, nil
 }
 
-// FetchAll implements models.LocketServer.
-func (h *handler) FetchAll(ctx context.Context, req *models.FetchAllRequest) (*models.FetchAllResponse, error) {
-	t, err := lockType(req.GetTypeCode(), req.GetType())
-	if err == nil && t == claim.Untyped {
-		err = models.ErrInvalidType
-	}
-	if err != nil {
-		return nil, h.lockError(ctx, err)
-	}
-	claims, err := h.store.Held(ctx, t, db.Page{})
-	if err != nil {
-		return nil, h.lockError(ctx, err)
-	}
-	resources := make([]*models.Resource, len(claims))
-	for i := range claims {
-		resources[i] = encodeResource(&claims[i])
-	}
-	return &models.FetchAllResponse{Resources: resources}, nil
-}
-
 // CreateClaim implements models.LocketServer.
 func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
 	cmd, err := decodeCreate(req)
@@ -137,6 +139,7 @@ func (h *handler) ListClaims(ctx context.Context, req *models.ListClaimsRequest)
 	}
 	limit := filter.Limit
 	filter.Limit++ // to see whether there is another page
+	filter.Bytes = pageBytes
 	claims, now, err := h.store.List(ctx, filter)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
@@ -222,6 +225,10 @@ func (h *handler) AwaitClaim(ctx context.Context, req *models.AwaitClaimRequest)
 }
 
 func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
+	defer h.waiting.Add(-1)
+	if h.waiting.Add(1) > h.maxWaiting {
+		return nil, h.wireError(ctx, errTooManyWaiting)
+	}
 	found, now, err := h.hub.Await(ctx, id)
 	if err != nil {
 		return nil, h.wireError(ctx, err)

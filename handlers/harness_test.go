@@ -55,13 +55,13 @@ func startIn(t testing.TB, folder string) *server {
 }
 
 // startWith starts a server on the database of a folder, as seen through a wrapper.
-func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store) *server {
+func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store, changes ...func(*whole.Config)) *server {
 	t.Helper()
-	return startWithLog(t, folder, wrap, slog.LevelDebug)
+	return startWithLog(t, folder, wrap, slog.LevelDebug, changes...)
 }
 
 // startWithLog is startWith with a log of a level.
-func startWithLog(t testing.TB, folder string, wrap func(db.Store) db.Store, level slog.Level) *server {
+func startWithLog(t testing.TB, folder string, wrap func(db.Store) db.Store, level slog.Level, changes ...func(*whole.Config)) *server {
 	t.Helper()
 	s := &server{logs: &fixtures.Buffer{}, registry: prometheus.NewRegistry()}
 	log := slog.New(grpcserver.LogRequestID(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: level})))
@@ -70,9 +70,11 @@ func startWithLog(t testing.TB, folder string, wrap func(db.Store) db.Store, lev
 		t.Fatal(err)
 	}
 	store, registry := wrap(real), s.registry
-	service := whole.NewService(whole.Config{
-		DatabaseTimeout: 10 * time.Second, HistoryRetention: 24 * time.Hour, HistoryLimit: 1000,
-	}, store, log, registry)
+	config := whole.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: 24 * time.Hour, HistoryLimit: 1000}
+	for _, change := range changes {
+		change(&config)
+	}
+	service := whole.NewService(config, store, log, registry)
 	listener := bufconn.Listen(1 << 20)
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
 		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{

@@ -51,6 +51,12 @@ const (
 	// ReasonInvalidField occurs when fields of a request are missing, malformed or over their
 	// limits. It comes with a google.rpc.BadRequest that names each field.
 	ReasonInvalidField = "INVALID_FIELD"
+	// ReasonAnswerTooLarge occurs when FetchAll without a limit would answer with more than 4 MiB.
+	// Ask with a limit, page by page.
+	ReasonAnswerTooLarge = "ANSWER_TOO_LARGE"
+	// ReasonTooManyWaiting occurs when as many calls wait on this server as may. Wait a moment, or
+	// ask another server; the claim stays in the line.
+	ReasonTooManyWaiting = "TOO_MANY_WAITING"
 	// ReasonClaimNotFound occurs when no claim has the id, or one that ended so long ago that
 	// it was deleted.
 	ReasonClaimNotFound = "CLAIM_NOT_FOUND"

@@ -592,7 +592,13 @@ type FetchAllRequest struct {
 	// Deprecated: Marked as deprecated in models/locket.proto.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// LOCK or PRESENCE.
-	TypeCode      TypeCode `protobuf:"varint,2,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
+	TypeCode TypeCode `protobuf:"varint,2,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
+	// How many locks to return, at most 1,000. A page ends earlier if its size reaches
+	// about 3 MiB. If not set, all of them. Servers that do not know this field, such
+	// as Cloud Foundry's, ignore it.
+	Limit *uint32 `protobuf:"varint,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	// The next_page_token of the page before; with limit only.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -642,9 +648,25 @@ func (x *FetchAllRequest) GetTypeCode() TypeCode {
 	return TypeCode_UNKNOWN
 }
 
+func (x *FetchAllRequest) GetLimit() uint32 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
+func (x *FetchAllRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type FetchAllResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Resources     []*Resource            `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Resources []*Resource            `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	// Empty on the last page, and without limit.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -684,6 +706,13 @@ func (x *FetchAllResponse) GetResources() []*Resource {
 		return x.Resources
 	}
 	return nil
+}
+
+func (x *FetchAllResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // StatusChange is one entry of a claim's status history.
@@ -1661,12 +1690,17 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\"S\n" +
 	"\rFetchResponse\x12,\n" +
 	"\bresource\x18\x01 \x01(\v2\x10.models.ResourceR\bresource\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\x04R\x05token\"X\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\"\x9c\x01\n" +
 	"\x0fFetchAllRequest\x12\x16\n" +
 	"\x04type\x18\x01 \x01(\tB\x02\x18\x01R\x04type\x12-\n" +
-	"\ttype_code\x18\x02 \x01(\x0e2\x10.models.TypeCodeR\btypeCode\"B\n" +
+	"\ttype_code\x18\x02 \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12\x19\n" +
+	"\x05limit\x18\x03 \x01(\rH\x00R\x05limit\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageTokenB\b\n" +
+	"\x06_limit\"j\n" +
 	"\x10FetchAllResponse\x12.\n" +
-	"\tresources\x18\x01 \x03(\v2\x10.models.ResourceR\tresources\"p\n" +
+	"\tresources\x18\x01 \x03(\v2\x10.models.ResourceR\tresources\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"p\n" +
 	"\fStatusChange\x12&\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x0e.models.StatusR\x06status\x128\n" +
 	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xfd\x04\n" +
@@ -1898,6 +1932,7 @@ func file_models_locket_proto_init() {
 	}
 	file_models_locket_proto_msgTypes[1].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[3].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[7].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[10].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[11].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[13].OneofWrappers = []any{}

@@ -63,8 +63,10 @@ type LocketClient interface {
 	// Errors: NotFound "resource-not-found" if the key is not locked,
 	// AlreadyExists "lock-collision" if another owner holds it.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
-	// FetchAll returns every held lock of one type, in no order.
-	// Errors: NotFound "invalid-type".
+	// FetchAll returns every held lock of one type, in no order; with limit, a page of
+	// them. A lock that is held from the first page to the last is in exactly one.
+	// Errors: NotFound "invalid-type"; without limit ResourceExhausted if the answer
+	// would have more than 4 MiB, which is what clients accept by default.
 	FetchAll(ctx context.Context, in *FetchAllRequest, opts ...grpc.CallOption) (*FetchAllResponse, error)
 	// CreateClaim adds a claim to the queue of a resource and returns at once: the
 	// claim is active if the queue admits it, and waits otherwise.
@@ -241,8 +243,10 @@ type LocketServer interface {
 	// Errors: NotFound "resource-not-found" if the key is not locked,
 	// AlreadyExists "lock-collision" if another owner holds it.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
-	// FetchAll returns every held lock of one type, in no order.
-	// Errors: NotFound "invalid-type".
+	// FetchAll returns every held lock of one type, in no order; with limit, a page of
+	// them. A lock that is held from the first page to the last is in exactly one.
+	// Errors: NotFound "invalid-type"; without limit ResourceExhausted if the answer
+	// would have more than 4 MiB, which is what clients accept by default.
 	FetchAll(context.Context, *FetchAllRequest) (*FetchAllResponse, error)
 	// CreateClaim adds a claim to the queue of a resource and returns at once: the
 	// claim is active if the queue admits it, and waits otherwise.

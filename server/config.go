@@ -53,6 +53,8 @@ type Config struct {
 	TLSCert, TLSKey, TLSClientCA string
 	// Insecure (--insecure) allows plain text on addresses other than loopback.
 	Insecure bool
+	// MaxWaiting is how many calls may wait for a claim at once; 0 for handlers.DefaultMaxWaiting.
+	MaxWaiting int
 	// HistoryRetention (--history-retention) is for how long finished claims are kept; more than 0.
 	HistoryRetention time.Duration
 	// HistoryLimit (--history-limit) is how many finished claims are kept at most; at least 1.

@@ -33,13 +33,17 @@ type Service struct {
 }
 
 // NewService returns the service of a configuration, of which it uses DatabaseTimeout,
-// HistoryRetention and HistoryLimit. Its metrics are registered. The guards decide about the
+// MaxWaiting and the History settings. Its metrics are registered. The guards decide about the
 // calls of every door.
 func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards ...grpcserver.Guard) *Service {
 	hub := watch.NewHub(store, registry)
 	queues := committer.New(store, committer.Config{
 		Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
 	})
+	var options []handlers.Option
+	if c.MaxWaiting > 0 {
+		options = append(options, handlers.MaxWaiting(c.MaxWaiting))
+	}
 	ready := newReadiness(store, queues.Health, log, registry)
 	return &Service{
 		Members: grouper.Members{
@@ -51,7 +55,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		},
 		readiness: ready,
 		Chain:     grpcserver.NewChain(log, registry, guards...),
-		Register:  func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
+		Register:  func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log, options...)) },
 		Drain: func() {
 			ready.end()
 			hub.Stop()

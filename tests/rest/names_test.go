@@ -137,8 +137,7 @@ var contractNames = []sentence{
 		for _, kind := range []string{"lock", "presence"} {
 			name := t.Name() + kind
 			c := s.post(t, object{"resource": name, "ttl": 60, "type": kind, "owner": "me", "value": "here"}).claim(t)
-			var listed []map[string]json.RawMessage
-			s.do(t, "GET", "/v1/"+kind+"s/", nil).is(t, http.StatusOK).decode(t, &listed)
+			listed := s.held(t, kind, 1000)
 			i := slices.IndexFunc(listed, func(l map[string]json.RawMessage) bool { return string(l["key"]) == `"`+name+`"` })
 			if i < 0 {
 				t.Fatalf("%s is not listed", name)
@@ -150,6 +149,26 @@ var contractNames = []sentence{
 			wantMembers(t, s.do(t, "GET", path, nil).is(t, http.StatusOK).members(t), want)
 			s.end(t, c.ID, "released")
 			s.do(t, "GET", path, nil).refuses(t, http.StatusNotFound, "message")
+		}
+	}},
+	{"limit and the header Link page through locks and presences", func(t *testing.T, s *restServer) {
+		for _, kind := range []string{"lock", "presence"} {
+			for i := range 25 {
+				s.post(t, object{"resource": fmt.Sprint(t.Name(), kind, i), "ttl": 60, "type": kind}).is(t, http.StatusCreated)
+			}
+			for _, limit := range []int{10, 1000} {
+				seen := make(map[string]int)
+				for _, l := range s.held(t, kind, limit) {
+					seen[string(l["key"])]++
+				}
+				for i := range 25 {
+					if name := fmt.Sprint(t.Name(), kind, i); seen[`"`+name+`"`] != 1 {
+						t.Errorf("in pages of %d: %s is there %d times", limit, name, seen[`"`+name+`"`])
+					}
+				}
+			}
+			s.do(t, "GET", "/v1/"+kind+"s/?limit=1001&page_token=!", nil).refuses(t, http.StatusBadRequest, "limit", "page_token")
+			s.do(t, "GET", "/v1/"+kind+"s/?offset=1", nil).refuses(t, http.StatusBadRequest, "offset")
 		}
 	}},
 	{"A lock is no presence, nor the other way round", func(t *testing.T, s *restServer) {
@@ -176,6 +195,23 @@ var contractNames = []sentence{
 			s.do(t, "GET", "/v1/presences/"+name+"/", nil).refuses(t, http.StatusBadRequest, "key")
 		}
 	}},
+}
+
+// held reads all pages of the list of locks or presences.
+func (s *restServer) held(t *testing.T, kind string, limit int) (all []map[string]json.RawMessage) {
+	t.Helper()
+	for address := fmt.Sprintf("%s/v1/%ss/?limit=%d", s.url, kind, limit); address != ""; {
+		a := s.do(t, "GET", address, nil).is(t, http.StatusOK)
+		var page []map[string]json.RawMessage
+		if a.decode(t, &page); len(page) > limit {
+			t.Errorf("%s: %d on a page", a.request, len(page))
+		}
+		all, address = append(all, page...), ""
+		if next := nextPage.FindStringSubmatch(a.header.Get("Link")); next != nil {
+			address = next[1]
+		}
+	}
+	return all
 }
 
 // resource returns the queue of a resource, by its name as it is in a path.

@@ -1,0 +1,167 @@
+package handlers_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/models"
+	whole "github.com/locket-service/locket/server"
+)
+
+// pages returns the keys of all locks, page by page, and the number of pages.
+func (s *server) pages(t *testing.T, limit uint32) (keys []string, pages int) {
+	t.Helper()
+	for req := (&models.FetchAllRequest{TypeCode: models.TypeCode_LOCK, Limit: &limit}); ; {
+		page, err := s.FetchAll(t.Context(), req)
+		must(t, err)
+		pages++
+		for _, r := range page.GetResources() {
+			keys = append(keys, r.GetKey())
+		}
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			slices.Sort(keys)
+			return keys, pages
+		}
+	}
+}
+
+// TestFetchAllPages: every lock is on one page, whatever the pages' size, and the last page says
+// that it is the last.
+func TestFetchAllPages(t *testing.T) {
+	s := start(t)
+	var want []string
+	for i := range 20 {
+		s.lock(t, number("k", i), "o", 60)
+		want = append(want, number("k", i))
+	}
+	for limit, n := range map[uint32]int{1: 20, 7: 3, 10: 2, 20: 1, 1000: 1} {
+		if keys, pages := s.pages(t, limit); !slices.Equal(keys, want) || pages != n {
+			t.Errorf("in pages of %d: %d pages, %q", limit, pages, keys)
+		}
+	}
+	for name, req := range map[string]*models.FetchAllRequest{
+		"limit":      {TypeCode: models.TypeCode_LOCK, Limit: ptr(uint32(0))},
+		"page_token": {TypeCode: models.TypeCode_LOCK, PageToken: "MQ"},
+	} {
+		_, err := s.FetchAll(t.Context(), req)
+		wantReason(t, err, "INVALID_FIELD")
+		if !strings.HasPrefix(status.Convert(err).Message(), name) {
+			t.Errorf("%v", err)
+		}
+	}
+	_, err := s.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK, Limit: ptr(uint32(1)), PageToken: "!"})
+	wantReason(t, err, "INVALID_FIELD")
+	_, err = s.FetchAll(t.Context(), &models.FetchAllRequest{Limit: ptr(uint32(1))})
+	isError(t, err, models.ErrInvalidType, "INVALID_TYPE")
+}
+
+// TestFetchAllTooLarge: what clients do not accept is refused, and comes page by page; so does
+// what would cost too much to read.
+func TestFetchAllTooLarge(t *testing.T) {
+	s := start(t)
+	all := &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK}
+	large := func(value, data int) func(*models.CreateClaimRequest) {
+		return func(req *models.CreateClaimRequest) {
+			req.Value, req.UserData = strings.Repeat("v", value), ptr(`"`+strings.Repeat("u", data)+`"`)
+		}
+	}
+	var want []string
+	for i := range 63 {
+		s.create(t, number("r", i), number("c", i), 3600, large(64<<10, 0))
+		want = append(want, number("r", i))
+	}
+	resp, err := s.FetchAll(t.Context(), all)
+	must(t, err)
+	if len(resp.GetResources()) != 63 || proto.Size(resp) > 4<<20 {
+		t.Errorf("%d locks, %d bytes", len(resp.GetResources()), proto.Size(resp))
+	}
+	s.create(t, number("r", 63), number("c", 63), 3600, large(64<<10, 0))
+	want = append(want, number("r", 63))
+	_, err = s.FetchAll(t.Context(), all)
+	if wantReason(t, err, "ANSWER_TOO_LARGE"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("%v", err)
+	}
+	if keys, pages := s.pages(t, 1000); !slices.Equal(keys, want) || pages < 2 {
+		t.Errorf("%d pages: %q", pages, keys)
+	}
+
+	s = start(t)
+	want = nil
+	for i := range 257 {
+		s.create(t, number("r", i), number("c", i), 3600, large(0, 64<<10-2))
+		want = append(want, number("r", i))
+	}
+	_, err = s.FetchAll(t.Context(), all)
+	wantReason(t, err, "ANSWER_TOO_LARGE")
+	if keys, pages := s.pages(t, 1000); !slices.Equal(keys, want) || pages < 5 {
+		t.Errorf("%d pages: %q", pages, keys)
+	}
+}
+
+// budgeted notes the bytes that reads may take.
+type budgeted struct {
+	db.Store
+	list, held *int
+}
+
+func (s budgeted) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	*s.list = f.Bytes
+	return s.Store.List(ctx, f)
+}
+
+func (s budgeted) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
+	*s.held = page.Bytes
+	return s.Store.Held(ctx, t, page)
+}
+
+// TestReadsHaveABudget: what is read for an answer is bounded in the store already.
+func TestReadsHaveABudget(t *testing.T) {
+	var list, held int
+	s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return budgeted{real, &list, &held} })
+	s.list(t, &models.ListClaimsRequest{Limit: ptr(uint32(1000))})
+	s.pages(t, 1000)
+	if list != 3<<20 || held != 3<<20 {
+		t.Errorf("a page may read %d bytes of claims, %d of locks", list, held)
+	}
+	_, err := s.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
+	must(t, err)
+	if held != 16<<20 {
+		t.Errorf("all locks may read %d bytes", held)
+	}
+}
+
+// TestTooManyWaiting: one more call than may wait is refused at once, those that wait go on, and
+// there is room again when one has ended.
+func TestTooManyWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *server) {
+		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return real }, func(c *whole.Config) { c.MaxWaiting = 2 })
+		s.create(t, "r", "holder", 3600)
+		s.create(t, "r", "w", 3600)
+		await := func() error {
+			_, err := s.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "w", Timeout: durationpb.New(time.Minute)})
+			return err
+		}
+		ended := make(chan error)
+		for range 2 {
+			go func() { ended <- await() }()
+		}
+		time.Sleep(time.Second)
+		err := await()
+		if wantReason(t, err, "TOO_MANY_WAITING"); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%v", err)
+		}
+		must(t, <-ended)
+		must(t, <-ended)
+		must(t, await())
+	})
+}
