@@ -13,7 +13,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// What REST answers and what -o json prints is the same, but for the member url.
+// What REST answers and what -o json prints is the same, but for the member url, and for the
+// token and the TTL that the lists of the command line have too.
 func TestOneJSON(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
@@ -43,10 +44,32 @@ func TestOneJSON(t *testing.T) {
 		var answered, shown any
 		harness.Must(t, json.Unmarshal(body, &answered))
 		harness.Must(t, json.Unmarshal([]byte(printed), &shown))
+		if args[0] == "locks" {
+			added := dropMembers(t, shown, "token", "ttl")
+			if token, _ := added["token"].(float64); token == 0 || added["ttl"] == nil {
+				t.Errorf("locket %q: %v", args, added)
+			}
+		}
 		if dropped := dropURLs(answered); !reflect.DeepEqual(answered, shown) || dropped == 0 && path != "/v1/presences/" {
 			t.Errorf("%s: %s\nlocket %q: %s", path, body, args, printed)
 		}
 	}
+}
+
+// dropMembers drops members of the only object of a list, and returns them.
+func dropMembers(t *testing.T, list any, names ...string) map[string]any {
+	t.Helper()
+	objects, _ := list.([]any)
+	if len(objects) != 1 {
+		t.Fatalf("%v, want one object", list)
+	}
+	object, _ := objects[0].(map[string]any)
+	dropped := make(map[string]any)
+	for _, name := range names {
+		dropped[name] = object[name]
+		delete(object, name)
+	}
+	return dropped
 }
 
 // dropURLs drops the members url, and returns how many.
