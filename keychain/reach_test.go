@@ -141,15 +141,16 @@ func TestTLS(t *testing.T) {
 	url := "https://" + server.HTTPAddress()
 
 	for name, option := range map[string]keychain.Option{
-		"no authority": keychain.WithInsecure(),
-		"another":      keychain.WithTLSFiles(keychain.Files{CA: fixtures.NewCA(t).File}),
+		"no authority":   keychain.WithInsecure(),
+		"another":        keychain.WithTLSFiles(keychain.Files{CA: fixtures.NewCA(t).File}),
+		"no certificate": keychain.WithTLS(&tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}),
 	} {
 		kc := open(t, url, option)
 		if _, err := kc.Claim(t.Context(), "r", keychain.WithTimeout(time.Second)); !errors.Is(err, keychain.ErrTimeout) || !strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	kc := open(t, url, keychain.WithTLS(&tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}))
+	kc := open(t, url, keychain.WithTLS(ca.ClientTLS(t)))
 	must(t, claim(t, kc, "r").Release(t.Context()))
 
 	// A file that is no good leaves the last good one in use; one that is good is used.
