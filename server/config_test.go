@@ -1,9 +1,12 @@
 package server
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tedsuo/ifrit/grouper"
 )
 
 // What is wrong is named by its flag, and all of it at once.
@@ -82,5 +85,27 @@ func TestGreeting(t *testing.T) {
 	c.Database, c.GRPCAddress = "mysql:me:s3cret@tcp(127.0.0.1:1)/locket", "127.0.0.1:7"
 	if text := greeting(c); strings.Contains(text, "s3cret") || !strings.Contains(text, "from mysql.") || !strings.Contains(text, "--address 127.0.0.1:7") {
 		t.Error(text)
+	}
+}
+
+// The end of a server is told by the runners that failed, in one line each, and not by those
+// that ended because of them.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	trace := grouper.ErrorTrace{
+		{Member: grouper.Member{Name: "grpc"}, Err: boom}, {Member: grouper.Member{Name: "http"}}, {Member: grouper.Member{Name: "committer"}, Err: errors.New("late")},
+	}
+	if err := causes(trace); err.Error() != "grpc: boom\ncommitter: late" || !errors.Is(err, boom) {
+		t.Errorf("got %v", err)
+	}
+	if err := causes(grouper.ErrorTrace{{Member: grouper.Member{Name: "grpc"}}}); err != nil {
+		t.Errorf("a good end: %v", err)
+	}
+	if err := causes(nil); err != nil {
+		t.Errorf("no error: %v", err)
+	}
+	if err := causes(boom); !errors.Is(err, boom) {
+		t.Errorf("another error: %v", err)
 	}
 }
