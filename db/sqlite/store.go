@@ -77,9 +77,12 @@ const (
 	readersCache = 32 << 20
 )
 
+// readerCount is how many connections read.
+func readerCount() int { return max(4, runtime.NumCPU()) }
+
 // newReaders returns the connections for reading.
 func newReaders(path string) (*sqlitex.Pool, error) {
-	size := max(4, runtime.NumCPU())
+	size := readerCount()
 	return sqlitex.NewPool(path, sqlitex.PoolOptions{
 		Flags: sqlite.OpenReadOnly, PoolSize: size,
 		PrepareConn: func(conn *sqlite.Conn) error { return pragmas(conn, readersCache/size) },

@@ -141,13 +141,14 @@ func TestOtherWriter(t *testing.T) {
 		for name, use := range s.writes() {
 			takes(t, name, use, db.ErrUnavailable)
 		}
-		time.AfterFunc(20*time.Second, func() { _ = sqlitex.ExecuteTransient(other, "ROLLBACK", nil) })
+		ended := make(chan error, 1)
+		time.AfterFunc(20*time.Second, func() { ended <- sqlitex.ExecuteTransient(other, "ROLLBACK", nil) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := s.Beat(ctx, 0); err != nil {
 			t.Error(err)
 		}
-		if err := errors.Join(other.Close(), s.Close()); err != nil {
+		if err := errors.Join(<-ended, other.Close(), s.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -216,12 +217,10 @@ func TestCaches(t *testing.T) {
 	}
 	errs := []error{add(s.conn)}
 	var taken []*sqlite.Conn
-	for { // all readers
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		conn, err := s.readers.Take(ctx)
+	for range readerCount() { // all of them, since none is given back
+		conn, err := s.readers.Take(t.Context())
 		if err != nil {
-			break
+			t.Fatal(err)
 		}
 		errs = append(errs, add(conn))
 		taken = append(taken, conn)
