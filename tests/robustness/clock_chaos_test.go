@@ -1,0 +1,71 @@
+//go:build chaos
+
+package robustness_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// Two nodes of a cluster, a server on each, and clocks that differ: no lease ends early, at
+// whichever server it was taken, and leases do end.
+func TestChaosGaleraSkew(t *testing.T) {
+	for _, skew := range []time.Duration{400 * time.Millisecond, 3 * time.Second} {
+		t.Run(skew.String(), func(t *testing.T) {
+			nodes := fixtures.NewSkewedGalera(t, 0, skew)
+			servers := onNodes(t, nodes[0].DSN("locket"), nodes[1].DSN("locket"))
+			endNoLeaseEarly(t, 6, servers[0].Client(t), servers[1].Client(t))
+		})
+	}
+}
+
+// A database whose clock steps by less and by more than an outage, back and forth.
+func TestChaosClockSteps(t *testing.T) {
+	database := fixtures.NewMariaDB(t, fixtures.WithClock(t, 0))
+	dsn := "mysql:" + database.CreateDatabase(t)
+	a, b := fixtures.StartLocket(t, dsn).Client(t), fixtures.StartLocket(t, dsn).Client(t)
+	for _, offset := range []time.Duration{200 * time.Millisecond, -100 * time.Millisecond, 5 * time.Second, 0} {
+		time.AfterFunc(time.Second, func() {
+			if err := database.SetClock(offset); err != nil {
+				t.Error(err)
+			}
+		})
+		endNoLeaseEarly(t, 2, a, b)
+	}
+}
+
+// endNoLeaseEarly takes a lock at one server, and wants the other one to give it to another owner
+// after its TTL, and not before.
+func endNoLeaseEarly(t *testing.T, rounds int, clients ...models.LocketClient) {
+	t.Helper()
+	const ttl = 2 * time.Second
+	for round := range rounds {
+		first, second := clients[round%2], clients[(round+1)%2]
+		key := fmt.Sprint("lease ", time.Now().UnixNano())
+		start := time.Now()
+		harness.Lock(t, first, key, "o", ttl)
+		for {
+			_, err := harness.TryLock(t, second, key, "next", time.Minute)
+			took := time.Since(start)
+			if err == nil {
+				t.Logf("passed on after %v", took)
+				if took < ttl {
+					t.Errorf("a lease of %v was passed on after %v", ttl, took)
+				}
+				break
+			}
+			if code := status.Code(err); code != codes.AlreadyExists || took > 10*ttl {
+				t.Fatalf("after %v: %v", took, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
