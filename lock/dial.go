@@ -66,7 +66,8 @@ const (
 	keepaliveTimeout = 5 * time.Second
 	// connectTimeout bounds one attempt to connect, TLS included.
 	connectTimeout = 3 * time.Second
-	// maxAnswer is the size of the largest answer, in bytes. FetchAll has no pages.
+	// maxAnswer is the size of the largest answer, in bytes: older servers answer FetchAll with all
+	// locks at once, however many there are.
 	maxAnswer = 64 << 20
 )
 

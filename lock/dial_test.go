@@ -492,7 +492,7 @@ func TestDialUserAgent(t *testing.T) {
 	})
 }
 
-// TestDialLargeAnswer: FetchAll has no pages.
+// TestDialLargeAnswer: older servers have no pages for FetchAll.
 func TestDialLargeAnswer(t *testing.T) {
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
