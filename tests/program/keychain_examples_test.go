@@ -125,6 +125,11 @@ func testKeychainExampleStops(t *testing.T, start func(string) *example, client 
 	if code := waiter.exit(t); code != 1 || !strings.Contains(waiter.text(), "stopped\n") {
 		t.Errorf("waiting: exit code %d, %q", code, waiter.text())
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the one that waited has printed %q", waiter.text())
+		}
+	})
 	wantStatus(t, client, resource, 2, models.Status_STATUS_WITHDRAWN)
 	harness.Must(t, holder.cmd.Process.Signal(syscall.SIGINT))
 	if code := holder.exit(t); code != 1 || !strings.HasSuffix(holder.text(), "told to stop\nstopped\n") {
