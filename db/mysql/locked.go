@@ -32,6 +32,7 @@ const (
 type stuckRows struct {
 	canSkip bool // whether the database knows SKIP LOCKED
 	until   time.Time
+	last    []string             // the rows of the last attempt
 	waited  map[string]bool      // the rows that the last attempt has waited for without success
 	rows    map[string]time.Time // since when the rows count as stuck
 }
@@ -61,6 +62,13 @@ func (s *stuckRows) without(names []string) []string {
 		at, ok := s.rows[name]
 		return ok && time.Since(at) < carefulTime
 	})
+}
+
+// abandoned says that the connection of the last attempt is dead. Its transaction may be there
+// still, and keep its rows locked.
+func (s *stuckRows) abandoned() {
+	s.beCareful()
+	s.waitedFor(s.last)
 }
 
 // skipped says which rows were locked, and which were not.

@@ -12,7 +12,7 @@ import (
 const (
 	// silence is how long a statement of a transaction, or one that the server itself needs, may
 	// take before its connection counts as dead. readTimeout of the DSN replaces it.
-	silence = 2 * time.Second
+	silence = 1750 * time.Millisecond
 	// listTime is how long the database may work on a statement of a caller, and scanTime on
 	// one of the janitor that reads a whole index.
 	listTime = 2 * time.Second

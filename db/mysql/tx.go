@@ -52,7 +52,7 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 		case broken(err) && !reconnected:
 			reconnected = true // only the connection may have failed
 			s.renew()
-			s.stuck.beCareful() // the transaction on that connection may be there still
+			s.stuck.abandoned()
 		default:
 			return translate(ctx, err)
 		}
@@ -217,6 +217,7 @@ const skipLocked = " SKIP LOCKED"
 // lock locks resources and reads the clocks. It returns the names of those that could not be
 // locked.
 func (t *tx) lock(names []string) (l locked, left []string, err error) {
+	t.store.stuck.last = names
 	if len(names) > 0 && t.store.stuck.careful() {
 		return t.lockSome(names)
 	}

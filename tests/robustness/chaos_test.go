@@ -23,7 +23,14 @@ func TestChaosKill(t *testing.T) {
 
 // TestServerLostInTransaction, on one node of a cluster.
 func TestChaosServerLostGalera(t *testing.T) {
-	loseServer(t, fixtures.NewGalera(t, 2)[0].DSN("locket"))
+	loseServer(t, fixtures.NewGalera(t, 2)[0].DSN("locket"), false)
+}
+
+// A server is lost in its transaction while the connections of another one go silent.
+func TestChaosServerLostAndSilence(t *testing.T) {
+	for range 3 {
+		loseServer(t, fixtures.MySQL(t), true)
+	}
 }
 
 // TestKillDatabase, for longer, and now and then a server is killed as well.
