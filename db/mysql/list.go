@@ -22,8 +22,6 @@ const (
 // List implements db.Reader. A list that an index answers reads little more than it returns.
 // Others may read everything: maxScans of them run at once, and each ends after listTime.
 func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, listTime, db.ErrListTooLong)
-	defer cancel()
 	now, few, err := s.few(ctx, f)
 	if err != nil {
 		return nil, now, err
@@ -33,6 +31,8 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 		claims, err := s.readPage(ctx, f.Bytes, query, args...)
 		return claims, now, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, listTime, db.ErrListTooLong)
+	defer cancel()
 	claims, err := s.scan(ctx, f.Bytes, query, args)
 	return claims, now, err
 }
