@@ -116,6 +116,10 @@ type Pruner interface {
 type Clocks interface {
 	// Now reads the clocks.
 	Now(ctx context.Context) (claim.Instant, error)
+
+	// ClockState returns what this server knows of the clocks, from when it last read them. It
+	// asks nothing of the database.
+	ClockState() ClockState
 }
 
 // Due finds the leases that have run out.

@@ -33,6 +33,7 @@ var errEnding = errors.New("the server is shutting down")
 // takes commits, and whether its clock runs as time does. It is checked periodically; each
 // change is logged and passed on.
 type readiness struct {
+	logSteps  func() // of the database's clock
 	clocks    db.Clocks
 	committer func() committer.Health
 	log       *slog.Logger
@@ -61,6 +62,7 @@ func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Lo
 		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
 	})
 	r.gauge.Set(1)
+	r.logSteps = watchClocks(clocks, log, registry)
 	registry.MustRegister(r.gauge, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_last_commit_age_seconds", Help: "Time since the database last took a commit or a beat of this server.",
 	}, func() float64 { return time.Since(health().LastCommit).Seconds() }))
@@ -94,6 +96,7 @@ func (r *readiness) end() {
 // check looks at the database's clock, and passes on what has changed.
 func (r *readiness) check(ctx context.Context) {
 	clock := r.readClock(ctx)
+	r.logSteps()
 	if ctx.Err() != nil {
 		return // the end
 	}

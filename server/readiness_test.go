@@ -17,6 +17,7 @@ import (
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/periodic"
 )
@@ -34,6 +35,8 @@ type fickleDatabase struct {
 	mu sync.Mutex
 	state
 }
+
+func (*fickleDatabase) ClockState() db.ClockState { return db.ClockState{} }
 
 func (d *fickleDatabase) set(change func(*state)) {
 	d.mu.Lock()

@@ -184,7 +184,7 @@ func (s *Store) shown(m meta) claim.Instant {
 	return m.instant()
 }
 
-// ClockState returns what this server knows of its clocks.
+// ClockState implements db.Clocks.
 func (s *Store) ClockState() (state db.ClockState) {
 	state.Offset, state.Steps = s.timeline.Shift()
 	state.Skew = s.timeline.Skew(!s.packets)

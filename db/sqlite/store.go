@@ -144,6 +144,11 @@ func (s *Store) instant() claim.Instant { return s.clock.Load().Instant(wallTime
 // Now implements db.Reader.
 func (s *Store) Now(context.Context) (claim.Instant, error) { return s.instant(), nil }
 
+// ClockState implements db.Clocks. The clock is that of this machine, so there is no offset.
+func (s *Store) ClockState() db.ClockState {
+	return db.ClockState{Outage: s.clock.Load().Outage, Lease: s.instant().Lease}
+}
+
 // Beat implements db.Store.
 func (s *Store) Beat(ctx context.Context, inService time.Duration) error {
 	return s.moveClock(ctx, func(c db.Clock, now claim.Time) db.Clock { return c.Beat(now, inService) })
