@@ -75,14 +75,16 @@ func TestStop(t *testing.T) {
 // A pause that was long ends when it is woken, and the next one may be shorter.
 func TestPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pause, wake := time.Hour, make(chan struct{}, 1)
+		wake := make(chan struct{}, 1)
+		var pause atomic.Int64
+		pause.Store(int64(time.Hour))
 		var calls []time.Duration
 		begin := time.Now()
-		process := ifrit.Invoke(periodic.Paced(func() time.Duration { return pause }, wake, func(context.Context) {
+		process := ifrit.Invoke(periodic.Paced(func() time.Duration { return time.Duration(pause.Load()) }, wake, func(context.Context) {
 			calls = append(calls, time.Since(begin))
 		}))
 		time.Sleep(time.Minute)
-		pause = 20 * time.Second
+		pause.Store(int64(20 * time.Second))
 		wake <- struct{}{}
 		time.Sleep(50 * time.Second)
 		stop(t, process)
