@@ -139,7 +139,7 @@ func (s *server) finish(why end) error {
 	}
 	done := make(chan error, 1)
 	go func() { done <- d.close(why.loses, endAll) }()
-	err := s.awaitClose(done)
+	err := s.awaitClose(done, why.signal != 0)
 	if why.request != nil {
 		d.answer(why.request, err, nil)
 	}
@@ -154,8 +154,9 @@ func (s *server) finish(why end) error {
 }
 
 // awaitClose waits until everything is ended. A second signal ends it at once, and leaves
-// the rest to its TTL.
-func (s *server) awaitClose(done <-chan error) error {
+// the rest to its TTL. A first one does not, if the client's end came before it: whoever stops the
+// client often stops its keychain too.
+func (s *server) awaitClose(done <-chan error, signalled bool) error {
 	timeout := time.After(s.ReleaseTimeout + 500*time.Millisecond) // the keychain has the same bound
 	for {
 		select {
@@ -164,9 +165,13 @@ func (s *server) awaitClose(done <-chan error) error {
 		case <-timeout:
 			return errors.New("ending the claims takes too long; they are left to their TTL")
 		case got := <-s.signals:
-			if got != syscall.SIGPIPE {
+			if got == syscall.SIGPIPE {
+				continue
+			}
+			if signalled {
 				go func() { _ = s.desk.keychain.Abort() }()
 			}
+			signalled = true
 		}
 	}
 }

@@ -467,6 +467,23 @@ func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	}
 }
 
+// Whoever stops the client often stops its keychain too: the first signal after the client's end
+// leaves no claim behind.
+func TestKeychainSignalAfterItsClient(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	p := startKeychain(t, httpURL(server), "--log-level", "info")
+	p.do("claim", "a", nil)
+	harness.Must(t, server.Pause())
+	harness.Must(t, p.stdin.Close())
+	time.Sleep(300 * time.Millisecond) // it is ending
+	harness.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	time.Sleep(300 * time.Millisecond)
+	harness.Must(t, server.Resume())
+	p.exit()
+	wantStatus(t, server.Client(t), "a", 1, models.Status_STATUS_RELEASED)
+}
+
 // A second signal does not wait for a server that is not there.
 func TestKeychainSecondSignal(t *testing.T) {
 	t.Parallel()
