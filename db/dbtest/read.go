@@ -93,6 +93,9 @@ func nextDueIs(t testing.TB, s db.Store, what string, idle time.Duration, want c
 	before := now(t, s)
 	next, at, err := s.NextDue(t.Context(), idle)
 	must(t, err)
+	if want != 0 { // a lease is due later than its deadline where clocks may differ
+		want = want.Add(at.Skew)
+	}
 	equal(t, "next due "+what, next, want)
 	if after := now(t, s); at.Lease < before.Lease || at.Wall < before.Wall || at.Lease > after.Lease || at.Wall > after.Wall {
 		t.Errorf("next due %s: its time is %+v, between %+v and %+v", what, at, before, after)
