@@ -22,11 +22,11 @@ const longestEvidence = 5 * time.Second
 
 // succeeded notes a beat or a commit that succeeded.
 func (s *service) succeeded(begin, end time.Time) {
-	if s.since.IsZero() || begin.Sub(s.until) > db.MaxSilence || end.Sub(begin) > longestEvidence {
+	switch {
+	case end.Sub(begin) > longestEvidence:
+		s.since = end
+	case s.since.IsZero(), begin.Sub(s.until) > db.MaxSilence:
 		s.since = begin
-		if end.Sub(begin) > longestEvidence {
-			s.since = end
-		}
 	}
 	s.until = end
 }

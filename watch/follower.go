@@ -15,7 +15,7 @@ const (
 	// idleFollow is how often the feed is read when no call waits here.
 	idleFollow = 2 * time.Second
 	// longestGap is how long the feed may go unread by a server that misses nothing. Rows are
-	// kept for a minute (db.Feed); a process that was stopped for longer has missed some.
+	// kept for a minute; a process that was stopped for longer has missed some.
 	longestGap = 10 * time.Second
 )
 
