@@ -49,8 +49,14 @@ type Claim struct {
 	Owner string
 	Mode  Mode
 	Type  Type
-	// TTL is how long the claim is held without being renewed.
+	// TTL is how long the claim is held without being renewed. It means nothing for a claim
+	// with a Session.
 	TTL time.Duration
+	// Session is the session that the claim is bound to, "" for none. Such a claim has no
+	// deadline: it ends with its session.
+	Session string
+	// WaitTTL is how long the claim may wait without anybody asking about it, 0 for ever.
+	WaitTTL time.Duration
 	// UserData is JSON that the client stored with the claim, nil for none.
 	UserData []byte
 	// Value is the metadata of a lock (the value of a Resource in Cloud Foundry's Locket).
@@ -65,7 +71,8 @@ type Claim struct {
 	Token uint64
 	// Version is the resource's version at the last change of the claim.
 	Version uint64
-	// Deadline is when an active claim falls due, by the lease clock.
+	// Deadline is when an active claim falls due, by the lease clock, or when a waiting one with
+	// a WaitTTL is to be aborted. It is 0 for a waiting claim without one.
 	Deadline Time
 	// Created, Activated and Finished are when the claim took on its statuses, by
 	// the database's clock; 0 for never.

@@ -202,6 +202,56 @@ func (Status) EnumDescriptor() ([]byte, []int) {
 	return file_models_locket_proto_rawDescGZIP(), []int{2}
 }
 
+// Holding is how a session stands to a resource.
+type Holding int32
+
+const (
+	Holding_HOLDING_NONE    Holding = 0
+	Holding_HOLDING_WAITING Holding = 1
+	Holding_HOLDING_HELD    Holding = 2
+)
+
+// Enum value maps for Holding.
+var (
+	Holding_name = map[int32]string{
+		0: "HOLDING_NONE",
+		1: "HOLDING_WAITING",
+		2: "HOLDING_HELD",
+	}
+	Holding_value = map[string]int32{
+		"HOLDING_NONE":    0,
+		"HOLDING_WAITING": 1,
+		"HOLDING_HELD":    2,
+	}
+)
+
+func (x Holding) Enum() *Holding {
+	p := new(Holding)
+	*p = x
+	return p
+}
+
+func (x Holding) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Holding) Descriptor() protoreflect.EnumDescriptor {
+	return file_models_locket_proto_enumTypes[3].Descriptor()
+}
+
+func (Holding) Type() protoreflect.EnumType {
+	return &file_models_locket_proto_enumTypes[3]
+}
+
+func (x Holding) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Holding.Descriptor instead.
+func (Holding) EnumDescriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{3}
+}
+
 // Resource is a lock as in Cloud Foundry's Locket.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -802,7 +852,11 @@ type Claim struct {
 	Reason string `protobuf:"bytes,16,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The place in line of a waiting claim; 1 is the next. Set in answers about one
 	// claim, and in a Queue, for the first 1,000 places.
-	Position      *uint32 `protobuf:"varint,17,opt,name=position,proto3,oneof" json:"position,omitempty"`
+	Position *uint32 `protobuf:"varint,17,opt,name=position,proto3,oneof" json:"position,omitempty"`
+	// The session that the claim is bound to; empty if it has a TTL of its own.
+	Session string `protobuf:"bytes,18,opt,name=session,proto3" json:"session,omitempty"`
+	// Seconds for which the claim may wait without anybody asking about it; absent: for ever.
+	WaitTtl       *float64 `protobuf:"fixed64,19,opt,name=wait_ttl,json=waitTtl,proto3,oneof" json:"wait_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -956,6 +1010,20 @@ func (x *Claim) GetPosition() uint32 {
 	return 0
 }
 
+func (x *Claim) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Claim) GetWaitTtl() float64 {
+	if x != nil && x.WaitTtl != nil {
+		return *x.WaitTtl
+	}
+	return 0
+}
+
 type CreateClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required: 1 to 1,024 bytes of UTF-8 without NUL.
@@ -979,7 +1047,16 @@ type CreateClaimRequest struct {
 	// the error names the holder. What is refused keeps nobody else out. Repeated with
 	// its id, a request whose claim holds returns that claim. A server that does not
 	// know this field ignores it: check that the claim's status is ACTIVE.
-	NoWait        bool `protobuf:"varint,9,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
+	NoWait bool `protobuf:"varint,9,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
+	// Seconds for which the claim may wait without anybody asking about it (GetClaim, AwaitClaim,
+	// UpdateClaim with its id): 1 second to 100 years. Then it is aborted. A claim that is granted
+	// meanwhile falls due no later than it would have been aborted, until it is renewed, so a
+	// client that is gone delays the queue no longer than this. If not set, it waits for ever.
+	WaitTtl *float64 `protobuf:"fixed64,10,opt,name=wait_ttl,json=waitTtl,proto3,oneof" json:"wait_ttl,omitempty"`
+	// Wait even if that closes a circle, in which each waits for the next. Without it the request
+	// is refused: Aborted, reason CIRCLE, with its members. For owners that are no single party,
+	// such as a process whose threads wait independently.
+	AllowCircle   bool `protobuf:"varint,11,opt,name=allow_circle,json=allowCircle,proto3" json:"allow_circle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1073,6 +1150,20 @@ func (x *CreateClaimRequest) GetId() string {
 func (x *CreateClaimRequest) GetNoWait() bool {
 	if x != nil {
 		return x.NoWait
+	}
+	return false
+}
+
+func (x *CreateClaimRequest) GetWaitTtl() float64 {
+	if x != nil && x.WaitTtl != nil {
+		return *x.WaitTtl
+	}
+	return 0
+}
+
+func (x *CreateClaimRequest) GetAllowCircle() bool {
+	if x != nil {
+		return x.AllowCircle
 	}
 	return false
 }
@@ -1586,7 +1677,9 @@ type Queue struct {
 	// user data and value; the list ends earlier if its size reaches about 3 MiB.
 	Waiters []*Claim `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	// How many claims wait.
-	Waiting       uint64 `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting uint64 `protobuf:"varint,6,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Whom the holders wait for elsewhere, whom those wait for, and so on: as in Waits.
+	Waits         []*Wait `protobuf:"bytes,7,rep,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1663,6 +1756,1692 @@ func (x *Queue) GetWaiting() uint64 {
 	return 0
 }
 
+func (x *Queue) GetWaits() []*Wait {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+// SessionRequest is a message of the client on a session's stream.
+type SessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chosen by the client, greater than 0, another one for each message of a stream. The answer
+	// has it.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Types that are valid to be assigned to Command:
+	//
+	//	*SessionRequest_Open
+	//	*SessionRequest_Heartbeat
+	//	*SessionRequest_Lock
+	//	*SessionRequest_Unlock
+	//	*SessionRequest_UnlockAll
+	//	*SessionRequest_Close
+	Command       isSessionRequest_Command `protobuf_oneof:"command"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRequest) Reset() {
+	*x = SessionRequest{}
+	mi := &file_models_locket_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRequest) ProtoMessage() {}
+
+func (x *SessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
+func (*SessionRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SessionRequest) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *SessionRequest) GetCommand() isSessionRequest_Command {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetOpen() *OpenSession {
+	if x != nil {
+		if x, ok := x.Command.(*SessionRequest_Open); ok {
+			return x.Open
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Command.(*SessionRequest_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetLock() *LockCommand {
+	if x != nil {
+		if x, ok := x.Command.(*SessionRequest_Lock); ok {
+			return x.Lock
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetUnlock() *UnlockCommand {
+	if x != nil {
+		if x, ok := x.Command.(*SessionRequest_Unlock); ok {
+			return x.Unlock
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetUnlockAll() *UnlockAllCommand {
+	if x != nil {
+		if x, ok := x.Command.(*SessionRequest_UnlockAll); ok {
+			return x.UnlockAll
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetClose() *CloseSession {
+	if x != nil {
+		if x, ok := x.Command.(*SessionRequest_Close); ok {
+			return x.Close
+		}
+	}
+	return nil
+}
+
+type isSessionRequest_Command interface {
+	isSessionRequest_Command()
+}
+
+type SessionRequest_Open struct {
+	// The first message of a stream, and only that.
+	Open *OpenSession `protobuf:"bytes,2,opt,name=open,proto3,oneof"`
+}
+
+type SessionRequest_Heartbeat struct {
+	Heartbeat *Heartbeat `protobuf:"bytes,3,opt,name=heartbeat,proto3,oneof"`
+}
+
+type SessionRequest_Lock struct {
+	Lock *LockCommand `protobuf:"bytes,4,opt,name=lock,proto3,oneof"`
+}
+
+type SessionRequest_Unlock struct {
+	Unlock *UnlockCommand `protobuf:"bytes,5,opt,name=unlock,proto3,oneof"`
+}
+
+type SessionRequest_UnlockAll struct {
+	UnlockAll *UnlockAllCommand `protobuf:"bytes,6,opt,name=unlock_all,json=unlockAll,proto3,oneof"`
+}
+
+type SessionRequest_Close struct {
+	Close *CloseSession `protobuf:"bytes,7,opt,name=close,proto3,oneof"`
+}
+
+func (*SessionRequest_Open) isSessionRequest_Command() {}
+
+func (*SessionRequest_Heartbeat) isSessionRequest_Command() {}
+
+func (*SessionRequest_Lock) isSessionRequest_Command() {}
+
+func (*SessionRequest_Unlock) isSessionRequest_Command() {}
+
+func (*SessionRequest_UnlockAll) isSessionRequest_Command() {}
+
+func (*SessionRequest_Close) isSessionRequest_Command() {}
+
+// OpenSession makes a session, or resumes one. It may be repeated.
+type OpenSession struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the session: 16 to 128 letters, digits and any of "-._~", chosen by the client so
+	// that nobody else will choose the same.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Whoever knows the secret may resume the session: 16 to 128 bytes. The server keeps a hash.
+	Secret string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	// The owner of the session's claims: up to 1,024 bytes. The session's id if it is empty.
+	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Seconds for which the session lives without a server hearing from it: 1 to 86,400.
+	Ttl float64 `protobuf:"fixed64,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Resume only: a session that is not there any more is not made anew.
+	Resume        bool `protobuf:"varint,5,opt,name=resume,proto3" json:"resume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenSession) Reset() {
+	*x = OpenSession{}
+	mi := &file_models_locket_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenSession) ProtoMessage() {}
+
+func (x *OpenSession) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
+func (*OpenSession) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *OpenSession) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *OpenSession) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *OpenSession) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *OpenSession) GetTtl() float64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *OpenSession) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
+}
+
+// Heartbeat keeps the session alive. It is answered after the server has shown the database that
+// it is alive, later than the heartbeat came. The client may rely on the session for its TTL
+// from when it sent the last heartbeat that was answered.
+type Heartbeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Heartbeat) Reset() {
+	*x = Heartbeat{}
+	mi := &file_models_locket_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Heartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Heartbeat) ProtoMessage() {}
+
+func (x *Heartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
+func (*Heartbeat) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{22}
+}
+
+// LockCommand holds a resource, or joins its queue. Repeated, it keeps its place.
+type LockCommand struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Mode     Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=models.Mode" json:"mode,omitempty"`
+	// Hold at once or say who holds. A session that waits already goes on waiting.
+	Try bool `protobuf:"varint,3,opt,name=try,proto3" json:"try,omitempty"`
+	// Text that Fetch, FetchAll and Watch show: up to 65,536 bytes.
+	Value string `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	// LOCK if not set.
+	TypeCode TypeCode `protobuf:"varint,5,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
+	// As in CreateClaimRequest.
+	UserData *string `protobuf:"bytes,6,opt,name=user_data,json=userData,proto3,oneof" json:"user_data,omitempty"`
+	// As in CreateClaimRequest.
+	AllowCircle   bool `protobuf:"varint,7,opt,name=allow_circle,json=allowCircle,proto3" json:"allow_circle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockCommand) Reset() {
+	*x = LockCommand{}
+	mi := &file_models_locket_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockCommand) ProtoMessage() {}
+
+func (x *LockCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockCommand.ProtoReflect.Descriptor instead.
+func (*LockCommand) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *LockCommand) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *LockCommand) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_EXCLUSIVE
+}
+
+func (x *LockCommand) GetTry() bool {
+	if x != nil {
+		return x.Try
+	}
+	return false
+}
+
+func (x *LockCommand) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *LockCommand) GetTypeCode() TypeCode {
+	if x != nil {
+		return x.TypeCode
+	}
+	return TypeCode_UNKNOWN
+}
+
+func (x *LockCommand) GetUserData() string {
+	if x != nil && x.UserData != nil {
+		return *x.UserData
+	}
+	return ""
+}
+
+func (x *LockCommand) GetAllowCircle() bool {
+	if x != nil {
+		return x.AllowCircle
+	}
+	return false
+}
+
+// UnlockCommand gives a resource up: a holder releases it, a waiter leaves the queue.
+type UnlockCommand struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// If set, only the hold with this token is given up.
+	Token         *uint64 `protobuf:"varint,2,opt,name=token,proto3,oneof" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnlockCommand) Reset() {
+	*x = UnlockCommand{}
+	mi := &file_models_locket_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnlockCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnlockCommand) ProtoMessage() {}
+
+func (x *UnlockCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnlockCommand.ProtoReflect.Descriptor instead.
+func (*UnlockCommand) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UnlockCommand) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *UnlockCommand) GetToken() uint64 {
+	if x != nil && x.Token != nil {
+		return *x.Token
+	}
+	return 0
+}
+
+// UnlockAllCommand gives everything up that the session holds and waits for.
+type UnlockAllCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnlockAllCommand) Reset() {
+	*x = UnlockAllCommand{}
+	mi := &file_models_locket_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnlockAllCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnlockAllCommand) ProtoMessage() {}
+
+func (x *UnlockAllCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnlockAllCommand.ProtoReflect.Descriptor instead.
+func (*UnlockAllCommand) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{25}
+}
+
+// CloseSession ends the session, and gives everything up at once.
+type CloseSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseSession) Reset() {
+	*x = CloseSession{}
+	mi := &file_models_locket_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseSession) ProtoMessage() {}
+
+func (x *CloseSession) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
+func (*CloseSession) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{26}
+}
+
+// SessionResponse is a message of the server on a session's stream.
+type SessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the request which this answers; 0 for news.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*SessionResponse_Opened
+	//	*SessionResponse_Heartbeat
+	//	*SessionResponse_Status
+	//	*SessionResponse_Done
+	//	*SessionResponse_Error
+	Event         isSessionResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionResponse) Reset() {
+	*x = SessionResponse{}
+	mi := &file_models_locket_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionResponse) ProtoMessage() {}
+
+func (x *SessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
+func (*SessionResponse) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SessionResponse) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *SessionResponse) GetEvent() isSessionResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetOpened() *SessionOpened {
+	if x != nil {
+		if x, ok := x.Event.(*SessionResponse_Opened); ok {
+			return x.Opened
+		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Event.(*SessionResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetStatus() *SessionStatus {
+	if x != nil {
+		if x, ok := x.Event.(*SessionResponse_Status); ok {
+			return x.Status
+		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetDone() *Done {
+	if x != nil {
+		if x, ok := x.Event.(*SessionResponse_Done); ok {
+			return x.Done
+		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetError() *CommandError {
+	if x != nil {
+		if x, ok := x.Event.(*SessionResponse_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+type isSessionResponse_Event interface {
+	isSessionResponse_Event()
+}
+
+type SessionResponse_Opened struct {
+	// Answers OpenSession. What a resumed session holds and waits for comes before it, a
+	// SessionStatus each, with the sequence of the request.
+	Opened *SessionOpened `protobuf:"bytes,2,opt,name=opened,proto3,oneof"`
+}
+
+type SessionResponse_Heartbeat struct {
+	// Answers Heartbeat.
+	Heartbeat *Heartbeat `protobuf:"bytes,3,opt,name=heartbeat,proto3,oneof"`
+}
+
+type SessionResponse_Status struct {
+	// Answers LockCommand and UnlockCommand, and is news: how the session now stands to a
+	// resource. News that an answer tells comes before or after it; the claim's version says which
+	// is later.
+	Status *SessionStatus `protobuf:"bytes,4,opt,name=status,proto3,oneof"`
+}
+
+type SessionResponse_Done struct {
+	// Answers UnlockAllCommand and CloseSession, after the news of each resource.
+	Done *Done `protobuf:"bytes,5,opt,name=done,proto3,oneof"`
+}
+
+type SessionResponse_Error struct {
+	// Answers a command that was refused; nothing of it was done.
+	Error *CommandError `protobuf:"bytes,6,opt,name=error,proto3,oneof"`
+}
+
+func (*SessionResponse_Opened) isSessionResponse_Event() {}
+
+func (*SessionResponse_Heartbeat) isSessionResponse_Event() {}
+
+func (*SessionResponse_Status) isSessionResponse_Event() {}
+
+func (*SessionResponse_Done) isSessionResponse_Event() {}
+
+func (*SessionResponse_Error) isSessionResponse_Event() {}
+
+// SessionOpened says that the session is attached to this server.
+type SessionOpened struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Whether it was there before.
+	Resumed bool `protobuf:"varint,2,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	// Seconds.
+	Ttl           float64 `protobuf:"fixed64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionOpened) Reset() {
+	*x = SessionOpened{}
+	mi := &file_models_locket_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionOpened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionOpened) ProtoMessage() {}
+
+func (x *SessionOpened) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
+func (*SessionOpened) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SessionOpened) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SessionOpened) GetResumed() bool {
+	if x != nil {
+		return x.Resumed
+	}
+	return false
+}
+
+func (x *SessionOpened) GetTtl() float64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+// Done answers a command that has nothing more to tell.
+type Done struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Done) Reset() {
+	*x = Done{}
+	mi := &file_models_locket_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Done) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Done) ProtoMessage() {}
+
+func (x *Done) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Done.ProtoReflect.Descriptor instead.
+func (*Done) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{29}
+}
+
+// SessionStatus is how a session stands to a resource, and how it stood before.
+type SessionStatus struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Previous Holding                `protobuf:"varint,2,opt,name=previous,proto3,enum=models.Holding" json:"previous,omitempty"`
+	Current  Holding                `protobuf:"varint,3,opt,name=current,proto3,enum=models.Holding" json:"current,omitempty"`
+	// The fencing token of the hold; 0 unless current is HELD.
+	Token uint64 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
+	// The claim, and its status: why it ended.
+	Claim  string `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`
+	Status Status `protobuf:"varint,6,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Rises with every change of the claim.
+	Version uint64 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
+	Mode    Mode   `protobuf:"varint,9,opt,name=mode,proto3,enum=models.Mode" json:"mode,omitempty"`
+	// For a TRY that was not granted: the owner, session and token of a holder.
+	Holder        string `protobuf:"bytes,10,opt,name=holder,proto3" json:"holder,omitempty"`
+	HolderSession string `protobuf:"bytes,11,opt,name=holder_session,json=holderSession,proto3" json:"holder_session,omitempty"`
+	HolderToken   uint64 `protobuf:"varint,12,opt,name=holder_token,json=holderToken,proto3" json:"holder_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionStatus) Reset() {
+	*x = SessionStatus{}
+	mi := &file_models_locket_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionStatus) ProtoMessage() {}
+
+func (x *SessionStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
+func (*SessionStatus) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SessionStatus) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetPrevious() Holding {
+	if x != nil {
+		return x.Previous
+	}
+	return Holding_HOLDING_NONE
+}
+
+func (x *SessionStatus) GetCurrent() Holding {
+	if x != nil {
+		return x.Current
+	}
+	return Holding_HOLDING_NONE
+}
+
+func (x *SessionStatus) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *SessionStatus) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetStatus() Status {
+	if x != nil {
+		return x.Status
+	}
+	return Status_STATUS_UNSPECIFIED
+}
+
+func (x *SessionStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SessionStatus) GetMode() Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Mode_MODE_EXCLUSIVE
+}
+
+func (x *SessionStatus) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetHolderSession() string {
+	if x != nil {
+		return x.HolderSession
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetHolderToken() uint64 {
+	if x != nil {
+		return x.HolderToken
+	}
+	return 0
+}
+
+// CommandError is why a command was refused.
+type CommandError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A code of gRPC.
+	Code    int32  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The reason and metadata of google.rpc.ErrorInfo.
+	Reason        string            `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Metadata      map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandError) Reset() {
+	*x = CommandError{}
+	mi := &file_models_locket_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandError) ProtoMessage() {}
+
+func (x *CommandError) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandError.ProtoReflect.Descriptor instead.
+func (*CommandError) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CommandError) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *CommandError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CommandError) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CommandError) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+type ListSessionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many sessions to return: 100 if not set, at most 1,000.
+	Limit *uint32 `protobuf:"varint,1,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	// The next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsRequest) Reset() {
+	*x = ListSessionsRequest{}
+	mi := &file_models_locket_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsRequest) ProtoMessage() {}
+
+func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListSessionsRequest) GetLimit() uint32 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListSessionsResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sessions []*SessionInfo         `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSessionsResponse) Reset() {
+	*x = ListSessionsResponse{}
+	mi := &file_models_locket_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSessionsResponse) ProtoMessage() {}
+
+func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListSessionsResponse) GetSessions() []*SessionInfo {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *ListSessionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// SessionInfo is a session as others see it.
+type SessionInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Owner string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Seconds.
+	Ttl float64 `protobuf:"fixed64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// The server that it is attached to; empty if it is attached to none.
+	Server string `protobuf:"bytes,4,opt,name=server,proto3" json:"server,omitempty"`
+	// Seconds until it ends unless it is resumed; absent while it is attached.
+	EndsIn  *float64               `protobuf:"fixed64,5,opt,name=ends_in,json=endsIn,proto3,oneof" json:"ends_in,omitempty"`
+	Created *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created,proto3" json:"created,omitempty"`
+	// How many resources it holds, and how many it waits for.
+	Holding       uint32 `protobuf:"varint,7,opt,name=holding,proto3" json:"holding,omitempty"`
+	Waiting       uint32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionInfo) Reset() {
+	*x = SessionInfo{}
+	mi := &file_models_locket_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionInfo) ProtoMessage() {}
+
+func (x *SessionInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
+func (*SessionInfo) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SessionInfo) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SessionInfo) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *SessionInfo) GetTtl() float64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *SessionInfo) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *SessionInfo) GetEndsIn() float64 {
+	if x != nil && x.EndsIn != nil {
+		return *x.EndsIn
+	}
+	return 0
+}
+
+func (x *SessionInfo) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *SessionInfo) GetHolding() uint32 {
+	if x != nil {
+		return x.Holding
+	}
+	return 0
+}
+
+func (x *SessionInfo) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+type ResetSessionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ids of the sessions to keep; empty: end all.
+	Keep          []string `protobuf:"bytes,1,rep,name=keep,proto3" json:"keep,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetSessionsRequest) Reset() {
+	*x = ResetSessionsRequest{}
+	mi := &file_models_locket_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetSessionsRequest) ProtoMessage() {}
+
+func (x *ResetSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetSessionsRequest.ProtoReflect.Descriptor instead.
+func (*ResetSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ResetSessionsRequest) GetKeep() []string {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
+type ResetSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many sessions were ended.
+	Ended         uint32 `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetSessionsResponse) Reset() {
+	*x = ResetSessionsResponse{}
+	mi := &file_models_locket_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetSessionsResponse) ProtoMessage() {}
+
+func (x *ResetSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetSessionsResponse.ProtoReflect.Descriptor instead.
+func (*ResetSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ResetSessionsResponse) GetEnded() uint32 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+type WatchRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource *string                `protobuf:"bytes,1,opt,name=resource,proto3,oneof" json:"resource,omitempty"`
+	// Resources whose names begin so.
+	Prefix  string  `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Owner   *string `protobuf:"bytes,3,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
+	Session *string `protobuf:"bytes,4,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// UNKNOWN: any.
+	TypeCode TypeCode `protobuf:"varint,5,opt,name=type_code,json=typeCode,proto3,enum=models.TypeCode" json:"type_code,omitempty"`
+	// The cursor of the last response that was received, to go on after it, on any server.
+	Cursor string `protobuf:"bytes,6,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Without a cursor: leave out the claims that are live, and begin with what changes from now
+	// on.
+	NoSnapshot    bool `protobuf:"varint,7,opt,name=no_snapshot,json=noSnapshot,proto3" json:"no_snapshot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_models_locket_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *WatchRequest) GetResource() string {
+	if x != nil && x.Resource != nil {
+		return *x.Resource
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetOwner() string {
+	if x != nil && x.Owner != nil {
+		return *x.Owner
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetSession() string {
+	if x != nil && x.Session != nil {
+		return *x.Session
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetTypeCode() TypeCode {
+	if x != nil {
+		return x.TypeCode
+	}
+	return TypeCode_UNKNOWN
+}
+
+func (x *WatchRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetNoSnapshot() bool {
+	if x != nil {
+		return x.NoSnapshot
+	}
+	return false
+}
+
+// WatchResponse brings transitions that belong together: take all or none of them.
+type WatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With it Watch goes on after this response. Empty while the snapshot is not complete.
+	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The claims that were live when the watch began.
+	Snapshot []*Claim `protobuf:"bytes,2,rep,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// Set once, when the snapshot is complete (or was left out): transitions follow.
+	Synced        bool          `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
+	Transitions   []*Transition `protobuf:"bytes,4,rep,name=transitions,proto3" json:"transitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_models_locket_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *WatchResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *WatchResponse) GetSnapshot() []*Claim {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetSynced() bool {
+	if x != nil {
+		return x.Synced
+	}
+	return false
+}
+
+func (x *WatchResponse) GetTransitions() []*Transition {
+	if x != nil {
+		return x.Transitions
+	}
+	return nil
+}
+
+// Transition is one change of one claim.
+type Transition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status before; STATUS_UNSPECIFIED for a new claim, and the same as in claim if only
+	// the value changed.
+	Before Status `protobuf:"varint,1,opt,name=before,proto3,enum=models.Status" json:"before,omitempty"`
+	// The claim after the change, without user data, status history and durations. Its value is
+	// left out if it has more than 4,096 bytes: Fetch has it.
+	Claim *Claim `protobuf:"bytes,2,opt,name=claim,proto3" json:"claim,omitempty"`
+	// When, by the database's clock.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transition) Reset() {
+	*x = Transition{}
+	mi := &file_models_locket_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transition) ProtoMessage() {}
+
+func (x *Transition) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transition.ProtoReflect.Descriptor instead.
+func (*Transition) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Transition) GetBefore() Status {
+	if x != nil {
+		return x.Before
+	}
+	return Status_STATUS_UNSPECIFIED
+}
+
+func (x *Transition) GetClaim() *Claim {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+func (x *Transition) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+type GetWaitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of the three: a claim, an owner, or a session.
+	Claim         string `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	Owner         string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Session       string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWaitsRequest) Reset() {
+	*x = GetWaitsRequest{}
+	mi := &file_models_locket_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWaitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWaitsRequest) ProtoMessage() {}
+
+func (x *GetWaitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWaitsRequest.ProtoReflect.Descriptor instead.
+func (*GetWaitsRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *GetWaitsRequest) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *GetWaitsRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *GetWaitsRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+// Waits is a chain of parties that wait for each other.
+type Waits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nearest first; at most 1,000.
+	Waits []*Wait `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"`
+	// Whether the chain comes back to where it began: nobody in it will ever be granted.
+	Circle        bool `protobuf:"varint,2,opt,name=circle,proto3" json:"circle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Waits) Reset() {
+	*x = Waits{}
+	mi := &file_models_locket_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Waits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Waits) ProtoMessage() {}
+
+func (x *Waits) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Waits.ProtoReflect.Descriptor instead.
+func (*Waits) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Waits) GetWaits() []*Wait {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *Waits) GetCircle() bool {
+	if x != nil {
+		return x.Circle
+	}
+	return false
+}
+
+// Wait is a claim that waits, and whom it waits for: the holders of its resource, and those
+// who wait before it.
+type Wait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without user data and value, as are the others.
+	Waiter  *Claim   `protobuf:"bytes,1,opt,name=waiter,proto3" json:"waiter,omitempty"`
+	Holders []*Claim `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`
+	// The first of those who wait before it.
+	Ahead         []*Claim `protobuf:"bytes,3,rep,name=ahead,proto3" json:"ahead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_models_locket_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Wait) GetWaiter() *Claim {
+	if x != nil {
+		return x.Waiter
+	}
+	return nil
+}
+
+func (x *Wait) GetHolders() []*Claim {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+func (x *Wait) GetAhead() []*Claim {
+	if x != nil {
+		return x.Ahead
+	}
+	return nil
+}
+
 var File_models_locket_proto protoreflect.FileDescriptor
 
 const file_models_locket_proto_rawDesc = "" +
@@ -1703,7 +3482,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"p\n" +
 	"\fStatusChange\x12&\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x0e.models.StatusR\x06status\x128\n" +
-	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xfd\x04\n" +
+	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xc4\x05\n" +
 	"\x05Claim\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
@@ -1722,12 +3501,15 @@ const file_models_locket_proto_rawDesc = "" +
 	"\ttype_code\x18\x0e \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12\x18\n" +
 	"\aversion\x18\x0f \x01(\x04R\aversion\x12\x16\n" +
 	"\x06reason\x18\x10 \x01(\tR\x06reason\x12\x1f\n" +
-	"\bposition\x18\x11 \x01(\rH\x03R\bposition\x88\x01\x01B\x06\n" +
+	"\bposition\x18\x11 \x01(\rH\x03R\bposition\x88\x01\x01\x12\x18\n" +
+	"\asession\x18\x12 \x01(\tR\asession\x12\x1e\n" +
+	"\bwait_ttl\x18\x13 \x01(\x01H\x04R\awaitTtl\x88\x01\x01B\x06\n" +
 	"\x04_ttlB\x12\n" +
 	"\x10_active_durationB\f\n" +
 	"\n" +
 	"_user_dataB\v\n" +
-	"\t_position\"\xa5\x02\n" +
+	"\t_positionB\v\n" +
+	"\t_wait_ttl\"\xf5\x02\n" +
 	"\x12CreateClaimRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x15\n" +
 	"\x03ttl\x18\x02 \x01(\x01H\x00R\x03ttl\x88\x01\x01\x12\x14\n" +
@@ -1737,10 +3519,14 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x05value\x18\x06 \x01(\tR\x05value\x12-\n" +
 	"\ttype_code\x18\a \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12\x0e\n" +
 	"\x02id\x18\b \x01(\tR\x02id\x12\x17\n" +
-	"\ano_wait\x18\t \x01(\bR\x06noWaitB\x06\n" +
+	"\ano_wait\x18\t \x01(\bR\x06noWait\x12\x1e\n" +
+	"\bwait_ttl\x18\n" +
+	" \x01(\x01H\x02R\awaitTtl\x88\x01\x01\x12!\n" +
+	"\fallow_circle\x18\v \x01(\bR\vallowCircleB\x06\n" +
 	"\x04_ttlB\f\n" +
 	"\n" +
-	"_user_data\"!\n" +
+	"_user_dataB\v\n" +
+	"\t_wait_ttl\"!\n" +
 	"\x0fGetClaimRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\xfa\x06\n" +
 	"\x11ListClaimsRequest\x12\x1f\n" +
@@ -1791,14 +3577,140 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0fGetQueueRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\rH\x00R\x05limit\x88\x01\x01B\b\n" +
-	"\x06_limit\"\xbf\x01\n" +
+	"\x06_limit\"\xe3\x01\n" +
 	"\x05Queue\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\x04R\x05token\x12'\n" +
 	"\aholders\x18\x04 \x03(\v2\r.models.ClaimR\aholders\x12'\n" +
 	"\awaiters\x18\x05 \x03(\v2\r.models.ClaimR\awaiters\x12\x18\n" +
-	"\awaiting\x18\x06 \x01(\x04R\awaiting*/\n" +
+	"\awaiting\x18\x06 \x01(\x04R\awaiting\x12\"\n" +
+	"\x05waits\x18\a \x03(\v2\f.models.WaitR\x05waits\"\xda\x02\n" +
+	"\x0eSessionRequest\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12)\n" +
+	"\x04open\x18\x02 \x01(\v2\x13.models.OpenSessionH\x00R\x04open\x121\n" +
+	"\theartbeat\x18\x03 \x01(\v2\x11.models.HeartbeatH\x00R\theartbeat\x12)\n" +
+	"\x04lock\x18\x04 \x01(\v2\x13.models.LockCommandH\x00R\x04lock\x12/\n" +
+	"\x06unlock\x18\x05 \x01(\v2\x15.models.UnlockCommandH\x00R\x06unlock\x129\n" +
+	"\n" +
+	"unlock_all\x18\x06 \x01(\v2\x18.models.UnlockAllCommandH\x00R\tunlockAll\x12,\n" +
+	"\x05close\x18\a \x01(\v2\x14.models.CloseSessionH\x00R\x05closeB\t\n" +
+	"\acommand\"u\n" +
+	"\vOpenSession\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x10\n" +
+	"\x03ttl\x18\x04 \x01(\x01R\x03ttl\x12\x16\n" +
+	"\x06resume\x18\x05 \x01(\bR\x06resume\"\v\n" +
+	"\tHeartbeat\"\xf5\x01\n" +
+	"\vLockCommand\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12 \n" +
+	"\x04mode\x18\x02 \x01(\x0e2\f.models.ModeR\x04mode\x12\x10\n" +
+	"\x03try\x18\x03 \x01(\bR\x03try\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value\x12-\n" +
+	"\ttype_code\x18\x05 \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12 \n" +
+	"\tuser_data\x18\x06 \x01(\tH\x00R\buserData\x88\x01\x01\x12!\n" +
+	"\fallow_circle\x18\a \x01(\bR\vallowCircleB\f\n" +
+	"\n" +
+	"_user_data\"P\n" +
+	"\rUnlockCommand\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x19\n" +
+	"\x05token\x18\x02 \x01(\x04H\x00R\x05token\x88\x01\x01B\b\n" +
+	"\x06_token\"\x12\n" +
+	"\x10UnlockAllCommand\"\x0e\n" +
+	"\fCloseSession\"\x9d\x02\n" +
+	"\x0fSessionResponse\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12/\n" +
+	"\x06opened\x18\x02 \x01(\v2\x15.models.SessionOpenedH\x00R\x06opened\x121\n" +
+	"\theartbeat\x18\x03 \x01(\v2\x11.models.HeartbeatH\x00R\theartbeat\x12/\n" +
+	"\x06status\x18\x04 \x01(\v2\x15.models.SessionStatusH\x00R\x06status\x12\"\n" +
+	"\x04done\x18\x05 \x01(\v2\f.models.DoneH\x00R\x04done\x12,\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.models.CommandErrorH\x00R\x05errorB\a\n" +
+	"\x05event\"K\n" +
+	"\rSessionOpened\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aresumed\x18\x02 \x01(\bR\aresumed\x12\x10\n" +
+	"\x03ttl\x18\x03 \x01(\x01R\x03ttl\"\x06\n" +
+	"\x04Done\"\x8d\x03\n" +
+	"\rSessionStatus\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12+\n" +
+	"\bprevious\x18\x02 \x01(\x0e2\x0f.models.HoldingR\bprevious\x12)\n" +
+	"\acurrent\x18\x03 \x01(\x0e2\x0f.models.HoldingR\acurrent\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x14\n" +
+	"\x05claim\x18\x05 \x01(\tR\x05claim\x12&\n" +
+	"\x06status\x18\x06 \x01(\x0e2\x0e.models.StatusR\x06status\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x18\n" +
+	"\aversion\x18\b \x01(\x04R\aversion\x12 \n" +
+	"\x04mode\x18\t \x01(\x0e2\f.models.ModeR\x04mode\x12\x16\n" +
+	"\x06holder\x18\n" +
+	" \x01(\tR\x06holder\x12%\n" +
+	"\x0eholder_session\x18\v \x01(\tR\rholderSession\x12!\n" +
+	"\fholder_token\x18\f \x01(\x04R\vholderToken\"\xd1\x01\n" +
+	"\fCommandError\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12>\n" +
+	"\bmetadata\x18\x04 \x03(\v2\".models.CommandError.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Y\n" +
+	"\x13ListSessionsRequest\x12\x19\n" +
+	"\x05limit\x18\x01 \x01(\rH\x00R\x05limit\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageTokenB\b\n" +
+	"\x06_limit\"o\n" +
+	"\x14ListSessionsResponse\x12/\n" +
+	"\bsessions\x18\x01 \x03(\v2\x13.models.SessionInfoR\bsessions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf1\x01\n" +
+	"\vSessionInfo\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x10\n" +
+	"\x03ttl\x18\x03 \x01(\x01R\x03ttl\x12\x16\n" +
+	"\x06server\x18\x04 \x01(\tR\x06server\x12\x1c\n" +
+	"\aends_in\x18\x05 \x01(\x01H\x00R\x06endsIn\x88\x01\x01\x124\n" +
+	"\acreated\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x18\n" +
+	"\aholding\x18\a \x01(\rR\aholding\x12\x18\n" +
+	"\awaiting\x18\b \x01(\rR\awaitingB\n" +
+	"\n" +
+	"\b_ends_in\"*\n" +
+	"\x14ResetSessionsRequest\x12\x12\n" +
+	"\x04keep\x18\x01 \x03(\tR\x04keep\"-\n" +
+	"\x15ResetSessionsResponse\x12\x14\n" +
+	"\x05ended\x18\x01 \x01(\rR\x05ended\"\x8c\x02\n" +
+	"\fWatchRequest\x12\x1f\n" +
+	"\bresource\x18\x01 \x01(\tH\x00R\bresource\x88\x01\x01\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x19\n" +
+	"\x05owner\x18\x03 \x01(\tH\x01R\x05owner\x88\x01\x01\x12\x1d\n" +
+	"\asession\x18\x04 \x01(\tH\x02R\asession\x88\x01\x01\x12-\n" +
+	"\ttype_code\x18\x05 \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12\x16\n" +
+	"\x06cursor\x18\x06 \x01(\tR\x06cursor\x12\x1f\n" +
+	"\vno_snapshot\x18\a \x01(\bR\n" +
+	"noSnapshotB\v\n" +
+	"\t_resourceB\b\n" +
+	"\x06_ownerB\n" +
+	"\n" +
+	"\b_session\"\xa0\x01\n" +
+	"\rWatchResponse\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12)\n" +
+	"\bsnapshot\x18\x02 \x03(\v2\r.models.ClaimR\bsnapshot\x12\x16\n" +
+	"\x06synced\x18\x03 \x01(\bR\x06synced\x124\n" +
+	"\vtransitions\x18\x04 \x03(\v2\x12.models.TransitionR\vtransitions\"\x89\x01\n" +
+	"\n" +
+	"Transition\x12&\n" +
+	"\x06before\x18\x01 \x01(\x0e2\x0e.models.StatusR\x06before\x12#\n" +
+	"\x05claim\x18\x02 \x01(\v2\r.models.ClaimR\x05claim\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"W\n" +
+	"\x0fGetWaitsRequest\x12\x14\n" +
+	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x18\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"C\n" +
+	"\x05Waits\x12\"\n" +
+	"\x05waits\x18\x01 \x03(\v2\f.models.WaitR\x05waits\x12\x16\n" +
+	"\x06circle\x18\x02 \x01(\bR\x06circle\"{\n" +
+	"\x04Wait\x12%\n" +
+	"\x06waiter\x18\x01 \x01(\v2\r.models.ClaimR\x06waiter\x12'\n" +
+	"\aholders\x18\x02 \x03(\v2\r.models.ClaimR\aholders\x12#\n" +
+	"\x05ahead\x18\x03 \x03(\v2\r.models.ClaimR\x05ahead*/\n" +
 	"\bTypeCode\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\b\n" +
 	"\x04LOCK\x10\x01\x12\f\n" +
@@ -1814,7 +3726,11 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0eSTATUS_EXPIRED\x10\x04\x12\x12\n" +
 	"\x0eSTATUS_ABORTED\x10\x05\x12\x14\n" +
 	"\x10STATUS_WITHDRAWN\x10\x06\x12\x12\n" +
-	"\x0eSTATUS_REVOKED\x10\a2\xf9\x04\n" +
+	"\x0eSTATUS_REVOKED\x10\a*B\n" +
+	"\aHolding\x12\x10\n" +
+	"\fHOLDING_NONE\x10\x00\x12\x13\n" +
+	"\x0fHOLDING_WAITING\x10\x01\x12\x10\n" +
+	"\fHOLDING_HELD\x10\x022\xbe\a\n" +
 	"\x06Locket\x121\n" +
 	"\x04Lock\x12\x13.models.LockRequest\x1a\x14.models.LockResponse\x124\n" +
 	"\x05Fetch\x12\x14.models.FetchRequest\x1a\x15.models.FetchResponse\x12:\n" +
@@ -1828,7 +3744,12 @@ const file_models_locket_proto_rawDesc = "" +
 	"\n" +
 	"AwaitClaim\x12\x19.models.AwaitClaimRequest\x1a\r.models.Claim\x122\n" +
 	"\bEndClaim\x12\x17.models.EndClaimRequest\x1a\r.models.Claim\x122\n" +
-	"\bGetQueue\x12\x17.models.GetQueueRequest\x1a\r.models.QueueB)Z'github.com/locket-service/locket/modelsb\x06proto3"
+	"\bGetQueue\x12\x17.models.GetQueueRequest\x1a\r.models.Queue\x12>\n" +
+	"\aSession\x12\x16.models.SessionRequest\x1a\x17.models.SessionResponse(\x010\x01\x12I\n" +
+	"\fListSessions\x12\x1b.models.ListSessionsRequest\x1a\x1c.models.ListSessionsResponse\x12L\n" +
+	"\rResetSessions\x12\x1c.models.ResetSessionsRequest\x1a\x1d.models.ResetSessionsResponse\x126\n" +
+	"\x05Watch\x12\x14.models.WatchRequest\x1a\x15.models.WatchResponse0\x01\x122\n" +
+	"\bGetWaits\x12\x17.models.GetWaitsRequest\x1a\r.models.WaitsB)Z'github.com/locket-service/locket/modelsb\x06proto3"
 
 var (
 	file_models_locket_proto_rawDescOnce sync.Once
@@ -1842,87 +3763,153 @@ func file_models_locket_proto_rawDescGZIP() []byte {
 	return file_models_locket_proto_rawDescData
 }
 
-var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_models_locket_proto_goTypes = []any{
 	(TypeCode)(0),                 // 0: models.TypeCode
 	(Mode)(0),                     // 1: models.Mode
 	(Status)(0),                   // 2: models.Status
-	(*Resource)(nil),              // 3: models.Resource
-	(*LockRequest)(nil),           // 4: models.LockRequest
-	(*LockResponse)(nil),          // 5: models.LockResponse
-	(*ReleaseRequest)(nil),        // 6: models.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 7: models.ReleaseResponse
-	(*FetchRequest)(nil),          // 8: models.FetchRequest
-	(*FetchResponse)(nil),         // 9: models.FetchResponse
-	(*FetchAllRequest)(nil),       // 10: models.FetchAllRequest
-	(*FetchAllResponse)(nil),      // 11: models.FetchAllResponse
-	(*StatusChange)(nil),          // 12: models.StatusChange
-	(*Claim)(nil),                 // 13: models.Claim
-	(*CreateClaimRequest)(nil),    // 14: models.CreateClaimRequest
-	(*GetClaimRequest)(nil),       // 15: models.GetClaimRequest
-	(*ListClaimsRequest)(nil),     // 16: models.ListClaimsRequest
-	(*ListClaimsResponse)(nil),    // 17: models.ListClaimsResponse
-	(*UpdateClaimRequest)(nil),    // 18: models.UpdateClaimRequest
-	(*AwaitClaimRequest)(nil),     // 19: models.AwaitClaimRequest
-	(*EndClaimRequest)(nil),       // 20: models.EndClaimRequest
-	(*GetQueueRequest)(nil),       // 21: models.GetQueueRequest
-	(*Queue)(nil),                 // 22: models.Queue
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(Holding)(0),                  // 3: models.Holding
+	(*Resource)(nil),              // 4: models.Resource
+	(*LockRequest)(nil),           // 5: models.LockRequest
+	(*LockResponse)(nil),          // 6: models.LockResponse
+	(*ReleaseRequest)(nil),        // 7: models.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 8: models.ReleaseResponse
+	(*FetchRequest)(nil),          // 9: models.FetchRequest
+	(*FetchResponse)(nil),         // 10: models.FetchResponse
+	(*FetchAllRequest)(nil),       // 11: models.FetchAllRequest
+	(*FetchAllResponse)(nil),      // 12: models.FetchAllResponse
+	(*StatusChange)(nil),          // 13: models.StatusChange
+	(*Claim)(nil),                 // 14: models.Claim
+	(*CreateClaimRequest)(nil),    // 15: models.CreateClaimRequest
+	(*GetClaimRequest)(nil),       // 16: models.GetClaimRequest
+	(*ListClaimsRequest)(nil),     // 17: models.ListClaimsRequest
+	(*ListClaimsResponse)(nil),    // 18: models.ListClaimsResponse
+	(*UpdateClaimRequest)(nil),    // 19: models.UpdateClaimRequest
+	(*AwaitClaimRequest)(nil),     // 20: models.AwaitClaimRequest
+	(*EndClaimRequest)(nil),       // 21: models.EndClaimRequest
+	(*GetQueueRequest)(nil),       // 22: models.GetQueueRequest
+	(*Queue)(nil),                 // 23: models.Queue
+	(*SessionRequest)(nil),        // 24: models.SessionRequest
+	(*OpenSession)(nil),           // 25: models.OpenSession
+	(*Heartbeat)(nil),             // 26: models.Heartbeat
+	(*LockCommand)(nil),           // 27: models.LockCommand
+	(*UnlockCommand)(nil),         // 28: models.UnlockCommand
+	(*UnlockAllCommand)(nil),      // 29: models.UnlockAllCommand
+	(*CloseSession)(nil),          // 30: models.CloseSession
+	(*SessionResponse)(nil),       // 31: models.SessionResponse
+	(*SessionOpened)(nil),         // 32: models.SessionOpened
+	(*Done)(nil),                  // 33: models.Done
+	(*SessionStatus)(nil),         // 34: models.SessionStatus
+	(*CommandError)(nil),          // 35: models.CommandError
+	(*ListSessionsRequest)(nil),   // 36: models.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 37: models.ListSessionsResponse
+	(*SessionInfo)(nil),           // 38: models.SessionInfo
+	(*ResetSessionsRequest)(nil),  // 39: models.ResetSessionsRequest
+	(*ResetSessionsResponse)(nil), // 40: models.ResetSessionsResponse
+	(*WatchRequest)(nil),          // 41: models.WatchRequest
+	(*WatchResponse)(nil),         // 42: models.WatchResponse
+	(*Transition)(nil),            // 43: models.Transition
+	(*GetWaitsRequest)(nil),       // 44: models.GetWaitsRequest
+	(*Waits)(nil),                 // 45: models.Waits
+	(*Wait)(nil),                  // 46: models.Wait
+	nil,                           // 47: models.CommandError.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 49: google.protobuf.Duration
 }
 var file_models_locket_proto_depIdxs = []int32{
 	0,  // 0: models.Resource.type_code:type_name -> models.TypeCode
-	3,  // 1: models.LockRequest.resource:type_name -> models.Resource
-	3,  // 2: models.ReleaseRequest.resource:type_name -> models.Resource
-	3,  // 3: models.FetchResponse.resource:type_name -> models.Resource
+	4,  // 1: models.LockRequest.resource:type_name -> models.Resource
+	4,  // 2: models.ReleaseRequest.resource:type_name -> models.Resource
+	4,  // 3: models.FetchResponse.resource:type_name -> models.Resource
 	0,  // 4: models.FetchAllRequest.type_code:type_name -> models.TypeCode
-	3,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
+	4,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
 	2,  // 6: models.StatusChange.status:type_name -> models.Status
-	23, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
+	48, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
 	1,  // 8: models.Claim.mode:type_name -> models.Mode
 	2,  // 9: models.Claim.status:type_name -> models.Status
-	12, // 10: models.Claim.status_history:type_name -> models.StatusChange
-	23, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
+	13, // 10: models.Claim.status_history:type_name -> models.StatusChange
+	48, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
 	0,  // 12: models.Claim.type_code:type_name -> models.TypeCode
 	1,  // 13: models.CreateClaimRequest.mode:type_name -> models.Mode
 	0,  // 14: models.CreateClaimRequest.type_code:type_name -> models.TypeCode
 	1,  // 15: models.ListClaimsRequest.mode:type_name -> models.Mode
 	2,  // 16: models.ListClaimsRequest.status:type_name -> models.Status
-	23, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
-	23, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
-	13, // 19: models.ListClaimsResponse.claims:type_name -> models.Claim
+	48, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
+	48, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
+	14, // 19: models.ListClaimsResponse.claims:type_name -> models.Claim
 	2,  // 20: models.UpdateClaimRequest.status:type_name -> models.Status
-	24, // 21: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
-	13, // 22: models.Queue.holders:type_name -> models.Claim
-	13, // 23: models.Queue.waiters:type_name -> models.Claim
-	4,  // 24: models.Locket.Lock:input_type -> models.LockRequest
-	8,  // 25: models.Locket.Fetch:input_type -> models.FetchRequest
-	6,  // 26: models.Locket.Release:input_type -> models.ReleaseRequest
-	10, // 27: models.Locket.FetchAll:input_type -> models.FetchAllRequest
-	14, // 28: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
-	15, // 29: models.Locket.GetClaim:input_type -> models.GetClaimRequest
-	16, // 30: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
-	18, // 31: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
-	19, // 32: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
-	20, // 33: models.Locket.EndClaim:input_type -> models.EndClaimRequest
-	21, // 34: models.Locket.GetQueue:input_type -> models.GetQueueRequest
-	5,  // 35: models.Locket.Lock:output_type -> models.LockResponse
-	9,  // 36: models.Locket.Fetch:output_type -> models.FetchResponse
-	7,  // 37: models.Locket.Release:output_type -> models.ReleaseResponse
-	11, // 38: models.Locket.FetchAll:output_type -> models.FetchAllResponse
-	13, // 39: models.Locket.CreateClaim:output_type -> models.Claim
-	13, // 40: models.Locket.GetClaim:output_type -> models.Claim
-	17, // 41: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
-	13, // 42: models.Locket.UpdateClaim:output_type -> models.Claim
-	13, // 43: models.Locket.AwaitClaim:output_type -> models.Claim
-	13, // 44: models.Locket.EndClaim:output_type -> models.Claim
-	22, // 45: models.Locket.GetQueue:output_type -> models.Queue
-	35, // [35:46] is the sub-list for method output_type
-	24, // [24:35] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	49, // 21: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
+	14, // 22: models.Queue.holders:type_name -> models.Claim
+	14, // 23: models.Queue.waiters:type_name -> models.Claim
+	46, // 24: models.Queue.waits:type_name -> models.Wait
+	25, // 25: models.SessionRequest.open:type_name -> models.OpenSession
+	26, // 26: models.SessionRequest.heartbeat:type_name -> models.Heartbeat
+	27, // 27: models.SessionRequest.lock:type_name -> models.LockCommand
+	28, // 28: models.SessionRequest.unlock:type_name -> models.UnlockCommand
+	29, // 29: models.SessionRequest.unlock_all:type_name -> models.UnlockAllCommand
+	30, // 30: models.SessionRequest.close:type_name -> models.CloseSession
+	1,  // 31: models.LockCommand.mode:type_name -> models.Mode
+	0,  // 32: models.LockCommand.type_code:type_name -> models.TypeCode
+	32, // 33: models.SessionResponse.opened:type_name -> models.SessionOpened
+	26, // 34: models.SessionResponse.heartbeat:type_name -> models.Heartbeat
+	34, // 35: models.SessionResponse.status:type_name -> models.SessionStatus
+	33, // 36: models.SessionResponse.done:type_name -> models.Done
+	35, // 37: models.SessionResponse.error:type_name -> models.CommandError
+	3,  // 38: models.SessionStatus.previous:type_name -> models.Holding
+	3,  // 39: models.SessionStatus.current:type_name -> models.Holding
+	2,  // 40: models.SessionStatus.status:type_name -> models.Status
+	1,  // 41: models.SessionStatus.mode:type_name -> models.Mode
+	47, // 42: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
+	38, // 43: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
+	48, // 44: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
+	0,  // 45: models.WatchRequest.type_code:type_name -> models.TypeCode
+	14, // 46: models.WatchResponse.snapshot:type_name -> models.Claim
+	43, // 47: models.WatchResponse.transitions:type_name -> models.Transition
+	2,  // 48: models.Transition.before:type_name -> models.Status
+	14, // 49: models.Transition.claim:type_name -> models.Claim
+	48, // 50: models.Transition.time:type_name -> google.protobuf.Timestamp
+	46, // 51: models.Waits.waits:type_name -> models.Wait
+	14, // 52: models.Wait.waiter:type_name -> models.Claim
+	14, // 53: models.Wait.holders:type_name -> models.Claim
+	14, // 54: models.Wait.ahead:type_name -> models.Claim
+	5,  // 55: models.Locket.Lock:input_type -> models.LockRequest
+	9,  // 56: models.Locket.Fetch:input_type -> models.FetchRequest
+	7,  // 57: models.Locket.Release:input_type -> models.ReleaseRequest
+	11, // 58: models.Locket.FetchAll:input_type -> models.FetchAllRequest
+	15, // 59: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
+	16, // 60: models.Locket.GetClaim:input_type -> models.GetClaimRequest
+	17, // 61: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
+	19, // 62: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
+	20, // 63: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
+	21, // 64: models.Locket.EndClaim:input_type -> models.EndClaimRequest
+	22, // 65: models.Locket.GetQueue:input_type -> models.GetQueueRequest
+	24, // 66: models.Locket.Session:input_type -> models.SessionRequest
+	36, // 67: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
+	39, // 68: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
+	41, // 69: models.Locket.Watch:input_type -> models.WatchRequest
+	44, // 70: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
+	6,  // 71: models.Locket.Lock:output_type -> models.LockResponse
+	10, // 72: models.Locket.Fetch:output_type -> models.FetchResponse
+	8,  // 73: models.Locket.Release:output_type -> models.ReleaseResponse
+	12, // 74: models.Locket.FetchAll:output_type -> models.FetchAllResponse
+	14, // 75: models.Locket.CreateClaim:output_type -> models.Claim
+	14, // 76: models.Locket.GetClaim:output_type -> models.Claim
+	18, // 77: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
+	14, // 78: models.Locket.UpdateClaim:output_type -> models.Claim
+	14, // 79: models.Locket.AwaitClaim:output_type -> models.Claim
+	14, // 80: models.Locket.EndClaim:output_type -> models.Claim
+	23, // 81: models.Locket.GetQueue:output_type -> models.Queue
+	31, // 82: models.Locket.Session:output_type -> models.SessionResponse
+	37, // 83: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
+	40, // 84: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
+	42, // 85: models.Locket.Watch:output_type -> models.WatchResponse
+	45, // 86: models.Locket.GetWaits:output_type -> models.Waits
+	71, // [71:87] is the sub-list for method output_type
+	55, // [55:71] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_models_locket_proto_init() }
@@ -1938,13 +3925,33 @@ func file_models_locket_proto_init() {
 	file_models_locket_proto_msgTypes[13].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[15].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[18].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[20].OneofWrappers = []any{
+		(*SessionRequest_Open)(nil),
+		(*SessionRequest_Heartbeat)(nil),
+		(*SessionRequest_Lock)(nil),
+		(*SessionRequest_Unlock)(nil),
+		(*SessionRequest_UnlockAll)(nil),
+		(*SessionRequest_Close)(nil),
+	}
+	file_models_locket_proto_msgTypes[23].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[24].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[27].OneofWrappers = []any{
+		(*SessionResponse_Opened)(nil),
+		(*SessionResponse_Heartbeat)(nil),
+		(*SessionResponse_Status)(nil),
+		(*SessionResponse_Done)(nil),
+		(*SessionResponse_Error)(nil),
+	}
+	file_models_locket_proto_msgTypes[32].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[34].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_models_locket_proto_rawDesc), len(file_models_locket_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   20,
+			NumEnums:      4,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,17 +26,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Locket_Lock_FullMethodName        = "/models.Locket/Lock"
-	Locket_Fetch_FullMethodName       = "/models.Locket/Fetch"
-	Locket_Release_FullMethodName     = "/models.Locket/Release"
-	Locket_FetchAll_FullMethodName    = "/models.Locket/FetchAll"
-	Locket_CreateClaim_FullMethodName = "/models.Locket/CreateClaim"
-	Locket_GetClaim_FullMethodName    = "/models.Locket/GetClaim"
-	Locket_ListClaims_FullMethodName  = "/models.Locket/ListClaims"
-	Locket_UpdateClaim_FullMethodName = "/models.Locket/UpdateClaim"
-	Locket_AwaitClaim_FullMethodName  = "/models.Locket/AwaitClaim"
-	Locket_EndClaim_FullMethodName    = "/models.Locket/EndClaim"
-	Locket_GetQueue_FullMethodName    = "/models.Locket/GetQueue"
+	Locket_Lock_FullMethodName          = "/models.Locket/Lock"
+	Locket_Fetch_FullMethodName         = "/models.Locket/Fetch"
+	Locket_Release_FullMethodName       = "/models.Locket/Release"
+	Locket_FetchAll_FullMethodName      = "/models.Locket/FetchAll"
+	Locket_CreateClaim_FullMethodName   = "/models.Locket/CreateClaim"
+	Locket_GetClaim_FullMethodName      = "/models.Locket/GetClaim"
+	Locket_ListClaims_FullMethodName    = "/models.Locket/ListClaims"
+	Locket_UpdateClaim_FullMethodName   = "/models.Locket/UpdateClaim"
+	Locket_AwaitClaim_FullMethodName    = "/models.Locket/AwaitClaim"
+	Locket_EndClaim_FullMethodName      = "/models.Locket/EndClaim"
+	Locket_GetQueue_FullMethodName      = "/models.Locket/GetQueue"
+	Locket_Session_FullMethodName       = "/models.Locket/Session"
+	Locket_ListSessions_FullMethodName  = "/models.Locket/ListSessions"
+	Locket_ResetSessions_FullMethodName = "/models.Locket/ResetSessions"
+	Locket_Watch_FullMethodName         = "/models.Locket/Watch"
+	Locket_GetWaits_FullMethodName      = "/models.Locket/GetWaits"
 )
 
 // LocketClient is the client API for Locket service.
@@ -99,6 +104,32 @@ type LocketClient interface {
 	// GetQueue returns the queue of a resource: its holders and its waiters, in order.
 	// An unused name is a free resource.
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*Queue, error)
+	// Session attaches a session to this server: many claims on one heartbeat, and news of each
+	// of them as it changes. The first message opens the session, or resumes it over a new stream,
+	// on any server, within its TTL; the others are commands, which may follow each other without
+	// waiting for answers. Commands about one resource are carried out in the order sent.
+	// While its server hears from it and can commit, the session lives. When the stream breaks,
+	// the session and all that it holds and waits for end together after its TTL, unless it is
+	// resumed.
+	// The stream ends with: NotFound, reason SESSION_ENDED, if the session to resume has ended or
+	// ends now; PermissionDenied, reason SESSION_SECRET; InvalidArgument for a message that is no
+	// command; Aborted, reason SESSION_MOVED, if the session was resumed over another stream;
+	// Unavailable: resume it, on any server.
+	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
+	// ListSessions returns the sessions there are, in the order of their ids.
+	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// ResetSessions ends every session that is not listed, with all that it holds and waits for
+	// (REVOKED). It is for administrators.
+	ResetSessions(ctx context.Context, in *ResetSessionsRequest, opts ...grpc.CallOption) (*ResetSessionsResponse, error)
+	// Watch returns every change of status, and of the value of a lock, of the claims that match
+	// all given filters, each once, those of one resource in the order in which they happened.
+	// Without a cursor the claims that are live come first. It goes on until the caller ends it.
+	// Errors: OutOfRange, reason CURSOR_TOO_OLD, if changes after the cursor are no longer kept:
+	// begin again without a cursor; ResourceExhausted, reason WATCH_TOO_SLOW, if the caller does
+	// not keep up: go on from the last cursor; Unavailable: go on, on any server.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// GetWaits returns whom a party waits for, whom those wait for, and so on.
+	GetWaits(ctx context.Context, in *GetWaitsRequest, opts ...grpc.CallOption) (*Waits, error)
 }
 
 type locketClient struct {
@@ -219,6 +250,68 @@ func (c *locketClient) GetQueue(ctx context.Context, in *GetQueueRequest, opts .
 	return out, nil
 }
 
+func (c *locketClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Locket_ServiceDesc.Streams[0], Locket_Session_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SessionRequest, SessionResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Locket_SessionClient = grpc.BidiStreamingClient[SessionRequest, SessionResponse]
+
+func (c *locketClient) ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSessionsResponse)
+	err := c.cc.Invoke(ctx, Locket_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *locketClient) ResetSessions(ctx context.Context, in *ResetSessionsRequest, opts ...grpc.CallOption) (*ResetSessionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResetSessionsResponse)
+	err := c.cc.Invoke(ctx, Locket_ResetSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *locketClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Locket_ServiceDesc.Streams[1], Locket_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, WatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Locket_WatchClient = grpc.ServerStreamingClient[WatchResponse]
+
+func (c *locketClient) GetWaits(ctx context.Context, in *GetWaitsRequest, opts ...grpc.CallOption) (*Waits, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Waits)
+	err := c.cc.Invoke(ctx, Locket_GetWaits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LocketServer is the server API for Locket service.
 // All implementations must embed UnimplementedLocketServer
 // for forward compatibility.
@@ -279,6 +372,32 @@ type LocketServer interface {
 	// GetQueue returns the queue of a resource: its holders and its waiters, in order.
 	// An unused name is a free resource.
 	GetQueue(context.Context, *GetQueueRequest) (*Queue, error)
+	// Session attaches a session to this server: many claims on one heartbeat, and news of each
+	// of them as it changes. The first message opens the session, or resumes it over a new stream,
+	// on any server, within its TTL; the others are commands, which may follow each other without
+	// waiting for answers. Commands about one resource are carried out in the order sent.
+	// While its server hears from it and can commit, the session lives. When the stream breaks,
+	// the session and all that it holds and waits for end together after its TTL, unless it is
+	// resumed.
+	// The stream ends with: NotFound, reason SESSION_ENDED, if the session to resume has ended or
+	// ends now; PermissionDenied, reason SESSION_SECRET; InvalidArgument for a message that is no
+	// command; Aborted, reason SESSION_MOVED, if the session was resumed over another stream;
+	// Unavailable: resume it, on any server.
+	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
+	// ListSessions returns the sessions there are, in the order of their ids.
+	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// ResetSessions ends every session that is not listed, with all that it holds and waits for
+	// (REVOKED). It is for administrators.
+	ResetSessions(context.Context, *ResetSessionsRequest) (*ResetSessionsResponse, error)
+	// Watch returns every change of status, and of the value of a lock, of the claims that match
+	// all given filters, each once, those of one resource in the order in which they happened.
+	// Without a cursor the claims that are live come first. It goes on until the caller ends it.
+	// Errors: OutOfRange, reason CURSOR_TOO_OLD, if changes after the cursor are no longer kept:
+	// begin again without a cursor; ResourceExhausted, reason WATCH_TOO_SLOW, if the caller does
+	// not keep up: go on from the last cursor; Unavailable: go on, on any server.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// GetWaits returns whom a party waits for, whom those wait for, and so on.
+	GetWaits(context.Context, *GetWaitsRequest) (*Waits, error)
 	mustEmbedUnimplementedLocketServer()
 }
 
@@ -321,6 +440,21 @@ func (UnimplementedLocketServer) EndClaim(context.Context, *EndClaimRequest) (*C
 }
 func (UnimplementedLocketServer) GetQueue(context.Context, *GetQueueRequest) (*Queue, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQueue not implemented")
+}
+func (UnimplementedLocketServer) Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method Session not implemented")
+}
+func (UnimplementedLocketServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedLocketServer) ResetSessions(context.Context, *ResetSessionsRequest) (*ResetSessionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResetSessions not implemented")
+}
+func (UnimplementedLocketServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedLocketServer) GetWaits(context.Context, *GetWaitsRequest) (*Waits, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetWaits not implemented")
 }
 func (UnimplementedLocketServer) mustEmbedUnimplementedLocketServer() {}
 func (UnimplementedLocketServer) testEmbeddedByValue()                {}
@@ -541,6 +675,78 @@ func _Locket_GetQueue_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Locket_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(LocketServer).Session(&grpc.GenericServerStream[SessionRequest, SessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Locket_SessionServer = grpc.BidiStreamingServer[SessionRequest, SessionResponse]
+
+func _Locket_ListSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).ListSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_ListSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Locket_ResetSessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetSessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).ResetSessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_ResetSessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).ResetSessions(ctx, req.(*ResetSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Locket_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LocketServer).Watch(m, &grpc.GenericServerStream[WatchRequest, WatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Locket_WatchServer = grpc.ServerStreamingServer[WatchResponse]
+
+func _Locket_GetWaits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetWaitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).GetWaits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_GetWaits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).GetWaits(ctx, req.(*GetWaitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Locket_ServiceDesc is the grpc.ServiceDesc for Locket service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -592,7 +798,31 @@ var Locket_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "GetQueue",
 			Handler:    _Locket_GetQueue_Handler,
 		},
+		{
+			MethodName: "ListSessions",
+			Handler:    _Locket_ListSessions_Handler,
+		},
+		{
+			MethodName: "ResetSessions",
+			Handler:    _Locket_ResetSessions_Handler,
+		},
+		{
+			MethodName: "GetWaits",
+			Handler:    _Locket_GetWaits_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Session",
+			Handler:       _Locket_Session_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Watch",
+			Handler:       _Locket_Watch_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "models/locket.proto",
 }

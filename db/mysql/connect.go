@@ -75,6 +75,7 @@ func serves(ctx context.Context, conn driver.ExecerContext) error {
 const (
 	codeUnknownDatabase   = 1049
 	codeShutdown          = 1053
+	codeDuplicateColumn   = 1060
 	codeDuplicate         = 1062
 	codeTableDenied       = 1142
 	codeNoSuchTable       = 1146

@@ -11,10 +11,10 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
+const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl"
 
 // briefColumns are claimColumns without what may be large.
-const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason"
+const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl"
 
 type rowsQuerier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -51,20 +51,21 @@ func scanClaim(row scanner, claims *[]*claim.Claim) error {
 
 // claimRow takes a row of claimColumns.
 type claimRow struct {
-	claim claim.Claim
-	ttl   int64
+	claim        claim.Claim
+	ttl, waitTTL int64
 }
 
 func (r *claimRow) columns() []any {
 	c := &r.claim
 	return []any{
 		&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &r.ttl, &c.UserData, &c.Value, &c.Status,
-		&c.Enqueued, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason,
+		&c.Enqueued, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason, &c.Session, &r.waitTTL,
 	}
 }
 
 func (r *claimRow) done() *claim.Claim {
 	r.claim.TTL = time.Duration(r.ttl) * time.Microsecond
+	r.claim.WaitTTL = time.Duration(r.waitTTL) * time.Microsecond
 	return &r.claim
 }
 

@@ -88,12 +88,12 @@ func values(c *claim.Claim) []any {
 	return []any{
 		c.ID, c.Resource, c.Owner, uint8(c.Mode), uint8(c.Type), c.TTL.Microseconds(), userData, c.Value,
 		uint8(c.Status), c.Enqueued, c.Token, c.Version, int64(c.Deadline), int64(c.Created), int64(c.Activated),
-		int64(c.Finished), c.Reason,
+		int64(c.Finished), c.Reason, c.Session, c.WaitTTL.Microseconds(),
 	}
 }
 
 func claimBytes(c *claim.Claim) int {
-	return len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.UserData) + len(c.Reason)
+	return len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.UserData) + len(c.Reason) + len(c.Session)
 }
 
 // saveFeed writes the commit's row of the feed.

@@ -153,7 +153,7 @@ func apply(ctx context.Context, pool execer, file string, number int) error {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
-		if err := exec(ctx, pool, statement); err != nil {
+		if err := exec(ctx, pool, statement); err != nil && !isCode(err, codeDuplicateColumn) { // else it has been applied
 			return err
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/locket-service/locket/claim"
 )
 
-const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
+const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl"
 
 // briefColumns are claimColumns without what may be large.
-const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason"
+const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl"
 
 // limitSQL limits a statement that is kept. SQLite plans a statement anew at each bind of a bare
 // parameter of LIMIT, because the plan might depend on it; that costs more than the statement.
@@ -45,7 +45,7 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.sharedDue, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 AND deadline <= ? ORDER BY deadline" + limitSQL},
 		{&w.insertResource, "INSERT INTO resources (version, holder, shared, waiting, name) VALUES (?, ?, ?, ?, ?)"},
 		{&w.updateResource, "UPDATE resources SET version = ?, holder = ?, shared = ?, waiting = ? WHERE name = ?"},
-		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ? WHERE id = ?"},
 		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ? WHERE id = ?"},
 		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
@@ -143,6 +143,8 @@ func scan(row *sqlite.Stmt) *claim.Claim {
 		Activated: claim.Time(row.ColumnInt64(14)),
 		Finished:  claim.Time(row.ColumnInt64(15)),
 		Reason:    row.ColumnText(16),
+		Session:   row.ColumnText(17),
+		WaitTTL:   time.Duration(row.ColumnInt64(18)) * time.Microsecond,
 	}
 	if !row.ColumnIsNull(6) {
 		c.UserData = []byte(row.ColumnText(6))

@@ -147,6 +147,8 @@ func (t *tx) insertClaim(c *claim.Claim) error {
 	stmt.BindInt64(15, int64(c.Activated))
 	stmt.BindInt64(16, int64(c.Finished))
 	stmt.BindText(17, c.Reason)
+	stmt.BindText(18, c.Session)
+	stmt.BindInt64(19, c.WaitTTL.Microseconds())
 	return run(stmt)
 }
 
