@@ -47,8 +47,10 @@ type Claim struct {
 	Resource string
 	// Owner is who claims; it may be empty.
 	Owner string
-	Mode  Mode
-	Type  Type
+	// Identity is who the caller that made the claim was authenticated as, "" if nobody asked.
+	Identity string
+	Mode     Mode
+	Type     Type
 	// TTL is how long the claim is held without being renewed. It means nothing for a claim
 	// with a Session.
 	TTL time.Duration
@@ -79,6 +81,8 @@ type Claim struct {
 	Created, Activated, Finished Time
 	// Reason is why the claim was ended, in the words of who ended it.
 	Reason string
+	// EndedBy is the identity of who ended the claim, "" if it is not known, or if the claim expired.
+	EndedBy string
 }
 
 // Due reports whether the claim is active and its lease has run out.

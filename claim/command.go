@@ -46,7 +46,7 @@ func (cmd Create) Targets() []Target { return []Target{{Resource: cmd.Resource, 
 func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
 	q := queues[0]
 	if first := q.find(cmd.ID); first != nil {
-		if !cmd.Made(first.Claim) {
+		if !cmd.Made(first.Claim) || q.permit(ToRenew, first) != nil {
 			return nil, ErrIDTaken
 		}
 		return first, nil
@@ -98,6 +98,11 @@ func (cmd Acquire) Targets() []Target { return []Target{{Resource: cmd.Resource}
 func (cmd Acquire) apply(queues []*Queue, now Instant) (*member, error) {
 	q := queues[0]
 	h, err := q.held(cmd.Owner, cmd.Token)
+	var denied error
+	if err == nil {
+		denied = q.permit(ToRenew, h)
+		err = denied
+	}
 	switch {
 	case err == nil:
 		renewed := q.change(h, now)
@@ -108,7 +113,10 @@ func (cmd Acquire) apply(queues []*Queue, now Instant) (*member, error) {
 		return nil, err
 	}
 	q.expire(now)
-	if !q.Free() || q.Waiting > 0 {
+	switch free := q.Free() && q.Waiting == 0; {
+	case !free && denied != nil:
+		return nil, denied
+	case !free:
 		return nil, q.collision()
 	}
 	c := &Claim{
@@ -150,6 +158,9 @@ func (cmd Release) Targets() []Target { return []Target{{Resource: cmd.Resource}
 func (cmd Release) apply(queues []*Queue, now Instant) (*member, error) {
 	q := queues[0]
 	h, err := q.held(cmd.Owner, cmd.Token)
+	if err == nil {
+		err = q.permit(ToEnd, h)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +182,9 @@ func (cmd Renew) apply(queues []*Queue, now Instant) (*member, error) {
 	m := q.find(cmd.ID)
 	if m == nil {
 		return nil, ErrNotFound
+	}
+	if err := q.permit(ToRenew, m); err != nil {
+		return nil, err
 	}
 	if m.Status != Active {
 		return nil, &TransitionError{From: m.Status}
@@ -196,9 +210,13 @@ func (cmd Activate) Targets() []Target { return []Target{{ID: cmd.ID}} }
 func (cmd Activate) apply(queues []*Queue, now Instant) (*member, error) {
 	q := queues[0]
 	m := q.find(cmd.ID)
-	switch {
-	case m == nil:
+	if m == nil {
 		return nil, ErrNotFound
+	}
+	if err := q.permit(ToSee, m); err != nil {
+		return nil, err
+	}
+	switch {
 	case m.Status == Waiting:
 		return nil, ErrContention
 	case m.Status != Active:
@@ -223,9 +241,13 @@ func (cmd SetStatus) Targets() []Target { return []Target{{ID: cmd.ID}} }
 func (cmd SetStatus) apply(queues []*Queue, now Instant) (*member, error) {
 	q := queues[0]
 	m := q.find(cmd.ID)
-	switch {
-	case m == nil:
+	if m == nil {
 		return nil, ErrNotFound
+	}
+	if err := q.permit(ToEnd, m); err != nil {
+		return nil, err
+	}
+	switch {
 	case m.Status == cmd.Status && m.Status.Final():
 		return m, nil
 	case !m.Status.mayEnd(cmd.Status):
@@ -248,12 +270,16 @@ func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID}} }
 func (cmd End) apply(queues []*Queue, now Instant) (*member, error) {
 	q := queues[0]
 	m := q.find(cmd.ID)
-	switch {
-	case m == nil:
+	if m == nil {
 		return nil, ErrNotFound
-	case m.Status == Active:
+	}
+	if err := q.permit(ToEnd, m); err != nil {
+		return nil, err
+	}
+	switch m.Status {
+	case Active:
 		q.finish(m, Released, cmd.Reason, now)
-	case m.Status == Waiting:
+	case Waiting:
 		q.finish(m, Withdrawn, cmd.Reason, now)
 	}
 	return m, nil

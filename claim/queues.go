@@ -13,6 +13,7 @@ type Queues struct {
 	targets     []*Queue          // those of the command under way
 	transitions []Transition
 	net         []Transition // of the first summed transitions
+	caller      Caller       // of the command under way
 	summed      int
 }
 

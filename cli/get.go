@@ -59,12 +59,14 @@ func (v claimView) text(look look) string {
 	field("id", v.ID)
 	field("resource", printable.Quoted(v.Resource))
 	optional("owner", v.Owner)
+	optional("identity", v.Identity)
 	field("mode", v.Mode.String())
 	if v.Type != nil {
 		field("type", v.Type.String())
 	}
 	field("status", look.paint(statusCell(v.Status)))
 	optional("reason", v.Reason)
+	optional("ended by", v.EndedBy)
 	if v.Position != nil {
 		field("position", strconv.FormatUint(uint64(*v.Position), 10))
 	}

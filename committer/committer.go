@@ -58,6 +58,7 @@ type Result struct {
 // request is a command on its way through a batch.
 type request struct {
 	ctx    context.Context
+	caller claim.Caller
 	cmd    claim.Command
 	queued time.Time
 	bytes  int
@@ -99,12 +100,12 @@ func New(store Store, config Config) *Committer {
 	return c
 }
 
-// Do carries out one command. It returns the errors of package claim, those of db.Store,
+// Do carries out one command, for the caller of the context (WithCaller). It returns the errors of package claim, those of db.Store,
 // ErrStopping, ErrOverloaded, or that of ctx. When ctx ends first the outcome is unknown: the
 // command may still be carried out, and may be sent again.
 func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	r := c.requests.Get().(*request)
-	r.ctx, r.cmd, r.result, r.err = ctx, cmd, Result{}, nil
+	r.ctx, r.caller, r.cmd, r.result, r.err = ctx, CallerOf(ctx), cmd, Result{}, nil
 	if err := c.queue.add(r); err != nil {
 		c.metrics.refused.Inc()
 		return Result{}, err
@@ -112,7 +113,7 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	select {
 	case <-r.done:
 		result, err := r.result, r.err
-		r.ctx, r.cmd = nil, nil
+		r.ctx, r.caller, r.cmd = nil, claim.Caller{}, nil
 		c.requests.Put(r)
 		return result, err
 	case <-ctx.Done():
@@ -355,7 +356,7 @@ func (r *request) run(queues *claim.Queues) {
 	if r.err = r.ctx.Err(); r.err != nil {
 		return
 	}
-	c, err := queues.Do(r.cmd)
+	c, err := queues.DoFor(r.caller, r.cmd)
 	if r.err = err; c != nil {
 		r.result.Claim = *c
 	}

@@ -3,7 +3,7 @@ package db
 import "github.com/locket-service/locket/claim"
 
 // OnlyEnds reports whether a change does no more to a stored claim than to end it: beside
-// Status, Version, Finished and Reason nothing differs. Most of what a busy server writes
+// Status, Version, Finished, Reason and EndedBy nothing differs. Most of what a busy server writes
 // is of this kind, and engines have a cheaper statement for it.
 func OnlyEnds(change claim.Transition) bool {
 	before, after := change.Before, change.After

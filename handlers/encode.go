@@ -35,6 +35,8 @@ func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {
 		TypeCode:        models.TypeCode(c.Type),
 		Version:         c.Version,
 		Reason:          c.Reason,
+		Identity:        c.Identity,
+		EndedBy:         c.EndedBy,
 	}
 	if c.Status == claim.Active {
 		ttl := c.Remaining(now).Seconds()

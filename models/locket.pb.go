@@ -856,7 +856,11 @@ type Claim struct {
 	// The session that the claim is bound to; empty if it has a TTL of its own.
 	Session string `protobuf:"bytes,18,opt,name=session,proto3" json:"session,omitempty"`
 	// Seconds for which the claim may wait without anybody asking about it; absent: for ever.
-	WaitTtl       *float64 `protobuf:"fixed64,19,opt,name=wait_ttl,json=waitTtl,proto3,oneof" json:"wait_ttl,omitempty"`
+	WaitTtl *float64 `protobuf:"fixed64,19,opt,name=wait_ttl,json=waitTtl,proto3,oneof" json:"wait_ttl,omitempty"`
+	// Who the caller that made the claim was authenticated as; empty if nobody asked.
+	Identity string `protobuf:"bytes,20,opt,name=identity,proto3" json:"identity,omitempty"`
+	// The identity of who ended the claim; empty if it is not known, or if the claim expired.
+	EndedBy       string `protobuf:"bytes,21,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1022,6 +1026,20 @@ func (x *Claim) GetWaitTtl() float64 {
 		return *x.WaitTtl
 	}
 	return 0
+}
+
+func (x *Claim) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *Claim) GetEndedBy() string {
+	if x != nil {
+		return x.EndedBy
+	}
+	return ""
 }
 
 type CreateClaimRequest struct {
@@ -3482,7 +3500,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"p\n" +
 	"\fStatusChange\x12&\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x0e.models.StatusR\x06status\x128\n" +
-	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xc4\x05\n" +
+	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\xfb\x05\n" +
 	"\x05Claim\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
@@ -3503,7 +3521,9 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x06reason\x18\x10 \x01(\tR\x06reason\x12\x1f\n" +
 	"\bposition\x18\x11 \x01(\rH\x03R\bposition\x88\x01\x01\x12\x18\n" +
 	"\asession\x18\x12 \x01(\tR\asession\x12\x1e\n" +
-	"\bwait_ttl\x18\x13 \x01(\x01H\x04R\awaitTtl\x88\x01\x01B\x06\n" +
+	"\bwait_ttl\x18\x13 \x01(\x01H\x04R\awaitTtl\x88\x01\x01\x12\x1a\n" +
+	"\bidentity\x18\x14 \x01(\tR\bidentity\x12\x19\n" +
+	"\bended_by\x18\x15 \x01(\tR\aendedByB\x06\n" +
 	"\x04_ttlB\x12\n" +
 	"\x10_active_durationB\f\n" +
 	"\n" +

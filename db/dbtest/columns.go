@@ -17,6 +17,7 @@ var columnCases = []Case{
 	{Name: "AcquireIsStored", Run: acquireIsStored},
 	{Name: "RenewalIsStored", Run: renewalIsStored},
 	{Name: "EndIsStored", Run: endIsStored},
+	{Name: "IdentityIsStored", Run: identityIsStored},
 	{Name: "ExpiryIsStored", Run: expiryIsStored},
 	{Name: "RowIsStored", Run: rowIsStored},
 	{Name: "NamesAreBytes", Run: namesAreBytes},
@@ -110,6 +111,44 @@ func endIsStored(t testing.TB, e Engine) {
 		}
 		same(t, "ended again", Do(t, e.Store, claim.SetStatus{ID: c.ID, Status: to, Reason: "other"})[0], c)
 	}
+}
+
+func identityIsStored(t testing.TB, e Engine) {
+	name := "spiffe://" + strings.Repeat("é", 507)
+	do := func(id, caller string, cmd claim.Command) {
+		t.Helper()
+		var want *claim.Claim
+		must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
+			_, err := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) {
+				c, err := queues.DoFor(claim.Caller{Identity: caller}, cmd)
+				must(t, err)
+				want = c
+			})
+			return err
+		}))
+		stored(t, e.Store, id+" by "+caller, *want)
+	}
+	for _, id := range []string{"a", "b"} {
+		do(id, name, exclusive(id, "r"))
+		equal(t, "identity", get(t, e.Store, id).Identity, name)
+	}
+	do("a", "other", claim.Renew{ID: "a", TTL: time.Hour})
+	do("a", "other", released("a"))
+	do("b", name, claim.Renew{ID: "b", TTL: time.Hour})
+	equal(t, "identity", get(t, e.Store, "b").Identity, name)
+	equal(t, "who ended a", get(t, e.Store, "a").EndedBy, "other")
+	equal(t, "who ended b", get(t, e.Store, "b").EndedBy, "")
+	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error { // renewed and ended at once, which is no mere end
+		cmds := []claim.Command{claim.Renew{ID: "b", TTL: time.Minute}, released("b")}
+		_, err := db.Execute(tx, cmds, func(queues *claim.Queues) {
+			for _, cmd := range cmds {
+				_, err := queues.DoFor(claim.Caller{Identity: name}, cmd)
+				must(t, err)
+			}
+		})
+		return err
+	}))
+	equal(t, "who ended b", get(t, e.Store, "b").EndedBy, name)
 }
 
 func expiryIsStored(t testing.TB, e Engine) {

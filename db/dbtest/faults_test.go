@@ -374,6 +374,8 @@ var faults = []fault{
 	{"loses renewals", changed(func(c *claim.Claim) { c.TTL = time.Hour }), []string{"RenewalIsStored", "AcquireIsStored"}},
 	{"loses deadlines", changed(func(c *claim.Claim) { c.Deadline-- }), []string{"RenewalIsStored", "AcquireIsStored"}},
 	{"loses reasons", changed(func(c *claim.Claim) { c.Reason = "" }), []string{"EndIsStored"}},
+	{"loses the identity", made(func(c *claim.Claim) { c.Identity = "" }), []string{"IdentityIsStored"}},
+	{"loses who ended it", changed(func(c *claim.Claim) { c.EndedBy = "" }), []string{"IdentityIsStored"}},
 	{"cuts reasons off", changed(func(c *claim.Claim) { c.Reason = c.Reason[:min(255, len(c.Reason))] }), []string{"EndIsStored"}},
 	{"loses the end", changed(func(c *claim.Claim) { c.Finished = 0 }), []string{"EndIsStored", "History", "ExpiryIsStored", "HistoryCutoff", "Prune"}},
 	{"loses the begin", changed(func(c *claim.Claim) { c.Activated = 0 }), []string{"History", "ListBounds"}},

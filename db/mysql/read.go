@@ -11,10 +11,10 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl"
+const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
 
 // briefColumns are claimColumns without what may be large.
-const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl"
+const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
 
 type rowsQuerier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -59,7 +59,7 @@ func (r *claimRow) columns() []any {
 	c := &r.claim
 	return []any{
 		&c.ID, &c.Resource, &c.Owner, &c.Mode, &c.Type, &r.ttl, &c.UserData, &c.Value, &c.Status,
-		&c.Enqueued, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason, &c.Session, &r.waitTTL,
+		&c.Enqueued, &c.Token, &c.Version, &c.Deadline, &c.Created, &c.Activated, &c.Finished, &c.Reason, &c.Session, &r.waitTTL, &c.Identity, &c.EndedBy,
 	}
 }
 

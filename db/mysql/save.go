@@ -40,8 +40,8 @@ const (
 	insertClaims = "INSERT INTO claims (" + claimColumns + ") VALUES "
 	onKnownClaim = " ON DUPLICATE KEY UPDATE type = VALUES(type), ttl = VALUES(ttl), value = VALUES(value)," +
 		" status = VALUES(status), token = VALUES(token), version = VALUES(version), deadline = VALUES(deadline)," +
-		" activated = VALUES(activated), finished = VALUES(finished), reason = VALUES(reason)"
-	endClaims = "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ? WHERE id IN "
+		" activated = VALUES(activated), finished = VALUES(finished), reason = VALUES(reason), ended_by = VALUES(ended_by)"
+	endClaims = "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ?, ended_by = ? WHERE id IN "
 )
 
 // ending is what the end of a claim changes.
@@ -50,6 +50,7 @@ type ending struct {
 	version  uint64
 	finished claim.Time
 	reason   string
+	endedBy  string
 }
 
 func (w *writer) resources(queues []*claim.Queue) {
@@ -72,8 +73,8 @@ func (w *writer) claims(changes []claim.Transition) {
 		case change.Before == nil:
 			w.row(insertClaims, "", claimBytes(c), values(c)...)
 		case db.OnlyEnds(change):
-			w.same(endClaims, ending{c.Status, c.Version, c.Finished, c.Reason},
-				[]any{uint8(c.Status), c.Version, int64(c.Finished), c.Reason}, c.ID)
+			w.same(endClaims, ending{c.Status, c.Version, c.Finished, c.Reason, c.EndedBy},
+				[]any{uint8(c.Status), c.Version, int64(c.Finished), c.Reason, c.EndedBy}, c.ID)
 		default:
 			w.row(insertClaims, onKnownClaim, claimBytes(c), values(c)...)
 		}
@@ -88,12 +89,12 @@ func values(c *claim.Claim) []any {
 	return []any{
 		c.ID, c.Resource, c.Owner, uint8(c.Mode), uint8(c.Type), c.TTL.Microseconds(), userData, c.Value,
 		uint8(c.Status), c.Enqueued, c.Token, c.Version, int64(c.Deadline), int64(c.Created), int64(c.Activated),
-		int64(c.Finished), c.Reason, c.Session, c.WaitTTL.Microseconds(),
+		int64(c.Finished), c.Reason, c.Session, c.WaitTTL.Microseconds(), c.Identity, c.EndedBy,
 	}
 }
 
 func claimBytes(c *claim.Claim) int {
-	return len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.UserData) + len(c.Reason) + len(c.Session)
+	return len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.UserData) + len(c.Reason) + len(c.Session) + len(c.Identity) + len(c.EndedBy)
 }
 
 // saveFeed writes the commit's row of the feed.

@@ -10,10 +10,10 @@ import (
 	"github.com/locket-service/locket/claim"
 )
 
-const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl"
+const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
 
 // briefColumns are claimColumns without what may be large.
-const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl"
+const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
 
 // limitSQL limits a statement that is kept. SQLite plans a statement anew at each bind of a bare
 // parameter of LIMIT, because the plan might depend on it; that costs more than the statement.
@@ -45,9 +45,9 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.sharedDue, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 AND deadline <= ? ORDER BY deadline" + limitSQL},
 		{&w.insertResource, "INSERT INTO resources (version, holder, shared, waiting, name) VALUES (?, ?, ?, ?, ?)"},
 		{&w.updateResource, "UPDATE resources SET version = ?, holder = ?, shared = ?, waiting = ? WHERE name = ?"},
-		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
-		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ? WHERE id = ?"},
-		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ? WHERE id = ?"},
+		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
+		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
 		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
 		{&w.prune, "DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE status > 2 AND finished < ? ORDER BY finished" + limitSQL + ")"},
 		{&w.walk, "SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name" + limitSQL},
@@ -145,6 +145,8 @@ func scan(row *sqlite.Stmt) *claim.Claim {
 		Reason:    row.ColumnText(16),
 		Session:   row.ColumnText(17),
 		WaitTTL:   time.Duration(row.ColumnInt64(18)) * time.Microsecond,
+		Identity:  row.ColumnText(19),
+		EndedBy:   row.ColumnText(20),
 	}
 	if !row.ColumnIsNull(6) {
 		c.UserData = []byte(row.ColumnText(6))

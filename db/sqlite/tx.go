@@ -149,6 +149,8 @@ func (t *tx) insertClaim(c *claim.Claim) error {
 	stmt.BindText(17, c.Reason)
 	stmt.BindText(18, c.Session)
 	stmt.BindInt64(19, c.WaitTTL.Microseconds())
+	stmt.BindText(20, c.Identity)
+	stmt.BindText(21, c.EndedBy)
 	return run(stmt)
 }
 
@@ -164,7 +166,8 @@ func (t *tx) updateClaim(c *claim.Claim) error {
 	stmt.BindInt64(8, int64(c.Activated))
 	stmt.BindInt64(9, int64(c.Finished))
 	stmt.BindText(10, c.Reason)
-	stmt.BindText(11, c.ID)
+	stmt.BindText(11, c.EndedBy)
+	stmt.BindText(12, c.ID)
 	return run(stmt)
 }
 
@@ -174,6 +177,7 @@ func (t *tx) endClaim(c *claim.Claim) error {
 	stmt.BindInt64(2, int64(c.Version))
 	stmt.BindInt64(3, int64(c.Finished))
 	stmt.BindText(4, c.Reason)
-	stmt.BindText(5, c.ID)
+	stmt.BindText(5, c.EndedBy)
+	stmt.BindText(6, c.ID)
 	return run(stmt)
 }

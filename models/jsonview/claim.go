@@ -17,6 +17,7 @@ type Claim struct {
 	ID              string         `json:"id" doc:"The claim's name."`
 	Resource        string         `json:"resource" doc:"The name of the resource."`
 	Owner           *string        `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Identity        *string        `json:"identity" doc:"Who the caller that made the claim was authenticated as; null if nobody asked."`
 	Mode            Mode           `json:"mode" doc:"Whether the claim shares the resource."`
 	Type            *Type          `json:"type" doc:"The purpose of the claim."`
 	Value           *string        `json:"value" doc:"Text that the lists of locks and presences show."`
@@ -31,6 +32,7 @@ type Claim struct {
 	Position        *uint32        `json:"position" doc:"The place in line of a waiting claim, 1 is the next; null otherwise, in lists, and beyond 1,000."`
 	Version         uint64         `json:"version" doc:"Rises with every change of the claim."`
 	Reason          *string        `json:"reason" doc:"Why the claim ended, in the words of who ended it."`
+	EndedBy         *string        `json:"ended_by" doc:"The identity of who ended the claim; null if it is not known, or if the claim expired."`
 }
 
 // StatusChange is one line of a claim's history.
@@ -42,12 +44,12 @@ type StatusChange struct {
 // OfClaim returns how a claim looks.
 func OfClaim(c *models.Claim) Claim {
 	v := Claim{
-		ID: c.GetId(), Resource: c.GetResource(), Owner: unlessZero(c.GetOwner()),
+		ID: c.GetId(), Resource: c.GetResource(), Owner: unlessZero(c.GetOwner()), Identity: unlessZero(c.GetIdentity()),
 		Mode: Mode(c.GetMode()), Type: unlessZero(Type(c.GetTypeCode())), Value: unlessZero(c.GetValue()),
 		Status: Status(c.GetStatus()), Created: timestampOf(c.GetCreated()),
 		TTL: (*Seconds)(c.Ttl), ActiveDuration: (*Seconds)(c.ActiveDuration), WaitingDuration: Seconds(c.GetWaitingDuration()),
 		UserData: (*JSON)(c.UserData), Token: unlessZero(c.GetToken()), Position: c.Position,
-		Version: c.GetVersion(), Reason: unlessZero(c.GetReason()),
+		Version: c.GetVersion(), Reason: unlessZero(c.GetReason()), EndedBy: unlessZero(c.GetEndedBy()),
 	}
 	v.StatusHistory = make([]StatusChange, len(c.GetStatusHistory()))
 	for i, change := range c.GetStatusHistory() {
