@@ -93,4 +93,21 @@ const (
 	ReasonShuttingDown = "SHUTTING_DOWN"
 	// ReasonQueueFull occurs when as many claims wait for a resource as may.
 	ReasonQueueFull = "QUEUE_FULL"
+	// ReasonSessionEnded occurs when a session is not there any more: it was closed, its TTL had passed,
+	// or an administrator ended it. A new session is a new identity.
+	ReasonSessionEnded = "SESSION_ENDED"
+	// ReasonSessionSecret occurs when a session is resumed with another secret than its own.
+	ReasonSessionSecret = "SESSION_SECRET"
+	// ReasonSessionMoved occurs when a session was resumed over another stream.
+	ReasonSessionMoved = "SESSION_MOVED"
+	// ReasonSessionFull occurs when a session holds and waits for as much as it may.
+	ReasonSessionFull = "SESSION_FULL"
+	// ReasonCursorTooOld occurs when changes after the cursor of Watch are no longer kept. Begin again
+	// without a cursor.
+	ReasonCursorTooOld = "CURSOR_TOO_OLD"
+	// ReasonWatchTooSlow occurs when the caller of Watch does not keep up. Go on from the last cursor.
+	ReasonWatchTooSlow = "WATCH_TOO_SLOW"
+	// ReasonCircle occurs when a claim that would wait would close a circle, in which each waits for the
+	// next. Nothing has changed. It comes with metadata that names the circle's members.
+	ReasonCircle = "CIRCLE"
 )
