@@ -90,6 +90,17 @@ func (c *Claim) Due(now Instant) bool {
 	return c.Status == Active && c.Deadline <= now.DueBefore()
 }
 
+// Abandoned reports whether the claim waits and nobody has asked about it for its WaitTTL.
+func (c *Claim) Abandoned(now Instant) bool {
+	return c.Status == Waiting && c.Deadline != 0 && c.Deadline <= now.DueBefore()
+}
+
+// ToKeep reports whether the claim waits with a WaitTTL of which half has passed, so that whoever
+// asks about it is to keep it waiting (KeepWaiting).
+func (c *Claim) ToKeep(now Instant) bool {
+	return c.Status == Waiting && c.Deadline != 0 && c.Deadline.Sub(now.Lease) <= c.WaitTTL/2
+}
+
 // StatusChange is one line of a claim's history.
 type StatusChange struct {
 	Status Status

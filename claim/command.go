@@ -33,8 +33,10 @@ type Create struct {
 	Mode            Mode
 	Type            Type
 	TTL             time.Duration
-	UserData        []byte
-	Value           string
+	// WaitTTL is how long the claim may wait without anybody asking about it, 0 for ever.
+	WaitTTL  time.Duration
+	UserData []byte
+	Value    string
 	// NoWait refuses a claim that would wait, with a CollisionError. A try that is refused
 	// leaves nothing, so it keeps nobody out and may be repeated with its id.
 	NoWait bool
@@ -49,6 +51,7 @@ func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
 		if !cmd.Made(first.Claim) || q.permit(ToRenew, first) != nil {
 			return nil, ErrIDTaken
 		}
+		q.keepWaiting(first, now)
 		return first, nil
 	}
 	q.expire(now)
@@ -60,7 +63,7 @@ func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
 	}
 	c := &Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
-		TTL: cmd.TTL, UserData: cmd.UserData, Value: cmd.Value,
+		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: cmd.UserData, Value: cmd.Value,
 	}
 	m := q.join(c, now)
 	if cmd.NoWait {
@@ -70,7 +73,8 @@ func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
 }
 
 // Made reports whether the claim is one that this very request would have made. What
-// a renewal may have changed since is not compared. A claim that was never active was not made
+// a renewal may have changed since is not compared, nor is WaitTTL, which a server that does not
+// know it has left out. A claim that was never active was not made
 // with NoWait.
 func (cmd Create) Made(c *Claim) bool {
 	return c.ID == cmd.ID && c.Resource == cmd.Resource && c.Owner == cmd.Owner &&
@@ -187,6 +191,7 @@ func (cmd Renew) apply(queues []*Queue, now Instant) (*member, error) {
 		return nil, err
 	}
 	if m.Status != Active {
+		q.keepWaiting(m, now)
 		return nil, &TransitionError{From: m.Status}
 	}
 	renewed := q.change(m, now)
@@ -197,7 +202,7 @@ func (cmd Renew) apply(queues []*Queue, now Instant) (*member, error) {
 
 // Activate asks whether a claim is active by now. Claims are granted by the rules
 // alone, so it changes nothing, except that an active claim gets a new TTL if one is
-// given (refresh in the claim client library).
+// given (refresh in the claim client library), and that asking keeps a claim waiting.
 type Activate struct {
 	ID string
 	// TTL is nil to leave the deadline alone.
@@ -218,6 +223,7 @@ func (cmd Activate) apply(queues []*Queue, now Instant) (*member, error) {
 	}
 	switch {
 	case m.Status == Waiting:
+		q.keepWaiting(m, now)
 		return nil, ErrContention
 	case m.Status != Active:
 		return nil, &TransitionError{From: m.Status, To: Active}
@@ -285,18 +291,38 @@ func (cmd End) apply(queues []*Queue, now Instant) (*member, error) {
 	return m, nil
 }
 
-// Expire ends the holders of resources that are due, as the sweep does. Resources that could
-// not be loaded are left alone. It returns no
-// claim.
+// KeepWaiting moves on when the claims with the ids are to be aborted: somebody has asked about
+// them just now. What does not wait, or has no WaitTTL, is left alone. It returns no claim.
+type KeepWaiting struct {
+	IDs []string
+}
+
+// Targets implements Command.
+func (cmd KeepWaiting) Targets() []Target { return targetsOf(cmd.IDs) }
+
+//nolint:unparam // it is about many claims
+func (cmd KeepWaiting) apply(queues []*Queue, now Instant) (*member, error) {
+	each(queues, cmd.IDs, func(q *Queue, m *member) {
+		if m.Status == Waiting && m.Deadline != 0 {
+			q.change(m, now).Deadline = now.Lease.Add(m.WaitTTL)
+		}
+	})
+	return nil, nil
+}
+
+// Expire ends the holders of resources that are due, and those of the Waiters that are
+// abandoned, as the sweep does. It returns no claim.
 type Expire struct {
 	Resources []string
+	// Waiters are ids of claims.
+	Waiters []string
 }
 
 // Targets implements Command.
 func (cmd Expire) Targets() []Target {
-	targets := make([]Target, len(cmd.Resources))
-	for i, resource := range cmd.Resources {
-		targets[i].Resource = resource
+	targets := targetsOf(cmd.Waiters)
+	for _, resource := range cmd.Resources {
+		targets = append(targets, Target{Resource: resource})
 	}
 	return targets
 }
@@ -306,5 +332,42 @@ func (cmd Expire) apply(queues []*Queue, now Instant) (*member, error) {
 	for _, q := range queues {
 		q.expire(now)
 	}
+	each(queues, cmd.Waiters, func(q *Queue, m *member) {
+		if m.Abandoned(now) {
+			q.abandon(m, now)
+		}
+	})
 	return nil, nil
+}
+
+// ofMany reports whether a command is about many targets, each by itself: those that are not
+// there, or could not be loaded, are left alone.
+func ofMany(cmd Command) bool {
+	switch cmd.(type) {
+	case Expire, KeepWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+func targetsOf(ids []string) []Target {
+	targets := make([]Target, len(ids))
+	for i, id := range ids {
+		targets[i].ID = id
+	}
+	return targets
+}
+
+// each calls do for those of the claims that are in the queues.
+func each(queues []*Queue, ids []string, do func(*Queue, *member)) {
+	if len(queues) == 0 {
+		return
+	}
+	set := queues[0].set
+	for _, id := range ids {
+		if q := set.byID[id]; q != nil {
+			do(q, q.find(id))
+		}
+	}
 }

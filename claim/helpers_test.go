@@ -179,7 +179,7 @@ type entry struct {
 	ID, Resource, Owner          string
 	Mode                         claim.Mode
 	Type                         claim.Type
-	TTL                          time.Duration
+	TTL, WaitTTL                 time.Duration
 	UserData, Value              string
 	Status                       claim.Status
 	Enqueued, Token, Version     uint64
@@ -191,7 +191,7 @@ type entry struct {
 // record returns the entry of a claim.
 func record(c claim.Claim) entry {
 	return entry{
-		c.ID, c.Resource, c.Owner, c.Mode, c.Type, c.TTL, string(c.UserData), c.Value,
+		c.ID, c.Resource, c.Owner, c.Mode, c.Type, c.TTL, c.WaitTTL, string(c.UserData), c.Value,
 		c.Status, c.Enqueued, c.Token, c.Version, c.Deadline,
 		c.Created, c.Activated, c.Finished, c.Reason,
 	}
@@ -201,7 +201,7 @@ func record(c claim.Claim) entry {
 func (e entry) claim() *claim.Claim {
 	return &claim.Claim{
 		ID: e.ID, Resource: e.Resource, Owner: e.Owner, Mode: e.Mode, Type: e.Type,
-		TTL: e.TTL, UserData: []byte(e.UserData), Value: e.Value,
+		TTL: e.TTL, WaitTTL: e.WaitTTL, UserData: []byte(e.UserData), Value: e.Value,
 		Status: e.Status, Enqueued: e.Enqueued, Token: e.Token, Version: e.Version,
 		Deadline: e.Deadline, Created: e.Created, Activated: e.Activated,
 		Finished: e.Finished, Reason: e.Reason,

@@ -193,7 +193,9 @@ func renews(e entry) func(claim.Command) bool {
 		case claim.Acquire:
 			return cmd.Owner == e.Owner && (cmd.Token == 0 || cmd.Token == e.Token)
 		case claim.Activate:
-			return cmd.ID == e.ID && cmd.TTL != nil
+			return cmd.ID == e.ID && (cmd.TTL != nil || e.Status == claim.Waiting)
+		case claim.KeepWaiting:
+			return slices.Contains(cmd.IDs, e.ID)
 		}
 		return false
 	}

@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"slices"
+	"time"
 
 	"github.com/locket-service/locket/claim"
 )
@@ -15,8 +16,11 @@ type model struct {
 
 // do carries out a command, and returns what the queue must answer.
 func (m *model) do(cmd claim.Command, now claim.Instant) (entry, error) {
-	if target := cmd.Targets()[0]; target.Resource == "" && m.find(target.ID) == nil {
-		return entry{}, claim.ErrNotFound // there is no queue to look at
+	if !m.has(cmd.Targets()) { // there is no queue to look at
+		if _, ok := cmd.(claim.KeepWaiting); ok {
+			return entry{}, nil
+		}
+		return entry{}, claim.ErrNotFound
 	}
 	if m.count(claim.Waiting) > 0 {
 		m.expire(now)
@@ -28,6 +32,11 @@ func (m *model) do(cmd claim.Command, now claim.Instant) (entry, error) {
 		return entry{}, err
 	}
 	return *m.find(e.ID), nil
+}
+
+// has reports whether one of the targets is there.
+func (m *model) has(targets []claim.Target) bool {
+	return slices.ContainsFunc(targets, func(t claim.Target) bool { return t.Resource != "" || m.find(t.ID) != nil })
 }
 
 func (m *model) apply(cmd claim.Command, now claim.Instant) (*entry, error) {
@@ -46,8 +55,16 @@ func (m *model) apply(cmd claim.Command, now claim.Instant) (*entry, error) {
 		return m.setStatus(cmd, now)
 	case claim.End:
 		return m.end(cmd, now)
-	default: // claim.Expire
+	case claim.KeepWaiting:
+		for _, id := range cmd.IDs {
+			m.keep(m.find(id), now, 0)
+		}
+		return nil, nil
+	default:
 		m.expire(now)
+		for _, id := range cmd.(claim.Expire).Waiters {
+			m.abandon(m.find(id), now)
+		}
 		return nil, nil
 	}
 }
@@ -55,7 +72,7 @@ func (m *model) apply(cmd claim.Command, now claim.Instant) (*entry, error) {
 func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 	e := entry{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
-		TTL: cmd.TTL, UserData: string(cmd.UserData), Value: cmd.Value,
+		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: string(cmd.UserData), Value: cmd.Value,
 	}
 	first := m.find(cmd.ID)
 	if first == nil {
@@ -69,6 +86,7 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 	if neverHeld || first.Owner != e.Owner || first.Mode != e.Mode || first.UserData != e.UserData {
 		return nil, claim.ErrIDTaken
 	}
+	m.keep(first, now, 2)
 	return first, nil
 }
 
@@ -116,6 +134,7 @@ func (m *model) renew(cmd claim.Renew, now claim.Instant) (*entry, error) {
 	case e == nil:
 		return nil, claim.ErrNotFound
 	case e.Status != claim.Active:
+		m.keep(e, now, 2)
 		return nil, &claim.TransitionError{From: e.Status}
 	}
 	e.TTL, e.Deadline, e.Version = cmd.TTL, now.Lease.Add(cmd.TTL), m.next(now)
@@ -128,6 +147,7 @@ func (m *model) activate(cmd claim.Activate, now claim.Instant) (*entry, error) 
 	case e == nil:
 		return nil, claim.ErrNotFound
 	case e.Status == claim.Waiting:
+		m.keep(e, now, 2)
 		return nil, claim.ErrContention
 	case e.Status != claim.Active:
 		return nil, &claim.TransitionError{From: e.Status, To: claim.Active}
@@ -177,6 +197,9 @@ func (m *model) join(e entry, now claim.Instant) *entry {
 	e.Status, e.Created = claim.Waiting, now.Wall
 	e.Version = m.next(now)
 	e.Enqueued = e.Version
+	if e.WaitTTL != 0 {
+		e.Deadline = now.Lease.Add(e.WaitTTL)
+	}
 	m.claims = append(m.claims, e)
 	return &m.claims[len(m.claims)-1]
 }
@@ -190,6 +213,25 @@ func (m *model) expire(now claim.Instant) {
 	}
 }
 
+// keep moves the end of a wait on, if no more of it is left than one part of so many; 0 is always.
+func (m *model) keep(e *entry, now claim.Instant, parts int) {
+	if e == nil || e.Status != claim.Waiting || e.WaitTTL == 0 {
+		return
+	}
+	if parts == 0 || time.Duration(parts)*e.Deadline.Sub(now.Lease) <= e.WaitTTL {
+		e.Deadline, e.Version = now.Lease.Add(e.WaitTTL), m.next(now)
+	}
+}
+
+// abandon ends a claim whose wait is over, and reports whether it was.
+func (m *model) abandon(e *entry, now claim.Instant) bool {
+	if e == nil || e.Status != claim.Waiting || e.WaitTTL == 0 || e.Deadline > now.Lease {
+		return false
+	}
+	e.Status, e.Reason, e.Finished, e.Version = claim.Aborted, claim.ReasonAbandoned, now.Wall, m.next(now)
+	return true
+}
+
 // grant walks the line until somebody has to wait, and nobody passes them.
 func (m *model) grant(now claim.Instant) {
 	for i := range m.claims {
@@ -197,11 +239,21 @@ func (m *model) grant(now claim.Instant) {
 		if e.Status != claim.Waiting {
 			continue
 		}
+		if m.holder() != nil {
+			return
+		}
+		if m.abandon(e, now) {
+			continue
+		}
 		if m.conflicts(e.Mode) {
 			return
 		}
 		e.Status, e.Activated, e.Version = claim.Active, now.Wall, m.next(now)
-		e.Token, e.Deadline = e.Version, now.Lease.Add(e.TTL)
+		due := now.Lease.Add(e.TTL)
+		if e.WaitTTL != 0 && e.Created != now.Wall {
+			due = min(due, e.Deadline)
+		}
+		e.Token, e.Deadline = e.Version, due
 	}
 }
 

@@ -144,6 +144,9 @@ func (q *Queue) join(c *Claim, now Instant) *member {
 	c.Created = now.Wall
 	c.Version = q.next(now)
 	c.Enqueued = c.Version
+	if c.WaitTTL > 0 {
+		c.Deadline = now.Lease.Add(c.WaitTTL)
+	}
 	q.set.transitions = append(q.set.transitions, Transition{After: c})
 	m := q.add(c)
 	q.Waiting++
@@ -155,13 +158,19 @@ func (q *Queue) join(c *Claim, now Instant) *member {
 	return m
 }
 
-// grant makes a waiting claim a holder.
+// grant makes a waiting claim a holder. That tells nothing of whether anybody still wants it: a
+// claim that has waited with a WaitTTL falls due no later than it would have been aborted. So
+// many that are abandoned together delay the others for one WaitTTL, not for a TTL each.
 func (q *Queue) grant(m *member, now Instant) {
 	c := q.change(m, now)
 	c.Status = Active
 	c.Token = c.Version
 	c.Activated = now.Wall
-	c.Deadline = now.Lease.Add(c.TTL)
+	due := now.Lease.Add(c.TTL)
+	if c.Deadline != 0 && c.Created != now.Wall {
+		due = min(due, c.Deadline)
+	}
+	c.Deadline = due
 	q.Waiting--
 	if c.Mode == Shared {
 		q.Shared++
@@ -189,6 +198,19 @@ func (q *Queue) finish(m *member, to Status, reason string, now Instant) {
 	}
 }
 
+// ReasonAbandoned is why a claim was aborted that nobody asked about for its WaitTTL.
+const ReasonAbandoned = "nobody asked about the claim for its wait TTL"
+
+// abandon ends a claim that is Abandoned.
+func (q *Queue) abandon(m *member, now Instant) { q.finish(m, Aborted, ReasonAbandoned, now) }
+
+// keepWaiting moves on when a waiting claim is to be aborted, if it is time for that.
+func (q *Queue) keepWaiting(m *member, now Instant) {
+	if m.ToKeep(now) {
+		q.change(m, now).Deadline = now.Lease.Add(m.WaitTTL)
+	}
+}
+
 // passOn ends the holders that are due, if somebody waits for it.
 func (q *Queue) passOn(now Instant) {
 	if q.Waiting > 0 {
@@ -209,8 +231,8 @@ func (q *Queue) expire(now Instant) {
 	}
 }
 
-// MaxGrants is how many claims of a resource one transaction grants. When more shared
-// claims could be granted, the next transaction about the resource goes on.
+// MaxGrants is how many claims of a resource one transaction grants, or finds abandoned. When
+// more shared claims could be granted, the next transaction about the resource goes on.
 const MaxGrants = 1000
 
 // settle grants the claims at the head of the line for as long as the rules allow.
@@ -220,16 +242,22 @@ func (q *Queue) settle(now Instant) {
 	}
 }
 
-// grantNext grants the claim at the head of the line if the rules allow.
+// grantNext grants the claim at the head of the line if the rules allow, or ends it if it is
+// abandoned.
 func (q *Queue) grantNext(now Instant) bool {
 	if q.Waiting == 0 || q.Holder != "" {
 		return false
 	}
-	head := q.head()
-	if head == nil || !q.admits(head.Mode) {
+	switch head := q.head(); {
+	case head == nil:
+		return false
+	case head.Abandoned(now):
+		q.abandon(head, now)
+	case q.admits(head.Mode):
+		q.grant(head, now)
+	default:
 		return false
 	}
-	q.grant(head, now)
 	return true
 }
 

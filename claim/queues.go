@@ -1,5 +1,7 @@
 package claim
 
+import "slices"
+
 // Queues are those that one transaction has read, together with its time. They carry out
 // the transaction's commands, and keep the list of what these changed.
 type Queues struct {
@@ -39,7 +41,7 @@ func (qs *Queues) Add(c *Claim) {
 }
 
 // Refuse makes every command on a resource, or on one of the claims with the ids, fail with
-// err, because its queue could not be loaded. Expire leaves such a resource alone.
+// err, because its queue could not be loaded. Expire and KeepWaiting leave such a resource alone.
 func (qs *Queues) Refuse(err error, resource string, ids ...string) {
 	if qs.refused == nil {
 		qs.refused = make(map[string]error)
@@ -78,12 +80,12 @@ func (qs *Queues) Do(cmd Command) (*Claim, error) {
 	return m.Claim, nil
 }
 
-// find sets targets to the queues that a command works on.
+// find sets targets to the queues that a command works on, each once.
 func (qs *Queues) find(cmd Command) error {
 	qs.targets = qs.targets[:0]
 	for _, t := range cmd.Targets() {
 		if err := qs.refusal(t); err != nil {
-			if _, sweep := cmd.(Expire); sweep {
+			if ofMany(cmd) {
 				continue
 			}
 			return err
@@ -95,10 +97,13 @@ func (qs *Queues) find(cmd Command) error {
 			}
 			q = qs.byResource[t.Resource]
 		}
-		if q == nil {
+		switch {
+		case q == nil && t.Resource == "" && ofMany(cmd), slices.Contains(qs.targets, q):
+		case q == nil:
 			return ErrNotFound
+		default:
+			qs.targets = append(qs.targets, q)
 		}
-		qs.targets = append(qs.targets, q)
 	}
 	return nil
 }

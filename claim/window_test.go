@@ -113,10 +113,12 @@ func newWindow(t rapid.TB, c chooser) *window {
 func (w *window) batch() {
 	w.t.Helper()
 	cmds := make([]claim.Command, 1+w.choose(6, "size of the batch"))
-	ids := make([]string, len(cmds))
+	var ids []string
 	for i := range cmds {
 		cmds[i] = w.command()
-		ids[i] = cmds[i].Targets()[0].ID
+		for _, target := range cmds[i].Targets() {
+			ids = append(ids, target.ID)
+		}
 	}
 	queues := w.load(w.now, ids...)
 	q := queues.Resource("printer")
@@ -205,7 +207,7 @@ func (w *window) checkTransitions(transitions []claim.Transition, version uint64
 // steps are the statuses that one transition may lead to; from 0 a claim is made.
 var steps = map[claim.Status][]claim.Status{
 	0:             {claim.Waiting},
-	claim.Waiting: {claim.Active, claim.Aborted, claim.Withdrawn, claim.Revoked},
+	claim.Waiting: {claim.Waiting, claim.Active, claim.Aborted, claim.Withdrawn, claim.Revoked},
 	claim.Active:  {claim.Active, claim.Released, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked},
 }
 

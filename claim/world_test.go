@@ -81,12 +81,16 @@ var makers = map[string]func(*world) claim.Command{
 	"end":          (*world).end,
 	"end holder":   (*world).endHolder,
 	"give up":      (*world).giveUp,
-	"expire":       func(*world) claim.Command { return claim.Expire{Resources: []string{"printer"}} },
+	"expire": func(w *world) claim.Command {
+		return claim.Expire{Resources: []string{"printer"}, Waiters: w.someIDs()}
+	},
+	"keep": func(w *world) claim.Command { return claim.KeepWaiting{IDs: w.someIDs()} },
 }
 
 var makerNames = []string{
 	"create", "create more", "create again", "acquire", "release",
 	"renew", "activate", "end", "end holder", "expire", "give up", "reacquire", "try", "try again",
+	"keep",
 }
 
 func (w *world) command() claim.Command { return makers[oneOf(w, "command", makerNames)](w) }
@@ -105,6 +109,8 @@ func (w *world) anyID() string {
 	return w.model.claims[len(w.model.claims)-i].ID
 }
 
+func (w *world) someIDs() []string { return []string{w.anyID(), w.anyID(), w.anyID()} }
+
 func (w *world) owner() string { return oneOf(w, "owner", []string{"ann", "ben", ""}) }
 
 func (w *world) ttl() time.Duration {
@@ -118,7 +124,8 @@ func (w *world) create() claim.Command { return w.createAs(w.newID()) }
 func (w *world) createAs(id string) claim.Create {
 	return claim.Create{
 		ID: id, Resource: "printer", Owner: w.owner(), TTL: w.ttl(),
-		Mode: oneOf(w, "mode", []claim.Mode{claim.Exclusive, claim.Shared}),
+		Mode:    oneOf(w, "mode", []claim.Mode{claim.Exclusive, claim.Shared}),
+		WaitTTL: oneOf(w, "wait ttl", []time.Duration{0, 2 * time.Second, 30 * time.Second}),
 	}
 }
 
