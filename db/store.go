@@ -122,15 +122,20 @@ type Clocks interface {
 	ClockState() ClockState
 }
 
-// Due finds the leases that have run out.
+// Due finds the leases that have run out, and the waiting claims that nobody asks about.
 type Due interface {
 	// Due returns the names of up to limit resources with a holder whose lease has
 	// run out: at once where claims wait, after idle otherwise.
 	Due(ctx context.Context, idle time.Duration, limit int) ([]string, error)
 
-	// NextDue returns the lease time at which Due is to be asked again, if nothing changes
-	// before and it has just returned nothing: there a lease runs out, or has been out for
-	// idle. It is 0 when no lease is live. now is the time of the answer. It costs a few
+	// Abandoned returns the ids of up to limit claims that wait and that nobody has asked about
+	// for their WaitTTL, those that have been so for longest first.
+	Abandoned(ctx context.Context, limit int) ([]string, error)
+
+	// NextDue returns the lease time at which Due and Abandoned are to be asked again, if nothing
+	// changes before and they have just returned nothing: there a lease runs out, or has been out
+	// for idle, or a claim is abandoned. It is 0 when no lease is live, and no waiting claim has a
+	// WaitTTL. now is the time of the answer. It costs a few
 	// look-ups in an index, however many leases there are.
 	NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error)
 }

@@ -41,6 +41,15 @@ func (s *sweeps) Due(ctx context.Context, idle time.Duration, limit int) ([]stri
 	return resources, err
 }
 
+// Abandoned implements db.Due.
+func (s *sweeps) Abandoned(ctx context.Context, limit int) ([]string, error) {
+	ids, err := s.store.Abandoned(ctx, limit)
+	if err == nil {
+		s.looked()
+	}
+	return ids, err
+}
+
 // NextDue implements db.Due.
 func (s *sweeps) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
 	next, now, err := s.store.NextDue(ctx, idle)

@@ -28,22 +28,44 @@ const (
 	asideTime = 10 * time.Second
 )
 
-// Sweeper ends leases that have run out: at once where claims wait, after idleGrace otherwise. It
-// sleeps until the next deadline, and asks the database every longPause when there is none.
+// Sweeper ends leases that have run out: at once where claims wait, after idleGrace otherwise; and
+// waiting claims that nobody asks about. It sleeps until the next deadline, and asks the database
+// every longPause when there is none.
 type Sweeper struct {
 	store     db.Due
 	committer *committer.Committer
 	log       *slog.Logger
 	alarm     *alarm
+	rounds    []*round
 
-	failing bool                 // the database did not answer the last time
-	aside   map[string]time.Time // resources whose leases cannot be ended, until when
+	failing bool // the database did not answer the last time
+}
+
+// round is one kind of what is to be ended.
+type round struct {
+	what string // is named by the names
+	due  func(ctx context.Context, limit int) (names []string, err error)
+	end  func(names []string) claim.Command
+	// aside has the names of what could not be ended, until when it is left alone.
+	aside map[string]time.Time
 }
 
 // NewSweeper returns a sweeper of the store that ends leases through the committer, and listens to
 // it for leases that run out before the Sweeper would have looked again.
 func NewSweeper(store db.Due, queues *committer.Committer, log *slog.Logger) *Sweeper {
-	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm(), aside: make(map[string]time.Time)}
+	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm()}
+	s.rounds = []*round{{
+		what: "resource",
+		due:  func(ctx context.Context, limit int) ([]string, error) { return store.Due(ctx, idleGrace, limit) },
+		end:  func(names []string) claim.Command { return claim.Expire{Resources: names} },
+	}, {
+		what: "claim",
+		due:  store.Abandoned,
+		end:  func(ids []string) claim.Command { return claim.Expire{Waiters: ids} },
+	}}
+	for _, r := range s.rounds {
+		r.aside = make(map[string]time.Time)
+	}
 	queues.Listen(s)
 	return s
 }
@@ -52,7 +74,7 @@ func NewSweeper(store db.Due, queues *committer.Committer, log *slog.Logger) *Sw
 func (s *Sweeper) Committed(_ claim.Instant, changes []claim.Transition) {
 	soonest := never
 	for _, change := range changes {
-		if change.After.Status == claim.Active {
+		if change.After.Status.Live() && change.After.Deadline != 0 {
 			soonest = min(soonest, change.After.Deadline)
 		}
 	}
@@ -132,56 +154,58 @@ func (s *Sweeper) report(ctx context.Context, err error) error {
 // sweep goes on while there is more to do than fits into one command. It stops when the database
 // refuses: it would be asked for the same again, without a pause.
 func (s *Sweeper) sweep(ctx context.Context) error {
-	for ctx.Err() == nil {
-		resources, more, err := s.due(ctx)
-		if err != nil {
-			return err
-		}
-		if len(resources) == 0 {
-			return nil
-		}
-		if err := s.expire(ctx, resources); err != nil || !more {
-			return err
+	for _, r := range s.rounds {
+		for more := true; more; {
+			var names []string
+			var err error
+			if names, more, err = r.next(ctx); err != nil {
+				return err
+			}
+			if len(names) == 0 {
+				break
+			}
+			if err := s.end(ctx, r, names); err != nil {
+				return err
+			}
 		}
 	}
 	return ctx.Err()
 }
 
-// due returns the resources to sweep, and whether there may be more. Those that are left alone
-// take nobody's place.
-func (s *Sweeper) due(ctx context.Context) (resources []string, more bool, err error) {
+// next returns the names of what to end, and whether there may be more. Those that are left
+// alone take nobody's place.
+func (r *round) next(ctx context.Context) (names []string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	maps.DeleteFunc(s.aside, func(_ string, until time.Time) bool { return !time.Now().Before(until) })
-	limit := sweepLimit + len(s.aside)
-	names, err := s.store.Due(ctx, idleGrace, limit)
-	for _, name := range names {
-		if _, aside := s.aside[name]; !aside {
-			resources = append(resources, name)
+	maps.DeleteFunc(r.aside, func(_ string, until time.Time) bool { return !time.Now().Before(until) })
+	limit := sweepLimit + len(r.aside)
+	due, err := r.due(ctx, limit)
+	for _, name := range due {
+		if _, aside := r.aside[name]; !aside {
+			names = append(names, name)
 		}
 	}
-	return resources, len(names) >= limit, err
+	return names, len(due) >= limit, err
 }
 
-// expire ends the leases of resources with one command. A command that fails for a reason of its
-// own, not of the database, is cut in two until the resource that spoils it is alone. That one is
-// left alone for a while.
-func (s *Sweeper) expire(ctx context.Context, resources []string) error {
-	switch err := s.do(ctx, claim.Expire{Resources: resources}); {
+// end ends what is due with one command. A command that fails for a reason of its own, not of
+// the database, is cut in two until what spoils it is alone. That is left alone for a while.
+func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
+	switch err := s.do(ctx, r.end(names)); {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown), errors.Is(err, committer.ErrStopping):
 		return err
-	case len(resources) == 1:
-		s.log.Error("leases that have run out cannot be ended", "resource", resources[0], "again_in", asideTime, "error", err)
-		s.aside[resources[0]] = time.Now().Add(asideTime)
+	case len(names) == 1:
+		s.log.Error("what has run out cannot be ended", r.what, names[0], "again_in", asideTime, "error", err)
+		r.aside[names[0]] = time.Now().Add(asideTime)
 		return nil
 	}
-	half := len(resources) / 2
-	if err := s.expire(ctx, resources[:half]); err != nil {
+	half := len(names) / 2
+	if err := s.end(ctx, r, names[:half]); err != nil {
 		return err
 	}
-	return s.expire(ctx, resources[half:])
+	return s.end(ctx, r, names[half:])
 }
 
 func (s *Sweeper) do(ctx context.Context, cmd claim.Command) error {

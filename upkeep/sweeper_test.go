@@ -44,6 +44,34 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// TestSweepOfWaits: claims that nobody asks about end at the moment that their wait TTL has
+// passed, those that others ask about do not, and the next one gets its turn.
+func TestSweepOfWaits(t *testing.T) {
+	const dead = 600
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: time.Hour})
+		var cmds []claim.Command
+		for i := range dead {
+			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: "r", TTL: time.Hour, WaitTTL: 30 * time.Second})
+		}
+		cmds = append(cmds, claim.Create{ID: "live", Resource: "r", TTL: time.Hour, WaitTTL: 30 * time.Second})
+		for _, r := range w.Send(t.Context(), cmds...) {
+			committertest.Check(t, (<-r).Err)
+		}
+		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		time.Sleep(20 * time.Second)
+		w.Must(t, claim.KeepWaiting{IDs: []string{"live"}})
+		time.Sleep(10*time.Second - 100*time.Millisecond)
+		synctest.Wait()
+		counts(t, w, db.Counts{Active: 1, Waiting: dead + 1})
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: dead})
+		w.Must(t, claim.End{ID: "holder"})
+		counts(t, w, db.Counts{Active: 1, Finished: dead + 1})
+	})
+}
+
 func counts(t *testing.T, w *committertest.World, want db.Counts) {
 	t.Helper()
 	got, err := w.Store.Count(t.Context())
@@ -104,6 +132,10 @@ type asked struct {
 func (a *asked) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
 	a.due.Add(1)
 	return a.store.Due(ctx, idle, limit)
+}
+
+func (a *asked) Abandoned(ctx context.Context, limit int) ([]string, error) {
+	return a.store.Abandoned(ctx, limit)
 }
 
 func (a *asked) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
@@ -245,6 +277,10 @@ func (h *hanging) Due(ctx context.Context, idle time.Duration, limit int) ([]str
 		return nil, err
 	}
 	return h.store.Due(ctx, idle, limit)
+}
+
+func (h *hanging) Abandoned(ctx context.Context, limit int) ([]string, error) {
+	return h.store.Abandoned(ctx, limit)
 }
 
 func (h *hanging) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {

@@ -186,6 +186,7 @@ type broken struct {
 	prune     func(before claim.Time, limit int) (claim.Time, int)
 	resources func(after string, before claim.Time, limit int) (string, error)
 	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
+	abandoned func(ctx context.Context, limit int) ([]string, error)
 	page      func(*db.Page)
 }
 
@@ -304,6 +305,13 @@ func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]stri
 		names = b.names(names)
 	}
 	return names, err
+}
+
+func (b *broken) Abandoned(ctx context.Context, limit int) ([]string, error) {
+	if b.abandoned != nil {
+		return b.abandoned(ctx, limit)
+	}
+	return b.Store.Abandoned(ctx, limit)
 }
 
 func (b *broken) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {

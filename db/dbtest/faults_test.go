@@ -537,6 +537,23 @@ var faults = []fault{
 	{"Due repeats names", func(b *broken) {
 		b.names = func(names []string) []string { return append(names, names...) }
 	}, []string{"Due"}},
+	{"Abandoned sees nothing", func(b *broken) {
+		b.abandoned = func(context.Context, int) ([]string, error) { return nil, nil }
+	}, []string{"Abandoned", "AbandonedLimit"}},
+	{"Abandoned ignores its limit", func(b *broken) {
+		b.abandoned = func(ctx context.Context, _ int) ([]string, error) { return b.Store.Abandoned(ctx, lots) }
+	}, []string{"AbandonedLimit"}},
+	{"Abandoned sees every claim that waits", func(b *broken) {
+		b.abandoned = func(ctx context.Context, limit int) (ids []string, err error) {
+			claims, _, err := b.Store.List(ctx, db.Filter{Status: claim.Waiting, Limit: limit})
+			for _, c := range claims {
+				ids = append(ids, c.ID)
+			}
+			return ids, err
+		}
+	}, []string{"Abandoned", "AbandonedLimit"}},
+	{"NextDue sees no waits", nextDueOf(func(claim.Claim) bool { return true }), []string{"NextDueOfWaits"}},
+	{"the wait TTL is lost", made(func(c *claim.Claim) { c.WaitTTL = 0 }), []string{"WaitTTLIsStored"}},
 	{"NextDue ignores idle", func(b *broken) {
 		b.nextDue = func(ctx context.Context, _ time.Duration) (claim.Time, claim.Instant, error) {
 			return b.Store.NextDue(ctx, 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -14,14 +15,19 @@ import (
 const dueSQL = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource
 	WHERE c.phase IN (2, 3, 4) AND c.at <= ? AND (r.waiting > 0 OR c.at <= ?) LIMIT ?`
 
-// nextDueSQL selects the first deadline of each type, and the first one after a time. Only so
-// is the index read at its ends.
+const abandonedSQL = "SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase = 1 AND at <= ? ORDER BY at LIMIT ?"
+
+// forever is where a claim that waits without a WaitTTL stands in claims_phase.
+const forever = math.MaxInt64
+
+// nextDueSQL selects the first deadline of each type and of the waiting claims, and the first one
+// after a time. Only so is the index read at its ends.
 var nextDueSQL = func() string {
 	var first []string
 	for _, after := range []string{"at > ?", "at > 0"} {
-		for _, kind := range []claim.Type{claim.Untyped, claim.Lock, claim.Presence} {
+		for _, phase := range []int{phaseWaiting, phaseActive + int(claim.Untyped), phaseActive + int(claim.Lock), phaseActive + int(claim.Presence)} {
 			first = append(first, fmt.Sprintf(
-				"(SELECT at FROM claims FORCE INDEX (claims_phase) WHERE phase = %d AND %s ORDER BY at LIMIT 1)", phaseActive+int(kind), after))
+				"(SELECT at FROM claims FORCE INDEX (claims_phase) WHERE phase = %d AND %s AND at < %d ORDER BY at LIMIT 1)", phase, after, forever))
 		}
 	}
 	return strings.Join(first, " UNION ALL ")
@@ -43,13 +49,28 @@ func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names [
 	return names, readError(ctx, err)
 }
 
+// Abandoned implements db.Due.
+func (s *Store) Abandoned(ctx context.Context, limit int) (ids []string, err error) {
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = s.each(ctx, s.control, abandonedSQL, []any{now.DueBefore(), limit}, func() { ids = nil }, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, readError(ctx, err)
+}
+
 // NextDue implements db.Due.
 func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
 	now, err = s.Now(ctx)
 	if err != nil {
 		return 0, now, err
 	}
-	args := []any{now.DueBefore(), now.DueBefore(), now.DueBefore()}
+	args := []any{now.DueBefore(), now.DueBefore(), now.DueBefore(), now.DueBefore()}
 	err = s.each(ctx, s.control, nextDueSQL, args, func() { next = 0 }, func(rows *sql.Rows) error {
 		var deadline claim.Time
 		err := rows.Scan(&deadline)

@@ -201,8 +201,12 @@ func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error
 	return s.readClaim(ctx, holderSQL, resource, resource)
 }
 
-// phaseActive plus a type is the phase of the active claims of that type: see the schema.
-const phaseActive = 2
+// The phases of live claims: see the schema. phaseActive plus a type is that of the active
+// claims of that type.
+const (
+	phaseWaiting = 1
+	phaseActive  = 2
+)
 
 // Held implements db.Reader.
 func (s *Store) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {

@@ -75,6 +75,7 @@ func TestPlans(t *testing.T) {
 		"held page":       {sql: heldPageSQL, want: []string{"SEARCH claims USING PRIMARY KEY (id=?)", "USING COVERING INDEX claims_held (type=?)"}, sort: true},
 		"due":             {sql: dueSQL, want: []string{"SEARCH c USING INDEX claims_held (type=? AND deadline<?)", "SEARCH r USING PRIMARY KEY"}, sort: true},
 		"next due":        {sql: nextDueSQL, want: []string{"SEARCH claims USING COVERING INDEX claims_held (type=?)", "SEARCH claims USING COVERING INDEX claims_held (type=? AND deadline>?)"}},
+		"abandoned":       {sql: abandonedSQL, want: []string{"SEARCH claims USING COVERING INDEX claims_patience (deadline>? AND deadline<?)"}},
 		"cutoff":          {sql: cutoffSQL, want: []string{"USING COVERING INDEX claims_finished"}},
 		"count":           {sql: countSQL, want: []string{"COVERING INDEX claims_waiting", "COVERING INDEX claims_held", "COVERING INDEX claims_finished"}},
 		"resource":        {sql: s.statement(t, "SELECT version, holder"), want: []string{"SEARCH resources USING PRIMARY KEY (name=?)"}},

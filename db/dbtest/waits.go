@@ -1,0 +1,108 @@
+package dbtest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var waitCases = []Case{
+	{Name: "WaitTTLIsStored", Run: waitTTLIsStored},
+	{Name: "Abandoned", Run: abandoned},
+	{Name: "AbandonedLimit", Run: abandonedLimit},
+	{Name: "NextDueOfWaits", Run: nextDueOfWaits},
+}
+
+// patient is a claim that may wait for some time.
+func patient(id, resource string, wait time.Duration) claim.Create {
+	c := exclusive(id, resource)
+	c.WaitTTL = wait
+	return c
+}
+
+func waitTTLIsStored(t testing.TB, e Engine) {
+	Do(t, e.Store, exclusive("holder", "r"))
+	cmd := patient("a", "r", time.Minute)
+	cmd.UserData, cmd.Value = []byte(`{"a":1}`), "v"
+	first := stored(t, e.Store, "waiting", DoAt(t, e.Store, -time.Second, cmd)[0])
+	equal(t, "wait TTL", first.WaitTTL, time.Minute)
+	equal(t, "wait TTL of another", get(t, e.Store, "holder").WaitTTL, 0)
+	Do(t, e.Store, claim.KeepWaiting{IDs: []string{"a", "none"}})
+	kept := get(t, e.Store, "a")
+	if kept.Deadline <= first.Deadline || kept.Version <= first.Version || row(t, e.Store, "r").Version != kept.Version {
+		t.Errorf("kept waiting from %+v to %+v", first, kept)
+	}
+	first.Deadline, first.Version = kept.Deadline, kept.Version
+	same(t, "kept waiting", kept, first)
+	Do(t, e.Store, released("holder"))
+	granted := get(t, e.Store, "a")
+	equal(t, "status", granted.Status, claim.Active)
+	equal(t, "deadline of the grant", granted.Deadline, kept.Deadline)
+	stored(t, e.Store, "renewed", Do(t, e.Store, claim.Renew{ID: "a", TTL: century})[0])
+}
+
+func abandonedAre(t testing.TB, s db.Store, limit int, want ...string) {
+	t.Helper()
+	got, err := s.Abandoned(t.Context(), limit)
+	must(t, err)
+	if !slices.Equal(got, want) {
+		t.Errorf("abandoned are %q, want %q", got, want)
+	}
+}
+
+func abandoned(t testing.TB, e Engine) {
+	abandonedAre(t, e.Store, 10)
+	Do(t, e.Store, lasting(exclusive("holder", "r")), lasting(exclusive("other", "s")), exclusive("forever", "r"))
+	DoAt(t, e.Store, -time.Minute, patient("late", "r", 10*time.Second), patient("kept", "s", 10*time.Second), patient("gone", "r", time.Second))
+	DoAt(t, e.Store, -time.Minute, patient("later", "s", 50*time.Second), patient("now", "r", time.Minute), patient("patient", "r", time.Hour))
+	Do(t, e.Store, patient("held", "t", time.Microsecond), withdrawn("gone"), claim.KeepWaiting{IDs: []string{"kept"}})
+	abandonedAre(t, e.Store, 10, "late", "later", "now")
+	Do(t, e.Store, claim.Expire{Waiters: []string{"late", "later", "kept", "patient", "forever", "held"}})
+	abandonedAre(t, e.Store, 10, "now")
+	for _, id := range []string{"late", "later"} {
+		status(t, e.Store, id, claim.Aborted)
+		equal(t, "reason", get(t, e.Store, id).Reason, claim.ReasonAbandoned)
+	}
+	for _, id := range []string{"kept", "patient", "forever", "now"} {
+		status(t, e.Store, id, claim.Waiting)
+	}
+	Do(t, e.Store, released("holder"))
+	status(t, e.Store, "forever", claim.Active)
+	Do(t, e.Store, released("forever"))
+	status(t, e.Store, "now", claim.Aborted)
+	status(t, e.Store, "patient", claim.Active)
+	abandonedAre(t, e.Store, 10)
+}
+
+func abandonedLimit(t testing.TB, e Engine) {
+	cmds := []claim.Command{lasting(exclusive("holder", "r"))}
+	var want []string
+	for i := range 9 {
+		want = append(want, fmt.Sprint(9-i))
+		cmds = append(cmds, patient(want[i], "r", time.Duration(i+1)*time.Second))
+	}
+	DoAt(t, e.Store, -time.Minute, cmds...)
+	for limit := 1; limit <= 10; limit++ {
+		abandonedAre(t, e.Store, limit, want[:min(limit, 9)]...)
+	}
+}
+
+func nextDueOfWaits(t testing.TB, e Engine) {
+	const idle = time.Minute
+	held := Do(t, e.Store, exclusive("holder", "r"), exclusive("forever", "r"))[0].Deadline
+	nextDueIs(t, e.Store, "of waits without an end", idle, held)
+	late := Do(t, e.Store, patient("late", "r", 50*time.Minute))[0].Deadline
+	nextDueIs(t, e.Store, "of one wait", idle, late)
+	soon := Do(t, e.Store, patient("soon", "r", 10*time.Minute))[0].Deadline
+	nextDueIs(t, e.Store, "of two waits", idle, soon)
+	Do(t, e.Store, withdrawn("soon"))
+	nextDueIs(t, e.Store, "after one has left", idle, late)
+	DoAt(t, e.Store, 5*time.Minute, claim.KeepWaiting{IDs: []string{"late"}})
+	nextDueIs(t, e.Store, "of one that was kept waiting", idle, get(t, e.Store, "late").Deadline)
+	past := DoAt(t, e.Store, -time.Hour, patient("past", "r", time.Second))[0].Deadline
+	nextDueIs(t, e.Store, "of one that is past", idle, past.Add(idle))
+}
