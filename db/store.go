@@ -36,8 +36,7 @@ var (
 )
 
 // Store is one durable home of the queues. Its methods may be called at once, except
-// that there is one caller of Transact, one of Beat and Resume, one of Changes, and one of the
-// Pruner. Each of the parts of a server asks for the role that it needs.
+// that there is one caller of Transact, one of Beat and Resume, and one of the Pruner. Each of the parts of a server asks for the role that it needs.
 //
 // The end of a context ends each method, with an error. An engine says what cannot be
 // interrupted: for SQLite that is a read of a disk that does not answer.
@@ -78,14 +77,6 @@ type Pulse interface {
 	// another server has beaten meanwhile, all of the time since the last beat becomes an
 	// outage, however short it was.
 	Resume(ctx context.Context) error
-}
-
-// Feed is what the other servers changed.
-type Feed interface {
-	// Changes returns the ids of waiting claims that other servers have granted or
-	// ended since the last call, in the order of each server's commits. An id may
-	// come more than once. An engine that allows one server only returns none.
-	Changes(ctx context.Context) ([]string, error)
 }
 
 // Pruner deletes what is no longer needed, and counts what there is.

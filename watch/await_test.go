@@ -116,10 +116,20 @@ func TestAwait(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 		},
+		"news of a server that does not tell changes": func(t *testing.T, w *committertest.World) {
+			feed := follow(t, w)
+			replies := w.Await(t.Context(), "b")
+			committertest.Transact(t, w.Store.Store, release)
+			feed <- news{unknown: true, ids: []string{"b"}}
+			gets(t, replies, claim.Active)
+		},
 		"the follower was stopped for longer than the feed is kept": func(t *testing.T, w *committertest.World) {
 			stopped := make(chan struct{})
 			w.Store.Set(func(s *committertest.Store) {
-				s.OnChanges = func() ([]string, error) { <-stopped; return nil, nil }
+				s.OnChanges = func(after db.Position) ([]db.Commit, error) {
+					<-stopped
+					return []db.Commit{{Server: "other", N: after["other"] + 2}}, nil // the first one is not there
+				}
 			})
 			committertest.Run(t, watch.NewFollower(w.Store, w.Hub, w.Log))
 			time.Sleep(time.Minute)
@@ -133,7 +143,9 @@ func TestAwait(t *testing.T) {
 			}
 		},
 		"the feed is away, and this server grants": func(t *testing.T, w *committertest.World) {
-			w.Store.Set(func(s *committertest.Store) { s.OnChanges = func() ([]string, error) { return nil, db.ErrUnavailable } })
+			w.Store.Set(func(s *committertest.Store) {
+				s.OnChanges = func(db.Position) ([]db.Commit, error) { return nil, db.ErrUnavailable }
+			})
 			committertest.Run(t, watch.NewFollower(w.Store, w.Hub, w.Log))
 			replies := w.Await(t.Context(), "b")
 			time.Sleep(time.Second)
@@ -183,8 +195,24 @@ func pending(t *testing.T, replies chan committertest.Reply) {
 
 // news is what one reading of the feed returns.
 type news struct {
-	ids []string
-	err error
+	ids     []string // of claims that left the waiting line
+	unknown bool     // no more than the ids is known
+	err     error
+}
+
+// commits returns a commit of another server, the one after a position.
+func (n news) commits(after db.Position) []db.Commit {
+	c := db.Commit{Server: "other", N: after["other"] + 1, Unknown: n.unknown}
+	if n.unknown {
+		c.IDs = n.ids
+		return []db.Commit{c}
+	}
+	for _, id := range n.ids {
+		c.Changes = append(c.Changes, claim.Transition{
+			Before: &claim.Claim{ID: id, Status: claim.Waiting}, After: &claim.Claim{ID: id, Status: claim.Active},
+		})
+	}
+	return []db.Commit{c}
 }
 
 // follow runs a follower that reads the news that are sent to a channel, once each.
@@ -192,10 +220,10 @@ func follow(t *testing.T, w *committertest.World) chan<- news {
 	t.Helper()
 	feed := make(chan news, 1)
 	w.Store.Set(func(s *committertest.Store) {
-		s.OnChanges = func() ([]string, error) {
+		s.OnChanges = func(after db.Position) ([]db.Commit, error) {
 			select {
 			case n := <-feed:
-				return n.ids, n.err
+				return n.commits(after), n.err
 			default:
 				return nil, nil
 			}
@@ -209,7 +237,9 @@ func follow(t *testing.T, w *committertest.World) chan<- news {
 func TestIdleFollower(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		reads := 0
-		w.Store.Set(func(s *committertest.Store) { s.OnChanges = func() ([]string, error) { reads++; return nil, nil } })
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnChanges = func(db.Position) ([]db.Commit, error) { reads++; return nil, nil }
+		})
 		follower := committertest.Run(t, watch.NewFollower(w.Store, w.Hub, w.Log))
 		time.Sleep(10*time.Second + 10*time.Millisecond)
 		committertest.Stop(t, follower)

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
@@ -12,21 +13,21 @@ import (
 
 const (
 	followInterval = 20 * time.Millisecond
-	// idleFollow is how often the feed is read when no call waits here.
+	// idleFollow is how often the feed is read when nobody waits for news here.
 	idleFollow = 2 * time.Second
-	// longestGap is how long the feed may go unread by a server that misses nothing. Rows are
-	// kept for a minute; a process that was stopped for longer has missed some.
-	longestGap = 10 * time.Second
+	// tidyInterval is how often servers that are gone are forgotten.
+	tidyInterval = time.Minute
 )
 
-// Follower wakes the calls at a hub for what other servers did to their claims.
+// Follower reads the feed and tells a hub what other servers did.
 type Follower struct {
 	feed db.Feed
 	hub  *Hub
 	log  *slog.Logger
 
-	last   time.Time // when the feed was read last
-	missed bool      // changes may have been missed
+	position db.Position // nil: at the end, wherever that is
+	tidied   time.Time
+	missed   bool // changes may have been missed
 }
 
 // NewFollower returns a follower of the other servers' feed for the calls that wait at a hub.
@@ -48,13 +49,12 @@ func (f *Follower) pause() time.Duration {
 }
 
 func (f *Follower) follow(ctx context.Context) {
-	if !f.last.IsZero() && since(f.last) > longestGap {
+	commits, err := f.read(ctx)
+	switch {
+	case errors.Is(err, db.ErrFeedGap):
 		f.missed = true
-	}
-	f.last = time.Now()
-	ids, err := f.feed.Changes(ctx)
-	if err != nil {
-		f.missed = true
+	case err != nil:
+		f.missed = true // it may take long to read them
 		f.log.Debug("the changes of other servers cannot be read", "error", err)
 		return
 	}
@@ -63,13 +63,45 @@ func (f *Follower) follow(ctx context.Context) {
 		f.hub.notifyAll()
 		return
 	}
-	for _, id := range ids {
-		f.hub.notify(id, nil)
-	}
+	f.hub.heard(commits)
 }
 
-// since returns how long ago a moment was, by the clock that says more: a machine that sleeps
-// stops the monotonic one.
-func since(t time.Time) time.Duration {
-	return max(time.Since(t), time.Now().Round(0).Sub(t.Round(0)))
+// read returns the new commits, and moves the position behind them. At first, and when there are
+// too many, it goes to the end of the feed; in that case it returns db.ErrFeedGap, as it does
+// when commits are missing.
+func (f *Follower) read(ctx context.Context) (commits []db.Commit, err error) {
+	if err := f.tidy(ctx); err != nil {
+		return nil, err
+	}
+	commits, err = f.feed.Changes(ctx, f.position, false)
+	if errors.Is(err, db.ErrFeedGap) {
+		f.position = nil
+		return nil, errors.Join(err, f.tidy(ctx))
+	}
+	for _, c := range commits {
+		err = errors.Join(err, f.position.Follow(c))
+	}
+	return commits, err
+}
+
+// tidy finds the end of the feed if there is no position yet. Else it forgets the servers of
+// which the feed has nothing any more: they are gone.
+func (f *Follower) tidy(ctx context.Context) error {
+	if f.position != nil && time.Since(f.tidied) < tidyInterval {
+		return nil
+	}
+	end, _, err := f.feed.End(ctx)
+	if err != nil {
+		return err
+	}
+	f.tidied = time.Now()
+	if f.position == nil {
+		f.position = end
+	}
+	for server := range f.position {
+		if _, there := end[server]; !there {
+			delete(f.position, server)
+		}
+	}
+	return nil
 }

@@ -59,6 +59,20 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	}
 }
 
+// heard wakes the calls whose claims have stopped waiting by what other servers committed.
+func (h *Hub) heard(commits []db.Commit) {
+	for _, c := range commits {
+		for _, id := range c.IDs {
+			h.notify(id, nil)
+		}
+		for _, change := range c.Changes {
+			if change.StoppedWaiting() {
+				h.notify(change.After.ID, nil)
+			}
+		}
+	}
+}
+
 // Missed implements committer.Listener: all waiting calls of this server read their claims.
 func (h *Hub) Missed() { h.notifyAll() }
 

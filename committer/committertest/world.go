@@ -35,7 +35,7 @@ type Store struct {
 	OnBeat     func() // called at each beat
 	OnResume   func() error
 	OnDue      func() ([]string, error)
-	OnChanges  func() ([]string, error)
+	OnChanges  func(after db.Position) ([]db.Commit, error)
 }
 
 // Set puts methods out of order, and in order again.
@@ -85,14 +85,14 @@ func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) ([]strin
 	return due()
 }
 
-func (s *Store) Changes(ctx context.Context) ([]string, error) {
+func (s *Store) Changes(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
 	s.mu.Lock()
 	changes := s.OnChanges
 	s.mu.Unlock()
 	if changes == nil {
-		return s.Store.Changes(ctx)
+		return s.Store.Changes(ctx, after, own)
 	}
-	return changes()
+	return changes(after)
 }
 
 // World is a committer that runs on a store, and the calls that wait there.

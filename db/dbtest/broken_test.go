@@ -76,17 +76,18 @@ type cluster struct {
 	wrap    func(db.Store) db.Store
 }
 
-// server is one of them. Its feed has what the others changed.
+// server is one of them.
 type server struct {
 	db.Store
 	c    *cluster
-	feed []string
+	name string
+	feed []db.Commit // its own
 }
 
 func (c *cluster) join() db.Store {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &server{Store: c.inner, c: c}
+	s := &server{Store: c.inner, c: c, name: fmt.Sprint(len(c.servers))}
 	c.servers = append(c.servers, s)
 	return c.wrap(s)
 }
@@ -99,28 +100,40 @@ func (s *server) Transact(ctx context.Context, fn func(db.Tx) error) error {
 		saves.Tx = tx
 		return fn(saves)
 	})
-	if err == nil && saves.queues != nil {
-		s.tell(saves.queues)
+	if err == nil && saves.queues != nil && len(saves.queues.Changed()) > 0 {
+		return s.tell(saves.queues)
 	}
 	return err
 }
 
-func (s *server) tell(queues *claim.Queues) {
-	for _, change := range queues.Changes() {
-		for _, other := range s.c.servers {
-			if change.StoppedWaiting() && other != s {
-				other.feed = append(other.feed, change.After.ID)
-			}
-		}
-	}
+func (s *server) tell(queues *claim.Queues) error {
+	at, changes, err := db.ReadRecord(db.AppendRecord(nil, queues.Now.Wall, queues.Transitions()))
+	s.feed = append(s.feed, db.Commit{Server: s.name, N: uint64(len(s.feed)) + 1, At: at, Changes: changes})
+	return err
 }
 
-func (s *server) Changes(context.Context) ([]string, error) {
+func (s *server) End(ctx context.Context) (db.Position, claim.Time, error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	feed := s.feed
-	s.feed = nil
-	return feed, nil
+	position := db.Position{}
+	for _, other := range s.c.servers {
+		if len(other.feed) > 0 {
+			position[other.name] = uint64(len(other.feed))
+		}
+	}
+	now, err := s.Now(ctx)
+	return position, now.Wall, err
+}
+
+func (s *server) Changes(_ context.Context, after db.Position, own bool) (commits []db.Commit, err error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for _, other := range s.c.servers {
+		if own || other != s {
+			commits = append(commits, other.feed[after[other.name]:]...)
+		}
+	}
+	return commits, nil
 }
 
 // saves remembers what was saved.
@@ -182,7 +195,8 @@ type broken struct {
 	names     func([]string) []string // of Due
 	count     func(db.Counts) db.Counts
 	cutoff    func(keep int) int
-	changes   func(context.Context) ([]string, error)
+	changes   func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error)
+	end       func(db.Position) db.Position
 	prune     func(before claim.Time, limit int) (claim.Time, int)
 	resources func(after string, before claim.Time, limit int) (string, error)
 	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
@@ -230,11 +244,19 @@ func (b *broken) Resume(ctx context.Context) error {
 	return b.Store.Resume(ctx)
 }
 
-func (b *broken) Changes(ctx context.Context) ([]string, error) {
+func (b *broken) Changes(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
 	if b.changes != nil {
-		return b.changes(ctx)
+		return b.changes(ctx, after, own)
 	}
-	return b.Store.Changes(ctx)
+	return b.Store.Changes(ctx, after, own)
+}
+
+func (b *broken) End(ctx context.Context) (db.Position, claim.Time, error) {
+	position, now, err := b.Store.End(ctx)
+	if b.end != nil {
+		position = b.end(position)
+	}
+	return position, now, err
 }
 
 func (b *broken) Now(ctx context.Context) (claim.Instant, error) {

@@ -655,24 +655,27 @@ var faults = []fault{
 	{"beats do nothing", noBeats, []string{"LeaseClockGoesOn", "BeatOfOthers"}},
 	{"answers what it answered first", stale, []string{"SeenAtOnce"}},
 	{"the feed is empty", func(b *broken) {
-		b.changes = func(context.Context) ([]string, error) { return nil, nil }
-	}, []string{"ChangesOfOthers"}},
-	{"the feed has the store's own changes", func(b *broken) {
-		var own []string
-		b.save = func(tx db.Tx, queues *claim.Queues) error {
-			for _, change := range queues.Changes() {
-				if change.StoppedWaiting() {
-					own = append(own, change.After.ID)
-				}
-			}
-			return tx.Save(queues)
-		}
-		b.changes = func(ctx context.Context) ([]string, error) {
-			others, err := b.Store.Changes(ctx)
-			ids := append(others, own...)
-			own = nil
-			return ids, err
+		b.changes = func(context.Context, db.Position, bool) ([]db.Commit, error) { return nil, nil }
+	}, []string{"ChangesOfAll", "ChangesOfOthers"}},
+	{"the feed always has the store's own changes", func(b *broken) {
+		b.changes = func(ctx context.Context, after db.Position, _ bool) ([]db.Commit, error) {
+			return b.Store.Changes(ctx, after, true)
 		}
 	}, []string{"Changes", "ChangesOfOthers"}},
+	{"the feed ends too early", func(b *broken) {
+		b.end = func(p db.Position) db.Position { clear(p); return p }
+	}, []string{"ChangesOfAll"}},
+	{"the feed has renewals as well", func(b *broken) {
+		b.changes = func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
+			commits, err := b.Store.Changes(ctx, after, own)
+			for i := range commits {
+				if len(commits[i].Changes) == 0 {
+					commits[i].Changes = make([]claim.Transition, 1)
+					commits[i].Changes[0].After = &claim.Claim{ID: "b"}
+				}
+			}
+			return commits, err
+		}
+	}, []string{"ChangesOfAll", "ChangesOfOthers"}},
 	{"loads and saves in two transactions", split, []string{"ServersContend", "SameNewResource", "SameID"}},
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 var serverCases = []Case{
 	{Name: "SeenAtOnce", Run: seenAtOnce, Servers: true},
 	{Name: "Changes", Run: changes},
+	{Name: "ChangesOfAll", Run: changesOfAll},
 	{Name: "ChangesOfOthers", Run: changesOfOthers, Servers: true},
 	{Name: "ServersContend", Run: serversContend, Servers: true},
 	{Name: "SameNewResource", Run: sameNewResource, Servers: true},
@@ -41,61 +42,119 @@ func seenAtOnce(t testing.TB, e Engine) {
 	}
 }
 
-// changes has one server, which hears nothing of what it does itself.
+// changes has one server, which hears of what it does itself if it asks for that alone.
 func changes(t testing.TB, e Engine) {
+	position := end(t, e.Store)
 	for range 3 {
 		Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"))
 		Do(t, e.Store, released("a"), withdrawn("b"))
-		heard, err := e.Store.Changes(t.Context())
+		heard, err := e.Store.Changes(t.Context(), position, false)
 		must(t, err)
 		equal(t, "heard of own changes", len(heard), 0)
 	}
 }
 
-// hear collects changes until the last one has come.
-func hear(t testing.TB, s db.Store, last string) (heard []string) {
+func end(t testing.TB, s db.Store) db.Position {
 	t.Helper()
+	position, now, err := s.End(t.Context())
+	must(t, err)
+	if off := time.Since(now.Std()).Abs(); off > time.Minute {
+		t.Errorf("the time of the feed is off by %s", off)
+	}
+	return position
+}
+
+// changesOfAll reads what a server did itself, from any position.
+func changesOfAll(t testing.TB, e Engine) {
+	start := end(t, e.Store)
+	h := listener{t: t, s: e.Store, own: true, position: maps.Clone(start)}
+	Do(t, e.Store, exclusive("a", "r"), shared("b", "r"))
+	h.hears("a: 0-2", "b: 0-1")
+	middle := maps.Clone(h.position)
+	Do(t, e.Store, released("a"), claim.Renew{ID: "b", TTL: time.Minute})
+	h.hears("a: 2-3", "b: 1-2")
+	Do(t, e.Store, claim.Renew{ID: "b", TTL: time.Minute})
+	Do(t, e.Store, claim.SetStatus{ID: "b", Status: claim.Revoked, Reason: "enough"})
+	h.hears("b: 2-7")
+	h.position = middle
+	h.hears("a: 2-3", "b: 1-2", "b: 2-7")
+	h.position = start
+	for _, c := range h.hears("a: 0-2", "b: 0-1", "a: 2-3", "b: 1-2", "b: 2-7") {
+		want := get(t, e.Store, c.After.ID)
+		if c.After.Version == want.Version {
+			same(t, "claim in the feed", *c.After, want)
+		}
+	}
+	equal(t, "end", end(t, e.Store), h.position)
+}
+
+// listener reads the feed of a server.
+type listener struct {
+	t        testing.TB
+	s        db.Store
+	own      bool
+	position db.Position
+}
+
+// more returns the changes after the position that was reached last.
+func (l *listener) more() (changes []claim.Transition) {
+	l.t.Helper()
+	commits, err := l.s.Changes(l.t.Context(), l.position, l.own)
+	must(l.t, err)
+	for _, c := range commits {
+		must(l.t, l.position.Follow(c))
+		changes = append(changes, c.Changes...)
+	}
+	return changes
+}
+
+// hears waits for changes, each given as "id: status-status", and no more than these.
+func (l *listener) hears(want ...string) (heard []claim.Transition) {
+	l.t.Helper()
+	var got []string
 	for range 400 {
-		more, err := s.Changes(t.Context())
-		must(t, err)
+		more := l.more()
 		heard = append(heard, more...)
-		if slices.Contains(heard, last) {
-			return slices.Compact(heard)
+		for _, c := range more {
+			var before claim.Status
+			if c.Before != nil {
+				before = c.Before.Status
+			}
+			got = append(got, fmt.Sprintf("%s: %d-%d", c.After.ID, before, c.After.Status))
+		}
+		if len(got) >= len(want) {
+			break
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("heard %q, but not %q", heard, last)
-	return nil
+	equal(l.t, "heard", got, want)
+	return heard
 }
 
 func changesOfOthers(t testing.TB, e Engine) {
 	a := e.Store
 	Do(t, a, exclusive("old-holder", "old"), exclusive("old", "old"))
 	b := e.Second(t)
-	hears := func(s db.Store, want ...string) {
-		t.Helper()
-		equal(t, "heard", hear(t, s, want[len(want)-1]), want)
-	}
+	listen := func(s db.Store) *listener { return &listener{t: t, s: s, position: end(t, s)} }
+	atA, atB := listen(a), listen(b)
 	Do(t, a, exclusive("h", "r"), exclusive("w1", "r"), shared("w2", "r"), shared("w3", "r"), exclusive("w4", "r"), exclusive("w5", "r"))
 	Do(t, b, exclusive("own-h", "own"), exclusive("own", "own"))
 	Do(t, b, released("own-h"))
 	Do(t, a, claim.Renew{ID: "h", TTL: time.Minute})
 	Do(t, a, released("h"))
 	Do(t, a, withdrawn("w5"))
-	hears(b, "w1", "w5")
-	hears(a, "own")
+	atB.hears("h: 0-2", "w1: 0-1", "w2: 0-1", "w3: 0-1", "w4: 0-1", "w5: 0-1", "h: 2-3", "w1: 1-2", "w5: 1-6")
+	atA.hears("own-h: 0-2", "own: 0-1", "own-h: 2-3", "own: 1-2")
 	Do(t, b, released("w1"))
 	Do(t, b, claim.SetStatus{ID: "w4", Status: claim.Revoked})
-	heard := hear(t, a, "w4")
-	slices.Sort(heard)
-	equal(t, "heard", heard, []string{"w2", "w3", "w4"})
+	atA.hears("w1: 2-3", "w2: 1-2", "w3: 1-2", "w4: 1-7")
 	Do(t, a, released("old-holder"))
-	hears(b, "old")
-	for name, s := range map[string]db.Store{"a": a, "b": b} {
-		rest, err := s.Changes(t.Context())
-		must(t, err)
-		equal(t, name+" heard besides", len(rest), 0)
+	atB.hears("old-holder: 2-3", "old: 1-2")
+	for name, l := range map[string]*listener{"a": atA, "b": atB} {
+		equal(t, name+" heard besides", len(l.more()), 0)
 	}
+	all := listener{t: t, s: b, own: true, position: db.Position{}}
+	equal(t, "changes of both from the begin", len(all.more()), 21)
 }
 
 // referee watches who holds what, from outside.

@@ -4,92 +4,232 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
 )
 
-// feedAge is for how long a row of the feed is kept. A server whose read
-// has failed makes all its waiting calls read their claims.
-const feedAge = time.Minute
+// feedRowBytes is about what a row of the feed takes without its ids and changes.
+const feedRowBytes = 64
 
-// goneAge is for how long the rows of a server that is gone are kept, with time to delete them.
-const goneAge = 12 * feedAge
-
-// skipFeed sets the cursor of each server to the end of its feed.
-func (s *Store) skipFeed(ctx context.Context) error {
-	return each(ctx, s.control, "SELECT server, MAX(n) FROM feed GROUP BY server", nil, func(rows *sql.Rows) error {
-		var server string
-		var n uint64
-		err := rows.Scan(&server, &n)
-		s.cursors[server] = cursor{n, time.Now()}
-		return err
-	})
+// feedName is the name of this server in the feed, and how far it has got there. The goroutine
+// that transacts moves it; others read it.
+type feedName struct {
+	mu    sync.Mutex
+	name  string
+	last  uint64 // the last commit; the next one has the next number
+	at    time.Time
+	bytes int    // of all rows so far
+	old   uint64 // the last commit that need not be kept
+	marks []feedMark
 }
 
-// cursor is the last commit of a server that was read, and when that was.
-type cursor struct {
-	n  uint64
-	at time.Time
+// feedMark is how far the feed of this server had got at a moment.
+type feedMark struct {
+	n     uint64
+	at    time.Time
+	bytes int
 }
 
-// forgetServers drops the cursors of servers that have committed nothing for so long that the
-// feed has no rows of theirs left: they may be gone. What is left of one that is not is read a
-// second time, which does no harm.
-func (s *Store) forgetServers() {
-	for server, c := range s.cursors {
-		if time.Since(c.at) > goneAge {
-			delete(s.cursors, server)
-		}
+func (f *feedName) get() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.name
+}
+
+// next returns the name, and the number of the next commit.
+func (f *feedName) next() (name string, n uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.name, f.last + 1
+}
+
+// committed says that the next commit is done, with a row of so many bytes.
+func (f *feedName) committed(bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	f.bytes += bytes
+	f.at = time.Now()
+	if last := len(f.marks) - 1; last < 0 || f.bytes-f.marks[last].bytes > db.FeedBytes/64 || f.at.Sub(f.marks[last].at) > db.FeedAge/60 {
+		f.marks = append(f.marks, feedMark{f.last, f.at, f.bytes})
 	}
 }
 
-// Changes implements db.Feed. It is called by one goroutine.
-func (s *Store) Changes(ctx context.Context) (ids []string, err error) {
-	s.forgetServers()
-	query, args := s.feedQuery()
-	err = s.each(ctx, s.control, query, args, func() { ids = nil }, func(rows *sql.Rows) error {
-		var server, line string
-		var n uint64
-		err := rows.Scan(&server, &n, &line)
-		if n > s.cursors[server].n {
-			s.cursors[server] = cursor{n, time.Now()}
-		}
-		ids = append(ids, strings.Fields(line)...)
-		return err
-	})
-	return ids, readError(ctx, err)
+// change begins anew under another name: it is not known whether the next commit has been done,
+// or may be done later on.
+func (f *feedName) change() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.name, f.last, f.bytes, f.old, f.marks = uuid.NewString()[:23], 0, 0, 0, nil
 }
 
-// feedQuery asks for the new rows of the servers that have a cursor, and all rows of others.
-func (s *Store) feedQuery() (query string, args []any) {
-	query = "SELECT server, n, ids FROM feed WHERE server NOT IN (?" + strings.Repeat(",?", len(s.cursors)) + ")"
-	args = append(args, s.server)
-	for server := range s.cursors {
+// sweep returns the name, and the last commit that need not be kept: never the last one of all,
+// since who knows it knows the name. touch is that one if its row is so old that others could
+// take this server for one that is gone, else 0.
+func (f *feedName) sweep() (name string, old, touch uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.marks) > 0 && (time.Since(f.marks[0].at) > db.FeedAge || f.bytes-f.marks[0].bytes > db.FeedBytes) {
+		f.old = f.marks[0].n
+		f.marks = f.marks[1:]
+	}
+	if time.Since(f.at) > db.FeedAge/2 {
+		f.at, touch = time.Now(), f.last
+	}
+	return f.name, min(f.old, max(f.last, 1)-1), touch
+}
+
+// feedEnd is the last commit of a server in the feed.
+type feedEnd struct {
+	server string
+	n      uint64
+	at     claim.Time
+}
+
+const feedEndSQL = "SELECT " + nowSQL + `, COALESCE(ends.server, ''), COALESCE(ends.n, 0), COALESCE(ends.at, 0)
+	FROM meta LEFT JOIN (
+		SELECT feed.server, feed.n, feed.at FROM (SELECT server, MAX(n) AS n FROM feed GROUP BY server) newest
+		STRAIGHT_JOIN feed ON feed.server = newest.server AND feed.n = newest.n) ends ON 1 = 1
+	WHERE one = 1`
+
+func (s *Store) feedEnds(ctx context.Context) (ends []feedEnd, now claim.Time, err error) {
+	err = s.each(ctx, s.control, feedEndSQL, nil, func() { ends = nil }, func(rows *sql.Rows) error {
+		var e feedEnd
+		err := rows.Scan(&now, &e.server, &e.n, &e.at)
+		if e.server != "" {
+			ends = append(ends, e)
+		}
+		return err
+	})
+	return ends, now, err
+}
+
+// End implements db.Feed.
+func (s *Store) End(ctx context.Context) (db.Position, claim.Time, error) {
+	ends, now, err := s.feedEnds(ctx)
+	position := make(db.Position, len(ends))
+	for _, e := range ends {
+		position[e.server] = e.n
+	}
+	return position, now, readError(ctx, err)
+}
+
+// Changes implements db.Feed.
+func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commits []db.Commit, err error) {
+	var skip string
+	if !own {
+		skip = s.name.get()
+	}
+	query, args := feedQuery(after, skip)
+	err = s.again(ctx, func() error {
+		reading, end := context.WithCancel(ctx)
+		defer end()
+		commits = nil
+		bytes := 0
+		return each(reading, s.control, query, args, func(rows *sql.Rows) error {
+			var c db.Commit
+			var line string
+			if err := rows.Scan(&c.Server, &c.N, &c.At, &line, &c.Record); err != nil {
+				return err
+			}
+			if bytes += feedRowBytes + len(line) + len(c.Record); bytes > db.FeedBytes {
+				end()
+				return db.ErrFeedGap
+			}
+			decode(&c, line)
+			commits = append(commits, c)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, readError(ctx, err)
+	}
+	return commits, nil
+}
+
+// decode reads the record of a commit. It has none from a server that did not write any yet, and
+// an empty one where the transaction was not done after all.
+func decode(c *db.Commit, line string) {
+	if c.Record != nil && len(c.Record) == 0 {
+		return
+	}
+	at, changes, err := db.ReadRecord(c.Record)
+	if err != nil {
+		c.Unknown, c.IDs = true, strings.Fields(line)
+		return
+	}
+	c.At, c.Changes = at, changes
+}
+
+// feedQuery asks for the rows after a position, without those of one server.
+func feedQuery(after db.Position, skip string) (query string, args []any) {
+	args = append(args, skip)
+	for server := range after {
 		args = append(args, server)
 	}
-	for server, c := range s.cursors {
-		query += " OR (server = ? AND n > ?)"
-		args = append(args, server, c.n)
+	query = "SELECT server, n, at, ids, changes FROM feed WHERE server NOT IN " + marks(len(args))
+	for server, n := range after {
+		if server != skip {
+			query += " OR (server = ? AND n > ?)"
+			args = append(args, server, n)
+		}
 	}
 	return query + " ORDER BY server, n", args
 }
 
-// feedSweep is when the feed was last swept, and the last commit of this server then.
-type feedSweep struct {
-	at      time.Time
-	commits uint64
-}
+const (
+	// sweepFeedInterval is how often the feed is swept, sweepFeedTime for how long at once, and
+	// feedStep how many rows one statement deletes.
+	sweepFeedInterval = 5 * time.Second
+	sweepFeedTime     = time.Second
+	feedStep          = 200
+)
 
-// sweepFeed deletes the rows of the feed that every server has had time to read: this server's
-// own by their numbers, and those of servers that are gone by their age.
+// sweepFeed deletes rows of the feed that are not kept any more: this server's own, and those of
+// servers that are gone. A server that lives touches its last row, so that it stays.
 func (s *Store) sweepFeed(ctx context.Context) error {
-	if time.Since(s.sweep.at) < feedAge {
+	if time.Since(s.feedSwept) < sweepFeedInterval {
 		return nil
 	}
-	old := s.sweep.commits
-	s.sweep = feedSweep{at: time.Now(), commits: s.commits.Load()}
-	if _, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server = ? AND n <= ?", s.server, old); err != nil {
+	s.feedSwept = time.Now()
+	name, old, touch := s.name.sweep()
+	if touch > 0 {
+		if _, err := s.control.ExecContext(ctx, "UPDATE feed SET at = "+nowSQL+" WHERE server = ? AND n = ?", name, touch); err != nil {
+			return err
+		}
+	}
+	if err := s.deleteFeed(ctx, name, old); err != nil {
 		return err
 	}
-	_, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server <> ? AND at < "+nowSQL+" - ?", s.server, (10 * feedAge).Microseconds())
-	return err
+	ends, now, err := s.feedEnds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range ends {
+		if e.server != name && e.at < now.Add(-2*db.FeedAge) {
+			if err := s.deleteFeed(ctx, e.server, e.n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// deleteFeed deletes rows of a server up to one, as many as there is time for.
+func (s *Store) deleteFeed(ctx context.Context, server string, last uint64) error {
+	for begin := time.Now(); time.Since(begin) < sweepFeedTime; {
+		result, err := s.control.ExecContext(ctx, "DELETE FROM feed WHERE server = ? AND n <= ? ORDER BY n LIMIT ?", server, last, feedStep)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n < feedStep {
+			return err
+		}
+	}
+	return nil
 }

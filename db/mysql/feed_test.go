@@ -1,32 +1,209 @@
 package mysql
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
 )
 
-// TestServersThatAreGone: a server that has committed nothing for a long time leaves no cursor
-// behind, so that the question for what is new does not grow with every server that ever was;
-// and what it commits afterwards is read.
+// feedOf returns the commits of the feed after a position.
+func feedOf(t *testing.T, s *Store, after db.Position) []db.Commit {
+	t.Helper()
+	commits, err := s.Changes(t.Context(), after, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return commits
+}
+
+// numbers returns the numbers of a server's commits.
+func numbers(commits []db.Commit, server string) (n []uint64) {
+	for _, c := range commits {
+		if c.Server == server {
+			n = append(n, c.N)
+		}
+	}
+	return n
+}
+
+func wantNumbers(t *testing.T, commits []db.Commit, server string, want ...uint64) {
+	t.Helper()
+	if got := numbers(commits, server); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("commits %v, want %v", got, want)
+	}
+}
+
+// TestNumbersWithoutGaps: transactions that fail, or change nothing, leave no number out.
+func TestNumbersWithoutGaps(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	results(t, s, acquires("a")...)
+	failed := errors.New("no")
+	for range 3 {
+		if err := s.Transact(t.Context(), func(tx db.Tx) error {
+			if _, err := db.Execute(tx, acquires("b"), func(qs *claim.Queues) { _, _ = qs.Do(acquires("b")[0]) }); err != nil {
+				return err
+			}
+			return failed
+		}); !errors.Is(err, failed) {
+			t.Fatal(err)
+		}
+		if err := s.Transact(t.Context(), func(tx db.Tx) error { _, err := tx.Load([]string{"a"}, nil); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results(t, s, acquires("c")...)
+	wantNumbers(t, feedOf(t, s, nil), s.name.get(), 1, 2)
+}
+
+// TestCommitsThatWereNotDone: the row that takes the place of a commit is an empty one.
+func TestCommitsThatWereNotDone(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	results(t, s, acquires("a")...)
+	_, n := s.name.next()
+	if err := s.outcome(t.Context(), &tx{server: s.name.get(), n: n}, errors.New("broken")); !errors.Is(err, errUndone) {
+		t.Fatal(err)
+	}
+	results(t, s, acquires("b")...)
+	commits := feedOf(t, s, nil)
+	wantNumbers(t, commits, s.name.get(), 1, 2, 3)
+	if c := commits[1]; c.Unknown || len(c.Changes) != 0 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// TestOutcomeUnknownInFeed: a server that does not know whether a commit was done goes on under
+// another name, so a commit that is done later on is not out of order.
+func TestOutcomeUnknownInFeed(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	results(t, s, acquires("a")...)
+	first := s.name.get()
+	s.name.change()
+	results(t, s, acquires("b")...)
+	commits := feedOf(t, s, nil)
+	wantNumbers(t, commits, first, 1)
+	wantNumbers(t, commits, s.name.get(), 1)
+	if _, err := s.reader.Exec("INSERT INTO feed (server, n, at, ids, changes) VALUES (?, 2, 0, '', '')", first); err != nil {
+		t.Fatal(err)
+	}
+	wantNumbers(t, feedOf(t, s, db.Position{first: 1, s.name.get(): 1}), first, 2)
+}
+
+// TestOlderServers: a row without changes, or with those of a newer version, has its ids only.
+func TestOlderServers(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	for n, changes := range map[int]any{1: nil, 2: []byte{99, 1, 2}} {
+		if _, err := s.reader.Exec("INSERT INTO feed (server, n, at, ids, changes) VALUES ('other', ?, 5, 'a b', ?)", n, changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commits := feedOf(t, s, nil)
+	wantNumbers(t, commits, "other", 1, 2)
+	for _, c := range commits {
+		if !c.Unknown || fmt.Sprint(c.IDs) != "[a b]" || c.At != 5 {
+			t.Errorf("got %+v", c)
+		}
+		if err := (db.Position{"other": c.N - 1}).Follow(c); !errors.Is(err, db.ErrFeedGap) {
+			t.Errorf("followed by %v", err)
+		}
+	}
+}
+
+// old makes all that the store has committed older.
+func (f *feedName) older(by time.Duration) {
+	for i := range f.marks {
+		f.marks[i].at = f.marks[i].at.Add(-by)
+	}
+	f.at = f.at.Add(-by)
+}
+
+func sweep(t *testing.T, s *Store) {
+	t.Helper()
+	s.feedSwept = time.Time{}
+	if err := s.sweepFeed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFeedAge: a server's own rows go when they are old, except for the last one.
+func TestFeedAge(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	for i := range 5 {
+		results(t, s, acquires(fmt.Sprint(i))...)
+		s.name.older(db.FeedAge / 4)
+	}
+	sweep(t, s)
+	wantNumbers(t, feedOf(t, s, nil), s.name.get(), 3, 4, 5)
+	s.name.older(db.FeedAge)
+	sweep(t, s)
+	wantNumbers(t, feedOf(t, s, nil), s.name.get(), 5)
+	results(t, s, acquires("6")...)
+	wantNumbers(t, feedOf(t, s, nil), s.name.get(), 5, 6)
+}
+
+// TestFeedBytes: they go when there are too many bytes of them.
+func TestFeedBytes(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	for i := range 5 {
+		results(t, s, acquires(fmt.Sprint(i))...)
+		s.name.mu.Lock()
+		s.name.bytes += db.FeedBytes / 4
+		s.name.mu.Unlock()
+	}
+	sweep(t, s)
+	wantNumbers(t, feedOf(t, s, nil), s.name.get(), 3, 4, 5)
+}
+
+// TestFeedSteps: more rows than one step takes are deleted at once.
+func TestFeedSteps(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	for n := range 3*feedStep + 1 {
+		if _, err := s.reader.Exec("INSERT INTO feed (server, n, at, ids, changes) VALUES ('other', ?, 0, '', '')", n+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep(t, s)
+	wantNumbers(t, feedOf(t, s, nil), "other")
+}
+
+// TestServersThatAreGone: the rows of a server stay while it lives, and go when it is gone.
 func TestServersThatAreGone(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	s, other := open(t, dsn), open(t, dsn)
 	results(t, other, acquires("a")...)
-	if _, err := s.Changes(t.Context()); err != nil || len(s.cursors) != 1 {
-		t.Fatalf("cursors %v (%v)", s.cursors, err)
+	age := func(by time.Duration) {
+		t.Helper()
+		if _, err := s.reader.Exec("UPDATE feed SET at = at - ?", by.Microseconds()); err != nil {
+			t.Fatal(err)
+		}
+		other.name.older(by)
 	}
-	last := s.cursors[other.server]
-	s.cursors[other.server] = cursor{last.n, time.Now().Add(-goneAge - time.Second)}
-	if _, err := s.reader.Exec("DELETE FROM feed WHERE server = ?", other.server); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Changes(t.Context()); err != nil || len(s.cursors) != 0 {
-		t.Errorf("cursors %v (%v)", s.cursors, err)
-	}
+	age(db.FeedAge)
+	sweep(t, other)
+	age(db.FeedAge + db.FeedAge/2)
+	sweep(t, s)
+	wantNumbers(t, feedOf(t, s, nil), other.name.get(), 1)
+	age(db.FeedAge)
+	sweep(t, s)
+	wantNumbers(t, feedOf(t, s, nil), other.name.get())
 	results(t, other, acquires("b")...)
-	if _, err := s.Changes(t.Context()); err != nil || s.cursors[other.server].n <= last.n {
-		t.Errorf("cursors %v (%v)", s.cursors, err)
+	wantNumbers(t, feedOf(t, s, nil), other.name.get(), 2)
+}
+
+// TestTooManyChanges: a read is bounded.
+func TestTooManyChanges(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	for n := range 9 {
+		if _, err := s.reader.Exec("INSERT INTO feed (server, n, at, ids, changes) VALUES ('other', ?, 0, '', REPEAT(' ', ?))", n+1, db.FeedBytes/8); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if _, err := s.Changes(t.Context(), nil, true); !errors.Is(err, db.ErrFeedGap) {
+		t.Errorf("got %v", err)
+	}
+	wantNumbers(t, feedOf(t, s, db.Position{"other": 3}), "other", 4, 5, 6, 7, 8, 9)
 }

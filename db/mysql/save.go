@@ -97,7 +97,8 @@ func claimBytes(c *claim.Claim) int {
 	return len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.UserData) + len(c.Reason) + len(c.Session) + len(c.Identity) + len(c.EndedBy)
 }
 
-// saveFeed writes the commit's row of the feed.
+// saveFeed writes the commit's row of the feed. The ids are for servers that do not read changes
+// yet.
 func (t *tx) saveFeed(qs *claim.Queues) {
 	var ids []string
 	for _, change := range qs.Changes() {
@@ -105,6 +106,8 @@ func (t *tx) saveFeed(qs *claim.Queues) {
 			ids = append(ids, change.After.ID)
 		}
 	}
-	t.script.add("INSERT INTO feed (server, n, at, ids) VALUES (?, ?, ?, ?)",
-		t.store.server, t.n, int64(qs.Now.Wall), strings.Join(ids, " "))
+	line, record := strings.Join(ids, " "), db.AppendRecord(nil, qs.Now.Wall, qs.Transitions())
+	t.size = feedRowBytes + len(line) + len(record)
+	t.script.add("INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, ?, ?, ?)",
+		t.server, t.n, int64(qs.Now.Wall), line, record)
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/google/uuid"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
@@ -32,19 +31,16 @@ type Store struct {
 
 	scans chan struct{} // has an entry for each list that may read everything and runs
 
-	server  string        // names this process in the feed
-	packets bool          // whether several statements may go in one packet: see script
-	commits atomic.Uint64 // number of the last commit in the feed
+	name    feedName // of this server in the feed
+	packets bool     // whether several statements may go in one packet: see script
 
 	// What follows belongs to the one goroutine that transacts …
 	holders holders
 	stuck   stuckRows
 	// … to the one that beats …
 	seen claim.Time // the last beat of this server, or what was there before the first
-	// … to the one that asks for Changes …
-	cursors map[string]cursor // of the other servers
 	// … and to the one that prunes.
-	sweep feedSweep
+	feedSwept time.Time
 }
 
 var _ db.Store = (*Store)(nil)
@@ -72,28 +68,25 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 
 // newStore returns a store that has not connected yet: see start.
 func newStore(config *mysql.Config) *Store {
-	return &Store{
+	s := &Store{
 		scans:   make(chan struct{}, maxScans),
 		pools:   newPools(config),
-		server:  uuid.NewString()[:23],
 		holders: make(holders),
-		cursors: make(map[string]cursor),
 	}
+	s.name.change()
+	return s
 }
 
 func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 	migrator := connect(config, migrating)
 	defer func() { _ = migrator.Close() }()
-	if err := migrate(ctx, migrator.DB, s.server); err != nil {
+	if err := migrate(ctx, migrator.DB, s.name.get()); err != nil {
 		return translate(ctx, err)
 	}
 	if err := s.detectSkipLocked(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	if err := s.detectPackets(ctx); err != nil {
-		return translate(ctx, err)
-	}
-	if err := s.skipFeed(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	return s.startClock(ctx)

@@ -28,10 +28,12 @@ const (
 type tx struct {
 	*sql.Conn
 	ctx    context.Context
+	server string // the name of this server in the feed
 	n      uint64 // the number of the commit
 	store  *Store
 	script script
 	queues []*claim.Queue // those that Save was given
+	size   int            // of the commit's row of the feed
 }
 
 // Transact implements db.Store.
@@ -68,20 +70,26 @@ func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	t := &tx{Conn: conn, ctx: ctx, n: s.commits.Add(1), store: s}
+	server, n := s.name.next()
+	t := &tx{Conn: conn, ctx: ctx, server: server, n: n, store: s}
 	if err := fn(t); err != nil || len(t.script) == 0 {
 		t.rollback()
 		return err
 	}
 	err = t.commit()
 	if err != nil {
-		t.rollback()
+		rolledBack := t.rollback()
 		if !outcomeOpen(err) {
+			if !rolledBack {
+				s.name.change()
+			}
 			return err
 		}
-		if err := s.outcome(ctx, t.n, err); err != nil {
+		if err := s.outcome(ctx, t, err); err != nil {
 			return err
 		}
+	} else {
+		s.name.committed(t.size)
 	}
 	s.holders.remember(t.queues)
 	return nil
@@ -104,12 +112,15 @@ func (t *tx) send() error {
 // which has the same effect.
 const rollbackTimeout = time.Second
 
-func (t *tx) rollback() {
+// rollback reports whether the database has confirmed it.
+func (t *tx) rollback() bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), rollbackTimeout)
 	defer cancel()
-	if _, err := t.ExecContext(ctx, "ROLLBACK"); err != nil {
+	_, err := t.ExecContext(ctx, "ROLLBACK")
+	if err != nil {
 		_ = t.Raw(func(any) error { return driver.ErrBadConn })
 	}
+	return err == nil
 }
 
 // Load implements db.Tx. The rows of the resources are locked before anything else is
@@ -287,23 +298,27 @@ var openCodes = []uint16{codeErrorDuringCommit, codeShutdown, codeInterrupted, c
 // outcomeTimeout is how long to ask for the outcome of a commit.
 const outcomeTimeout = 5 * time.Second
 
-// outcome finds out whether commit n was done, and fixes that: it inserts the commit's row of
+// outcome finds out whether a commit was done, and fixes that: it inserts the commit's row of
 // the feed. While the commit is under way the database makes this wait. If the row exists, the
-// commit was done; if this inserts it, the commit was not done and never will be.
-func (s *Store) outcome(ctx context.Context, n uint64, cause error) error {
+// commit was done; if this inserts it, the commit was not done and never will be. If that cannot
+// be found out, the server goes on under another name, so that no number is missing in the feed.
+func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
 	defer cancel()
 	s.renew() // the connections for this may be as dead as that of the commit
 	for {
-		_, err := s.control.ExecContext(ctx, "INSERT INTO feed (server, n, at, ids) VALUES (?, ?, "+nowSQL+", '')", s.server, n)
+		_, err := s.control.ExecContext(ctx, "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, "+nowSQL+", '', '')", t.server, t.n)
 		switch {
 		case err == nil:
+			s.name.committed(0)
 			return errors.Join(errUndone, cause)
 		case isCode(err, codeDuplicate):
+			s.name.committed(t.size)
 			return nil
 		}
 		select {
 		case <-ctx.Done():
+			s.name.change()
 			return errors.Join(db.ErrOutcomeUnknown, cause)
 		case <-time.After(50 * time.Millisecond):
 		}

@@ -30,6 +30,7 @@ type Store struct {
 	// writing is full while somebody uses the writing connection, and what stands below.
 	writing chan struct{}
 	closed  chan struct{}
+	feed    *feed
 	floor   uint64
 	conn    *sqlite.Conn
 	writer  *statements
@@ -45,6 +46,7 @@ func Open(path string) (_ *Store, err error) {
 	s := &Store{
 		writing: make(chan struct{}, 1), closed: make(chan struct{}),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)),
+		feed:     newFeed(),
 	}
 	defer func() {
 		if err != nil {
@@ -164,9 +166,6 @@ func (s *Store) moveClock(ctx context.Context, move func(db.Clock, claim.Time) d
 		return run(s.writer.saveClock, int64(clock.Seen), clock.Outage.Microseconds())
 	}, func() { s.clock.Store(&clock) })
 }
-
-// Changes implements db.Store. There are no other servers.
-func (s *Store) Changes(context.Context) ([]string, error) { return nil, nil }
 
 // closeTimeout is how long Close waits for a disk that does not answer.
 const closeTimeout = 5 * time.Second

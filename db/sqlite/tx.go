@@ -21,13 +21,20 @@ type tx struct {
 	w     *statements
 	floor uint64
 	now   claim.Instant
+	saved *claim.Queues // what Save was given, nil if nothing changed
 }
 
 // Transact implements db.Store. There are no other servers, so nothing conflicts and fn runs once.
 func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
+	t := &tx{}
 	return s.write(ctx, func() error {
-		return fn(&tx{w: s.writer, floor: s.floor, now: s.instant()})
-	}, nil)
+		t.w, t.floor, t.now = s.writer, s.floor, s.instant()
+		return fn(t)
+	}, func() {
+		if t.saved != nil {
+			s.feed.committed(t.saved)
+		}
+	})
 }
 
 // Load implements db.Tx.
@@ -87,7 +94,11 @@ func (t *tx) waiters(resource string, after uint64) (next []*claim.Claim, err er
 
 // Save implements db.Tx.
 func (t *tx) Save(qs *claim.Queues) error {
-	for _, q := range qs.Changed() {
+	changed := qs.Changed()
+	if len(changed) > 0 {
+		t.saved = qs
+	}
+	for _, q := range changed {
 		if err := t.saveResource(q); err != nil {
 			return err
 		}

@@ -1,0 +1,68 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+const (
+	// FeedAge is for how long a server's commits are kept in the feed, and FeedBytes how many
+	// bytes of their Records: the older ones go first, except for the last one of all.
+	FeedAge   = 10 * time.Minute
+	FeedBytes = 64 << 20
+)
+
+// ErrFeedGap is returned when commits after a position are no longer in the feed, or more of
+// them are there than may be read at once.
+var ErrFeedGap = errors.New("changes after the position are no longer kept")
+
+// Feed is what the servers of a database committed. Each server numbers its commits from 1 on,
+// without gaps; a server that does not know how a commit of its own ended goes on under a new
+// name.
+type Feed interface {
+	// End returns the last commit of each server that is in the feed, at one moment, and what
+	// time it is.
+	End(ctx context.Context) (Position, claim.Time, error)
+
+	// Changes returns the commits after a position, all of them as they were at one moment: with
+	// a commit come all those that it builds on. They are ordered by server and number. Those of
+	// this server come with own only. It returns ErrFeedGap if there are more than FeedBytes; the
+	// caller finds out what is missing at their begin, with Follow.
+	Changes(ctx context.Context, after Position, own bool) ([]Commit, error)
+}
+
+// Position is a place in the feed: for each server the number of its last commit before it. A
+// server that is not there has committed nothing before it.
+type Position map[string]uint64
+
+// Commit is what one transaction of a server changed.
+type Commit struct {
+	Server string
+	N      uint64
+	// At is the time of the transaction.
+	At claim.Time
+	// Changes are the changes of status, value or type, in order: After is without UserData, and
+	// without a Value of more than MaxFeedValue bytes; Before has ID, Resource, Version and Status alone.
+	Changes []claim.Transition
+	// Record is At and Changes as AppendRecord wrote them.
+	Record []byte
+	// Unknown says that Changes are not known: a server of another version wrote them. IDs are
+	// then the claims that left the waiting line.
+	Unknown bool
+	IDs     []string
+}
+
+// Follow moves a position behind a commit. It returns ErrFeedGap when commits between the two
+// are missing, or the changes are Unknown.
+func (p Position) Follow(c Commit) error {
+	last := p[c.Server]
+	p[c.Server] = max(last, c.N)
+	if c.N != last+1 || c.Unknown {
+		return fmt.Errorf("%w: commit %d of %s comes after %d", ErrFeedGap, c.N, c.Server, last)
+	}
+	return nil
+}

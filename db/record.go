@@ -1,0 +1,210 @@
+package db
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// MaxFeedValue is the longest value of a claim that the feed has.
+const MaxFeedValue = 4096
+
+// recordVersion is the first byte of a record. A server that finds another one there knows that
+// the record was written by a server of another version, and cannot read it.
+const recordVersion = 1
+
+// errRecord is returned for what is no record of this version.
+var errRecord = errors.New("not a record of this version")
+
+// AppendRecord appends what the feed keeps of a transaction to a buffer: its time, and its
+// transitions without those that only renew. A claim that is granted as it is made is one
+// transition.
+//
+// A record is the version, the time, and the transitions. Numbers are varints, strings have
+// their length before them; times and versions, which are near the time of the transaction, are
+// written as the difference to it. A resource that is the same as before is empty.
+func AppendRecord(buf []byte, at claim.Time, transitions []claim.Transition) []byte {
+	w := recordWriter{buf: append(buf, recordVersion), at: int64(at)}
+	w.buf = binary.AppendVarint(w.buf, w.at)
+	for i, t := range transitions {
+		if i+1 < len(transitions) && grantedAtOnce(t, transitions[i+1]) {
+			continue
+		}
+		before := t.Before
+		if i > 0 && grantedAtOnce(transitions[i-1], t) {
+			before = nil
+		}
+		if !onlyRenews(before, t.After) {
+			w.transition(before, t.After)
+		}
+	}
+	return w.buf
+}
+
+// grantedAtOnce reports whether two transitions, one after the other, make a claim and grant it.
+func grantedAtOnce(made, granted claim.Transition) bool {
+	return made.Before == nil && granted.Before == made.After && granted.After.Status == claim.Active
+}
+
+func onlyRenews(before, after *claim.Claim) bool {
+	return before != nil && before.Status == after.Status && before.Value == after.Value && before.Type == after.Type
+}
+
+type recordWriter struct {
+	buf  []byte
+	at   int64
+	last string // resource
+}
+
+func (w *recordWriter) transition(before, after *claim.Claim) {
+	var from claim.Status
+	var version uint64
+	if before != nil {
+		from, version = before.Status, before.Version
+	}
+	w.buf = append(w.buf, byte(from)|byte(after.Status)<<3|byte(after.Mode)<<6)
+	w.number(int64(after.Type))
+	w.text(after.ID)
+	if after.Resource == w.last {
+		w.text("")
+	} else {
+		w.text(after.Resource)
+		w.last = after.Resource
+	}
+	w.text(after.Owner)
+	w.text(after.Session)
+	w.text(after.Reason)
+	if len(after.Value) > MaxFeedValue {
+		w.text("")
+	} else {
+		w.text(after.Value)
+	}
+	w.number(after.TTL.Microseconds())
+	w.number(after.WaitTTL.Microseconds())
+	for _, n := range [...]uint64{after.Version, after.Enqueued, after.Token, version} {
+		w.near(int64(n))
+	}
+	for _, t := range [...]claim.Time{after.Deadline, after.Created, after.Activated, after.Finished} {
+		w.near(int64(t))
+	}
+}
+
+func (w *recordWriter) number(n int64) { w.buf = binary.AppendVarint(w.buf, n) }
+
+func (w *recordWriter) text(s string) {
+	w.buf = append(binary.AppendUvarint(w.buf, uint64(len(s))), s...)
+}
+
+// near writes a number that is 0 or near the time of the transaction: 0, or one more than the
+// zigzag encoding of the difference.
+func (w *recordWriter) near(n int64) {
+	var code uint64
+	if n != 0 {
+		d := n - w.at
+		code = uint64(d<<1^d>>63) + 1
+	}
+	w.buf = binary.AppendUvarint(w.buf, code)
+}
+
+// ReadRecord returns what AppendRecord wrote.
+func ReadRecord(record []byte) (claim.Time, []claim.Transition, error) {
+	if len(record) == 0 || record[0] != recordVersion {
+		return 0, nil, errRecord
+	}
+	r := recordReader{rest: record[1:]}
+	r.at = r.number()
+	var transitions []claim.Transition
+	for len(r.rest) > 0 && r.err == nil {
+		transitions = append(transitions, r.transition())
+	}
+	if r.err != nil {
+		return 0, nil, r.err
+	}
+	return claim.Time(r.at), transitions, nil
+}
+
+type recordReader struct {
+	rest []byte
+	at   int64
+	last string // resource
+	err  error
+}
+
+func (r *recordReader) transition() claim.Transition {
+	flags := r.rest[0]
+	r.rest = r.rest[1:]
+	from, after := claim.Status(flags&7), &claim.Claim{Status: claim.Status(flags >> 3 & 7), Mode: claim.Mode(flags >> 6 & 1)}
+	if !after.Status.Valid() || flags>>7 != 0 {
+		r.fail("status")
+	}
+	after.Type = claim.Type(r.number())
+	after.ID = r.text()
+	if after.Resource = r.text(); after.Resource == "" {
+		after.Resource = r.last
+	}
+	r.last = after.Resource
+	after.Owner, after.Session, after.Reason, after.Value = r.text(), r.text(), r.text(), r.text()
+	after.TTL = time.Duration(r.number()) * time.Microsecond
+	after.WaitTTL = time.Duration(r.number()) * time.Microsecond
+	after.Version, after.Enqueued, after.Token = uint64(r.near()), uint64(r.near()), uint64(r.near())
+	version := uint64(r.near())
+	after.Deadline, after.Created = claim.Time(r.near()), claim.Time(r.near())
+	after.Activated, after.Finished = claim.Time(r.near()), claim.Time(r.near())
+	if from == 0 {
+		return claim.Transition{After: after}
+	}
+	return claim.Transition{
+		Before: &claim.Claim{ID: after.ID, Resource: after.Resource, Status: from, Version: version},
+		After:  after,
+	}
+}
+
+func (r *recordReader) number() int64 {
+	n, size := binary.Varint(r.rest)
+	if size <= 0 {
+		r.fail("number")
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *recordReader) unsigned() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.fail("number")
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *recordReader) text() string {
+	n := r.unsigned()
+	if n > uint64(len(r.rest)) {
+		r.fail("text")
+		return ""
+	}
+	s := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return s
+}
+
+func (r *recordReader) near() int64 {
+	code := r.unsigned()
+	if code == 0 {
+		return 0
+	}
+	code--
+	return r.at + (int64(code>>1) ^ -int64(code&1))
+}
+
+func (r *recordReader) fail(what string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: its %s is cut off or wrong", errRecord, what)
+	}
+	r.rest = nil
+}
