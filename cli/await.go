@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/cli/exit"
@@ -59,6 +60,21 @@ func (c *connection) awaitTurn(ctx context.Context, claim *models.Claim, wait ti
 			claim.GetId(), c.Explain(err)))
 	}
 	return c.leaveLine(ctx, claim, wait, err)
+}
+
+// renewGranted returns a claim with its whole TTL if its turn has come: one with a wait TTL falls
+// due within that, until it is renewed. What cannot be renewed stays as it is.
+func (c *connection) renewGranted(ctx context.Context, claim *models.Claim, ttl time.Duration) *models.Claim {
+	if claim.GetStatus() != models.Status_STATUS_ACTIVE || claim.WaitTtl == nil {
+		return claim
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	renewed, err := c.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: claim.GetId(), Ttl: proto.Float64(ttl.Seconds())})
+	if err != nil {
+		return claim
+	}
+	return renewed
 }
 
 // leaveLine withdraws a claim whose turn did not come, or whose wait ended in an error.

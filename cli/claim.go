@@ -18,9 +18,9 @@ import (
 // claimFlags are those of locket claim.
 type claimFlags struct {
 	owner, id, userData, value string
-	ttl, wait                  time.Duration
+	ttl, wait, waitTTL         time.Duration
 	shared, presence, keep     bool
-	noWait, hold               bool
+	noWait, hold, allowCircle  bool
 }
 
 func newClaimCommand() *cobra.Command {
@@ -38,7 +38,8 @@ does all this around a command.
 
 With --wait the command ends when the claim is active. If the time is up first, or
 the command is interrupted, the claim is withdrawn, and the status is 3 or 130;
-with --keep it stays in the line. With --no-wait it is active at once, or not made:
+with --keep it stays in the line. Without --keep it has a wait TTL, so that it
+leaves the line by itself when this command is killed. With --no-wait it is active at once, or not made:
 status 3. The default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same
 for each repetition.
 
@@ -56,6 +57,9 @@ It waits for its turn first, for --wait at most.`,
 			if err := f.validate(); err != nil {
 				return err
 			}
+			if stays := f.keep || f.wait == 0 && !f.hold; !stays && !cmd.Flags().Changed("wait-ttl") {
+				f.waitTTL = locklib.DefaultWaitTTL
+			}
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
 				claim, err := c.makeClaim(ctx, f.request(cmd, args[0]))
 				if err != nil {
@@ -68,6 +72,7 @@ It waits for its turn first, for --wait at most.`,
 					claim, err = c.leaveLine(cmd.Context(), claim, 0, nil)
 				} else if f.wait > 0 {
 					claim, err = c.awaitTurn(cmd.Context(), claim, f.wait, f.keep)
+					claim = c.renewGranted(cmd.Context(), claim, f.ttl)
 				} else {
 					err = turnOf(claim)
 				}
@@ -77,6 +82,8 @@ It waits for its turn first, for --wait at most.`,
 	}
 	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
 	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
+	cmd.Flags().DurationVar(&f.waitTTL, "wait-ttl", 0, "how long it may wait without anybody asking about it; then it is aborted (default 1m with --wait or --hold, for ever otherwise and with --keep)")
+	cmd.Flags().BoolVar(&f.allowCircle, "allow-circle", false, "wait even if that closes a circle, in which each owner waits for the next")
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: if others hold it or wait, no claim is made")
 	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and keep it until Ctrl-C")
@@ -95,6 +102,8 @@ func (f claimFlags) validate() error {
 		return exit.Usagef("--ttl %s: must be more than 0", f.ttl)
 	case f.wait < 0:
 		return exit.Usagef("--wait %s: must be 0 or more", f.wait)
+	case f.waitTTL != 0 && f.waitTTL < time.Second:
+		return exit.Usagef("--wait-ttl %s: must be at least 1s, or 0 for ever", f.waitTTL)
 	case f.noWait && (f.wait > 0 || f.keep):
 		return exit.Usagef("--no-wait excludes --wait and --keep")
 	case f.hold && f.keep:
@@ -112,7 +121,7 @@ func (c *connection) holdClaim(cmd *cobra.Command, f claimFlags, claim *models.C
 		newRunner: func(options ...locklib.Option) *locklib.Runner {
 			req := f.request(cmd, claim.GetResource())
 			req.Id, req.Owner = claim.GetId(), claim.GetOwner()
-			return locklib.NewClaimRunner(c.LocketClient, req, options...)
+			return locklib.NewClaimRunner(c.LocketClient, req, append(options, locklib.WithWaitTTL(f.waitTTL))...)
 		},
 		show: func(ctx context.Context, token uint64) error {
 			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -134,6 +143,10 @@ func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaim
 	req := &models.CreateClaimRequest{
 		Resource: name, Ttl: proto.Float64(f.ttl.Seconds()), Owner: f.owner, Value: f.value, Id: f.id,
 		UserData: given(cmd, "user-data", f.userData), TypeCode: models.TypeCode_LOCK, NoWait: f.noWait,
+	}
+	req.AllowCircle = f.allowCircle
+	if f.waitTTL > 0 {
+		req.WaitTtl = proto.Float64(f.waitTTL.Seconds())
 	}
 	switch {
 	case cmd.Flags().Changed("owner"):

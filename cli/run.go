@@ -71,6 +71,7 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
 	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait, for all locks together; 0 is not at all (default for ever)")
 	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
 	flags.DurationVar(&o.TTL, "ttl", locklib.DefaultTTL, "how long the lock is held without being renewed")
+	flags.DurationVar(&o.WaitTTL, "wait-ttl", locklib.DefaultWaitTTL, "how long the place in the line is kept when the server does not hear from here; 0: for ever")
 	flags.StringVar(&o.Owner, "owner", "", "who holds the lock, for others to see (default HOST/PROCESS/RANDOM)")
 	flags.StringVar(&o.Value, "value", "", "text that others see with the lock")
 	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "how long after TERM the command gets KILL")

@@ -27,6 +27,7 @@ type createBody struct {
 	ID       *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
 	Type     *jsonview.Type `json:"type" doc:"The purpose of the claim; the default is lock."`
 	Value    *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
+	WaitTTL  *float64       `json:"wait_ttl" doc:"For how many seconds the claim may wait without anybody asking about it; then it is aborted. The default is for ever." minimum:"1"`
 	NoWait   *bool          `json:"no_wait" doc:"Whether to refuse a claim that would have to wait; nothing of it is left then. The default is false."`
 }
 
@@ -34,7 +35,7 @@ func (b *createBody) message() proto.Message {
 	return &models.CreateClaimRequest{
 		Resource: given(b.Resource), Ttl: b.TTL, UserData: (*string)(b.UserData), Owner: given(b.Owner),
 		Mode: models.Mode(given(b.Mode)), Id: string(given(b.ID)), TypeCode: models.TypeCode(given(b.Type)), Value: given(b.Value),
-		NoWait: given(b.NoWait),
+		NoWait: given(b.NoWait), WaitTtl: b.WaitTTL,
 	}
 }
 

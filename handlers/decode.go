@@ -80,6 +80,9 @@ func decodeCreate(req *models.CreateClaimRequest) (claim.Command, error) {
 	if ttl := c.ttl(req.Ttl); ttl != nil {
 		cmd.TTL = *ttl
 	}
+	if wait := c.seconds("wait_ttl", req.WaitTtl, minWaitTTLSeconds, maxTTLSeconds); wait != nil {
+		cmd.WaitTTL = *wait
+	}
 	if cmd.ID == "" {
 		cmd.ID = ids.NewClaim()
 	}

@@ -35,6 +35,7 @@ func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {
 		TypeCode:        models.TypeCode(c.Type),
 		Version:         c.Version,
 		Reason:          c.Reason,
+		Session:         c.Session,
 		Identity:        c.Identity,
 		EndedBy:         c.EndedBy,
 	}
@@ -45,6 +46,10 @@ func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {
 	if active, ok := c.ActiveDuration(now); ok {
 		seconds := active.Seconds()
 		encoded.ActiveDuration = &seconds
+	}
+	if c.WaitTTL > 0 {
+		seconds := c.WaitTTL.Seconds()
+		encoded.WaitTtl = &seconds
 	}
 	if c.UserData != nil {
 		data := string(c.UserData)

@@ -128,6 +128,7 @@ func (h *handler) GetClaim(ctx context.Context, req *models.GetClaimRequest) (*m
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
+	h.keepWaiting(ctx, &found, now)
 	return h.answer(ctx, &found, now), nil
 }
 

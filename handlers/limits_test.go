@@ -148,6 +148,9 @@ func createLimits() []limit {
 	json := func(size int) func(req *models.CreateClaimRequest) {
 		return func(req *models.CreateClaimRequest) { req.UserData = ptr(`"` + strings.Repeat("j", size-2) + `"`) }
 	}
+	wait := func(ttl float64) func(context.Context, *server) error {
+		return create(func(req *models.CreateClaimRequest) { req.WaitTtl = &ttl })
+	}
 	return slices.Concat(
 		names("resource", func(ctx context.Context, s *server, name string) error {
 			return create(func(req *models.CreateClaimRequest) { req.Resource = name })(ctx, s)
@@ -161,6 +164,13 @@ func createLimits() []limit {
 		[]limit{
 			{"no resource", create(func(req *models.CreateClaimRequest) { req.Resource = "" }), "resource", "is required"},
 			{"no ttl", create(func(req *models.CreateClaimRequest) { req.Ttl = nil }), "ttl", "is required"},
+			{"shortest wait ttl", wait(1), "", ""},
+			{"longest wait ttl", wait(years), "", ""},
+			{"no time to wait", wait(0), "wait_ttl", "between 1 and 3155760000"},
+			{"wait ttl too short", wait(0.999), "wait_ttl", "between 1 and 3155760000"},
+			{"wait ttl too long", wait(years + 1), "wait_ttl", "between 1 and 3155760000"},
+			{"wait ttl NaN", wait(math.NaN()), "wait_ttl", "between 1 and 3155760000"},
+			{"infinite wait ttl", wait(math.Inf(1)), "wait_ttl", "between 1 and 3155760000"},
 			{"no owner", create(func(req *models.CreateClaimRequest) { req.Owner = "" }), "", ""},
 			{"user data at the limit", create(json(maxData)), "", ""},
 			{"user data past the limit", create(json(maxData + 1)), "user_data", "65537 bytes, and at most 65536"},

@@ -24,8 +24,11 @@ const (
 	maxOffset = 1 << 20  // claims left out before a page
 
 	maxTTLSeconds = 100 * 365.25 * 24 * 60 * 60
-	defaultLimit  = 10
-	defaultQueue  = 100 // waiters in one queue
+	// Calls that ask about a claim cannot come much more often than this.
+	minWaitTTLSeconds = 1
+
+	defaultLimit = 10
+	defaultQueue = 100 // waiters in one queue
 )
 
 // fieldErrors tells which fields of a request are wrong, and what their limits are.

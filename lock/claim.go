@@ -37,9 +37,16 @@ type ClaimClient interface {
 // and one call waits for its turn for half of it at most, so that a grant is noticed while it
 // lasts, also when the connection was silent.
 //
+// A claim without a wait TTL gets that of WithWaitTTL: when this process ends without a word, its
+// place in the queue is free after this time.
+//
 // A claim without an owner gets a UniqueOwner, and one without an id gets a new id. An id that
 // is given is that of the first run: each further run makes a new claim, and so does a run
-// whose claim expired before anybody knew that it was active.
+// whose claim expired before anybody knew that it was active, or was aborted because the runner
+// was cut off from all servers for its wait TTL.
+//
+// Runners wait independently of each other, also under one owner, so the claim may close a circle
+// (allow_circle).
 func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
 	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
 	settings := newSettings(time.Duration(min(claim.GetTtl()*float64(time.Second), math.MaxInt64)), 0, options)
@@ -48,6 +55,10 @@ func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, option
 		claim.Ttl = proto.Float64(settings.ttl.Seconds())
 		claim.Id = cmp.Or(claim.GetId(), ids.NewClaim())
 		claim.Owner = settings.ownerOr(claim.GetOwner())
+		claim.AllowCircle = true
+		if claim.WaitTtl == nil && settings.waitTTL > 0 {
+			claim.WaitTtl = proto.Float64(settings.waitTTL.Seconds())
+		}
 	}
 	return &Runner{
 		settings: settings, key: claim.GetResource(), owner: claim.GetOwner(), exitOnLoss: true,
@@ -70,7 +81,7 @@ func (g *claimGrantor) take(ctx, leave context.Context, token uint64) (uint64, t
 	case claim.GetStatus() == models.Status_STATUS_WAITING:
 		return 0, 0, errWaiting
 	case claim.GetStatus() != models.Status_STATUS_ACTIVE:
-		return 0, 0, endedError(claim.GetStatus())
+		return 0, 0, endedError{claim.GetStatus(), claim.GetReason()}
 	}
 	// A claim that is found may have been active for a while.
 	return claim.GetToken(), min(g.ttl, time.Duration(claim.GetTtl()*float64(time.Second))), nil
@@ -103,10 +114,19 @@ func (g *claimGrantor) await(ctx, leave context.Context) (*models.Claim, error) 
 	return g.client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: g.id(), Timeout: durationpb.New(g.awaitTimeout() * 4 / 5)})
 }
 
-// The two bounds leave a quarter of the TTL for a grant that was made right after AwaitClaim
-// was sent, and whose answer was lost: it is found, and renewed, before it expires.
-func (g *claimGrantor) createTimeout() time.Duration { return min(g.ttl/4, maxAttempt) }
-func (g *claimGrantor) awaitTimeout() time.Duration  { return min(g.ttl/2, maxAttempt) }
+// The two bounds leave a quarter of the time for which a grant lasts that was made right after
+// AwaitClaim was sent, and whose answer was lost: it is found, and renewed, before it expires.
+func (g *claimGrantor) createTimeout() time.Duration { return min(g.lasts()/4, maxAttempt) }
+func (g *claimGrantor) awaitTimeout() time.Duration  { return min(g.lasts()/2, maxAttempt) }
+
+// lasts returns for how long a grant lasts at least that nobody has renewed. While a call waits,
+// half of the wait TTL is left.
+func (g *claimGrantor) lasts() time.Duration {
+	if g.claim.WaitTtl == nil {
+		return g.ttl
+	}
+	return min(g.ttl, time.Duration(min(g.claim.GetWaitTtl()/2*float64(time.Second), math.MaxInt64)))
+}
 
 func (g *claimGrantor) release(ctx context.Context, _ uint64) error {
 	_, err := g.client.EndClaim(ctx, &models.EndClaimRequest{Id: g.id()}, grpc.WaitForReady(true))
@@ -127,7 +147,7 @@ func (g *claimGrantor) classify(err error) verdict {
 		return waiting
 	}
 	if final, isFinal := err.(endedError); isFinal { //nolint:errorlint // take returns this very type
-		if models.Status(final) == models.Status_STATUS_EXPIRED {
+		if final.missed() {
 			return missed
 		}
 		return permanent
@@ -154,9 +174,21 @@ func (g *claimGrantor) id() string { return g.claim.GetId() }
 
 var errWaiting = status.Error(codes.Aborted, "the claim waits for its turn")
 
-// endedError is the status in which a claim has ended before it was active.
-type endedError models.Status
+// endedError is how a claim has ended before it was active.
+type endedError struct {
+	status models.Status
+	reason string
+}
+
+// missed reports whether it ended because this client was not heard of.
+func (e endedError) missed() bool {
+	return e.status == models.Status_STATUS_EXPIRED || e.status == models.Status_STATUS_ABORTED && e.reason == models.AbandonedReason
+}
 
 func (e endedError) Error() string {
-	return fmt.Sprintf("the claim ended while it waited: %s", models.Status(e))
+	text := fmt.Sprintf("the claim ended while it waited: %s", e.status)
+	if e.reason != "" {
+		text += " (" + e.reason + ")"
+	}
+	return text
 }

@@ -38,7 +38,8 @@ const (
 	ended
 	// waiting: the claim waits for its turn.
 	waiting
-	// missed: the claim was active, and expired before anybody knew. It needs a new one.
+	// missed: the claim was active, and expired before anybody knew; or it was aborted while it
+	// waited and nobody could ask about it. It needs a new one.
 	missed
 	// permanent: the request is wrong, and will fail again.
 	permanent

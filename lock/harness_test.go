@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/grpcserver"
@@ -100,6 +101,10 @@ func (w *world) start() {
 	listener := bufconn.Listen(1 << 20)
 	w.process = ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
+		{Name: "keeper", Runner: watch.NewKeeper(hub, func(ctx context.Context, cmd claim.Command) error {
+			_, err := queues.Do(ctx, cmd)
+			return err
+		}, log)},
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener: listener,
 			Chain:    grpcserver.NewChain(log, registry),

@@ -53,6 +53,7 @@ type keeper struct {
 // result is that of one attempt.
 type result struct {
 	sent  time.Time
+	found bool // it was no renewal
 	token uint64
 	lasts time.Duration // after the server answered
 	err   error
@@ -115,8 +116,8 @@ func (k *keeper) try() {
 	go func() {
 		defer cancel()
 		sent := time.Now()
-		token, lasts, err := grantor.take(ctx, k.leaving, token)
-		results <- result{sent, token, lasts, err}
+		taken, lasts, err := grantor.take(ctx, k.leaving, token)
+		results <- result{sent, token == 0, taken, lasts, err}
 	}()
 }
 
@@ -146,9 +147,9 @@ func (k *keeper) conclude(r result) error {
 }
 
 // claimAnew makes a new claim in place of one that expired before anybody knew that it was
-// active.
+// active, or was aborted because the server has not heard of this runner for its wait TTL.
 func (k *keeper) claimAnew() {
-	k.log.Warn("the claim expired before its answer came; making a new one", "id", k.grantor.id())
+	k.log.Warn("the claim has ended before its answer came; making a new one", "id", k.grantor.id(), "error", k.failure)
 	k.grantor = k.grantor.next()
 	k.setClaimID(k.grantor.id())
 	k.next.Reset(0)
@@ -189,14 +190,15 @@ func (k *keeper) note(r result) {
 // gain begins or prolongs the lease.
 func (k *keeper) gain(r result) {
 	g := grant{r.token, lease.WithMargin(r.sent, r.lasts, k.margin)}
-	if !g.trust.Trusted(time.Now()) { // the answer took too long
+	brief := !k.held && r.found && r.lasts < k.ttl/2 // a claim whose turn came, or that was found
+	if brief || !g.trust.Trusted(time.Now()) {       // or the answer took too long: renew it first
 		k.next.Reset(0)
 		return
 	}
 	k.publish(g)
 	left := g.trust.Left(time.Now())
 	k.expiry.Reset(left)
-	pause := k.jittered(min(k.ttl/3, left/2)) // a claim that was found may have little left
+	pause := k.jittered(min(k.ttl/3, left/2))
 	switch {
 	case !k.held:
 		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart

@@ -17,6 +17,9 @@ const (
 	DefaultTTL = 15 * time.Second
 	// DefaultRetryInterval is the retry interval of a runner that is given 0.
 	DefaultRetryInterval = 5 * time.Second
+	// DefaultWaitTTL is the wait TTL of a claim that is given none: longer than it takes to reach
+	// another server after the loss of one, or to restart it, so that nobody loses a place by that.
+	DefaultWaitTTL = time.Minute
 )
 
 // Callbacks report what happens to the lock. They are called one after the other by the
@@ -45,6 +48,7 @@ type settings struct {
 	ttl, retryInterval time.Duration
 	margin             time.Duration
 	releaseTimeout     time.Duration
+	waitTTL            time.Duration
 	jitter             float64
 	owner              string
 	log                *slog.Logger
@@ -83,6 +87,13 @@ func WithReleaseTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.releaseTimeout = timeout }
 }
 
+// WithWaitTTL sets for how long the claim of a runner may wait without the server hearing from
+// the runner, 1 s at least: DefaultWaitTTL unless it is set, or the claim has a wait TTL. It is
+// for how long a runner that is gone can delay those behind it in the queue, all that are gone
+// together; and for how long one may be cut off from all servers without losing its place. With
+// 0 it keeps its place for ever. It means nothing for locks and presences, which do not wait.
+func WithWaitTTL(ttl time.Duration) Option { return func(s *settings) { s.waitTTL = ttl } }
+
 // WithCallbacks has the runner report what happens.
 func WithCallbacks(callbacks Callbacks) Option {
 	return func(s *settings) { s.callbacks = callbacks }
@@ -97,6 +108,7 @@ func newSettings(ttl, retryInterval time.Duration, options []Option) settings {
 		s.retryInterval = DefaultRetryInterval
 	}
 	s.releaseTimeout = min(5*time.Second, s.ttl)
+	s.waitTTL = DefaultWaitTTL
 	s.margin = lease.Margin(s.ttl)
 	for _, option := range options {
 		option(&s)
@@ -118,6 +130,7 @@ func (r *Runner) validate() error {
 	need(r.key != "", "the key is missing")
 	need(r.ttl >= time.Second, "the TTL is %s, and at least 1s is needed", r.ttl)
 	need(r.retryInterval > 0, "the retry interval is %s, and must be more than 0", r.retryInterval)
+	need(r.waitTTL == 0 || r.waitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.waitTTL)
 	need(r.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", r.releaseTimeout)
 	need(r.jitter >= 0 && r.jitter < 1, "the jitter is %v, and must be at least 0 and less than 1", r.jitter)
 	return errors.Join(wrong...)

@@ -29,6 +29,10 @@ var (
 	ErrInvalidType = status.Error(codes.NotFound, "invalid-type")
 )
 
+// AbandonedReason is the reason of a claim that was aborted because nobody asked about it for its
+// wait TTL.
+const AbandonedReason = "nobody asked about the claim for its wait TTL"
+
 // ErrorDomain is the domain of every google.rpc.ErrorInfo that Locket sends.
 const ErrorDomain = "locket"
 

@@ -8,6 +8,7 @@ import (
 	"github.com/tedsuo/ifrit/grouper"
 	"google.golang.org/grpc"
 
+	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/grpcserver"
@@ -50,6 +51,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "committer", Runner: queues},
 			{Name: "sweeper", Runner: upkeep.NewSweeper(watchSweeps(store, registry), queues, log)},
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
+			{Name: "keeper", Runner: watch.NewKeeper(hub, keepWaiting(queues), log)},
 			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
 		},
@@ -60,6 +62,14 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			ready.end()
 			hub.Stop()
 		},
+	}
+}
+
+// keepWaiting carries out the commands of a keeper.
+func keepWaiting(queues *committer.Committer) func(context.Context, claim.Command) error {
+	return func(ctx context.Context, cmd claim.Command) error {
+		_, err := queues.Do(ctx, cmd)
+		return err
 	}
 }
 

@@ -28,6 +28,7 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 		if err != nil || c.Status != claim.Waiting {
 			return c, now, err
 		}
+		h.keeping(s, &c, now)
 		select {
 		case n := <-s.news:
 			if n != nil {

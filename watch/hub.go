@@ -3,6 +3,7 @@ package watch
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,6 +22,7 @@ type Hub struct {
 	mu      sync.Mutex
 	waiting map[string]map[*subscription]struct{} // by the claim's id
 	count   int
+	kept    kept
 	began   chan struct{} // gets a value when the first call begins to wait
 	stopped chan struct{}
 	once    sync.Once
@@ -31,6 +33,10 @@ type subscription struct {
 	id string
 	// news holds the claim as it is now, or nil: read it.
 	news chan *news
+	// half is that of the claim's WaitTTL, 0 for none, and keepAt when the claim is to be kept
+	// waiting: see Keeper.
+	half   time.Duration
+	keepAt time.Time
 }
 
 // news is a claim, and the time at which it became so.
@@ -43,6 +49,7 @@ type news struct {
 // wait.
 func NewHub(store db.Getter, registerer prometheus.Registerer) *Hub {
 	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), began: make(chan struct{}, 1), stopped: make(chan struct{})}
+	h.kept.began = make(chan struct{}, 1)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_waiters", Help: "Calls that wait for a claim on this server.",
 	}, func() float64 { return float64(h.len()) }))
@@ -101,6 +108,9 @@ func (h *Hub) unsubscribe(s *subscription) {
 		delete(h.waiting, s.id)
 	}
 	h.count--
+	if s.half != 0 {
+		h.kept.count--
+	}
 }
 
 // notify wakes the calls that wait for a claim; n may be nil.

@@ -54,7 +54,7 @@ func (k *kept) request(name string) *keptLock {
 		claim.Mode = models.Mode_MODE_SHARED
 	}
 	client := observe(k.LocketClient)
-	keeper := locklib.NewClaimRunner(client, claim)
+	keeper := locklib.NewClaimRunner(client, claim, locklib.WithWaitTTL(k.WaitTTL))
 	l := &keptLock{name: name, claim: claim, observed: client, keeper: keeper, process: ifrit.Background(keeper)}
 	k.locks = append(k.locks, l)
 	go func() { k.ended <- ending{l, <-l.process.Wait()} }()

@@ -42,6 +42,9 @@ type Options struct {
 	Forever bool
 	// TTL is how long a lock is held without being renewed; at least 1 s.
 	TTL time.Duration
+	// WaitTTL is for how long the places in the lines are kept when no server hears from this
+	// program; 0 for ever, else at least 1 s.
+	WaitTTL time.Duration
 	// Grace is how long after TERM the command gets KILL; 0 or more.
 	Grace time.Duration
 }
@@ -52,6 +55,8 @@ func (o Options) validate() error {
 		return errors.New("the name of the lock is empty")
 	case len(slices.Compact(slices.Sorted(slices.Values(o.Names)))) < len(o.Names):
 		return errors.New("the same lock is named twice")
+	case o.WaitTTL != 0 && o.WaitTTL < time.Second:
+		return fmt.Errorf("--wait-ttl %s: must be at least 1s, or 0 for ever", o.WaitTTL)
 	case o.Wait < 0:
 		return fmt.Errorf("--wait %s: must be 0 or more", o.Wait)
 	case o.TTL < time.Second:

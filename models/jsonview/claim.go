@@ -33,6 +33,8 @@ type Claim struct {
 	Version         uint64         `json:"version" doc:"Rises with every change of the claim."`
 	Reason          *string        `json:"reason" doc:"Why the claim ended, in the words of who ended it."`
 	EndedBy         *string        `json:"ended_by" doc:"The identity of who ended the claim; null if it is not known, or if the claim expired."`
+	Session         *string        `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
+	WaitTTL         *Seconds       `json:"wait_ttl" doc:"Seconds for which the claim may wait without anybody asking about it; null: for ever."`
 }
 
 // StatusChange is one line of a claim's history.
@@ -50,6 +52,7 @@ func OfClaim(c *models.Claim) Claim {
 		TTL: (*Seconds)(c.Ttl), ActiveDuration: (*Seconds)(c.ActiveDuration), WaitingDuration: Seconds(c.GetWaitingDuration()),
 		UserData: (*JSON)(c.UserData), Token: unlessZero(c.GetToken()), Position: c.Position,
 		Version: c.GetVersion(), Reason: unlessZero(c.GetReason()), EndedBy: unlessZero(c.GetEndedBy()),
+		Session: unlessZero(c.GetSession()), WaitTTL: (*Seconds)(c.WaitTtl),
 	}
 	v.StatusHistory = make([]StatusChange, len(c.GetStatusHistory()))
 	for i, change := range c.GetStatusHistory() {

@@ -49,6 +49,7 @@ var claimMembers = map[string]string{
 	"url": aText, "id": `"[a-z0-9]+"`, "resource": aText, "owner": null, "mode": `"exclusive"`, "type": `"lock"`, "value": null,
 	"status": `"active"`, "status_history": aHistory, "created": aTime, "ttl": aFloat, "active_duration": aFloat,
 	"waiting_duration": `0\.0`, "user_data": null, "token": aWhole, "position": null, "version": aWhole, "reason": null,
+	"identity": null, "ended_by": null, "session": null, "wait_ttl": null,
 }
 
 // written is how the members of other claims are written, where they differ.
@@ -95,8 +96,32 @@ var contractClaim = []sentence{
 		maps.Copy(want, map[string]string{"ttl": null, "status": `"revoked"`, "reason": `"it is late"`})
 		wantMembers(t, s.do(t, "GET", "/v1/claims/my-own.id_~1", nil).members(t), want)
 	}},
+	{"A claim with a wait TTL shows it, and is aborted when nobody asks about it for so long", func(t *testing.T, s *restServer) {
+		s.hold(t, t.Name())
+		body := object{"resource": t.Name(), "ttl": 60, "wait_ttl": 1, "id": "patient"}
+		want := maps.Clone(claimMembers)
+		maps.Copy(want, written["waiting"])
+		maps.Copy(want, map[string]string{"id": `"patient"`, "url": `"` + s.url + `/v1/claims/patient/"`, "status": `"waiting"`, "wait_ttl": `1\.0`})
+		wantMembers(t, s.post(t, body).is(t, http.StatusAccepted).members(t), want)
+		stands := func(a reply, status string) {
+			t.Helper()
+			if got := string(a.is(t, http.StatusOK).members(t)["status"]); got != `"`+status+`"` {
+				t.Errorf("status %s, want %s", got, status)
+			}
+		}
+		for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(200 * time.Millisecond) {
+			stands(s.do(t, "GET", "/v1/claims/patient/", nil), "waiting")
+		}
+		stands(s.do(t, "GET", "/v1/claims/patient/", nil, "Prefer", "wait=3"), "waiting")
+		time.Sleep(1500 * time.Millisecond)
+		stands(s.do(t, "GET", "/v1/claims/patient/", nil), "aborted")
+		for _, wrong := range []any{0, 0.9, -1, 1e10, "1", true} {
+			body["id"], body["wait_ttl"] = "wrong", wrong
+			s.post(t, body).refuses(t, http.StatusBadRequest, "wait_ttl")
+		}
+	}},
 	{"null is the same as leaving a member out", func(t *testing.T, s *restServer) {
-		body := `{"resource": "` + t.Name() + `", "ttl": 60, "user_data": null, "owner": null, "mode": null, "id": null, "type": null, "value": null}`
+		body := `{"resource": "` + t.Name() + `", "ttl": 60, "user_data": null, "owner": null, "mode": null, "id": null, "type": null, "value": null, "wait_ttl": null}`
 		wantMembers(t, s.post(t, body).is(t, http.StatusCreated).members(t), claimMembers)
 	}},
 	{"The history begins with waiting also when the claim is active at once, and is complete", func(t *testing.T, s *restServer) {
