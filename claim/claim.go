@@ -11,8 +11,13 @@ type Time int64
 // Std returns t as a time.Time in UTC.
 func (t Time) Std() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
-// Sub returns the duration from u to t.
-func (t Time) Sub(u Time) time.Duration { return time.Duration(t-u) * time.Microsecond }
+// Sub returns the duration from u to t, held at the largest one.
+func (t Time) Sub(u Time) time.Duration {
+	if d := int64(t - u); d <= math.MaxInt64/int64(time.Microsecond) {
+		return time.Duration(d) * time.Microsecond
+	}
+	return math.MaxInt64
+}
 
 // Add returns t moved by d, held at the largest Time.
 func (t Time) Add(d time.Duration) Time {
@@ -74,7 +79,8 @@ type Claim struct {
 	// Version is the resource's version at the last change of the claim.
 	Version uint64
 	// Deadline is when an active claim falls due, by the lease clock, or when a waiting one with
-	// a WaitTTL is to be aborted. It is 0 for a waiting claim without one.
+	// a WaitTTL is to be aborted. It is 0 for a waiting claim without one, and Forever for an active
+	// one with a Session.
 	Deadline Time
 	// Created, Activated and Finished are when the claim took on its statuses, by
 	// the database's clock; 0 for never.
@@ -146,7 +152,8 @@ func (c *Claim) ActiveDuration(now Instant) (time.Duration, bool) {
 	}
 }
 
-// Remaining is the time until an active claim falls due, never negative.
+// Remaining is the time until an active claim falls due, never negative. For a claim with a
+// Session it is the longest there is.
 func (c *Claim) Remaining(now Instant) time.Duration {
 	return max(0, c.Deadline.Sub(now.Lease))
 }

@@ -10,16 +10,22 @@ type Command interface {
 	// Targets returns what must be read for the command. A transaction loads the targets
 	// of all of its commands before it carries out the first.
 	Targets() []Target
-	// apply carries the command out on the queues of its targets, in the same order, in
+	// apply carries the command out, on the queues of its targets in the same order, in
 	// which nobody waits for a holder that is due. It returns the claim that the command
 	// is about, if it is about one.
-	apply(queues []*Queue, now Instant) (*member, error)
+	apply(qs *Queues) (*member, error)
 }
 
 // Target is one queue that a command works on: that of a resource by its name, or, where
 // the name is empty, that of a claim by its id. With both, the resource's queue is meant,
 // and the claim, if there is one with this id, must be in it: it is ErrIDTaken otherwise.
-type Target struct{ Resource, ID string }
+//
+// With a Session it is that session instead, and with Claims the queues of all its live claims.
+type Target struct {
+	Resource, ID string
+	Session      string
+	Claims       bool
+}
 
 // MaxWaiting is how many claims may wait for one resource.
 const MaxWaiting = 100_000
@@ -40,13 +46,29 @@ type Create struct {
 	// NoWait refuses a claim that would wait, with a CollisionError. A try that is refused
 	// leaves nothing, so it keeps nobody out and may be repeated with its id.
 	NoWait bool
+	// Session is what the claim is bound to, "" for none; it must be attached to Server. It is
+	// ErrSessionEnded or ErrNotAttached otherwise. Such a claim has no use for a TTL.
+	Session, Server string
 }
 
 // Targets implements Command.
-func (cmd Create) Targets() []Target { return []Target{{Resource: cmd.Resource, ID: cmd.ID}} }
+func (cmd Create) Targets() []Target {
+	queue := Target{Resource: cmd.Resource, ID: cmd.ID}
+	if cmd.Session == "" {
+		return []Target{queue}
+	}
+	return []Target{queue, {Session: cmd.Session}}
+}
 
-func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
-	q := queues[0]
+func (cmd Create) apply(qs *Queues) (*member, error) {
+	q, now := qs.targets[0], qs.Now
+	var s *session
+	if cmd.Session != "" {
+		var err error
+		if s, err = qs.attached(cmd.Session, cmd.Server); err != nil {
+			return nil, err
+		}
+	}
 	if first := q.find(cmd.ID); first != nil {
 		if !cmd.Made(first.Claim) || q.permit(ToRenew, first) != nil {
 			return nil, ErrIDTaken
@@ -63,9 +85,13 @@ func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
 	}
 	c := &Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
-		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: cmd.UserData, Value: cmd.Value,
+		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: cmd.UserData, Value: cmd.Value, Session: cmd.Session,
 	}
 	m := q.join(c, now)
+	if s != nil {
+		s.change(now)
+		s.claims = append(s.claims, c.ID)
+	}
 	if cmd.NoWait {
 		q.grant(m, now)
 	}
@@ -78,7 +104,7 @@ func (cmd Create) apply(queues []*Queue, now Instant) (*member, error) {
 // with NoWait.
 func (cmd Create) Made(c *Claim) bool {
 	return c.ID == cmd.ID && c.Resource == cmd.Resource && c.Owner == cmd.Owner &&
-		c.Mode == cmd.Mode && bytes.Equal(c.UserData, cmd.UserData) && (!cmd.NoWait || c.Token != 0)
+		c.Mode == cmd.Mode && c.Session == cmd.Session && bytes.Equal(c.UserData, cmd.UserData) && (!cmd.NoWait || c.Token != 0)
 }
 
 // Acquire takes a resource exclusively for an owner, or renews the owner's hold on
@@ -99,8 +125,8 @@ type Acquire struct {
 // Targets implements Command.
 func (cmd Acquire) Targets() []Target { return []Target{{Resource: cmd.Resource}} }
 
-func (cmd Acquire) apply(queues []*Queue, now Instant) (*member, error) {
-	q := queues[0]
+func (cmd Acquire) apply(qs *Queues) (*member, error) {
+	q, now := qs.targets[0], qs.Now
 	h, err := q.held(cmd.Owner, cmd.Token)
 	var denied error
 	if err == nil {
@@ -131,13 +157,13 @@ func (cmd Acquire) apply(queues []*Queue, now Instant) (*member, error) {
 }
 
 // held returns the exclusive hold of an owner. The token, unless it is 0, is that of the
-// only grant that will do.
+// only grant that will do. What a session holds is not its owner's: it is another party.
 func (q *Queue) held(owner string, token uint64) (*member, error) {
 	h := q.find(q.Holder)
 	switch {
 	case q.Free():
 		return nil, ErrNotFound
-	case h == nil || h.Owner != owner:
+	case h == nil || h.Owner != owner || h.Session != "":
 		return nil, q.collision()
 	case token != 0 && h.Token != token:
 		return nil, ErrNotFound
@@ -159,8 +185,8 @@ type Release struct {
 // Targets implements Command.
 func (cmd Release) Targets() []Target { return []Target{{Resource: cmd.Resource}} }
 
-func (cmd Release) apply(queues []*Queue, now Instant) (*member, error) {
-	q := queues[0]
+func (cmd Release) apply(qs *Queues) (*member, error) {
+	q, now := qs.targets[0], qs.Now
 	h, err := q.held(cmd.Owner, cmd.Token)
 	if err == nil {
 		err = q.permit(ToEnd, h)
@@ -172,7 +198,8 @@ func (cmd Release) apply(queues []*Queue, now Instant) (*member, error) {
 	return h, nil
 }
 
-// Renew gives an active claim a new TTL, from now on.
+// Renew gives an active claim a new TTL, from now on. A claim of a session has none, so that it
+// is ErrSessionClaim.
 type Renew struct {
 	ID  string
 	TTL time.Duration
@@ -181,8 +208,8 @@ type Renew struct {
 // Targets implements Command.
 func (cmd Renew) Targets() []Target { return []Target{{ID: cmd.ID}} }
 
-func (cmd Renew) apply(queues []*Queue, now Instant) (*member, error) {
-	q := queues[0]
+func (cmd Renew) apply(qs *Queues) (*member, error) {
+	q, now := qs.targets[0], qs.Now
 	m := q.find(cmd.ID)
 	if m == nil {
 		return nil, ErrNotFound
@@ -193,6 +220,9 @@ func (cmd Renew) apply(queues []*Queue, now Instant) (*member, error) {
 	if m.Status != Active {
 		q.keepWaiting(m, now)
 		return nil, &TransitionError{From: m.Status}
+	}
+	if m.Session != "" {
+		return nil, ErrSessionClaim
 	}
 	renewed := q.change(m, now)
 	renewed.TTL = cmd.TTL
@@ -212,8 +242,8 @@ type Activate struct {
 // Targets implements Command.
 func (cmd Activate) Targets() []Target { return []Target{{ID: cmd.ID}} }
 
-func (cmd Activate) apply(queues []*Queue, now Instant) (*member, error) {
-	q := queues[0]
+func (cmd Activate) apply(qs *Queues) (*member, error) {
+	q, now := qs.targets[0], qs.Now
 	m := q.find(cmd.ID)
 	if m == nil {
 		return nil, ErrNotFound
@@ -228,7 +258,7 @@ func (cmd Activate) apply(queues []*Queue, now Instant) (*member, error) {
 	case m.Status != Active:
 		return nil, &TransitionError{From: m.Status, To: Active}
 	case cmd.TTL != nil:
-		return Renew{ID: cmd.ID, TTL: *cmd.TTL}.apply(queues, now)
+		return Renew{ID: cmd.ID, TTL: *cmd.TTL}.apply(qs)
 	}
 	return m, nil
 }
@@ -244,8 +274,8 @@ type SetStatus struct {
 // Targets implements Command.
 func (cmd SetStatus) Targets() []Target { return []Target{{ID: cmd.ID}} }
 
-func (cmd SetStatus) apply(queues []*Queue, now Instant) (*member, error) {
-	q := queues[0]
+func (cmd SetStatus) apply(qs *Queues) (*member, error) {
+	q, now := qs.targets[0], qs.Now
 	m := q.find(cmd.ID)
 	if m == nil {
 		return nil, ErrNotFound
@@ -273,8 +303,8 @@ type End struct {
 // Targets implements Command.
 func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID}} }
 
-func (cmd End) apply(queues []*Queue, now Instant) (*member, error) {
-	q := queues[0]
+func (cmd End) apply(qs *Queues) (*member, error) {
+	q, now := qs.targets[0], qs.Now
 	m := q.find(cmd.ID)
 	if m == nil {
 		return nil, ErrNotFound
@@ -301,10 +331,10 @@ type KeepWaiting struct {
 func (cmd KeepWaiting) Targets() []Target { return targetsOf(cmd.IDs) }
 
 //nolint:unparam // it is about many claims
-func (cmd KeepWaiting) apply(queues []*Queue, now Instant) (*member, error) {
-	each(queues, cmd.IDs, func(q *Queue, m *member) {
+func (cmd KeepWaiting) apply(qs *Queues) (*member, error) {
+	qs.each(cmd.IDs, func(q *Queue, m *member) {
 		if m.Status == Waiting && m.Deadline != 0 {
-			q.change(m, now).Deadline = now.Lease.Add(m.WaitTTL)
+			q.change(m, qs.Now).Deadline = qs.Now.Lease.Add(m.WaitTTL)
 		}
 	})
 	return nil, nil
@@ -328,13 +358,13 @@ func (cmd Expire) Targets() []Target {
 }
 
 //nolint:unparam // the sweep is about resources, not about one claim
-func (cmd Expire) apply(queues []*Queue, now Instant) (*member, error) {
-	for _, q := range queues {
-		q.expire(now)
+func (cmd Expire) apply(qs *Queues) (*member, error) {
+	for _, q := range qs.targets {
+		q.expire(qs.Now)
 	}
-	each(queues, cmd.Waiters, func(q *Queue, m *member) {
-		if m.Abandoned(now) {
-			q.abandon(m, now)
+	qs.each(cmd.Waiters, func(q *Queue, m *member) {
+		if m.Abandoned(qs.Now) {
+			q.abandon(m, qs.Now)
 		}
 	})
 	return nil, nil
@@ -359,14 +389,10 @@ func targetsOf(ids []string) []Target {
 	return targets
 }
 
-// each calls do for those of the claims that are in the queues.
-func each(queues []*Queue, ids []string, do func(*Queue, *member)) {
-	if len(queues) == 0 {
-		return
-	}
-	set := queues[0].set
+// each calls do for those of the claims that are known.
+func (qs *Queues) each(ids []string, do func(*Queue, *member)) {
 	for _, id := range ids {
-		if q := set.byID[id]; q != nil {
+		if q := qs.byID[id]; q != nil {
 			do(q, q.find(id))
 		}
 	}

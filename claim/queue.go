@@ -167,7 +167,10 @@ func (q *Queue) grant(m *member, now Instant) {
 	c.Token = c.Version
 	c.Activated = now.Wall
 	due := now.Lease.Add(c.TTL)
-	if c.Deadline != 0 && c.Created != now.Wall {
+	switch {
+	case c.Session != "":
+		due = Forever
+	case c.Deadline != 0 && c.Created != now.Wall:
 		due = min(due, c.Deadline)
 	}
 	c.Deadline = due

@@ -11,8 +11,9 @@ type Queues struct {
 
 	byResource  map[string]*Queue
 	byID        map[string]*Queue // the queue of each claim that is known
-	refused     map[string]error  // of resources, and of claims' ids, that could not be loaded
-	targets     []*Queue          // those of the command under way
+	sessions    map[string]*session
+	refused     map[string]error // of resources, claims and sessions that could not be loaded
+	targets     []*Queue         // those of the command under way
 	transitions []Transition
 	net         []Transition // of the first summed transitions
 	caller      Caller       // of the command under way
@@ -52,6 +53,14 @@ func (qs *Queues) Refuse(err error, resource string, ids ...string) {
 	}
 }
 
+// RefuseSession makes every command about a session fail with err, because it could not be loaded.
+func (qs *Queues) RefuseSession(err error, id string) {
+	if qs.refused == nil {
+		qs.refused = make(map[string]error)
+	}
+	qs.refused["s"+id] = err
+}
+
 // Resource returns the queue of a resource, nil if it was not read.
 func (qs *Queues) Resource(name string) *Queue { return qs.byResource[name] }
 
@@ -70,7 +79,7 @@ func (qs *Queues) Do(cmd Command) (*Claim, error) {
 	for _, q := range qs.targets {
 		q.passOn(qs.Now)
 	}
-	m, err := cmd.apply(qs.targets, qs.Now)
+	m, err := cmd.apply(qs)
 	for _, q := range qs.targets {
 		q.settle(qs.Now)
 	}
@@ -90,6 +99,12 @@ func (qs *Queues) find(cmd Command) error {
 			}
 			return err
 		}
+		if t.Session != "" {
+			if err := qs.findClaims(t); err != nil {
+				return err
+			}
+			continue
+		}
 		q := qs.byID[t.ID]
 		if t.Resource != "" {
 			if q != nil && q.Resource != t.Resource {
@@ -108,7 +123,27 @@ func (qs *Queues) find(cmd Command) error {
 	return nil
 }
 
+// findClaims adds the queues of a session's claims to the targets.
+func (qs *Queues) findClaims(t Target) error {
+	s := qs.sessions[t.Session]
+	if s == nil || !t.Claims {
+		return nil
+	}
+	for _, id := range s.claims {
+		if err := qs.refused["i"+id]; err != nil {
+			return err
+		}
+		if q := qs.byID[id]; q != nil {
+			qs.targets = append(qs.targets, q)
+		}
+	}
+	return nil
+}
+
 func (qs *Queues) refusal(t Target) error {
+	if t.Session != "" {
+		return qs.refused["s"+t.Session]
+	}
 	if err := qs.refused["r"+t.Resource]; err != nil && t.Resource != "" {
 		return err
 	}

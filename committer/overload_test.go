@@ -184,9 +184,9 @@ type loader struct {
 	report func(resources, ids []string)
 }
 
-func (l loader) Load(resources, ids []string) (*claim.Queues, error) {
-	l.report(resources, ids)
-	return l.Tx.Load(resources, ids)
+func (l loader) Load(wanted db.Wanted) (*claim.Queues, error) {
+	l.report(wanted.Resources, wanted.Claims)
+	return l.Tx.Load(wanted)
 }
 
 // TestGoneCallersLoadNothing: the rows of a request whose caller has left are not even locked.

@@ -22,19 +22,27 @@ func Execute(tx Tx, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queue
 
 // targets returns what commands need to have loaded, sorted, each once. The order keeps
 // two servers that want the same rows from waiting for each other.
-func targets(cmds []claim.Command) (resources, ids []string) {
-	resources = make([]string, 0, len(cmds))
+func targets(cmds []claim.Command) Wanted {
+	w := Wanted{Resources: make([]string, 0, len(cmds))}
 	for _, cmd := range cmds {
 		for _, target := range cmd.Targets() {
 			if target.Resource != "" {
-				resources = append(resources, target.Resource)
+				w.Resources = append(w.Resources, target.Resource)
 			}
 			if target.ID != "" {
-				ids = append(ids, target.ID)
+				w.Claims = append(w.Claims, target.ID)
+			}
+			if target.Session != "" {
+				w.Sessions = append(w.Sessions, target.Session)
+			}
+			if target.Claims {
+				w.Ending = append(w.Ending, target.Session)
 			}
 		}
 	}
-	slices.Sort(resources)
-	slices.Sort(ids)
-	return slices.Compact(resources), slices.Compact(ids)
+	for _, names := range []*[]string{&w.Resources, &w.Claims, &w.Sessions, &w.Ending} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
+	return w
 }

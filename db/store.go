@@ -18,10 +18,10 @@ var (
 	// ErrConflict is returned when other servers' transactions came first, again and
 	// again. What was asked for has not happened.
 	ErrConflict = errors.New("other transactions came first")
-	// ErrRowLocked is the error of the commands on a resource whose row another server's
+	// ErrRowLocked is the error of the commands on a resource or a session whose row another server's
 	// transaction keeps locked, usually because that server was lost. What was asked for has
 	// not happened. The other commands of the transaction are not affected.
-	ErrRowLocked = errors.New("another server's transaction keeps the resource locked")
+	ErrRowLocked = errors.New("another server's transaction keeps the row locked")
 	// ErrOutcomeUnknown is returned when the connection broke during a commit and the
 	// outcome could not be read back in time, or when the disk did not confirm it in time.
 	ErrOutcomeUnknown = errors.New("the outcome of the commit is not known")
@@ -44,6 +44,7 @@ type Store interface {
 	Reader
 	Due
 	Transactor
+	Sessions
 	Pulse
 	Feed
 	Pruner
@@ -77,6 +78,12 @@ type Pulse interface {
 	// another server has beaten meanwhile, all of the time since the last beat becomes an
 	// outage, however short it was.
 	Resume(ctx context.Context) error
+
+	// Vouch says that this server begins to vouch, under a name, for the sessions that will be
+	// attached to it there. From then on each Beat and Resume also says, in the same commit, that
+	// this server is there, until one of them returns ErrVouchLost, or Vouch is called again. The
+	// name is new each time; "" is none. Vouch is not called while Beat or Resume runs.
+	Vouch(ctx context.Context, name string) error
 }
 
 // Pruner deletes what is no longer needed, and counts what there is.
@@ -123,10 +130,12 @@ type Due interface {
 	// for their WaitTTL, those that have been so for longest first.
 	Abandoned(ctx context.Context, limit int) ([]string, error)
 
-	// NextDue returns the lease time at which Due and Abandoned are to be asked again, if nothing
-	// changes before and they have just returned nothing: there a lease runs out, or has been out
-	// for idle, or a claim is abandoned. It is 0 when no lease is live, and no waiting claim has a
-	// WaitTTL. now is the time of the answer. It costs a few
+	// NextDue returns the lease time at which Due, Abandoned, DueSessions and DetachSilent (for
+	// VouchSilence) are to be asked again, if nothing changes before and they have just returned
+	// nothing: there a lease runs out, or has been out for idle, a claim is abandoned, a session
+	// falls due, or another server that vouched for sessions has been silent. It is 0 when no
+	// lease is live, no waiting claim has a WaitTTL, and there is no session, and claim.Forever when
+	// there are only such as do not run out. now is the time of the answer. It costs a few
 	// look-ups in an index, however many leases there are.
 	NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error)
 }
@@ -179,16 +188,24 @@ type Counts struct {
 	Waiting, Active, Finished int64
 }
 
+// Wanted is what a transaction loads: resources by their names, claims and sessions by their ids.
+type Wanted struct {
+	Resources, Claims, Sessions []string
+	// Ending are those of the Sessions whose live claims are loaded too.
+	Ending []string
+}
+
 // Tx is one transaction. It is used by one goroutine.
 type Tx interface {
-	// Load reads the queues of the resources and of the claims with the given ids,
+	// Load reads the wanted sessions, and the queues of the wanted resources and claims,
 	// and keeps other transactions from changing them. It is called once. Each queue
 	// knows its exclusive holder, its shared holders that are due (all, or the first
-	// few hundred), and those of the given claims that belong to it. A resource that another
-	// transaction keeps locked for longer than transactions take is not loaded: its commands
-	// get ErrRowLocked (claim.Queues.Refuse).
-	Load(resources, ids []string) (*claim.Queues, error)
+	// few hundred), and those of the given claims that belong to it. A resource or a session
+	// that another transaction keeps locked for longer than transactions take is not loaded: its
+	// commands get ErrRowLocked (claim.Queues.Refuse and RefuseSession).
+	Load(wanted Wanted) (*claim.Queues, error)
 
-	// Save writes the rows of the queues that changed, and the claims of their Changes.
+	// Save writes the rows of the queues and of the sessions that changed, and the claims of
+	// their Changes.
 	Save(queues *claim.Queues) error
 }

@@ -178,7 +178,7 @@ func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 // broken is a store with a fault. What is nil works.
 type broken struct {
 	db.Store
-	load      func(tx db.Tx, resources, ids []string) (*claim.Queues, error)
+	load      func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error)
 	save      func(tx db.Tx, queues *claim.Queues) error
 	claim     func(*claim.Claim) // after it was read
 	filter    func(db.Filter) db.Filter
@@ -202,6 +202,14 @@ type broken struct {
 	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
 	abandoned func(ctx context.Context, limit int) ([]string, error)
 	page      func(*db.Page)
+
+	session       func(*claim.Session) // after it was read
+	sessions      func(after string, limit int) (string, int)
+	counted       func(*db.SessionCount)
+	sessionClaims func([]claim.Claim) []claim.Claim
+	dueSessions   func([]string) []string
+	detach        func(ctx context.Context, silence time.Duration) (int, error)
+	vouch         func(ctx context.Context, name string) error
 }
 
 type brokenTx struct {
@@ -209,11 +217,11 @@ type brokenTx struct {
 	b *broken
 }
 
-func (t brokenTx) Load(resources, ids []string) (*claim.Queues, error) {
+func (t brokenTx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	if t.b.load != nil {
-		return t.b.load(t.Tx, resources, ids)
+		return t.b.load(t.Tx, wanted)
 	}
-	return t.Tx.Load(resources, ids)
+	return t.Tx.Load(wanted)
 }
 
 func (t brokenTx) Save(queues *claim.Queues) error {
@@ -370,6 +378,57 @@ func (b *broken) PruneResources(ctx context.Context, after string, before claim.
 		return b.resources(after, before, limit)
 	}
 	return b.Store.PruneResources(ctx, after, before, limit)
+}
+
+func (b *broken) Session(ctx context.Context, id string) (claim.Session, claim.Instant, error) {
+	s, at, err := b.Store.Session(ctx, id)
+	if b.session != nil && err == nil {
+		b.session(&s)
+	}
+	return s, at, err
+}
+
+func (b *broken) Sessions(ctx context.Context, after string, limit int) ([]db.SessionCount, claim.Instant, error) {
+	if b.sessions != nil {
+		after, limit = b.sessions(after, limit)
+	}
+	page, at, err := b.Store.Sessions(ctx, after, limit)
+	for i := range page {
+		if b.counted != nil {
+			b.counted(&page[i])
+		}
+	}
+	return page, at, err
+}
+
+func (b *broken) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
+	claims, err := b.Store.SessionClaims(ctx, id)
+	if b.sessionClaims != nil {
+		claims = b.sessionClaims(claims)
+	}
+	return claims, err
+}
+
+func (b *broken) DueSessions(ctx context.Context, limit int) ([]string, error) {
+	ids, err := b.Store.DueSessions(ctx, limit)
+	if b.dueSessions != nil {
+		ids = b.dueSessions(ids)
+	}
+	return ids, err
+}
+
+func (b *broken) DetachSilent(ctx context.Context, silence time.Duration) (int, error) {
+	if b.detach != nil {
+		return b.detach(ctx, silence)
+	}
+	return b.Store.DetachSilent(ctx, silence)
+}
+
+func (b *broken) Vouch(ctx context.Context, name string) error {
+	if b.vouch != nil {
+		return b.vouch(ctx, name)
+	}
+	return b.Store.Vouch(ctx, name)
 }
 
 // claims calls fn for each claim that is about to be saved.

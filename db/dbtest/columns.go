@@ -214,7 +214,7 @@ func largeVersions(t testing.TB, e Engine) {
 	const far = 1<<62 + 1
 	var want claim.Claim
 	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
-		queues, err := tx.Load([]string{"r"}, nil)
+		queues, err := tx.Load(db.Wanted{Resources: []string{"r"}})
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ type Case struct {
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, pruneCases, clockCases, serverCases)
+	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, pruneCases, clockCases, sessionCases, serverCases)
 }
 
 // Run runs the suite against new stores from open.
@@ -138,7 +138,7 @@ func shift(now claim.Instant, off time.Duration) claim.Instant {
 func load(t testing.TB, s db.Store, resources, ids []string) (queues *claim.Queues) {
 	t.Helper()
 	must(t, s.Transact(t.Context(), func(tx db.Tx) (err error) {
-		queues, err = tx.Load(resources, ids)
+		queues, err = tx.Load(db.Wanted{Resources: resources, Claims: ids})
 		return err
 	}))
 	return queues

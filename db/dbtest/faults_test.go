@@ -50,12 +50,12 @@ func old(b *broken, c *claim.Claim) {
 
 // forgetful knows no floor.
 func forgetful(b *broken) {
-	b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-		queues, err := tx.Load(resources, ids)
+	b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+		queues, err := tx.Load(wanted)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range resources {
+		for _, r := range wanted.Resources {
 			if q := queues.Resource(r); q.Stored().Version == 0 {
 				queues.Put(claim.NewQueue(claim.Row{Resource: r}, 0, nil))
 			}
@@ -67,13 +67,13 @@ func forgetful(b *broken) {
 // renamed takes names for one that become the same by a change, and stores that.
 func renamed(change func(string) string) func(*broken) {
 	return func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-			queues, err := tx.Load(resources, ids)
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			queues, err := tx.Load(wanted)
 			if err != nil {
 				return nil, err
 			}
-			for _, r := range resources {
-				if other := change(r); other != r && slices.Contains(resources, other) {
+			for _, r := range wanted.Resources {
+				if other := change(r); other != r && slices.Contains(wanted.Resources, other) {
 					queues.Put(renamedQueue(queues.Resource(other), r))
 				}
 			}
@@ -117,11 +117,11 @@ type splitTx struct {
 	s   db.Store
 }
 
-func (t *splitTx) Load(resources, ids []string) (queues *claim.Queues, err error) {
+func (t *splitTx) Load(wanted db.Wanted) (queues *claim.Queues, err error) {
 	err = t.s.Transact(t.ctx, func(tx db.Tx) error {
-		loaded, err := tx.Load(resources, ids)
+		loaded, err := tx.Load(wanted)
 		if err == nil {
-			queues = detached(t.s, loaded, resources, ids)
+			queues = detached(t.s, loaded, wanted)
 		}
 		return err
 	})
@@ -131,8 +131,8 @@ func (t *splitTx) Load(resources, ids []string) (queues *claim.Queues, err error
 
 // detached copies queues, as far as anybody has asked for them, into ones that need no
 // transaction to read more.
-func detached(s db.Store, loaded *claim.Queues, resources, ids []string) *claim.Queues {
-	queues := claim.NewQueues(loaded.Now, len(resources))
+func detached(s db.Store, loaded *claim.Queues, wanted db.Wanted) *claim.Queues {
+	queues := claim.NewQueues(loaded.Now, len(wanted.Resources))
 	copied := func(q *claim.Queue) *claim.Queue {
 		if queues.Resource(q.Resource) == nil {
 			queues.Put(claim.NewQueue(q.Stored(), 0, firstOnly(s)))
@@ -142,10 +142,10 @@ func detached(s db.Store, loaded *claim.Queues, resources, ids []string) *claim.
 		}
 		return queues.Resource(q.Resource)
 	}
-	for _, r := range resources {
+	for _, r := range wanted.Resources {
 		copied(loaded.Resource(r))
 	}
-	for _, id := range ids {
+	for _, id := range wanted.Claims {
 		if q := loaded.QueueOf(id); q != nil {
 			copied(q)
 			queues.Add(q.Find(id))
@@ -176,7 +176,7 @@ func deletes(b *broken) {
 		_ = b.Store.Transact(ctx, func(tx db.Tx) error {
 			for _, c := range claims {
 				if c.Status.Live() {
-					queues, err := tx.Load(nil, []string{c.ID})
+					queues, err := tx.Load(db.Wanted{Claims: []string{c.ID}})
 					if err != nil {
 						return err
 					}
@@ -205,12 +205,12 @@ func newest(b *broken) {
 
 // wakesAlone reads the head of the line only.
 func wakesAlone(b *broken) {
-	b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-		queues, err := tx.Load(resources, ids)
+	b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+		queues, err := tx.Load(wanted)
 		if err != nil {
 			return nil, err
 		}
-		return detached(b.Store, queues, resources, ids), nil
+		return detached(b.Store, queues, wanted), nil
 	}
 }
 
@@ -330,7 +330,7 @@ func nextDueOf(sees func(claim.Claim) bool) func(*broken) {
 	}
 }
 
-var faults = []fault{
+var faults = slices.Concat(sessionFaults, []fault{
 	{"stores what a claim was first, not what became of it", func(b *broken) {
 		b.save = func(tx db.Tx, queues *claim.Queues) error {
 			for _, change := range queues.Changes() {
@@ -343,8 +343,9 @@ var faults = []fault{
 		}
 	}, []string{"SeveralChangesOfOneClaim", "SameAsRules"}},
 	{"loads no more than two resources", func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-			return tx.Load(resources[:min(2, len(resources))], ids)
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			wanted.Resources = wanted.Resources[:min(2, len(wanted.Resources))]
+			return tx.Load(wanted)
 		}
 	}, []string{"SeveralResourcesInOneCommand"}},
 	{"loses user data", made(func(c *claim.Claim) { c.UserData = nil }), []string{"CreateIsStored", "SameAsRules"}},
@@ -421,9 +422,10 @@ var faults = []fault{
 		}
 	}, []string{"RefusalLeavesNothing"}},
 	{"finds claims that are not there", func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-			queues, err := tx.Load(append(slices.Clone(resources), "invented"), ids)
-			for _, id := range ids {
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			wanted.Resources = append(slices.Clone(wanted.Resources), "invented")
+			queues, err := tx.Load(wanted)
+			for _, id := range wanted.Claims {
 				if err == nil && queues.QueueOf(id) == nil {
 					queues.Add(&claim.Claim{ID: id, Resource: "invented"})
 				}
@@ -432,9 +434,9 @@ var faults = []fault{
 		}
 	}, []string{"UnknownIDs"}},
 	{"makes two queues of one resource", func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-			queues, err := tx.Load(resources, ids)
-			for _, r := range resources {
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			queues, err := tx.Load(wanted)
+			for _, r := range wanted.Resources {
 				if err == nil && queues.Resource(r).Stored().Version != 0 {
 					queues.Put(renamedQueue(queues.Resource(r), r))
 				}
@@ -443,12 +445,15 @@ var faults = []fault{
 		}
 	}, []string{"RepeatedNames", "ClaimAndResourceTogether"}},
 	{"does not look for ids", func(b *broken) {
-		b.load = func(tx db.Tx, resources, _ []string) (*claim.Queues, error) { return tx.Load(resources, nil) }
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			wanted.Claims = nil
+			return tx.Load(wanted)
+		}
 	}, []string{"ClaimOfAnotherResource", "ClaimBehindPrunedRow", "SameID"}},
 	{"loses rows beyond the 500th", func(b *broken) {
-		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-			queues, err := tx.Load(resources, ids)
-			for _, r := range resources[min(500, len(resources)):] {
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			queues, err := tx.Load(wanted)
+			for _, r := range wanted.Resources[min(500, len(wanted.Resources)):] {
 				queues.Put(claim.NewQueue(claim.Row{Resource: r}, 0, nil))
 			}
 			return queues, err
@@ -456,8 +461,8 @@ var faults = []fault{
 	}, []string{"ManyResources"}},
 	{"takes its time from before", func(b *broken) {
 		at := time.Duration(0)
-		b.load = func(tx db.Tx, resources, ids []string) (*claim.Queues, error) {
-			queues, err := tx.Load(resources, ids)
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			queues, err := tx.Load(wanted)
 			if err == nil {
 				at += time.Second
 				queues.Now.Wall = queues.Now.Wall.Add(-at)
@@ -678,4 +683,4 @@ var faults = []fault{
 		}
 	}, []string{"ChangesOfAll", "ChangesOfOthers"}},
 	{"loads and saves in two transactions", split, []string{"ServersContend", "SameNewResource", "SameID"}},
-}
+})

@@ -104,7 +104,7 @@ func unknownIDs(t testing.TB, e Engine) {
 func repeatedNames(t testing.TB, e Engine) {
 	Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"), shared("s", "q"))
 	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
-		queues, err := tx.Load([]string{"r", "q", "r", "new", "new"}, []string{"s", "b", "a", "b", "a"})
+		queues, err := tx.Load(db.Wanted{Resources: []string{"r", "q", "r", "new", "new"}, Claims: []string{"s", "b", "a", "b", "a"}})
 		if err != nil {
 			return err
 		}

@@ -77,7 +77,10 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 		next = db.SoonerDue(next, deadline, now.DueBefore(), idle)
 		return err
 	})
-	if next != 0 {
+	if err != nil {
+		return 0, now, readError(ctx, err)
+	}
+	if next, err = s.nextSession(ctx, next); next != 0 {
 		next = next.Add(now.Skew)
 	}
 	return next, now, readError(ctx, err)

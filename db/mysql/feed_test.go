@@ -52,7 +52,7 @@ func TestNumbersWithoutGaps(t *testing.T) {
 		}); !errors.Is(err, failed) {
 			t.Fatal(err)
 		}
-		if err := s.Transact(t.Context(), func(tx db.Tx) error { _, err := tx.Load([]string{"a"}, nil); return err }); err != nil {
+		if err := s.Transact(t.Context(), func(tx db.Tx) error { _, err := tx.Load(db.Wanted{Resources: []string{"a"}}); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -24,6 +24,41 @@ const (
 	maxLockWaits = 2
 )
 
+// lockTable is a table whose rows transactions lock.
+type lockTable struct {
+	lock     string // the SELECT that locks the rows with %s as their keys
+	existing string // the SELECT of the keys out of %s that there are
+	stuck    stuckRows
+}
+
+// lockTables are those of a store, in the order in which a transaction locks their rows.
+type lockTables struct{ sessions, resources lockTable }
+
+func newLockTables() lockTables {
+	return lockTables{
+		sessions:  lockTable{lock: lockSessionsSQL, existing: "SELECT id FROM sessions WHERE id IN %s ORDER BY id"},
+		resources: lockTable{lock: lockSQL, existing: "SELECT name FROM resources WHERE name IN %s ORDER BY name"},
+	}
+}
+
+func (l *lockTables) all() []*lockTable { return []*lockTable{&l.sessions, &l.resources} }
+
+// beCareful makes the next transactions careful.
+func (l *lockTables) beCareful() {
+	for _, table := range l.all() {
+		table.stuck.beCareful()
+	}
+}
+
+// abandoned says that the connection of the last attempt is dead. Its transaction may be there
+// still, and keep its rows locked.
+func (l *lockTables) abandoned() {
+	l.beCareful()
+	for _, table := range l.all() {
+		table.stuck.waitedFor(table.stuck.last)
+	}
+}
+
 // stuckRows is how transactions treat the rows that another one keeps locked. Normally a
 // transaction waits for a row's lock, and so gets it in turn. When that takes as long as the
 // transaction of a lost server does, the following transactions are careful: they wait for a
@@ -64,15 +99,8 @@ func (s *stuckRows) without(names []string) []string {
 	})
 }
 
-// abandoned says that the connection of the last attempt is dead. Its transaction may be there
-// still, and keep its rows locked.
-func (s *stuckRows) abandoned() {
-	s.beCareful()
-	s.waitedFor(s.last)
-}
-
 // skipped says which rows were locked, and which were not.
-func (s *stuckRows) skipped(locked []string, others map[string]claim.Row) {
+func (s *stuckRows) skipped(locked, others []string) {
 	if s.rows == nil {
 		s.rows = make(map[string]time.Time)
 	}
@@ -81,7 +109,7 @@ func (s *stuckRows) skipped(locked []string, others map[string]claim.Row) {
 			s.rows[name] = time.Now()
 		}
 	}
-	for name := range others {
+	for _, name := range others {
 		delete(s.rows, name)
 	}
 	s.waited = nil
@@ -91,63 +119,114 @@ func (s *stuckRows) skipped(locked []string, others map[string]claim.Row) {
 // MySQL from 8.0 on do.
 func (s *Store) detectSkipLocked(ctx context.Context) error {
 	_, err := s.control.ExecContext(ctx, fmt.Sprintf(lockSQL, "('')")+skipLocked)
-	s.stuck.canSkip = err == nil
+	for _, table := range s.locks.all() {
+		table.stuck.canSkip = err == nil
+	}
 	if broken(err) {
 		return err
 	}
 	return nil
 }
 
-// lockSome locks what no other transaction has locked, and reads the clocks. It returns the
-// names of the others.
-func (t *tx) lockSome(names []string) (l locked, left []string, err error) {
-	l.rows = make(map[string]claim.Row, len(names))
-	stuck := &t.store.stuck
-	left = names
-	for begin := time.Now(); ; time.Sleep(followUpPause) {
-		if left, err = t.skip(left, &l); err != nil {
-			return l, nil, err
+// locking is what a transaction locks in one table.
+type locking struct {
+	*lockTable
+	// row takes a row that was locked, and returns its key.
+	row func(*sql.Rows) (key string, err error)
+	// meta, unless it is nil, gets the clocks as they are read after the rows.
+	meta *meta
+
+	locked map[string]bool
+}
+
+// lock locks rows, which are sorted. It returns the keys of those that could not be locked.
+func (t *tx) lock(l *locking, keys []string) (left []string, err error) {
+	l.locked = make(map[string]bool, len(keys))
+	l.stuck.last = keys
+	await := (*tx).await
+	if l.stuck.careful() {
+		await = (*tx).lockSome
+	}
+	for chunk := range chunks(keys) {
+		some, err := await(t, l, chunk)
+		if err != nil {
+			return nil, err
 		}
-		if len(stuck.without(left)) == 0 || time.Since(begin) > followUp {
+		left = append(left, some...)
+	}
+	if len(keys) == 0 && l.meta != nil {
+		*l.meta, err = t.store.readMeta(t.ctx, t)
+	}
+	return left, err
+}
+
+// lockSome locks what no other transaction has locked. It returns the keys of the others.
+func (t *tx) lockSome(l *locking, keys []string) (left []string, err error) {
+	left = keys
+	for begin := time.Now(); ; time.Sleep(followUpPause) {
+		if left, err = t.skip(l, left); err != nil {
+			return nil, err
+		}
+		if len(l.stuck.without(left)) == 0 || time.Since(begin) > followUp {
 			break
 		}
 	}
-	stuck.skipped(left, l.rows)
-	if others := stuck.without(left); len(others) > 0 {
-		if err := t.await(others, &l); err != nil {
-			return l, nil, err
+	l.stuck.skipped(left, slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !l.locked[key] }))
+	if others := l.stuck.without(left); len(others) > 0 {
+		if _, err := t.await(l, others); err != nil {
+			return nil, err
 		}
-		left = slices.DeleteFunc(left, func(name string) bool { return slices.Contains(others, name) })
+		left = slices.DeleteFunc(left, func(key string) bool { return slices.Contains(others, key) })
 	}
-	for _, name := range names {
-		if _, ok := l.rows[name]; !ok && !slices.Contains(left, name) {
-			l.rows[name] = claim.Row{Resource: name}
-		}
-	}
-	return l, left, nil
+	return left, nil
 }
 
-// skip locks what is not locked, and returns the names of what is.
-func (t *tx) skip(names []string, l *locked) (left []string, err error) {
-	if err := t.read(names, skipLocked, l); err != nil {
+// skip locks what is not locked, and returns the keys of what is.
+func (t *tx) skip(l *locking, keys []string) (left []string, err error) {
+	if err := t.read(l, keys, skipLocked); err != nil {
 		return nil, err
 	}
-	return t.existing(slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := l.rows[name]; return ok }))
+	return t.existing(l, slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return l.locked[key] }))
 }
 
-// await locks rows, and waits for them if need be.
-func (t *tx) await(names []string, l *locked) error {
-	err := t.read(names, "", l)
+// await locks rows, and waits for them if need be. It leaves none.
+func (t *tx) await(l *locking, keys []string) (left []string, err error) {
+	err = t.read(l, keys, "")
 	if isCode(err, codeLockWait) {
-		t.store.stuck.waitedFor(names)
+		l.stuck.waitedFor(keys)
 	}
-	return err
+	return nil, err
 }
 
-// existing returns which of the resources have a row, also one that is not committed yet: who
+// read locks rows as option says.
+func (t *tx) read(l *locking, keys []string, option string) error {
+	var read script
+	if len(keys) > 0 {
+		read.add(fmt.Sprintf(l.lock, marks(len(keys)))+option, anys(keys)...)
+	}
+	if l.meta != nil {
+		read.add(metaSQL)
+	}
+	if l.meta != nil {
+		*l.meta = meta{}
+		sent := time.Now()
+		defer func() { t.store.correct(l.meta, sent) }()
+	}
+	return read.query(t.ctx, t.Conn, t.store.packets, func(n int, rows *sql.Rows) (err error) {
+		if n == len(read)-1 && l.meta != nil {
+			*l.meta, err = scanMeta(rows)
+			return err
+		}
+		key, err := l.row(rows)
+		l.locked[key] = true
+		return err
+	})
+}
+
+// existing returns which of the keys have a row, also one that is not committed yet: who
 // inserts it has locked it.
-func (t *tx) existing(names []string) (found []string, err error) {
-	if len(names) == 0 {
+func (t *tx) existing(l *locking, keys []string) (found []string, err error) {
+	if len(keys) == 0 {
 		return nil, nil
 	}
 	conn, err := t.store.control.Conn(t.ctx)
@@ -159,11 +238,10 @@ func (t *tx) existing(names []string) (found []string, err error) {
 	if _, err := conn.ExecContext(t.ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
 		return nil, err
 	}
-	query := "SELECT name FROM resources WHERE name IN " + marks(len(names)) + " ORDER BY name"
-	err = each(t.ctx, conn, query, anys(names), func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		found = append(found, name)
+	err = each(t.ctx, conn, fmt.Sprintf(l.lockTable.existing, marks(len(keys))), anys(keys), func(rows *sql.Rows) error {
+		var key string
+		err := rows.Scan(&key)
+		found = append(found, key)
 		return err
 	})
 	return found, err

@@ -128,7 +128,7 @@ func TestBusyRow(t *testing.T) {
 		locked  time.Duration
 	}{"normal": {false, 600 * time.Millisecond}, "careful": {true, 600 * time.Millisecond}} {
 		if c.careful {
-			s.stuck.beCareful()
+			s.locks.beCareful()
 		}
 		foreign, err := s.reader.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -155,7 +155,9 @@ func TestCarefulAlike(t *testing.T) {
 			dsn := fixtures.MySQL(t)
 			careful := func(t testing.TB) db.Store {
 				s := open(t, dsn)
-				s.stuck.until = time.Now().Add(time.Hour)
+				for _, table := range s.locks.all() {
+					table.stuck.until = time.Now().Add(time.Hour)
+				}
 				return s
 			}
 			c.Run(t, dbtest.Engine{Store: careful(t), Reopen: careful, Second: careful})

@@ -15,12 +15,13 @@ import (
 // Most of what a busy server writes are ends of claims, which differ in their ids only: one
 // statement ends all of them, so that the database need not parse a row for each.
 func (t *tx) Save(qs *claim.Queues) error {
-	changed := qs.Changed()
-	if len(changed) == 0 {
+	changed, sessions := qs.Changed(), qs.ChangedSessions()
+	if len(changed) == 0 && len(sessions) == 0 {
 		return nil
 	}
 	slices.SortFunc(changed, func(a, b *claim.Queue) int { return strings.Compare(a.Resource, b.Resource) })
 	w := newWriter(t)
+	w.sessions(sessions)
 	w.resources(changed)
 	w.claims(qs.Changes())
 	if err := w.flush(); err != nil {
@@ -78,6 +79,7 @@ func (w *writer) claims(changes []claim.Transition) {
 		default:
 			w.row(insertClaims, onKnownClaim, claimBytes(c), values(c)...)
 		}
+		w.sessionClaim(change)
 	}
 }
 

@@ -36,9 +36,12 @@ type Store struct {
 
 	// What follows belongs to the one goroutine that transacts …
 	holders holders
-	stuck   stuckRows
+	locks   lockTables
 	// … to the one that beats …
 	seen claim.Time // the last beat of this server, or what was there before the first
+	// vouchingFor is the name under which this server vouches for sessions, nil for none. Others
+	// read it.
+	vouchingFor atomic.Pointer[string]
 	// … and to the one that prunes.
 	feedSwept time.Time
 }
@@ -72,6 +75,7 @@ func newStore(config *mysql.Config) *Store {
 		scans:   make(chan struct{}, maxScans),
 		pools:   newPools(config),
 		holders: make(holders),
+		locks:   newLockTables(),
 	}
 	s.name.change()
 	return s
@@ -227,7 +231,8 @@ func (s *Store) Resume(ctx context.Context) error {
 	})
 }
 
-// advance moves the clock. It is two statements rather than a transaction, because the
+// advance moves the clock, and says in the same statement that this server is there for its
+// sessions. It is two statements rather than a transaction, because the
 // driver respects the context of a statement, and has none for COMMIT: a network that drops
 // that one without a word would stop the caller.
 //
@@ -235,28 +240,31 @@ func (s *Store) Resume(ctx context.Context) error {
 // is an error if the other server used another node; the statement then had no effect, or the
 // one that was wanted: a clock is never set back.
 func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
+	lost := false
 	move := func() error {
 		for {
-			m, err := s.readMeta(ctx, s.control)
+			m, there, err := s.readVouch(ctx)
 			if err != nil {
 				return err
 			}
+			lost = s.vouching() != "" && !there
 			clock := next(m)
-			if clock == m.clock {
+			if clock == m.clock && !there {
 				return nil
 			}
-			result, err := s.control.ExecContext(ctx, "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?",
-				clock.Seen, clock.Outage.Microseconds(), m.clock.Seen, m.clock.Outage.Microseconds())
-			if err != nil {
-				return err
-			}
-			if n, err := result.RowsAffected(); err != nil || n == 1 {
+			n, err := s.moveClock(ctx, m, clock, there)
+			if err != nil || n > 0 {
 				s.seen = clock.Seen
 				return err
 			}
 		}
 	}
-	return translate(ctx, retry(ctx, func() error { return s.again(ctx, move) }))
+	err := translate(ctx, retry(ctx, func() error { return s.again(ctx, move) }))
+	if err == nil && lost {
+		s.vouchingFor.Store(nil)
+		return db.ErrVouchLost
+	}
+	return err
 }
 
 // joinTime is how old the last beat may be where there may be other servers, by clocks that

@@ -174,7 +174,7 @@ func through(t *testing.T) (*Store, *fixtures.Proxy) {
 // acquire runs one transaction and returns its error.
 func acquire(ctx context.Context, s db.Store, name string) error {
 	return s.Transact(ctx, func(tx db.Tx) error {
-		queues, err := tx.Load([]string{name}, nil)
+		queues, err := tx.Load(db.Wanted{Resources: []string{name}})
 		if err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 	result := make(chan error)
 	go func() {
 		result <- s.Transact(context.Background(), func(tx db.Tx) error {
-			queues, err := tx.Load([]string{"a", "b"}, nil)
+			queues, err := tx.Load(db.Wanted{Resources: []string{"a", "b"}})
 			if err != nil {
 				return err
 			}

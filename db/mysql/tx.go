@@ -32,7 +32,7 @@ type tx struct {
 	n      uint64 // the number of the commit
 	store  *Store
 	script script
-	queues []*claim.Queue // those that Save was given
+	queues []*claim.Queue // those that Save has written
 	size   int            // of the commit's row of the feed
 }
 
@@ -47,14 +47,14 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 			return translate(ctx, err)
 		case isCode(err, codeLockWait) && lockWaits < maxLockWaits:
 			lockWaits++
-			s.stuck.beCareful()
+			s.locks.beCareful()
 		case isCode(err, codeLockWait):
 			return translate(ctx, err)
 		case conflict(err):
 		case broken(err) && !reconnected:
 			reconnected = true // only the connection may have failed
 			s.renew()
-			s.stuck.abandoned()
+			s.locks.abandoned()
 		default:
 			return translate(ctx, err)
 		}
@@ -123,35 +123,40 @@ func (t *tx) rollback() bool {
 	return err == nil
 }
 
-// Load implements db.Tx. The rows of the resources are locked before anything else is
-// read, and READ COMMITTED makes each later statement see what was committed until then.
-// The floor is read after the rows: whoever deletes a row raises the floor with it.
-func (t *tx) Load(resources, ids []string) (*claim.Queues, error) {
-	named, err := t.resourcesOf(ids)
+// Load implements db.Tx. The rows of the sessions and then those of the resources are locked
+// before anything else is read of them, and READ COMMITTED makes each later statement see what was
+// committed until then. The floor is read after the rows: whoever deletes a row raises the floor
+// with it.
+func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
+	sessions, err := t.lockSessions(wanted)
 	if err != nil {
 		return nil, err
 	}
-	names := slices.Clone(resources)
+	named, err := t.resourcesOf(sessions.addClaims(wanted.Claims))
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Clone(wanted.Resources)
 	for _, resource := range named {
 		names = append(names, resource)
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 
-	read, left, err := t.lock(names)
+	rows, meta, left, err := t.lockResources(names)
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(left, name) })
-	qs := claim.NewQueues(read.meta.instant(), len(names))
-	for _, name := range names {
-		qs.Put(claim.NewQueue(read.rows[name], read.meta.floor, t.waiters))
+	qs := claim.NewQueues(meta.instant(), len(names))
+	for _, row := range rows {
+		qs.Put(claim.NewQueue(row, meta.floor, t.waiters))
 	}
 	refuse(qs, left, named)
-	if err := t.loadClaims(qs, read.rows, named); err != nil {
+	sessions.put(qs)
+	if err := t.loadClaims(qs, rows, named); err != nil {
 		return nil, err
 	}
-	return qs, t.loadDue(qs, read.rows)
+	return qs, t.loadDue(qs, rows)
 }
 
 // loadClaims adds the exclusive holders, and the claims that commands name. A holder
@@ -173,8 +178,8 @@ func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[s
 			ids = append(ids, id)
 		}
 	}
-	if len(ids) > 0 {
-		claims, err := queryClaims(t.ctx, t, fmt.Sprintf(claimsSQL, marks(len(ids))), anys(ids)...)
+	for chunk := range chunks(ids) {
+		claims, err := queryClaims(t.ctx, t, fmt.Sprintf(claimsSQL, marks(len(chunk))), anys(chunk)...)
 		if err != nil {
 			return err
 		}
@@ -186,25 +191,21 @@ func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[s
 }
 
 // resourcesOf returns the resource of each claim that there is.
-func (t *tx) resourcesOf(ids []string) (map[string]string, error) {
-	if len(ids) == 0 {
-		return nil, nil
+func (t *tx) resourcesOf(ids []string) (found map[string]string, err error) {
+	found = make(map[string]string, len(ids))
+	for chunk := range chunks(ids) {
+		query := "SELECT id, resource FROM claims WHERE id IN " + marks(len(chunk))
+		err = each(t.ctx, t, query, anys(chunk), func(rows *sql.Rows) error {
+			var id, resource string
+			err := rows.Scan(&id, &resource)
+			found[id] = resource
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	found := make(map[string]string, len(ids))
-	query := "SELECT id, resource FROM claims WHERE id IN " + marks(len(ids))
-	err := each(t.ctx, t, query, anys(ids), func(rows *sql.Rows) error {
-		var id, resource string
-		err := rows.Scan(&id, &resource)
-		found[id] = resource
-		return err
-	})
-	return found, err
-}
-
-// locked is what a transaction reads when it locks its resources.
-type locked struct {
-	rows map[string]claim.Row // a resource without a row has one with Version 0
-	meta meta
+	return found, nil
 }
 
 // The queue of a resource is in claims_line, in the order of positions: the claims that wait
@@ -225,41 +226,24 @@ const (
 // skipLocked behind lockSQL leaves out rows that another transaction has locked.
 const skipLocked = " SKIP LOCKED"
 
-// lock locks resources and reads the clocks. It returns the names of those that could not be
-// locked.
-func (t *tx) lock(names []string) (l locked, left []string, err error) {
-	t.store.stuck.last = names
-	if len(names) > 0 && t.store.stuck.careful() {
-		return t.lockSome(names)
-	}
-	l.rows = make(map[string]claim.Row, len(names))
+// lockResources locks resources and reads the clocks. A resource without a row has one with
+// Version 0. left are the names of those that could not be locked.
+func (t *tx) lockResources(names []string) (rows map[string]claim.Row, m meta, left []string, err error) {
+	rows = make(map[string]claim.Row, len(names))
 	for _, name := range names {
-		l.rows[name] = claim.Row{Resource: name}
+		rows[name] = claim.Row{Resource: name}
 	}
-	return l, nil, t.await(names, &l)
-}
-
-// read locks the rows of resources, as option says, adds them to l, and reads the clocks.
-func (t *tx) read(names []string, option string, l *locked) (err error) {
-	if len(names) == 0 {
-		l.meta, err = t.store.readMeta(t.ctx, t)
-		return err
-	}
-	var read script
-	read.add(fmt.Sprintf(lockSQL, marks(len(names)))+option, anys(names)...)
-	read.add(metaSQL)
-	sent := time.Now()
-	defer func() { t.store.correct(&l.meta, sent) }()
-	return read.query(t.ctx, t.Conn, t.store.packets, func(n int, rows *sql.Rows) (err error) {
-		if n == 1 {
-			l.meta, err = scanMeta(rows)
-			return err
-		}
+	l := &locking{lockTable: &t.store.locks.resources, meta: &m, row: func(found *sql.Rows) (string, error) {
 		var row claim.Row
-		err = rows.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting)
-		l.rows[row.Resource] = row
-		return err
-	})
+		err := found.Scan(&row.Resource, &row.Version, &row.Holder, &row.Shared, &row.Waiting)
+		rows[row.Resource] = row
+		return row.Resource, err
+	}}
+	left, err = t.lock(l, names)
+	for _, name := range left {
+		delete(rows, name)
+	}
+	return rows, m, left, err
 }
 
 // loadDue adds the shared holders that are due.

@@ -1,10 +1,35 @@
 package mysql
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
-// packetBytes is about how much is sent to the database at once. The smallest limit of a
-// server (max_allowed_packet) that is in use is 1 MiB.
-const packetBytes = 256 << 10
+const (
+	// packetBytes is about how much is sent to the database at once. The smallest limit of a
+	// server (max_allowed_packet) that is in use is 1 MiB.
+	packetBytes = 256 << 10
+	// maxKeys is how many keys a statement names. MariaDB makes a subquery of a longer list
+	// (in_predicate_conversion_threshold), which scans and locks more than the keys.
+	maxKeys = 900
+)
+
+// chunks cuts a list of keys into parts that a statement can name.
+func chunks(keys []string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for len(keys) > 0 {
+			n, bytes := 0, 0
+			for n < min(len(keys), maxKeys) && bytes < packetBytes {
+				bytes += len(keys[n])
+				n++
+			}
+			if !yield(keys[:n]) {
+				return
+			}
+			keys = keys[n:]
+		}
+	}
+}
 
 // writer gathers rows into statements of many rows each.
 type writer struct {
@@ -44,7 +69,7 @@ func (w *writer) same(update string, kind any, values []any, key string) {
 
 func (w *writer) group(key any, begin func() *group) *group {
 	g := w.byKey[key]
-	if g == nil {
+	if g == nil || g.rows == maxKeys {
 		g = begin()
 		w.byKey[key] = g
 		w.groups = append(w.groups, g)

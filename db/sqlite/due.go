@@ -52,5 +52,9 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 	err = s.read(ctx, nextDueSQL, func(row *sqlite.Stmt) {
 		next = db.SoonerDue(next, claim.Time(row.ColumnInt64(0)), now.Lease, idle)
 	}, int64(now.Lease))
+	if err != nil {
+		return 0, now, err
+	}
+	next, err = s.nextSession(ctx, next)
 	return next, now, err
 }

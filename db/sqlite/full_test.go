@@ -57,7 +57,7 @@ func (s *Store) limit(t *testing.T, pages int) {
 func (s *Store) create(n int) error {
 	return s.Transact(context.Background(), func(tx db.Tx) error {
 		name := fmt.Sprint(n)
-		queues, err := tx.Load([]string{name}, nil)
+		queues, err := tx.Load(db.Wanted{Resources: []string{name}})
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,11 @@ type statements struct {
 	resource, claim, waiting, sharedDue     *sqlite.Stmt
 	insertResource, updateResource          *sqlite.Stmt
 	insertClaim, updateClaim, endClaim      *sqlite.Stmt
-	saveClock                               *sqlite.Stmt
+	saveClock, saveSeen                     *sqlite.Stmt
+	session, sessionClaims                  *sqlite.Stmt
+	insertSession, updateSession            *sqlite.Stmt
+	deleteSession                           *sqlite.Stmt
+	vouch, deleteServer, detach             *sqlite.Stmt
 	prune, walk, deleteResource, raiseFloor *sqlite.Stmt
 	all                                     []*sqlite.Stmt
 }
@@ -49,6 +53,15 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
 		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
 		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
+		{&w.saveSeen, "UPDATE servers SET seen = ? WHERE name = ?"},
+		{&w.session, sessionSQL},
+		{&w.sessionClaims, "SELECT id FROM claims WHERE session = ? AND " + ofSession},
+		{&w.insertSession, "INSERT INTO sessions (owner, secret, ttl, server, attached, deadline, created, version, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&w.updateSession, "UPDATE sessions SET owner = ?, secret = ?, ttl = ?, server = ?, attached = ?, deadline = ?, created = ?, version = ? WHERE id = ?"},
+		{&w.deleteSession, "DELETE FROM sessions WHERE id = ?"},
+		{&w.vouch, "INSERT INTO servers (name, seen) VALUES (?, ?)"},
+		{&w.deleteServer, "DELETE FROM servers WHERE name = ?"},
+		{&w.detach, "UPDATE sessions SET server = '', attached = 0, deadline = max(attached, ?) + ttl, version = version + 1 WHERE server = ?"},
 		{&w.prune, "DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE status > 2 AND finished < ? ORDER BY finished" + limitSQL + ")"},
 		{&w.walk, "SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name" + limitSQL},
 		{&w.deleteResource, "DELETE FROM resources WHERE name = ?"},
@@ -72,7 +85,7 @@ func (w *statements) finalize() error {
 	return errors.Join(errs...)
 }
 
-// bind sets the parameters of a statement: int64, int, string, or nil for NULL.
+// bind sets the parameters of a statement: int64, int, string, []byte, or nil for NULL.
 func bind(stmt *sqlite.Stmt, args ...any) {
 	for i, arg := range args {
 		switch v := arg.(type) {
@@ -84,6 +97,8 @@ func bind(stmt *sqlite.Stmt, args ...any) {
 			stmt.BindInt64(i+1, int64(v))
 		case string:
 			stmt.BindText(i+1, v)
+		case []byte:
+			stmt.BindBytes(i+1, v)
 		case nil:
 			stmt.BindNull(i + 1)
 		default:

@@ -26,6 +26,8 @@ type Store struct {
 	// clock and floor are the row of meta. Nobody else writes it, so it is kept here as
 	// well.
 	clock atomic.Pointer[db.Clock]
+	// vouchingFor is the name under which this server vouches for sessions, nil for none.
+	vouchingFor atomic.Pointer[string]
 
 	// writing is full while somebody uses the writing connection, and what stands below.
 	writing chan struct{}
@@ -161,10 +163,21 @@ func (s *Store) Resume(ctx context.Context) error { return s.moveClock(ctx, db.C
 
 func (s *Store) moveClock(ctx context.Context, move func(db.Clock, claim.Time) db.Clock) error {
 	var clock db.Clock
-	return s.write(ctx, func() error {
-		clock = move(*s.clock.Load(), wallTime())
-		return run(s.writer.saveClock, int64(clock.Seen), clock.Outage.Microseconds())
+	lost := false
+	err := s.write(ctx, func() (err error) {
+		now := wallTime()
+		clock = move(*s.clock.Load(), now)
+		if name := s.vouching(); name != "" {
+			err = run(s.writer.saveSeen, int64(clock.Instant(now).Lease), name)
+			lost = s.conn.Changes() == 0
+		}
+		return errors.Join(err, run(s.writer.saveClock, int64(clock.Seen), clock.Outage.Microseconds()))
 	}, func() { s.clock.Store(&clock) })
+	if err == nil && lost {
+		s.vouchingFor.Store(nil)
+		return db.ErrVouchLost
+	}
+	return err
 }
 
 // closeTimeout is how long Close waits for a disk that does not answer.

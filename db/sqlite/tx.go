@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
 
@@ -38,15 +39,20 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 }
 
 // Load implements db.Tx.
-func (t *tx) Load(resources, ids []string) (*claim.Queues, error) {
-	qs := claim.NewQueues(t.now, len(resources)+len(ids))
-	for _, name := range resources {
+func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
+	qs := claim.NewQueues(t.now, len(wanted.Resources)+len(wanted.Claims))
+	for _, name := range wanted.Resources {
 		if err := t.loadResource(qs, name); err != nil {
 			return nil, err
 		}
 	}
-	for _, id := range ids {
+	for _, id := range wanted.Claims {
 		if err := t.loadClaim(qs, id); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range wanted.Sessions {
+		if err := t.loadSession(qs, id, slices.Contains(wanted.Ending, id)); err != nil {
 			return nil, err
 		}
 	}
@@ -105,6 +111,11 @@ func (t *tx) Save(qs *claim.Queues) error {
 	}
 	for _, change := range qs.Changes() {
 		if err := t.saveClaim(change); err != nil {
+			return err
+		}
+	}
+	for _, change := range qs.ChangedSessions() {
+		if err := t.saveSession(change); err != nil {
 			return err
 		}
 	}

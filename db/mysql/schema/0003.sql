@@ -13,6 +13,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     secret   VARBINARY(32)   NOT NULL,  -- its SHA-256
     ttl      BIGINT          NOT NULL,
     server   VARBINARY(40)   NOT NULL,  -- that it is attached to, or ''
+    attached BIGINT          NOT NULL,  -- when, in lease time; 0 while it is detached
     deadline BIGINT          NOT NULL,  -- in lease time; 0 while it is attached
     created  BIGINT          NOT NULL,
     version  BIGINT UNSIGNED NOT NULL,
@@ -24,17 +25,19 @@ CREATE TABLE IF NOT EXISTS sessions (
 -- The servers that sessions are attached to, and when each last showed that it is alive, in
 -- lease time.
 CREATE TABLE IF NOT EXISTS servers (
-    name VARBINARY(40) NOT NULL,
-    seen BIGINT        NOT NULL,
+    name  VARBINARY(40)   NOT NULL,
+    seen  BIGINT          NOT NULL,
+    beats BIGINT UNSIGNED NOT NULL DEFAULT 0,
     PRIMARY KEY (name)
 ) ENGINE = InnoDB;
 
 -- The live claims of each session. A table, because an index would have an entry for every
 -- claim without a session too.
 CREATE TABLE IF NOT EXISTS session_claims (
-    session VARBINARY(128) NOT NULL,
     claim   VARBINARY(128) NOT NULL,
-    PRIMARY KEY (session, claim)
+    session VARBINARY(128) NOT NULL,
+    PRIMARY KEY (claim),
+    KEY session_claims_session (session)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 -- The waiting claims of each owner, of those without a session. Servers that have not been

@@ -2,7 +2,7 @@
 -- one if it has a wait TTL, in microseconds: for so long nobody may ask about it; 0 for ever.
 ALTER TABLE claims ADD COLUMN session TEXT NOT NULL DEFAULT '';
 ALTER TABLE claims ADD COLUMN wait_ttl INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX claims_session ON claims (session)  WHERE status < 3 AND session <> '';
+CREATE INDEX claims_session ON claims (session, status) WHERE status < 3 AND session <> '';
 CREATE INDEX claims_patience ON claims (deadline) WHERE status = 1 AND deadline > 0;
 CREATE INDEX claims_waiter  ON claims (owner)    WHERE status = 1 AND owner <> '' AND session = '';
 
@@ -12,6 +12,7 @@ CREATE TABLE sessions (
     secret   BLOB    NOT NULL,  -- its SHA-256
     ttl      INTEGER NOT NULL,
     server   TEXT    NOT NULL,  -- that it is attached to, or ''
+    attached INTEGER NOT NULL,  -- when, in lease time; 0 while it is detached
     deadline INTEGER NOT NULL,  -- in lease time; 0 while it is attached
     created  INTEGER NOT NULL,
     version  INTEGER NOT NULL

@@ -1,0 +1,234 @@
+package claim
+
+import (
+	"crypto/subtle"
+	"errors"
+	"math"
+	"time"
+)
+
+// Session is one client's identity, with one TTL for all its claims. It is kept alive by the server
+// that it is attached to.
+type Session struct {
+	// ID names the session, for all time.
+	ID string
+	// Owner is that of the session's claims.
+	Owner string
+	// Secret is the SHA-256 of what a client must know to resume the session.
+	Secret []byte
+	// TTL is for how long the session lives when no server vouches for it.
+	TTL time.Duration
+	// Server is what the session is attached to, "" for none.
+	Server string
+	// Attached is when it was attached there, by the lease clock. So long, at least, its server was
+	// there.
+	Attached Time
+	// Deadline is when a detached session falls due, by the lease clock. It is 0 while it is
+	// attached: its server may vouch for it.
+	Deadline Time
+	// Created is by the database's clock.
+	Created Time
+	// Version rises with every change of the session, and with every claim made for it.
+	Version uint64
+}
+
+// Forever is the deadline of an active claim with a session.
+const Forever = Time(math.MaxInt64)
+
+// MaxSessionClaims is how many live claims a session may have. The server that it is attached to
+// counts them: they come through it alone.
+const MaxSessionClaims = 10_000
+
+var (
+	// ErrSessionEnded is returned when there is no such session, or no longer.
+	ErrSessionEnded = errors.New("the session has ended")
+	// ErrSessionSecret is returned to who attaches a session with another secret than its own.
+	ErrSessionSecret = errors.New("the secret is not that of the session")
+	// ErrNotAttached is returned when a session is not attached to the server that asks.
+	ErrNotAttached = errors.New("the session is not attached to this server")
+	// ErrSessionFull is for a session that has MaxSessionClaims.
+	ErrSessionFull = errors.New("the session has too many claims")
+	// ErrSessionClaim is returned to who gives a TTL to a claim that is bound to a session.
+	ErrSessionClaim = errors.New("the claim is bound to a session, and has no TTL of its own")
+)
+
+// Due reports whether the session is detached and its time has passed.
+func (s *Session) Due(now Instant) bool {
+	return s.Deadline != 0 && s.Deadline <= now.DueBefore()
+}
+
+// SessionChange is what a transaction has made of one session.
+type SessionChange struct {
+	// Before is nil if the transaction made the session, After if it ended it.
+	Before, After *Session
+}
+
+// ID returns the session's.
+func (c SessionChange) ID() string {
+	if c.Before != nil {
+		return c.Before.ID
+	}
+	return c.After.ID
+}
+
+// session is a session that a transaction knows.
+type session struct {
+	stored *Session // as it was read, nil if there was none
+	now    *Session // nil if there is none
+	claims []string // the ids of its live claims, if they were read, and of those made since
+}
+
+// PutSession adds a session that was read. claims are the ids of its live claims, of which Add or
+// Refuse is then called for each; they are needed by EndSession only.
+func (qs *Queues) PutSession(s Session, claims ...string) {
+	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims})
+}
+
+func (qs *Queues) makeSession(id string, s *session) *session {
+	if qs.sessions == nil {
+		qs.sessions = make(map[string]*session)
+	}
+	qs.sessions[id] = s
+	return s
+}
+
+// Session returns a session as it is now, nil if there is none.
+func (qs *Queues) Session(id string) *Session {
+	if s := qs.sessions[id]; s != nil {
+		return s.now
+	}
+	return nil
+}
+
+// ChangedSessions returns what became of the sessions that changed, in no order.
+func (qs *Queues) ChangedSessions() []SessionChange {
+	var changes []SessionChange
+	for _, s := range qs.sessions {
+		if s.stored != s.now { // one that was made and ended is nil in both
+			changes = append(changes, SessionChange{Before: s.stored, After: s.now})
+		}
+	}
+	return changes
+}
+
+// attached returns the session if it is attached to a server.
+func (qs *Queues) attached(id, server string) (*session, error) {
+	s := qs.sessions[id]
+	switch {
+	case s == nil || s.now == nil:
+		return nil, ErrSessionEnded
+	case server == "" || s.now.Server != server:
+		return nil, ErrNotAttached
+	}
+	return s, nil
+}
+
+// change replaces the session by a copy with the next version, which the caller goes on to fill in.
+func (s *session) change(now Instant) *Session {
+	after := *s.now
+	after.Version = max(after.Version+1, uint64(max(0, now.Wall)))
+	s.now = &after
+	return &after
+}
+
+// Attach makes a session, or attaches one that is there to another server, or again to the same:
+// the last one to attach wins. It is refused with ErrSessionSecret, and with ErrSessionEnded for a
+// session whose time has passed: its id is not used twice. It returns no claim.
+type Attach struct {
+	// Session has the ID, the Owner, the Secret and the TTL. Of a session that is there, all but
+	// the first two stay as they are.
+	Session Session
+	// Server vouches for the session from now on (see db.Pulse).
+	Server string
+	// Resume makes no session: the answer is then ErrSessionEnded.
+	Resume bool
+}
+
+// Targets implements Command.
+func (cmd Attach) Targets() []Target { return []Target{{Session: cmd.Session.ID}} }
+
+//nolint:unparam // it is about a session, not about a claim
+func (cmd Attach) apply(qs *Queues) (*member, error) {
+	s := qs.sessions[cmd.Session.ID]
+	switch {
+	case s != nil && s.now != nil:
+		if subtle.ConstantTimeCompare(s.now.Secret, cmd.Session.Secret) != 1 {
+			return nil, ErrSessionSecret
+		}
+		if s.now.Due(qs.Now) {
+			return nil, ErrSessionEnded
+		}
+	case cmd.Resume, s != nil: // ended by this very transaction
+		return nil, ErrSessionEnded
+	default:
+		s = qs.makeSession(cmd.Session.ID, &session{now: &Session{
+			ID: cmd.Session.ID, Owner: cmd.Session.Owner, Secret: cmd.Session.Secret, TTL: cmd.Session.TTL, Created: qs.Now.Wall,
+		}})
+	}
+	after := s.change(qs.Now)
+	after.Server, after.Attached, after.Deadline = cmd.Server, qs.Now.Lease, 0
+	return nil, nil
+}
+
+// Detach says that a server no longer vouches for a session: it falls due when Left has passed. A
+// session that is not attached to the server, or not there, is left as it is, which is no error.
+type Detach struct {
+	ID, Server string
+	// Left is the TTL less the time since the server has heard of the session's client.
+	Left time.Duration
+}
+
+// Targets implements Command.
+func (cmd Detach) Targets() []Target { return []Target{{Session: cmd.ID}} }
+
+//nolint:unparam // it is about a session, not about a claim
+func (cmd Detach) apply(qs *Queues) (*member, error) {
+	s, err := qs.attached(cmd.ID, cmd.Server)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the answer to a repetition
+	}
+	after := s.change(qs.Now)
+	after.Server, after.Attached = "", 0
+	after.Deadline = qs.Now.Lease.Add(min(max(cmd.Left, 0), after.TTL))
+	return nil, nil
+}
+
+// EndSession ends a session and all its claims. A session that is not there is no error. It
+// returns no claim.
+type EndSession struct {
+	ID string
+	// Server, unless it is "", is what the session must be attached to: it is ErrNotAttached
+	// otherwise.
+	Server string
+	// OnlyDue leaves a session alone that is not due, which is no error.
+	OnlyDue bool
+	// Active and Waiting are what becomes of the claims with that status, for Reason.
+	Active, Waiting Status
+	Reason          string
+}
+
+// Targets implements Command.
+func (cmd EndSession) Targets() []Target { return []Target{{Session: cmd.ID, Claims: true}} }
+
+//nolint:unparam // it is about a session, not about a claim
+func (cmd EndSession) apply(qs *Queues) (*member, error) {
+	s := qs.sessions[cmd.ID]
+	switch {
+	case s == nil || s.now == nil:
+		return nil, nil
+	case cmd.Server != "" && s.now.Server != cmd.Server:
+		return nil, ErrNotAttached
+	case cmd.OnlyDue && !s.now.Due(qs.Now):
+		return nil, nil
+	}
+	qs.each(s.claims, func(q *Queue, m *member) {
+		switch m.Status {
+		case Active:
+			q.finish(m, cmd.Active, cmd.Reason, qs.Now)
+		case Waiting:
+			q.finish(m, cmd.Waiting, cmd.Reason, qs.Now)
+		}
+	})
+	s.now, s.claims = nil, nil
+	return nil, nil
+}

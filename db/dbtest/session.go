@@ -1,0 +1,407 @@
+package dbtest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var sessionCases = []Case{
+	{Name: "SessionIsStored", Run: sessionIsStored},
+	{Name: "SessionMoves", Run: sessionMoves},
+	{Name: "SessionNamesAreBytes", Run: sessionNamesAreBytes},
+	{Name: "SessionClaims", Run: sessionClaims},
+	{Name: "SessionRefusals", Run: sessionRefusals},
+	{Name: "SessionEnds", Run: sessionEnds},
+	{Name: "SessionEndsInItsBatch", Run: sessionEndsInItsBatch},
+	{Name: "SessionsPages", Run: sessionsPages},
+	{Name: "DueSessions", Run: dueSessions},
+	{Name: "SessionsKeepTimeRunning", Run: sessionsKeepTimeRunning},
+	{Name: "SilentServer", Run: silentServer},
+	{Name: "AbandonedSession", Run: abandonedSession},
+}
+
+// attach attaches a session to a server.
+func attach(id, server string) claim.Attach {
+	secret := sha256.Sum256([]byte("secret of " + id))
+	return claim.Attach{Session: claim.Session{ID: id, Owner: "owner of " + id, Secret: secret[:], TTL: time.Hour}, Server: server}
+}
+
+// bound is a claim of a session that is attached to the server "s1".
+func bound(id, resource, session string) claim.Create {
+	return claim.Create{ID: id, Resource: resource, Owner: "owner of " + session, Session: session, Server: "s1"}
+}
+
+// ending ends sessions as the sweep does.
+func ending(id string) claim.EndSession {
+	return claim.EndSession{ID: id, Active: claim.Expired, Waiting: claim.Aborted, Reason: "over"}
+}
+
+func session(t testing.TB, s db.Store, id string) claim.Session {
+	t.Helper()
+	found, _, err := s.Session(t.Context(), id)
+	if err != nil {
+		t.Fatalf("session %.40q: %v", id, err)
+	}
+	return found
+}
+
+func noSession(t testing.TB, s db.Store, id string) {
+	t.Helper()
+	if found, _, err := s.Session(t.Context(), id); !errors.Is(err, claim.ErrSessionEnded) {
+		t.Errorf("session %.40q: %+v, %v", id, found, err)
+	}
+}
+
+// sessionClaimsAre checks the live claims of a session.
+func sessionClaimsAre(t testing.TB, s db.Store, session string, want ...string) {
+	t.Helper()
+	claims, err := s.SessionClaims(t.Context(), session)
+	must(t, err)
+	equal(t, "claims of "+session, fmt.Sprint(ids(claims)), fmt.Sprint(want))
+	for _, c := range claims {
+		same(t, "claim of "+session, c, get(t, s, c.ID))
+	}
+}
+
+func sessionIsStored(t testing.TB, e Engine) {
+	for _, cmd := range []claim.Attach{
+		attach("a", "s1"),
+		{Session: claim.Session{ID: strings.Repeat("~", 128), Owner: strings.Repeat("–", 300), Secret: make([]byte, 32), TTL: time.Microsecond}, Server: strings.Repeat("s", 40)},
+	} {
+		before := now(t, e.Store)
+		Do(t, e.Store, cmd)
+		got, at, err := e.Store.Session(t.Context(), cmd.Session.ID)
+		must(t, err)
+		want := cmd.Session
+		want.Server, want.Attached, want.Created, want.Version = cmd.Server, got.Attached, got.Created, got.Version
+		equal(t, "session", got, want)
+		if got.Created < before.Wall || got.Created > at.Wall || got.Attached < before.Lease || got.Attached > at.Lease || got.Version == 0 {
+			t.Errorf("made between %+v and %+v: %+v", before, at, got)
+		}
+		e.Store = e.Reopen(t)
+		equal(t, "session after a restart", session(t, e.Store, cmd.Session.ID), got)
+	}
+	noSession(t, e.Store, "b")
+}
+
+func sessionMoves(t testing.TB, e Engine) {
+	Do(t, e.Store, attach("a", "s1"))
+	first := session(t, e.Store, "a")
+	Do(t, e.Store, attach("a", "s2"))
+	second := session(t, e.Store, "a")
+	if second.Server != "s2" || second.Version <= first.Version || second.Attached < first.Attached {
+		t.Errorf("moved from %+v to %+v", first, second)
+	}
+	Do(t, e.Store, claim.Detach{ID: "a", Server: "s1", Left: time.Minute})
+	equal(t, "session that another server detaches", session(t, e.Store, "a"), second)
+	before := now(t, e.Store)
+	Do(t, e.Store, claim.Detach{ID: "a", Server: "s2", Left: time.Minute})
+	after := now(t, e.Store)
+	detached := session(t, e.Store, "a")
+	if d := detached.Deadline; d < before.Lease.Add(time.Minute) || d > after.Lease.Add(time.Minute) {
+		t.Errorf("detached between %+v and %+v: %+v", before, after, detached)
+	}
+	detached.Deadline, detached.Version = 0, 0
+	want := first
+	want.Server, want.Attached, want.Version = "", 0, 0
+	equal(t, "detached session", detached, want)
+	Do(t, e.Store, attach("a", "s1"))
+	if again := session(t, e.Store, "a"); again.Server != "s1" || again.Deadline != 0 || again.Created != first.Created {
+		t.Errorf("attached again: %+v", again)
+	}
+}
+
+func sessionNamesAreBytes(t testing.TB, e Engine) {
+	for _, id := range []string{"a", "A", "a "} {
+		Do(t, e.Store, attach(id, "s1"))
+	}
+	Do(t, e.Store, bound("c1", "r1", "a"), bound("c2", "r2", "A"), bound("c3", "r3", "a "))
+	Do(t, e.Store, ending("A"))
+	noSession(t, e.Store, "A")
+	sessionClaimsAre(t, e.Store, "a", "c1")
+	sessionClaimsAre(t, e.Store, "A")
+	sessionClaimsAre(t, e.Store, "a ", "c3")
+	equal(t, "owner", session(t, e.Store, "a ").Owner, "owner of a ")
+	noSession(t, e.Store, "a  ")
+}
+
+// sessionClaims makes claims of a session and ends them in all ways.
+func sessionClaims(t testing.TB, e Engine) {
+	Do(t, e.Store, attach("s", "s1"), attach("other", "s1"), exclusive("first", "busy"))
+	made := session(t, e.Store, "s").Version
+	waiting := bound("w", "busy", "s")
+	held := Do(t, e.Store, bound("a", "r", "s"), bound("b", "q", "s"), waiting, bound("o", "p", "other"), exclusive("free", "f"))[0]
+	if held.Session != "s" || held.Deadline != claim.Forever || held.Status != claim.Active {
+		t.Errorf("the claim of a session: %+v", held)
+	}
+	stored(t, e.Store, "the claim of a session", held)
+	if now := session(t, e.Store, "s").Version; now <= made {
+		t.Errorf("the session is at %d, and was before", now)
+	}
+	sessionClaimsAre(t, e.Store, "s", "a", "b", "w")
+	sessionClaimsAre(t, e.Store, "other", "o")
+	sessionClaimsAre(t, e.Store, "none")
+	Do(t, e.Store, released("a"), released("first"))
+	sessionClaimsAre(t, e.Store, "s", "b", "w")
+	equal(t, "deadline of a claim that was granted later", get(t, e.Store, "w").Deadline, claim.Forever)
+	Do(t, e.Store, bound("gone", "r", "s"), claim.End{ID: "gone"}, withdrawn("w"))
+	sessionClaimsAre(t, e.Store, "s", "b")
+	sessionClaimsAre(t, e.Reopen(t), "s", "b")
+}
+
+func sessionRefusals(t testing.TB, e Engine) {
+	Do(t, e.Store, attach("s", "s1"), attach("d", "s1"), claim.Detach{ID: "d", Server: "s1"})
+	Do(t, e.Store, bound("a", "r", "s"))
+	before := []claim.Session{session(t, e.Store, "s"), session(t, e.Store, "d")}
+	elsewhere, detached, another := bound("x", "x", "s"), bound("x", "x", "d"), attach("s", "s2")
+	elsewhere.Server, another.Session.Secret = "s2", []byte("guess")
+	detached.Server = ""
+	resume := attach("none", "s1")
+	resume.Resume = true
+	for _, c := range []struct {
+		cmd  claim.Command
+		want error
+	}{
+		{bound("x", "x", "none"), claim.ErrSessionEnded},
+		{elsewhere, claim.ErrNotAttached},
+		{detached, claim.ErrNotAttached},
+		{another, claim.ErrSessionSecret},
+		{resume, claim.ErrSessionEnded},
+		{attach("d", "s1"), claim.ErrSessionEnded},
+		{claim.EndSession{ID: "s", Server: "s2", Active: claim.Released, Waiting: claim.Withdrawn}, claim.ErrNotAttached},
+		{claim.Renew{ID: "a", TTL: time.Hour}, claim.ErrSessionClaim},
+	} {
+		if err := refuse(t, e.Store, c.cmd); !errors.Is(err, c.want) {
+			t.Errorf("%T: got %v, want %v", c.cmd, err, c.want)
+		}
+	}
+	Do(t, e.Store, claim.Detach{ID: "none", Server: "s1"}, ending("none"), claim.EndSession{ID: "s", OnlyDue: true})
+	equal(t, "sessions", []claim.Session{session(t, e.Store, "s"), session(t, e.Store, "d")}, before)
+	sessionClaimsAre(t, e.Store, "s", "a")
+	noSession(t, e.Store, "none")
+	equal(t, "row of what was refused", row(t, e.Store, "x").Version, 0)
+}
+
+// sessionEnds ends a session that holds and waits for many resources.
+func sessionEnds(t testing.TB, e Engine) {
+	const n = 1200
+	Do(t, e.Store, attach("s", "s1"), attach("next", "s1"))
+	var first, theirs []claim.Command
+	for i := range n {
+		resource := fmt.Sprint("r", i)
+		mine, other := claim.Command(bound(fmt.Sprint("mine", i), resource, "s")), claim.Command(bound(fmt.Sprint("other", i), resource, "next"))
+		if i%3 == 0 { // this one waits
+			mine, other = other, mine
+		}
+		first, theirs = append(first, mine), append(theirs, other)
+	}
+	Do(t, e.Store, first...)
+	Do(t, e.Store, theirs...)
+	Do(t, e.Store, exclusive("mine too", "own"), ending("s"))
+	noSession(t, e.Store, "s")
+	sessionClaimsAre(t, e.Store, "s")
+	for i := range n {
+		mine, other := get(t, e.Store, fmt.Sprint("mine", i)), get(t, e.Store, fmt.Sprint("other", i))
+		want := claim.Expired
+		if i%3 == 0 {
+			want = claim.Aborted
+		}
+		if mine.Status != want || mine.Reason != "over" || other.Status != claim.Active || other.Deadline != claim.Forever {
+			t.Fatalf("%d: %+v, then %+v", i, mine, other)
+		}
+	}
+	status(t, e.Store, "mine too", claim.Active)
+	claims, err := e.Store.SessionClaims(t.Context(), "next")
+	must(t, err)
+	equal(t, "claims of the other session", len(claims), n)
+	Do(t, e.Store, ending("next"))
+	equal(t, "waiting and held", func() db.Counts { n, _ := e.Store.Count(t.Context()); return n }(), db.Counts{Active: 1, Finished: 2 * n})
+}
+
+// sessionEndsInItsBatch ends a session together with what is done for it.
+func sessionEndsInItsBatch(t testing.TB, e Engine) {
+	Do(t, e.Store, attach("s", "s1"), bound("a", "r", "s"), exclusive("next", "r"))
+	Do(t, e.Store, bound("b", "q", "s"), ending("s"), attach("new", "s1"), bound("c", "p", "new"), ending("new"))
+	for _, id := range []string{"a", "b", "c"} {
+		status(t, e.Store, id, claim.Expired)
+	}
+	status(t, e.Store, "next", claim.Active)
+	noSession(t, e.Store, "s")
+	noSession(t, e.Store, "new")
+	answers := try(t, e.Store, 0, attach("x", "s1"), ending("x"), bound("d", "p", "x"), attach("x", "s1"))
+	if !errors.Is(answers[2].err, claim.ErrSessionEnded) || !errors.Is(answers[3].err, claim.ErrSessionEnded) {
+		t.Errorf("what came after the end: %v", answers)
+	}
+	noSession(t, e.Store, "x")
+}
+
+func sessionsPages(t testing.TB, e Engine) {
+	var want []string
+	for i := range 25 {
+		id := fmt.Sprintf("s%02d", i)
+		want = append(want, id)
+		Do(t, e.Store, attach(id, "s1"))
+		for n := range i % 4 {
+			Do(t, e.Store, bound(fmt.Sprint(id, "-", n), fmt.Sprint("of ", n), id))
+		}
+	}
+	for _, limit := range []int{1, 10, 25, 1000} {
+		var got []string
+		for after := ""; ; {
+			page, at, err := e.Store.Sessions(t.Context(), after, limit)
+			must(t, err)
+			if len(page) > limit || at.Wall == 0 {
+				t.Fatalf("%d of %d sessions at %+v", len(page), limit, at)
+			}
+			for _, s := range page {
+				got = append(got, s.ID)
+				equal(t, "session in a page", s.Session, session(t, e.Store, s.ID))
+				claims, err := e.Store.SessionClaims(t.Context(), s.ID)
+				must(t, err)
+				active := len(slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Status != claim.Active }))
+				equal(t, "claims of "+s.ID, []int{s.Active, s.Waiting}, []int{active, len(claims) - active})
+			}
+			if len(page) < limit || len(got) > len(want) {
+				break
+			}
+			after = page[len(page)-1].ID
+		}
+		equal(t, fmt.Sprintf("sessions in pages of %d", limit), got, want)
+	}
+}
+
+func dueSessionsAre(t testing.TB, s db.Store, limit int, want ...string) {
+	t.Helper()
+	got, err := s.DueSessions(t.Context(), limit)
+	must(t, err)
+	equal(t, "due sessions", fmt.Sprintf("%q", got), fmt.Sprintf("%q", want))
+}
+
+func dueSessions(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		Do(t, e.Store, attach(id, "s1"))
+	}
+	Do(t, e.Store, bound("held by b", "r", "b"))
+	dueSessionsAre(t, e.Store, 10)
+	left := map[string]time.Duration{"c": 0, "b": 20 * time.Millisecond, "d": time.Minute}
+	for _, id := range []string{"c", "b", "d"} {
+		Do(t, e.Store, claim.Detach{ID: id, Server: "s1", Left: left[id]})
+	}
+	serve(t, e.Store, time.Second)
+	dueSessionsAre(t, e.Store, 10, "c", "b")
+	dueSessionsAre(t, e.Store, 1, "c")
+	for _, id := range []string{"a", "b", "c", "d"} {
+		end := ending(id)
+		end.OnlyDue = true
+		Do(t, e.Store, end)
+	}
+	dueSessionsAre(t, e.Store, 10)
+	noSession(t, e.Store, "b")
+	noSession(t, e.Store, "c")
+	status(t, e.Store, "held by b", claim.Expired)
+	equal(t, "sessions that are left", session(t, e.Store, "a").Server, "s1")
+	if next, due := nextLook(t, e.Store), session(t, e.Store, "d").Deadline; next < due || next > due.Add(db.ClusterSkew) {
+		t.Errorf("next due is %d, the deadline is %d", next, due)
+	}
+}
+
+// serve is there, with beats, for a while.
+func serve(t testing.TB, s db.Store, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(db.BeatInterval / 2) {
+		must(t, s.Beat(t.Context(), 0))
+	}
+	must(t, s.Beat(t.Context(), 0))
+}
+
+func nextLook(t testing.TB, s db.Store) claim.Time {
+	t.Helper()
+	next, _, err := s.NextDue(t.Context(), time.Minute)
+	must(t, err)
+	return next
+}
+
+func sessionsKeepTimeRunning(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	equal(t, "next due without sessions", nextLook(t, e.Store), 0)
+	Do(t, e.Store, attach("a", "s1"))
+	equal(t, "next due of an attached session", nextLook(t, e.Store), claim.Forever)
+	Do(t, e.Store, bound("c", "r", "a"))
+	equal(t, "next due of its claim", nextLook(t, e.Store), claim.Forever)
+	Do(t, e.Store, claim.Detach{ID: "a", Server: "s1", Left: time.Minute})
+	if next, due := nextLook(t, e.Store), session(t, e.Store, "a").Deadline; next < due || next > due.Add(db.ClusterSkew) {
+		t.Errorf("next due of a detached session: %d, its deadline is %d", next, due)
+	}
+	Do(t, e.Store, ending("a"))
+	equal(t, "next due in the end", nextLook(t, e.Store), 0)
+}
+
+// silentServer has a server that is gone: it is started anew under another name.
+func silentServer(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"), attach("c", "elsewhere"), bound("held", "r", "a"))
+	must(t, e.Store.Beat(t.Context(), 0))
+	beaten := now(t, e.Store).Lease
+	attached := session(t, e.Store, "a")
+	Do(t, e.Store, attach("late", "s1"))
+	late := session(t, e.Store, "late")
+
+	s := e.Reopen(t)
+	must(t, s.Vouch(t.Context(), "s2"))
+	Do(t, s, attach("c", "s2"))
+	detachSilent(t, s, db.VouchSilence, 0)
+	if next := nextLook(t, s); next < beaten.Add(db.VouchSilence-slack) || next > beaten.Add(db.VouchSilence+db.ClusterSkew+slack) {
+		t.Errorf("next due is %s after the last beat", next.Sub(beaten))
+	}
+	serve(t, s, db.VouchSilence+db.ClusterSkew+slack)
+	must(t, s.Beat(t.Context(), 0))
+	detachSilent(t, s, db.VouchSilence, 3)
+	detachSilent(t, s, db.VouchSilence, 0)
+	got := session(t, s, "a")
+	if got.Server != "" || got.Attached != 0 || got.Version <= attached.Version {
+		t.Errorf("the session of a silent server: %+v", got)
+	}
+	if d := got.Deadline.Sub(attached.Attached.Add(attached.TTL)); d < 0 || d > beaten.Sub(attached.Attached) {
+		t.Errorf("the deadline is %s after that of a session attached to it", d)
+	}
+	if got := session(t, s, "late"); got.Deadline < late.Attached.Add(late.TTL) {
+		t.Errorf("a session attached after the last beat: %+v", got)
+	}
+	equal(t, "the session that was moved", session(t, s, "c").Server, "s2")
+	status(t, s, "held", claim.Active)
+	if next := nextLook(t, s); next < got.Deadline {
+		t.Errorf("a server that is gone is looked for again: %d", next)
+	}
+}
+
+func detachSilent(t testing.TB, s db.Store, silence time.Duration, want int) {
+	t.Helper()
+	n, err := s.DetachSilent(t.Context(), silence)
+	must(t, err)
+	equal(t, "sessions of silent servers", n, want)
+}
+
+// abandonedSession is attached to a server that nobody knows: it was declared gone before.
+func abandonedSession(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	Do(t, e.Store, attach("mine", "s1"), attach("a", "gone"))
+	attached := session(t, e.Store, "a")
+	equal(t, "attached", attached.Attached > 0, true)
+	if next := nextLook(t, e.Store); next == 0 || next > now(t, e.Store).Lease {
+		t.Errorf("nobody will look at it: next due is %d", next)
+	}
+	detachSilent(t, e.Store, db.VouchSilence, 1)
+	got := session(t, e.Store, "a")
+	equal(t, "deadline", got.Deadline, attached.Attached.Add(attached.TTL))
+	equal(t, "server", got.Server, "")
+	equal(t, "a session of this server", session(t, e.Store, "mine").Server, "s1")
+}

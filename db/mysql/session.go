@@ -1,0 +1,238 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	sessionColumns  = "id, owner, secret, ttl, server, attached, deadline, created, version"
+	sessionSQL      = "SELECT " + sessionColumns + ", " + metaColumns + " FROM sessions JOIN meta ON one = 1 WHERE id = ?"
+	lockSessionsSQL = "SELECT " + sessionColumns + " FROM sessions FORCE INDEX (PRIMARY) WHERE id IN %s ORDER BY id FOR UPDATE"
+
+	claimsOfSQL      = "SELECT session, claim FROM session_claims FORCE INDEX (session_claims_session) WHERE session IN %s"
+	sessionClaimsSQL = "SELECT " + claimColumns + ` FROM (SELECT claims.* FROM session_claims s FORCE INDEX (session_claims_session)
+		STRAIGHT_JOIN claims ON id = claim WHERE s.session = ? AND phase > 0) claims ORDER BY position, id`
+	countClaimsSQL = `SELECT s.session, COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 1), 0)
+		FROM session_claims s FORCE INDEX (session_claims_session) STRAIGHT_JOIN claims ON id = claim WHERE s.session IN %s GROUP BY s.session`
+	sessionsSQL    = "SELECT " + sessionColumns + " FROM sessions WHERE id > ? ORDER BY id LIMIT ?"
+	dueSessionsSQL = "SELECT id FROM sessions FORCE INDEX (sessions_deadline) WHERE deadline > 0 AND deadline <= ? ORDER BY deadline LIMIT ?"
+
+	silentSQL = "SELECT name, seen FROM servers WHERE name <> ? AND seen <= ?"
+	// unknownServersSQL selects the servers that sessions are attached to, and that were declared gone. It
+	// looks into the index once for each server.
+	unknownServersSQL = `SELECT attached.server, 0 FROM (SELECT DISTINCT server FROM sessions FORCE INDEX (sessions_server) WHERE server > '') attached
+		LEFT JOIN servers ON name = attached.server WHERE name IS NULL`
+
+	// nextSessionSQL selects when a session falls due, when a server has been silent, and what stands
+	// for sessions that are attached to a server that was declared gone, and for any session at all.
+	nextSessionSQL = `(SELECT deadline FROM sessions FORCE INDEX (sessions_deadline) WHERE deadline > 0 ORDER BY deadline LIMIT 1)
+		UNION ALL (SELECT seen + ? FROM servers WHERE name <> ? ORDER BY seen LIMIT 1)
+		UNION ALL (SELECT 1 FROM (` + unknownServersSQL + ` LIMIT 1) unknown)
+		UNION ALL (SELECT 9223372036854775807 FROM sessions LIMIT 1)`
+
+	insertSessions = "INSERT INTO sessions (" + sessionColumns + ") VALUES "
+	onKnownSession = " ON DUPLICATE KEY UPDATE owner = VALUES(owner), secret = VALUES(secret), ttl = VALUES(ttl)," +
+		" server = VALUES(server), attached = VALUES(attached), deadline = VALUES(deadline), version = VALUES(version)"
+	deleteSessions = "DELETE FROM sessions WHERE id IN "
+
+	insertSessionClaims = "INSERT INTO session_claims (claim, session) VALUES "
+	endSessionClaims    = "DELETE FROM session_claims WHERE claim IN "
+	// forgetSessions deletes what servers that have not been upgraded left there.
+	forgetSessions = "DELETE s FROM session_claims s FORCE INDEX (session_claims_session) WHERE s.session IN "
+
+	detachSQL = `UPDATE sessions SET server = '', deadline = GREATEST(attached, ?) + ttl, attached = 0, version = version + 1 WHERE server = ?`
+)
+
+// sessionRow takes a row of sessionColumns.
+type sessionRow struct {
+	session claim.Session
+	ttl     int64
+}
+
+func (r *sessionRow) columns() []any {
+	s := &r.session
+	return []any{&s.ID, &s.Owner, &s.Secret, &r.ttl, &s.Server, &s.Attached, &s.Deadline, &s.Created, &s.Version}
+}
+
+func (r *sessionRow) done() claim.Session {
+	r.session.TTL = time.Duration(r.ttl) * time.Microsecond
+	return r.session
+}
+
+// lockedSessions are those that a transaction has locked.
+type lockedSessions struct {
+	found  []claim.Session
+	claims map[string][]string // of those that may end: the ids of their claims
+	left   []string            // the ids of those that could not be locked
+}
+
+// lockSessions locks the wanted sessions, and finds the claims of those that may end. While a
+// session is locked it gets no further claims.
+func (t *tx) lockSessions(wanted db.Wanted) (s lockedSessions, err error) {
+	if len(wanted.Sessions) == 0 {
+		return s, nil
+	}
+	ids := slices.Compact(slices.Sorted(slices.Values(wanted.Sessions)))
+	s.left, err = t.lock(&locking{lockTable: &t.store.locks.sessions, row: func(rows *sql.Rows) (string, error) {
+		var r sessionRow
+		err := rows.Scan(r.columns()...)
+		s.found = append(s.found, r.done())
+		return r.session.ID, err
+	}}, ids)
+	if err != nil {
+		return s, err
+	}
+	s.claims = make(map[string][]string, len(wanted.Ending))
+	for chunk := range chunks(wanted.Ending) {
+		err := each(t.ctx, t, fmt.Sprintf(claimsOfSQL, marks(len(chunk))), anys(chunk), func(rows *sql.Rows) error {
+			var session, id string
+			err := rows.Scan(&session, &id)
+			s.claims[session] = append(s.claims[session], id)
+			return err
+		})
+		if err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// addClaims returns the ids and those of the claims of sessions.
+func (s *lockedSessions) addClaims(ids []string) []string {
+	for _, session := range s.found {
+		ids = slices.Concat(ids, s.claims[session.ID])
+	}
+	return ids
+}
+
+func (s *lockedSessions) put(qs *claim.Queues) {
+	for _, session := range s.found {
+		qs.PutSession(session, s.claims[session.ID]...)
+	}
+	for _, id := range s.left {
+		qs.RefuseSession(db.ErrRowLocked, id)
+	}
+}
+
+// sessions writes the rows of sessions.
+func (w *writer) sessions(changes []claim.SessionChange) {
+	slices.SortFunc(changes, func(a, b claim.SessionChange) int { return strings.Compare(a.ID(), b.ID()) })
+	for _, change := range changes {
+		s, id := change.After, change.ID()
+		if s == nil {
+			w.same(deleteSessions, nil, nil, id)
+			w.same(forgetSessions, nil, nil, id)
+			continue
+		}
+		end := onKnownSession
+		if change.Before == nil {
+			end = ""
+		}
+		w.row(insertSessions, end, len(id)+len(s.Owner)+len(s.Server), id, s.Owner, s.Secret, s.TTL.Microseconds(),
+			s.Server, int64(s.Attached), int64(s.Deadline), int64(s.Created), s.Version)
+	}
+}
+
+// sessionClaim keeps the list of a session's live claims.
+func (w *writer) sessionClaim(change claim.Transition) {
+	c := change.After
+	switch {
+	case c.Session == "":
+	case change.Before == nil && c.Status.Live():
+		w.row(insertSessionClaims, "", len(c.ID)+len(c.Session), c.ID, c.Session)
+	case change.Before != nil && c.Status.Final():
+		w.same(endSessionClaims, nil, nil, c.ID)
+	}
+}
+
+// Session implements db.Sessions.
+func (s *Store) Session(ctx context.Context, id string) (claim.Session, claim.Instant, error) {
+	var r sessionRow
+	var m meta
+	err := s.again(ctx, func() (err error) {
+		r = sessionRow{}
+		m, err = scanMeta(s.reader.QueryRowContext(ctx, sessionSQL, id), r.columns()...)
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return claim.Session{}, claim.Instant{}, claim.ErrSessionEnded
+	}
+	return r.done(), s.shown(m), readError(ctx, err)
+}
+
+// Sessions implements db.Sessions.
+func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []db.SessionCount, now claim.Instant, err error) {
+	at := make(map[string]int)
+	err = s.each(ctx, s.reader, sessionsSQL, []any{after, limit}, func() { page = nil }, func(rows *sql.Rows) error {
+		var r sessionRow
+		err := rows.Scan(r.columns()...)
+		at[r.session.ID] = len(page)
+		page = append(page, db.SessionCount{Session: r.done()})
+		return err
+	})
+	if err != nil {
+		return nil, now, readError(ctx, err)
+	}
+	ids := make([]string, len(page))
+	for i, session := range page {
+		ids[i] = session.ID
+	}
+	for chunk := range chunks(ids) {
+		err := s.each(ctx, s.reader, fmt.Sprintf(countClaimsSQL, marks(len(chunk))), anys(chunk), func() {}, func(rows *sql.Rows) error {
+			var id string
+			var active, waiting int
+			err := rows.Scan(&id, &active, &waiting)
+			page[at[id]].Active, page[at[id]].Waiting = active, waiting
+			return err
+		})
+		if err != nil {
+			return nil, now, readError(ctx, err)
+		}
+	}
+	now, err = s.Now(ctx)
+	return page, now, err
+}
+
+// SessionClaims implements db.Sessions.
+func (s *Store) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
+	return s.readClaims(ctx, sessionClaimsSQL, id)
+}
+
+// DueSessions implements db.Sessions.
+func (s *Store) DueSessions(ctx context.Context, limit int) (ids []string, err error) {
+	now, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = s.each(ctx, s.control, dueSessionsSQL, []any{now.DueBefore(), limit}, func() { ids = nil }, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, readError(ctx, err)
+}
+
+// nextSession returns the sooner one of next, 0 for none, and the lease time at which sessions are
+// to be looked at.
+func (s *Store) nextSession(ctx context.Context, next claim.Time) (claim.Time, error) {
+	first := next
+	err := s.each(ctx, s.control, nextSessionSQL, []any{db.VouchSilence.Microseconds(), s.vouching()}, func() { next = first }, func(rows *sql.Rows) error {
+		var at claim.Time
+		err := rows.Scan(&at)
+		if next == 0 || at < next {
+			next = at
+		}
+		return err
+	})
+	return next, err
+}

@@ -1,0 +1,50 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// VouchSilence is after how much lease time without a beat a server that vouches for sessions counts
+// as gone.
+const VouchSilence = 2 * time.Second
+
+// ErrVouchLost is returned by Beat and Resume, wrapped, when another server has declared this one
+// gone. Its sessions are detached, or have moved; none are its own from then on. The beat itself
+// was done.
+var ErrVouchLost = errors.New("this server was declared gone: it vouches for no session")
+
+// Sessions reads sessions, and finds those that nobody vouches for. Sessions change by transactions
+// (claim.Attach and the commands beside it), and when a server is gone.
+type Sessions interface {
+	// Session returns a session, or claim.ErrSessionEnded.
+	Session(ctx context.Context, id string) (claim.Session, claim.Instant, error)
+
+	// Sessions returns up to limit sessions whose ids come after one, in the order of their ids
+	// (as bytes).
+	Sessions(ctx context.Context, after string, limit int) ([]SessionCount, claim.Instant, error)
+
+	// SessionClaims returns the live claims of a session in the order in which they came, none if
+	// there is no such session.
+	SessionClaims(ctx context.Context, id string) ([]claim.Claim, error)
+
+	// DueSessions returns the ids of up to limit sessions that are detached and due, the one that
+	// fell due first first.
+	DueSessions(ctx context.Context, limit int) ([]string, error)
+
+	// DetachSilent declares each server gone, except this one, that has not beaten for silence, in
+	// lease time. In one transaction for each, it detaches the server's sessions: they fall due
+	// when their TTL has passed since that server's last beat, or since they were attached if that
+	// was later. It returns how many sessions it has detached.
+	DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error)
+}
+
+// SessionCount is a session, and how many claims it has.
+type SessionCount struct {
+	claim.Session
+	// Active and Waiting are the numbers of its claims with that status.
+	Active, Waiting int
+}

@@ -1,0 +1,182 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	sessionColumns = "id, owner, secret, ttl, server, attached, deadline, created, version"
+	sessionSQL     = "SELECT " + sessionColumns + " FROM sessions WHERE id = ?"
+
+	// ofSession makes a query use claims_session.
+	ofSession        = "session <> '' AND status < 3"
+	sessionClaimsSQL = "SELECT " + claimColumns + " FROM claims WHERE session = ? AND " + ofSession + " ORDER BY position, id"
+	countSessionSQL  = "(SELECT count(*) FROM claims WHERE session = s.id AND session <> '' AND status < 3 AND status = "
+	sessionsSQL      = "SELECT " + sessionColumns + ", " + countSessionSQL + "2), " + countSessionSQL + "1) FROM sessions s WHERE id > ? ORDER BY id" + limitSQL
+
+	dueSessionsSQL = "SELECT id FROM sessions WHERE deadline > 0 AND deadline <= ? ORDER BY deadline" + limitSQL
+
+	silentSQL = "SELECT name, seen FROM servers WHERE name <> ? AND seen <= ?"
+	// unknownServersSQL selects the servers that sessions are attached to, and that were declared gone. It
+	// looks into the index once for each server.
+	unknownServersSQL = `WITH RECURSIVE attached (name) AS (
+			SELECT min(server) FROM sessions WHERE server > ''
+			UNION ALL SELECT (SELECT min(server) FROM sessions WHERE server > name) FROM attached WHERE name IS NOT NULL)
+		SELECT name, 0 FROM attached WHERE name IS NOT NULL AND name NOT IN (SELECT name FROM servers)`
+
+	// nextSessionSQL selects when a session falls due, when a server has been silent, and what stands
+	// for sessions that are attached to a server that was declared gone, and for any session at all.
+	nextSessionSQL = `SELECT * FROM (SELECT deadline FROM sessions WHERE deadline > 0 ORDER BY deadline LIMIT 1)
+		UNION ALL SELECT * FROM (SELECT seen + ?2 FROM servers WHERE name <> ?1 ORDER BY seen LIMIT 1)
+		UNION ALL SELECT 1 WHERE EXISTS (` + unknownServersSQL + `)
+		UNION ALL SELECT 9223372036854775807 WHERE EXISTS (SELECT 1 FROM sessions)`
+)
+
+// scanSession reads a session from a row of sessionColumns.
+func scanSession(row *sqlite.Stmt) claim.Session {
+	s := claim.Session{
+		ID:       row.ColumnText(0),
+		Owner:    row.ColumnText(1),
+		Secret:   make([]byte, row.ColumnLen(2)),
+		TTL:      time.Duration(row.ColumnInt64(3)) * time.Microsecond,
+		Server:   row.ColumnText(4),
+		Attached: claim.Time(row.ColumnInt64(5)),
+		Deadline: claim.Time(row.ColumnInt64(6)),
+		Created:  claim.Time(row.ColumnInt64(7)),
+		Version:  uint64(row.ColumnInt64(8)),
+	}
+	row.ColumnBytes(2, s.Secret)
+	return s
+}
+
+// loadSession loads a session if there is one, and with its claims if it may end.
+func (t *tx) loadSession(qs *claim.Queues, id string, ending bool) error {
+	var s *claim.Session
+	err := query(t.w.session, func() {
+		found := scanSession(t.w.session)
+		s = &found
+	}, id)
+	if err != nil || s == nil {
+		return err
+	}
+	var claims []string
+	if ending {
+		if err := query(t.w.sessionClaims, func() { claims = append(claims, t.w.sessionClaims.ColumnText(0)) }, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range claims {
+		if err := t.loadClaim(qs, id); err != nil {
+			return err
+		}
+	}
+	qs.PutSession(*s, claims...)
+	return nil
+}
+
+func (t *tx) saveSession(change claim.SessionChange) error {
+	after := change.After
+	if after == nil {
+		return run(t.w.deleteSession, change.Before.ID)
+	}
+	stmt := t.w.updateSession
+	if change.Before == nil {
+		stmt = t.w.insertSession
+	}
+	return run(stmt, after.Owner, after.Secret, after.TTL.Microseconds(), after.Server, int64(after.Attached),
+		int64(after.Deadline), int64(after.Created), int64(after.Version), after.ID)
+}
+
+// Session implements db.Sessions.
+func (s *Store) Session(ctx context.Context, id string) (found claim.Session, now claim.Instant, err error) {
+	err = s.read(ctx, sessionSQL, func(row *sqlite.Stmt) { found = scanSession(row) }, id)
+	if err == nil && found.ID == "" {
+		err = claim.ErrSessionEnded
+	}
+	return found, s.instant(), err
+}
+
+// Sessions implements db.Sessions.
+func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []db.SessionCount, now claim.Instant, err error) {
+	err = s.read(ctx, sessionsSQL, func(row *sqlite.Stmt) {
+		page = append(page, db.SessionCount{Session: scanSession(row), Active: row.ColumnInt(9), Waiting: row.ColumnInt(10)})
+	}, after, limit)
+	return page, s.instant(), err
+}
+
+// SessionClaims implements db.Sessions.
+func (s *Store) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
+	return s.readClaims(ctx, sessionClaimsSQL, id)
+}
+
+// DueSessions implements db.Sessions.
+func (s *Store) DueSessions(ctx context.Context, limit int) (ids []string, err error) {
+	err = s.read(ctx, dueSessionsSQL, func(row *sqlite.Stmt) { ids = append(ids, row.ColumnText(0)) },
+		int64(s.instant().DueBefore()), limit)
+	return ids, err
+}
+
+// nextSession returns the sooner one of next, 0 for none, and the lease time at which sessions are
+// to be looked at.
+func (s *Store) nextSession(ctx context.Context, next claim.Time) (claim.Time, error) {
+	err := s.read(ctx, nextSessionSQL, func(row *sqlite.Stmt) {
+		if at := claim.Time(row.ColumnInt64(0)); next == 0 || at < next {
+			next = at
+		}
+	}, s.vouching(), db.VouchSilence.Microseconds())
+	return next, err
+}
+
+// vouching is the name under which this server vouches for sessions, "" for none.
+func (s *Store) vouching() string {
+	if name := s.vouchingFor.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// Vouch implements db.Pulse.
+func (s *Store) Vouch(ctx context.Context, name string) error {
+	s.vouchingFor.Store(nil)
+	if name == "" {
+		return nil
+	}
+	return s.write(ctx, func() error { return run(s.writer.vouch, name, int64(s.instant().Lease)) },
+		func() { s.vouchingFor.Store(&name) })
+}
+
+// DetachSilent implements db.Sessions. There are no other servers: those that are silent are this
+// one, before it was started anew.
+func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error) {
+	type server struct {
+		name string
+		seen int64
+	}
+	var gone []server
+	add := func(row *sqlite.Stmt) { gone = append(gone, server{row.ColumnText(0), row.ColumnInt64(1)}) }
+	if err := s.read(ctx, silentSQL, add, s.vouching(), int64(s.instant().DueBefore().Add(-silence))); err != nil {
+		return 0, err
+	}
+	if err := s.read(ctx, unknownServersSQL, add); err != nil || len(gone) == 0 {
+		return 0, err
+	}
+	err = s.write(ctx, func() error {
+		for _, server := range gone {
+			if err := run(s.writer.deleteServer, server.name); err != nil {
+				return err
+			}
+			if err := run(s.writer.detach, server.seen, server.name); err != nil {
+				return err
+			}
+			detached += s.conn.Changes()
+		}
+		return nil
+	}, nil)
+	return detached, err
+}
