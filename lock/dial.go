@@ -75,9 +75,11 @@ const (
 type DialOption func(*dialing)
 
 type dialing struct {
-	security []security
-	insecure bool
-	options  []grpc.DialOption
+	addresses []string
+	security  []security
+	insecure  bool
+	options   []grpc.DialOption
+	creds     grpc.DialOption
 }
 
 // WithDialOptions adds options of gRPC, such as interceptors and a dialer. They have priority
@@ -100,22 +102,35 @@ func WithDialOptions(options ...grpc.DialOption) DialOption {
 // invalid, or when an address is not of this machine and none of WithTLS, WithTLSFiles,
 // WithCredentials and WithInsecure was given, or when two of them were; each error names what is wrong.
 func Dial(addresses []string, options ...DialOption) (*Conn, error) {
-	var d dialing
+	d, err := newDialing(addresses, options)
+	if err != nil {
+		return nil, err
+	}
+	return d.dial()
+}
+
+// newDialing returns how to connect to servers; its errors are those of Dial.
+func newDialing(addresses []string, options []DialOption) (*dialing, error) {
+	d := &dialing{addresses: slices.Clone(addresses)}
 	for _, option := range options {
-		option(&d)
+		option(d)
 	}
 	hosts, err := hostsOf(addresses)
 	if err != nil {
 		return nil, err
 	}
-	creds, err := d.credentials(hosts)
-	if err != nil {
-		return nil, err
-	}
-	addresses = slices.Clone(addresses)
-	return newConn(func() (*grpc.ClientConn, error) {
-		return grpc.NewClient("locket:///servers", slices.Concat(defaults(addresses), []grpc.DialOption{creds}, d.options)...)
-	})
+	d.creds, err = d.credentials(hosts)
+	return d, err
+}
+
+// dial returns a connection to all servers.
+func (d *dialing) dial() (*Conn, error) {
+	return newConn(func() (*grpc.ClientConn, error) { return d.open(d.addresses...) })
+}
+
+// open returns an underlying connection to some of the servers.
+func (d *dialing) open(addresses ...string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("locket:///servers", slices.Concat(defaults(addresses), []grpc.DialOption{d.creds}, d.options)...)
 }
 
 func defaults(addresses []string) []grpc.DialOption {
