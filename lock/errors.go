@@ -16,6 +16,18 @@ var (
 	// ErrTokenChanged is the cause of a loss: the grant had ended, and the lock was granted to
 	// the same owner anew.
 	ErrTokenChanged = errors.New("the grant had ended")
+	// ErrReleased is the error of a Hold that was released, and the cause of the end of its context.
+	ErrReleased = errors.New("the lock was released")
+	// ErrSessionEnded is why a session is over: a server ended it, because its TTL had passed, or
+	// because an administrator reset it.
+	ErrSessionEnded = errors.New("the session has ended")
+	// ErrClosed is the error of what is asked of a Session or a Client that was closed.
+	ErrClosed = errors.New("closed by its user")
+	// ErrTimeout is the error of a command that was not answered within WithCommandTimeout. It
+	// may have been carried out, or may still be: the session's Status says so.
+	ErrTimeout = errors.New("the command was not answered in time")
+	// ErrNotLocked is the error of Unlock for what is not locked.
+	ErrNotLocked = errors.New("not locked")
 )
 
 // withHolder returns an error such that errors.Is finds what it is, and whose text names the

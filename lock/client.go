@@ -1,0 +1,174 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/models"
+)
+
+// Client holds locks by a session, which it opens when it first needs one. If the session is lost, what it
+// held is lost with it, and what is acquired after that is held by a new one. Its methods may be called by any
+// number of goroutines, which exclude each other as those of different clients do.
+type Client struct {
+	config *clientConfig
+	owner  string
+
+	mu       sync.Mutex
+	sessions map[sessionKey]*Session
+	conn     *Conn // for watches; nil until one is needed
+	closed   bool
+}
+
+// sessionKey is what sessions of one client differ in.
+type sessionKey struct {
+	ttl   time.Duration
+	owner string
+}
+
+// NewClient returns a client of the servers with these addresses, which are those of Dial. It is to be
+// closed. It is an error if an address or an option is invalid.
+func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
+	config, err := newClientConfig(addresses, options)
+	if err != nil {
+		return nil, err
+	}
+	settings := config.settings(config.ttl)
+	return &Client{config: config, owner: settings.ownerOr(""), sessions: make(map[sessionKey]*Session)}, nil
+}
+
+// Owner returns the owner of what the client holds, as the servers and their lists name it.
+func (c *Client) Owner() string { return c.owner }
+
+// Session returns the session that the client uses at present: a new one if there was none, or the last one
+// is over. It is an error if the client was closed.
+func (c *Client) Session() (*Session, error) {
+	return c.session(sessionKey{c.config.ttl, c.owner})
+}
+
+func (c *Client) session(key sessionKey) (*Session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	if s := c.sessions[key]; s != nil && s.Err() == nil {
+		return s, nil
+	}
+	settings := c.config.settings(key.ttl)
+	if err := settings.validateSession(); err != nil {
+		return nil, err
+	}
+	s := c.config.newSession(key.ttl, key.owner)
+	c.sessions[key] = s
+	return s, nil
+}
+
+// Acquire waits for its turn, and returns when it holds the lock. The context bounds the wait only: the
+// lock is held until it is released or lost. If the session is lost during the wait, the wait goes on with
+// a new one, at the end of the queue.
+func (c *Client) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Hold, error) {
+	return c.acquire(ctx, key, options, false)
+}
+
+// TryAcquire returns the lock, or at once an error for which errors.Is(err, models.ErrLockCollision) is true,
+// and whose text names the holder, if it is held or others wait for it.
+func (c *Client) TryAcquire(ctx context.Context, key string, options ...AcquireOption) (*Hold, error) {
+	return c.acquire(ctx, key, options, true)
+}
+
+func (c *Client) acquire(ctx context.Context, key string, options []AcquireOption, try bool) (*Hold, error) {
+	a, err := newAcquisition(key, options)
+	if err != nil {
+		return nil, fmt.Errorf("lock %q: %w", key, err)
+	}
+	if a.ttl == 0 {
+		a.ttl = c.config.ttl
+	}
+	a.timeout = c.config.timeout
+	for {
+		s, err := c.session(sessionKey{a.ttl, c.owner})
+		if err != nil {
+			return nil, fmt.Errorf("lock %q: %w", key, err)
+		}
+		hold, err := s.acquire(ctx, key, a, try)
+		if err == nil || !isOver(s.Err()) || ctx.Err() != nil {
+			return hold, err
+		}
+	}
+}
+
+// isOver reports whether a session was lost, so that another one may fare better.
+func isOver(err error) bool { return errors.Is(err, ErrSessionEnded) || errors.Is(err, ErrTimeUp) }
+
+// Do waits for its turn, calls a function while it holds the lock, and releases it. The function gets the
+// fencing token, and a context that ends when ctx does, or the lock is lost: context.Cause then says why. The loss is
+// also part of the error that Do returns, beside that of the function.
+func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context, token uint64) error, options ...AcquireOption) (err error) {
+	hold, err := c.Acquire(ctx, key, options...)
+	if err != nil {
+		return err
+	}
+	held, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(hold.Context(), func() { cancel(hold.Err()) })()
+	defer func() {
+		if lost := hold.Err(); lost != nil {
+			err = errors.Join(err, lost)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.turn.gate.session.releaseTimeout)
+		defer cancel()
+		_ = hold.Release(ctx) // goes on in the background if it must
+	}()
+	return f(held, hold.Token())
+}
+
+// rpc returns a client for calls beside the session.
+func (c *Client) rpc() (models.LocketClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	if c.conn == nil {
+		conn, err := c.config.dialing.dial()
+		if err != nil {
+			return nil, err
+		}
+		c.conn = conn
+	}
+	return models.NewLocketClient(c.conn), nil
+}
+
+// Close releases everything, and ends the client: holders are told before the servers are. It returns when a
+// server has carried that out, or after the release timeout (WithReleaseTimeout) with an error; then what
+// was held is free when its TTL has passed. To close again does nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	sessions, conn := c.sessions, c.conn
+	c.sessions, c.conn = nil, nil
+	c.mu.Unlock()
+	var all sync.WaitGroup
+	errs := make(chan error, len(sessions)+1)
+	for _, s := range sessions {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), s.releaseTimeout)
+			defer cancel()
+			errs <- s.Close(ctx)
+		})
+	}
+	all.Wait()
+	if conn != nil {
+		errs <- conn.Close()
+	}
+	close(errs)
+	var err error
+	for e := range errs {
+		err = errors.Join(err, e)
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/models"
+)
+
+const (
+	// maxSessionTTL is the longest TTL of a session.
+	maxSessionTTL = 24 * time.Hour
+	maxOwner      = 1024
+)
+
+// ClientOption changes a default of NewClient or NewSession. These are options of both: TTL, WithCommandTimeout,
+// every DialOption (how to connect), and of the options of runners WithLogger, WithOwner, WithMargin,
+// WithJitter and WithReleaseTimeout, which bounds Close.
+type ClientOption interface{ configure(*clientConfig) }
+
+// clientConfig is what a Client makes sessions of.
+type clientConfig struct {
+	dial    []DialOption
+	options []Option
+	ttl     time.Duration
+	timeout time.Duration
+
+	dialing *dialing
+}
+
+func (o DialOption) configure(c *clientConfig) { c.dial = append(c.dial, o) }
+func (o Option) configure(c *clientConfig)     { c.options = append(c.options, o) }
+
+// TTLOption is an option of sessions and of Acquire.
+type TTLOption time.Duration
+
+// TTL sets for how long a session lives without a server hearing from it, and with it everything that it
+// holds: 1 s to 24 h, DefaultTTL unless it is set.
+//
+// The TTL is that of a session. So an Acquire with another TTL than the client's uses another session of the
+// client, one for each TTL, which is opened when it is first needed and kept until the client is closed.
+func TTL(ttl time.Duration) TTLOption { return TTLOption(ttl) }
+
+func (o TTLOption) configure(c *clientConfig) { c.ttl = time.Duration(o) }
+func (o TTLOption) acquire(a *acquisition)    { a.ttl = time.Duration(o) }
+
+type commandTimeout time.Duration
+
+func (o commandTimeout) configure(c *clientConfig) { c.timeout = time.Duration(o) }
+
+// WithCommandTimeout bounds how long each command of a session may stay unanswered: it then ends with
+// ErrTimeout. The wait for one's turn is no part of it. Without it commands end with their contexts, and
+// with the session.
+func WithCommandTimeout(timeout time.Duration) ClientOption { return commandTimeout(timeout) }
+
+// AcquireOption changes a default of Acquire, of TryAcquire, of Do, and of a session's Lock and TryLock.
+type AcquireOption interface{ acquire(*acquisition) }
+
+// acquisition is what is asked for.
+type acquisition struct {
+	mode     models.Mode
+	value    string
+	typeCode models.TypeCode
+	ttl      time.Duration
+	circle   bool
+	userData *string
+
+	// timeout bounds the commands, if it is not 0.
+	timeout time.Duration
+	// keepsOut is set if what is held excludes other goroutines of the session until it is released, also when
+	// the session has lost it meanwhile.
+	keepsOut bool
+	// watcher, if there is one, is told when the session loses what is held.
+	watcher *watcher
+}
+
+type acquireFunc func(*acquisition)
+
+func (f acquireFunc) acquire(a *acquisition) { f(a) }
+
+// Shared holds the resource together with others that share it.
+func Shared() AcquireOption {
+	return acquireFunc(func(a *acquisition) { a.mode = models.Mode_MODE_SHARED })
+}
+
+// Value sets the text that others see with the lock: up to 65,536 bytes.
+func Value(value string) AcquireOption {
+	return acquireFunc(func(a *acquisition) { a.value = value })
+}
+
+// Presence announces that the holder is alive, with a text such as its address, for Presences.
+func Presence(value string) AcquireOption {
+	return acquireFunc(func(a *acquisition) { a.value, a.typeCode = value, models.TypeCode_PRESENCE })
+}
+
+// AllowCircle waits even if that closes a circle, in which each waits for the next. Sessions whose
+// goroutines wait independently of each other need it; without it such a request is refused.
+func AllowCircle() AcquireOption {
+	return acquireFunc(func(a *acquisition) { a.circle = true })
+}
+
+func newAcquisition(resource string, options []AcquireOption) (a acquisition, err error) {
+	for _, option := range options {
+		option.acquire(&a)
+	}
+	switch {
+	case len(a.value) > maxValue:
+		err = fmt.Errorf("the value has %d bytes, and at most %d are allowed", len(a.value), maxValue)
+	case !utf8.ValidString(a.value):
+		err = errors.New("the value is no UTF-8")
+	}
+	return a, errors.Join(checkResource(resource), err)
+}
+
+func (a acquisition) command(resource string, try bool) *models.LockCommand {
+	return &models.LockCommand{
+		Resource: resource, Mode: a.mode, Try: try, Value: a.value, TypeCode: a.typeCode, AllowCircle: a.circle, UserData: a.userData,
+	}
+}
+
+// newClientConfig returns what options say, or everything that is wrong with them.
+func newClientConfig(addresses []string, options []ClientOption) (*clientConfig, error) {
+	c := &clientConfig{ttl: DefaultTTL}
+	for _, option := range options {
+		option.configure(c)
+	}
+	dialing, err := newDialing(addresses, c.dial)
+	c.dialing = dialing
+	s := c.settings(c.ttl)
+	if c.timeout < 0 {
+		err = errors.Join(err, fmt.Errorf("the command timeout is %s, and must not be negative", c.timeout))
+	}
+	if cb := s.callbacks; cb.Acquired != nil || cb.Unverifiable != nil || cb.Verified != nil || cb.Lost != nil || cb.Refused != nil {
+		err = errors.Join(err, errors.New("WithCallbacks is an option of runners; use Session.Listen"))
+	}
+	if s.retryInterval != DefaultRetryInterval {
+		err = errors.Join(err, errors.New("WithRetryInterval is an option of runners"))
+	}
+	if err = errors.Join(err, s.validateSession()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// settings returns those of a session with a TTL.
+func (c *clientConfig) settings(ttl time.Duration) settings {
+	return newSettings(ttl, 0, c.options)
+}
+
+// validateSession returns everything that is wrong with the settings of a session.
+func (s *settings) validateSession() error {
+	var wrong []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	need(s.log != nil, "the logger is nil")
+	need(s.ttl >= time.Second && s.ttl <= maxSessionTTL, "the TTL is %s, and must be 1s to %s", s.ttl, maxSessionTTL)
+	need(s.margin >= lease.Margin(s.ttl) && s.margin <= s.ttl/2, "the margin is %s, and must be %s to %s", s.margin, lease.Margin(s.ttl), s.ttl/2)
+	need(s.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.releaseTimeout)
+	need(s.jitter >= 0 && s.jitter < 1, "the jitter is %v, and must be at least 0 and less than 1", s.jitter)
+	need(len(s.owner) <= maxOwner && utf8.ValidString(s.owner), "the owner must be UTF-8 of at most %d bytes", maxOwner)
+	return errors.Join(wrong...)
+}

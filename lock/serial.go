@@ -1,0 +1,38 @@
+package lock
+
+import "sync"
+
+// serial calls functions one after the other, in the order in which they were added. It has a
+// goroutine only while there is something to call, so it needs no end.
+type serial struct {
+	mu    sync.Mutex
+	tasks []func()
+	busy  bool
+}
+
+// add has a function called later, and returns at once.
+func (s *serial) add(task func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks = append(s.tasks, task)
+	if !s.busy {
+		s.busy = true
+		go s.run()
+	}
+}
+
+func (s *serial) run() {
+	for {
+		s.mu.Lock()
+		tasks := s.tasks
+		s.tasks = nil
+		s.busy = len(tasks) > 0
+		s.mu.Unlock()
+		if len(tasks) == 0 {
+			return
+		}
+		for _, task := range tasks {
+			task()
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
+)
+
+// command is a request of a session that gets an answer. One of the four is set.
+type command struct {
+	lock         *models.LockCommand
+	unlock       *models.UnlockCommand
+	unlockAll    *models.UnlockAllCommand
+	closeSession *models.CloseSession
+
+	resource string
+	sequence uint64
+	begun    time.Time
+	// then, if it is set, gets the answer first, while the session's lock is held.
+	then func(Status, error)
+
+	// done is closed when status and err are those of the answer.
+	done   chan struct{}
+	status Status
+	err    error
+}
+
+// request returns the message, which is the same each time it is sent.
+func (c *command) request() *models.SessionRequest {
+	m := &models.SessionRequest{Sequence: c.sequence}
+	switch {
+	case c.lock != nil:
+		m.Command = &models.SessionRequest_Lock{Lock: c.lock}
+	case c.unlock != nil:
+		m.Command = &models.SessionRequest_Unlock{Unlock: c.unlock}
+	case c.unlockAll != nil:
+		m.Command = &models.SessionRequest_UnlockAll{UnlockAll: c.unlockAll}
+	case c.closeSession != nil:
+		m.Command = &models.SessionRequest_Close{Close: c.closeSession}
+	}
+	return m
+}
+
+// conclude gives the command its answer. The caller has the session's lock.
+func (c *command) conclude(answer Status, err error) {
+	c.status, c.err = answer, err
+	if c.then != nil {
+		c.then(answer, err)
+	}
+	close(c.done)
+}
+
+// newCommand has a command sent. The caller has the lock.
+func (s *Session) newCommand(c *command) *command {
+	s.sequence++
+	c.sequence, c.begun, c.done = s.sequence, time.Now(), make(chan struct{})
+	s.commands[c.sequence] = c
+	s.unsent = append(s.unsent, c)
+	s.wakeWriter()
+	return c
+}
+
+// do has a command sent, and returns its answer.
+func (s *Session) do(ctx context.Context, c *command) (Status, error) {
+	s.mu.Lock()
+	s.resignIfUntrusted()
+	if s.err != nil {
+		defer s.mu.Unlock()
+		return Status{Resource: c.resource}, c.failed(s.err)
+	}
+	s.newCommand(c)
+	s.mu.Unlock()
+	return s.await(ctx, c, s.timeout)
+}
+
+// await waits for the answer to a command, with a timeout if it is not 0.
+func (s *Session) await(ctx context.Context, c *command, timeout time.Duration) (Status, error) {
+	var tooLong <-chan time.Time
+	if timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		tooLong = timer.C
+	}
+	select {
+	case <-c.done:
+	default:
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return Status{Resource: c.resource}, c.failed(ctx.Err())
+		case <-tooLong:
+			return Status{Resource: c.resource}, c.failed(ErrTimeout)
+		}
+	}
+	if c.err != nil {
+		return c.status, c.failed(c.err)
+	}
+	return c.status, nil
+}
+
+func (c *command) failed(err error) error {
+	switch {
+	case c.lock != nil:
+		return fmt.Errorf("lock %q: %w", c.resource, err)
+	case c.unlock != nil:
+		return fmt.Errorf("unlock %q: %w", c.resource, err)
+	default:
+		return fmt.Errorf("unlock all: %w", err)
+	}
+}
+
+// wakeWriter tells the writer that there is something to send.
+func (s *Session) wakeWriter() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// errorOf returns the error with which the server refused a command, as that of a call.
+func errorOf(m *models.CommandError) error {
+	st := status.New(codes.Code(uint32(m.GetCode())), m.GetMessage()) //nolint:gosec // a code that gRPC does not know is shown as it is
+	detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: m.GetReason(), Domain: models.ErrorDomain, Metadata: m.GetMetadata()})
+	if err == nil {
+		st = detailed
+	}
+	return withHolder(st.Err())
+}

@@ -1,0 +1,340 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/ids"
+	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/models"
+)
+
+const (
+	// firstPause is the pause after all servers have failed in turn; each further one is twice as long,
+	// a second or a tenth of the TTL at most.
+	firstPause = 50 * time.Millisecond
+	// leastAnswerTimeout is the least time that a server gets to answer a heartbeat: it waits for its next
+	// beat, of which there are four a second.
+	leastAnswerTimeout = 500 * time.Millisecond
+)
+
+var (
+	errNoAnswer       = status.Error(codes.DeadlineExceeded, "the server does not answer")
+	errEndedMeanwhile = errors.New("it ended while the session was away from the servers")
+)
+
+// heartbeat is one that has no answer yet.
+type heartbeat struct {
+	sequence uint64
+	sent     time.Time
+}
+
+// answerTimeout is how long an answer may take before the connection, or the server, counts as stuck: with
+// a heartbeat at a third of the TTL there is time left for the other servers.
+func (s *Session) answerTimeout() time.Duration {
+	return max(min(s.ttl/4, maxAttempt), leastAnswerTimeout)
+}
+
+// run keeps the session attached to one of the servers until it is over.
+func (s *Session) run(ctx context.Context) {
+	defer close(s.stopped)
+	defer s.stop()
+	addresses := s.dialing.addresses
+	failures := 0
+	for next := rand.IntN(len(addresses)); ; next++ {
+		healthy, err := s.attach(ctx, addresses[next%len(addresses)])
+		if ctx.Err() != nil || !s.goOn(err) {
+			return
+		}
+		s.log.Warn("session detached", "session", s.ID(), "server", addresses[next%len(addresses)], "error", err)
+		if failures++; healthy {
+			failures = 0
+		}
+		if !s.pause(ctx, failures) {
+			return
+		}
+	}
+}
+
+// pause waits before the next attempt, unless there is a server that has not failed yet.
+func (s *Session) pause(ctx context.Context, failures int) bool {
+	rounds := failures / len(s.dialing.addresses)
+	if failures == 0 || failures%len(s.dialing.addresses) != 0 {
+		return true
+	}
+	longest := min(time.Second, s.ttl/10)
+	pause := min(firstPause<<min(rounds-1, 10), longest)
+	select {
+	case <-time.After(pause - time.Duration(rand.Float64()*s.jitter*float64(pause))):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// goOn takes the error of a stream, and reports whether another one is to be opened.
+func (s *Session) goOn(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resignIfUntrusted()
+	reason, verdict := models.ReasonOf(err), classify(err)
+	switch {
+	case s.err != nil:
+		if reason == models.ReasonSessionEnded {
+			s.said()
+		}
+		return s.farewell != nil && s.commands[s.farewell.sequence] != nil
+	case reason == models.ReasonSessionEnded && s.opened:
+		s.end(fmt.Errorf("%w: %w", ErrSessionEnded, err))
+	case reason == models.ReasonSessionEnded: // an attempt whose answer was lost had made it
+		s.id, s.offered = ids.NewRequest(), false
+	case s.opened:
+		s.failure = err
+	case verdict == permanent, verdict == denied:
+		if s.refusals++; s.refusals >= len(s.dialing.addresses) {
+			s.end(fmt.Errorf("the session was refused: %w", err))
+		}
+	default:
+		s.failure, s.refusals = err, 0
+	}
+	return s.err == nil
+}
+
+// said says that the server has ended the session, as it was told. The caller has the lock.
+func (s *Session) said() {
+	if s.farewell != nil && s.commands[s.farewell.sequence] != nil {
+		delete(s.commands, s.farewell.sequence)
+		s.farewell.conclude(Status{}, nil)
+	}
+}
+
+// attach opens or resumes the session over a stream to a server, and returns when that ends: its
+// error, and whether a heartbeat was acknowledged over it.
+func (s *Session) attach(ctx context.Context, address string) (healthy bool, err error) {
+	cc, err := s.dialing.open(address)
+	if err != nil {
+		return false, err
+	}
+	defer s.closings.Go(func() { _ = cc.Close() }) // takes seconds when it is stuck
+	ctx, cancel := context.WithCancelCause(withRequestID(ctx))
+	defer cancel(nil)
+	watchdog := time.AfterFunc(s.answerTimeout(), func() { cancel(errNoAnswer) })
+	defer watchdog.Stop()
+	client := models.NewLocketClient(cc)
+	stream, err := client.Session(ctx)
+	if err == nil {
+		opening := s.opening(client)
+		defer s.detached()
+		if err = stream.Send(opening); err == nil {
+			return s.exchange(ctx, cancel, stream, watchdog)
+		}
+		_, err = stream.Recv() // the error of the stream; that of Send is io.EOF
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return false, err
+}
+
+// exchange reads what comes over a stream, and has another goroutine write.
+func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse], watchdog *time.Timer) (healthy bool, err error) {
+	opened, written := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(written)
+		select {
+		case <-opened:
+			s.write(ctx, stream)
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel(nil)
+		<-written
+	}()
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return healthy, err
+		}
+		switch s.receive(m) {
+		case gotOpened:
+			close(opened)
+			watchdog.Reset(s.answerTimeout())
+		case gotHeartbeat:
+			healthy = true
+			watchdog.Reset(s.ttl/3 + s.answerTimeout())
+		case gotEnd:
+			return healthy, nil
+		case gotOther:
+		}
+	}
+}
+
+// opening begins a stream: it returns the first message.
+func (s *Session) opening(client models.LocketClient) *models.SessionRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sequence++
+	s.streams++
+	s.offered = true
+	s.rpc = client
+	return &models.SessionRequest{Sequence: s.sequence, Command: &models.SessionRequest_Open{Open: &models.OpenSession{
+		Id: s.id, Secret: s.secret, Owner: s.owner, Ttl: s.ttl.Seconds(), Resume: s.opened,
+	}}}
+}
+
+// detached ends a stream.
+func (s *Session) detached() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rpc, s.beat, s.unsent = nil, nil, nil
+}
+
+// The kinds of messages that a stream's reader distinguishes.
+type received int
+
+const (
+	gotOther received = iota
+	gotOpened
+	gotHeartbeat
+	gotEnd
+)
+
+// receive takes a message.
+func (s *Session) receive(m *models.SessionResponse) received {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resignIfUntrusted()
+	if s.err != nil && s.farewell == nil {
+		return gotEnd
+	}
+	switch event := m.GetEvent().(type) {
+	case *models.SessionResponse_Opened:
+		s.resume()
+		return gotOpened
+	case *models.SessionResponse_Heartbeat:
+		if s.beat != nil && s.beat.sequence == m.GetSequence() {
+			s.acknowledge(now)
+			return gotHeartbeat
+		}
+	case *models.SessionResponse_Status:
+		if s.err == nil {
+			s.answer(m.GetSequence(), s.apply(event.Status), nil)
+		}
+	case *models.SessionResponse_Done:
+		s.answer(m.GetSequence(), Status{}, nil)
+	case *models.SessionResponse_Error:
+		s.answer(m.GetSequence(), Status{}, errorOf(event.Error))
+	}
+	if s.farewell != nil && s.commands[s.farewell.sequence] == nil {
+		return gotEnd
+	}
+	return gotOther
+}
+
+// answer gives a command its answer; news have none. The caller has the lock.
+func (s *Session) answer(sequence uint64, answer Status, err error) {
+	c := s.commands[sequence]
+	if c == nil {
+		return
+	}
+	delete(s.commands, sequence)
+	if answer.Resource == "" {
+		answer.Resource = c.resource
+	}
+	c.conclude(answer, err)
+}
+
+// resume goes on over a stream that the server has accepted: commands without an answer are sent again,
+// in their order. The caller has the lock.
+func (s *Session) resume() {
+	if s.opened {
+		s.log.Info("session resumed", "session", s.id)
+		s.reconcile()
+	} else {
+		s.log.Info("session opened", "session", s.id)
+	}
+	s.opened = true
+	s.next = time.Now()
+	s.unsent = nil
+	for _, sequence := range slices.Sorted(maps.Keys(s.commands)) {
+		s.unsent = append(s.unsent, s.commands[sequence])
+	}
+}
+
+// acknowledge prolongs the trust window. The caller has the lock.
+func (s *Session) acknowledge(now time.Time) {
+	window := lease.WithMargin(s.beat.sent, s.ttl, s.margin)
+	s.beat = nil
+	if s.err != nil || !window.Trusted(now) {
+		return
+	}
+	s.window, s.failure = window, nil
+	s.expiry.Reset(window.Left(now))
+	pause := s.ttl / 3
+	s.next = window.Since().Add(pause - time.Duration(rand.Float64()*s.jitter*float64(pause)))
+	close(s.acknowledged)
+	s.acknowledged = make(chan struct{})
+	s.forgetEnded()
+	s.wakeWriter()
+}
+
+// write sends heartbeats, and commands once the first heartbeat was acknowledged: what is held before
+// that could not be relied on.
+func (s *Session) write(ctx context.Context, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		requests, wait := s.outgoing()
+		timer.Reset(wait)
+		for _, request := range requests {
+			if stream.Send(request) != nil {
+				return // the reader gets the error
+			}
+		}
+	}
+}
+
+// outgoing returns what is to be sent now, and the time until the next heartbeat.
+func (s *Session) outgoing() (requests []*models.SessionRequest, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resignIfUntrusted()
+	now := time.Now()
+	if s.beat == nil && !now.Before(s.next) && s.err == nil {
+		s.sequence++
+		s.beat = &heartbeat{s.sequence, now}
+		requests = append(requests, &models.SessionRequest{Sequence: s.sequence, Command: &models.SessionRequest_Heartbeat{Heartbeat: &models.Heartbeat{}}})
+	}
+	if !s.window.IsZero() || s.farewell != nil {
+		for _, c := range s.unsent {
+			if s.commands[c.sequence] == c {
+				requests = append(requests, c.request())
+			}
+		}
+		s.unsent = nil
+	}
+	if s.beat != nil || s.err != nil {
+		return requests, s.ttl // an answer wakes, or the end
+	}
+	return requests, max(0, s.next.Sub(now))
+}

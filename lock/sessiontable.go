@@ -1,0 +1,110 @@
+package lock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/models"
+)
+
+// keepEnded is for how long the record of a resource is kept that the session no longer holds or waits for.
+const keepEnded = time.Minute
+
+// apply takes what the server tells of a resource, and returns how the session stands to it then. What is
+// no newer than what is known changes nothing. The caller has the lock.
+func (s *Session) apply(m *models.SessionStatus) Status {
+	told := statusOf(m)
+	r := s.records[told.Resource]
+	if r == nil {
+		if m.GetVersion() == 0 { // the session has nothing to do with it
+			return told
+		}
+		r = &record{Status: Status{Resource: told.Resource}}
+		s.records[told.Resource] = r
+	}
+	r.stream = s.streams
+	if m.GetVersion() <= r.version {
+		now := r.Status
+		now.Holder, now.HolderSession, now.HolderToken = told.Holder, told.HolderSession, told.HolderToken
+		return now
+	}
+	r.version = m.GetVersion()
+	if r.Current == Holding && told.Current == Holding && r.Token == told.Token {
+		r.Claim, r.Shared = told.Claim, told.Shared // something else about it has changed
+		return r.Status
+	}
+	if r.Current != None && told.Current != None && r.Claim != told.Claim {
+		s.change(r, Status{Resource: told.Resource, Claim: r.Claim, Shared: r.Shared, Cause: fmt.Errorf("%w, and another one was made", ErrTokenChanged)})
+	}
+	if r.Current != told.Current {
+		s.change(r, told)
+	}
+	return r.Status
+}
+
+// change enters a status, and tells everybody. The caller has the lock.
+func (s *Session) change(r *record, to Status) {
+	to.Previous = r.Current
+	if to.Previous == Holding && to.Cause != nil {
+		to.Cause = lost(to.Resource, to.Cause)
+	}
+	r.Status = to
+	if to.Current == None {
+		r.ended = time.Now()
+	}
+	if g := s.gates[to.Resource]; g != nil {
+		g.changed(to)
+	}
+	for l := range s.listeners {
+		l.add(func() {
+			if s.listens(l) {
+				l.f(to)
+			}
+		})
+	}
+}
+
+func (s *Session) listens(l *listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listeners[l]
+}
+
+// lossError is the loss of a lock that was held; it wraps ErrLost and the cause.
+type lossError struct {
+	resource string
+	cause    error
+}
+
+func (e *lossError) Error() string   { return fmt.Sprintf("lock %q: %v: %v", e.resource, ErrLost, e.cause) }
+func (e *lossError) Unwrap() []error { return []error{ErrLost, e.cause} }
+
+func lost(resource string, cause error) error { return &lossError{resource, cause} }
+
+// reconcile takes what a server that has resumed the session left unsaid: what it did not
+// speak of has ended while the session was away. The caller has the lock.
+func (s *Session) reconcile() {
+	for _, r := range s.records {
+		if r.Current != None && r.stream != s.streams {
+			s.change(r, Status{Resource: r.Resource, Claim: r.Claim, Shared: r.Shared, Cause: errEndedMeanwhile})
+		}
+	}
+}
+
+// loseAll ends everything, because the session is over. The caller has the lock.
+func (s *Session) loseAll(cause error) {
+	for _, r := range s.records {
+		if r.Current != None {
+			s.change(r, Status{Resource: r.Resource, Claim: r.Claim, Shared: r.Shared, Cause: cause})
+		}
+	}
+}
+
+// forgetEnded deletes records of which no late news can come any more. The caller has the lock.
+func (s *Session) forgetEnded() {
+	for name, r := range s.records {
+		if r.Current == None && time.Since(r.ended) > keepEnded {
+			delete(s.records, name)
+		}
+	}
+}
