@@ -1,0 +1,187 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
+)
+
+// NewSessionRunner returns a runner like that of NewClaimRunner that holds by the session of a client: any number of
+// runners of a process share one heartbeat, and a loss is known at once rather than at the next renewal. It
+// has the owner and the TTL of the client; with another owner or TTL in the claim it uses another session of
+// the client, as with the option TTL. The claim's id is not used: the server chooses it.
+//
+// If the session is lost, all its runners lose their locks together. What is started after that uses a new one.
+func NewSessionRunner(client *Client, claim *models.CreateClaimRequest, options ...Option) *Runner {
+	r := newSessionRunner(client, claim, options)
+	r.exitOnLoss = true
+	return r
+}
+
+// NewSessionPresenceRunner returns a runner like that of NewPresenceRunner that announces by the session of a
+// client. It waits for its turn if another owner announces the key. NewSessionRunner says the rest.
+func NewSessionPresenceRunner(client *Client, resource *models.Resource, options ...Option) *Runner {
+	resource = withType(resource, models.TypeCode_PRESENCE)
+	if resource == nil {
+		return newSessionRunner(client, nil, options)
+	}
+	return newSessionRunner(client, &models.CreateClaimRequest{
+		Resource: resource.GetKey(), Owner: resource.GetOwner(), Value: resource.GetValue(), TypeCode: resource.GetTypeCode(),
+	}, options)
+}
+
+func newSessionRunner(client *Client, claim *models.CreateClaimRequest, options []Option) *Runner {
+	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
+	ttl := time.Duration(min(claim.GetTtl()*float64(time.Second), math.MaxInt64))
+	g := &sessionGrantor{client: client, resource: claim.GetResource(), noWait: claim.GetNoWait()}
+	if client != nil {
+		g.key = sessionKey{client.config.ttl, client.owner}
+		options = append([]Option{WithOwner(client.owner)}, options...)
+		if claim.GetOwner() != "" {
+			options = append([]Option{WithOwner(claim.GetOwner())}, options[1:]...)
+		}
+	}
+	if ttl != 0 {
+		g.key.ttl = ttl
+	}
+	settings := newSettings(g.key.ttl, 0, options)
+	g.key.owner = settings.owner
+	g.acquisition = acquisition{
+		mode: claim.GetMode(), value: claim.GetValue(), typeCode: claim.GetTypeCode(), circle: claim.GetAllowCircle(), userData: claim.UserData,
+	}
+	return &Runner{
+		settings: settings, key: claim.GetResource(), owner: settings.owner,
+		grantor: g, usable: client != nil && claim != nil,
+	}
+}
+
+// sessionGrantor holds by a session of a client. A renewal is a look at the trust window of the session.
+type sessionGrantor struct {
+	client      *Client
+	key         sessionKey
+	resource    string
+	acquisition acquisition
+	noWait      bool
+
+	mu   sync.Mutex
+	turn *turn // the one that waits or holds; nil without one
+}
+
+func (g *sessionGrantor) take(ctx, leave context.Context, token uint64) (uint64, time.Duration, error) {
+	begun := time.Now()
+	t, err := g.current(token)
+	if err != nil {
+		return 0, 0, err
+	}
+	if token == 0 {
+		select {
+		case <-t.decided:
+		case <-ctx.Done():
+			return 0, 0, errWaiting
+		case <-leave.Done():
+			return 0, 0, errWaiting
+		}
+	} else if err := t.gate.session.verify(ctx, begun.Add(-g.key.ttl/3)); err != nil && t.verdict() == nil {
+		return 0, 0, err
+	}
+	if err := t.verdict(); err != nil {
+		g.drop(t)
+		if loss := new(lossError); errors.As(err, &loss) {
+			err = holdEndedError{loss.cause}
+		}
+		return 0, 0, err
+	}
+	return t.token, t.gate.session.lasts(begun), nil
+}
+
+// current returns the turn under way; without a token it makes one if there is none.
+func (g *sessionGrantor) current(token uint64) (*turn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.turn != nil || token != 0 {
+		return g.turn, nil
+	}
+	if err := checkResource(g.resource); err != nil {
+		return nil, errors.Join(errInvalid, err)
+	}
+	s, err := g.client.session(g.key)
+	if err != nil {
+		return nil, errors.Join(errInvalid, err)
+	}
+	g.turn = s.join(g.resource, g.acquisition, g.noWait)
+	return g.turn, nil
+}
+
+// holdEndedError says why what was held has ended.
+type holdEndedError struct{ error }
+
+func (e holdEndedError) Unwrap() error { return e.error }
+
+// errInvalid marks errors that another attempt would have too.
+var errInvalid = errors.New("the lock cannot be taken")
+
+// drop forgets a turn that is over.
+func (g *sessionGrantor) drop(t *turn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.turn == t {
+		g.turn = nil
+	}
+}
+
+func (g *sessionGrantor) release(ctx context.Context, token uint64) error {
+	g.mu.Lock()
+	t := g.turn
+	g.mu.Unlock()
+	if t == nil || token != 0 && t.token != token {
+		return nil
+	}
+	err := t.giveUp(ctx)
+	if err == nil {
+		g.drop(t)
+	}
+	return err
+}
+
+func (g *sessionGrantor) lost() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.turn == nil {
+		return nil
+	}
+	return g.turn.done
+}
+
+func (g *sessionGrantor) exact(uint64) bool { return true }
+
+func (g *sessionGrantor) timeout(token uint64) time.Duration {
+	if token == 0 {
+		return maxAttempt
+	}
+	return attemptTimeout(g.key.ttl)
+}
+
+func (g *sessionGrantor) classify(err error) verdict {
+	switch {
+	case errors.Is(err, errWaiting):
+		return waiting
+	case errors.As(err, new(holdEndedError)), errors.Is(err, ErrReleased):
+		return ended
+	case errors.Is(err, errInvalid), errors.Is(err, ErrClosed), errors.Is(err, models.ErrLockCollision), errors.As(err, new(claimEndedError)):
+		return permanent
+	default:
+		return classify(err)
+	}
+}
+
+func (g *sessionGrantor) next() grantor {
+	return &sessionGrantor{client: g.client, key: g.key, resource: g.resource, acquisition: g.acquisition, noWait: g.noWait}
+}
+
+func (g *sessionGrantor) id() string { return "" }
