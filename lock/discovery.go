@@ -1,0 +1,77 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/resolver"
+)
+
+// Scheme is the scheme of targets of NewResolver.
+const Scheme = "locket"
+
+// NewResolver returns a resolver for gRPC clients, for grpc.WithResolvers: a target "locket:///PREFIX" stands for
+// the addresses that are the values of the presences under the prefix, as they come and go. While no Locket server
+// can be reached, they stay as they were.
+func NewResolver(client *Client) resolver.Builder { return discovery{client} }
+
+type discovery struct{ client *Client }
+
+// Scheme implements resolver.Builder.
+func (discovery) Scheme() string { return Scheme }
+
+// Build implements resolver.Builder.
+func (d discovery) Build(target resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &discovered{cancel: cancel}
+	r.tasks.Go(func() { d.follow(ctx, target.Endpoint(), cc) })
+	return r, nil
+}
+
+// follow reports the addresses to a connection until the context is done.
+func (d discovery) follow(ctx context.Context, prefix string, cc resolver.ClientConn) {
+	for ctx.Err() == nil {
+		set, err := Presences(ctx, d.client, prefix)
+		for err == nil {
+			_ = cc.UpdateState(resolver.State{Endpoints: endpoints(set.All())}) // the balancer's state, which asks again by itself
+			_, err = set.Next(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		cc.ReportError(err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(maxFollowPause):
+		}
+	}
+}
+
+// endpoints returns one endpoint for each address that is announced.
+func endpoints(presences []PresenceInfo) []resolver.Endpoint {
+	all := make([]resolver.Endpoint, 0, len(presences))
+	seen := make(map[string]bool)
+	for _, p := range presences {
+		if p.Value != "" && !seen[p.Value] {
+			seen[p.Value] = true
+			all = append(all, resolver.Endpoint{Addresses: []resolver.Address{{Addr: p.Value, ServerName: p.Value}}})
+		}
+	}
+	return all
+}
+
+// discovered is the resolver of one connection.
+type discovered struct {
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// ResolveNow implements resolver.Resolver. The addresses are always the latest that are known.
+func (*discovered) ResolveNow(resolver.ResolveNowOptions) {}
+
+// Close implements resolver.Resolver.
+func (r *discovered) Close() {
+	r.cancel()
+	r.tasks.Wait()
+}

@@ -1,0 +1,164 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/models"
+)
+
+// ErrCampaigning is the error of Campaign while another one of the same election is under way, or has been won.
+var ErrCampaigning = errors.New("the election has a campaign already")
+
+// Leader is who has been elected. The zero Leader is nobody.
+type Leader struct {
+	Owner, Value string
+	// Token is the fencing token: it is greater with each leader.
+	Token uint64
+}
+
+// Election elects one leader among those who campaign for a resource, first come, first served. Its
+// methods may be called by any number of goroutines.
+type Election struct {
+	client  *Client
+	name    string
+	options []AcquireOption
+
+	mu       sync.Mutex
+	campaign bool
+	hold     *Hold
+}
+
+// NewElection returns the election of a name, which is a resource. An invalid name is an error of Campaign.
+func NewElection(client *Client, name string, options ...AcquireOption) *Election {
+	return &Election{client: client, name: name, options: options}
+}
+
+// Campaign waits until it is elected, and tells the others a value. What it returns is held for as long as
+// it leads: its context ends with that. To release it is to resign.
+func (e *Election) Campaign(ctx context.Context, value string) (*Hold, error) {
+	if err := e.begin(); err != nil {
+		return nil, fmt.Errorf("election %q: %w", e.name, err)
+	}
+	hold, err := e.client.Acquire(ctx, e.name, append([]AcquireOption{Value(value)}, e.options...)...)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.campaign, e.hold = false, hold
+	return hold, err
+}
+
+func (e *Election) begin() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.campaign || e.hold != nil && e.hold.Err() == nil {
+		return ErrCampaigning
+	}
+	e.campaign = true
+	return nil
+}
+
+// Resign gives the leadership up, and returns when the servers know, as Hold.Release does. Without the leadership it
+// does nothing.
+func (e *Election) Resign(ctx context.Context) error {
+	e.mu.Lock()
+	hold := e.hold
+	e.hold = nil
+	e.mu.Unlock()
+	if hold == nil {
+		return nil
+	}
+	return hold.Release(ctx)
+}
+
+// Observe returns the leader as it is, and then each time that it is another one or has another value,
+// until the loop ends, ctx is done, or the servers refuse, which is an error. Without a leader it is the zero Leader.
+// A loop that takes its time misses leaders in between, and never the last one.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		if err := checkResource(e.name); err != nil {
+			yield(Leader{}, fmt.Errorf("election %q: %w", e.name, err))
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		leaders := make(chan *models.Claim, 1)
+		failed := make(chan error, 1)
+		f := &follower{client: e.client, request: &models.WatchRequest{Resource: &e.name}, changed: func(claims map[string]*models.Claim) {
+			select { // the latest one counts
+			case <-leaders:
+			default:
+			}
+			leaders <- holderOf(claims)
+		}}
+		var following sync.WaitGroup
+		following.Go(func() { failed <- f.run(ctx) })
+		defer following.Wait()
+		defer cancel()
+		e.observe(ctx, leaders, failed, yield)
+	}
+}
+
+// observe yields leaders that differ from the one before.
+func (e *Election) observe(ctx context.Context, leaders <-chan *models.Claim, failed <-chan error, yield func(Leader, error) bool) {
+	for last, first := (Leader{}), true; ; {
+		select {
+		case claim := <-leaders:
+			leader, err := e.leader(ctx, claim)
+			switch {
+			case err != nil:
+				yield(Leader{}, fmt.Errorf("election %q: %w", e.name, err))
+				return
+			case leader == last && !first:
+				continue
+			}
+			if last, first = leader, false; !yield(leader, nil) {
+				return
+			}
+		case err := <-failed:
+			yield(Leader{}, fmt.Errorf("election %q: %w", e.name, err))
+			return
+		}
+	}
+}
+
+// leader returns what a claim says. A value that is too long for Watch is fetched.
+func (e *Election) leader(ctx context.Context, claim *models.Claim) (Leader, error) {
+	leader := Leader{claim.GetOwner(), claim.GetValue(), claim.GetToken()}
+	if claim == nil || leader.Value != "" {
+		return leader, nil
+	}
+	rpc, err := e.client.rpc()
+	if err != nil {
+		return Leader{}, err
+	}
+	for {
+		got, err := rpc.Fetch(ctx, &models.FetchRequest{Key: e.name})
+		switch {
+		case err == nil && got.GetToken() == leader.Token:
+			leader.Value = got.GetResource().GetValue()
+			return leader, nil
+		case err == nil, errors.Is(err, models.ErrResourceNotFound): // another leader, or none, comes next
+			return leader, nil
+		case classify(err) != unclear:
+			return Leader{}, err
+		}
+		select {
+		case <-time.After(maxFollowPause):
+		case <-ctx.Done():
+			return Leader{}, ctx.Err()
+		}
+	}
+}
+
+// holderOf returns the claim that holds, nil if none does.
+func holderOf(claims map[string]*models.Claim) (holder *models.Claim) {
+	for _, c := range claims {
+		if c.GetStatus() == models.Status_STATUS_ACTIVE && c.GetToken() > holder.GetToken() {
+			holder = c
+		}
+	}
+	return holder
+}
