@@ -133,6 +133,8 @@ func (g *claimGrantor) release(ctx context.Context, _ uint64) error {
 	return err
 }
 
+func (g *claimGrantor) lost() <-chan struct{} { return nil }
+
 func (g *claimGrantor) exact(uint64) bool { return true }
 
 func (g *claimGrantor) timeout(token uint64) time.Duration {

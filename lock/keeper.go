@@ -30,6 +30,8 @@ type keeper struct {
 	// attempt delivers the result of the attempt under way; nil when there is none.
 	attempt <-chan result
 	cancel  context.CancelFunc
+	// gone is closed when the grant is known to have ended; nil while that cannot be.
+	gone <-chan struct{}
 	// leaving is done when the runner ends.
 	leaving context.Context
 	leave   context.CancelFunc
@@ -83,6 +85,11 @@ func (k *keeper) run(signals <-chan os.Signal) error {
 			expired = true
 		case <-k.next.C:
 			due = true
+		case <-k.gone: // the next attempt finds out why
+			k.gone = nil
+			k.cancel()
+			k.next.Reset(0)
+			continue
 		case r := <-k.attempt:
 			k.attempt, answered = nil, &r
 		}
@@ -196,6 +203,7 @@ func (k *keeper) gain(r result) {
 		return
 	}
 	k.publish(g)
+	k.gone = k.grantor.lost()
 	left := g.trust.Left(time.Now())
 	k.expiry.Reset(left)
 	pause := k.jittered(min(k.ttl/3, left/2))
@@ -241,7 +249,7 @@ func (k *keeper) wait(sent time.Time) {
 
 // lose ends the trust window. It returns the error that the runner ends with, nil for a presence.
 func (k *keeper) lose(cause error) error {
-	k.held, k.unverified, k.denied = false, false, false
+	k.held, k.unverified, k.denied, k.gone = false, false, false, nil
 	k.publish(grant{})
 	if k.exitOnLoss {
 		k.releaseLater(k.margin)

@@ -47,6 +47,8 @@ func (g *lockGrantor) release(ctx context.Context, token uint64) error {
 	return err
 }
 
+func (g *lockGrantor) lost() <-chan struct{} { return nil }
+
 func (g *lockGrantor) exact(token uint64) bool { return token != 0 }
 
 func (g *lockGrantor) timeout(uint64) time.Duration { return attemptTimeout(g.ttl) }
