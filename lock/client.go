@@ -95,7 +95,7 @@ func (c *Client) acquire(ctx context.Context, key string, options []AcquireOptio
 			return nil, fmt.Errorf("lock %q: %w", key, err)
 		}
 		hold, err := s.acquire(ctx, key, a, try)
-		if err == nil || !isOver(s.Err()) || ctx.Err() != nil {
+		if err == nil || !isOver(s.whether(ctx, err)) || ctx.Err() != nil {
 			return hold, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -296,6 +297,17 @@ func (s *Session) verify(ctx context.Context, since time.Time) error {
 		}
 		s.mu.Lock()
 	}
+}
+
+// whether returns why the session is over, nil if it is not, after an error. When a claim was ended by somebody
+// else, the news that the whole session was may be on their way.
+func (s *Session) whether(ctx context.Context, err error) error {
+	if errors.As(err, new(claimEndedError)) {
+		ctx, cancel := context.WithTimeout(ctx, s.answerTimeout())
+		defer cancel()
+		_ = s.verify(ctx, time.Now()) // Err says
+	}
+	return s.Err()
 }
 
 // unverified returns why no heartbeat is acknowledged. The caller has the lock.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -93,9 +94,9 @@ func (g *sessionGrantor) take(ctx, leave context.Context, token uint64) (uint64,
 	if err := t.verdict(); err != nil {
 		g.drop(t)
 		if loss := new(lossError); errors.As(err, &loss) {
-			err = holdEndedError{loss.cause}
+			return 0, 0, holdEndedError{loss.cause}
 		}
-		return 0, 0, err
+		return 0, 0, cmp.Or(t.gate.session.whether(ctx, err), err)
 	}
 	return t.token, t.gate.session.lasts(begun), nil
 }

@@ -76,7 +76,9 @@ type lossError struct {
 	cause    error
 }
 
-func (e *lossError) Error() string   { return fmt.Sprintf("lock %q: %v: %v", e.resource, ErrLost, e.cause) }
+func (e *lossError) Error() string {
+	return fmt.Sprintf("lock %q: %v: %v", e.resource, ErrLost, e.cause)
+}
 func (e *lossError) Unwrap() []error { return []error{ErrLost, e.cause} }
 
 func lost(resource string, cause error) error { return &lossError{resource, cause} }
