@@ -36,7 +36,7 @@ type Session struct {
 	// done is closed when the session is over, stopped when its goroutine has ended.
 	done, stopped chan struct{}
 	// life is that of the goroutine, which stop ends.
-	life context.Context //nolint:containedctx // it lasts as long as the session
+	life context.Context // it lasts as long as the session
 	stop context.CancelFunc
 	// wake tells the writer that there is something to send.
 	wake chan struct{}

@@ -125,7 +125,7 @@ func (s *Session) wakeWriter() {
 
 // errorOf returns the error with which the server refused a command, as that of a call.
 func errorOf(m *models.CommandError) error {
-	st := status.New(codes.Code(uint32(m.GetCode())), m.GetMessage()) //nolint:gosec // a code that gRPC does not know is shown as it is
+	st := status.New(codes.Code(uint32(m.GetCode())), m.GetMessage()) // a code that gRPC does not know is shown as it is
 	detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: m.GetReason(), Domain: models.ErrorDomain, Metadata: m.GetMetadata()})
 	if err == nil {
 		st = detailed

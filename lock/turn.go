@@ -189,7 +189,7 @@ func (t *turn) hold(ctx context.Context) *Hold {
 // Hold is a lock, or a claim, that is held. Its methods may be called by any number of goroutines.
 type Hold struct {
 	turn *turn
-	ctx  context.Context //nolint:containedctx // it lasts as long as the hold
+	ctx  context.Context // it lasts as long as the hold
 }
 
 // Context is done as soon as the lock is no longer held: context.Cause then says why, as Err does. It has the
