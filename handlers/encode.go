@@ -38,7 +38,6 @@ func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {
 		Session:         c.Session,
 		Identity:        c.Identity,
 		EndedBy:         c.EndedBy,
-		Session:         c.Session,
 	}
 	if c.Status == claim.Active && c.Session == "" {
 		ttl := c.Remaining(now).Seconds()
