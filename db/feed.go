@@ -25,8 +25,8 @@ var ErrFeedGap = errors.New("changes after the position are no longer kept")
 // name.
 type Feed interface {
 	// End returns the last commit of each server that is in the feed, at one moment, and what
-	// time it is.
-	End(ctx context.Context) (Position, claim.Time, error)
+	// time it is. This server is there with own only.
+	End(ctx context.Context, own bool) (Position, claim.Time, error)
 
 	// Changes returns the commits after a position, all of them as they were at one moment: with
 	// a commit come all those that it builds on. They are ordered by server and number. Those of

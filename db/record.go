@@ -77,6 +77,8 @@ func (w *recordWriter) transition(before, after *claim.Claim) {
 	w.text(after.Owner)
 	w.text(after.Session)
 	w.text(after.Reason)
+	w.text(after.Identity)
+	w.text(after.EndedBy)
 	if len(after.Value) > MaxFeedValue {
 		w.text("")
 	} else {
@@ -146,7 +148,8 @@ func (r *recordReader) transition() claim.Transition {
 		after.Resource = r.last
 	}
 	r.last = after.Resource
-	after.Owner, after.Session, after.Reason, after.Value = r.text(), r.text(), r.text(), r.text()
+	after.Owner, after.Session, after.Reason = r.text(), r.text(), r.text()
+	after.Identity, after.EndedBy, after.Value = r.text(), r.text(), r.text()
 	after.TTL = time.Duration(r.number()) * time.Microsecond
 	after.WaitTTL = time.Duration(r.number()) * time.Microsecond
 	after.Version, after.Enqueued, after.Token = uint64(r.near()), uint64(r.near()), uint64(r.near())

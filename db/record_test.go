@@ -21,6 +21,7 @@ func recordClaim(id string, status claim.Status) *claim.Claim {
 		ID: id, Resource: "r", Owner: "o", Mode: claim.Shared, Type: claim.Presence, TTL: time.Minute, WaitTTL: 3 * time.Second,
 		Session: "s", Value: "v", Status: status, Enqueued: uint64(recordTime) - 7, Token: uint64(recordTime), Version: uint64(recordTime) + 9,
 		Deadline: recordTime + 60e6, Created: recordTime - 5, Activated: recordTime, Finished: recordTime + 1, Reason: "why",
+		Identity: "i", EndedBy: "e",
 	}
 }
 
@@ -93,7 +94,7 @@ func TestRecordOfAnything(t *testing.T) {
 		return &claim.Claim{
 			ID: text("id"), Resource: rapid.StringN(1, 20, 100).Draw(t, "resource"), Owner: text("owner"), Session: text("session"),
 			Mode: claim.Mode(rapid.Uint8Max(1).Draw(t, "mode")), Type: claim.Type(rapid.Uint8Max(2).Draw(t, "type")),
-			Status: claim.Status(rapid.Uint8Range(1, 7).Draw(t, "status")), Reason: text("reason"), Value: text("value"),
+			Status: claim.Status(rapid.Uint8Range(1, 7).Draw(t, "status")), Reason: text("reason"), Value: text("value"), Identity: text("identity"), EndedBy: text("ended by"),
 			TTL: duration("ttl"), WaitTTL: duration("wait ttl"),
 			Enqueued: version("enqueued"), Token: version("token"), Version: version("version"),
 			Deadline: moment("deadline"), Created: moment("created"), Activated: moment("activated"), Finished: moment("finished"),

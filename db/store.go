@@ -159,6 +159,12 @@ type Reader interface {
 	// a page, those whose ids come after the page's, in the order of their ids (as bytes).
 	Held(ctx context.Context, t claim.Type, page Page) ([]claim.Claim, error)
 
+	// Live returns the live claims of a resource, or of all, whose ids come after the page's, in
+	// the order of their ids (as bytes), as many as Limit and Bytes allow; without UserData, and
+	// without a Value of more than MaxFeedValue bytes. A claim that is live from the first page to
+	// the last is in exactly one.
+	Live(ctx context.Context, resource *string, page Page) ([]claim.Claim, error)
+
 	// List returns the claims that pass the filter, oldest first (by the time of
 	// their creation, then by id): all of them, or as many as Limit and Bytes allow. Lists are
 	// limited in time, by ErrListTooLong, and in how many of the expensive ones run at once, so

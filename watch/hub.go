@@ -15,15 +15,22 @@ import (
 // it shuts down. Another server can.
 var ErrStopped = errors.New("the server lets no more calls wait")
 
-// Hub wakes the calls that wait for a claim.
+// Store is what a hub asks of a store.
+type Store interface {
+	db.Getter
+	db.Feed
+}
+
+// Hub wakes the calls that wait for a claim, and has the log that watchers follow.
 type Hub struct {
 	store db.Getter
+	log   *feedLog
 
 	mu      sync.Mutex
 	waiting map[string]map[*subscription]struct{} // by the claim's id
 	count   int
 	kept    kept
-	began   chan struct{} // gets a value when the first call begins to wait
+	wake    chan struct{} // gets a value when the feed is to be read at once
 	stopped chan struct{}
 	once    sync.Once
 }
@@ -45,11 +52,12 @@ type news struct {
 	now   claim.Instant
 }
 
-// NewHub returns a hub that reads claims in a store, and exports the number of calls that
-// wait.
-func NewHub(store db.Getter, registerer prometheus.Registerer) *Hub {
-	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), began: make(chan struct{}, 1), stopped: make(chan struct{})}
+// NewHub returns a hub that reads claims in a store, and exports the numbers of calls that
+// wait, and of watches.
+func NewHub(store Store, registerer prometheus.Registerer) *Hub {
+	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	h.kept.began = make(chan struct{}, 1)
+	h.log = newFeedLog(store, h.poke, registerer)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_waiters", Help: "Calls that wait for a claim on this server.",
 	}, func() float64 { return float64(h.len()) }))
@@ -59,6 +67,9 @@ func NewHub(store db.Getter, registerer prometheus.Registerer) *Hub {
 // Committed implements committer.Listener: it wakes the calls whose claims have stopped
 // waiting.
 func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
+	if watched, _ := h.log.wanted(); watched {
+		h.poke()
+	}
 	for _, change := range changes {
 		if change.StoppedWaiting() {
 			h.notify(change.After.ID, &news{change.After, now})
@@ -92,12 +103,17 @@ func (h *Hub) subscribe(id string) *subscription {
 	}
 	h.waiting[id][s] = struct{}{}
 	if h.count++; h.count == 1 {
-		select {
-		case h.began <- struct{}{}:
-		default:
-		}
+		h.poke()
 	}
 	return s
+}
+
+// poke makes the follower read the feed at once.
+func (h *Hub) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
 }
 
 func (h *Hub) unsubscribe(s *subscription) {
@@ -146,5 +162,5 @@ func (h *Hub) len() int {
 	return h.count
 }
 
-// Stop makes every Await return ErrStopped, now and from now on.
+// Stop makes every Await and every Watcher return ErrStopped, now and from now on.
 func (h *Hub) Stop() { h.once.Do(func() { close(h.stopped) }) }

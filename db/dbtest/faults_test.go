@@ -622,9 +622,14 @@ var faults = slices.Concat(sessionFaults, []fault{
 	{"List ignores the last creation", filter(func(f *db.Filter) { f.MaxCreated = nil }), []string{"ListBounds", "ListMixed"}},
 	{"List ignores the bytes", filter(func(f *db.Filter) { f.Bytes = 0 }), []string{"ListBytes"}},
 	{"List ends with its bytes", filter(func(f *db.Filter) { f.Bytes = max(0, f.Bytes-1000) }), []string{"ListBytes"}},
-	{"Held ignores the bytes", func(b *broken) { b.page = func(p *db.Page) { p.Bytes = 0 } }, []string{"HeldPages"}},
-	{"Held ignores the limit", func(b *broken) { b.page = func(p *db.Page) { p.Limit = lots } }, []string{"HeldPages"}},
-	{"Held begins at the start", func(b *broken) { b.page = func(p *db.Page) { p.After = "" } }, []string{"HeldPages"}},
+	{"pages ignore the bytes", func(b *broken) { b.page = func(p *db.Page) { p.Bytes = 0 } }, []string{"HeldPages", "Live"}},
+	{"pages ignore the limit", func(b *broken) { b.page = func(p *db.Page) { p.Limit = lots } }, []string{"HeldPages", "Live"}},
+	{"pages begin at the start", func(b *broken) { b.page = func(p *db.Page) { p.After = "" } }, []string{"HeldPages", "Live"}},
+	{"the live claims are those that hold", func(b *broken) {
+		b.live = func(claims []claim.Claim) []claim.Claim {
+			return slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Status == claim.Waiting })
+		}
+	}, []string{"Live"}},
 	{"stores all claims at one time", made(func(c *claim.Claim) { c.Created = stopped.Wall }), []string{"ListOrder", "TimeOfTransaction"}},
 	{"Prune deletes live claims", deletes, []string{"PruneLeavesLive"}},
 	{"Prune ignores its limit", func(b *broken) {

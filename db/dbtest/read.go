@@ -21,6 +21,7 @@ var readCases = []Case{
 	{Name: "LongestHolder", Run: longestHolder},
 	{Name: "Held", Run: held},
 	{Name: "HeldPages", Run: heldPages},
+	{Name: "Live", Run: live},
 	{Name: "Count", Run: counts},
 	{Name: "HistoryCutoff", Run: historyCutoff},
 }
@@ -249,6 +250,64 @@ func heldPages(t testing.TB, e Engine) {
 	equal(t, "behind the last", page(db.Page{After: "f", Limit: 5}), []string{})
 	Do(t, e.Store, claim.Renew{ID: "a", TTL: 50 * time.Hour}, released("aa"), released("waa"))
 	equal(t, "after changes", page(db.Page{After: "B", Limit: 2}), []string{"a", "b"})
+}
+
+// live has claims whose ids are in another order than their creation, with and without values that
+// are too long.
+func live(t testing.TB, e Engine) {
+	long := strings.Repeat("v", db.MaxFeedValue)
+	var want []string
+	for i, id := range []string{"m", "b", "x", "a", "B"} {
+		hold, wait := exclusive(id, fmt.Sprint("r", i%2)), exclusive(id+"+", fmt.Sprint("r", i%2))
+		hold.Value, hold.UserData, wait.Value = long, []byte("{}"), long+"v"
+		share := shared("s"+id, "shared")
+		Do(t, e.Store, hold, wait, share, exclusive("gone"+id, "gone"), exclusive("ended"+id, "ended"))
+		Do(t, e.Store, released("gone"+id), withdrawn("ended"+id))
+		want = append(want, id, id+"+", "s"+id)
+	}
+	slices.Sort(want)
+	page := func(resource *string, p db.Page) []string {
+		t.Helper()
+		claims, err := e.Store.Live(t.Context(), resource, p)
+		must(t, err)
+		for _, c := range claims {
+			whole := get(t, e.Store, c.ID)
+			whole.UserData = nil
+			if len(whole.Value) > db.MaxFeedValue {
+				whole.Value = ""
+			}
+			same(t, "live claim", c, whole)
+		}
+		return ids(claims)
+	}
+	pages := func(resource *string, limit int) (all []string) {
+		t.Helper()
+		for p := (db.Page{Limit: limit}); len(all) <= len(want); {
+			got := page(resource, p)
+			all = append(all, got...)
+			if len(got) > limit {
+				t.Errorf("a page of %d has %d claims", limit, len(got))
+			}
+			if len(got) == 0 {
+				break
+			}
+			p.After = got[len(got)-1]
+		}
+		return all
+	}
+	for _, limit := range []int{1, 4, 100} {
+		equal(t, fmt.Sprint("pages of ", limit), pages(nil, limit), want)
+		for _, resource := range []string{"r0", "r1", "shared", "gone", "none"} {
+			var of []string
+			for _, id := range want {
+				if get(t, e.Store, id).Resource == resource {
+					of = append(of, id)
+				}
+			}
+			equal(t, fmt.Sprintf("pages of %d of %s", limit, resource), pages(&resource, limit), of)
+		}
+	}
+	equal(t, "with a budget", len(page(nil, db.Page{Limit: 100, Bytes: 1})), 2)
 }
 
 func counts(t testing.TB, e Engine) {

@@ -56,7 +56,7 @@ func changes(t testing.TB, e Engine) {
 
 func end(t testing.TB, s db.Store) db.Position {
 	t.Helper()
-	position, now, err := s.End(t.Context())
+	position, now, err := s.End(t.Context(), true)
 	must(t, err)
 	if off := time.Since(now.Std()).Abs(); off > time.Minute {
 		t.Errorf("the time of the feed is off by %s", off)

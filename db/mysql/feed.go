@@ -110,11 +110,13 @@ func (s *Store) feedEnds(ctx context.Context) (ends []feedEnd, now claim.Time, e
 }
 
 // End implements db.Feed.
-func (s *Store) End(ctx context.Context) (db.Position, claim.Time, error) {
+func (s *Store) End(ctx context.Context, own bool) (db.Position, claim.Time, error) {
 	ends, now, err := s.feedEnds(ctx)
 	position := make(db.Position, len(ends))
 	for _, e := range ends {
-		position[e.server] = e.n
+		if own || e.server != s.name.get() {
+			position[e.server] = e.n
+		}
 	}
 	return position, now, readError(ctx, err)
 }

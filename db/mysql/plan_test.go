@@ -47,6 +47,9 @@ func TestPlans(t *testing.T) {
 		"next due":  {nextDueSQL, slices.Repeat([]string{"claims_phase"}, 8)},
 		"abandoned": {abandonedSQL, []string{"claims_phase"}},
 		"heldpage":  {heldPageSQL, []string{"", "PRIMARY", "claims_phase"}},
+		"live page": {livePageSQL, []string{"PRIMARY"}},
+		"few live":  {fewLivePageSQL, []string{"", "PRIMARY", "claims_phase"}},
+		"are few":   {countAllLiveSQL, []string{"", "claims_phase"}},
 		"due":       {dueSQL, []string{"claims_phase", "PRIMARY"}},
 		"prune":     {pruneSQL, []string{"claims_phase"}},
 		"count":     {countSQL, []string{"claims_phase"}},
@@ -244,4 +247,17 @@ func handlerCalls(t *testing.T, s *Store) (sum int) {
 		t.Fatal(err)
 	}
 	return sum
+}
+
+// TestLivePages: where many claims are live, a page is the same as where they are few.
+func TestLivePages(t *testing.T) {
+	s := crowded(t)
+	few, err := s.readPage(t.Context(), 0, fewLivePageSQL, "5", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many, err := s.readPage(t.Context(), 0, livePageSQL, "5", 100)
+	if err != nil || len(many) != 100 || !reflect.DeepEqual(many, few) {
+		t.Errorf("got %d claims, and %d where they are few (%v)", len(many), len(few), err)
+	}
 }

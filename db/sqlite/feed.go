@@ -49,8 +49,11 @@ func (f *feed) committed(qs *claim.Queues) {
 	}
 }
 
-// End implements db.Feed. What is committed from now on is kept.
-func (s *Store) End(context.Context) (db.Position, claim.Time, error) {
+// End implements db.Feed. With own, what is committed from now on is kept.
+func (s *Store) End(_ context.Context, own bool) (db.Position, claim.Time, error) {
+	if !own {
+		return db.Position{}, wallTime(), nil
+	}
 	f := s.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -73,6 +73,10 @@ func TestPlans(t *testing.T) {
 		"ahead":           {sql: aheadSQL, want: []string{"USING COVERING INDEX claims_waiting (resource=? AND position<?)"}},
 		"held":            {sql: heldSQL, want: []string{"SEARCH claims USING INDEX claims_held (type=?)"}},
 		"held page":       {sql: heldPageSQL, want: []string{"SEARCH claims USING PRIMARY KEY (id=?)", "USING COVERING INDEX claims_held (type=?)"}, sort: true},
+		"live page":       {sql: livePageSQL, want: []string{"SEARCH claims USING PRIMARY KEY (id>?)"}},
+		"few live":        {sql: fewLivePageSQL, want: []string{"SEARCH claims USING PRIMARY KEY (id=?)", "COVERING INDEX claims_waiting", "COVERING INDEX claims_held"}},
+		"live of one":     {sql: liveOfResourcePageSQL, want: []string{"SEARCH resources USING PRIMARY KEY", "COVERING INDEX claims_waiting (resource=?)", "COVERING INDEX claims_holding (resource=?)"}, sort: true},
+		"are few":         {sql: countAllLiveSQL, want: []string{"COVERING INDEX claims_waiting", "COVERING INDEX claims_held"}},
 		"due":             {sql: dueSQL, want: []string{"SEARCH c USING INDEX claims_held (type=? AND deadline<?)", "SEARCH r USING PRIMARY KEY"}, sort: true},
 		"next due":        {sql: nextDueSQL, want: []string{"SEARCH claims USING COVERING INDEX claims_held (type=?)", "SEARCH claims USING COVERING INDEX claims_held (type=? AND deadline>?)"}},
 		"abandoned":       {sql: abandonedSQL, want: []string{"SEARCH claims USING COVERING INDEX claims_patience (deadline>? AND deadline<?)"}},
@@ -203,5 +207,18 @@ func check(t *testing.T, name, plan string, mayBeSorted bool, want ...string) {
 			strings.HasPrefix(line, "SCAN claims") && !strings.Contains(line, "COVERING INDEX") {
 			t.Errorf("%s: %s, in\n%s", name, line, plan)
 		}
+	}
+}
+
+// TestLivePages: where many claims are live, a page is the same as where they are few.
+func TestLivePages(t *testing.T) {
+	s := crowded(t)
+	few, err := s.readPage(t.Context(), 0, fewLivePageSQL, "5", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many, err := s.readPage(t.Context(), 0, livePageSQL, "5", 100)
+	if err != nil || len(many) != 100 || !reflect.DeepEqual(many, few) {
+		t.Errorf("got %d claims, and %d where they are few (%v)", len(many), len(few), err)
 	}
 }

@@ -1,0 +1,41 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// watchedColumns are claimColumns with what the feed has of a claim.
+var watchedColumns = strings.Replace(briefColumns, "''", fmt.Sprintf("CASE WHEN LENGTH(value) <= %d THEN value ELSE '' END", db.MaxFeedValue), 1)
+
+var (
+	liveOfResourcePageSQL = "SELECT " + watchedColumns + " FROM (SELECT claims.* FROM " + liveOfResourceSQL +
+		" WHERE claims.id > ? AND claims.status IN (1, 2)) claims ORDER BY id LIMIT ?"
+	// fewLivePageSQL reads the ids of all live claims from an index, and livePageSQL the table, of
+	// which a page is soon found where many claims are live.
+	fewLivePageSQL = "SELECT " + watchedColumns + ` FROM (SELECT claims.* FROM (
+		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase >= 1 AND id > ? ORDER BY id LIMIT ?) page
+		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`
+	livePageSQL = "SELECT " + watchedColumns + " FROM claims FORCE INDEX (PRIMARY) WHERE id > ? AND status IN (1, 2) ORDER BY id LIMIT ?"
+	// countAllLiveSQL asks whether there are few of them.
+	countAllLiveSQL = "SELECT COUNT(*) <= ? FROM (SELECT 1 FROM claims FORCE INDEX (claims_phase) WHERE phase >= 1 LIMIT ?) live"
+)
+
+// Live implements db.Reader.
+func (s *Store) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
+	if resource != nil {
+		return s.readPage(ctx, page.Bytes, liveOfResourcePageSQL, *resource, *resource, *resource, page.After, page.Limit)
+	}
+	var few bool
+	if err := s.scanRow(ctx, s.reader, countAllLiveSQL, []any{fewLive, fewLive + 1}, &few); err != nil {
+		return nil, readError(ctx, err)
+	}
+	if few {
+		return s.readPage(ctx, page.Bytes, fewLivePageSQL, page.After, page.Limit)
+	}
+	return s.readPage(ctx, page.Bytes, livePageSQL, page.After, page.Limit)
+}
