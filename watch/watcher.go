@@ -126,8 +126,12 @@ func (w *Watcher) resume(ctx context.Context) error {
 	}
 }
 
-// maxNext is how many commits Next takes from the log at once.
-const maxNext = 256
+// Next takes so many commits from the log at once, and ends with the first that makes their records
+// longer than so many bytes.
+const (
+	maxNext      = 256
+	maxNextBytes = 128 << 10
+)
 
 // Next returns the next commits, in order, and without those that changed nothing to watch. It
 // waits for them until there is a value from timeout; then it returns none, but Cursor has moved.
@@ -185,7 +189,11 @@ func (w *Watcher) take() (p logPart, err error) {
 		return p, ErrTooSlow
 	}
 	rest := l.commits[w.next-l.first:]
-	p.commits = slices.Clone(rest[:min(maxNext, len(rest))])
+	n := 0
+	for bytes := 0; n < min(maxNext, len(rest)) && bytes < maxNextBytes; n++ {
+		bytes += len(rest[n].record)
+	}
+	p.commits = slices.Clone(rest[:n])
 	w.next += int64(len(p.commits))
 	if p.end = len(p.commits) == len(rest); p.end {
 		p.cursor, p.read, p.changed = Cursor{l.end, l.at}, l.readAt, l.changed
