@@ -29,12 +29,13 @@ type handler struct {
 
 	maxWaiting int64
 	waiting    atomic.Int64 // calls that wait at the hub
+	watches    watches
 }
 
 // New returns the service. Changes go through the committer, calls that wait for a claim
 // wait at the hub, and the store is asked for the rest.
 func New(c *committer.Committer, hub *watch.Hub, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
-	h := &handler{committer: c, hub: hub, store: store, log: log, maxWaiting: DefaultMaxWaiting}
+	h := &handler{committer: c, hub: hub, store: store, log: log, maxWaiting: DefaultMaxWaiting, watches: newWatches()}
 	for _, option := range options {
 		option(h)
 	}
@@ -48,8 +49,8 @@ type Option func(*handler)
 // costs some 10 KiB.
 const DefaultMaxWaiting = 100_000
 
-// MaxWaiting sets how many calls of AwaitClaim may wait on this server. More of them get
-// ResourceExhausted, reason TOO_MANY_WAITING.
+// MaxWaiting sets how many calls of AwaitClaim may wait on this server, and, a tenth of it, how many
+// of Watch. More of them get ResourceExhausted, reason TOO_MANY_WAITING.
 func MaxWaiting(n int) Option { return func(h *handler) { h.maxWaiting = int64(n) } }
 
 var errTooManyWaiting = errors.New("too many calls wait")

@@ -1,12 +1,274 @@
 package handlers
 
 import (
-	"google.golang.org/grpc"
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/watch"
 )
 
+const (
+	// callsPerWatch is how many calls of AwaitClaim one of Watch counts as.
+	callsPerWatch = 10
+	// maxSnapshotReads is how many of them read a page of their snapshot at once, and
+	// snapshotPage how many claims that has.
+	maxSnapshotReads = 4
+	snapshotPage     = 1000
+	// watchBytes is about how large a response becomes.
+	watchBytes = 256 << 10
+	// joinTimeout is how long a watch waits for the first read of the feed.
+	joinTimeout = 10 * time.Second
+	// sendTimeout is for how long a caller may take no response.
+	sendTimeout = 10 * time.Second
+	// cursorInterval is how often a watch gets a new cursor although nothing has happened.
+	cursorInterval = 30 * time.Second
+	// commitTime is longer than a transaction takes, and than the clocks of a cluster's nodes may differ.
+	commitTime = time.Minute
+)
+
+var errTooManyWatches = errors.New("too many watches")
+
+// watches are the calls of Watch on this server.
+type watches struct {
+	count   atomic.Int64
+	reading chan struct{} // has an entry for each page of a snapshot that is read
+}
+
+func newWatches() watches { return watches{reading: make(chan struct{}, maxSnapshotReads)} }
+
 // Watch implements models.LocketServer.
-func (h *handler) Watch(*models.WatchRequest, grpc.ServerStreamingServer[models.WatchResponse]) error {
-	return errNotYet
+func (h *handler) Watch(req *models.WatchRequest, stream grpc.ServerStreamingServer[models.WatchResponse]) error {
+	ctx := stream.Context()
+	filter, cursor, err := decodeWatch(req)
+	if err == nil {
+		err = h.watch(ctx, filter, cursor, req.GetNoSnapshot(), stream)
+	}
+	return h.wireError(ctx, err)
+}
+
+func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.Cursor, noSnapshot bool, stream grpc.ServerStreamingServer[models.WatchResponse]) error {
+	defer h.watches.count.Add(-1)
+	if h.watches.count.Add(1) > h.maxWaiting/callsPerWatch {
+		return errTooManyWatches
+	}
+	joining, cancel := context.WithTimeoutCause(ctx, joinTimeout, db.ErrUnavailable)
+	defer cancel()
+	w, err := h.hub.Watch(joining, cursor)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	out := newOutbox(stream)
+	defer out.close()
+	s := &watching{handler: h, filter: filter, watcher: w, out: out}
+	if cursor == nil && !noSnapshot {
+		if err := s.snapshot(ctx); err != nil {
+			return err
+		}
+	}
+	if err := out.send(ctx, &models.WatchResponse{Cursor: w.Cursor().String(), Synced: cursor == nil}); err != nil {
+		return err
+	}
+	return s.follow(ctx)
+}
+
+// watchFilter says which claims to watch. A nil or zero field lets every claim pass.
+type watchFilter struct {
+	resource, owner, session *string
+	prefix                   string
+	kind                     claim.Type
+}
+
+func decodeWatch(req *models.WatchRequest) (f watchFilter, cursor *watch.Cursor, err error) {
+	var c check
+	f = watchFilter{resource: req.Resource, owner: req.Owner, session: req.Session, prefix: req.GetPrefix(), kind: c.typeCode(req.GetTypeCode())}
+	if f.resource != nil {
+		c.name("resource", *f.resource)
+	}
+	c.text("prefix", f.prefix)
+	c.text("owner", req.GetOwner())
+	c.text("session", req.GetSession())
+	if req.GetCursor() != "" {
+		parsed, err := watch.ParseCursor(req.GetCursor())
+		c.that(err == nil, "cursor", "is not a cursor that Watch has given")
+		cursor = &parsed
+	}
+	return f, cursor, c.err()
+}
+
+func (f *watchFilter) passes(c *claim.Claim) bool {
+	return is(f.resource, c.Resource) && is(f.owner, c.Owner) && is(f.session, c.Session) &&
+		strings.HasPrefix(c.Resource, f.prefix) && (f.kind == claim.Untyped || f.kind == c.Type)
+}
+
+func is(want *string, s string) bool { return want == nil || *want == s }
+
+// watching is one call of Watch.
+type watching struct {
+	*handler
+	filter  watchFilter
+	watcher *watch.Watcher
+	out     *outbox
+	// known has the versions of the claims in the snapshot that may have changed while it was
+	// read: the log has these changes too. They are needed until the watcher has seen everything
+	// up to then.
+	known map[string]uint64
+	since time.Time
+}
+
+// snapshot sends the live claims.
+func (s *watching) snapshot(ctx context.Context) error {
+	before := s.watcher.Cursor().At.Add(-commitTime)
+	s.known = make(map[string]uint64)
+	for page := (db.Page{Limit: snapshotPage, Bytes: watchBytes}); ; {
+		claims, err := s.readPage(ctx, page)
+		if err != nil {
+			return err
+		}
+		if len(claims) == 0 {
+			s.since = time.Now()
+			return nil
+		}
+		response := &models.WatchResponse{}
+		for i := range claims {
+			c := &claims[i]
+			if s.filter.passes(c) {
+				response.Snapshot = append(response.Snapshot, encodeWatched(c))
+				if c.Version > uint64(before) {
+					s.known[c.ID] = c.Version
+				}
+			}
+		}
+		if len(response.GetSnapshot()) > 0 {
+			if err := s.out.send(ctx, response); err != nil {
+				return err
+			}
+		}
+		page.After = claims[len(claims)-1].ID
+	}
+}
+
+func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, error) {
+	select {
+	case s.watches.reading <- struct{}{}:
+		defer func() { <-s.watches.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return s.store.Live(ctx, s.filter.resource, page)
+}
+
+// follow sends what happens, and from time to time where that is.
+func (s *watching) follow(ctx context.Context) error {
+	refresh := time.NewTicker(cursorInterval)
+	defer refresh.Stop()
+	for sent := time.Now(); ; {
+		commits, err := s.watcher.Next(ctx, refresh.C)
+		if err != nil {
+			return err
+		}
+		response, bytes := &models.WatchResponse{}, 0
+		for _, commit := range commits {
+			for _, t := range commit.Changes {
+				if !s.passes(t) {
+					continue
+				}
+				if bytes > watchBytes {
+					if err := s.out.send(ctx, response); err != nil {
+						return err
+					}
+					response, bytes = &models.WatchResponse{}, 0
+				}
+				response.Transitions = append(response.Transitions, encodeTransition(t, commit.At))
+				bytes += watchedBytes(t.After)
+			}
+		}
+		if s.known != nil && s.watcher.SeenAfter(s.since) {
+			s.known = nil
+		}
+		if len(response.GetTransitions()) == 0 && time.Since(sent) < cursorInterval {
+			continue
+		}
+		response.Cursor = s.watcher.Cursor().String()
+		if err := s.out.send(ctx, response); err != nil {
+			return err
+		}
+		sent = time.Now()
+	}
+}
+
+// passes reports whether a transition is to be sent: it is no part of the snapshot.
+func (s *watching) passes(t claim.Transition) bool {
+	return s.filter.passes(t.After) && t.After.Version > s.known[t.After.ID]
+}
+
+// watchedBytes is about how much a claim takes in a response.
+func watchedBytes(c *claim.Claim) int {
+	return 128 + len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.Reason) + len(c.Session) + len(c.Identity) + len(c.EndedBy)
+}
+
+func encodeTransition(t claim.Transition, at claim.Time) *models.Transition {
+	encoded := &models.Transition{Claim: encodeWatched(t.After), Time: timestamppb.New(at.Std())}
+	if t.Before != nil {
+		encoded.Before = models.Status(t.Before.Status)
+	}
+	return encoded
+}
+
+// encodeWatched shows a claim without what depends on the time of the answer.
+func encodeWatched(c *claim.Claim) *models.Claim {
+	return &models.Claim{
+		Id: c.ID, Resource: c.Resource, Owner: c.Owner, Mode: models.Mode(c.Mode), Status: models.Status(c.Status),
+		Created: timestamppb.New(c.Created.Std()), Token: c.Token, Value: c.Value, TypeCode: models.TypeCode(c.Type),
+		Version: c.Version, Reason: c.Reason, Session: c.Session, Identity: c.Identity, EndedBy: c.EndedBy,
+	}
+}
+
+// outbox sends the responses of a stream from a goroutine of its own, so that the call can end
+// while a caller that does not read keeps that one waiting.
+type outbox struct {
+	responses chan *models.WatchResponse
+	failed    chan struct{}
+}
+
+func newOutbox(stream grpc.ServerStreamingServer[models.WatchResponse]) *outbox {
+	o := &outbox{responses: make(chan *models.WatchResponse), failed: make(chan struct{})}
+	go func() {
+		for response := range o.responses {
+			if stream.Send(response) != nil {
+				close(o.failed)
+				return
+			}
+		}
+	}()
+	return o
+}
+
+// close ends the goroutine. A response that is under way is not waited for: it ends with the
+// stream.
+func (o *outbox) close() { close(o.responses) }
+
+// send sends a response after the one before. It returns watch.ErrTooSlow if that takes too long.
+func (o *outbox) send(ctx context.Context, response *models.WatchResponse) error {
+	timeout := time.NewTimer(sendTimeout)
+	defer timeout.Stop()
+	select {
+	case o.responses <- response:
+		return nil
+	case <-o.failed:
+		return context.Canceled // the caller is gone
+	case <-timeout.C:
+		return watch.ErrTooSlow
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -3142,10 +3142,11 @@ func (x *WatchRequest) GetNoSnapshot() bool {
 	return false
 }
 
-// WatchResponse brings transitions that belong together: take all or none of them.
+// WatchResponse brings what was live at first, or transitions. A response without a cursor belongs
+// together with those after it, up to one with a cursor: without that, Watch brings them again.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With it Watch goes on after this response. Empty while the snapshot is not complete.
+	// With it Watch goes on after this response, on any server. It may come alone.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// The claims that were live when the watch began.
 	Snapshot []*Claim `protobuf:"bytes,2,rep,name=snapshot,proto3" json:"snapshot,omitempty"`

@@ -1,0 +1,305 @@
+package handlers_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/models"
+	whole "github.com/locket-service/locket/server"
+	"github.com/locket-service/locket/watch"
+)
+
+// watcher is a call of Watch, and what it has brought.
+type watcher struct {
+	t      testing.TB
+	stream grpc.ServerStreamingClient[models.WatchResponse]
+	stop   context.CancelFunc
+	cursor string
+	rest   []string // has come and was not looked at
+}
+
+func (s *server) watch(t testing.TB, req *models.WatchRequest) *watcher {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	stream, err := s.Watch(ctx, req)
+	must(t, err)
+	return &watcher{t: t, stream: stream, stop: stop}
+}
+
+// receive reads one response: "claim status" of the snapshot, "synced", "claim before>after".
+func (w *watcher) receive() error {
+	resp, err := w.stream.Recv()
+	if err != nil {
+		return err
+	}
+	for _, c := range resp.GetSnapshot() {
+		w.rest = append(w.rest, c.GetId()+" "+short(c.GetStatus()))
+	}
+	if resp.GetSynced() {
+		w.rest = append(w.rest, "synced")
+	}
+	for _, t := range resp.GetTransitions() {
+		w.rest = append(w.rest, fmt.Sprintf("%s %s>%s", t.GetClaim().GetId(), short(t.GetBefore()), short(t.GetClaim().GetStatus())))
+	}
+	if resp.GetCursor() != "" {
+		w.cursor = resp.GetCursor()
+	}
+	return nil
+}
+
+// short is "waiting" for STATUS_WAITING, and "" for none.
+func short(s models.Status) string {
+	if s == models.Status_STATUS_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(s.String(), "STATUS_"))
+}
+
+// sees waits for what the watch brings next, and no more than this.
+func (w *watcher) sees(want ...string) {
+	w.t.Helper()
+	for len(w.rest) < len(want) {
+		if err := w.receive(); err != nil {
+			w.t.Fatalf("got %q, then %v; want %q", w.rest, err, want)
+		}
+	}
+	if fmt.Sprintf("%q", w.rest) != fmt.Sprintf("%q", want) {
+		w.t.Fatalf("got %q, want %q", w.rest, want)
+	}
+	w.rest = nil
+}
+
+// ends waits for the end of the watch.
+func (w *watcher) ends(code codes.Code, reason string) {
+	w.t.Helper()
+	for {
+		err := w.receive()
+		if err == nil {
+			continue
+		}
+		if status.Code(err) != code {
+			w.t.Errorf("ended with %v, want %s", err, code)
+		}
+		if reason != "" {
+			wantReason(w.t, err, reason)
+		}
+		return
+	}
+}
+
+func TestWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		s.create(t, "r", "a", 60)
+		s.create(t, "r", "b", 60)
+		w := s.watch(t, &models.WatchRequest{})
+		w.sees("a active", "b waiting", "synced")
+		s.end(t, "a", models.Status_STATUS_RELEASED)
+		w.sees("a active>released", "b waiting>active")
+		s.create(t, "other", "c", 60)
+		w.sees("c >active")
+		_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: "c", Ttl: ptr(1.0)})
+		must(t, err) // a renewal is no transition
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.sees("c active>expired", "b active>expired")
+		cursor := w.cursor
+		w.stop()
+		s.lock(t, "lock", "o", 60)
+		s.end(t, s.list(t, &models.ListClaimsRequest{Resource: ptr("lock")}).GetClaims()[0].GetId(), models.Status_STATUS_REVOKED)
+		again := s.watch(t, &models.WatchRequest{Cursor: cursor, Resource: ptr("lock")})
+		must(t, again.receive())
+		if again.cursor == "" {
+			t.Error("no cursor at first")
+		}
+		must(t, again.receive())
+		if got := strings.Join(again.rest, ","); !strings.HasSuffix(got, " >active") && strings.Count(got, ">") != 2 {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestWatchSees: a claim looks as in other answers, but for what depends on the time.
+func TestWatchSees(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		w := s.watch(t, &models.WatchRequest{})
+		w.sees("synced")
+		s.create(t, "r", "a", 60, func(req *models.CreateClaimRequest) {
+			req.Owner, req.Value, req.UserData, req.TypeCode = "o", "v", ptr("{}"), models.TypeCode_PRESENCE
+		})
+		resp, err := w.stream.Recv()
+		must(t, err)
+		got, want := resp.GetTransitions()[0], s.get(t, "a")
+		want.StatusHistory, want.Ttl, want.ActiveDuration, want.WaitingDuration, want.UserData = nil, nil, nil, 0, nil
+		if fmt.Sprint(got.GetClaim()) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", got.GetClaim(), want)
+		}
+		if !got.GetTime().AsTime().Equal(want.GetCreated().AsTime()) || got.GetBefore() != 0 {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestWatchFilters(t *testing.T) {
+	for name, test := range map[string]struct {
+		req  *models.WatchRequest
+		want []string
+	}{
+		"none":     {&models.WatchRequest{}, []string{"1", "2", "3", "4"}},
+		"resource": {&models.WatchRequest{Resource: ptr("a/1")}, []string{"1"}},
+		"prefix":   {&models.WatchRequest{Prefix: "a/"}, []string{"1", "2"}},
+		"owner":    {&models.WatchRequest{Owner: ptr("o2")}, []string{"2", "3"}},
+		"no owner": {&models.WatchRequest{Owner: ptr("")}, []string{"4"}},
+		"type":     {&models.WatchRequest{TypeCode: models.TypeCode_PRESENCE}, []string{"3"}},
+		"session":  {&models.WatchRequest{Session: ptr("s")}, nil},
+		"two":      {&models.WatchRequest{Prefix: "a/", Owner: ptr("o2")}, []string{"2"}},
+		"nothing":  {&models.WatchRequest{Resource: ptr("A/1")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *server) {
+				live := s.watch(t, test.req)
+				live.sees("synced")
+				for id, c := range map[string]struct {
+					resource, owner string
+					kind            models.TypeCode
+				}{
+					"1": {"a/1", "o1", models.TypeCode_LOCK}, "2": {"a/2", "o2", models.TypeCode_LOCK},
+					"3": {"b", "o2", models.TypeCode_PRESENCE}, "4": {"c", "", models.TypeCode_LOCK},
+				} {
+					s.create(t, c.resource, id, 60, func(req *models.CreateClaimRequest) { req.Owner, req.TypeCode = c.owner, c.kind })
+					synctest.Wait()
+				}
+				snapshot := s.watch(t, test.req)
+				var claims []string
+				for _, id := range test.want {
+					claims = append(claims, id+" active")
+				}
+				snapshot.sees(append(claims, "synced")...)
+				seen := map[string]bool{}
+				for len(seen) < len(test.want) {
+					must(t, live.receive())
+					for _, line := range live.rest {
+						seen[line] = true
+					}
+				}
+				for _, id := range test.want {
+					if !seen[id+" >active"] {
+						t.Errorf("saw %v, not %s", seen, id)
+					}
+				}
+				if len(seen) != len(test.want) {
+					t.Errorf("saw %v", seen)
+				}
+			})
+		})
+	}
+}
+
+func TestWatchIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		for field, req := range map[string]*models.WatchRequest{
+			"resource":  {Resource: ptr("")},
+			"prefix":    {Prefix: strings.Repeat("p", 1025)},
+			"owner":     {Owner: ptr("a\x00")},
+			"session":   {Session: ptr(strings.Repeat("s", 1025))},
+			"type_code": {TypeCode: 7},
+			"cursor":    {Cursor: "no cursor"},
+		} {
+			stream, err := s.Watch(t.Context(), req)
+			must(t, err)
+			_, err = stream.Recv()
+			if status.Code(err) != codes.InvalidArgument || !strings.HasPrefix(status.Convert(err).Message(), field+": ") {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+	})
+}
+
+// TestWatchCursor: a cursor of another process, or one that is ten minutes old, is too old; that of a
+// watch on which nothing happens is not.
+func TestWatchCursor(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		quiet := s.watch(t, &models.WatchRequest{Resource: ptr("none")})
+		quiet.sees("synced")
+		old := quiet.cursor
+		for range 30 {
+			s.create(t, "r", fmt.Sprint(time.Now().UnixMicro()), 1)
+			time.Sleep(30 * time.Second)
+		}
+		synctest.Wait()
+		for quiet.cursor == old {
+			must(t, quiet.receive())
+		}
+		s.watch(t, &models.WatchRequest{Cursor: old}).ends(codes.OutOfRange, models.ReasonCursorTooOld)
+		for range 25 {
+			must(t, quiet.receive())
+		}
+		fresh := s.watch(t, &models.WatchRequest{Cursor: quiet.cursor, Resource: ptr("r")})
+		must(t, fresh.receive())
+		foreign := watch.Cursor{Position: map[string]uint64{"somebody": 5}}
+		foreign.At = 1 << 60
+		s.watch(t, &models.WatchRequest{Cursor: foreign.String()}).ends(codes.OutOfRange, models.ReasonCursorTooOld)
+	})
+}
+
+func TestWatchEndsWithTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		w := s.watch(t, &models.WatchRequest{})
+		w.sees("synced")
+		go s.stop()
+		w.ends(codes.Unavailable, models.ReasonShuttingDown)
+		synctest.Wait()
+	})
+}
+
+// TestStalledWatch: one that does not read is cut, and goes on from its last cursor.
+func TestStalledWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		stalled := s.watch(t, &models.WatchRequest{})
+		stalled.sees("synced")
+		begin := time.Now()
+		n := 0
+		for ; time.Since(begin) < time.Minute; n++ {
+			s.create(t, "r"+strings.Repeat("x", 1000), fmt.Sprint(n), 60)
+			time.Sleep(100 * time.Millisecond)
+		}
+		for {
+			if err := stalled.receive(); err != nil {
+				if models.ReasonOf(err) != models.ReasonWatchTooSlow || status.Code(err) != codes.ResourceExhausted {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+		seen := map[string]int{}
+		for again := s.watch(t, &models.WatchRequest{Cursor: stalled.cursor}); len(stalled.rest)+len(again.rest) < n; {
+			must(t, again.receive())
+			if len(stalled.rest)+len(again.rest) >= n {
+				for _, line := range append(stalled.rest, again.rest...) {
+					if seen[line]++; seen[line] > 1 {
+						t.Errorf("%s came again", line)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestTooManyWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startWith(t, t.TempDir(), func(s db.Store) db.Store { return s }, func(c *whole.Config) { c.MaxWaiting = 30 })
+		for range 3 {
+			s.watch(t, &models.WatchRequest{}).sees("synced")
+		}
+		s.watch(t, &models.WatchRequest{}).ends(codes.ResourceExhausted, models.ReasonTooManyWaiting)
+	})
+}
