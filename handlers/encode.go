@@ -21,24 +21,8 @@ func encodeResource(c *claim.Claim) *models.Resource {
 }
 
 func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {
-	encoded := &models.Claim{
-		Id:              c.ID,
-		Resource:        c.Resource,
-		Owner:           c.Owner,
-		Mode:            models.Mode(c.Mode),
-		Status:          models.Status(c.Status),
-		StatusHistory:   encodeHistory(c),
-		Created:         timestamppb.New(c.Created.Std()),
-		WaitingDuration: c.WaitingDuration(now).Seconds(),
-		Token:           c.Token,
-		Value:           c.Value,
-		TypeCode:        models.TypeCode(c.Type),
-		Version:         c.Version,
-		Reason:          c.Reason,
-		Session:         c.Session,
-		Identity:        c.Identity,
-		EndedBy:         c.EndedBy,
-	}
+	encoded := encodeBrief(c)
+	encoded.StatusHistory, encoded.WaitingDuration = encodeHistory(c), c.WaitingDuration(now).Seconds()
 	if c.Status == claim.Active && c.Session == "" {
 		ttl := c.Remaining(now).Seconds()
 		encoded.Ttl = &ttl
@@ -47,13 +31,35 @@ func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {
 		seconds := active.Seconds()
 		encoded.ActiveDuration = &seconds
 	}
-	if c.WaitTTL > 0 {
-		seconds := c.WaitTTL.Seconds()
-		encoded.WaitTtl = &seconds
-	}
 	if c.UserData != nil {
 		data := string(c.UserData)
 		encoded.UserData = &data
+	}
+	return encoded
+}
+
+// encodeBrief shows a claim without its user data, its status history, and what depends on the time
+// of the answer.
+func encodeBrief(c *claim.Claim) *models.Claim {
+	encoded := &models.Claim{
+		Id:       c.ID,
+		Resource: c.Resource,
+		Owner:    c.Owner,
+		Mode:     models.Mode(c.Mode),
+		Status:   models.Status(c.Status),
+		Created:  timestamppb.New(c.Created.Std()),
+		Token:    c.Token,
+		Value:    c.Value,
+		TypeCode: models.TypeCode(c.Type),
+		Version:  c.Version,
+		Reason:   c.Reason,
+		Identity: c.Identity,
+		EndedBy:  c.EndedBy,
+		Session:  c.Session,
+	}
+	if c.WaitTTL > 0 {
+		seconds := c.WaitTTL.Seconds()
+		encoded.WaitTtl = &seconds
 	}
 	return encoded
 }

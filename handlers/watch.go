@@ -142,7 +142,7 @@ func (s *watching) snapshot(ctx context.Context) error {
 		for i := range claims {
 			c := &claims[i]
 			if s.filter.passes(c) {
-				response.Snapshot = append(response.Snapshot, encodeWatched(c))
+				response.Snapshot = append(response.Snapshot, encodeBrief(c))
 				if c.Version > uint64(before) {
 					s.known[c.ID] = c.Version
 				}
@@ -217,20 +217,11 @@ func watchedBytes(c *claim.Claim) int {
 }
 
 func encodeTransition(t claim.Transition, at claim.Time) *models.Transition {
-	encoded := &models.Transition{Claim: encodeWatched(t.After), Time: timestamppb.New(at.Std())}
+	encoded := &models.Transition{Claim: encodeBrief(t.After), Time: timestamppb.New(at.Std())}
 	if t.Before != nil {
 		encoded.Before = models.Status(t.Before.Status)
 	}
 	return encoded
-}
-
-// encodeWatched shows a claim without what depends on the time of the answer.
-func encodeWatched(c *claim.Claim) *models.Claim {
-	return &models.Claim{
-		Id: c.ID, Resource: c.Resource, Owner: c.Owner, Mode: models.Mode(c.Mode), Status: models.Status(c.Status),
-		Created: timestamppb.New(c.Created.Std()), Token: c.Token, Value: c.Value, TypeCode: models.TypeCode(c.Type),
-		Version: c.Version, Reason: c.Reason, Session: c.Session, Identity: c.Identity, EndedBy: c.EndedBy,
-	}
 }
 
 // outbox sends the responses of a stream from a goroutine of its own, so that the call can end

@@ -211,3 +211,321 @@ type broken struct {
 	dueSessions   func([]string) []string
 	detach        func(ctx context.Context, silence time.Duration) (int, error)
 	vouch         func(ctx context.Context, name string) error
+}
+
+type brokenTx struct {
+	db.Tx
+	b *broken
+}
+
+func (t brokenTx) Load(wanted db.Wanted) (*claim.Queues, error) {
+	if t.b.load != nil {
+		return t.b.load(t.Tx, wanted)
+	}
+	return t.Tx.Load(wanted)
+}
+
+func (t brokenTx) Save(queues *claim.Queues) error {
+	if t.b.save != nil {
+		return t.b.save(t.Tx, queues)
+	}
+	return t.Tx.Save(queues)
+}
+
+func (b *broken) Transact(ctx context.Context, fn func(db.Tx) error) error {
+	if b.transact != nil {
+		return b.transact(ctx, fn)
+	}
+	return b.Store.Transact(ctx, func(tx db.Tx) error { return fn(brokenTx{tx, b}) })
+}
+
+func (b *broken) Beat(ctx context.Context, inService time.Duration) error {
+	if b.beat != nil {
+		return b.beat(ctx, inService)
+	}
+	return b.Store.Beat(ctx, inService)
+}
+
+func (b *broken) Resume(ctx context.Context) error {
+	if b.resume != nil {
+		return b.resume(ctx)
+	}
+	return b.Store.Resume(ctx)
+}
+
+func (b *broken) Changes(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
+	if b.changes != nil {
+		return b.changes(ctx, after, own)
+	}
+	return b.Store.Changes(ctx, after, own)
+}
+
+func (b *broken) End(ctx context.Context, own bool) (db.Position, claim.Time, error) {
+	position, now, err := b.Store.End(ctx, own)
+	if b.end != nil {
+		position = b.end(position)
+	}
+	return position, now, err
+}
+
+func (b *broken) Now(ctx context.Context) (claim.Instant, error) {
+	at, err := b.Store.Now(ctx)
+	if b.now != nil {
+		at = b.now(at)
+	}
+	return at, err
+}
+
+func (b *broken) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	c, at, err := b.Store.Get(ctx, id)
+	if b.claim != nil {
+		b.claim(&c)
+	}
+	return c, at, err
+}
+
+func (b *broken) Holder(ctx context.Context, resource string) (claim.Claim, error) {
+	if b.holder != nil {
+		return b.holder(ctx, resource)
+	}
+	return b.Store.Holder(ctx, resource)
+}
+
+func (b *broken) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
+	if b.page != nil {
+		b.page(&page)
+	}
+	claims, err := b.Store.Live(ctx, resource, page)
+	if b.live != nil {
+		claims = b.live(claims)
+	}
+	return claims, err
+}
+
+func (b *broken) Held(ctx context.Context, kind claim.Type, page db.Page) ([]claim.Claim, error) {
+	if b.held != nil {
+		kind = b.held(kind)
+	}
+	if b.page != nil {
+		b.page(&page)
+	}
+	return b.Store.Held(ctx, kind, page)
+}
+
+func (b *broken) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	if b.filter != nil {
+		f = b.filter(f)
+	}
+	return b.Store.List(ctx, f)
+}
+
+func (b *broken) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+	read := b.Store.Queue
+	if b.queue != nil {
+		read = b.queue
+	}
+	s, at, err := read(ctx, resource, limit)
+	if b.snapshot != nil {
+		b.snapshot(&s)
+	}
+	return s, at, err
+}
+
+func (b *broken) Ahead(ctx context.Context, resource string, position uint64, limit int) (int, error) {
+	if b.ahead != nil {
+		return b.ahead(ctx, resource, position, limit)
+	}
+	return b.Store.Ahead(ctx, resource, position, limit)
+}
+
+func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+	if b.due != nil {
+		idle, limit = b.due(idle, limit)
+	}
+	names, err := b.Store.Due(ctx, idle, limit)
+	if b.names != nil {
+		names = b.names(names)
+	}
+	return names, err
+}
+
+func (b *broken) Abandoned(ctx context.Context, limit int) ([]string, error) {
+	if b.abandoned != nil {
+		return b.abandoned(ctx, limit)
+	}
+	return b.Store.Abandoned(ctx, limit)
+}
+
+func (b *broken) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
+	if b.nextDue != nil {
+		return b.nextDue(ctx, idle)
+	}
+	return b.Store.NextDue(ctx, idle)
+}
+
+func (b *broken) Count(ctx context.Context) (db.Counts, error) {
+	n, err := b.Store.Count(ctx)
+	if b.count != nil {
+		n = b.count(n)
+	}
+	return n, err
+}
+
+func (b *broken) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error) {
+	if b.cutoff != nil {
+		keep = b.cutoff(keep)
+	}
+	return b.Store.HistoryCutoff(ctx, keep)
+}
+
+func (b *broken) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
+	if b.prune != nil {
+		before, limit = b.prune(before, limit)
+	}
+	return b.Store.Prune(ctx, before, limit)
+}
+
+func (b *broken) PruneResources(ctx context.Context, after string, before claim.Time, limit int) (string, error) {
+	if b.resources != nil {
+		return b.resources(after, before, limit)
+	}
+	return b.Store.PruneResources(ctx, after, before, limit)
+}
+
+func (b *broken) Session(ctx context.Context, id string) (claim.Session, claim.Instant, error) {
+	s, at, err := b.Store.Session(ctx, id)
+	if b.session != nil && err == nil {
+		b.session(&s)
+	}
+	return s, at, err
+}
+
+func (b *broken) Sessions(ctx context.Context, after string, limit int) ([]db.SessionCount, claim.Instant, error) {
+	if b.sessions != nil {
+		after, limit = b.sessions(after, limit)
+	}
+	page, at, err := b.Store.Sessions(ctx, after, limit)
+	for i := range page {
+		if b.counted != nil {
+			b.counted(&page[i])
+		}
+	}
+	return page, at, err
+}
+
+func (b *broken) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
+	claims, err := b.Store.SessionClaims(ctx, id)
+	if b.sessionClaims != nil {
+		claims = b.sessionClaims(claims)
+	}
+	return claims, err
+}
+
+func (b *broken) DueSessions(ctx context.Context, limit int) ([]string, error) {
+	ids, err := b.Store.DueSessions(ctx, limit)
+	if b.dueSessions != nil {
+		ids = b.dueSessions(ids)
+	}
+	return ids, err
+}
+
+func (b *broken) DetachSilent(ctx context.Context, silence time.Duration) (int, error) {
+	if b.detach != nil {
+		return b.detach(ctx, silence)
+	}
+	return b.Store.DetachSilent(ctx, silence)
+}
+
+func (b *broken) Vouch(ctx context.Context, name string) error {
+	if b.vouch != nil {
+		return b.vouch(ctx, name)
+	}
+	return b.Store.Vouch(ctx, name)
+}
+
+// claims calls fn for each claim that is about to be saved.
+func claims(fn func(c *claim.Claim, made bool)) func(db.Tx, *claim.Queues) error {
+	return func(tx db.Tx, queues *claim.Queues) error {
+		for _, change := range queues.Changes() {
+			fn(change.After, change.Before == nil)
+		}
+		return tx.Save(queues)
+	}
+}
+
+// rows calls fn for the row of each resource that is about to be saved.
+func rows(fn func(*claim.Queue)) func(db.Tx, *claim.Queues) error {
+	return func(tx db.Tx, queues *claim.Queues) error {
+		for _, q := range queues.Changed() {
+			fn(q)
+		}
+		return tx.Save(queues)
+	}
+}
+
+// fault is one thing that may be wrong with a store, and the cases that must notice it.
+type fault struct {
+	name  string
+	sets  func(b *broken)
+	cases []string
+}
+
+func TestSound(t *testing.T) {
+	for _, c := range dbtest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if failure := record(t, c, opener(func(s db.Store) db.Store { return &broken{Store: s} })); failure != "" {
+					t.Error(failure)
+				}
+			})
+		})
+	}
+}
+
+func TestFaults(t *testing.T) {
+	cases := map[string]dbtest.Case{}
+	for _, c := range dbtest.Cases() {
+		cases[c.Name] = c
+	}
+	for _, f := range faults {
+		for _, name := range f.cases {
+			t.Run(f.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				c, ok := cases[name]
+				if !ok {
+					t.Fatal("unknown case")
+				}
+				synctest.Test(t, func(t *testing.T) { mustFail(t, f, c) })
+			})
+		}
+	}
+}
+
+func mustFail(t *testing.T, f fault, c dbtest.Case) {
+	failure := record(t, c, opener(func(s db.Store) db.Store {
+		b := &broken{Store: s}
+		f.sets(b)
+		return b
+	}))
+	if failure == "" {
+		t.Fatal("the suite did not notice")
+	}
+	t.Log(failure)
+}
+
+// TestEachCaseCanFail wants a fault for each case.
+func TestEachCaseCanFail(t *testing.T) {
+	var noticed []string
+	for _, f := range faults {
+		noticed = append(noticed, f.cases...)
+	}
+	for _, c := range dbtest.Cases() {
+		if !slices.Contains(noticed, c.Name) {
+			t.Errorf("no fault is known that %s would notice", c.Name)
+		}
+	}
+}
+
+var errNoise = errors.New("a fault")
+
+const lots = math.MaxInt32
