@@ -214,11 +214,7 @@ func TestConnectionBreaksDuringCommit(t *testing.T) {
 // TestOutcomeStaysUnknown: the database is gone for good in the middle of the commit.
 func TestOutcomeStaysUnknown(t *testing.T) {
 	s, proxy := through(t)
-	done := proxy.CutOn([]byte("; COMMIT"))
-	go func() {
-		<-done
-		proxy.Cut()
-	}()
+	proxy.CutAllOn([]byte("; COMMIT"))
 	if err := acquire(t.Context(), s, "r"); !errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Errorf("got %v", err)
 	}
