@@ -47,30 +47,6 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 	return serves(ctx, conn)
 }
 
-// errNotServing is returned by a member of a group that has not joined it, or left it.
-var errNotServing = errors.New("this member of a replication group is not ONLINE in it")
-
-// serves makes sure that a member of a group is one. A server that was restarted may take
-// writes before it joins again, of which the others never hear: two of them would grant the
-// same lock. A user that may not look is let pass.
-func serves(ctx context.Context, conn driver.ExecerContext) error {
-	const query = `SELECT @@group_replication_group_name = '' OR EXISTS (SELECT 1
-		FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid AND member_state = 'ONLINE')`
-	rows, err := conn.(driver.QueryerContext).QueryContext(ctx, query, nil)
-	switch {
-	case isCode(err, codeUnknownVariable, codeNoSuchTable, codeTableDenied):
-		return nil
-	case err != nil:
-		return err
-	}
-	answer := make([]driver.Value, 1)
-	err = errors.Join(rows.Next(answer), rows.Close())
-	if err == nil && answer[0] != int64(1) {
-		err = errNotServing
-	}
-	return err
-}
-
 // Error codes of the server, by their names in its manual.
 const (
 	codeUnknownDatabase   = 1049

@@ -128,12 +128,12 @@ func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commi
 		skip = s.name.get()
 	}
 	query, args := feedQuery(after, skip)
-	err = s.again(ctx, func() error {
+	err = s.again(ctx, s.control, func(conn *sql.Conn) error {
 		reading, end := context.WithCancel(ctx)
 		defer end()
 		commits = nil
 		bytes := 0
-		return each(reading, s.control, query, args, func(rows *sql.Rows) error {
+		return each(reading, conn, query, args, func(rows *sql.Rows) error {
 			var c db.Commit
 			var line string
 			if err := rows.Scan(&c.Server, &c.N, &c.At, &line, &c.Record); err != nil {

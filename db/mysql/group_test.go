@@ -3,8 +3,13 @@
 package mysql
 
 import (
+	"cmp"
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +67,142 @@ func TestGroupMemberAlone(t *testing.T) {
 	}
 	if err := acquire(t.Context(), s, "r"); err != nil {
 		t.Errorf("back in the group: %v", err)
+	}
+}
+
+// refused runs a command, and returns its error or that of its transaction.
+func refused(ctx context.Context, s *Store, cmd claim.Command) error {
+	var refusal error
+	err := s.Transact(ctx, func(tx db.Tx) error {
+		_, err := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) { _, refusal = queues.Do(cmd) })
+		return err
+	})
+	return cmp.Or(err, refusal)
+}
+
+// TestGroupMemberStopped: a member is stopped until its group has expelled it, and goes on. It
+// takes itself for a member for some seconds more, leaves, and joins again. A store on it
+// answers what is true meanwhile, or nothing: neither reads nor refusals show the past.
+func TestGroupMemberStopped(t *testing.T) {
+	g := fixtures.NewGroup(t, 3)
+	a, b := open(t, g.Nodes[0].DSN("stopped")), open(t, g.Nodes[1].DSN("stopped"))
+	results(t, a, acquires("ended")...)
+	var changed, stop atomic.Bool
+	var right atomic.Int64
+	ask := func(what string, ask func() error) {
+		for !stop.Load() {
+			after := changed.Load()
+			err := ask()
+			switch {
+			case !after, errors.Is(err, db.ErrUnavailable):
+			case err == nil:
+				right.Add(1)
+			default:
+				t.Errorf("%s: %v", what, err)
+				return
+			}
+		}
+	}
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer stop.Store(true)
+	for range 4 {
+		asking.Go(func() {
+			ask("the holder of a lock", func() error {
+				_, err := b.Holder(t.Context(), "begun")
+				return err
+			})
+		})
+	}
+	asking.Go(func() {
+		ask("the release of a lock that has ended", func() error {
+			err := refused(t.Context(), b, claim.Release{Resource: "ended", Owner: "another"})
+			if errors.Is(err, claim.ErrNotFound) {
+				return nil
+			}
+			return err
+		})
+	})
+	time.Sleep(200 * time.Millisecond)
+	if err := g.Nodes[1].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.AwaitOnline(0, 2); err != nil {
+		t.Fatal(err)
+	}
+	results(t, a, append(acquires("begun"), claim.Release{Resource: "ended", Owner: "o"})...)
+	changed.Store(true)
+	if err := g.Nodes[1].Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Rejoin(1); err != nil {
+		t.Fatal(err)
+	}
+	for before := right.Load(); right.Load() < before+100 && !t.Failed(); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestGroupMemberLeft: a member has left its group by command, and takes reads and writes by
+// itself. Over the connections that were open before, stores on it answer nothing.
+func TestGroupMemberLeft(t *testing.T) {
+	g := fixtures.NewGroup(t, 3)
+	a := open(t, g.Nodes[0].DSN("left"))
+	results(t, a, acquires("ended")...)
+	for name, ask := range map[string]func(*Store) error{
+		"the holder of a lock": func(s *Store) error {
+			_, err := s.Holder(t.Context(), "ended")
+			return err
+		},
+		"a page": func(s *Store) error {
+			_, err := s.Held(t.Context(), claim.Lock, db.Page{Bytes: 1})
+			return err
+		},
+		"a refusal": func(s *Store) error {
+			return refused(t.Context(), s, claim.Release{Resource: "ended", Owner: "another"})
+		},
+		"a lock": func(s *Store) error { return acquire(t.Context(), s, "new") },
+	} {
+		s := open(t, g.Nodes[1].DSN("left"))
+		for _, pool := range s.all() {
+			pool.SetConnMaxIdleTime(time.Minute) // longer than leaving takes
+		}
+		if err := ask(s); errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("%s, before: %v", name, err)
+		}
+		if err := g.Leave(1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.control.Exec("SET GLOBAL read_only = OFF"); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(s); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := g.Rejoin(1); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(s); errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("%s, afterwards: %v", name, err)
+		}
+	}
+}
+
+// TestGroupViewChanged: what was read in a view of the group that is over does not count.
+func TestGroupViewChanged(t *testing.T) {
+	g := fixtures.NewGroup(t, 3)
+	s := open(t, g.Nodes[0].DSN("view"))
+	err := s.once(t.Context(), s.reader, func(*sql.Conn) error {
+		if err := g.Nodes[2].Stop(); err != nil {
+			return err
+		}
+		return g.AwaitOnline(0, 2)
+	})
+	if !errors.Is(err, errNotServing) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Holder(t.Context(), "r"); !errors.Is(err, claim.ErrNotFound) {
+		t.Errorf("in the next view: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
@@ -84,8 +85,8 @@ func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bo
 		return now, false, err
 	}
 	var m meta
-	err = s.again(ctx, func() (err error) {
-		m, err = scanMeta(s.reader.QueryRowContext(ctx, countLiveSQL(f.Status), fewLive+1, fewLive), &few)
+	err = s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
+		m, err = scanMeta(conn.QueryRowContext(ctx, countLiveSQL(f.Status), fewLive+1, fewLive), &few)
 		return err
 	})
 	return s.shown(m), few, readError(ctx, err)

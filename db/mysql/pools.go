@@ -127,10 +127,17 @@ func connect(config *mysql.Config, r role) *pool {
 }
 
 // pools are the connections of a store, a pool for each role.
-type pools struct{ writer, control, reader, scanner *pool }
+type pools struct {
+	writer, control, reader, scanner *pool
+
+	group bool // whether the database is a member of a group: see confirm
+}
 
 func newPools(config *mysql.Config) pools {
-	return pools{connect(config, writing), connect(config, controlling), connect(config, reading), connect(config, scanning)}
+	return pools{
+		writer: connect(config, writing), control: connect(config, controlling),
+		reader: connect(config, reading), scanner: connect(config, scanning),
+	}
 }
 
 func (p pools) all() []*pool { return []*pool{p.writer, p.control, p.reader, p.scanner} }
@@ -144,13 +151,26 @@ func (p pools) renew() {
 	}
 }
 
-// again runs do, which must be safe to repeat, and a second time over a new connection when
-// that of the first time is dead.
-func (p pools) again(ctx context.Context, do func() error) error {
-	err := do()
+// again runs do, which must be safe to repeat, on a connection of a pool, and a second time over
+// a new one when the first one is dead. On a member of a group, what do has read counts only if
+// again returns no error.
+func (p pools) again(ctx context.Context, from *pool, do func(*sql.Conn) error) error {
+	err := p.once(ctx, from, do)
 	if broken(err) && ctx.Err() == nil {
 		p.renew()
-		err = do()
+		err = p.once(ctx, from, do)
 	}
 	return err
+}
+
+func (p pools) once(ctx context.Context, from *pool, do func(*sql.Conn) error) error {
+	conn, err := from.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := do(conn); err != nil || !p.group {
+		return err
+	}
+	return confirm(ctx, conn)
 }

@@ -83,21 +83,21 @@ func anys(values []string) []any {
 // each is the function of the same name, and begins anew, with start, over a new connection
 // when its first one is dead.
 func (s *Store) each(ctx context.Context, p *pool, query string, args []any, start func(), row func(*sql.Rows) error) error {
-	return s.again(ctx, func() error {
+	return s.again(ctx, p, func(conn *sql.Conn) error {
 		start()
-		return each(ctx, p, query, args, row)
+		return each(ctx, conn, query, args, row)
 	})
 }
 
 // scanRow reads a row, and again over a new connection when the first one is dead.
 func (s *Store) scanRow(ctx context.Context, p *pool, query string, args []any, into ...any) error {
-	return s.again(ctx, func() error { return p.QueryRowContext(ctx, query, args...).Scan(into...) })
+	return s.again(ctx, p, func(conn *sql.Conn) error { return conn.QueryRowContext(ctx, query, args...).Scan(into...) })
 }
 
 func (s *Store) readClaims(ctx context.Context, query string, args ...any) (claims []claim.Claim, err error) {
 	var found []*claim.Claim
-	err = s.again(ctx, func() (err error) {
-		found, err = queryClaims(ctx, s.reader, query, args...)
+	err = s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
+		found, err = queryClaims(ctx, conn, query, args...)
 		return err
 	})
 	if err != nil {
@@ -114,32 +114,38 @@ func (s *Store) readClaims(ctx context.Context, query string, args ...any) (clai
 var errEnough = errors.New("the answer is large enough")
 
 // readPage is readClaims with a budget of so many bytes. What the database would still send is
-// not waited for: the connection is given up.
+// not waited for: the connection is given up, unless it has to confirm what it has sent.
 func (s *Store) readPage(ctx context.Context, bytes int, query string, args ...any) ([]claim.Claim, error) {
 	if bytes == 0 {
 		return s.readClaims(ctx, query, args...)
 	}
 	var claims []claim.Claim
-	err := s.again(ctx, func() error {
+	err := s.again(ctx, s.reader, func(conn *sql.Conn) error {
 		reading, end := context.WithCancel(ctx)
 		defer end()
 		budget := db.Budget(bytes)
 		var found []*claim.Claim
 		claims = claims[:0]
-		return each(reading, s.reader, query, args, func(rows *sql.Rows) error {
+		err := each(reading, conn, query, args, func(rows *sql.Rows) error {
 			found = found[:0]
 			if err := scanClaim(rows, &found); err != nil {
 				return err
 			}
 			claims = append(claims, *found[0])
-			if !budget.Take(found[0]) {
-				end()
-				return errEnough
+			if budget.Take(found[0]) {
+				return nil
 			}
-			return nil
+			if !s.group {
+				end()
+			}
+			return errEnough
 		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
 	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil {
 		return nil, readError(ctx, err)
 	}
 	return claims, nil
@@ -185,9 +191,9 @@ const (
 func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
 	var r claimRow
 	var m meta
-	err := s.again(ctx, func() (err error) {
+	err := s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
 		r = claimRow{}
-		m, err = scanMeta(s.reader.QueryRowContext(ctx, getSQL, id), r.columns()...)
+		m, err = scanMeta(conn.QueryRowContext(ctx, getSQL, id), r.columns()...)
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {

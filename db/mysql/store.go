@@ -90,21 +90,23 @@ func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 	if err := s.detectSkipLocked(ctx); err != nil {
 		return translate(ctx, err)
 	}
-	if err := s.detectPackets(ctx); err != nil {
+	if err := s.detectCluster(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	return s.startClock(ctx)
 }
 
-// detectPackets finds out whether the database is a node of a cluster in which other nodes write
+// detectCluster finds out whether the database is a node of a cluster in which other nodes write
 // too (Galera, Group Replication).
-func (s *Store) detectPackets(ctx context.Context) error {
-	const query = `SHOW GLOBAL VARIABLES WHERE Variable_name = 'wsrep_on' AND Value = 'ON'
-		OR Variable_name = 'group_replication_group_name' AND Value <> ''`
+func (s *Store) detectCluster(ctx context.Context) error {
+	const group, query = "group_replication_group_name", `SHOW GLOBAL VARIABLES
+		WHERE Variable_name = 'wsrep_on' AND Value = 'ON' OR Variable_name = ? AND Value <> ''`
 	s.packets = true
-	return each(ctx, s.control, query, nil, func(*sql.Rows) error {
-		s.packets = false
-		return nil
+	return each(ctx, s.control, query, []any{group}, func(rows *sql.Rows) error {
+		var name, value string
+		err := rows.Scan(&name, &value)
+		s.packets, s.group = false, s.group || name == group
+		return err
 	})
 }
 
@@ -208,8 +210,8 @@ func (m meta) instant() claim.Instant {
 // Now implements db.Clocks.
 func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 	var m meta
-	err := s.again(ctx, func() (err error) {
-		m, err = s.readMeta(ctx, s.control)
+	err := s.again(ctx, s.control, func(conn *sql.Conn) (err error) {
+		m, err = s.readMeta(ctx, conn)
 		return err
 	})
 	return m.instant(), translate(ctx, err)
@@ -241,9 +243,9 @@ func (s *Store) Resume(ctx context.Context) error {
 // one that was wanted: a clock is never set back.
 func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 	lost := false
-	move := func() error {
+	move := func(conn *sql.Conn) error {
 		for {
-			m, there, err := s.readVouch(ctx)
+			m, there, err := s.readVouch(ctx, conn)
 			if err != nil {
 				return err
 			}
@@ -252,14 +254,14 @@ func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
 			if clock == m.clock && !there {
 				return nil
 			}
-			n, err := s.moveClock(ctx, m, clock, there)
+			n, err := s.moveClock(ctx, conn, m, clock, there)
 			if err != nil || n > 0 {
 				s.seen = clock.Seen
 				return err
 			}
 		}
 	}
-	err := translate(ctx, retry(ctx, func() error { return s.again(ctx, move) }))
+	err := translate(ctx, retry(ctx, func() error { return s.again(ctx, s.control, move) }))
 	if err == nil && lost {
 		s.vouchingFor.Store(nil)
 		return db.ErrVouchLost

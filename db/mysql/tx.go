@@ -72,7 +72,11 @@ func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
 	defer func() { _ = conn.Close() }()
 	server, n := s.name.next()
 	t := &tx{Conn: conn, ctx: ctx, server: server, n: n, store: s}
-	if err := fn(t); err != nil || len(t.script) == 0 {
+	err = fn(t)
+	if err == nil && s.group {
+		err = confirm(ctx, conn) // what is refused is not written, so the group does not see it
+	}
+	if err != nil || len(t.script) == 0 {
 		t.rollback()
 		return err
 	}

@@ -47,9 +47,9 @@ func (s *Store) Vouch(ctx context.Context, name string) error {
 }
 
 // readVouch reads the clock, and whether this server has a row to vouch with.
-func (s *Store) readVouch(ctx context.Context) (m meta, there bool, err error) {
+func (s *Store) readVouch(ctx context.Context, conn *sql.Conn) (m meta, there bool, err error) {
 	sent := time.Now()
-	m, err = scanMeta(s.control.QueryRowContext(ctx, readVouchSQL, s.vouching()), &there)
+	m, err = scanMeta(conn.QueryRowContext(ctx, readVouchSQL, s.vouching()), &there)
 	if err == nil {
 		s.correct(&m, sent)
 	}
@@ -58,12 +58,12 @@ func (s *Store) readVouch(ctx context.Context) (m meta, there bool, err error) {
 
 // moveClock changes the clock if it is as it was read, and with it this server's row if that is
 // there. It returns how many rows have changed: 0 if others have changed them meanwhile.
-func (s *Store) moveClock(ctx context.Context, m meta, clock db.Clock, there bool) (int64, error) {
+func (s *Store) moveClock(ctx context.Context, conn *sql.Conn, m meta, clock db.Clock, there bool) (int64, error) {
 	query, args := moveClockSQL, []any{clock.Seen, clock.Outage.Microseconds()}
 	if there {
 		query, args = beatSQL, []any{s.vouching(), clock.Seen, clock.Outage.Microseconds(), clock.Instant(m.at).Lease}
 	}
-	result, err := s.control.ExecContext(ctx, query, append(args, m.clock.Seen, m.clock.Outage.Microseconds())...)
+	result, err := conn.ExecContext(ctx, query, append(args, m.clock.Seen, m.clock.Outage.Microseconds())...)
 	if err != nil {
 		return 0, err
 	}
@@ -104,12 +104,12 @@ func (s *Store) silentServers(ctx context.Context, before claim.Time) (gone []si
 		gone = append(gone, server)
 		return err
 	}
-	err = s.again(ctx, func() error {
+	err = s.again(ctx, s.control, func(conn *sql.Conn) error {
 		gone = nil
-		if err := each(ctx, s.control, silentSQL, []any{s.vouching(), before}, add); err != nil {
+		if err := each(ctx, conn, silentSQL, []any{s.vouching(), before}, add); err != nil {
 			return err
 		}
-		return each(ctx, s.control, unknownServersSQL, nil, add)
+		return each(ctx, conn, unknownServersSQL, nil, add)
 	})
 	return gone, err
 }
@@ -118,8 +118,8 @@ func (s *Store) silentServers(ctx context.Context, before claim.Time) (gone []si
 // session that it attaches after that is found by the next look: the server is never there again.
 func (s *Store) detach(ctx context.Context, server silentServer) (detached int, err error) {
 	err = retry(ctx, func() error {
-		return s.again(ctx, func() error {
-			tx, err := s.control.BeginTx(ctx, nil)
+		return s.again(ctx, s.control, func(conn *sql.Conn) error {
+			tx, err := conn.BeginTx(ctx, nil)
 			if err != nil {
 				return err
 			}

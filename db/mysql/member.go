@@ -1,0 +1,73 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+)
+
+// errNotServing is returned by a member of a group that has not joined it, or left it.
+var errNotServing = errors.New("this member of a replication group is not ONLINE in it")
+
+const (
+	onlineSQL = "EXISTS (SELECT 1 FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid AND member_state = 'ONLINE')"
+	// viewSQL is the name of the group's membership as this member knows it. It changes when
+	// any member joins or leaves.
+	viewSQL = "(SELECT view_id FROM performance_schema.replication_group_member_stats WHERE member_id = @@server_uuid)"
+
+	servesSQL   = "SELECT @@group_replication_group_name = '' OR " + onlineSQL
+	noteViewSQL = "SET @locket_view = " + viewSQL
+	confirmSQL  = "SELECT " + viewSQL + " = @locket_view AND " + onlineSQL
+)
+
+// serves makes sure that a member of a group is one. A server that was restarted may take
+// writes before it joins again, of which the others never hear: two of them would grant the
+// same lock. A user that may not look is let pass.
+func serves(ctx context.Context, conn driver.ExecerContext) error {
+	if err := says(ctx, conn, servesSQL); err != nil {
+		return err
+	}
+	_, err := conn.ExecContext(ctx, noteViewSQL, nil)
+	return unlessBlind(err)
+}
+
+// confirm makes sure that what was just read over a connection to a member of a group was the
+// group's state. A member that leaves, expelled or by command, answers without asking the group
+// from then on, what waits for the group's answer included. Before it does so its state is no
+// longer ONLINE; and if it is again when this looks, the view is another one. So nothing that
+// was read counts until it is confirmed, afterwards and by the same member. A connection that
+// fails is not used again.
+func confirm(ctx context.Context, conn *sql.Conn) error {
+	return conn.Raw(func(conn any) error {
+		err := says(ctx, conn, confirmSQL)
+		if errors.Is(err, errNotServing) {
+			err = fmt.Errorf("%w: %w", err, driver.ErrBadConn)
+		}
+		return err
+	})
+}
+
+// says returns errNotServing unless a query for one value returns true.
+func says(ctx context.Context, conn any, query string) error {
+	rows, err := conn.(driver.QueryerContext).QueryContext(ctx, query, nil)
+	if err != nil {
+		return unlessBlind(err)
+	}
+	answer := make([]driver.Value, 1)
+	err = errors.Join(rows.Next(answer), rows.Close())
+	if err == nil && answer[0] != int64(1) {
+		err = errNotServing
+	}
+	return err
+}
+
+// unlessBlind drops an error that says that this is no member of a group, or that the user may
+// not look.
+func unlessBlind(err error) error {
+	if isCode(err, codeUnknownVariable, codeNoSuchTable, codeTableDenied) {
+		return nil
+	}
+	return err
+}
