@@ -76,6 +76,9 @@ func TestOpsDoor(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
+	if _, body := page(t, at, "/metrics"); !strings.Contains(body, "\nlocket_requests_under_way 0\n") {
+		t.Errorf("requests are not limited:\n%s", body)
+	}
 	for _, path := range []string{"/debug/pprof/cmdline", "/v1/claims/", "/docs", "/"} {
 		if code, body := page(t, at, path); code != http.StatusNotFound {
 			t.Errorf("%s: %d %s", path, code, body)

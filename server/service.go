@@ -45,6 +45,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	if c.MaxWaiting > 0 {
 		options = append(options, handlers.MaxWaiting(c.MaxWaiting))
 	}
+	guards = append([]grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}, guards...)
 	ready := newReadiness(store, queues.Health, log, registry)
 	return &Service{
 		Members: grouper.Members{

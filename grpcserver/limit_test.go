@@ -1,0 +1,102 @@
+package grpcserver_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/models"
+)
+
+// TestLimit: at both doors together so many calls are under way at most. New work is refused first,
+// those that wait for a claim do not count, and there is room again for each call that ends.
+func TestLimit(t *testing.T) {
+	const limit = 4
+	metrics := prometheus.NewRegistry()
+	var ending chan struct{}
+	handled := func(ctx context.Context) error {
+		select {
+		case <-ending:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	bubble(t, config{lock: handled, guards: []grpcserver.Guard{grpcserver.Limit(limit, metrics)}}, func(t *testing.T, s *server) {
+		ending = make(chan struct{}) // of the bubble
+		local := models.NewLocketClient(s.local)
+		begin := func(client models.LocketClient, call func(context.Context, models.LocketClient) error) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- call(t.Context(), client) }()
+			synctest.Wait()
+			return done
+		}
+		lock := func(ctx context.Context, c models.LocketClient) error {
+			_, err := c.Lock(ctx, &models.LockRequest{})
+			return err
+		}
+		await := func(ctx context.Context, c models.LocketClient) error {
+			_, err := c.AwaitClaim(ctx, &models.AwaitClaimRequest{})
+			return err
+		}
+		create := func(ctx context.Context, c models.LocketClient) error { // which this service does not implement
+			_, err := c.CreateClaim(ctx, &models.CreateClaimRequest{})
+			return err
+		}
+		refused := func(what string, err error) {
+			t.Helper()
+			if status.Code(err) != codes.ResourceExhausted || models.ReasonOf(err) != models.ReasonOverloaded {
+				t.Errorf("%s: got %v", what, err)
+			}
+		}
+		underWay := func(want float64) {
+			t.Helper()
+			synctest.Wait()
+			families, err := metrics.Gather()
+			must(t, err)
+			if got := families[0].GetMetric()[0].GetGauge().GetValue(); got != want {
+				t.Errorf("%v calls are under way, want %v", got, want)
+			}
+		}
+		var calls []<-chan error
+		for range limit { // these wait, and do not count
+			calls = append(calls, begin(s, await), begin(local, await))
+		}
+		calls = append(calls, begin(s, lock))
+		wantCode(t, <-begin(s, create), codes.Unimplemented)
+		calls = append(calls, begin(local, lock))
+		for _, client := range []models.LocketClient{s, local} {
+			refused("new work", <-begin(client, create))
+		}
+		calls = append(calls, begin(s, lock), begin(local, lock))
+		underWay(limit)
+		for _, client := range []models.LocketClient{s, local} {
+			refused("a renewal", <-begin(client, lock))
+			refused("new work", <-begin(client, create))
+		}
+		underWay(limit)
+		close(ending)
+		for _, call := range calls {
+			must(t, <-call)
+		}
+		underWay(0)
+		must(t, <-begin(local, lock))
+		wantCode(t, <-begin(s, create), codes.Unimplemented)
+	})
+}
+
+// TestLimitAfterPanics: a handler that panics gives its room back.
+func TestLimitAfterPanics(t *testing.T) {
+	bubble(t, config{
+		lock:   func(context.Context) error { panic("a bug") },
+		guards: []grpcserver.Guard{grpcserver.Limit(1, prometheus.NewRegistry())},
+	}, func(t *testing.T, s *server) {
+		for range 3 {
+			wantCode(t, <-s.call(t.Context()), codes.Internal)
+		}
+	})
+}
