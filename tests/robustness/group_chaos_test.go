@@ -77,6 +77,31 @@ func TestChaosGroupMinority(t *testing.T) {
 	stillHeld(t, client, "held", lockToken, claimToken, ttl)
 }
 
+// The same with the setting that docs/databases.md advises: the member leaves when it has reached
+// no majority for a while, and what waited for the group ends. Callers are refused at once then.
+func TestChaosGroupMinorityLeaves(t *testing.T) {
+	g := fixtures.NewGroup(t, 3)
+	harness.Must(t, g.Set(0, "group_replication_unreachable_majority_timeout", 2))
+	server := onNodes(t, g.Nodes[0].DSN("locket"))[0]
+	client := server.Client(t)
+	const ttl = 2 * time.Second
+	lockToken, claimToken := hold(t, client, "held", ttl)
+	harness.Must(t, g.Nodes[1].Pause())
+	harness.Must(t, g.Nodes[2].Pause())
+	callersAreTold(t, client, 15*time.Second)
+	harness.Must(t, g.Await(0, "MEMBER_ID = @@server_uuid AND MEMBER_STATE = 'ERROR'", 1))
+	began := time.Now()
+	callersAreTold(t, client, time.Millisecond)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("callers of a member that has left are told after %v", took)
+	}
+	harness.Must(t, g.Nodes[1].Resume())
+	harness.Must(t, g.Nodes[2].Resume())
+	harness.Must(t, g.Rejoin(0))
+	awaitDatabase(t, client)
+	stillHeld(t, client, "held", lockToken, claimToken, ttl)
+}
+
 // With one primary, only the server on it serves. The primary is moved to and fro, and killed.
 func TestChaosGroupPrimaryMoved(t *testing.T) {
 	g := fixtures.NewSinglePrimaryGroup(t, 3)
