@@ -24,18 +24,25 @@ var keeping = map[string]bool{
 	models.Locket_EndClaim_FullMethodName:    true,
 }
 
+// lasting are the methods whose calls last as long as their callers like. They do not count: what
+// implements them has limits of their own.
+var lasting = map[string]bool{
+	models.Locket_AwaitClaim_FullMethodName: true,
+	models.Locket_Session_FullMethodName:    true,
+	models.Locket_Watch_FullMethodName:      true,
+}
+
 // Limit returns a guard that bounds how many calls are under way at once, through all doors: more
 // get ResourceExhausted, reason OVERLOADED. From half of the limit on it refuses reads and new
-// claims, so that renewals and releases still find room. Calls that wait for a claim do not count:
-// package handlers bounds them.
+// claims, so that renewals and releases still find room. Calls that last do not count.
 func Limit(limit int, registerer prometheus.Registerer) Guard {
 	var underWay atomic.Int64
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_requests_under_way",
-		Help: "Requests that are being carried out, without calls that wait for a claim.",
+		Help: "Requests that are being carried out, without waits, sessions and watches.",
 	}, func() float64 { return float64(underWay.Load()) }))
 	return func(ctx context.Context, call *Call, next func(context.Context) error) error {
-		if call.FullMethod == models.Locket_AwaitClaim_FullMethodName {
+		if lasting[call.FullMethod] {
 			return next(ctx)
 		}
 		room := int64(limit)
