@@ -64,7 +64,7 @@ bench: ## run the benchmark with BENCHFLAGS
 
 .PHONY: test-mysql
 test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as a group
-	LOCKET_TEST_REAL_MYSQL=1 go test -tags mysql -count=1 -timeout 30m ./fixtures ./db/mysql ./cmd/locket
+	LOCKET_TEST_REAL_MYSQL=1 go test -tags mysql -count=1 -timeout 30m ./fixtures ./db/mysql ./tests/robustness ./tests/rest
 
 .PHONY: test-browser
 test-browser: deps ## run the tests of pages in a browser, which install Chromium
