@@ -28,6 +28,7 @@ var errorTable = []struct {
 	{claim.ErrNotFound, codes.NotFound, models.ReasonClaimNotFound, "claim-not-found"},
 	{claim.ErrIDTaken, codes.AlreadyExists, models.ReasonIDTaken, "the id names a claim that another request made"},
 	{claim.ErrContention, codes.Aborted, models.ReasonClaimWaits, "the claim waits for other claims"},
+	{claim.ErrSessionClaim, codes.FailedPrecondition, models.ReasonSessionClaim, "the claim is bound to a session, and has no TTL of its own"},
 	{errAnswerTooLarge, codes.ResourceExhausted, models.ReasonAnswerTooLarge, errAnswerTooLarge.Error()},
 	{errTooManyWaiting, codes.ResourceExhausted, models.ReasonTooManyWaiting, "too many calls wait on this server; wait a moment, or ask another server"},
 	{committer.ErrStopping, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},

@@ -97,6 +97,9 @@ const (
 	ReasonShuttingDown = "SHUTTING_DOWN"
 	// ReasonQueueFull occurs when as many claims wait for a resource as may.
 	ReasonQueueFull = "QUEUE_FULL"
+	// ReasonSessionClaim occurs when a TTL is given to a claim that is bound to a session, which has none
+	// of its own.
+	ReasonSessionClaim = "SESSION_CLAIM"
 	// ReasonSessionEnded occurs when a session is not there any more: it was closed, its TTL had passed,
 	// or an administrator ended it. A new session is a new identity.
 	ReasonSessionEnded = "SESSION_ENDED"

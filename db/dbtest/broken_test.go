@@ -154,7 +154,7 @@ func (s *server) beats(ctx context.Context, err error) error {
 	if len(s.c.servers) == 1 || s.vouches == "" || err != nil && !errors.Is(err, db.ErrVouchLost) {
 		return err
 	}
-	now, err := s.Store.Now(ctx)
+	now, err := s.Now(ctx)
 	if err != nil {
 		return err
 	}

@@ -145,7 +145,8 @@ func TestLostSessions(t *testing.T) {
 	for round := 1; ; round++ {
 		one, more := fmt.Sprint("fourth ", round), fmt.Sprint("third ", round)
 		cmds := []claim.Command{
-			bound(one, "fourth"), bound(more, "third"), claim.Acquire{ID: "other", Resource: "other", Owner: "o", TTL: time.Hour},
+			bound(one, "fourth"), bound(more, "third"),
+			claim.Acquire{ID: "other", Resource: "other", Owner: "o", TTL: time.Hour},
 			bound("x", "old"), attach("new"), end("third"),
 		}
 		errs, took := results(t, s, cmds...)
