@@ -1,0 +1,116 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// example is a decision that the author of a file of rules expects.
+type example struct {
+	Identity string   `yaml:"identity"`
+	Groups   []string `yaml:"groups"`
+	May      rightSet `yaml:"may"`
+	MayNot   rightSet `yaml:"may_not"`
+	Resource string   `yaml:"resource"`
+
+	line int
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (e *example) UnmarshalYAML(node *yaml.Node) error {
+	type plain example
+	if err := knownMembers(node, "identity", "groups", "may", "may_not", "resource"); err != nil {
+		return err
+	}
+	if err := node.Decode((*plain)(e)); err != nil {
+		return err
+	}
+	e.line = node.Line
+	if e.Resource == "" || count(e.May != 0, e.MayNot != 0) != 1 {
+		return fmt.Errorf("line %d: an example has an identity, a resource, and one of may and may_not", node.Line)
+	}
+	return nil
+}
+
+// test returns what is wrong with the decisions about an example.
+func (e *example) test(rs *Rules) (wrong []error) {
+	id := Identity{e.Identity, e.Groups}
+	for _, known := range rightNames {
+		if Right(e.May|e.MayNot)&known.right == 0 {
+			continue
+		}
+		d := rs.Decide(id, known.right, e.Resource)
+		if d.Allowed == (e.May != 0) {
+			continue
+		}
+		verb := map[bool]string{true: "may", false: "may not"}[d.Allowed]
+		reason := d.Rule
+		if reason == "" {
+			reason = "no rule says anything"
+		}
+		wrong = append(wrong, fmt.Errorf("example of line %d: %q %s %s %q: %s", e.line, e.Identity, verb, known.name, e.Resource, reason))
+	}
+	return wrong
+}
+
+// Test tests the examples of the file, and returns those that are decided otherwise.
+func (rs *Rules) Test() error {
+	var wrong []error
+	for _, e := range rs.examples {
+		wrong = append(wrong, e.test(rs)...)
+	}
+	return errors.Join(wrong...)
+}
+
+// Examples returns how many examples the file has.
+func (rs *Rules) Examples() int { return len(rs.examples) }
+
+// Explain returns each rule, as text.
+func (rs *Rules) Explain() []string {
+	lines := make([]string, len(rs.rules))
+	for i, r := range rs.rules {
+		lines[i] = r.String()
+	}
+	return lines
+}
+
+// Lint returns what is suspicious in the file, and allowed all the same.
+func (rs *Rules) Lint() (warnings []string) {
+	if len(rs.rules) == 0 {
+		warnings = append(warnings, "there is no rule: nobody may do anything")
+	}
+	if len(rs.examples) == 0 {
+		warnings = append(warnings, "there is no example: nothing tests the rules")
+	}
+	known := make(map[string]int)
+	for _, r := range rs.rules {
+		_, same, _ := strings.Cut(r.String(), ": ")
+		if line, again := known[same]; again {
+			warnings = append(warnings, fmt.Sprintf("line %d repeats line %d", r.line, line))
+		}
+		known[same] = r.line
+		if overruled := rs.overruled(r); overruled != nil {
+			warnings = append(warnings, fmt.Sprintf("line %d has no effect: line %d denies it", r.line, overruled.line))
+		}
+		for _, name := range []*string{r.Identity, r.IdentityPrefix, r.Group} {
+			if name != nil && !strings.Contains(*name, ":") {
+				warnings = append(warnings, fmt.Sprintf("line %d: %q has no prefix like oidc: or cert:, so it is nobody's name", r.line, *name))
+			}
+		}
+	}
+	return warnings
+}
+
+// overruled returns a rule about everybody that denies all that a rule allows, nil if there is none.
+func (rs *Rules) overruled(r *rule) *rule {
+	for _, other := range rs.rules {
+		sameTarget := (r.Resource != nil) == (other.Resource != nil) && r.target() == other.target()
+		if r.May != 0 && other.Everybody && sameTarget && other.MayNot&r.May == r.May {
+			return other
+		}
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+// Package auth decides: who a credential names (Identity), and what that identity may do (Rules).
+// It reads no file and asks nobody; packages authn and guard do that for it. The same file and
+// the same call always give the same decision.
+//
+// A name of an identity begins with the way by which it was found, so that no way can make names
+// of another one:
+//
+//	spiffe://TRUST-DOMAIN/PATH   a client certificate with a SPIFFE id
+//	cert:COMMON-NAME             another client certificate
+//	oidc:USER                    a token of the OIDC issuer; an issuer that was given a name has that before the colon
+//	token:NAME                   a token of the token file
+//	proxy:USER                   a header of a trusted proxy
+//
+// Groups have the same prefixes; those of a certificate are its organisations, cert:ORGANISATION.
+package auth

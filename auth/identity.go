@@ -1,0 +1,109 @@
+package auth
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// Identity is who a caller was authenticated as.
+type Identity struct {
+	// Name is unique among all ways of authentication, "" for a caller that showed nothing where
+	// that is allowed.
+	Name string
+	// Groups are those that the credential names.
+	Groups []string
+}
+
+const (
+	// MaxName is the largest length of a name of an identity or a group, in bytes.
+	MaxName = 512
+	// MaxGroups is how many groups an identity may have.
+	MaxGroups = 256
+)
+
+// The prefixes of names, by the way in which an identity was found.
+const (
+	CertPrefix  = "cert:"
+	OIDCPrefix  = "oidc:"
+	TokenPrefix = "token:"
+	ProxyPrefix = "proxy:"
+)
+
+// NewIdentity returns an identity whose name and groups have the prefix. Its errors name what is
+// wrong.
+func NewIdentity(prefix, name string, groups []string) (Identity, error) {
+	if err := ValidName(name); err != nil {
+		return Identity{}, fmt.Errorf("the name of the identity %w", err)
+	}
+	if len(groups) > MaxGroups {
+		return Identity{}, fmt.Errorf("the identity has %d groups, and at most %d are allowed", len(groups), MaxGroups)
+	}
+	id := Identity{Name: prefix + name}
+	for _, group := range groups {
+		if err := ValidName(group); err != nil {
+			return Identity{}, fmt.Errorf("a group of the identity %w", err)
+		}
+		id.Groups = append(id.Groups, prefix+group)
+	}
+	return id, nil
+}
+
+// ValidName returns what is wrong with a name of an identity or of a group: it has 1 to MaxName
+// bytes of UTF-8 without control characters, and no blank at either end.
+func ValidName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is empty")
+	case len(name) > MaxName:
+		return fmt.Errorf("has %d bytes, and at most %d are allowed", len(name), MaxName)
+	case !utf8.ValidString(name):
+		return errors.New("is not valid UTF-8")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("contains a control character")
+	case strings.TrimSpace(name) != name:
+		return errors.New("begins or ends with a blank")
+	}
+	return nil
+}
+
+// ErrNamesNobody is returned for a certificate without a name that OfCertificate uses.
+var ErrNamesNobody = errors.New("the client certificate has no SPIFFE id, no common name and no DNS name")
+
+// OfCertificate returns the identity of a client certificate that was verified: its SPIFFE id (the
+// only URI among its subject alternative names, by the X509-SVID standard, section 2), else its
+// common name, or where that is empty its first DNS name. Its organisations are its groups.
+func OfCertificate(cert *x509.Certificate) (Identity, error) {
+	for _, uri := range cert.URIs {
+		if !strings.EqualFold(uri.Scheme, "spiffe") {
+			continue
+		}
+		if len(cert.URIs) > 1 {
+			return Identity{}, errors.New("the client certificate has a SPIFFE id and other URIs; only one URI is allowed")
+		}
+		named, err := spiffeid.FromURI(uri)
+		if err != nil {
+			return Identity{}, fmt.Errorf("the SPIFFE id of the client certificate: %w", err)
+		}
+		id, err := NewIdentity("", named.String(), nil)
+		if err != nil {
+			return Identity{}, err
+		}
+		organisations, err := NewIdentity(CertPrefix, "x", cert.Subject.Organization)
+		id.Groups = organisations.Groups
+		return id, err
+	}
+	name := cert.Subject.CommonName
+	if name == "" && len(cert.DNSNames) > 0 {
+		name = cert.DNSNames[0]
+	}
+	if name == "" {
+		return Identity{}, ErrNamesNobody
+	}
+	return NewIdentity(CertPrefix, name, cert.Subject.Organization)
+}

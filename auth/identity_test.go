@@ -1,0 +1,100 @@
+package auth_test
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/auth"
+)
+
+func TestCertificates(t *testing.T) {
+	uris := func(texts ...string) (all []*url.URL) {
+		for _, text := range texts {
+			u, err := url.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, u)
+		}
+		return all
+	}
+	name := pkix.Name{CommonName: "bbs", Organization: []string{"diego", "ops"}}
+	for what, c := range map[string]struct {
+		cert   x509.Certificate
+		want   string // "" for an error
+		groups int
+	}{
+		"common name":            {x509.Certificate{Subject: name}, "cert:bbs", 2},
+		"SPIFFE before it":       {x509.Certificate{Subject: name, URIs: uris("spiffe://example.org/ci/1")}, "spiffe://example.org/ci/1", 2},
+		"another URI":            {x509.Certificate{Subject: name, URIs: uris("https://example.org/")}, "cert:bbs", 2},
+		"two SPIFFE ids":         {x509.Certificate{Subject: name, URIs: uris("spiffe://a/x", "spiffe://b/y")}, "", 0},
+		"SPIFFE and another URI": {x509.Certificate{Subject: name, URIs: uris("https://example.org/", "spiffe://b/y")}, "", 0},
+		"SPIFFE with a port":     {x509.Certificate{Subject: name, URIs: uris("spiffe://a:1/x")}, "", 0},
+		"SPIFFE in capitals":     {x509.Certificate{Subject: name, URIs: uris("SPIFFE://a/../x")}, "", 0},
+		"DNS name only":          {x509.Certificate{DNSNames: []string{"a.example.org"}}, "cert:a.example.org", 0},
+		"no name":                {x509.Certificate{}, "", 0},
+		"long":                   {x509.Certificate{Subject: pkix.Name{CommonName: strings.Repeat("x", 513)}}, "", 0},
+		"control character":      {x509.Certificate{Subject: pkix.Name{CommonName: "a\nb"}}, "", 0},
+		"a name that looks like": {x509.Certificate{Subject: pkix.Name{CommonName: "spiffe://example.org/root"}}, "cert:spiffe://example.org/root", 0},
+		"not UTF-8":              {x509.Certificate{Subject: pkix.Name{CommonName: "a\xff"}}, "", 0},
+		"too many organisations": {x509.Certificate{Subject: pkix.Name{CommonName: "a", Organization: slices.Repeat([]string{"o"}, 257)}}, "", 0},
+	} {
+		id, err := auth.OfCertificate(&c.cert)
+		if (err == nil) != (c.want != "") || err == nil && (id.Name != c.want || len(id.Groups) != c.groups) {
+			t.Errorf("%s: %+v, %v", what, id, err)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	token, hash := auth.NewToken()
+	other, otherHash := auth.NewToken()
+	if !strings.HasPrefix(token, "locket_") || len(token) < 45 || token == other || strings.Contains(hash, token) {
+		t.Fatalf("%s %s", token, hash)
+	}
+	tokens, err := auth.ParseTokens([]byte("tokens:\n  - {name: ci, hash: \"" + hash + "\", groups: [builders]}\n  - {name: ci, hash: \"" + otherHash + "\"}\n"))
+	if err != nil || tokens.Len() != 2 {
+		t.Fatal(err)
+	}
+	if id, found := tokens.Find(token); !found || id.Name != "token:ci" || !slices.Equal(id.Groups, []string{"token:builders"}) {
+		t.Errorf("%+v %v", id, found)
+	}
+	for _, wrong := range []string{"", token + "x", token[:len(token)-1], strings.ToUpper(token), hash, "x"} {
+		if id, found := tokens.Find(wrong); found || id.Name != "" {
+			t.Errorf("%q is %+v", wrong, id)
+		}
+	}
+	for text, want := range map[string]string{
+		"tokens: [{name: a, hash: x}]":                                                   "64 hexadecimal digits",
+		"tokens: [{name: a, hash: \"sha256:00\"}]":                                       "64 hexadecimal digits",
+		"tokens: [{hash: \"" + hash + "\"}]":                                             "is empty",
+		"tokens: [{name: a, hash: \"" + hash + "\", x: 1}]":                              "not found",
+		"tokens: [{name: a, hash: \"" + hash + "\"}, {name: b, hash: \"" + hash + "\"}]": "same hash",
+		"token: []": "not found",
+	} {
+		if _, err := auth.ParseTokens([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if tokens, err := auth.ParseTokens(nil); err != nil || tokens.Len() != 0 {
+		t.Error(err)
+	}
+}
+
+func FuzzTokens(f *testing.F) {
+	_, hash := auth.NewToken()
+	f.Add([]byte("tokens:\n  - {name: ci, hash: \""+hash+"\", groups: [builders]}\n"), "locket_x")
+	f.Fuzz(func(t *testing.T, text []byte, token string) {
+		tokens, err := auth.ParseTokens(text)
+		if err != nil {
+			return
+		}
+		if id, found := tokens.Find(token); found && id.Name == "" {
+			t.Error("an identity without a name")
+		}
+	})
+}
