@@ -1,0 +1,193 @@
+package authn
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/follow"
+)
+
+var (
+	// ErrNoCredentials is returned for a caller that shows nothing.
+	ErrNoCredentials = errors.New("the call has no credentials")
+	// ErrRefused is wrapped by the errors of credentials that are not accepted. Their texts are for
+	// the log: a caller is told no more than ErrRefused.
+	ErrRefused = errors.New("the credentials are not valid")
+	// ErrUnavailable is wrapped by the errors of credentials that cannot be judged now, because
+	// the keys of an issuer cannot be fetched.
+	ErrUnavailable = errors.New("the credentials cannot be checked now")
+)
+
+// Config says which ways there are.
+type Config struct {
+	// Certificates accepts the certificates of clients that TLS has verified.
+	Certificates bool
+	// TokenFile is a file of tokens, "" for none.
+	TokenFile string
+	// OIDC are the issuers of tokens.
+	OIDC OIDC
+	// Proxy is the trusted proxies.
+	Proxy Proxy
+	// Anonymous lets callers in that show nothing; they have no name. A credential that is wrong is
+	// refused all the same.
+	Anonymous bool
+}
+
+// Enabled reports whether there is any way of authentication.
+func (c Config) Enabled() bool {
+	return c.Certificates || c.TokenFile != "" || len(c.OIDC.Issuers) > 0 || c.Proxy.enabled()
+}
+
+// OtherThanCertificates reports whether callers without a certificate can be identified.
+func (c Config) OtherThanCertificates() bool {
+	c.Certificates = false
+	return c.Enabled()
+}
+
+// Authenticator finds out who calls.
+type Authenticator struct {
+	config  Config
+	tokens  *follow.File[*auth.Tokens] // nil without a file
+	issuers *issuers                   // nil without any
+	proxy   *proxy
+}
+
+// New reads the files for the first time. Its errors name the file or the setting.
+func New(c Config, log *slog.Logger) (*Authenticator, error) {
+	a := &Authenticator{config: c}
+	var err error
+	if c.TokenFile != "" {
+		if a.tokens, err = follow.Open(c.TokenFile, "the token file", auth.ParseTokens, log); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.OIDC.Issuers) > 0 {
+		if a.issuers, err = newIssuers(c.OIDC, log); err != nil {
+			return nil, err
+		}
+	}
+	a.proxy, err = newProxy(c.Proxy)
+	return a, err
+}
+
+// Warning returns what is wrong with the files as they are now, while what they said before is
+// in use; nil if nothing is.
+func (a *Authenticator) Warning() error {
+	var wrong []error
+	if a.tokens != nil {
+		wrong = append(wrong, a.tokens.Err())
+	}
+	if a.issuers != nil && a.issuers.file != nil {
+		wrong = append(wrong, a.issuers.file.Err())
+	}
+	return errors.Join(wrong...)
+}
+
+// Headers returns the names of the headers that Authenticate reads, in lower case: a door passes
+// these on, and no others.
+func (a *Authenticator) Headers() []string {
+	return append([]string{authorization}, a.proxy.headers()...)
+}
+
+const authorization = "authorization"
+
+// Authenticate returns who makes the call of a context: by its peer and its incoming metadata.
+func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	p, _ := peer.FromContext(ctx)
+	cert := certificateOf(p)
+	proxied := a.proxy.trusts(p, cert)
+	if proxied {
+		if id, found, err := a.proxy.identity(md); found || err != nil {
+			return id, refused(err)
+		}
+	}
+	token, found, err := tokenOf(md)
+	switch {
+	case err != nil:
+		return auth.Identity{}, refused(err)
+	case found:
+		return a.byToken(ctx, token)
+	case cert != nil && a.config.Certificates && !proxied:
+		id, err := auth.OfCertificate(cert)
+		return id, refused(err)
+	case a.config.Anonymous && !proxied:
+		return auth.Identity{}, nil
+	}
+	return auth.Identity{}, ErrNoCredentials
+}
+
+func refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// byToken asks the file first, which costs next to nothing.
+func (a *Authenticator) byToken(ctx context.Context, token string) (auth.Identity, error) {
+	if a.tokens != nil {
+		if id, found := a.tokens.Current().Find(token); found {
+			return id, nil
+		}
+	}
+	if a.issuers != nil && strings.Count(token, ".") == 2 {
+		return a.issuers.identity(ctx, token)
+	}
+	return auth.Identity{}, refused(errors.New("no such token"))
+}
+
+// certificateOf returns the certificate of the client that TLS has verified, nil for none.
+func certificateOf(p *peer.Peer) *x509.Certificate {
+	if p == nil {
+		return nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 {
+		return nil
+	}
+	return info.State.VerifiedChains[0][0]
+}
+
+// Challenges returns what is accepted, as values of the header WWW-Authenticate (RFC 9110, section
+// 11.6.1). Certificate and Proxy are no registered schemes, since there is none for these.
+func (a *Authenticator) Challenges() []string {
+	var challenges []string
+	if a.tokens != nil || a.issuers != nil {
+		challenges = append(challenges, `Bearer realm="locket"`, `Basic realm="locket", charset="UTF-8"`)
+	}
+	if a.config.Certificates {
+		challenges = append(challenges, `Certificate realm="locket"`)
+	}
+	if a.config.Proxy.enabled() {
+		challenges = append(challenges, `Proxy realm="locket"`)
+	}
+	return challenges
+}
+
+// Accepted says in words what is accepted.
+func (a *Authenticator) Accepted() string {
+	var ways []string
+	if a.issuers != nil {
+		ways = append(ways, "a bearer token of "+strings.Join(a.issuers.urls(), " or "))
+	}
+	if a.tokens != nil {
+		ways = append(ways, "a token of the server's token file")
+	}
+	if a.config.Certificates {
+		ways = append(ways, "a client certificate")
+	}
+	if a.config.Proxy.enabled() {
+		ways = append(ways, "single sign-on at the proxy")
+	}
+	return strings.Join(ways, ", or ")
+}

@@ -1,0 +1,250 @@
+package authn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/locket-service/locket/follow"
+)
+
+const (
+	// fetchTimeout bounds one request to an issuer.
+	fetchTimeout = 5 * time.Second
+	// maxDocument is the size of the largest document of an issuer, in bytes.
+	maxDocument = 1 << 20
+	// keyRefresh is how old keys may be before they are fetched again beside their use, so that a
+	// key that the issuer has withdrawn is forgotten.
+	keyRefresh = 10 * time.Minute
+	// coolDown is for how long after a fetch an unknown key is not looked for again: anybody can
+	// make tokens with any key id.
+	coolDown = 10 * time.Second
+	// retryAfter is coolDown after a fetch that failed.
+	retryAfter = 2 * time.Second
+)
+
+var errUnknownKey = errors.New("no key of the issuer made the signature")
+
+// unavailableKey is the key of a context with an *error, which a key set sets when it has no
+// keys to judge by. The verifier keeps texts of errors only.
+type unavailableKey struct{}
+
+func noKeys(ctx context.Context, err error) error {
+	if unavailable, ok := ctx.Value(unavailableKey{}).(*error); ok {
+		*unavailable = err
+	}
+	return err
+}
+
+// remoteKeys are the keys of an issuer with discovery. They are fetched when they are needed for
+// the first time, when a token has an unknown key (once in coolDown at most), and every keyRefresh.
+// Keys that were fetched stay in use while the issuer cannot be reached.
+type remoteKeys struct {
+	issuer string
+	client *http.Client
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	set      *jose.JSONWebKeySet // nil before the first fetch
+	fetched  time.Time           // when set was
+	tried    time.Time           // when the last fetch ended
+	err      error               // of the last fetch
+	fetching chan struct{}       // closed when the fetch under way ends; nil without one
+}
+
+// VerifySignature implements oidc.KeySet.
+func (k *remoteKeys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	signed, err := parse(token)
+	if err != nil {
+		return nil, err
+	}
+	set, stale := k.current()
+	if payload, known := verify(signed, set); known {
+		if stale {
+			k.fetch()
+		}
+		return payload.text, payload.err
+	}
+	fetched := k.fetch()
+	if fetched != nil {
+		select {
+		case <-fetched:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	k.mu.Lock()
+	set, err = k.set, k.err
+	k.mu.Unlock()
+	if payload, known := verify(signed, set); known {
+		return payload.text, payload.err
+	}
+	if err != nil { // the key may be a new one
+		return nil, noKeys(ctx, fmt.Errorf("the keys of %s: %w", k.issuer, err))
+	}
+	return nil, errUnknownKey
+}
+
+// current returns the keys, nil before the first fetch, and whether they are to be fetched again.
+func (k *remoteKeys) current() (*jose.JSONWebKeySet, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.set, time.Since(k.fetched) > keyRefresh
+}
+
+// fetch begins to fetch the keys unless that is under way, or was done just now. It returns a
+// channel that is closed at the end, nil if nothing is fetched.
+func (k *remoteKeys) fetch() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pause := coolDown
+	if k.err != nil {
+		pause = retryAfter
+	}
+	if k.fetching != nil || time.Since(k.tried) < pause {
+		return k.fetching
+	}
+	k.fetching = make(chan struct{})
+	go func() {
+		set, err := k.ask()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.tried, k.err = time.Now(), err
+		if err == nil {
+			k.set, k.fetched = set, k.tried
+			k.log.Debug("fetched the keys of an OIDC issuer", "issuer", k.issuer, "keys", len(set.Keys))
+		} else {
+			k.log.Warn("cannot fetch the keys of an OIDC issuer", "issuer", k.issuer, "error", err)
+		}
+		close(k.fetching)
+		k.fetching = nil
+	}()
+	return k.fetching
+}
+
+// ask asks the issuer where its keys are, and for them.
+func (k *remoteKeys) ask() (*jose.JSONWebKeySet, error) {
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.Background(), k.client), 2*fetchTimeout)
+	defer cancel()
+	provider, err := oidc.NewProvider(ctx, k.issuer)
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&document); err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, document.Keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := k.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", document.Keys, response.Status)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	return parseKeys(text)
+}
+
+// parseKeys reads a JWK set. Keys of kinds that are not known are left out.
+func parseKeys(text []byte) (*jose.JSONWebKeySet, error) {
+	var document struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	set := &jose.JSONWebKeySet{}
+	for _, one := range document.Keys {
+		var key jose.JSONWebKey
+		if json.Unmarshal(one, &key) == nil && key.Valid() && key.IsPublic() && key.Use != "enc" {
+			set.Keys = append(set.Keys, key)
+		}
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New("there is no public key for signatures")
+	}
+	return set, nil
+}
+
+// fileKeys are those of a file.
+type fileKeys struct {
+	file *follow.File[*jose.JSONWebKeySet]
+}
+
+// VerifySignature implements oidc.KeySet.
+func (k fileKeys) VerifySignature(_ context.Context, token string) ([]byte, error) {
+	signed, err := parse(token)
+	if err != nil {
+		return nil, err
+	}
+	payload, known := verify(signed, k.file.Current())
+	if !known {
+		return nil, errUnknownKey
+	}
+	return payload.text, payload.err
+}
+
+func parse(token string) (*jose.JSONWebSignature, error) {
+	allowed := make([]jose.SignatureAlgorithm, len(algorithms))
+	for i, algorithm := range algorithms {
+		allowed[i] = jose.SignatureAlgorithm(algorithm)
+	}
+	return jose.ParseSigned(token, allowed)
+}
+
+// verification is what came of checking a signature.
+type verification struct {
+	text []byte
+	err  error
+}
+
+// verify checks the signature of a token, and reports whether its key is known. A token without a
+// key id may be of any key.
+func verify(token *jose.JSONWebSignature, set *jose.JSONWebKeySet) (v verification, known bool) {
+	if set == nil || len(token.Signatures) != 1 {
+		return v, false
+	}
+	header := token.Signatures[0].Header
+	for i := range set.Keys {
+		key := &set.Keys[i]
+		if header.KeyID != "" && key.KeyID != header.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
+			continue
+		}
+		if v.text, v.err = token.Verify(key); v.err == nil {
+			return v, true
+		}
+		known = true
+	}
+	return v, known
+}
+
+// bounded is a transport whose answers end, with an error, at maxDocument.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxDocument)
+	}
+	return response, err
+}

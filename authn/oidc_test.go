@@ -1,0 +1,320 @@
+package authn_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/locket-service/locket/authn"
+)
+
+// provider is an OIDC provider: discovery, and keys that it can rotate.
+type provider struct {
+	*httptest.Server
+	t       testing.TB
+	fetches atomic.Int64 // of its keys
+	down    atomic.Bool
+
+	mu   sync.Mutex
+	keys []jose.JSONWebKey
+}
+
+func newProvider(t testing.TB) *provider {
+	t.Helper()
+	p := &provider{t: t}
+	mux := http.NewServeMux()
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.down.Load() {
+			http.Error(w, "down", http.StatusBadGateway)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL, "token_endpoint": p.URL})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		p.fetches.Add(1)
+		_, _ = w.Write(p.public())
+	})
+	t.Cleanup(p.Close)
+	p.rotate("one")
+	return p
+}
+
+// public returns the public keys as a JWK set.
+func (p *provider) public() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var set jose.JSONWebKeySet
+	for _, key := range p.keys {
+		set.Keys = append(set.Keys, key.Public())
+	}
+	text, err := json.Marshal(set)
+	must(p.t, err)
+	return text
+}
+
+// rotate makes a key the only one.
+func (p *provider) rotate(id string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(p.t, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = []jose.JSONWebKey{{Key: key, KeyID: id, Algorithm: "ES256", Use: "sig"}}
+}
+
+type claims map[string]any
+
+// token returns a token with the usual claims, changed by more; nil takes one out.
+func (p *provider) token(more claims) string {
+	p.mu.Lock()
+	key := p.keys[0]
+	p.mu.Unlock()
+	return sign(p.t, jose.SigningKey{Algorithm: jose.ES256, Key: key}, p.claims(more))
+}
+
+func (p *provider) claims(more claims) claims {
+	all := claims{"iss": p.URL, "aud": "locket", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "groups": []string{"dev", "ops"}}
+	for name, value := range more {
+		all[name] = value
+		if value == nil {
+			delete(all, name)
+		}
+	}
+	return all
+}
+
+func sign(t testing.TB, key jose.SigningKey, payload claims) string {
+	t.Helper()
+	signer, err := jose.NewSigner(key, nil)
+	must(t, err)
+	text, err := json.Marshal(payload)
+	must(t, err)
+	signed, err := signer.Sign(text)
+	must(t, err)
+	token, err := signed.CompactSerialize()
+	must(t, err)
+	return token
+}
+
+func (p *provider) authenticator(change func(*authn.OIDC)) *authn.Authenticator {
+	config := authn.OIDC{Issuers: []authn.Issuer{{Name: "oidc", URL: p.URL}}, Audience: "locket", GroupsClaim: "groups"}
+	if change != nil {
+		change(&config)
+	}
+	return newAuthenticator(p.t, authn.Config{OIDC: config})
+}
+
+// ask returns who a token is.
+func ask(t testing.TB, a *authn.Authenticator, token string) string {
+	t.Helper()
+	return outcome(a.Authenticate(call{headers: []string{"authorization", "Bearer " + token}}.context(t.Context())))
+}
+
+const alice = "oidc:alice oidc:dev oidc:ops"
+
+func TestOIDC(t *testing.T) {
+	p, other := newProvider(t), newProvider(t)
+	a := p.authenticator(nil)
+	now := time.Now()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	foreign := sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: "one"}}, p.claims(nil))
+	shared := sign(t, jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: p.public(), KeyID: "one"}}, p.claims(nil))
+	part := func(v any) string {
+		text, err := json.Marshal(v)
+		must(t, err)
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	unsigned := part(claims{"alg": "none"}) + "." + part(p.claims(nil)) + "."
+	good := p.token(nil)
+	parts := strings.Split(good, ".")
+	for what, c := range map[string]struct{ token, want string }{
+		"good":                       {good, alice},
+		"of several audiences":       {p.token(claims{"aud": []string{"a", "locket"}}), alice},
+		"without groups":             {p.token(claims{"groups": nil}), "oidc:alice"},
+		"one group":                  {p.token(claims{"groups": "dev"}), "oidc:alice oidc:dev"},
+		"groups that are none":       {p.token(claims{"groups": []any{1}}), "refused"},
+		"for somebody else":          {p.token(claims{"aud": "other"}), "refused"},
+		"for nobody":                 {p.token(claims{"aud": nil}), "refused"},
+		"expired":                    {p.token(claims{"exp": now.Add(-time.Minute).Unix()}), "refused"},
+		"expired within the skew":    {p.token(claims{"exp": now.Add(-20 * time.Second).Unix()}), alice},
+		"without an end":             {p.token(claims{"exp": nil}), "refused"},
+		"not valid yet":              {p.token(claims{"nbf": now.Add(time.Hour).Unix()}), "refused"},
+		"valid soon, within skew":    {p.token(claims{"nbf": now.Add(20 * time.Second).Unix()}), alice},
+		"of another issuer":          {other.token(nil), "refused"},
+		"says another issuer":        {p.token(claims{"iss": other.URL}), "refused"},
+		"of another's key":           {other.token(claims{"iss": p.URL}), "refused"},
+		"without a user":             {p.token(claims{"sub": nil}), "refused"},
+		"an empty user":              {p.token(claims{"sub": ""}), "refused"},
+		"a number for a user":        {p.token(claims{"sub": 7}), "refused"},
+		"alg none":                   {unsigned, "refused"},
+		"another algorithm's key":    {foreign, "refused"},
+		"shared key: the public one": {shared, "refused"},
+		"changed":                    {parts[0] + "." + part(p.claims(claims{"sub": "root"})) + "." + parts[2], "refused"},
+		"cut off":                    {good[:len(good)-2], "refused"},
+		"nothing":                    {"..", "refused"},
+		"no JSON":                    {"a.b.c", "refused"},
+	} {
+		if got := ask(t, a, c.token); got != c.want {
+			t.Errorf("a token %s: %q, want %q", what, got, c.want)
+		}
+	}
+	email := p.authenticator(func(c *authn.OIDC) { c.UserClaim = "email"; c.GroupsClaim = "" })
+	for verified, want := range map[any]string{true: "oidc:a@b", false: "refused", nil: "oidc:a@b"} {
+		if got := ask(t, email, p.token(claims{"email": "a@b", "email_verified": verified})); got != want {
+			t.Errorf("verified %v: %q", verified, got)
+		}
+	}
+}
+
+func TestSeveralIssuers(t *testing.T) {
+	p, q := newProvider(t), newProvider(t)
+	a := p.authenticator(func(c *authn.OIDC) { c.Issuers = []authn.Issuer{{Name: "a", URL: p.URL}, {Name: "b", URL: q.URL}} })
+	if got := ask(t, a, p.token(claims{"groups": nil})) + " " + ask(t, a, q.token(claims{"groups": nil})); got != "a:alice b:alice" {
+		t.Errorf("got %s", got)
+	}
+	for text, want := range map[string]bool{
+		"https://a": true, "corp=https://a": true, "corp=https://a/?x=y": true, "https://a/?x=y": true, "http://127.0.0.1:1": true, "http://localhost": true,
+		"http://a": false, "a": false, "": false, "cert=https://a": false, "token=https://a": false, "spiffe=https://a": false, "a:b=https://a": false, "Corp=https://a": false, "=https://a": false, "ftp://a": false,
+	} {
+		if _, err := authn.ParseIssuers([]string{text}); (err == nil) != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := authn.ParseIssuers([]string{"https://a", "https://b"}); err == nil {
+		t.Error("two issuers without names")
+	}
+}
+
+func TestKeyRotation(t *testing.T) {
+	p := newProvider(t)
+	a := p.authenticator(nil)
+	old := p.token(nil)
+	if got := ask(t, a, old); got != alice {
+		t.Fatal(got)
+	}
+	p.rotate("two")
+	if got := ask(t, a, p.token(nil)); got != "refused" { // the cool-down after the first fetch
+		t.Errorf("at once: %s", got)
+	}
+	for begin := time.Now(); ask(t, a, p.token(nil)) != alice; time.Sleep(200 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("the new key is not known after 20 s")
+		}
+	}
+	if n := p.fetches.Load(); n != 2 {
+		t.Errorf("%d fetches", n)
+	}
+}
+
+func TestUnknownKeys(t *testing.T) {
+	p, forger := newProvider(t), newProvider(t)
+	a := p.authenticator(nil)
+	tokens := make([]string, 10_000)
+	for i := range tokens {
+		forger.mu.Lock()
+		forger.keys[0].KeyID = strconv.Itoa(i)
+		forger.mu.Unlock()
+		tokens[i] = forger.token(claims{"iss": p.URL})
+	}
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := worker; i < len(tokens); i += 8 {
+				if got := ask(t, a, tokens[i]); got != "refused" {
+					t.Errorf("%d: %s", i, got)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d tokens with unknown keys in %s: %d fetches", len(tokens), time.Since(begin), p.fetches.Load())
+	if n, most := p.fetches.Load(), 1+int64(time.Since(begin)/(10*time.Second)); n > most {
+		t.Errorf("%d fetches", n)
+	}
+	if got := ask(t, a, p.token(nil)); got != alice {
+		t.Errorf("a good token after it: %s", got)
+	}
+}
+
+func TestIssuerThatIsDown(t *testing.T) {
+	p := newProvider(t)
+	p.down.Store(true)
+	a := p.authenticator(nil)
+	if got := ask(t, a, p.token(nil)); got != "unavailable" {
+		t.Errorf("down: %s", got)
+	}
+	p.down.Store(false)
+	for begin := time.Now(); ask(t, a, p.token(nil)) != alice; time.Sleep(100 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("not after 10 s")
+		}
+	}
+	p.down.Store(true)
+	if got := ask(t, a, p.token(claims{"jti": "another"})); got != alice {
+		t.Errorf("with keys from before: %s", got)
+	}
+}
+
+func TestKeyFile(t *testing.T) {
+	p := newProvider(t)
+	file := filepath.Join(t.TempDir(), "keys.json")
+	must(t, os.WriteFile(file, p.public(), 0o600))
+	a := p.authenticator(func(c *authn.OIDC) { c.KeyFile = file })
+	if got := ask(t, a, p.token(nil)); got != alice || p.fetches.Load() != 0 {
+		t.Errorf("%s after %d fetches", got, p.fetches.Load())
+	}
+	p.rotate("two")
+	if got := ask(t, a, p.token(nil)); got != "refused" {
+		t.Errorf("with another key: %s", got)
+	}
+	must(t, os.WriteFile(file, p.public(), 0o600))
+	for begin := time.Now(); ask(t, a, p.token(nil)) != alice; time.Sleep(100 * time.Millisecond) {
+		if time.Since(begin) > 5*time.Second {
+			t.Fatal("the file is not read again")
+		}
+	}
+}
+
+func FuzzOIDCToken(f *testing.F) {
+	p := newProvider(f)
+	a := p.authenticator(nil)
+	good := p.token(nil)
+	f.Add(good)
+	f.Add("a.b.c")
+	f.Add("eyJhbGciOiJub25lIn0.e30.")
+	f.Fuzz(func(t *testing.T, token string) {
+		if got := ask(t, a, token); got != "refused" && strings.TrimSpace(token) != good {
+			t.Errorf("%q is %s", token, got)
+		}
+	})
+}
+
+func BenchmarkOIDC(b *testing.B) {
+	p := newProvider(b)
+	a := p.authenticator(nil)
+	token := p.token(nil)
+	for b.Loop() {
+		if got := ask(b, a, token); got != alice {
+			b.Fatal(got)
+		}
+	}
+}
