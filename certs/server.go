@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// ServerFiles are the files that a server needs for mutual TLS, in PEM.
+// ServerFiles are the files that a server needs for TLS, in PEM.
 type ServerFiles struct {
 	Cert, Key string
-	// ClientCA holds the authorities that sign the clients' certificates.
+	// ClientCA holds the authorities that sign the clients' certificates, "" for none.
 	ClientCA string
 }
 
@@ -53,6 +53,9 @@ func (f ServerFiles) read() (material, error) {
 	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
 		return material{}, fmt.Errorf("the server's certificate %q and key %q: %w", f.Cert, f.Key, err)
+	}
+	if f.ClientCA == "" {
+		return material{cert: cert}, nil
 	}
 	cas, err := readAuthorities(f.ClientCA)
 	if err != nil {

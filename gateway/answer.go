@@ -40,6 +40,11 @@ type heldView struct {
 	Token uint64 `json:"token" doc:"The fencing token of the grant."`
 }
 
+type (
+	identityView   struct{ jsonview.Identity }
+	permissionView struct{ jsonview.Permission }
+)
+
 // view returns an answer of the service in the form that is encoded as JSON.
 func view(ctx context.Context, answer proto.Message) (any, error) {
 	base := requestOf(ctx).base
@@ -62,6 +67,10 @@ func view(ctx context.Context, answer proto.Message) (any, error) {
 		return locks, nil
 	case *models.FetchResponse:
 		return heldView{viewLock(base, answer.GetResource()), answer.GetToken()}, nil
+	case *models.Identity:
+		return identityView{jsonview.OfIdentity(answer)}, nil
+	case *models.CanIResponse:
+		return permissionView{jsonview.OfPermission(answer)}, nil
 	default:
 		return answer, nil
 	}

@@ -43,6 +43,10 @@ func common(config Config, next http.Handler) http.Handler {
 			badRequest(problems{"message": "the path: " + err.Error()}).write(w)
 			return
 		}
+		if refused := refuseCredentials(known.query); refused != nil {
+			refused.write(w)
+			return
+		}
 		r.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
 		next.ServeHTTP(w, r)
 	})

@@ -22,8 +22,14 @@ func newMux(config Config) (http.Handler, error) {
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &marshaler{}),
 		runtime.WithMiddlewares(translate),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
-		runtime.WithMetadata(func(ctx context.Context, _ *http.Request) metadata.MD {
-			return metadata.Pairs(models.RequestIDKey, requestOf(ctx).id)
+		runtime.WithMetadata(func(ctx context.Context, r *http.Request) metadata.MD {
+			md := metadata.Pairs(models.RequestIDKey, requestOf(ctx).id)
+			for _, name := range config.Headers {
+				if name != "authorization" { // the mux passes it on, all of its values
+					md.Append(name, r.Header.Values(name)...)
+				}
+			}
+			return md
 		}),
 		runtime.WithForwardResponseOption(head),
 		runtime.WithForwardResponseRewriter(view),

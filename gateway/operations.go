@@ -55,7 +55,8 @@ var (
 		{code: http.StatusUnsupportedMediaType, doc: "The body is not application/json in UTF-8, or is compressed."},
 	}
 	commonAnswers = []answer{
-		{code: http.StatusForbidden, doc: "A page of another origin has sent the request."},
+		{code: http.StatusUnauthorized, doc: "The request has no valid credentials; the header says what is accepted.", headers: []string{"WWW-Authenticate"}},
+		{code: http.StatusForbidden, doc: "The server's rules do not allow it; or a page of another origin has sent the request."},
 		{code: http.StatusMisdirectedRequest, doc: "The Host of the request is not a name of this server."},
 		{code: http.StatusTooManyRequests, doc: "The server has too much to do; retry later.", headers: []string{"Retry-After"}},
 		{code: http.StatusServiceUnavailable, doc: "The database or the server is not available; retry.", headers: []string{"Retry-After"}},
@@ -128,6 +129,15 @@ var operations = []operation{
 	{
 		method: http.MethodGet, path: "/v1/presences/{key}", id: "getPresence", summary: "The holder of a presence",
 		answers: []answer{{code: http.StatusOK, doc: "The presence.", body: heldView{}}, badParameters, notHeld},
+	},
+	{
+		method: http.MethodGet, path: "/v1/whoami", id: "whoAmI", summary: "Who the caller was authenticated as",
+		answers: []answer{{code: http.StatusOK, doc: "The caller's identity.", body: identityView{}}},
+	},
+	{
+		method: http.MethodGet, path: "/v1/permissions/{resource}", id: "canI", summary: "Whether the caller has a right on a resource",
+		translate: query[rightQuery], query: rightQuery{},
+		answers: []answer{{code: http.StatusOK, doc: "Whether it is allowed.", body: permissionView{}}, badParameters},
 	},
 }
 

@@ -108,6 +108,15 @@ func (q *heldQuery) message() proto.Message {
 	return &models.FetchAllRequest{Limit: &limit, PageToken: given(q.PageToken)}
 }
 
+// rightQuery is the query of GET /v1/permissions/NAME/.
+type rightQuery struct {
+	Right *jsonview.Right `json:"right" doc:"What the caller wants to do with the resource; it must be given."`
+}
+
+func (q *rightQuery) message() proto.Message {
+	return &models.CanIRequest{Right: models.Right(given(q.Right))}
+}
+
 // given returns the value of a pointer, or the zero value.
 func given[T any](p *T) (value T) {
 	if p != nil {

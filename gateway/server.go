@@ -42,6 +42,9 @@ type Config struct {
 	// Service is a connection to the service models.Locket. Its calls carry the client's
 	// peer.Peer in their contexts, and the request id in their metadata.
 	Service grpc.ClientConnInterface
+	// Headers are the names of the headers, in lower case, that become metadata of the calls:
+	// credentials. No others do.
+	Headers []string
 	// Metrics are served, and have the gateway's own added.
 	Metrics *prometheus.Registry
 	// Pages are handlers of GET, by their paths, which are served as well, or in place of the

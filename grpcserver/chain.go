@@ -47,14 +47,17 @@ type Chain struct {
 // What it may rely on is the same for gRPC and for REST: RequestID, the caller's address and
 // TLS state (peer.FromContext; AuthInfo is a credentials.TLSInfo, whose State is to be used, or
 // nil without TLS), the deadline. The incoming metadata of a call over REST is the request id,
-// and what the client claims in X-Forwarded headers.
+// the headers that the gateway passes on (credentials), and what the client claims in X-Forwarded
+// headers.
 type Guard func(ctx context.Context, call *Call, next func(context.Context) error) error
 
 // Call is a call on its way through the chain.
 type Call struct {
 	// FullMethod is like "/models.Locket/Lock".
 	FullMethod string
-	checks     []func(message any) error
+	// Identity is the name of the caller, for the log, once a guard knows it.
+	Identity string
+	checks   []func(message any) error
 }
 
 // Check adds a check of every message that the caller sends. It is for guards, before they call
@@ -115,7 +118,7 @@ func (c *Chain) pass(ctx context.Context, call *Call, rest func(context.Context)
 	if _, ok := status.FromError(err); !ok {
 		err = status.FromContextError(err).Err()
 	}
-	c.observer.observe(ctx, call.FullMethod, start, err)
+	c.observer.observe(ctx, call, start, err)
 	return err
 }
 

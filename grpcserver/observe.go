@@ -36,8 +36,9 @@ func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	return o
 }
 
-func (o *observer) observe(ctx context.Context, fullMethod string, start time.Time, err error) {
+func (o *observer) observe(ctx context.Context, call *Call, start time.Time, err error) {
 	took := time.Since(start)
+	fullMethod := call.FullMethod
 	method, code := path.Base(fullMethod), status.Code(err)
 	o.durations.WithLabelValues(method, code.String()).Observe(took.Seconds())
 	level := levelOf(fullMethod, err)
@@ -46,6 +47,9 @@ func (o *observer) observe(ctx context.Context, fullMethod string, start time.Ti
 	}
 	attrs := []slog.Attr{
 		slog.String("method", method), slog.String("code", code.String()), slog.Duration("duration", took),
+	}
+	if call.Identity != "" {
+		attrs = append(attrs, slog.String("identity", call.Identity))
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("message", status.Convert(err).Message()))

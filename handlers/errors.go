@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strconv"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
+	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
@@ -28,7 +28,6 @@ var errorTable = []struct {
 	{claim.ErrNotFound, codes.NotFound, models.ReasonClaimNotFound, "claim-not-found"},
 	{claim.ErrIDTaken, codes.AlreadyExists, models.ReasonIDTaken, "the id names a claim that another request made"},
 	{claim.ErrContention, codes.Aborted, models.ReasonClaimWaits, "the claim waits for other claims"},
-	{claim.ErrSessionClaim, codes.FailedPrecondition, models.ReasonSessionClaim, "the claim is bound to a session, and has no TTL of its own"},
 	{errAnswerTooLarge, codes.ResourceExhausted, models.ReasonAnswerTooLarge, errAnswerTooLarge.Error()},
 	{errTooManyWaiting, codes.ResourceExhausted, models.ReasonTooManyWaiting, "too many calls wait on this server; wait a moment, or ask another server"},
 	{committer.ErrStopping, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
@@ -71,12 +70,15 @@ func (h *handler) lockError(ctx context.Context, err error) error {
 func (h *handler) wireError(ctx context.Context, err error) error {
 	var (
 		collision  *claim.CollisionError
+		denied     *auth.DeniedError
 		transition *claim.TransitionError
 		fields     fieldErrors
 	)
 	switch {
 	case errors.As(err, &collision):
-		return withInfo(status.Convert(models.ErrLockCollision), models.ReasonLockCollision, holderOf(collision))
+		return withInfo(status.Convert(models.ErrLockCollision), models.ReasonLockCollision, holderOf(ctx, collision))
+	case errors.As(err, &denied):
+		return models.Denied(denied.Error(), denied.Right.String(), denied.Resource)
 	case errors.As(err, &transition):
 		return withInfo(status.New(codes.FailedPrecondition, transition.Error()), models.ReasonWrongStatus,
 			map[string]string{"status": transition.From.String()})
@@ -106,9 +108,14 @@ func leftDuring(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrConflict))
 }
 
-func holderOf(collision *claim.CollisionError) map[string]string {
+// holderOf returns who holds a resource, for the metadata of an error; nothing if the caller may
+// not see it.
+func holderOf(ctx context.Context, collision *claim.CollisionError) map[string]string {
 	if collision.Holder == nil {
 		return map[string]string{"mode": claim.Shared.String()}
+	}
+	if !auth.CallerOf(ctx).Sees(collision.Holder) {
+		return nil
 	}
 	return map[string]string{
 		"holder":   collision.Holder.Owner,
@@ -118,10 +125,5 @@ func holderOf(collision *claim.CollisionError) map[string]string {
 }
 
 func withInfo(s *status.Status, reason string, metadata map[string]string, more ...protoadapt.MessageV1) error {
-	info := &errdetails.ErrorInfo{Reason: reason, Domain: models.ErrorDomain, Metadata: metadata}
-	detailed, err := s.WithDetails(append([]protoadapt.MessageV1{protoadapt.MessageV1Of(info)}, more...)...)
-	if err != nil {
-		return s.Err()
-	}
-	return detailed.Err()
+	return models.WithInfo(s, reason, metadata, more...)
 }

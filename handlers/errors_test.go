@@ -115,7 +115,6 @@ func TestDatabaseErrors(t *testing.T) {
 		{db.ErrConflict, codes.Unavailable, "DATABASE_UNAVAILABLE"},
 		{db.ErrOutcomeUnknown, codes.Unavailable, "OUTCOME_UNKNOWN"},
 		{db.ErrRowLocked, codes.Unavailable, "RESOURCE_LOCKED"},
-		{claim.ErrSessionClaim, codes.FailedPrecondition, "SESSION_CLAIM"},
 		{fmt.Errorf("%w: %w", db.ErrUnavailable, context.DeadlineExceeded), codes.Unavailable, "DATABASE_UNAVAILABLE"},
 		{errors.New("disk on fire"), codes.Internal, ""},
 	} {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
@@ -35,7 +36,7 @@ type handler struct {
 // New returns the service. Changes go through the committer, calls that wait for a claim
 // wait at the hub, and the store is asked for the rest.
 func New(c *committer.Committer, hub *watch.Hub, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
-	h := &handler{committer: c, hub: hub, store: store, log: log, maxWaiting: DefaultMaxWaiting, watches: newWatches()}
+	h := &handler{committer: c, hub: hub, store: visible{store}, log: log, maxWaiting: DefaultMaxWaiting, watches: newWatches()}
 	for _, option := range options {
 		option(h)
 	}
@@ -230,6 +231,11 @@ func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 	defer h.waiting.Add(-1)
 	if h.waiting.Add(1) > h.maxWaiting {
 		return nil, h.wireError(ctx, errTooManyWaiting)
+	}
+	if caller := auth.CallerOf(ctx); restricted(caller) { // how long it waits must tell nothing either
+		if _, _, err := h.store.Get(ctx, id); err != nil {
+			return nil, h.wireError(ctx, err)
+		}
 	}
 	found, now, err := h.hub.Await(ctx, id)
 	if err != nil {

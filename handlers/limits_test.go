@@ -472,6 +472,7 @@ func TestEmpty(t *testing.T) {
 		models.Locket_AwaitClaim_FullMethodName:  codes.NotFound,
 		models.Locket_EndClaim_FullMethodName:    codes.NotFound,
 		models.Locket_ListClaims_FullMethodName:  codes.OK,
+		models.Locket_WhoAmI_FullMethodName:      codes.OK,
 	}
 	for _, method := range methods {
 		code, other := want[method]

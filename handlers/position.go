@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/models"
 )
@@ -22,6 +23,9 @@ const (
 // answer shows a claim in an answer about it alone: with its position in the line if it waits.
 // A position that cannot be read in time is left out.
 func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant) *models.Claim {
+	if !auth.CallerOf(ctx).SeesUserData(c) {
+		c.UserData = nil
+	}
 	encoded := encodeClaim(c, now)
 	if c.Status == claim.Waiting {
 		if position := h.position(ctx, c); position > 0 {
@@ -65,7 +69,7 @@ func (h *handler) waitsFor(ctx context.Context, id string) map[string]string {
 		if queue.Shared == 0 {
 			collision.Holder = &queue.Holders[0]
 		}
-		maps.Copy(waits, holderOf(collision))
+		maps.Copy(waits, holderOf(ctx, collision))
 	}
 	return waits
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
@@ -69,7 +70,7 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 	defer w.Close()
 	out := newOutbox(stream)
 	defer out.close()
-	s := &watching{handler: h, filter: filter, watcher: w, out: out}
+	s := &watching{handler: h, caller: auth.CallerOf(ctx), filter: filter, watcher: w, out: out}
 	if cursor == nil && !noSnapshot {
 		if err := s.snapshot(ctx); err != nil {
 			return err
@@ -115,6 +116,7 @@ func is(want *string, s string) bool { return want == nil || *want == s }
 // watching is one call of Watch.
 type watching struct {
 	*handler
+	caller  *auth.Caller
 	filter  watchFilter
 	watcher *watch.Watcher
 	out     *outbox
@@ -206,9 +208,10 @@ func (s *watching) follow(ctx context.Context) error {
 	}
 }
 
-// passes reports whether a transition is to be sent: it is no part of the snapshot.
+// passes reports whether a transition is to be sent: the caller may see it, by the rules that are in
+// force now, and it is no part of the snapshot.
 func (s *watching) passes(t claim.Transition) bool {
-	return s.filter.passes(t.After) && t.After.Version > s.known[t.After.ID]
+	return s.filter.passes(t.After) && s.caller.Sees(t.After) && t.After.Version > s.known[t.After.ID]
 }
 
 // watchedBytes is about how much a claim takes in a response.

@@ -97,9 +97,15 @@ const (
 	ReasonShuttingDown = "SHUTTING_DOWN"
 	// ReasonQueueFull occurs when as many claims wait for a resource as may.
 	ReasonQueueFull = "QUEUE_FULL"
-	// ReasonSessionClaim occurs when a TTL is given to a claim that is bound to a session, which has none
-	// of its own.
-	ReasonSessionClaim = "SESSION_CLAIM"
+	// ReasonUnauthenticated occurs when a call has no credentials, or not valid ones. The message
+	// says what is accepted, and metadata "www_authenticate" has it as challenges of HTTP.
+	ReasonUnauthenticated = "UNAUTHENTICATED"
+	// ReasonIssuerUnavailable occurs when a token cannot be checked, because the keys of its issuer
+	// cannot be fetched. Ask again after some seconds.
+	ReasonIssuerUnavailable = "ISSUER_UNAVAILABLE"
+	// ReasonPermissionDenied occurs when the server's rules do not allow a call. It comes with
+	// metadata "right" and "resource": what a rule would have to allow.
+	ReasonPermissionDenied = "PERMISSION_DENIED"
 	// ReasonSessionEnded occurs when a session is not there any more: it was closed, its TTL had passed,
 	// or an administrator ended it. A new session is a new identity.
 	ReasonSessionEnded = "SESSION_ENDED"

@@ -252,6 +252,66 @@ func (Holding) EnumDescriptor() ([]byte, []int) {
 	return file_models_locket_proto_rawDescGZIP(), []int{3}
 }
 
+// Right is what a caller may do with a resource.
+type Right int32
+
+const (
+	Right_RIGHT_UNSPECIFIED Right = 0
+	// See claims, queues and locks.
+	Right_RIGHT_READ Right = 1
+	// Claim the resource, and renew one's own claims.
+	Right_RIGHT_HOLD Right = 2
+	// End claims of other identities.
+	Right_RIGHT_REVOKE Right = 3
+	// Renew claims of other identities, and see their user data.
+	Right_RIGHT_ADMINISTER Right = 4
+)
+
+// Enum value maps for Right.
+var (
+	Right_name = map[int32]string{
+		0: "RIGHT_UNSPECIFIED",
+		1: "RIGHT_READ",
+		2: "RIGHT_HOLD",
+		3: "RIGHT_REVOKE",
+		4: "RIGHT_ADMINISTER",
+	}
+	Right_value = map[string]int32{
+		"RIGHT_UNSPECIFIED": 0,
+		"RIGHT_READ":        1,
+		"RIGHT_HOLD":        2,
+		"RIGHT_REVOKE":      3,
+		"RIGHT_ADMINISTER":  4,
+	}
+)
+
+func (x Right) Enum() *Right {
+	p := new(Right)
+	*p = x
+	return p
+}
+
+func (x Right) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Right) Descriptor() protoreflect.EnumDescriptor {
+	return file_models_locket_proto_enumTypes[4].Descriptor()
+}
+
+func (Right) Type() protoreflect.EnumType {
+	return &file_models_locket_proto_enumTypes[4]
+}
+
+func (x Right) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Right.Descriptor instead.
+func (Right) EnumDescriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{4}
+}
+
 // Resource is a lock as in Cloud Foundry's Locket.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3461,6 +3521,212 @@ func (x *Wait) GetAhead() []*Claim {
 	return nil
 }
 
+type WhoAmIRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIRequest) Reset() {
+	*x = WhoAmIRequest{}
+	mi := &file_models_locket_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIRequest) ProtoMessage() {}
+
+func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
+func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{43}
+}
+
+// Identity is who a caller was authenticated as. docs/security.md says how names are made.
+type Identity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for a caller that showed nothing, where that is allowed.
+	Name   string   `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Groups []string `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Whether the server authenticates its callers; else everybody may do everything.
+	Authentication bool `protobuf:"varint,3,opt,name=authentication,proto3" json:"authentication,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Identity) Reset() {
+	*x = Identity{}
+	mi := &file_models_locket_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Identity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Identity) ProtoMessage() {}
+
+func (x *Identity) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Identity.ProtoReflect.Descriptor instead.
+func (*Identity) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Identity) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Identity) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *Identity) GetAuthentication() bool {
+	if x != nil {
+		return x.Authentication
+	}
+	return false
+}
+
+type CanIRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	Right Right `protobuf:"varint,1,opt,name=right,proto3,enum=models.Right" json:"right,omitempty"`
+	// Required: the name, 1 to 1,024 bytes of UTF-8 without NUL.
+	Resource      string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CanIRequest) Reset() {
+	*x = CanIRequest{}
+	mi := &file_models_locket_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CanIRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CanIRequest) ProtoMessage() {}
+
+func (x *CanIRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CanIRequest.ProtoReflect.Descriptor instead.
+func (*CanIRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *CanIRequest) GetRight() Right {
+	if x != nil {
+		return x.Right
+	}
+	return Right_RIGHT_UNSPECIFIED
+}
+
+func (x *CanIRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+type CanIResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Allowed bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// The line of the rule that decides, in the server's file of rules; 0 if no rule of a file does.
+	Line          uint32 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CanIResponse) Reset() {
+	*x = CanIResponse{}
+	mi := &file_models_locket_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CanIResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CanIResponse) ProtoMessage() {}
+
+func (x *CanIResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CanIResponse.ProtoReflect.Descriptor instead.
+func (*CanIResponse) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *CanIResponse) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *CanIResponse) GetLine() uint32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
 var File_models_locket_proto protoreflect.FileDescriptor
 
 const file_models_locket_proto_rawDesc = "" +
@@ -3731,7 +3997,18 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x04Wait\x12%\n" +
 	"\x06waiter\x18\x01 \x01(\v2\r.models.ClaimR\x06waiter\x12'\n" +
 	"\aholders\x18\x02 \x03(\v2\r.models.ClaimR\aholders\x12#\n" +
-	"\x05ahead\x18\x03 \x03(\v2\r.models.ClaimR\x05ahead*/\n" +
+	"\x05ahead\x18\x03 \x03(\v2\r.models.ClaimR\x05ahead\"\x0f\n" +
+	"\rWhoAmIRequest\"^\n" +
+	"\bIdentity\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06groups\x18\x02 \x03(\tR\x06groups\x12&\n" +
+	"\x0eauthentication\x18\x03 \x01(\bR\x0eauthentication\"N\n" +
+	"\vCanIRequest\x12#\n" +
+	"\x05right\x18\x01 \x01(\x0e2\r.models.RightR\x05right\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\"<\n" +
+	"\fCanIResponse\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\rR\x04line*/\n" +
 	"\bTypeCode\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\b\n" +
 	"\x04LOCK\x10\x01\x12\f\n" +
@@ -3751,7 +4028,15 @@ const file_models_locket_proto_rawDesc = "" +
 	"\aHolding\x12\x10\n" +
 	"\fHOLDING_NONE\x10\x00\x12\x13\n" +
 	"\x0fHOLDING_WAITING\x10\x01\x12\x10\n" +
-	"\fHOLDING_HELD\x10\x022\xbe\a\n" +
+	"\fHOLDING_HELD\x10\x02*f\n" +
+	"\x05Right\x12\x15\n" +
+	"\x11RIGHT_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"RIGHT_READ\x10\x01\x12\x0e\n" +
+	"\n" +
+	"RIGHT_HOLD\x10\x02\x12\x10\n" +
+	"\fRIGHT_REVOKE\x10\x03\x12\x14\n" +
+	"\x10RIGHT_ADMINISTER\x10\x042\xa4\b\n" +
 	"\x06Locket\x121\n" +
 	"\x04Lock\x12\x13.models.LockRequest\x1a\x14.models.LockResponse\x124\n" +
 	"\x05Fetch\x12\x14.models.FetchRequest\x1a\x15.models.FetchResponse\x12:\n" +
@@ -3770,7 +4055,9 @@ const file_models_locket_proto_rawDesc = "" +
 	"\fListSessions\x12\x1b.models.ListSessionsRequest\x1a\x1c.models.ListSessionsResponse\x12L\n" +
 	"\rResetSessions\x12\x1c.models.ResetSessionsRequest\x1a\x1d.models.ResetSessionsResponse\x126\n" +
 	"\x05Watch\x12\x14.models.WatchRequest\x1a\x15.models.WatchResponse0\x01\x122\n" +
-	"\bGetWaits\x12\x17.models.GetWaitsRequest\x1a\r.models.WaitsB)Z'github.com/locket-service/locket/modelsb\x06proto3"
+	"\bGetWaits\x12\x17.models.GetWaitsRequest\x1a\r.models.Waits\x121\n" +
+	"\x06WhoAmI\x12\x15.models.WhoAmIRequest\x1a\x10.models.Identity\x121\n" +
+	"\x04CanI\x12\x13.models.CanIRequest\x1a\x14.models.CanIResponseB)Z'github.com/locket-service/locket/modelsb\x06proto3"
 
 var (
 	file_models_locket_proto_rawDescOnce sync.Once
@@ -3784,153 +4071,163 @@ func file_models_locket_proto_rawDescGZIP() []byte {
 	return file_models_locket_proto_rawDescData
 }
 
-var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_models_locket_proto_goTypes = []any{
 	(TypeCode)(0),                 // 0: models.TypeCode
 	(Mode)(0),                     // 1: models.Mode
 	(Status)(0),                   // 2: models.Status
 	(Holding)(0),                  // 3: models.Holding
-	(*Resource)(nil),              // 4: models.Resource
-	(*LockRequest)(nil),           // 5: models.LockRequest
-	(*LockResponse)(nil),          // 6: models.LockResponse
-	(*ReleaseRequest)(nil),        // 7: models.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 8: models.ReleaseResponse
-	(*FetchRequest)(nil),          // 9: models.FetchRequest
-	(*FetchResponse)(nil),         // 10: models.FetchResponse
-	(*FetchAllRequest)(nil),       // 11: models.FetchAllRequest
-	(*FetchAllResponse)(nil),      // 12: models.FetchAllResponse
-	(*StatusChange)(nil),          // 13: models.StatusChange
-	(*Claim)(nil),                 // 14: models.Claim
-	(*CreateClaimRequest)(nil),    // 15: models.CreateClaimRequest
-	(*GetClaimRequest)(nil),       // 16: models.GetClaimRequest
-	(*ListClaimsRequest)(nil),     // 17: models.ListClaimsRequest
-	(*ListClaimsResponse)(nil),    // 18: models.ListClaimsResponse
-	(*UpdateClaimRequest)(nil),    // 19: models.UpdateClaimRequest
-	(*AwaitClaimRequest)(nil),     // 20: models.AwaitClaimRequest
-	(*EndClaimRequest)(nil),       // 21: models.EndClaimRequest
-	(*GetQueueRequest)(nil),       // 22: models.GetQueueRequest
-	(*Queue)(nil),                 // 23: models.Queue
-	(*SessionRequest)(nil),        // 24: models.SessionRequest
-	(*OpenSession)(nil),           // 25: models.OpenSession
-	(*Heartbeat)(nil),             // 26: models.Heartbeat
-	(*LockCommand)(nil),           // 27: models.LockCommand
-	(*UnlockCommand)(nil),         // 28: models.UnlockCommand
-	(*UnlockAllCommand)(nil),      // 29: models.UnlockAllCommand
-	(*CloseSession)(nil),          // 30: models.CloseSession
-	(*SessionResponse)(nil),       // 31: models.SessionResponse
-	(*SessionOpened)(nil),         // 32: models.SessionOpened
-	(*Done)(nil),                  // 33: models.Done
-	(*SessionStatus)(nil),         // 34: models.SessionStatus
-	(*CommandError)(nil),          // 35: models.CommandError
-	(*ListSessionsRequest)(nil),   // 36: models.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 37: models.ListSessionsResponse
-	(*SessionInfo)(nil),           // 38: models.SessionInfo
-	(*ResetSessionsRequest)(nil),  // 39: models.ResetSessionsRequest
-	(*ResetSessionsResponse)(nil), // 40: models.ResetSessionsResponse
-	(*WatchRequest)(nil),          // 41: models.WatchRequest
-	(*WatchResponse)(nil),         // 42: models.WatchResponse
-	(*Transition)(nil),            // 43: models.Transition
-	(*GetWaitsRequest)(nil),       // 44: models.GetWaitsRequest
-	(*Waits)(nil),                 // 45: models.Waits
-	(*Wait)(nil),                  // 46: models.Wait
-	nil,                           // 47: models.CommandError.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 49: google.protobuf.Duration
+	(Right)(0),                    // 4: models.Right
+	(*Resource)(nil),              // 5: models.Resource
+	(*LockRequest)(nil),           // 6: models.LockRequest
+	(*LockResponse)(nil),          // 7: models.LockResponse
+	(*ReleaseRequest)(nil),        // 8: models.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 9: models.ReleaseResponse
+	(*FetchRequest)(nil),          // 10: models.FetchRequest
+	(*FetchResponse)(nil),         // 11: models.FetchResponse
+	(*FetchAllRequest)(nil),       // 12: models.FetchAllRequest
+	(*FetchAllResponse)(nil),      // 13: models.FetchAllResponse
+	(*StatusChange)(nil),          // 14: models.StatusChange
+	(*Claim)(nil),                 // 15: models.Claim
+	(*CreateClaimRequest)(nil),    // 16: models.CreateClaimRequest
+	(*GetClaimRequest)(nil),       // 17: models.GetClaimRequest
+	(*ListClaimsRequest)(nil),     // 18: models.ListClaimsRequest
+	(*ListClaimsResponse)(nil),    // 19: models.ListClaimsResponse
+	(*UpdateClaimRequest)(nil),    // 20: models.UpdateClaimRequest
+	(*AwaitClaimRequest)(nil),     // 21: models.AwaitClaimRequest
+	(*EndClaimRequest)(nil),       // 22: models.EndClaimRequest
+	(*GetQueueRequest)(nil),       // 23: models.GetQueueRequest
+	(*Queue)(nil),                 // 24: models.Queue
+	(*SessionRequest)(nil),        // 25: models.SessionRequest
+	(*OpenSession)(nil),           // 26: models.OpenSession
+	(*Heartbeat)(nil),             // 27: models.Heartbeat
+	(*LockCommand)(nil),           // 28: models.LockCommand
+	(*UnlockCommand)(nil),         // 29: models.UnlockCommand
+	(*UnlockAllCommand)(nil),      // 30: models.UnlockAllCommand
+	(*CloseSession)(nil),          // 31: models.CloseSession
+	(*SessionResponse)(nil),       // 32: models.SessionResponse
+	(*SessionOpened)(nil),         // 33: models.SessionOpened
+	(*Done)(nil),                  // 34: models.Done
+	(*SessionStatus)(nil),         // 35: models.SessionStatus
+	(*CommandError)(nil),          // 36: models.CommandError
+	(*ListSessionsRequest)(nil),   // 37: models.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 38: models.ListSessionsResponse
+	(*SessionInfo)(nil),           // 39: models.SessionInfo
+	(*ResetSessionsRequest)(nil),  // 40: models.ResetSessionsRequest
+	(*ResetSessionsResponse)(nil), // 41: models.ResetSessionsResponse
+	(*WatchRequest)(nil),          // 42: models.WatchRequest
+	(*WatchResponse)(nil),         // 43: models.WatchResponse
+	(*Transition)(nil),            // 44: models.Transition
+	(*GetWaitsRequest)(nil),       // 45: models.GetWaitsRequest
+	(*Waits)(nil),                 // 46: models.Waits
+	(*Wait)(nil),                  // 47: models.Wait
+	(*WhoAmIRequest)(nil),         // 48: models.WhoAmIRequest
+	(*Identity)(nil),              // 49: models.Identity
+	(*CanIRequest)(nil),           // 50: models.CanIRequest
+	(*CanIResponse)(nil),          // 51: models.CanIResponse
+	nil,                           // 52: models.CommandError.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
 }
 var file_models_locket_proto_depIdxs = []int32{
 	0,  // 0: models.Resource.type_code:type_name -> models.TypeCode
-	4,  // 1: models.LockRequest.resource:type_name -> models.Resource
-	4,  // 2: models.ReleaseRequest.resource:type_name -> models.Resource
-	4,  // 3: models.FetchResponse.resource:type_name -> models.Resource
+	5,  // 1: models.LockRequest.resource:type_name -> models.Resource
+	5,  // 2: models.ReleaseRequest.resource:type_name -> models.Resource
+	5,  // 3: models.FetchResponse.resource:type_name -> models.Resource
 	0,  // 4: models.FetchAllRequest.type_code:type_name -> models.TypeCode
-	4,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
+	5,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
 	2,  // 6: models.StatusChange.status:type_name -> models.Status
-	48, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
+	53, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
 	1,  // 8: models.Claim.mode:type_name -> models.Mode
 	2,  // 9: models.Claim.status:type_name -> models.Status
-	13, // 10: models.Claim.status_history:type_name -> models.StatusChange
-	48, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
+	14, // 10: models.Claim.status_history:type_name -> models.StatusChange
+	53, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
 	0,  // 12: models.Claim.type_code:type_name -> models.TypeCode
 	1,  // 13: models.CreateClaimRequest.mode:type_name -> models.Mode
 	0,  // 14: models.CreateClaimRequest.type_code:type_name -> models.TypeCode
 	1,  // 15: models.ListClaimsRequest.mode:type_name -> models.Mode
 	2,  // 16: models.ListClaimsRequest.status:type_name -> models.Status
-	48, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
-	48, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
-	14, // 19: models.ListClaimsResponse.claims:type_name -> models.Claim
+	53, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
+	53, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
+	15, // 19: models.ListClaimsResponse.claims:type_name -> models.Claim
 	2,  // 20: models.UpdateClaimRequest.status:type_name -> models.Status
-	49, // 21: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
-	14, // 22: models.Queue.holders:type_name -> models.Claim
-	14, // 23: models.Queue.waiters:type_name -> models.Claim
-	46, // 24: models.Queue.waits:type_name -> models.Wait
-	25, // 25: models.SessionRequest.open:type_name -> models.OpenSession
-	26, // 26: models.SessionRequest.heartbeat:type_name -> models.Heartbeat
-	27, // 27: models.SessionRequest.lock:type_name -> models.LockCommand
-	28, // 28: models.SessionRequest.unlock:type_name -> models.UnlockCommand
-	29, // 29: models.SessionRequest.unlock_all:type_name -> models.UnlockAllCommand
-	30, // 30: models.SessionRequest.close:type_name -> models.CloseSession
+	54, // 21: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
+	15, // 22: models.Queue.holders:type_name -> models.Claim
+	15, // 23: models.Queue.waiters:type_name -> models.Claim
+	47, // 24: models.Queue.waits:type_name -> models.Wait
+	26, // 25: models.SessionRequest.open:type_name -> models.OpenSession
+	27, // 26: models.SessionRequest.heartbeat:type_name -> models.Heartbeat
+	28, // 27: models.SessionRequest.lock:type_name -> models.LockCommand
+	29, // 28: models.SessionRequest.unlock:type_name -> models.UnlockCommand
+	30, // 29: models.SessionRequest.unlock_all:type_name -> models.UnlockAllCommand
+	31, // 30: models.SessionRequest.close:type_name -> models.CloseSession
 	1,  // 31: models.LockCommand.mode:type_name -> models.Mode
 	0,  // 32: models.LockCommand.type_code:type_name -> models.TypeCode
-	32, // 33: models.SessionResponse.opened:type_name -> models.SessionOpened
-	26, // 34: models.SessionResponse.heartbeat:type_name -> models.Heartbeat
-	34, // 35: models.SessionResponse.status:type_name -> models.SessionStatus
-	33, // 36: models.SessionResponse.done:type_name -> models.Done
-	35, // 37: models.SessionResponse.error:type_name -> models.CommandError
+	33, // 33: models.SessionResponse.opened:type_name -> models.SessionOpened
+	27, // 34: models.SessionResponse.heartbeat:type_name -> models.Heartbeat
+	35, // 35: models.SessionResponse.status:type_name -> models.SessionStatus
+	34, // 36: models.SessionResponse.done:type_name -> models.Done
+	36, // 37: models.SessionResponse.error:type_name -> models.CommandError
 	3,  // 38: models.SessionStatus.previous:type_name -> models.Holding
 	3,  // 39: models.SessionStatus.current:type_name -> models.Holding
 	2,  // 40: models.SessionStatus.status:type_name -> models.Status
 	1,  // 41: models.SessionStatus.mode:type_name -> models.Mode
-	47, // 42: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
-	38, // 43: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
-	48, // 44: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
+	52, // 42: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
+	39, // 43: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
+	53, // 44: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
 	0,  // 45: models.WatchRequest.type_code:type_name -> models.TypeCode
-	14, // 46: models.WatchResponse.snapshot:type_name -> models.Claim
-	43, // 47: models.WatchResponse.transitions:type_name -> models.Transition
+	15, // 46: models.WatchResponse.snapshot:type_name -> models.Claim
+	44, // 47: models.WatchResponse.transitions:type_name -> models.Transition
 	2,  // 48: models.Transition.before:type_name -> models.Status
-	14, // 49: models.Transition.claim:type_name -> models.Claim
-	48, // 50: models.Transition.time:type_name -> google.protobuf.Timestamp
-	46, // 51: models.Waits.waits:type_name -> models.Wait
-	14, // 52: models.Wait.waiter:type_name -> models.Claim
-	14, // 53: models.Wait.holders:type_name -> models.Claim
-	14, // 54: models.Wait.ahead:type_name -> models.Claim
-	5,  // 55: models.Locket.Lock:input_type -> models.LockRequest
-	9,  // 56: models.Locket.Fetch:input_type -> models.FetchRequest
-	7,  // 57: models.Locket.Release:input_type -> models.ReleaseRequest
-	11, // 58: models.Locket.FetchAll:input_type -> models.FetchAllRequest
-	15, // 59: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
-	16, // 60: models.Locket.GetClaim:input_type -> models.GetClaimRequest
-	17, // 61: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
-	19, // 62: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
-	20, // 63: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
-	21, // 64: models.Locket.EndClaim:input_type -> models.EndClaimRequest
-	22, // 65: models.Locket.GetQueue:input_type -> models.GetQueueRequest
-	24, // 66: models.Locket.Session:input_type -> models.SessionRequest
-	36, // 67: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
-	39, // 68: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
-	41, // 69: models.Locket.Watch:input_type -> models.WatchRequest
-	44, // 70: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
-	6,  // 71: models.Locket.Lock:output_type -> models.LockResponse
-	10, // 72: models.Locket.Fetch:output_type -> models.FetchResponse
-	8,  // 73: models.Locket.Release:output_type -> models.ReleaseResponse
-	12, // 74: models.Locket.FetchAll:output_type -> models.FetchAllResponse
-	14, // 75: models.Locket.CreateClaim:output_type -> models.Claim
-	14, // 76: models.Locket.GetClaim:output_type -> models.Claim
-	18, // 77: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
-	14, // 78: models.Locket.UpdateClaim:output_type -> models.Claim
-	14, // 79: models.Locket.AwaitClaim:output_type -> models.Claim
-	14, // 80: models.Locket.EndClaim:output_type -> models.Claim
-	23, // 81: models.Locket.GetQueue:output_type -> models.Queue
-	31, // 82: models.Locket.Session:output_type -> models.SessionResponse
-	37, // 83: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
-	40, // 84: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
-	42, // 85: models.Locket.Watch:output_type -> models.WatchResponse
-	45, // 86: models.Locket.GetWaits:output_type -> models.Waits
-	71, // [71:87] is the sub-list for method output_type
-	55, // [55:71] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	15, // 49: models.Transition.claim:type_name -> models.Claim
+	53, // 50: models.Transition.time:type_name -> google.protobuf.Timestamp
+	47, // 51: models.Waits.waits:type_name -> models.Wait
+	15, // 52: models.Wait.waiter:type_name -> models.Claim
+	15, // 53: models.Wait.holders:type_name -> models.Claim
+	15, // 54: models.Wait.ahead:type_name -> models.Claim
+	4,  // 55: models.CanIRequest.right:type_name -> models.Right
+	6,  // 56: models.Locket.Lock:input_type -> models.LockRequest
+	10, // 57: models.Locket.Fetch:input_type -> models.FetchRequest
+	8,  // 58: models.Locket.Release:input_type -> models.ReleaseRequest
+	12, // 59: models.Locket.FetchAll:input_type -> models.FetchAllRequest
+	16, // 60: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
+	17, // 61: models.Locket.GetClaim:input_type -> models.GetClaimRequest
+	18, // 62: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
+	20, // 63: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
+	21, // 64: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
+	22, // 65: models.Locket.EndClaim:input_type -> models.EndClaimRequest
+	23, // 66: models.Locket.GetQueue:input_type -> models.GetQueueRequest
+	25, // 67: models.Locket.Session:input_type -> models.SessionRequest
+	37, // 68: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
+	40, // 69: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
+	42, // 70: models.Locket.Watch:input_type -> models.WatchRequest
+	45, // 71: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
+	48, // 72: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
+	50, // 73: models.Locket.CanI:input_type -> models.CanIRequest
+	7,  // 74: models.Locket.Lock:output_type -> models.LockResponse
+	11, // 75: models.Locket.Fetch:output_type -> models.FetchResponse
+	9,  // 76: models.Locket.Release:output_type -> models.ReleaseResponse
+	13, // 77: models.Locket.FetchAll:output_type -> models.FetchAllResponse
+	15, // 78: models.Locket.CreateClaim:output_type -> models.Claim
+	15, // 79: models.Locket.GetClaim:output_type -> models.Claim
+	19, // 80: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
+	15, // 81: models.Locket.UpdateClaim:output_type -> models.Claim
+	15, // 82: models.Locket.AwaitClaim:output_type -> models.Claim
+	15, // 83: models.Locket.EndClaim:output_type -> models.Claim
+	24, // 84: models.Locket.GetQueue:output_type -> models.Queue
+	32, // 85: models.Locket.Session:output_type -> models.SessionResponse
+	38, // 86: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
+	41, // 87: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
+	43, // 88: models.Locket.Watch:output_type -> models.WatchResponse
+	46, // 89: models.Locket.GetWaits:output_type -> models.Waits
+	49, // 90: models.Locket.WhoAmI:output_type -> models.Identity
+	51, // 91: models.Locket.CanI:output_type -> models.CanIResponse
+	74, // [74:92] is the sub-list for method output_type
+	56, // [56:74] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_models_locket_proto_init() }
@@ -3971,8 +4268,8 @@ func file_models_locket_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_models_locket_proto_rawDesc), len(file_models_locket_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   44,
+			NumEnums:      5,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

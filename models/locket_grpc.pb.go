@@ -42,6 +42,8 @@ const (
 	Locket_ResetSessions_FullMethodName = "/models.Locket/ResetSessions"
 	Locket_Watch_FullMethodName         = "/models.Locket/Watch"
 	Locket_GetWaits_FullMethodName      = "/models.Locket/GetWaits"
+	Locket_WhoAmI_FullMethodName        = "/models.Locket/WhoAmI"
+	Locket_CanI_FullMethodName          = "/models.Locket/CanI"
 )
 
 // LocketClient is the client API for Locket service.
@@ -130,6 +132,11 @@ type LocketClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// GetWaits returns whom a party waits for, whom those wait for, and so on.
 	GetWaits(ctx context.Context, in *GetWaitsRequest, opts ...grpc.CallOption) (*Waits, error)
+	// WhoAmI returns who the caller was authenticated as.
+	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*Identity, error)
+	// CanI returns whether the server's rules give the caller a right on a resource.
+	// Errors: InvalidArgument.
+	CanI(ctx context.Context, in *CanIRequest, opts ...grpc.CallOption) (*CanIResponse, error)
 }
 
 type locketClient struct {
@@ -312,6 +319,26 @@ func (c *locketClient) GetWaits(ctx context.Context, in *GetWaitsRequest, opts .
 	return out, nil
 }
 
+func (c *locketClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*Identity, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Identity)
+	err := c.cc.Invoke(ctx, Locket_WhoAmI_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *locketClient) CanI(ctx context.Context, in *CanIRequest, opts ...grpc.CallOption) (*CanIResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CanIResponse)
+	err := c.cc.Invoke(ctx, Locket_CanI_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LocketServer is the server API for Locket service.
 // All implementations must embed UnimplementedLocketServer
 // for forward compatibility.
@@ -398,6 +425,11 @@ type LocketServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// GetWaits returns whom a party waits for, whom those wait for, and so on.
 	GetWaits(context.Context, *GetWaitsRequest) (*Waits, error)
+	// WhoAmI returns who the caller was authenticated as.
+	WhoAmI(context.Context, *WhoAmIRequest) (*Identity, error)
+	// CanI returns whether the server's rules give the caller a right on a resource.
+	// Errors: InvalidArgument.
+	CanI(context.Context, *CanIRequest) (*CanIResponse, error)
 	mustEmbedUnimplementedLocketServer()
 }
 
@@ -455,6 +487,12 @@ func (UnimplementedLocketServer) Watch(*WatchRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedLocketServer) GetWaits(context.Context, *GetWaitsRequest) (*Waits, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetWaits not implemented")
+}
+func (UnimplementedLocketServer) WhoAmI(context.Context, *WhoAmIRequest) (*Identity, error) {
+	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
+}
+func (UnimplementedLocketServer) CanI(context.Context, *CanIRequest) (*CanIResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CanI not implemented")
 }
 func (UnimplementedLocketServer) mustEmbedUnimplementedLocketServer() {}
 func (UnimplementedLocketServer) testEmbeddedByValue()                {}
@@ -747,6 +785,42 @@ func _Locket_GetWaits_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Locket_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhoAmIRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).WhoAmI(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_WhoAmI_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).WhoAmI(ctx, req.(*WhoAmIRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Locket_CanI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CanIRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).CanI(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_CanI_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).CanI(ctx, req.(*CanIRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Locket_ServiceDesc is the grpc.ServiceDesc for Locket service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -809,6 +883,14 @@ var Locket_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetWaits",
 			Handler:    _Locket_GetWaits_Handler,
+		},
+		{
+			MethodName: "WhoAmI",
+			Handler:    _Locket_WhoAmI_Handler,
+		},
+		{
+			MethodName: "CanI",
+			Handler:    _Locket_CanI_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -20,16 +20,19 @@ const readyTimeout = 800 * time.Millisecond
 // Ready returns nil if the server can answer requests now, else why not, in words for operators.
 type Ready func(ctx context.Context) error
 
+// Warnings returns what an operator has to mend though the server answers requests.
+type Warnings func() []string
+
 // Pages returns the handlers of GET for /healthz, /readyz and /metrics.
-func Pages(metrics prometheus.Gatherer, ready Ready) map[string]http.Handler {
+func Pages(metrics prometheus.Gatherer, ready Ready, warnings Warnings) map[string]http.Handler {
 	return map[string]http.Handler{
 		"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
-		"/readyz":  readiness(ready),
+		"/readyz":  readiness(ready, warnings),
 		"/metrics": promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}),
 	}
 }
 
-func readiness(ready Ready) http.Handler {
+func readiness(ready Ready, warnings Warnings) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
@@ -41,6 +44,12 @@ func readiness(ready Ready) http.Handler {
 			return
 		}
 		fmt.Fprintln(w, "ready")
+		if warnings == nil {
+			return
+		}
+		for _, warning := range warnings() {
+			fmt.Fprintln(w, "warning:", warning)
+		}
 	})
 }
 
@@ -62,9 +71,9 @@ func onLoopback(next http.Handler) http.Handler {
 
 // handler returns all that this door serves. The command line (/debug/pprof/cmdline) is not:
 // it may hold the password of the database.
-func handler(metrics prometheus.Gatherer, ready Ready) http.Handler {
+func handler(metrics prometheus.Gatherer, ready Ready, warnings Warnings) http.Handler {
 	mux := http.NewServeMux()
-	for path, page := range Pages(metrics, ready) {
+	for path, page := range Pages(metrics, ready, warnings) {
 		mux.Handle("GET "+path, page)
 	}
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

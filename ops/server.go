@@ -19,6 +19,8 @@ type Config struct {
 	Listener net.Listener
 	Metrics  prometheus.Gatherer
 	Ready    Ready
+	// Warnings may be nil.
+	Warnings Warnings
 	// ShutdownTimeout is how long requests under way may take to finish.
 	ShutdownTimeout time.Duration
 	Log             *slog.Logger
@@ -32,7 +34,7 @@ func New(config Config) *Server { return &Server{config} }
 
 // Run implements ifrit.Runner. It is ready at once.
 func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
-	served := handler(s.config.Metrics, s.config.Ready)
+	served := handler(s.config.Metrics, s.config.Ready, s.config.Warnings)
 	if at, ok := s.config.Listener.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
 		served = onLoopback(served)
 	}

@@ -1,6 +1,10 @@
 package server
 
-import "time"
+import (
+	"time"
+
+	"github.com/locket-service/locket/authn"
+)
 
 // Where a server listens by default: on this machine alone.
 const (
@@ -49,8 +53,33 @@ type Config struct {
 	DatabaseTimeout time.Duration
 	// TLSCert, TLSKey and TLSClientCA (--tls-cert, --tls-key, --tls-client-ca) are files in PEM: the
 	// server's certificate, its key, and the authorities of the clients' certificates. All three
-	// are given, or none, which is plain text. They are read again when they change.
+	// are given, or none, which is plain text; with another way of authentication TLSClientCA may
+	// be left out. They are read again when they change. With TLSClientCA the clients' certificates
+	// say who calls.
 	TLSCert, TLSKey, TLSClientCA string
+	// AuthTokens (--auth-tokens) is a file of tokens that clients may show, and their names.
+	AuthTokens string
+	// AuthRules (--auth-rules) is a file of rules: who may do what. Without it, everybody who is let
+	// in may read and hold every name.
+	AuthRules string
+	// OIDCIssuers (--oidc-issuers) are the addresses of OIDC providers whose tokens are accepted,
+	// each as URL, or NAME=URL if there are several.
+	OIDCIssuers []string
+	// OIDCAudience (--oidc-audience) must be among the audiences of each token.
+	OIDCAudience string
+	// OIDCUserClaim and OIDCGroupsClaim (--oidc-user-claim, --oidc-groups-claim) are the claims of a
+	// token that name the user and the groups; no groups claim: no groups.
+	OIDCUserClaim, OIDCGroupsClaim string
+	// OIDCKeys (--oidc-keys) is a file with the issuer's keys (JWK set), for places without discovery.
+	OIDCKeys string
+	// OIDCCA (--oidc-ca) is a file in PEM with the authorities of the issuers' certificates.
+	OIDCCA string
+	// AuthProxies (--auth-proxies) are the proxies that authenticate callers: the identities of
+	// their client certificates, or "loopback" for all connections from this machine.
+	AuthProxies []string
+	// AuthProxyUserHeader and AuthProxyGroupsHeader (--auth-proxy-user-header,
+	// --auth-proxy-groups-header) are where these proxies name the user and the groups.
+	AuthProxyUserHeader, AuthProxyGroupsHeader string
 	// Insecure (--insecure) allows plain text on addresses other than loopback.
 	Insecure bool
 	// MaxWaiting is how many calls may wait for a claim at once; 0 for handlers.DefaultMaxWaiting.
@@ -83,5 +112,6 @@ func DefaultConfig() Config {
 		HistoryRetention: 24 * time.Hour, HistoryLimit: 1_000_000, HistoryMinimum: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Second,
 		LogLevel:        "info", LogFormat: "auto",
+		OIDCUserClaim: authn.DefaultUserClaim, AuthProxyUserHeader: authn.DefaultUserHeader,
 	}
 }

@@ -56,7 +56,7 @@ func (d *doors) close() {
 }
 
 // members returns the servers at the doors that are open, in the order in which they start.
-func (d *doors) members(c Config, service *Service, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
+func (d *doors) members(c Config, service *Service, secured *security, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
 	grpcTLS, httpTLS, err := loadTLS(c, log)
 	if err != nil {
 		return nil, err
@@ -66,16 +66,19 @@ func (d *doors) members(c Config, service *Service, registry *prometheus.Registr
 		return nil, err
 	}
 	var members grouper.Members
-	pages := ops.Pages(registry, service.Ready)
+	pages := ops.Pages(registry, service.Ready, secured.warnings)
+	if config, _ := c.authentication(); config.OtherThanCertificates() {
+		pages["/metrics"] = nil // TLS lets everybody in, and no guard protects a page: --ops-address has it
+	}
 	if d.ops != nil {
 		pages["/metrics"] = nil // served there
 		members = append(members, grouper.Member{Name: "ops", Runner: ops.New(ops.Config{
-			Listener: d.ops, Metrics: registry, Ready: service.Ready, ShutdownTimeout: c.ShutdownTimeout, Log: log,
+			Listener: d.ops, Metrics: registry, Ready: service.Ready, Warnings: secured.warnings, ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
 	if d.http != nil {
 		members = append(members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
-			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, TrustedProxies: proxies, Service: grpcserver.NewLocal(service.Chain, service.Register),
+			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, TrustedProxies: proxies, Headers: secured.headers, Service: grpcserver.NewLocal(service.Chain, service.Register),
 			Metrics: registry, Pages: pages, ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
@@ -101,7 +104,8 @@ func atEnd(do func()) ifrit.Runner {
 }
 
 // loadTLS returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a
-// client certificate; with HTTPAnonymous, HTTP takes callers without one too.
+// client certificate, unless there is another way of authentication; with HTTPAnonymous, HTTP takes
+// callers without one too.
 func loadTLS(c Config, log *slog.Logger) (forGRPC, forHTTP *tls.Config, err error) {
 	if c.TLSCert == "" {
 		return nil, nil, nil
@@ -110,9 +114,16 @@ func loadTLS(c Config, log *slog.Logger) (forGRPC, forHTTP *tls.Config, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	overHTTP := tls.RequireAndVerifyClientCert
+	overGRPC, overHTTP := tls.RequireAndVerifyClientCert, tls.RequireAndVerifyClientCert
 	if c.HTTPAnonymous {
 		overHTTP = tls.VerifyClientCertIfGiven
 	}
-	return certificates.Config(tls.RequireAndVerifyClientCert), certificates.Config(overHTTP), nil
+	config, err := c.authentication()
+	switch {
+	case c.TLSClientCA == "":
+		overGRPC, overHTTP = tls.NoClientCert, tls.NoClientCert
+	case config.OtherThanCertificates():
+		overGRPC, overHTTP = tls.VerifyClientCertIfGiven, tls.VerifyClientCertIfGiven
+	}
+	return certificates.Config(overGRPC), certificates.Config(overHTTP), err
 }

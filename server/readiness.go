@@ -38,6 +38,9 @@ type readiness struct {
 	committer func() committer.Health
 	log       *slog.Logger
 	gauge     prometheus.Gauge
+	invalid   prometheus.Gauge
+	// warnings says what is to be mended though the server is ready.
+	warnings func() []string
 	// onChange gets each change.
 	onChange func(ready bool)
 
@@ -57,13 +60,16 @@ type reading struct {
 }
 
 func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Logger, registry prometheus.Registerer) *readiness {
-	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}}
+	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, warnings: func() []string { return nil }}
 	r.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
 	})
 	r.gauge.Set(1)
+	r.invalid = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "locket_invalid_files", Help: "Number of files of settings that have changed and are invalid; /readyz and the log say which.",
+	})
 	r.logSteps = watchClocks(clocks, log, registry)
-	registry.MustRegister(r.gauge, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	registry.MustRegister(r.gauge, r.invalid, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_last_commit_age_seconds", Help: "Time since the database last took a commit or a beat of this server.",
 	}, func() float64 { return time.Since(health().LastCommit).Seconds() }))
 	return r
@@ -96,6 +102,7 @@ func (r *readiness) end() {
 // check looks at the database's clock, and passes on what has changed.
 func (r *readiness) check(ctx context.Context) {
 	clock := r.readClock(ctx)
+	r.invalid.Set(float64(len(r.warnings()))) // this also reads changed files again, and logs what is wrong
 	r.logSteps()
 	if ctx.Err() != nil {
 		return // the end

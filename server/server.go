@@ -119,12 +119,18 @@ func engineOf(database string) string {
 }
 
 // newGroup returns all long-lived runners, in the order in which they start; they stop
-// in reverse. The guards decide about the calls of every door.
+// in reverse. The guards decide about the calls of every door,
+// after those of the configuration.
 func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	service := NewService(c, store, log, registry, guards...)
-	members, err := doors.members(c, service, registry, log)
+	secured, err := newSecurity(c, log)
+	if err != nil {
+		return nil, err
+	}
+	service := NewService(c, store, log, registry, append(secured.guards, guards...)...)
+	service.readiness.warnings = secured.warnings
+	members, err := doors.members(c, service, secured, registry, log)
 	if err != nil {
 		return nil, err
 	}

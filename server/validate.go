@@ -13,6 +13,7 @@ import (
 // its flag. Errors of files and of the network are found by Serve.
 func (c Config) Validate() error {
 	wrong := append(c.wrongDoors(), c.wrongDatabase()...)
+	wrong = append(wrong, c.wrongAuthentication()...)
 	for _, bounded := range []struct {
 		flag  string
 		value time.Duration
@@ -53,14 +54,12 @@ func (c Config) wrongDatabase() (wrong []error) {
 }
 
 func (c Config) wrongDoors() (wrong []error) {
-	tlsFiles := 0
-	for _, file := range []string{c.TLSCert, c.TLSKey, c.TLSClientCA} {
-		if file != "" {
-			tlsFiles++
-		}
-	}
-	if tlsFiles != 0 && tlsFiles != 3 {
-		wrong = append(wrong, errors.New("--tls-cert, --tls-key and --tls-client-ca go together: give all three, or none"))
+	config, _ := c.authentication()
+	secure := c.TLSCert != "" && c.TLSKey != ""
+	switch all := secure && c.TLSClientCA != ""; {
+	case all, c.TLSCert+c.TLSKey+c.TLSClientCA == "":
+	case !secure || !config.OtherThanCertificates():
+		wrong = append(wrong, errors.New("--tls-cert, --tls-key and --tls-client-ca go together: give all three, or none; with another way of authentication --tls-client-ca may be left out"))
 	}
 	if c.GRPCAddress == "" && c.HTTPAddress == "" {
 		wrong = append(wrong, errors.New("--grpc-address and --http-address: both are off, so nothing is served"))
@@ -68,7 +67,7 @@ func (c Config) wrongDoors() (wrong []error) {
 	if _, err := c.trustedProxies(); err != nil {
 		wrong = append(wrong, err)
 	}
-	anywhere := tlsFiles != 0 || c.Insecure
+	anywhere := c.TLSCert+c.TLSKey+c.TLSClientCA != "" || c.Insecure
 	const needsTLS = "without TLS the server listens on loopback only; give it certificates, or --insecure"
 	const plain = "it is plain HTTP, on loopback only; to serve it elsewhere too, give --ops-insecure"
 	return append(wrong,

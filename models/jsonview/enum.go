@@ -16,12 +16,14 @@ type (
 	Mode   models.Mode
 	Status models.Status
 	Type   models.TypeCode
+	Right  models.Right
 )
 
 var (
 	modeNames   = lower(models.Mode_name, "MODE_")
 	statusNames = lower(models.Status_name, "STATUS_")
 	typeNames   = lower(models.TypeCode_name, "")
+	rightNames  = lower(models.Right_name, "RIGHT_")
 )
 
 // lower returns the names of an enumeration as JSON has them; what means none has "".
@@ -45,6 +47,9 @@ func (Status) Names() []string { return slices.Clone(statusNames[1:]) }
 // Names returns the names that there are.
 func (Type) Names() []string { return slices.Clone(typeNames[1:]) }
 
+// Names returns the names that there are.
+func (Right) Names() []string { return slices.Clone(rightNames[1:]) }
+
 // String returns the name, or the number of what has none.
 func (m Mode) String() string { return nameOf(modeNames, int(m)) }
 
@@ -62,6 +67,11 @@ func (s Status) MarshalJSON() ([]byte, error) { return encodeName(statusNames, i
 
 // MarshalJSON implements json.Marshaler.
 func (t Type) MarshalJSON() ([]byte, error) { return encodeName(typeNames, int(t)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (r *Right) UnmarshalText(name []byte) error {
+	return decodeName(rightNames, name, (*int32)(r))
+}
 
 // UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
 func (m *Mode) UnmarshalText(name []byte) error { return decodeName(modeNames, name, (*int32)(m)) }

@@ -1,0 +1,23 @@
+package gateway
+
+import (
+	"net/url"
+	"strings"
+)
+
+// inQuery are parameters by which clients send credentials elsewhere (RFC 6750, section 2.3).
+var inQuery = []string{"access_token", "api_key", "apikey", "auth_token", "authorization", "id_token", "password", "token"}
+
+// refuseCredentials refuses a credential in a query, whether it is valid or not: proxies, browsers
+// and logs keep addresses.
+func refuseCredentials(query url.Values) *refusal {
+	wrong := make(problems)
+	for name := range query {
+		for _, known := range inQuery {
+			if strings.EqualFold(name, known) {
+				wrong[name] = "credentials do not belong into an address, which logs keep; send the header Authorization, and replace this credential"
+			}
+		}
+	}
+	return badRequest(wrong)
+}

@@ -1,0 +1,95 @@
+// Package guard has the guards of the chain that every call passes: who calls (Authenticate) and
+// what the caller may do (Authorize). What each method needs is in the table of needs.go; a method
+// without an entry is refused.
+//
+// Some decisions need a claim that is read first. These are made where it is known: for a
+// change inside of its transaction (auth.Caller.Permit, by way of claim.Caller), for a read by
+// the service's view of the store (package handlers).
+package guard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/authn"
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/models"
+)
+
+// Authenticate returns a guard that finds out who calls, and gives the rest of the call a context
+// with the caller. Credentials go no further than here. rules returns the rules in force.
+func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Logger) grpcserver.Guard {
+	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+		id, err := a.Authenticate(ctx)
+		if err != nil {
+			log.DebugContext(ctx, "a caller is not authenticated", "method", call.FullMethod, "reason", err)
+			return unauthenticated(a, err)
+		}
+		call.Identity = id.Name
+		caller := &auth.Caller{Identity: id, Rules: rules}
+		ctx = auth.WithCaller(without(ctx, a.Headers()), caller)
+		return next(committer.WithCaller(ctx, claim.Caller{Identity: id.Name, Permit: caller.Permit}))
+	}
+}
+
+// without takes headers out of the metadata of a call.
+func without(ctx context.Context, headers []string) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	copied := false
+	for _, name := range headers {
+		if len(md[name]) == 0 {
+			continue
+		}
+		if !copied {
+			md, copied = md.Copy(), true
+		}
+		delete(md, name)
+	}
+	if !copied {
+		return ctx
+	}
+	return metadata.NewIncomingContext(ctx, md)
+}
+
+// unauthenticated says what is accepted, and not what was wrong.
+func unauthenticated(a *authn.Authenticator, err error) error {
+	switch {
+	case errors.Is(err, authn.ErrUnavailable):
+		return models.WithInfo(status.New(codes.Unavailable, authn.ErrUnavailable.Error()+"; ask again"), models.ReasonIssuerUnavailable, nil)
+	case errors.Is(err, authn.ErrRefused):
+		err = authn.ErrRefused
+	}
+	return models.WithInfo(status.New(codes.Unauthenticated, err.Error()+"; accepted is "+a.Accepted()), models.ReasonUnauthenticated,
+		map[string]string{models.ChallengesKey: strings.Join(a.Challenges(), ", ")})
+}
+
+// Authorize returns a guard that refuses what the rules do not allow, before it costs anything.
+func Authorize() grpcserver.Guard {
+	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+		need, known := needs[call.FullMethod]
+		if !known {
+			return status.Error(codes.PermissionDenied, "nobody may call "+call.FullMethod+": the server has no rule for it")
+		}
+		caller := auth.CallerOf(ctx)
+		call.Check(func(message any) error { return denied(need.check(caller, message)) })
+		return next(ctx)
+	}
+}
+
+// denied turns a DeniedError into the status that callers get.
+func denied(err error) error {
+	var wrong *auth.DeniedError
+	if errors.As(err, &wrong) {
+		return models.Denied(wrong.Error(), wrong.Right.String(), wrong.Resource)
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// visible is the store as the caller of a context may see it: without claims that it may not see,
+// and without user data that is not its own. It does not embed a Reader, so that a new way to read
+// does not compile without a decision.
+type visible struct{ store db.Reader }
+
+var _ db.Reader = visible{}
+
+// Get implements db.Getter.
+func (v visible) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	c, now, err := v.store.Get(ctx, id)
+	if err == nil && !show(auth.CallerOf(ctx), &c) {
+		return claim.Claim{}, now, claim.ErrNotFound
+	}
+	return c, now, err
+}
+
+// show takes out of a claim what the caller may not see, and reports whether anything is left.
+func show(caller *auth.Caller, c *claim.Claim) bool {
+	if !caller.SeesUserData(c) {
+		c.UserData = nil
+	}
+	return caller.Sees(c)
+}
+
+// shown returns the claims that the caller may see.
+func shown(caller *auth.Caller, claims []claim.Claim) []claim.Claim {
+	if caller == nil {
+		return claims
+	}
+	left := claims[:0]
+	for i := range claims {
+		if show(caller, &claims[i]) {
+			left = append(left, claims[i])
+		}
+	}
+	return left
+}
+
+// Holder implements db.Reader.
+func (v visible) Holder(ctx context.Context, resource string) (claim.Claim, error) {
+	c, err := v.store.Holder(ctx, resource)
+	if err == nil && !show(auth.CallerOf(ctx), &c) {
+		return claim.Claim{}, claim.ErrNotFound
+	}
+	return c, err
+}
+
+// Queue implements db.Reader.
+func (v visible) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
+	queue, now, err := v.store.Queue(ctx, resource, limit)
+	queue.Holders = shown(auth.CallerOf(ctx), queue.Holders)
+	queue.Waiters = shown(auth.CallerOf(ctx), queue.Waiters)
+	return queue, now, err
+}
+
+// Ahead implements db.Reader. A number tells of no claim.
+func (v visible) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (int, error) {
+	return v.store.Ahead(ctx, resource, enqueued, limit)
+}
+
+const (
+	// readAtOnce is how many claims are read at once while some of them may not be shown.
+	readAtOnce = 1000
+	// maxHidden is how many claims are read for one answer.
+	maxHidden = 100_000
+)
+
+// restricted reports whether there may be claims that the caller must not see.
+func restricted(caller *auth.Caller) bool { return caller.NeedAll(auth.Read, "") != nil }
+
+// Held implements db.Reader.
+func (v visible) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
+	caller := auth.CallerOf(ctx)
+	if page.Limit == 0 || !restricted(caller) {
+		claims, err := v.store.Held(ctx, t, page)
+		return shown(caller, claims), err
+	}
+	read := page
+	read.Limit = readAtOnce
+	return pick(caller, page.Limit, 0, page.Bytes, func(last *claim.Claim) ([]claim.Claim, error) {
+		if last != nil {
+			read.After = last.ID
+		}
+		return v.store.Held(ctx, t, read)
+	})
+}
+
+// Live implements db.Reader. A page is empty only at the end.
+func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
+	for {
+		claims, err := v.store.Live(ctx, resource, page)
+		if err != nil || len(claims) == 0 {
+			return nil, err
+		}
+		page.After = claims[len(claims)-1].ID
+		if left := shown(auth.CallerOf(ctx), claims); len(left) > 0 {
+			return left, nil
+		}
+	}
+}
+
+// List implements db.Reader. Limit and Offset count what the caller may see.
+func (v visible) List(ctx context.Context, f db.Filter) (claims []claim.Claim, now claim.Instant, err error) {
+	caller := auth.CallerOf(ctx)
+	if !restricted(caller) {
+		claims, now, err = v.store.List(ctx, f)
+		return shown(caller, claims), now, err
+	}
+	read := f
+	read.Offset, read.Limit = 0, readAtOnce
+	claims, err = pick(caller, f.Limit, f.Offset, f.Bytes, func(last *claim.Claim) (some []claim.Claim, err error) {
+		if last != nil {
+			read.After = &db.Cursor{Created: last.Created, ID: last.ID}
+		}
+		some, now, err = v.store.List(ctx, read)
+		return some, err
+	})
+	return claims, now, err
+}
+
+// pick reads on until it has limit claims that the caller may see (0: all) after the first offset of
+// them, or as many bytes. read returns those after the last one, none at the end.
+func pick(caller *auth.Caller, limit, offset, bytes int, read func(last *claim.Claim) ([]claim.Claim, error)) (picked []claim.Claim, err error) {
+	budget := db.Budget(bytes)
+	var last *claim.Claim
+	for seen := 0; ; {
+		some, err := read(last)
+		if err != nil || len(some) == 0 {
+			return picked, err
+		}
+		end := some[len(some)-1]
+		last = &end
+		if seen += len(some); seen > maxHidden {
+			return nil, fmt.Errorf("%w: of %d most are hidden from the caller", db.ErrListTooLong, seen)
+		}
+		for _, c := range shown(caller, some) {
+			if offset > 0 {
+				offset--
+				continue
+			}
+			picked = append(picked, c)
+			if len(picked) == limit || bytes > 0 && !budget.Take(&c) {
+				return picked, nil
+			}
+		}
+	}
+}

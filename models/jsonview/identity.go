@@ -1,0 +1,26 @@
+package jsonview
+
+import "github.com/locket-service/locket/models"
+
+// Identity is who a caller was authenticated as.
+type Identity struct {
+	Name           *string  `json:"name" doc:"The caller's name; null for a caller that showed nothing, where that is allowed."`
+	Groups         []string `json:"groups" doc:"The caller's groups."`
+	Authentication bool     `json:"authentication" doc:"Whether the server authenticates its callers; else everybody may do everything."`
+}
+
+// OfIdentity returns how an identity looks.
+func OfIdentity(i *models.Identity) Identity {
+	return Identity{unlessZero(i.GetName()), append([]string{}, i.GetGroups()...), i.GetAuthentication()}
+}
+
+// Permission is whether the caller has a right on a resource.
+type Permission struct {
+	Allowed bool    `json:"allowed" doc:"Whether the caller has the right."`
+	Line    *uint32 `json:"line" doc:"The line of the rule that decides, in the server's file of rules; null if no rule of a file does."`
+}
+
+// OfPermission returns how an answer to CanI looks.
+func OfPermission(r *models.CanIResponse) Permission {
+	return Permission{r.GetAllowed(), unlessZero(r.GetLine())}
+}

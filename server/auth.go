@@ -1,0 +1,103 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/authn"
+	"github.com/locket-service/locket/follow"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/guard"
+)
+
+// loopbackProxy is the value of --auth-proxies for all connections from this machine.
+const loopbackProxy = "loopback"
+
+// authentication returns the ways of authentication. Files are not read yet.
+func (c Config) authentication() (authn.Config, error) {
+	config := authn.Config{
+		Certificates: c.TLSClientCA != "", TokenFile: c.AuthTokens, Anonymous: c.HTTPAnonymous,
+		OIDC:  authn.OIDC{Audience: c.OIDCAudience, UserClaim: c.OIDCUserClaim, GroupsClaim: c.OIDCGroupsClaim, KeyFile: c.OIDCKeys, CA: c.OIDCCA},
+		Proxy: authn.Proxy{UserHeader: c.AuthProxyUserHeader, GroupsHeader: c.AuthProxyGroupsHeader},
+	}
+	for _, proxy := range c.AuthProxies {
+		if proxy == loopbackProxy {
+			config.Proxy.Loopback = true
+		} else {
+			config.Proxy.Identities = append(config.Proxy.Identities, proxy)
+		}
+	}
+	var err error
+	config.OIDC.Issuers, err = authn.ParseIssuers(c.OIDCIssuers)
+	if err != nil {
+		err = fmt.Errorf("--oidc-issuers: %w", err)
+	}
+	return config, err
+}
+
+// wrongAuthentication returns what is wrong with the settings of authentication.
+func (c Config) wrongAuthentication() (wrong []error) {
+	config, err := c.authentication()
+	if err != nil {
+		wrong = append(wrong, err)
+	}
+	need := func(ok bool, text string) {
+		if !ok {
+			wrong = append(wrong, errors.New(text))
+		}
+	}
+	issuers := len(c.OIDCIssuers) > 0
+	need(issuers == (c.OIDCAudience != ""), "--oidc-issuers and --oidc-audience go together")
+	need(issuers || c.OIDCKeys+c.OIDCCA+c.OIDCGroupsClaim == "", "--oidc-keys, --oidc-ca and --oidc-groups-claim: without --oidc-issuers they mean nothing")
+	need(len(c.OIDCIssuers) < 2 || c.OIDCKeys == "", "--oidc-keys: it is for one issuer, and --oidc-issuers has several")
+	need(c.AuthRules == "" || config.Enabled(), "--auth-rules: nobody is authenticated; give --tls-client-ca, --auth-tokens, --oidc-issuers or --auth-proxies")
+	need(!c.HTTPAnonymous || !config.OtherThanCertificates(), "--http-anonymous: callers without a certificate are to show something else; leave it out, or the other way of authentication")
+	need(len(config.Proxy.Identities) == 0 || c.TLSClientCA != "", "--auth-proxies: the certificates of the proxies need --tls-client-ca")
+	return wrong
+}
+
+// security is how calls are authenticated and authorized.
+type security struct {
+	guards []grpcserver.Guard
+	// headers are those that the gateway passes on.
+	headers []string
+	// warnings says which files are invalid as they are now.
+	warnings func() []string
+}
+
+// newSecurity reads the files for the first time. Without any way of authentication there are no
+// guards: whoever reaches a door may do everything.
+func newSecurity(c Config, log *slog.Logger) (*security, error) {
+	config, err := c.authentication()
+	if err != nil || !config.Enabled() {
+		return &security{warnings: func() []string { return nil }}, err
+	}
+	authenticator, err := authn.New(config, log)
+	if err != nil {
+		return nil, err
+	}
+	standard := auth.DefaultRules()
+	rules, wrongRules := func() *auth.Rules { return standard }, func() error { return nil }
+	if c.AuthRules != "" {
+		file, err := follow.Open(c.AuthRules, "the rules", auth.LoadRules, log)
+		if err != nil {
+			return nil, fmt.Errorf("--auth-rules: %w", err)
+		}
+		rules, wrongRules = file.Current, file.Err
+	}
+	return &security{
+		guards:  []grpcserver.Guard{guard.Authenticate(authenticator, rules, log), guard.Authorize()},
+		headers: authenticator.Headers(),
+		warnings: func() (warnings []string) {
+			if wrongRules() != nil {
+				warnings = append(warnings, "the file of --auth-rules has changed and is invalid; the last valid one is in use")
+			}
+			if authenticator.Warning() != nil {
+				warnings = append(warnings, "the file of --auth-tokens or --oidc-keys has changed and is invalid; the last valid one is in use")
+			}
+			return warnings
+		},
+	}, nil
+}

@@ -1,0 +1,111 @@
+package auth_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// world is a server with a token for each of some names.
+type world struct {
+	*fixtures.Locket
+	t      *testing.T
+	tokens map[string]string
+	conn   *grpc.ClientConn
+	models.LocketClient
+}
+
+// write writes a file, and returns its path.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tokenFile returns a token file with a token for each name, and the tokens.
+func tokenFile(t *testing.T, names ...string) (file string, tokens map[string]string) {
+	t.Helper()
+	text := "tokens:\n"
+	tokens = make(map[string]string)
+	for _, name := range names {
+		token, hash := auth.NewToken()
+		tokens[name] = token
+		text += fmt.Sprintf("  - {name: %s, hash: %q, groups: [people, %s-group]}\n", name, hash, name)
+	}
+	return write(t, "tokens.yaml", text), tokens
+}
+
+// start starts a server with tokens for some names; rules may be empty.
+func start(t *testing.T, rules string, names []string, args ...string) *world {
+	t.Helper()
+	file, tokens := tokenFile(t, names...)
+	args = append(args, "--auth-tokens", file)
+	if rules != "" {
+		args = append(args, "--auth-rules", write(t, "rules.yaml", rules))
+	}
+	w := &world{t: t, tokens: tokens, Locket: fixtures.StartLocket(t, harness.SQLiteFile(t), args...)}
+	var err error
+	w.conn, err = grpc.NewClient(w.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	t.Cleanup(func() { _ = w.conn.Close() })
+	w.LocketClient = models.NewLocketClient(w.conn)
+	return w
+}
+
+// as returns a context for the calls of a name; "" shows nothing.
+func (w *world) as(name string) context.Context {
+	if name == "" {
+		return w.t.Context()
+	}
+	return metadata.AppendToOutgoingContext(w.t.Context(), "authorization", "Bearer "+w.tokens[name])
+}
+
+// http sends a request of a name, and returns the code, the header and the body of the answer.
+func (w *world) http(name, method, path, body string, headers ...string) (int, http.Header, string) {
+	w.t.Helper()
+	if name != "" {
+		headers = append(headers, "Authorization: Bearer "+w.tokens[name])
+	}
+	return request(w.t, http.DefaultClient, method, "http://"+w.HTTPAddress()+path, body, headers...)
+}
+
+func request(t *testing.T, client *http.Client, method, url, body string, headers ...string) (int, http.Header, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	must(t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header[name] = append(req.Header[name], value)
+	}
+	response, err := client.Do(req)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	return response.StatusCode, response.Header, string(text)
+}

@@ -1,0 +1,436 @@
+package auth_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/guard"
+	"github.com/locket-service/locket/models"
+)
+
+// callers are one for each right, and one without any; owner has claims, and may hold all.
+var callers = []string{"nobody", "read", "hold", "revoke", "administer"}
+
+const tableRules = `
+rules:
+  - {identity: "token:owner", may: [hold], resource_prefix: ""}
+  - {identity: "token:read", may: [read], resource_prefix: ""}
+  - {identity: "token:hold", may: [hold], resource_prefix: ""}
+  - {identity: "token:revoke", may: [revoke], resource_prefix: ""}
+  - {identity: "token:administer", may: [administer], resource_prefix: ""}
+`
+
+// scene is a resource with a lock that owner holds, and a claim of owner that waits.
+type scene struct {
+	*world
+	resource, holder, waiter, user string
+}
+
+func (w *world) scene(n int, user string) scene {
+	w.t.Helper()
+	s := scene{w, fmt.Sprintf("r%d", n), fmt.Sprintf("holder%d", n), fmt.Sprintf("waiter%d", n), user}
+	for _, id := range []string{s.holder, s.waiter} {
+		_, err := w.CreateClaim(w.as("owner"), &models.CreateClaimRequest{Id: id, Resource: s.resource, Owner: "jim", Ttl: proto.Float64(600), UserData: proto.String(`"secret"`)})
+		must(w.t, err)
+	}
+	return s
+}
+
+// watch watches until the claim that holds is shown. A claim that everybody may see, as it is the
+// caller's own, comes later: when that is there and the other is not, it is hidden.
+func (s scene) watch(ctx context.Context, request *models.WatchRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.Watch(ctx, request)
+	if err != nil {
+		return err
+	}
+	for synced := false; ; {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		claims := response.GetSnapshot()
+		for _, transition := range response.GetTransitions() {
+			claims = append(claims, transition.GetClaim())
+		}
+		for _, c := range claims {
+			switch c.GetResource() {
+			case s.resource:
+				return nil
+			case s.resource + "end":
+				return errHidden
+			}
+		}
+		if response.GetSynced() && !synced {
+			synced = true
+			_, err := s.UpdateClaim(s.as("owner"), &models.UpdateClaimRequest{Id: s.holder, Status: models.Status_STATUS_RELEASED})
+			must(s.t, err)
+			_, err = s.CreateClaim(s.as(s.user), &models.CreateClaimRequest{Resource: s.resource + "end", Ttl: proto.Float64(60)})
+			if status.Code(err) == codes.PermissionDenied {
+				return s.quiet(ctx, stream)
+			}
+			must(s.t, err)
+		}
+	}
+}
+
+// quiet waits for a second in which nothing may come.
+func (s scene) quiet(ctx context.Context, stream grpc.ServerStreamingClient[models.WatchResponse]) error {
+	came := make(chan *models.WatchResponse, 1)
+	go func() {
+		if response, err := stream.Recv(); err == nil {
+			came <- response
+		}
+	}()
+	select {
+	case response := <-came:
+		for _, transition := range response.GetTransitions() {
+			if transition.GetClaim().GetResource() == s.resource {
+				return nil
+			}
+		}
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	return errHidden
+}
+
+// ways is one way to use a method, and who may. A method may have several.
+type way struct {
+	method string
+	what   string
+	may    []string
+	do     func(ctx context.Context, s scene) error
+}
+
+var errHidden = status.Error(codes.NotFound, "the answer does not show it")
+
+var table = []way{
+	{"Lock", "a free name", []string{"hold"}, func(ctx context.Context, s scene) error {
+		_, err := s.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: s.resource + "free", Owner: "o"}, TtlInSeconds: 60})
+		return err
+	}},
+	{"Lock", "renew that of another identity", nil, func(ctx context.Context, s scene) error {
+		_, err := s.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: s.resource, Owner: "jim"}, TtlInSeconds: 60})
+		return err
+	}},
+	{"Release", "that of another identity", []string{"revoke"}, func(ctx context.Context, s scene) error {
+		_, err := s.Release(ctx, &models.ReleaseRequest{Resource: &models.Resource{Key: s.resource, Owner: "jim"}})
+		return err
+	}},
+	{"Fetch", "", []string{"read"}, func(ctx context.Context, s scene) error {
+		_, err := s.Fetch(ctx, &models.FetchRequest{Key: s.resource})
+		return err
+	}},
+	{"FetchAll", "", []string{"read"}, func(ctx context.Context, s scene) error {
+		all, err := s.FetchAll(ctx, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK})
+		if err == nil && !slices.ContainsFunc(all.GetResources(), func(r *models.Resource) bool { return r.GetKey() == s.resource }) {
+			err = errHidden
+		}
+		return err
+	}},
+	{"FetchAll", "page by page", []string{"read"}, func(ctx context.Context, s scene) error {
+		page, err := s.FetchAll(ctx, &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK, Limit: proto.Uint32(1000)})
+		if err == nil && !slices.ContainsFunc(page.GetResources(), func(r *models.Resource) bool { return r.GetKey() == s.resource }) {
+			err = errHidden
+		}
+		return err
+	}},
+	{"CreateClaim", "", []string{"hold"}, func(ctx context.Context, s scene) error {
+		_, err := s.CreateClaim(ctx, &models.CreateClaimRequest{Resource: s.resource + "free2", Ttl: proto.Float64(60)})
+		return err
+	}},
+	{"CreateClaim", "repeat that of another identity", nil, func(ctx context.Context, s scene) error {
+		_, err := s.CreateClaim(ctx, &models.CreateClaimRequest{Id: s.holder, Resource: s.resource, Owner: "jim", Ttl: proto.Float64(600), UserData: proto.String(`"secret"`)})
+		return err
+	}},
+	{"GetClaim", "", []string{"read"}, func(ctx context.Context, s scene) error {
+		c, err := s.GetClaim(ctx, &models.GetClaimRequest{Id: s.holder})
+		if c.GetUserData() != "" {
+			return fmt.Errorf("the user data of another identity: %s", c)
+		}
+		return err
+	}},
+	{"ListClaims", "", []string{"read"}, func(ctx context.Context, s scene) error {
+		list, err := s.ListClaims(ctx, &models.ListClaimsRequest{Limit: proto.Uint32(1000)})
+		if err == nil && !slices.ContainsFunc(list.GetClaims(), func(c *models.Claim) bool { return c.GetId() == s.holder }) {
+			err = errHidden
+		}
+		return err
+	}},
+	{"UpdateClaim", "renew", []string{"administer"}, func(ctx context.Context, s scene) error {
+		c, err := s.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: s.holder, Ttl: proto.Float64(1000)})
+		if err == nil && c.GetUserData() != `"secret"` {
+			return fmt.Errorf("who may administer sees no user data: %s", c)
+		}
+		return err
+	}},
+	{"UpdateClaim", "revoke", []string{"revoke"}, func(ctx context.Context, s scene) error {
+		c, err := s.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: s.holder, Status: models.Status_STATUS_REVOKED})
+		if err == nil && (c.GetUserData() != "" || c.GetIdentity() != "token:owner" || c.GetEndedBy() != "token:"+s.user) {
+			return fmt.Errorf("the claim after it: %s", c)
+		}
+		return err
+	}},
+	{"UpdateClaim", "ask whether it is active", []string{"read"}, func(ctx context.Context, s scene) error {
+		c, err := s.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: s.holder, Status: models.Status_STATUS_ACTIVE})
+		if c.GetUserData() != "" {
+			return fmt.Errorf("the user data of another identity: %s", c)
+		}
+		return err
+	}},
+	{"AwaitClaim", "", []string{"read"}, func(ctx context.Context, s scene) error {
+		_, err := s.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: s.holder})
+		return err
+	}},
+	{"EndClaim", "", []string{"revoke"}, func(ctx context.Context, s scene) error {
+		_, err := s.EndClaim(ctx, &models.EndClaimRequest{Id: s.waiter})
+		return err
+	}},
+	{"GetQueue", "", []string{"read"}, func(ctx context.Context, s scene) error {
+		_, err := s.GetQueue(ctx, &models.GetQueueRequest{Resource: s.resource})
+		return err
+	}},
+	{"Session", "lock", []string{"hold"}, func(ctx context.Context, s scene) error {
+		stream, err := s.Session(ctx)
+		if err != nil {
+			return err
+		}
+		for _, request := range []*models.SessionRequest{
+			{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: "session-" + s.resource + "-of-the-table", Secret: "0123456789abcdef", Ttl: 10}}},
+			{Sequence: 2, Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: s.resource + "free3"}}},
+		} {
+			_ = stream.Send(request) // Recv says why it ended
+		}
+		for {
+			response, err := stream.Recv()
+			if err != nil || response.GetStatus() != nil {
+				return err
+			}
+		}
+	}},
+	{"ListSessions", "", []string{"administer"}, func(ctx context.Context, s scene) error {
+		_, err := s.ListSessions(ctx, &models.ListSessionsRequest{})
+		return err
+	}},
+	{"ResetSessions", "", []string{"administer"}, func(ctx context.Context, s scene) error {
+		_, err := s.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: []string{"0123456789abcdef"}})
+		return err
+	}},
+	{"Watch", "a resource", []string{"read"}, func(ctx context.Context, s scene) error {
+		return s.watch(ctx, &models.WatchRequest{Resource: &s.resource})
+	}},
+	{"Watch", "all", []string{"read"}, func(ctx context.Context, s scene) error {
+		return s.watch(ctx, &models.WatchRequest{})
+	}},
+	{"Watch", "what happens", []string{"read"}, func(ctx context.Context, s scene) error {
+		return s.watch(ctx, &models.WatchRequest{NoSnapshot: true})
+	}},
+	{"GetWaits", "", []string{"read"}, func(ctx context.Context, s scene) error {
+		_, err := s.GetWaits(ctx, &models.GetWaitsRequest{Owner: "jim"})
+		return err
+	}},
+	{"WhoAmI", "", callers, func(ctx context.Context, s scene) error {
+		id, err := s.WhoAmI(ctx, &models.WhoAmIRequest{})
+		if err == nil && (id.GetName() != "token:"+s.user || !slices.Equal(id.GetGroups(), []string{"token:people", "token:" + s.user + "-group"}) || !id.GetAuthentication()) {
+			return fmt.Errorf("the identity %s", id)
+		}
+		return err
+	}},
+	{"CanI", "", callers, func(ctx context.Context, s scene) error {
+		for number, name := range models.Right_name {
+			if number == 0 {
+				continue
+			}
+			answer, err := s.CanI(ctx, &models.CanIRequest{Right: models.Right(number), Resource: s.resource})
+			if want := strings.EqualFold(strings.TrimPrefix(name, "RIGHT_"), s.user); err != nil || answer.GetAllowed() != want {
+				return fmt.Errorf("%s: %s, %w", name, answer, err)
+			}
+		}
+		return nil
+	}},
+}
+
+// methods returns the names of all methods of the service, streams too.
+func methods() (names []string) {
+	for _, method := range models.Locket_ServiceDesc.Methods {
+		names = append(names, method.MethodName)
+	}
+	for _, stream := range models.Locket_ServiceDesc.Streams {
+		names = append(names, stream.StreamName)
+	}
+	return names
+}
+
+// allowed turns an error into whether the call was allowed: the tests of the methods say what they
+// do then. A method that is not there yet passes the guards all the same.
+func allowed(err error) (bool, error) {
+	switch status.Code(err) {
+	case codes.OK, codes.Unimplemented:
+		return true, nil
+	case codes.PermissionDenied, codes.NotFound:
+		return false, nil
+	case codes.AlreadyExists:
+		if models.ReasonOf(err) == models.ReasonIDTaken {
+			return false, nil
+		}
+	}
+	return false, err
+}
+
+func TestTable(t *testing.T) {
+	w := start(t, tableRules, append(callers, "owner"))
+	for _, method := range methods() {
+		if !slices.ContainsFunc(table, func(way way) bool { return way.method == method }) {
+			t.Errorf("nobody has decided who may call %s", method)
+		}
+		if _, known := guard.Needs()["/models.Locket/"+method]; !known {
+			t.Errorf("the guard has no entry for %s", method)
+		}
+	}
+	n := 0
+	for _, way := range table {
+		for _, user := range callers {
+			n++
+			ctx, cancel := context.WithTimeout(w.as(user), 5*time.Second)
+			err := way.do(ctx, w.scene(n, user))
+			cancel()
+			if way.method == "Session" && status.Code(err) == codes.Unimplemented {
+				continue // it ends before a message is looked at
+			}
+			got, err := allowed(err)
+			if want := slices.Contains(way.may, user); err != nil || got != want {
+				t.Errorf("%s %s by who may %s: allowed %v (%v), want %v", way.method, way.what, user, got, err, want)
+			}
+		}
+	}
+}
+
+func TestNothingWithoutCredentials(t *testing.T) {
+	w := start(t, "", append(callers, "owner"))
+	s := w.scene(1, "")
+	wrong := map[string]string{"": "", "unknown": "Bearer locket_unknown", "empty": "Bearer ", "scheme": "Digest x", "basic": "Basic ???"}
+	for what, credential := range wrong {
+		w.tokens["wrong"] = strings.TrimPrefix(credential, "Bearer ")
+		user := "wrong"
+		if what == "" {
+			user = ""
+		}
+		for _, way := range table {
+			ctx, cancel := context.WithTimeout(w.as(user), 5*time.Second)
+			err := way.do(ctx, s)
+			cancel()
+			if status.Code(err) != codes.Unauthenticated || models.ReasonOf(err) != models.ReasonUnauthenticated || !strings.Contains(err.Error(), "a token of the server's token file") {
+				t.Errorf("%s with a credential that is %s: %v", way.method, what, err)
+			}
+		}
+		stream, err := grpc_reflection_v1.NewServerReflectionClient(w.conn).ServerReflectionInfo(w.as(user))
+		must(t, err)
+		if _, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("reflection: %v", err)
+		}
+		for _, route := range routes(t, w) {
+			headers := []string{}
+			if credential != "" {
+				headers = append(headers, "Authorization: "+credential)
+			}
+			code, header, body := w.http("", route.method, route.fill(s), route.body(s), headers...)
+			if code != http.StatusUnauthorized || !strings.Contains(header.Get("Www-Authenticate"), `Bearer realm="locket"`) || strings.Contains(body, "jim") {
+				t.Errorf("%s with a credential that is %s: %d %s %v", route, what, code, body, header)
+			}
+		}
+	}
+}
+
+// route is an operation of the OpenAPI document.
+type route struct{ id, method, path string }
+
+func (r route) String() string { return r.method + " " + r.path }
+
+func routes(t *testing.T, w *world) (all []route) {
+	t.Helper()
+	_, _, text := w.http("", http.MethodGet, "/openapi.json", "")
+	var document struct {
+		Paths map[string]map[string]struct {
+			ID string `json:"operationId"`
+		}
+	}
+	must(t, json.Unmarshal([]byte(text), &document))
+	for path, operations := range document.Paths {
+		for method, operation := range operations {
+			all = append(all, route{operation.ID, strings.ToUpper(method), path})
+		}
+	}
+	if len(all) < 10 {
+		t.Fatalf("routes %v", all)
+	}
+	return all
+}
+
+func (r route) fill(s scene) string {
+	path := strings.NewReplacer("{id}", s.holder, "{resource}", s.resource, "{key}", s.resource).Replace(r.path)
+	switch {
+	case r.id == "canI":
+		path += "?right=hold"
+	case strings.HasPrefix(r.id, "list"):
+		path += "?limit=1000"
+	}
+	return path
+}
+
+func (r route) body(s scene) string {
+	switch r.method {
+	case http.MethodPost:
+		return `{"resource": "` + s.resource + `free", "ttl": 60}`
+	case http.MethodPatch, http.MethodPut:
+		return `{"ttl": 60}`
+	}
+	return ""
+}
+
+// routeTable says who may use each operation of REST.
+var routeTable = map[string][]string{
+	"createClaim": {"hold"}, "listClaims": {"read"}, "getClaim": {"read"}, "updateClaim": {"administer"}, "refreshClaim": {"administer"},
+	"endClaim": {"revoke"}, "getResource": {"read"}, "listLocks": {"read"}, "getLock": {"read"},
+	"listPresences": {}, "getPresence": {}, // none is there
+	"whoAmI": callers, "canI": callers,
+}
+
+func TestRoutes(t *testing.T) {
+	w := start(t, tableRules, append(callers, "owner"))
+	n := 0
+	for _, route := range routes(t, w) {
+		may, decided := routeTable[route.id]
+		if !decided {
+			t.Errorf("nobody has decided who may use %s", route)
+		}
+		for _, user := range callers {
+			n++
+			s := w.scene(n, user)
+			code, _, body := w.http(user, route.method, route.fill(s), route.body(s))
+			got := code < 300
+			if strings.HasPrefix(route.id, "list") {
+				got = strings.Contains(body, s.resource)
+			}
+			if want := slices.Contains(may, user); got != want || !got && code >= 300 && code != http.StatusForbidden && code != http.StatusNotFound {
+				t.Errorf("%s by who may %s: %d %s, want %v", route, user, code, body, want)
+			}
+			if user != "administer" && strings.Contains(body, "secret") {
+				t.Errorf("%s shows the user data of another identity: %s", route, body)
+			}
+		}
+	}
+}
