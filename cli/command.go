@@ -42,7 +42,7 @@ who does it now, and passes it on when that one dies.`,
 	)
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
 	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
-	addGroup(root, groupServer, newServerCommand())
+	addGroup(root, groupServer, newServerCommand(), newTokenCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newManCommand())
 	setUp(root)
 	return root

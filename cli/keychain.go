@@ -72,6 +72,7 @@ func addKeychainConnection(flags *pflag.FlagSet) {
 	own.String("tls-cert", "", "the `file` (PEM) has the certificate to show to the server")
 	own.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
 	own.String("token-file", "", "the `file` has a bearer token to send along; it is read again for every request")
+	connect.AddOIDCFlags(own)
 	own.Bool("insecure", false, "send the bearer token to another machine without TLS")
 	own.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{connect.FlagMark: {"true"}} })
 	flags.AddFlagSet(own)
@@ -144,7 +145,14 @@ func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (optio
 	case insecure:
 		options = append(options, keychain.WithInsecure())
 	}
-	if file := s.Value("token-file"); file != "" {
+	file := s.Value("token-file")
+	source, err := connect.TokenSource(connect.OIDCOf(s), file)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case source != nil:
+		options = append(options, keychain.WithTokenSource(source))
+	case file != "":
 		options = append(options, keychain.WithBearerTokenFile(file))
 	}
 	urls, err = urlsOf(flags, s)

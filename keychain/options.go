@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/locket-service/locket/bearer"
 )
 
 const (
@@ -28,8 +30,8 @@ type Option func(*settings)
 type settings struct {
 	tls            *tls.Config
 	files          *Files
-	more           []string // addresses of servers
-	token          *token
+	more           []string                      // addresses of servers
+	token          func() (bearer.Source, error) // nil for none
 	insecure       bool
 	transport      http.RoundTripper
 	retries        Retries
@@ -67,7 +69,7 @@ func WithBearerToken(text string) Option {
 	return func(s *settings) {
 		s.token = nil
 		if text != "" {
-			s.token = &token{text: text}
+			s.token = func() (bearer.Source, error) { return bearer.Text(text), nil }
 		}
 	}
 }
@@ -76,7 +78,14 @@ func WithBearerToken(text string) Option {
 // New fails when it cannot be read. It is read again for every request, so a token that is
 // replaced is used at once; while the file cannot be read, or has none, the last good one is.
 func WithBearerTokenFile(file string) Option {
-	return func(s *settings) { s.token = &token{file: file} }
+	return func(s *settings) { s.token = func() (bearer.Source, error) { return bearer.OpenFile(file) } }
+}
+
+// WithTokenSource is WithBearerToken by what gives a token for each request, such as
+// bearer/clientcredentials. A request without a token fails, and is repeated as one that found no
+// server.
+func WithTokenSource(source bearer.Source) Option {
+	return func(s *settings) { s.token = func() (bearer.Source, error) { return source, nil } }
 }
 
 // WithInsecure allows a bearer token in plain text on the way to another machine.

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/locket-service/locket/bearer"
 )
 
 // markHeader is on every answer of Locket, errors included (docs/rest.md). What a proxy, a
@@ -27,7 +29,7 @@ const markHeader = "Locket-Api"
 type wire struct {
 	client  *http.Client
 	servers *servers
-	token   *token // nil if there is none
+	token   bearer.Source // nil if there is none
 	log     *slog.Logger
 	// hangUp closes connections that are not in use, after one has gone silent: others to the
 	// same server may have too.
@@ -45,9 +47,9 @@ func newWire(addresses []string, s *settings) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{servers: list, token: s.token, log: s.log, hangUp: func() {}}
-	if w.token != nil {
-		if err := w.token.load(); err != nil {
+	w := &wire{servers: list, log: s.log, hangUp: func() {}}
+	if s.token != nil {
+		if w.token, err = s.token(); err != nil {
 			return nil, err
 		}
 	}
@@ -206,7 +208,11 @@ func (w *wire) newRequest(ctx context.Context, r request, target string) (*http.
 		req.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.wait/time.Second)))
 	}
 	if w.token != nil && w.servers.isOurs(req.URL) {
-		req.Header.Set("Authorization", "Bearer "+w.token.current())
+		token, err := w.token.Token(ctx)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return req, nil
 }

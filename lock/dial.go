@@ -22,7 +22,7 @@ import (
 // within about a second and the caller's deadline, when they end with Unavailable before any
 // of the answer has come:
 //
-//   - Fetch, FetchAll, GetClaim, ListClaims and GetQueue change nothing;
+//   - Fetch, FetchAll, GetClaim, ListClaims, GetQueue, WhoAmI and CanI change nothing;
 //   - AwaitClaim neither; its timeout begins anew with each attempt;
 //   - Lock renews what an attempt before it took for the same owner;
 //   - UpdateClaim and EndClaim leave a claim as an attempt before them has left it.
@@ -45,7 +45,9 @@ const ServiceConfig = `{
 			{"service": "models.Locket", "method": "UpdateClaim"},
 			{"service": "models.Locket", "method": "AwaitClaim"},
 			{"service": "models.Locket", "method": "EndClaim"},
-			{"service": "models.Locket", "method": "GetQueue"}
+			{"service": "models.Locket", "method": "GetQueue"},
+			{"service": "models.Locket", "method": "WhoAmI"},
+			{"service": "models.Locket", "method": "CanI"}
 		],
 		"retryPolicy": {
 			"maxAttempts": 4,
@@ -80,6 +82,7 @@ type dialing struct {
 	insecure  bool
 	options   []grpc.DialOption
 	creds     grpc.DialOption
+	wrong     []error // of the options
 }
 
 // WithDialOptions adds options of gRPC, such as interceptors and a dialer. They have priority
@@ -116,7 +119,7 @@ func newDialing(addresses []string, options []DialOption) (*dialing, error) {
 		option(d)
 	}
 	hosts, err := hostsOf(addresses)
-	if err != nil {
+	if err = errors.Join(append(d.wrong, err)...); err != nil {
 		return nil, err
 	}
 	d.creds, err = d.credentials(hosts)

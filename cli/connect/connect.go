@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/locket-service/locket/bearer/clientcredentials"
 	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/cli/settings"
 	locklib "github.com/locket-service/locket/lock"
@@ -38,6 +39,8 @@ func AddFlags(cmd *cobra.Command) {
 	flags.String("tls-ca", "", "use TLS; the `file` (PEM) has the authorities of the servers' certificates; system: the system's")
 	flags.String("tls-cert", "", "use TLS; the `file` (PEM) has the certificate to show to the servers")
 	flags.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
+	flags.String("token-file", "", "the `file` has a token to send along; it is read again for every request")
+	AddOIDCFlags(flags)
 	flags.Bool("insecure", false, "talk to servers on other machines without TLS")
 	flags.Duration("timeout", DefaultTimeout, "how long a request may take")
 	flags.String("context", "", "the `name` of a context, for what flags and environment leave open")
@@ -91,6 +94,8 @@ type Settings struct {
 	addresses              []string
 	tlsCA, tlsCert, tlsKey string
 	insecure               bool
+	tokenFile              string
+	oidc                   clientcredentials.Config
 	// Timeout bounds each request.
 	Timeout time.Duration
 }
@@ -102,11 +107,19 @@ func (s Settings) Address() string { return strings.Join(s.addresses, ",") }
 // value is empty must not be set.
 func (s Settings) Environment() map[string]string {
 	env := map[string]string{"LOCKET_ADDRESS": s.Address(), "LOCKET_INSECURE": strconv.FormatBool(s.insecure)}
-	for flag, file := range map[string]string{"tls-ca": s.tlsCA, "tls-cert": s.tlsCert, "tls-key": s.tlsKey} {
+	for flag, file := range map[string]string{
+		"tls-ca": s.tlsCA, "tls-cert": s.tlsCert, "tls-key": s.tlsKey, "token-file": s.tokenFile,
+		"oidc-client-secret-file": s.oidc.SecretFile, "oidc-ca": s.oidc.CA,
+	} {
 		if path, err := filepath.Abs(file); err == nil && file != "" && file != settings.SystemCA {
 			file = path // that process may have another working directory
 		}
 		env[settings.Variable(flag)] = file
+	}
+	for flag, value := range map[string]string{
+		"oidc-issuer": s.oidc.Issuer, "oidc-client-id": s.oidc.ID, "oidc-scopes": strings.Join(s.oidc.Scopes, ","), "oidc-audience": s.oidc.Audience,
+	} {
+		env[settings.Variable(flag)] = value
 	}
 	return env
 }
@@ -122,6 +135,8 @@ func settingsOf(flags *pflag.FlagSet) (Settings, error) {
 	s.tlsCA = sources.Value("tls-ca")
 	s.tlsCert = sources.Value("tls-cert")
 	s.tlsKey = sources.Value("tls-key")
+	s.tokenFile = sources.Value("token-file")
+	s.oidc = OIDCOf(sources)
 	if s.insecure, err = strconv.ParseBool(sources.Value("insecure")); err != nil {
 		return Settings{}, sources.Wrong("insecure", "true or false")
 	}
@@ -136,6 +151,24 @@ func (s Settings) secure() bool { return s.tlsCA+s.tlsCert+s.tlsKey != "" }
 
 // dialOptions returns the options of locklib.Dial.
 func (s Settings) dialOptions() ([]locklib.DialOption, error) {
+	security, err := s.securityOptions()
+	if err != nil {
+		return nil, err
+	}
+	source, err := TokenSource(s.oidc, s.tokenFile)
+	switch {
+	case err != nil:
+		return nil, err
+	case source != nil:
+		security = append(security, locklib.WithTokenSource(source))
+	case s.tokenFile != "":
+		security = append(security, locklib.WithTokenFile(s.tokenFile))
+	}
+	return security, nil
+}
+
+// securityOptions returns the options that say how to connect.
+func (s Settings) securityOptions() ([]locklib.DialOption, error) {
 	files := locklib.Files{CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey}
 	if files.CA == settings.SystemCA {
 		files.CA = ""

@@ -46,11 +46,15 @@ func explainReason(reason string, s *status.Status) error {
 		return exit.With(exit.Held, message)
 	case models.ReasonClaimNotFound:
 		return exit.With(exit.NotFound, fmt.Errorf(`%w: no such claim, or it was pruned from the history; to list the claims: locket claims`, message))
+	case models.ReasonPermissionDenied:
+		return exit.With(exit.Denied, message)
+	case models.ReasonUnauthenticated:
+		return exit.With(exit.Denied, fmt.Errorf("%w; --token-file, --oidc-issuer or --tls-cert say who you are", message))
 	case models.ReasonResourceNotFound:
 		return exit.With(exit.NotFound, message)
 	case models.ReasonInvalidField, models.ReasonInvalidTTL, models.ReasonInvalidOwner, models.ReasonInvalidType:
 		return exit.With(exit.Usage, fmt.Errorf("the server refuses this: %w", message))
-	case models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown, models.ReasonShuttingDown:
+	case models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown, models.ReasonShuttingDown, models.ReasonIssuerUnavailable:
 		return fmt.Errorf("the server cannot do this now, try again: %w", message)
 	default:
 		return message

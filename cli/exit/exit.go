@@ -23,6 +23,7 @@ const (
 	Held        = 3 // another owner holds it, or comes first
 	NotFound    = 4 // nobody holds it; no such claim
 	Lost        = 5 // it was held, and lost before it was released
+	Denied      = 6 // the server does not know who calls, or does not allow it
 	Interrupted = 130
 	Signal      = 128 // and the number of the signal that ended a command
 )

@@ -35,7 +35,15 @@ type namedContext struct {
 	TLSCert  string      `yaml:"tls_cert"`
 	TLSKey   string      `yaml:"tls_key"`
 	Insecure bool        `yaml:"insecure"`
-	Timeout  string      `yaml:"timeout"`
+	// TokenFile, or the fields that begin with OIDC, say what token to send.
+	TokenFile            string `yaml:"token_file"`
+	OIDCIssuer           string `yaml:"oidc_issuer"`
+	OIDCClientID         string `yaml:"oidc_client_id"`
+	OIDCClientSecretFile string `yaml:"oidc_client_secret_file"`
+	OIDCScopes           string `yaml:"oidc_scopes"`
+	OIDCAudience         string `yaml:"oidc_audience"`
+	OIDCCA               string `yaml:"oidc_ca"`
+	Timeout              string `yaml:"timeout"`
 }
 
 // addressList is a list, or a string with commas.
@@ -127,6 +135,9 @@ func (f *contextFile) values(name string) (values, error) {
 		"address": strings.Join(named.Address, ","),
 		"tls-ca":  f.relative(named.TLSCA), "tls-cert": f.relative(named.TLSCert), "tls-key": f.relative(named.TLSKey),
 		"timeout": named.Timeout, "insecure": strconv.FormatBool(named.Insecure),
+		"token-file": f.relative(named.TokenFile), "oidc-issuer": named.OIDCIssuer, "oidc-client-id": named.OIDCClientID,
+		"oidc-client-secret-file": f.relative(named.OIDCClientSecretFile), "oidc-scopes": named.OIDCScopes,
+		"oidc-audience": named.OIDCAudience, "oidc-ca": f.relative(named.OIDCCA),
 	}
 	maps.DeleteFunc(settings, func(_, value string) bool { return value == "" }) // what is left out has its default
 	return values{settings, func(setting string) string { return fmt.Sprintf("%s of context %q in %s", setting, name, f.path) }}, nil

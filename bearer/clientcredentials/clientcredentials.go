@@ -1,0 +1,105 @@
+// Package clientcredentials gets bearer tokens from an OIDC provider for a program (OAuth 2.0, RFC
+// 6749, section 4.4). It keeps each until shortly before its end.
+package clientcredentials
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// timeout bounds a request to the provider.
+const timeout = 10 * time.Second
+
+// Config says where to get tokens, and by which right.
+type Config struct {
+	// Issuer is the provider's address; discovery finds where it gives tokens.
+	Issuer string
+	// ID names the program at the provider.
+	ID string
+	// SecretFile has its secret, in a line of its own. It is read for every token.
+	SecretFile string
+	// Scopes may be empty.
+	Scopes []string
+	// Audience is sent as the parameters audience and resource, unless it is empty: providers
+	// differ in which they use.
+	Audience string
+	// CA is a file in PEM with the authorities of the provider's certificate; "": the system's.
+	CA string
+}
+
+// Source is a bearer.Source.
+type Source struct {
+	config Config
+	client *http.Client
+
+	mu    sync.Mutex
+	token *oauth2.Token
+}
+
+// New returns a source that asks for a token when the first is needed.
+func New(c Config) (*Source, error) {
+	if c.Issuer == "" || c.ID == "" || c.SecretFile == "" {
+		return nil, errors.New("client credentials need an issuer, a client id and a file with the secret")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if c.CA != "" {
+		text, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("the authorities of the issuer: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("the authorities of the issuer: no certificate in %s", c.CA)
+		}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	}
+	return &Source{config: c, client: &http.Client{Transport: transport, Timeout: timeout}}, nil
+}
+
+// Token implements bearer.Source. Callers that come while a token is fetched wait for it.
+func (s *Source) Token(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token.Valid() { // a token that ends within 10 s is not
+		return s.token.AccessToken, nil
+	}
+	token, err := s.fetch(ctx)
+	if err != nil {
+		return "", fmt.Errorf("no token from %s: %w", s.config.Issuer, err)
+	}
+	s.token = token
+	return token.AccessToken, nil
+}
+
+func (s *Source) fetch(ctx context.Context) (*oauth2.Token, error) {
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, s.client), timeout)
+	defer cancel()
+	secret, err := os.ReadFile(s.config.SecretFile)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := oidc.NewProvider(ctx, s.config.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	credentials := clientcredentials.Config{
+		ClientID: s.config.ID, ClientSecret: strings.TrimSpace(string(secret)), TokenURL: provider.Endpoint().TokenURL, Scopes: s.config.Scopes,
+	}
+	if s.config.Audience != "" {
+		credentials.EndpointParams = url.Values{"audience": {s.config.Audience}, "resource": {s.config.Audience}}
+	}
+	return credentials.Token(ctx)
+}

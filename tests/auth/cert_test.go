@@ -1,0 +1,194 @@
+package auth_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// secureServer starts a server with TLS.
+func secureServer(t *testing.T, ca *fixtures.CA, args ...string) *fixtures.Locket {
+	t.Helper()
+	cert, key := ca.Issue(t, "server")
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), append([]string{"--tls-cert", cert, "--tls-key", key}, args...)...)
+	server.ClientTLS = ca.ClientTLS(t)
+	must(t, server.Start())
+	return server
+}
+
+// spiffe gives a certificate a SPIFFE id.
+func spiffe(t *testing.T, id string) fixtures.CertOption {
+	u, err := url.Parse(id)
+	must(t, err)
+	return func(c *x509.Certificate) { c.URIs = []*url.URL{u} }
+}
+
+// dial connects with a certificate of a name, "" for none.
+func dial(t *testing.T, ca *fixtures.CA, server *fixtures.Locket, name string, options ...fixtures.CertOption) models.LocketClient {
+	t.Helper()
+	files := lock.Files{CA: ca.File}
+	if name != "" {
+		files.Cert, files.Key = ca.Issue(t, name, options...)
+	}
+	conn, err := lock.Dial([]string{server.Address()}, lock.WithTLSFiles(files))
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return models.NewLocketClient(conn)
+}
+
+// Cloud Foundry's clients, with certificates and no rules: each locks, renews, fetches and releases
+// its own, also as a second process with the same certificate.
+func TestCertificates(t *testing.T) {
+	ca := fixtures.NewCA(t)
+	server := secureServer(t, ca, "--tls-client-ca", ca.File)
+	bbs, again, auctioneer := dial(t, ca, server, "bbs"), dial(t, ca, server, "bbs"), dial(t, ca, server, "auctioneer")
+	resource := &models.Resource{Key: "bbs", Owner: "guid-1", Value: "https://bbs", Type: "lock"}
+	for _, client := range []models.LocketClient{bbs, bbs, again} {
+		_, err := client.Lock(t.Context(), &models.LockRequest{Resource: resource, TtlInSeconds: 15})
+		must(t, err)
+	}
+	other := proto.Clone(resource).(*models.Resource)
+	other.Owner = "guid-2"
+	_, err := again.Lock(t.Context(), &models.LockRequest{Resource: other, TtlInSeconds: 15})
+	if status.Code(err) != codes.AlreadyExists {
+		t.Errorf("another owner: %v", err)
+	}
+	for _, client := range []models.LocketClient{bbs, auctioneer} {
+		found, err := client.Fetch(t.Context(), &models.FetchRequest{Key: "bbs"})
+		if err != nil || found.GetResource().GetOwner() != "guid-1" {
+			t.Errorf("fetch: %s, %v", found, err)
+		}
+		all, err := client.FetchAll(t.Context(), &models.FetchAllRequest{Type: "lock"})
+		if err != nil || len(all.GetResources()) != 1 {
+			t.Errorf("fetch all: %s, %v", all, err)
+		}
+	}
+	if _, err := auctioneer.Release(t.Context(), &models.ReleaseRequest{Resource: resource}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("another identity releases: %v", err)
+	}
+	if _, err := again.Release(t.Context(), &models.ReleaseRequest{Resource: resource}); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	spiffeClient := dial(t, ca, server, "ignored", spiffe(t, "spiffe://example.org/batch/1"))
+	if id, err := spiffeClient.WhoAmI(t.Context(), &models.WhoAmIRequest{}); err != nil || id.GetName() != "spiffe://example.org/batch/1" {
+		t.Errorf("%s, %v", id, err)
+	}
+	if id, err := auctioneer.WhoAmI(t.Context(), &models.WhoAmIRequest{}); err != nil || id.GetName() != "cert:auctioneer" {
+		t.Errorf("%s, %v", id, err)
+	}
+	claims, err := bbs.ListClaims(t.Context(), &models.ListClaimsRequest{})
+	if err != nil || claims.GetClaims()[0].GetIdentity() != "cert:bbs" || claims.GetClaims()[0].GetEndedBy() != "cert:bbs" {
+		t.Errorf("%s, %v", claims, err)
+	}
+}
+
+// httpsClient is a client that shows no certificate, or one of a name.
+func httpsClient(t *testing.T, ca *fixtures.CA, name string) *http.Client {
+	t.Helper()
+	config := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
+	if name != "" {
+		pair, err := tls.LoadX509KeyPair(ca.Issue(t, name))
+		must(t, err)
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+}
+
+func TestCertificatesBesideTokens(t *testing.T) {
+	ca := fixtures.NewCA(t)
+	file, tokens := tokenFile(t, "alice")
+	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--auth-tokens", file, "--auth-proxies", "cert:proxy")
+	whoami := "https://" + server.HTTPAddress() + "/v1/whoami"
+	bearer := "Authorization: Bearer " + tokens["alice"]
+	for _, c := range []struct {
+		cert    string
+		headers []string
+		code    int
+		want    string
+	}{
+		{"", nil, 401, "a token of the server's token file, or a client certificate"},
+		{"", []string{bearer}, 200, `"token:alice"`},
+		{"bbs", nil, 200, `"cert:bbs"`},
+		{"bbs", []string{bearer}, 200, `"token:alice"`},
+		{"bbs", []string{"X-Remote-User: root"}, 200, `"cert:bbs"`},
+		{"proxy", []string{"X-Remote-User: bob"}, 200, `"proxy:bob"`},
+		{"proxy", nil, 401, ""},
+		{"proxy", []string{bearer}, 200, `"token:alice"`},
+	} {
+		code, _, body := request(t, httpsClient(t, ca, c.cert), "GET", whoami, "", c.headers...)
+		if code != c.code || !strings.Contains(body, c.want) {
+			t.Errorf("certificate %q, %q: %d %s", c.cert, c.headers, code, body)
+		}
+	}
+	stranger := fixtures.NewCA(t) // whose certificates are worth nothing
+	client := httpsClient(t, stranger, "bbs")
+	client.Transport.(*http.Transport).TLSClientConfig.RootCAs = ca.Pool()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, whoami, nil)
+	must(t, err)
+	if response, err := client.Do(req); err == nil {
+		_ = response.Body.Close()
+		t.Errorf("a certificate of a stranger: %d", response.StatusCode)
+	}
+	anonymous := secureServer(t, ca, "--tls-client-ca", ca.File, "--http-anonymous")
+	url := "https://" + anonymous.HTTPAddress()
+	if code, _, body := request(t, httpsClient(t, ca, ""), "GET", url+"/v1/whoami", ""); code != 200 || !strings.Contains(body, `"name":null`) {
+		t.Errorf("anonymous: %d %s", code, body)
+	}
+	code, _, body := request(t, httpsClient(t, ca, "bbs"), "POST", url+"/v1/claims", `{"id": "c", "resource": "r", "ttl": 60}`)
+	if code != 201 {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, _, body := request(t, httpsClient(t, ca, ""), "DELETE", url+"/v1/claims/c", ""); code != 403 {
+		t.Errorf("nobody ends a claim of cert:bbs: %d %s", code, body)
+	}
+}
+
+// TLS without the clients' authorities, and tokens: the token file of the client is read for every call.
+func TestTokenFileOfAClient(t *testing.T) {
+	ca := fixtures.NewCA(t)
+	file, tokens := tokenFile(t, "alice", "bob")
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--auth-tokens", file)
+	cert, key := ca.Issue(t, "server")
+	server.Args = append(server.Args, "--tls-cert", cert, "--tls-key", key)
+	server.ClientTLS = &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
+	must(t, server.Start())
+	token := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(token, []byte(tokens["alice"]+"\n"), 0o600))
+	conn, err := lock.Dial([]string{server.Address()}, lock.WithTLSFiles(lock.Files{CA: ca.File}), lock.WithTokenFile(token))
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	client := models.NewLocketClient(conn)
+	is := func(want string) {
+		t.Helper()
+		if id, err := client.WhoAmI(t.Context(), &models.WhoAmIRequest{}); err != nil || id.GetName() != want {
+			t.Errorf("%s, %v; want %s", id, err, want)
+		}
+	}
+	is("token:alice")
+	must(t, os.WriteFile(token, []byte(tokens["bob"]), 0o600))
+	is("token:bob")
+	must(t, os.WriteFile(token, nil, 0o600)) // while it is being replaced
+	is("token:bob")
+	must(t, os.Remove(token))
+	is("token:bob")
+	if _, err := lock.Dial([]string{server.Address()}, lock.WithTokenFile(token)); err == nil || !strings.Contains(err.Error(), token) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := lock.Dial([]string{"example.com:1"}, lock.WithTokenFile(file)); err == nil {
+		t.Error("a token in plain text to another machine")
+	}
+}

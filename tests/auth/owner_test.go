@@ -1,0 +1,362 @@
+package auth_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// Without rules everybody who is let in may read and hold, and nobody touches what is another
+// identity's.
+func TestDefault(t *testing.T) {
+	w := start(t, "", []string{"alice", "mallory"})
+	s := scene{w, "r", "a", "b", ""}
+	create := func(user, id string) (*models.Claim, error) {
+		return w.CreateClaim(w.as(user), &models.CreateClaimRequest{Id: id, Resource: "r", Owner: "jim", Ttl: proto.Float64(600), UserData: proto.String(`"secret"`)})
+	}
+	made, err := create("alice", s.holder)
+	must(t, err)
+	if made.GetIdentity() != "token:alice" || made.GetUserData() != `"secret"` {
+		t.Errorf("made %s", made)
+	}
+	seen, err := w.GetClaim(w.as("mallory"), &models.GetClaimRequest{Id: "a"})
+	must(t, err)
+	if seen.GetOwner() != "jim" || seen.GetIdentity() != "token:alice" || seen.UserData != nil {
+		t.Errorf("another identity sees %s", seen)
+	}
+	for what, call := range map[string]func() error{
+		"renew": func() error {
+			_, err := w.UpdateClaim(w.as("mallory"), &models.UpdateClaimRequest{Id: "a", Ttl: proto.Float64(1)})
+			return err
+		},
+		"revoke": func() error {
+			_, err := w.UpdateClaim(w.as("mallory"), &models.UpdateClaimRequest{Id: "a", Status: models.Status_STATUS_REVOKED})
+			return err
+		},
+		"end": func() error {
+			_, err := w.EndClaim(w.as("mallory"), &models.EndClaimRequest{Id: "a"})
+			return err
+		},
+		"release with the owner and the token": func() error {
+			_, err := w.Release(w.as("mallory"), &models.ReleaseRequest{Resource: &models.Resource{Key: "r", Owner: "jim"}, Token: proto.Uint64(made.GetToken())})
+			return err
+		},
+		"lock with the owner and the token": func() error {
+			_, err := w.Lock(w.as("mallory"), &models.LockRequest{Resource: &models.Resource{Key: "r", Owner: "jim"}, TtlInSeconds: 1, Token: proto.Uint64(made.GetToken())})
+			return err
+		},
+	} {
+		err := call()
+		info := models.ErrorInfoOf(err)
+		if status.Code(err) != codes.PermissionDenied || info.GetReason() != models.ReasonPermissionDenied || info.GetMetadata()["resource"] != "r" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if after, err := w.GetClaim(w.as("alice"), &models.GetClaimRequest{Id: "a"}); err != nil || after.GetVersion() != made.GetVersion() {
+		t.Errorf("it was changed: %s, %v", after, err)
+	}
+	_, err = w.EndClaim(w.as("alice"), &models.EndClaimRequest{Id: "a", Reason: "done"})
+	must(t, err)
+	ended, err := w.GetClaim(w.as("mallory"), &models.GetClaimRequest{Id: "a"})
+	if err != nil || ended.GetEndedBy() != "token:alice" {
+		t.Errorf("%s, %v", ended, err)
+	}
+}
+
+// A claim that was made before authentication was switched on is everybody's who may hold.
+func TestClaimsFromBefore(t *testing.T) {
+	file, tokens := tokenFile(t, "alice", "bob")
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	old, err := lock.Dial([]string{server.Address()})
+	must(t, err)
+	defer func() { _ = old.Close() }()
+	_, err = models.NewLocketClient(old).Lock(t.Context(), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "bbs"}, TtlInSeconds: 600})
+	must(t, err)
+	server.Terminate()
+	server.Args = append(server.Args, "--auth-tokens", file)
+	must(t, server.Start())
+	conn, err := lock.Dial([]string{server.Address()}, lock.WithTokenFile(write(t, "token", tokens["alice"]+"\n")))
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	client := models.NewLocketClient(conn)
+	if _, err := client.Lock(t.Context(), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "bbs"}, TtlInSeconds: 600}); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	if _, err := client.Release(t.Context(), &models.ReleaseRequest{Resource: &models.Resource{Key: "k", Owner: "bbs"}}); err != nil {
+		t.Errorf("release: %v", err)
+	}
+}
+
+const shelves = `
+rules:
+  - {group: "token:people", may: [hold], resource_prefix: ""}
+  - {identity: "token:alice", may: [read], resource_prefix: "a/"}
+  - {identity: "token:alice", may_not: [read], resource_prefix: "a/secret"}
+  - {identity: "token:all", may: [read], resource_prefix: ""}
+`
+
+// Lists show what may be read, and the caller's own; pages and offsets count these alone.
+func TestLists(t *testing.T) {
+	w := start(t, shelves, []string{"all", "alice", "writer"})
+	var visible []string
+	for i := range 2100 {
+		name := fmt.Sprintf("b/%d", i)
+		if i%300 == 0 {
+			name = fmt.Sprintf("a/%d", i)
+			visible = append(visible, name)
+		}
+		if i == 500 {
+			name = "a/secret"
+		}
+		user := "writer"
+		if i == 1000 { // her own
+			user = "alice"
+			visible = append(visible, name)
+		}
+		_, err := w.CreateClaim(w.as(user), &models.CreateClaimRequest{Resource: name, Ttl: proto.Float64(600)})
+		must(t, err)
+	}
+	slices.Sort(visible)
+	pages := func(list func(token string) (names []string, next string)) (all []string) {
+		for token := ""; ; {
+			names, next := list(token)
+			all = append(all, names...)
+			if len(names) > 3 {
+				t.Errorf("a page of %d", len(names))
+			}
+			if token = next; token == "" {
+				slices.Sort(all)
+				return all
+			}
+		}
+	}
+	got := pages(func(token string) (names []string, next string) {
+		list, err := w.ListClaims(w.as("alice"), &models.ListClaimsRequest{Limit: proto.Uint32(3), PageToken: token})
+		must(t, err)
+		for _, c := range list.GetClaims() {
+			names = append(names, c.GetResource())
+		}
+		return names, list.GetNextPageToken()
+	})
+	if !slices.Equal(got, visible) {
+		t.Errorf("claims %v, want %v", got, visible)
+	}
+	got = pages(func(token string) (names []string, next string) {
+		page, err := w.FetchAll(w.as("alice"), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK, Limit: proto.Uint32(3), PageToken: token})
+		must(t, err)
+		for _, r := range page.GetResources() {
+			names = append(names, r.GetKey())
+		}
+		return names, page.GetNextPageToken()
+	})
+	if !slices.Equal(got, visible) {
+		t.Errorf("locks %v, want %v", got, visible)
+	}
+	list, err := w.ListClaims(w.as("alice"), &models.ListClaimsRequest{Offset: 6, Limit: proto.Uint32(100)})
+	if err != nil || len(list.GetClaims()) != len(visible)-6 {
+		t.Errorf("after 6: %v, %v", list, err)
+	}
+	_, _, body := w.http("alice", "GET", "/v1/claims/?limit=1000", "")
+	if n := strings.Count(body, `"resource"`); n != len(visible) || strings.Contains(body, "secret") {
+		t.Errorf("over REST %d: %s", n, body)
+	}
+	all, err := w.ListClaims(w.as("all"), &models.ListClaimsRequest{Limit: proto.Uint32(1000)})
+	if err != nil || len(all.GetClaims()) != 1000 {
+		t.Errorf("who may read all: %d, %v", len(all.GetClaims()), err)
+	}
+	// A collision names the holder to those who may read it.
+	for user, want := range map[string]string{"all": "writer's", "alice": ""} {
+		_, _ = w.Lock(w.as("writer"), &models.LockRequest{Resource: &models.Resource{Key: "b/held", Owner: "writer's"}, TtlInSeconds: 600})
+		_, err := w.Lock(w.as(user), &models.LockRequest{Resource: &models.Resource{Key: "b/held", Owner: user}, TtlInSeconds: 1})
+		if got := models.ErrorInfoOf(err).GetMetadata()["holder"]; status.Code(err) != codes.AlreadyExists || got != want {
+			t.Errorf("%s learns of the holder %q (%v)", user, got, err)
+		}
+	}
+}
+
+// Rules are read again; while they are invalid the last ones stay, and readiness says so.
+func TestRulesThatChange(t *testing.T) {
+	rules := func(right string) string {
+		return `rules: [{identity: "token:alice", may: [` + right + `], resource_prefix: ""}]` + "\n"
+	}
+	w := start(t, rules("read"), []string{"alice"})
+	file := w.Args[len(w.Args)-1]
+	becomes := func(what string, want bool, is func() bool) {
+		t.Helper()
+		for begin := time.Now(); is() != want; time.Sleep(50 * time.Millisecond) {
+			if time.Since(begin) > 10*time.Second {
+				t.Fatalf("%s is not %v", what, want)
+			}
+		}
+	}
+	may := func() bool {
+		code, _, _ := w.http("alice", "POST", "/v1/claims/", `{"resource": "r", "ttl": 60}`)
+		return code < 300
+	}
+	warned := func() bool {
+		code, _, body := w.http("", "GET", "/readyz", "")
+		return code == http.StatusOK && strings.Contains(body, "warning: the file of --auth-rules has changed and is invalid")
+	}
+	becomes("hold", false, may)
+	must(t, os.WriteFile(file, []byte(rules("hold")), 0o600))
+	becomes("hold", true, may)
+	must(t, os.WriteFile(file, []byte(rules("hold, write")), 0o600))
+	becomes("a warning", true, warned)
+	if !may() {
+		t.Error("the last good rules are not in force")
+	}
+	if !strings.Contains(w.Log(), `unknown right \"write\"`) {
+		t.Errorf("the log:\n%s", w.Log())
+	}
+	must(t, os.Remove(file))
+	becomes("a warning", true, warned)
+	must(t, os.WriteFile(file, []byte(rules("read")), 0o600))
+	becomes("hold", false, may)
+	becomes("a warning", false, warned)
+}
+
+func TestTokensOverREST(t *testing.T) {
+	w := start(t, "", []string{"alice"})
+	basic := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+w.tokens["alice"]))
+	if code, _, body := w.http("", "GET", "/v1/whoami", "", basic); code != 200 || !strings.Contains(body, `"token:alice"`) {
+		t.Errorf("basic: %d %s", code, body)
+	}
+	for _, query := range []string{"access_token", "ACCESS_TOKEN", "token", "api_key", "authorization"} {
+		for _, user := range []string{"", "alice"} { // with a good header too
+			code, _, body := w.http(user, "GET", "/v1/claims/?"+query+"="+w.tokens["alice"], "")
+			if code != http.StatusBadRequest || strings.Contains(body, w.tokens["alice"]) || !strings.Contains(body, "credentials do not belong into an address") {
+				t.Errorf("%s: %d %s", query, code, body)
+			}
+		}
+	}
+	if code, _, _ := w.http("", "GET", "/metrics", ""); code != http.StatusNotFound {
+		t.Errorf("metrics without an identity: %d", code)
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/docs": 200, "/openapi.json": 200} {
+		if code, _, _ := w.http("", "GET", path, ""); code != want {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+	if strings.Contains(w.Log(), w.tokens["alice"]) {
+		t.Error("a token is in the log")
+	}
+}
+
+// Headers of a proxy, and what clients try with them. The client's header may stand before or after
+// that of the proxy.
+func TestSmuggling(t *testing.T) {
+	file, tokens := tokenFile(t, "alice")
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", file, "--auth-proxies", "loopback", "--auth-proxy-groups-header", "X-Remote-Groups")
+	url := "http://" + server.HTTPAddress() + "/v1/whoami"
+	for _, c := range []struct {
+		headers []string
+		code    int
+		body    string
+	}{
+		{[]string{"X-Remote-User: bob", "X-Remote-Groups: a,b"}, 200, `{"name":"proxy:bob","groups":["proxy:a","proxy:b"],"authentication":true}`},
+		{[]string{"x-remote-user: bob"}, 200, `"proxy:bob"`},
+		{[]string{"X-REMOTE-USER: bob"}, 200, `"proxy:bob"`},
+		{[]string{"X-Remote-User: bob", "X-Remote-User: root"}, 401, ""},
+		{[]string{"X-Remote-User: bob", "x-remote-user: root"}, 401, ""},
+		{[]string{"X_Remote_User: root"}, 401, ""},
+		{[]string{"X-Remote_User: root"}, 401, ""},
+		{[]string{"Remote-User: root"}, 401, ""},
+		{[]string{"Grpc-Metadata-X-Remote-User: root"}, 401, ""},
+		{[]string{"X-Remote-User: bob", "Grpc-Metadata-X-Remote-User: root"}, 200, `"proxy:bob"`},
+		{[]string{"Grpc-Metadata-Authorization: Bearer " + tokens["alice"]}, 401, ""},
+		{[]string{"X-Forwarded-User: root"}, 401, ""},
+		{[]string{"X-Remote-User: "}, 401, ""},
+		{[]string{"X-Remote-User: bob\u00a0"}, 401, ""},
+		{[]string{"Connection: X-Remote-User", "X-Remote-User: bob"}, 200, `"proxy:bob"`}, // it is the proxy's to take out
+		{[]string{"X-Remote-User: bob", "Authorization: Bearer " + tokens["alice"]}, 200, `"proxy:bob"`},
+		{[]string{"Authorization: Bearer " + tokens["alice"]}, 200, `"token:alice"`},
+		{[]string{"Authorization: Bearer " + tokens["alice"], "Authorization: Bearer x"}, 401, ""},
+	} {
+		code, _, body := request(t, http.DefaultClient, "GET", url, "", c.headers...)
+		if code != c.code || !strings.Contains(body, c.body) {
+			t.Errorf("%q: %d %s", c.headers, code, body)
+		}
+	}
+	// From others than the proxy the header is nothing, also over gRPC.
+	w := start(t, "", []string{"alice"})
+	if code, _, _ := w.http("", "GET", "/v1/whoami", "", "X-Remote-User: root"); code != 401 {
+		t.Errorf("without a proxy: %d", code)
+	}
+	ctx := metadata.AppendToOutgoingContext(w.as("alice"), "x-remote-user", "root")
+	if id, err := w.WhoAmI(ctx, &models.WhoAmIRequest{}); err != nil || id.GetName() != "token:alice" {
+		t.Errorf("over gRPC: %s, %v", id, err)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	program := fixtures.LocketProgram(t)
+	run := func(args ...string) (stdout, stderr string, status int) {
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		var out, problems strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &problems
+		_ = cmd.Run()
+		return out.String(), problems.String(), cmd.ProcessState.ExitCode()
+	}
+	tokens := write(t, "tokens.yaml", "")
+	token, _, code := run("token", "new", "ci", "--groups", "builders", "--file", tokens)
+	other, _, _ := run("token", "new", "other", "--file", tokens)
+	if code != 0 || !strings.HasPrefix(token, "locket_") || token == other {
+		t.Fatalf("%d %s", code, token)
+	}
+	if text, err := os.ReadFile(tokens); err != nil || strings.Contains(string(text), strings.TrimSpace(token)) {
+		t.Errorf("the token file: %s, %v", text, err)
+	}
+	rules := write(t, "rules.yaml", `
+rules:
+  - {group: "token:builders", may: [hold, read], resource_prefix: "deploy/"}
+examples:
+  - {identity: "token:ci", groups: ["token:builders"], may: [hold], resource: "deploy/prod"}
+  - {identity: "token:ci", groups: ["token:builders"], may_not: [hold], resource: "prod"}
+`)
+	if out, problems, code := run("rules", "check", rules); code != 0 || !strings.Contains(out, "1 rules, 2 examples: good") {
+		t.Errorf("%d %s %s", code, out, problems)
+	}
+	wrong := write(t, "wrong.yaml", "rules: []\nexamples: [{identity: a, may: [hold], resource: x}]\n")
+	if _, problems, code := run("rules", "check", wrong); code != 1 || !strings.Contains(problems, "no rule says anything") {
+		t.Errorf("%d %s", code, problems)
+	}
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", tokens, "--auth-rules", rules)
+	with := func(args ...string) []string {
+		return append(args, "--address", server.Address(), "--token-file", write(t, "token", token))
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		out  string
+	}{
+		{with("whoami"), 0, "token:ci"},
+		{with("whoami", "-o", "name"), 0, "token:ci\n"},
+		{with("can-i", "hold", "deploy/prod"), 0, "yes, by line 3 of the rules"},
+		{with("can-i", "revoke", "deploy/prod"), 6, "no"},
+		{with("can-i", "write", "deploy/prod"), 2, ""},
+		{with("lock", "deploy/prod", "--owner", "me"), 0, ""},
+		{with("lock", "prod", "--owner", "me"), 6, ""},
+		{with("get", "none"), 4, ""},
+		{[]string{"whoami", "--address", server.Address()}, 6, ""},
+	} {
+		if out, problems, code := run(c.args...); code != c.code || !strings.Contains(out, c.out) {
+			t.Errorf("%v: %d %s %s", c.args[:2], code, out, problems)
+		}
+	}
+}
