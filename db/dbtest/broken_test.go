@@ -15,9 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	zombiezen "zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
-
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
@@ -73,7 +70,6 @@ func record(t *testing.T, c dbtest.Case, open func(testing.TB) dbtest.Engine) st
 
 // cluster is an engine that pretends to have many servers. They share one SQLite store.
 type cluster struct {
-	path    string
 	inner   *sqlite.Store
 	mu      sync.Mutex
 	servers []*server
@@ -86,8 +82,6 @@ type server struct {
 	c    *cluster
 	name string
 	feed []db.Commit // its own
-	// vouches is the name under which it vouches for sessions, once there are others.
-	vouches string
 }
 
 func (c *cluster) join() db.Store {
@@ -142,39 +136,6 @@ func (s *server) Changes(_ context.Context, after db.Position, own bool) (commit
 	return commits, nil
 }
 
-func (s *server) Vouch(ctx context.Context, name string) error {
-	err := s.Store.Vouch(ctx, name)
-	s.vouches = name
-	return err
-}
-
-// beats writes, after a beat of the store, that the server is there. The store knows of one server
-// only: the last one that began to vouch.
-func (s *server) beats(ctx context.Context, err error) error {
-	if len(s.c.servers) == 1 || s.vouches == "" || err != nil && !errors.Is(err, db.ErrVouchLost) {
-		return err
-	}
-	now, err := s.Now(ctx)
-	if err != nil {
-		return err
-	}
-	conn, err := zombiezen.OpenConn(s.c.path, zombiezen.OpenReadWrite, zombiezen.OpenWAL)
-	if err != nil {
-		return err
-	}
-	err = sqlitex.Execute(conn, "UPDATE servers SET seen = ? WHERE name = ?", &sqlitex.ExecOptions{Args: []any{int64(now.Lease), s.vouches}})
-	if err == nil && conn.Changes() == 0 {
-		s.vouches, err = "", db.ErrVouchLost
-	}
-	return errors.Join(err, conn.Close())
-}
-
-func (s *server) Beat(ctx context.Context, inService time.Duration) error {
-	return s.beats(ctx, s.Store.Beat(ctx, inService))
-}
-
-func (s *server) Resume(ctx context.Context) error { return s.beats(ctx, s.Store.Resume(ctx)) }
-
 // saves remembers what was saved.
 type saves struct {
 	db.Tx
@@ -190,7 +151,7 @@ func (s *saves) Save(queues *claim.Queues) error {
 func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 	return func(t testing.TB) dbtest.Engine {
 		path := filepath.Join(t.TempDir(), "locket.db")
-		c := &cluster{path: path, wrap: wrap}
+		c := &cluster{wrap: wrap}
 		open := func(t testing.TB) db.Store {
 			var err error
 			if c.inner, err = sqlite.Open(path); err != nil {

@@ -2,7 +2,6 @@ package dbtest_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -135,14 +134,6 @@ var sessionFaults = []fault{
 	{"DetachSilent does not wait", func(b *broken) {
 		b.detach = func(ctx context.Context, _ time.Duration) (int, error) { return b.Store.DetachSilent(ctx, 0) }
 	}, []string{"SilentServer"}},
-	{"never hears that it was declared gone", func(b *broken) {
-		b.beat = func(ctx context.Context, inService time.Duration) error {
-			if err := b.Store.Beat(ctx, inService); !errors.Is(err, db.ErrVouchLost) {
-				return err
-			}
-			return nil
-		}
-	}, []string{"OtherServerGone"}},
 	{"vouches for nobody", func(b *broken) {
 		b.vouch = func(context.Context, string) error { return nil }
 	}, []string{"AbandonedSession", "SessionsKeepTimeRunning", "SilentServer"}},

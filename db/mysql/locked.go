@@ -26,9 +26,9 @@ const (
 
 // lockTable is a table whose rows transactions lock.
 type lockTable struct {
-	lock  string // the SELECT that locks the rows with %s as their keys
-	exist string // the SELECT of the keys out of %s that there are
-	stuck stuckRows
+	lock     string // the SELECT that locks the rows with %s as their keys
+	existing string // the SELECT of the keys out of %s that there are
+	stuck    stuckRows
 }
 
 // lockTables are those of a store, in the order in which a transaction locks their rows.
@@ -36,8 +36,8 @@ type lockTables struct{ sessions, resources lockTable }
 
 func newLockTables() lockTables {
 	return lockTables{
-		sessions:  lockTable{lock: lockSessionsSQL, exist: "SELECT id FROM sessions WHERE id IN %s ORDER BY id"},
-		resources: lockTable{lock: lockSQL, exist: "SELECT name FROM resources WHERE name IN %s ORDER BY name"},
+		sessions:  lockTable{lock: lockSessionsSQL, existing: "SELECT id FROM sessions WHERE id IN %s ORDER BY id"},
+		resources: lockTable{lock: lockSQL, existing: "SELECT name FROM resources WHERE name IN %s ORDER BY name"},
 	}
 }
 
@@ -238,7 +238,7 @@ func (t *tx) existing(l *locking, keys []string) (found []string, err error) {
 	if _, err := conn.ExecContext(t.ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
 		return nil, err
 	}
-	err = each(t.ctx, conn, fmt.Sprintf(l.exist, marks(len(keys))), anys(keys), func(rows *sql.Rows) error {
+	err = each(t.ctx, conn, fmt.Sprintf(l.lockTable.existing, marks(len(keys))), anys(keys), func(rows *sql.Rows) error {
 		var key string
 		err := rows.Scan(&key)
 		found = append(found, key)

@@ -46,12 +46,6 @@ func acquires(names ...string) (cmds []claim.Command) {
 // COMMIT.
 func loseTransaction(t *testing.T, dsn string, names ...string) {
 	t.Helper()
-	loseCommands(t, dsn, acquires(names...)...)
-}
-
-// loseCommands is loseTransaction with other commands.
-func loseCommands(t *testing.T, dsn string, cmds ...claim.Command) {
-	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +57,8 @@ func loseCommands(t *testing.T, dsn string, cmds ...claim.Command) {
 	lost := make(chan struct{})
 	go func() {
 		_ = s.Transact(ctx, func(tx db.Tx) error {
-			_, err := db.Execute(tx, cmds, func(queues *claim.Queues) {
-				for _, cmd := range cmds {
+			_, err := db.Execute(tx, acquires(names...), func(queues *claim.Queues) {
+				for _, cmd := range acquires(names...) {
 					if _, err := queues.Do(cmd); err != nil {
 						t.Error(err)
 					}
@@ -121,60 +115,6 @@ func lostIsLeftAlone(t *testing.T, s *Store, dsn string) {
 			t.Fatalf("still locked: %v", errs)
 		}
 		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// TestLostSessions: a lost server has locked sessions, one that was there and one that is new, and the
-// resource of a claim of a third. Commands about these are refused, the others in the same
-// transactions are not, and the locks end soon.
-func TestLostSessions(t *testing.T) {
-	dsn := fixtures.MySQL(t)
-	s := open(t, dsn)
-	attach := func(id string) claim.Command {
-		return claim.Attach{Session: claim.Session{ID: id, Secret: make([]byte, 32), TTL: time.Hour}, Server: "s"}
-	}
-	bound := func(id, session string) claim.Command {
-		return claim.Create{ID: id, Resource: "of " + id, Session: session, Server: "s"}
-	}
-	end := func(id string) claim.Command {
-		return claim.EndSession{ID: id, Active: claim.Expired, Waiting: claim.Aborted}
-	}
-	results(t, s, attach("old"), attach("third"), attach("fourth"), bound("third 0", "third"), bound("fourth 0", "fourth"))
-	loseCommands(t, dsn, claim.Detach{ID: "old", Server: "s"}, attach("new"), claim.End{ID: "third 0"})
-	begin := time.Now()
-	for round := 1; ; round++ {
-		one, more := fmt.Sprint("fourth ", round), fmt.Sprint("third ", round)
-		cmds := []claim.Command{
-			bound(one, "fourth"), bound(more, "third"),
-			claim.Acquire{ID: "other", Resource: "other", Owner: "o", TTL: time.Hour},
-			bound("x", "old"), attach("new"), end("third"),
-		}
-		errs, took := results(t, s, cmds...)
-		if errs[0] != nil || errs[1] != nil || errs[2] != nil {
-			t.Fatalf("round %d: others got %v", round, errs)
-		}
-		if limit := 4 * time.Second; took > limit { // a wait for sessions, and one for resources
-			t.Errorf("round %d took %v", round, took)
-		}
-		if errs[3] == nil && errs[4] == nil && errs[5] == nil {
-			t.Logf("free after %v and %d rounds", time.Since(begin), round)
-			break
-		}
-		for _, err := range errs[3:] {
-			if err != nil && !errors.Is(err, db.ErrRowLocked) {
-				t.Errorf("round %d: %v", round, errs)
-			}
-		}
-		if time.Since(begin) > 15*time.Second {
-			t.Fatalf("still locked: %v", errs)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if claims, err := s.SessionClaims(t.Context(), "third"); err != nil || len(claims) > 0 {
-		t.Errorf("claims of a session that has ended: %v (%v)", claims, err)
-	}
-	if claims, err := s.SessionClaims(t.Context(), "fourth"); err != nil || len(claims) < 2 {
-		t.Errorf("claims of the session that was not locked: %v (%v)", claims, err)
 	}
 }
 

@@ -20,7 +20,7 @@ func crowded(t *testing.T) *Store {
 	t.Helper()
 	s := open(t, fixtures.MySQL(t))
 	dbtest.Crowd(t, s)
-	if _, err := s.reader.Exec("ANALYZE TABLE claims, resources, sessions, session_claims, servers"); err != nil {
+	if _, err := s.reader.Exec("ANALYZE TABLE claims, resources"); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -54,20 +54,6 @@ func TestPlans(t *testing.T) {
 		"prune":     {pruneSQL, []string{"claims_phase"}},
 		"count":     {countSQL, []string{"claims_phase"}},
 		"cutoff":    {cutoffSQL, []string{"claims_phase"}},
-
-		"lock sessions":   {fmt.Sprintf(lockSessionsSQL, "('session 1','session 2')"), []string{"PRIMARY"}},
-		"session":         {strings.Replace(sessionSQL, "id = ?", "id = 'session 1'", 1), []string{"PRIMARY", "PRIMARY"}},
-		"claims of":       {fmt.Sprintf(claimsOfSQL, "('session 1')"), []string{"session_claims_session"}},
-		"session claims":  {strings.Replace(sessionClaimsSQL, "session = ?", "session = 'session 1'", 1), []string{"session_claims_session", "PRIMARY"}},
-		"count claims":    {fmt.Sprintf(countClaimsSQL, "('session 1','session 2')"), []string{"session_claims_session", "PRIMARY"}},
-		"sessions":        {strings.Replace(sessionsSQL, "id > ?", "id > 'session 1'", 1), []string{"PRIMARY"}},
-		"due sessions":    {dueSessionsSQL, []string{"sessions_deadline"}},
-		"detach":          {strings.Replace(detachSQL, "server = ?", "server = 'server 1'", 1), []string{"sessions_server"}},
-		"end sessions":    {deleteSessions + "('session 1')", []string{"PRIMARY"}},
-		"end claims":      {endSessionClaims + "('0-1','0-2')", []string{"PRIMARY"}},
-		"forget sessions": {forgetSessions + "('session 1')", []string{"session_claims_session"}},
-		"unknown servers": {unknownServersSQL, []string{"", "PRIMARY", "sessions_server"}},
-		"next session":    {nextSessionSQL, []string{"sessions_deadline", "", "", "", "PRIMARY", "sessions_server", "sessions_deadline"}},
 
 		"count waiting": {countLiveSQL(claim.Waiting), []string{"PRIMARY", "", "claims_phase"}},
 		"count active":  {countLiveSQL(claim.Active), []string{"PRIMARY", "", "claims_phase"}},

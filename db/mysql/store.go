@@ -1,8 +1,8 @@
 // Package mysql is the engine for databases that speak the MySQL protocol. Any number of
 // servers may share one database.
 //
-// Every transaction locks the rows of its sessions and then those of its resources first, each in
-// the order of their names; all that it reads before is which resources its claims belong to. Claims are therefore safe without
+// Every transaction locks the rows of its resources first, in the order of their names; all
+// that it reads before is which resources its claims belong to. Claims are therefore safe without
 // locks of their own, and two servers cannot wait for each other except for locks
 // inside an index; the engine then runs the transaction again.
 package mysql
