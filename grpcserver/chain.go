@@ -183,5 +183,8 @@ func (s *passingStream) RecvMsg(message any) error {
 	if err := s.ServerStream.RecvMsg(message); err != nil {
 		return err
 	}
+	if m, ok := message.(interface{ Decoded() any }); ok { // it stands around the caller's
+		message = m.Decoded()
+	}
 	return s.call.check(message)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -64,6 +65,10 @@ func Register(server grpc.ServiceRegistrar, service models.LocketServer) {
 	desc.Methods = make([]grpc.MethodDesc, len(models.Locket_ServiceDesc.Methods))
 	for i, method := range models.Locket_ServiceDesc.Methods {
 		desc.Methods[i] = grpc.MethodDesc{MethodName: method.MethodName, Handler: tolerant(method.Handler)}
+	}
+	desc.Streams = slices.Clone(models.Locket_ServiceDesc.Streams)
+	for i, stream := range desc.Streams {
+		desc.Streams[i].Handler = tolerantStream(stream.Handler)
 	}
 	server.RegisterService(&desc, service)
 }

@@ -48,6 +48,26 @@ func tolerant(decode grpc.MethodHandler) grpc.MethodHandler {
 	}
 }
 
+// Decoded returns the message that a guard is to see.
+func (i *incoming) Decoded() any { return i.Message }
+
+// tolerantStream is tolerant for streams: a message that cannot be decoded ends the stream, with
+// what the handler's next receive returns.
+func tolerantStream(handler grpc.StreamHandler) grpc.StreamHandler {
+	return func(srv any, stream grpc.ServerStream) error { return handler(srv, decodingStream{stream}) }
+}
+
+type decodingStream struct{ grpc.ServerStream }
+
+// RecvMsg implements grpc.ServerStream.
+func (s decodingStream) RecvMsg(message any) error {
+	request := incoming{Message: message.(proto.Message)}
+	if err := s.ServerStream.RecvMsg(&request); err != nil {
+		return err
+	}
+	return request.err
+}
+
 // Malformed keeps the answer to a request that cannot be decoded.
 func (i *incoming) Malformed(data []byte, err error) {
 	if field := notUTF8(i.ProtoReflect().Descriptor(), data); field != "" {
