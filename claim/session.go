@@ -14,6 +14,8 @@ type Session struct {
 	ID string
 	// Owner is that of the session's claims.
 	Owner string
+	// Identity is who the caller that made the session was authenticated as, "" if nobody asked.
+	Identity string
 	// Secret is the SHA-256 of what a client must know to resume the session.
 	Secret []byte
 	// TTL is for how long the session lives when no server vouches for it.
@@ -42,8 +44,9 @@ const MaxSessionClaims = 10_000
 var (
 	// ErrSessionEnded is returned when there is no such session, or no longer.
 	ErrSessionEnded = errors.New("the session has ended")
-	// ErrSessionSecret is returned to who attaches a session with another secret than its own.
-	ErrSessionSecret = errors.New("the secret is not that of the session")
+	// ErrSessionSecret is returned to who attaches a session with another secret than its own, or is
+	// another identity than who made it.
+	ErrSessionSecret = errors.New("the secret is not that of the session, or it is another identity's")
 	// ErrNotAttached is returned when a session is not attached to the server that asks.
 	ErrNotAttached = errors.New("the session is not attached to this server")
 	// ErrSessionFull is for a session that has MaxSessionClaims.
@@ -152,7 +155,8 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 	s := qs.sessions[cmd.Session.ID]
 	switch {
 	case s != nil && s.now != nil:
-		if subtle.ConstantTimeCompare(s.now.Secret, cmd.Session.Secret) != 1 {
+		foreign := s.now.Identity != "" && s.now.Identity != qs.caller.Identity
+		if foreign || subtle.ConstantTimeCompare(s.now.Secret, cmd.Session.Secret) != 1 {
 			return nil, ErrSessionSecret
 		}
 		if s.now.Due(qs.Now) {
@@ -162,7 +166,7 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 		return nil, ErrSessionEnded
 	default:
 		s = qs.makeSession(cmd.Session.ID, &session{now: &Session{
-			ID: cmd.Session.ID, Owner: cmd.Session.Owner, Secret: cmd.Session.Secret, TTL: cmd.Session.TTL, Created: qs.Now.Wall,
+			ID: cmd.Session.ID, Owner: cmd.Session.Owner, Identity: qs.caller.Identity, Secret: cmd.Session.Secret, TTL: cmd.Session.TTL, Created: qs.Now.Wall,
 		}})
 	}
 	after := s.change(qs.Now)

@@ -15,6 +15,7 @@ import (
 
 var sessionCases = []Case{
 	{Name: "SessionIsStored", Run: sessionIsStored},
+	{Name: "SessionIdentity", Run: sessionIdentity},
 	{Name: "SessionMoves", Run: sessionMoves},
 	{Name: "SessionNamesAreBytes", Run: sessionNamesAreBytes},
 	{Name: "SessionClaims", Run: sessionClaims},
@@ -90,6 +91,36 @@ func sessionIsStored(t testing.TB, e Engine) {
 		equal(t, "session after a restart", session(t, e.Store, cmd.Session.ID), got)
 	}
 	noSession(t, e.Store, "b")
+}
+
+// sessionIdentity: who knows the secret, and is another identity than who made the session, does not
+// get it. A session from before authentication is everybody's who knows the secret.
+func sessionIdentity(t testing.TB, e Engine) {
+	as := func(identity string, cmd claim.Command) (err error) {
+		must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
+			_, failed := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) {
+				_, err = queues.DoFor(claim.Caller{Identity: identity}, cmd)
+			})
+			return failed
+		}))
+		return err
+	}
+	must(t, as("cert:a", attach("a", "s1")))
+	equal(t, "identity", session(t, e.Store, "a").Identity, "cert:a")
+	for _, identity := range []string{"cert:b", ""} {
+		if err := as(identity, attach("a", "s2")); !errors.Is(err, claim.ErrSessionSecret) {
+			t.Errorf("%q attaches it: %v", identity, err)
+		}
+	}
+	must(t, as("cert:a", attach("a", "s2")))
+	moved := session(t, e.Store, "a")
+	equal(t, "identity", moved.Identity, "cert:a")
+	equal(t, "server", moved.Server, "s2")
+	must(t, as("", attach("b", "s1")))
+	must(t, as("cert:b", attach("b", "s2")))
+	page, _, err := e.Store.Sessions(t.Context(), "", 10)
+	must(t, err)
+	equal(t, "identity in a list", page[0].Identity, "cert:a")
 }
 
 func sessionMoves(t testing.TB, e Engine) {

@@ -89,6 +89,7 @@ func noNextSession(b *broken) {
 
 var sessionFaults = []fault{
 	{"loses owners of sessions", sessionStored(func(s *claim.Session) { s.Owner = "" }), []string{"SessionIsStored", "SessionNamesAreBytes"}},
+	{"loses identities of sessions", sessionStored(func(s *claim.Session) { s.Identity = "" }), []string{"SessionIdentity"}},
 	{"cuts owners of sessions off", sessionStored(func(s *claim.Session) { s.Owner = s.Owner[:min(255, len(s.Owner))] }), []string{"SessionIsStored"}},
 	{"loses secrets", sessionStored(func(s *claim.Session) { s.Secret = nil }), []string{"SessionIsStored"}},
 	{"counts the TTL of sessions in seconds", sessionStored(func(s *claim.Session) { s.TTL = s.TTL.Truncate(time.Second) }), []string{"SessionIsStored"}},

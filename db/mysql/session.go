@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	sessionColumns  = "id, owner, secret, ttl, server, attached, deadline, created, version"
+	sessionColumns  = "id, owner, secret, ttl, server, attached, deadline, created, version, identity"
 	sessionSQL      = "SELECT " + sessionColumns + ", " + metaColumns + " FROM sessions JOIN meta ON one = 1 WHERE id = ?"
 	lockSessionsSQL = "SELECT " + sessionColumns + " FROM sessions FORCE INDEX (PRIMARY) WHERE id IN %s ORDER BY id FOR UPDATE"
 
@@ -60,7 +60,7 @@ type sessionRow struct {
 
 func (r *sessionRow) columns() []any {
 	s := &r.session
-	return []any{&s.ID, &s.Owner, &s.Secret, &r.ttl, &s.Server, &s.Attached, &s.Deadline, &s.Created, &s.Version}
+	return []any{&s.ID, &s.Owner, &s.Secret, &r.ttl, &s.Server, &s.Attached, &s.Deadline, &s.Created, &s.Version, &s.Identity}
 }
 
 func (r *sessionRow) done() claim.Session {
@@ -137,8 +137,8 @@ func (w *writer) sessions(changes []claim.SessionChange) {
 		if change.Before == nil {
 			end = ""
 		}
-		w.row(insertSessions, end, len(id)+len(s.Owner)+len(s.Server), id, s.Owner, s.Secret, s.TTL.Microseconds(),
-			s.Server, int64(s.Attached), int64(s.Deadline), int64(s.Created), s.Version)
+		w.row(insertSessions, end, len(id)+len(s.Owner)+len(s.Server)+len(s.Identity), id, s.Owner, s.Secret, s.TTL.Microseconds(),
+			s.Server, int64(s.Attached), int64(s.Deadline), int64(s.Created), s.Version, s.Identity)
 	}
 }
 

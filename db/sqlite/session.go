@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	sessionColumns = "id, owner, secret, ttl, server, attached, deadline, created, version"
+	sessionColumns = "id, owner, secret, ttl, server, attached, deadline, created, version, identity"
 	sessionSQL     = "SELECT " + sessionColumns + " FROM sessions WHERE id = ?"
 
 	// ofSession makes a query use claims_session.
@@ -50,6 +50,7 @@ func scanSession(row *sqlite.Stmt) claim.Session {
 		Deadline: claim.Time(row.ColumnInt64(6)),
 		Created:  claim.Time(row.ColumnInt64(7)),
 		Version:  uint64(row.ColumnInt64(8)),
+		Identity: row.ColumnText(9),
 	}
 	row.ColumnBytes(2, s.Secret)
 	return s
@@ -90,7 +91,7 @@ func (t *tx) saveSession(change claim.SessionChange) error {
 		stmt = t.w.insertSession
 	}
 	return run(stmt, after.Owner, after.Secret, after.TTL.Microseconds(), after.Server, int64(after.Attached),
-		int64(after.Deadline), int64(after.Created), int64(after.Version), after.ID)
+		int64(after.Deadline), int64(after.Created), int64(after.Version), after.Identity, after.ID)
 }
 
 // Session implements db.Sessions.
@@ -105,7 +106,7 @@ func (s *Store) Session(ctx context.Context, id string) (found claim.Session, no
 // Sessions implements db.Sessions.
 func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []db.SessionCount, now claim.Instant, err error) {
 	err = s.read(ctx, sessionsSQL, func(row *sqlite.Stmt) {
-		page = append(page, db.SessionCount{Session: scanSession(row), Active: row.ColumnInt(9), Waiting: row.ColumnInt(10)})
+		page = append(page, db.SessionCount{Session: scanSession(row), Active: row.ColumnInt(10), Waiting: row.ColumnInt(11)})
 	}, after, limit)
 	return page, s.instant(), err
 }
