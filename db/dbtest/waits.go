@@ -58,7 +58,7 @@ func abandoned(t testing.TB, e Engine) {
 	abandonedAre(t, e.Store, 10)
 	Do(t, e.Store, lasting(exclusive("holder", "r")), lasting(exclusive("other", "s")), exclusive("forever", "r"))
 	DoAt(t, e.Store, -time.Minute, patient("late", "r", 10*time.Second), patient("kept", "s", 10*time.Second), patient("gone", "r", time.Second))
-	DoAt(t, e.Store, -time.Minute, patient("later", "s", 50*time.Second), patient("now", "r", time.Minute), patient("patient", "r", time.Hour))
+	DoAt(t, e.Store, -time.Minute, patient("later", "s", 50*time.Second), patient("now", "r", time.Minute-time.Second), patient("patient", "r", time.Hour))
 	Do(t, e.Store, patient("held", "t", time.Microsecond), withdrawn("gone"), claim.KeepWaiting{IDs: []string{"kept"}})
 	abandonedAre(t, e.Store, 10, "late", "later", "now")
 	Do(t, e.Store, claim.Expire{Waiters: []string{"late", "later", "kept", "patient", "forever", "held"}})

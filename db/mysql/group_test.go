@@ -154,6 +154,10 @@ func TestGroupMemberLeft(t *testing.T) {
 			_, err := s.Holder(t.Context(), "ended")
 			return err
 		},
+		"a claim that is not there": func(s *Store) error {
+			_, _, err := s.Get(t.Context(), "none")
+			return err
+		},
 		"a page": func(s *Store) error {
 			_, err := s.Held(t.Context(), claim.Lock, db.Page{Bytes: 1})
 			return err

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -169,8 +170,11 @@ func (p pools) once(ctx context.Context, from *pool, do func(*sql.Conn) error) e
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := do(conn); err != nil || !p.group {
-		return err
+	err = do(conn)
+	if p.group && (err == nil || errors.Is(err, sql.ErrNoRows)) { // nothing is an answer too
+		if gone := confirm(ctx, conn); gone != nil {
+			return gone
+		}
 	}
-	return confirm(ctx, conn)
+	return err
 }
