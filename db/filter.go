@@ -15,7 +15,7 @@ type Filter struct {
 
 	MinActive, MaxActive   *time.Duration
 	MinWaiting, MaxWaiting *time.Duration
-	// MinTTL and MaxTTL bound the time that an active claim has left.
+	// MinTTL and MaxTTL bound the time that an active claim without a session has left.
 	MinTTL, MaxTTL         *time.Duration
 	MinCreated, MaxCreated *claim.Time
 

@@ -207,6 +207,8 @@ func listBounds(t testing.TB, e Engine) {
 	} {
 		equal(t, name, ids(list(t, e.Store, c.f)), c.want)
 	}
+	Do(t, e.Store, attach("a session", "s1"), bound("endless", "free", "a session"))
+	equal(t, "a claim of a session has no time left", ids(list(t, e.Store, db.Filter{MinTTL: s(100)})), []string{"followed", "reader"})
 }
 
 // passes says what package db means by a filter, apart from its order and pages.
@@ -218,7 +220,7 @@ func passes(f db.Filter, c claim.Claim, at claim.Instant) bool {
 		(f.Status == 0 || f.Status == c.Status) &&
 		within(active, was, f.MinActive, f.MaxActive) &&
 		within(c.WaitingDuration(at), true, f.MinWaiting, f.MaxWaiting) &&
-		within(c.Remaining(at), c.Status == claim.Active, f.MinTTL, f.MaxTTL) &&
+		within(c.Remaining(at), c.Status == claim.Active && c.Session == "", f.MinTTL, f.MaxTTL) &&
 		within(c.Created, true, f.MinCreated, f.MaxCreated) &&
 		(f.After == nil || order(c, claim.Claim{Created: f.After.Created, ID: f.After.ID}) > 0)
 }

@@ -14,7 +14,7 @@ import (
 const (
 	activeForSQL  = "(CASE WHEN activated = 0 THEN NULL WHEN status > 2 THEN finished - activated ELSE ? - activated END)"
 	waitingForSQL = "(CASE WHEN activated > 0 THEN activated - created WHEN status > 2 THEN finished - created ELSE ? - created END)"
-	ttlLeftSQL    = "(CASE WHEN status = 2 THEN deadline - ? END)"
+	ttlLeftSQL    = "(CASE WHEN status = 2 AND session = '' THEN deadline - ? END)"
 )
 
 // filterSQL returns a filter as what follows "SELECT … FROM claims", with its arguments.
