@@ -197,8 +197,8 @@ func (cmd Detach) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// EndSession ends a session and all its claims. A session that is not there is no error. It
-// returns no claim.
+// EndSession ends a session and all its claims, or with Keep its claims alone. A session that is not
+// there is no error. It returns no claim.
 type EndSession struct {
 	ID string
 	// Server, unless it is "", is what the session must be attached to: it is ErrNotAttached
@@ -206,7 +206,10 @@ type EndSession struct {
 	Server string
 	// OnlyDue leaves a session alone that is not due, which is no error.
 	OnlyDue bool
-	// Active and Waiting are what becomes of the claims with that status, for Reason.
+	// Keep leaves the session as it is, but for its claims.
+	Keep bool
+	// Active and Waiting are what becomes of the claims with that status, for Reason. With Keep, 0
+	// leaves those claims alone.
 	Active, Waiting Status
 	Reason          string
 }
@@ -225,14 +228,20 @@ func (cmd EndSession) apply(qs *Queues) (*member, error) {
 	case cmd.OnlyDue && !s.now.Due(qs.Now):
 		return nil, nil
 	}
-	qs.each(s.claims, func(q *Queue, m *member) {
-		switch m.Status {
-		case Active:
-			q.finish(m, cmd.Active, cmd.Reason, qs.Now)
-		case Waiting:
-			q.finish(m, cmd.Waiting, cmd.Reason, qs.Now)
-		}
-	})
+	qs.each(s.claims, func(q *Queue, m *member) { cmd.end(q, m, qs.Now) })
+	if cmd.Keep {
+		s.change(qs.Now)
+		return nil, nil
+	}
 	s.now, s.claims = nil, nil
 	return nil, nil
+}
+
+func (cmd EndSession) end(q *Queue, m *member, now Instant) {
+	switch {
+	case m.Status == Active && cmd.Active != 0:
+		q.finish(m, cmd.Active, cmd.Reason, now)
+	case m.Status == Waiting && cmd.Waiting != 0:
+		q.finish(m, cmd.Waiting, cmd.Reason, now)
+	}
 }
