@@ -31,6 +31,9 @@ type Sessions interface {
 	// there is no such session.
 	SessionClaims(ctx context.Context, id string) ([]claim.Claim, error)
 
+	// AttachedTo returns the ids of the sessions that are attached to a server, in no order.
+	AttachedTo(ctx context.Context, server string) (ids []string, err error)
+
 	// DueSessions returns the ids of up to limit sessions that are detached and due, the one that
 	// fell due first first.
 	DueSessions(ctx context.Context, limit int) ([]string, error)

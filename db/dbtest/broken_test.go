@@ -208,6 +208,7 @@ type broken struct {
 	sessions      func(after string, limit int) (string, int)
 	counted       func(*db.SessionCount)
 	sessionClaims func([]claim.Claim) []claim.Claim
+	attachedTo    func(ctx context.Context, server string) ([]string, error)
 	dueSessions   func([]string) []string
 	detach        func(ctx context.Context, silence time.Duration) (int, error)
 	vouch         func(ctx context.Context, name string) error
@@ -419,6 +420,13 @@ func (b *broken) SessionClaims(ctx context.Context, id string) ([]claim.Claim, e
 		claims = b.sessionClaims(claims)
 	}
 	return claims, err
+}
+
+func (b *broken) AttachedTo(ctx context.Context, server string) ([]string, error) {
+	if b.attachedTo != nil {
+		return b.attachedTo(ctx, server)
+	}
+	return b.Store.AttachedTo(ctx, server)
 }
 
 func (b *broken) DueSessions(ctx context.Context, limit int) ([]string, error) {

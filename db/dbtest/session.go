@@ -123,10 +123,22 @@ func sessionIdentity(t testing.TB, e Engine) {
 	equal(t, "identity in a list", page[0].Identity, "cert:a")
 }
 
+// attachedTo checks which sessions are attached to a server.
+func attachedTo(t testing.TB, s db.Store, server string, want ...string) {
+	t.Helper()
+	ids, err := s.AttachedTo(t.Context(), server)
+	must(t, err)
+	slices.Sort(ids)
+	equal(t, "attached to "+server, fmt.Sprint(ids), fmt.Sprint(want))
+}
+
 func sessionMoves(t testing.TB, e Engine) {
-	Do(t, e.Store, attach("a", "s1"))
+	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"))
+	attachedTo(t, e.Store, "s1", "a", "b")
 	first := session(t, e.Store, "a")
 	Do(t, e.Store, attach("a", "s2"))
+	attachedTo(t, e.Store, "s1", "b")
+	attachedTo(t, e.Store, "s2", "a")
 	second := session(t, e.Store, "a")
 	if second.Server != "s2" || second.Version <= first.Version || second.Attached < first.Attached {
 		t.Errorf("moved from %+v to %+v", first, second)
@@ -137,6 +149,7 @@ func sessionMoves(t testing.TB, e Engine) {
 	Do(t, e.Store, claim.Detach{ID: "a", Server: "s2", Left: time.Minute})
 	after := now(t, e.Store)
 	detached := session(t, e.Store, "a")
+	attachedTo(t, e.Store, "s2")
 	if d := detached.Deadline; d < before.Lease.Add(time.Minute) || d > after.Lease.Add(time.Minute) {
 		t.Errorf("detached between %+v and %+v: %+v", before, after, detached)
 	}

@@ -124,6 +124,19 @@ var sessionFaults = []fault{
 	{"Sessions counts waiting claims as active", func(b *broken) {
 		b.counted = func(s *db.SessionCount) { s.Active, s.Waiting = s.Active+s.Waiting, 0 }
 	}, []string{"SessionsPages"}},
+	{"AttachedTo sees none", func(b *broken) {
+		b.attachedTo = func(context.Context, string) ([]string, error) { return nil, nil }
+	}, []string{"SessionMoves"}},
+	{"AttachedTo forgets nobody", func(b *broken) {
+		b.attachedTo = func(ctx context.Context, server string) ([]string, error) {
+			page, _, err := b.Sessions(ctx, "", 1000)
+			var ids []string
+			for i := range page {
+				ids = append(ids, page[i].ID)
+			}
+			return ids, err
+		}
+	}, []string{"SessionMoves"}},
 	{"DueSessions sees none", func(b *broken) { b.dueSessions = func([]string) []string { return nil } }, []string{"DueSessions"}},
 	{"DueSessions has them in no order", func(b *broken) {
 		b.dueSessions = func(ids []string) []string { slices.Reverse(ids); return ids }

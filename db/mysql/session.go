@@ -24,6 +24,7 @@ const (
 	countClaimsSQL = `SELECT s.session, COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 1), 0)
 		FROM session_claims s FORCE INDEX (session_claims_session) STRAIGHT_JOIN claims ON id = claim WHERE s.session IN %s GROUP BY s.session`
 	sessionsSQL    = "SELECT " + sessionColumns + " FROM sessions WHERE id > ? ORDER BY id LIMIT ?"
+	attachedSQL    = "SELECT id FROM sessions FORCE INDEX (sessions_server) WHERE server = ?"
 	dueSessionsSQL = "SELECT id FROM sessions FORCE INDEX (sessions_deadline) WHERE deadline > 0 AND deadline <= ? ORDER BY deadline LIMIT ?"
 
 	silentSQL = "SELECT name, seen FROM servers WHERE name <> ? AND seen <= ?"
@@ -207,13 +208,22 @@ func (s *Store) SessionClaims(ctx context.Context, id string) ([]claim.Claim, er
 	return s.readClaims(ctx, sessionClaimsSQL, id)
 }
 
+// AttachedTo implements db.Sessions.
+func (s *Store) AttachedTo(ctx context.Context, server string) ([]string, error) {
+	return s.sessionIDs(ctx, attachedSQL, server)
+}
+
 // DueSessions implements db.Sessions.
-func (s *Store) DueSessions(ctx context.Context, limit int) (ids []string, err error) {
+func (s *Store) DueSessions(ctx context.Context, limit int) ([]string, error) {
 	now, err := s.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = s.each(ctx, s.control, dueSessionsSQL, []any{now.DueBefore(), limit}, func() { ids = nil }, func(rows *sql.Rows) error {
+	return s.sessionIDs(ctx, dueSessionsSQL, now.DueBefore(), limit)
+}
+
+func (s *Store) sessionIDs(ctx context.Context, query string, args ...any) (ids []string, err error) {
+	err = s.each(ctx, s.control, query, args, func() { ids = nil }, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		ids = append(ids, id)

@@ -20,6 +20,7 @@ const (
 	countSessionSQL  = "(SELECT count(*) FROM claims WHERE session = s.id AND session <> '' AND status < 3 AND status = "
 	sessionsSQL      = "SELECT " + sessionColumns + ", " + countSessionSQL + "2), " + countSessionSQL + "1) FROM sessions s WHERE id > ? ORDER BY id" + limitSQL
 
+	attachedSQL    = "SELECT id FROM sessions WHERE server = ?"
 	dueSessionsSQL = "SELECT id FROM sessions WHERE deadline > 0 AND deadline <= ? ORDER BY deadline" + limitSQL
 
 	silentSQL = "SELECT name, seen FROM servers WHERE name <> ? AND seen <= ?"
@@ -114,6 +115,12 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 // SessionClaims implements db.Sessions.
 func (s *Store) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
 	return s.readClaims(ctx, sessionClaimsSQL, id)
+}
+
+// AttachedTo implements db.Sessions.
+func (s *Store) AttachedTo(ctx context.Context, server string) (ids []string, err error) {
+	err = s.read(ctx, attachedSQL, func(row *sqlite.Stmt) { ids = append(ids, row.ColumnText(0)) }, server)
+	return ids, err
 }
 
 // DueSessions implements db.Sessions.
