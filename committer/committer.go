@@ -63,6 +63,7 @@ type request struct {
 	queued time.Time
 	bytes  int
 	done   chan struct{}
+	then   func(Result, error) // called in place of a value in done, unless it is nil
 
 	result Result
 	err    error
@@ -77,6 +78,8 @@ type Committer struct {
 	metrics   *Metrics
 	listeners listeners
 	leases    leases
+	voucher   Voucher    // nil: no sessions
+	pulse     sync.Mutex // held while the store beats
 	health    health
 	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
 
@@ -119,6 +122,17 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx) // r is the batch's now, not the pool's
 	}
+}
+
+// Submit is Do for who does not wait: then is called with what Do would return, on the goroutine
+// that commits, so it must be quick. The end of ctx does not matter. then is not called when Submit
+// returns ErrStopping or ErrOverloaded.
+func (c *Committer) Submit(ctx context.Context, cmd claim.Command, then func(Result, error)) error {
+	err := c.queue.add(&request{ctx: context.Background(), caller: CallerOf(ctx), cmd: cmd, then: then})
+	if err != nil {
+		c.metrics.refused.Inc()
+	}
+	return err
 }
 
 // Run implements ifrit.Runner. On a signal it finishes the batch under way; requests that come
@@ -173,7 +187,7 @@ func (c *Committer) answerOld(context.Context) {
 
 // beatForLeases beats, unless there is no lease.
 func (c *Committer) beatForLeases() {
-	if c.leases.none.Load() && !c.service.failed {
+	if c.leases.none.Load() && !c.service.failed && !c.vouches() {
 		c.resting = true
 		return
 	}
@@ -188,17 +202,24 @@ func (c *Committer) beat() error {
 	c.health.begin()
 	defer c.health.answered()
 	begin := time.Now()
+	c.pulse.Lock()
 	var err error
 	if c.service.failed {
 		err = c.store.Resume(ctx)
 	} else {
 		err = c.store.Beat(ctx, c.service.length(begin))
 	}
+	c.pulse.Unlock()
+	lost := errors.Is(err, db.ErrVouchLost)
+	if lost {
+		err = nil // the beat itself was done
+	}
 	if err != nil {
 		c.service.fail()
 	} else {
 		c.service.beats(begin, time.Now())
 		c.resting = false
+		c.beaten(begin, lost)
 	}
 	c.report(err)
 	return err
@@ -305,6 +326,10 @@ func (c *Committer) answer(batch []*request, err error) {
 	for _, r := range batch {
 		if err != nil {
 			r.result, r.err = Result{}, err
+		}
+		if r.then != nil {
+			r.then(r.result, r.err)
+			continue
 		}
 		r.done <- struct{}{}
 	}
