@@ -51,7 +51,7 @@ func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 
 // pause returns how long to leave the feed alone.
 func (f *Follower) pause() time.Duration {
-	if watched, _ := f.hub.log.wanted(); !watched && f.hub.len() == 0 {
+	if watched, _ := f.hub.log.wanted(); !watched && !f.hub.waits() {
 		return idleFollow
 	}
 	return followInterval

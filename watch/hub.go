@@ -21,7 +21,8 @@ type Store interface {
 	db.Feed
 }
 
-// Hub wakes the calls that wait for a claim, and has the log that watchers follow.
+// Hub wakes the calls that wait for a claim, tells the sessions what happens to theirs, and has the
+// log that watchers follow.
 type Hub struct {
 	store db.Getter
 	log   *feedLog
@@ -33,6 +34,9 @@ type Hub struct {
 	wake    chan struct{} // gets a value when the feed is to be read at once
 	stopped chan struct{}
 	once    sync.Once
+
+	sessions map[string]SessionListener // by the session's id
+	awaited  int                        // sessions that wait for something
 }
 
 // subscription is one call's wait for one claim.
@@ -55,7 +59,7 @@ type news struct {
 // NewHub returns a hub that reads claims in a store, and exports the numbers of calls that
 // wait, and of watches.
 func NewHub(store Store, registerer prometheus.Registerer) *Hub {
-	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), stopped: make(chan struct{}), sessions: make(map[string]SessionListener)}
 	h.kept.began = make(chan struct{}, 1)
 	h.log = newFeedLog(store, h.poke, registerer)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -74,6 +78,7 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 		if change.StoppedWaiting() {
 			h.notify(change.After.ID, &news{change.After, now})
 		}
+		h.changed(change, true)
 	}
 }
 
@@ -87,6 +92,7 @@ func (h *Hub) heard(commits []db.Commit) {
 			if change.StoppedWaiting() {
 				h.notify(change.After.ID, nil)
 			}
+			h.changed(change, false)
 		}
 	}
 }
@@ -138,8 +144,9 @@ func (h *Hub) notify(id string, n *news) {
 	}
 }
 
-// notifyAll makes all waiting calls of this server read their claims.
+// notifyAll makes all waiting calls and all sessions of this server read their claims.
 func (h *Hub) notifyAll() {
+	defer h.missed()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, subscriptions := range h.waiting {
@@ -160,6 +167,13 @@ func (h *Hub) len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count
+}
+
+// waits reports whether a call or a session waits here.
+func (h *Hub) waits() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count > 0 || h.awaited > 0
 }
 
 // Stop makes every Await and every Watcher return ErrStopped, now and from now on.
