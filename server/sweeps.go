@@ -8,18 +8,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/claim"
-	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/upkeep"
 )
 
 // sweeps is a store as the sweeper sees it, which notes when leases were last looked for.
 type sweeps struct {
-	store db.Due
-	last  atomic.Pointer[time.Time]
+	upkeep.Leases
+	last atomic.Pointer[time.Time]
 }
 
 // watchSweeps returns a store for the sweeper, whose age is a metric.
-func watchSweeps(store db.Due, registry prometheus.Registerer) *sweeps {
-	s := &sweeps{store: store}
+func watchSweeps(store upkeep.Leases, registry prometheus.Registerer) *sweeps {
+	s := &sweeps{Leases: store}
 	s.looked() // at the start
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_last_sweep_age_seconds", Help: "Time since this server last looked for leases that have run out, with an answer.",
@@ -34,7 +34,7 @@ func (s *sweeps) looked() {
 
 // Due implements db.Due.
 func (s *sweeps) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
-	resources, err := s.store.Due(ctx, idle, limit)
+	resources, err := s.Leases.Due(ctx, idle, limit)
 	if err == nil {
 		s.looked()
 	}
@@ -43,7 +43,7 @@ func (s *sweeps) Due(ctx context.Context, idle time.Duration, limit int) ([]stri
 
 // Abandoned implements db.Due.
 func (s *sweeps) Abandoned(ctx context.Context, limit int) ([]string, error) {
-	ids, err := s.store.Abandoned(ctx, limit)
+	ids, err := s.Leases.Abandoned(ctx, limit)
 	if err == nil {
 		s.looked()
 	}
@@ -52,7 +52,7 @@ func (s *sweeps) Abandoned(ctx context.Context, limit int) ([]string, error) {
 
 // NextDue implements db.Due.
 func (s *sweeps) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
-	next, now, err := s.store.NextDue(ctx, idle)
+	next, now, err := s.Leases.NextDue(ctx, idle)
 	if err == nil {
 		s.looked()
 	}

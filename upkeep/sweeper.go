@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/locket-service/locket/claim"
@@ -28,11 +29,20 @@ const (
 	asideTime = 10 * time.Second
 )
 
-// Sweeper ends leases that have run out: at once where claims wait, after idleGrace otherwise; and
-// waiting claims that nobody asks about. It sleeps until the next deadline, and asks the database
-// every longPause when there is none.
+// Leases is a store as the sweeper needs it.
+type Leases interface {
+	db.Due
+	// DueSessions and DetachSilent are those of db.Sessions.
+	DueSessions(ctx context.Context, limit int) (ids []string, err error)
+	DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error)
+}
+
+// Sweeper ends leases that have run out: at once where claims wait, after idleGrace otherwise; waiting
+// claims that nobody asks about; and sessions that nobody resumes, with their claims. It detaches the
+// sessions of servers that are gone. It sleeps until the next deadline, and asks the database every
+// longPause when there is none.
 type Sweeper struct {
-	store     db.Due
+	store     Leases
 	committer *committer.Committer
 	log       *slog.Logger
 	alarm     *alarm
@@ -45,23 +55,27 @@ type Sweeper struct {
 type round struct {
 	what string // is named by the names
 	due  func(ctx context.Context, limit int) (names []string, err error)
-	end  func(names []string) claim.Command
+	end  func(names []string) []claim.Command
 	// aside has the names of what could not be ended, until when it is left alone.
 	aside map[string]time.Time
 }
 
 // NewSweeper returns a sweeper of the store that ends leases through the committer, and listens to
 // it for leases that run out before the Sweeper would have looked again.
-func NewSweeper(store db.Due, queues *committer.Committer, log *slog.Logger) *Sweeper {
+func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sweeper {
 	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm()}
 	s.rounds = []*round{{
+		what: "session",
+		due:  store.DueSessions,
+		end:  endSessions,
+	}, {
 		what: "resource",
 		due:  func(ctx context.Context, limit int) ([]string, error) { return store.Due(ctx, idleGrace, limit) },
-		end:  func(names []string) claim.Command { return claim.Expire{Resources: names} },
+		end:  func(names []string) []claim.Command { return []claim.Command{claim.Expire{Resources: names}} },
 	}, {
 		what: "claim",
 		due:  store.Abandoned,
-		end:  func(ids []string) claim.Command { return claim.Expire{Waiters: ids} },
+		end:  func(ids []string) []claim.Command { return []claim.Command{claim.Expire{Waiters: ids}} },
 	}}
 	for _, r := range s.rounds {
 		r.aside = make(map[string]time.Time)
@@ -80,6 +94,9 @@ func (s *Sweeper) Committed(_ claim.Instant, changes []claim.Transition) {
 	}
 	s.alarm.advance(soonest)
 }
+
+// DueAt tells the sweeper of a deadline that no claim has: that of a session.
+func (s *Sweeper) DueAt(deadline claim.Time) { s.alarm.advance(deadline) }
 
 // Missed implements committer.Listener: there may be leases that nobody has told of.
 func (s *Sweeper) Missed() { s.alarm.advance(0) }
@@ -154,6 +171,9 @@ func (s *Sweeper) report(ctx context.Context, err error) error {
 // sweep goes on while there is more to do than fits into one command. It stops when the database
 // refuses: it would be asked for the same again, without a pause.
 func (s *Sweeper) sweep(ctx context.Context) error {
+	if err := s.detachSilent(ctx); err != nil {
+		return err
+	}
 	for _, r := range s.rounds {
 		for more := true; more; {
 			var names []string
@@ -188,8 +208,8 @@ func (r *round) next(ctx context.Context) (names []string, more bool, err error)
 	return names, len(due) >= limit, err
 }
 
-// end ends what is due with one command. A command that fails for a reason of its own, not of
-// the database, is cut in two until what spoils it is alone. That is left alone for a while.
+// end ends what is due. When that fails for a reason of its own, not of the
+// database, what is due is cut in two until what spoils it is alone. That is left alone for a while.
 func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 	switch err := s.do(ctx, r.end(names)); {
 	case err == nil:
@@ -208,9 +228,15 @@ func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 	return s.end(ctx, r, names[half:])
 }
 
-func (s *Sweeper) do(ctx context.Context, cmd claim.Command) error {
+// do carries out commands, together in the committer's batches.
+func (s *Sweeper) do(ctx context.Context, cmds []claim.Command) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sweepTimeout, db.ErrUnavailable)
 	defer cancel()
-	_, err := s.committer.Do(ctx, cmd)
-	return err
+	errs := make([]error, len(cmds))
+	var all sync.WaitGroup
+	for i, cmd := range cmds {
+		all.Go(func() { _, errs[i] = s.committer.Do(ctx, cmd) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }

@@ -125,22 +125,22 @@ func TestSweeperStopsWhileDatabaseHangs(t *testing.T) {
 
 // asked counts the questions of a sweeper.
 type asked struct {
-	store     db.Due
+	upkeep.Leases
 	due, next atomic.Int64
 }
 
 func (a *asked) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
 	a.due.Add(1)
-	return a.store.Due(ctx, idle, limit)
+	return a.Leases.Due(ctx, idle, limit)
 }
 
 func (a *asked) Abandoned(ctx context.Context, limit int) ([]string, error) {
-	return a.store.Abandoned(ctx, limit)
+	return a.Leases.Abandoned(ctx, limit)
 }
 
 func (a *asked) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
 	a.next.Add(1)
-	return a.store.NextDue(ctx, idle)
+	return a.Leases.NextDue(ctx, idle)
 }
 
 // TestSweepSleeps: without leases the sweeper asks the database once a second, and twice with
@@ -155,7 +155,7 @@ func TestSweepSleeps(t *testing.T) {
 				for _, cmd := range cmds {
 					w.Must(t, cmd)
 				}
-				a := &asked{store: w.Store}
+				a := &asked{Leases: w.Store}
 				committertest.Run(t, upkeep.NewSweeper(a, w.Committer, w.Log))
 				time.Sleep(time.Minute)
 				most := int64(1)
@@ -260,7 +260,7 @@ func TestSweepOfContradictions(t *testing.T) {
 
 // hanging is a store whose first answers do not come.
 type hanging struct {
-	store     db.Due
+	upkeep.Leases
 	due, next atomic.Int64
 }
 
@@ -276,25 +276,25 @@ func (h *hanging) Due(ctx context.Context, idle time.Duration, limit int) ([]str
 	if err := hang(ctx, &h.due); err != nil {
 		return nil, err
 	}
-	return h.store.Due(ctx, idle, limit)
+	return h.Leases.Due(ctx, idle, limit)
 }
 
 func (h *hanging) Abandoned(ctx context.Context, limit int) ([]string, error) {
-	return h.store.Abandoned(ctx, limit)
+	return h.Leases.Abandoned(ctx, limit)
 }
 
 func (h *hanging) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
 	if err := hang(ctx, &h.next); err != nil {
 		return 0, claim.Instant{}, err
 	}
-	return h.store.NextDue(ctx, idle)
+	return h.Leases.NextDue(ctx, idle)
 }
 
 // TestSweepAfterHanging: questions that are never answered end, and the sweep goes on.
 func TestSweepAfterHanging(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		w.Must(t, claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Second})
-		committertest.Run(t, upkeep.NewSweeper(&hanging{store: w.Store}, w.Committer, w.Log))
+		committertest.Run(t, upkeep.NewSweeper(&hanging{Leases: w.Store}, w.Committer, w.Log))
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
 		counts(t, w, db.Counts{Finished: 1})
