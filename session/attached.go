@@ -1,0 +1,304 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// Attached is a session while it is attached to this server over one stream.
+type Attached struct {
+	ID, Owner string
+	TTL       time.Duration
+	// Resumed says that the session was there before.
+	Resumed bool
+
+	m      *Manager
+	caller context.Context // of its commands: see committer.WithCaller
+	server string          // the name that it is attached to
+	since  time.Time
+	heard  atomic.Int64  // when its client was last heard, since m.began
+	room   chan struct{} // has a value for each command under way
+	wake   chan struct{} // has a value when there is something to send
+	ended  chan struct{}
+	follow func() // stops following the hub
+
+	mu        sync.Mutex
+	err       error // why it has ended
+	resources map[string]*resource
+	running   int       // commands about resources under way
+	barrier   Command   // waits for them, or is under way; or nil
+	blocked   []Command // wait for the barrier
+	out       []Event   // not sent yet
+	loading   bool      // its claims are being read for the first time
+	early     []change  // came meanwhile
+	reads     int       // how many times they are being read again
+	doubtful  bool      // they must be
+	asking    bool      // whether the session is still attached here
+	holding   int
+	waiting   int
+}
+
+// resource is one that the session holds or waits for, or has commands about.
+type resource struct {
+	name    string
+	id      string // of the live claim, "" for none
+	token   uint64
+	version uint64 // of the last change that is known
+	status  claim.Status
+	mode    claim.Mode
+	work    *work // nil: no commands
+}
+
+// work are the commands about a resource. The first is under way.
+type work struct {
+	commands []Command
+	kept     []Standing // news that the answer to the first will tell
+}
+
+type change struct {
+	claim.Transition
+	own bool
+}
+
+func (r *resource) holding() Holding {
+	if r.id == "" {
+		return None
+	}
+	return holdingOf(r.status)
+}
+
+func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {
+	a := &Attached{
+		ID: s.ID, Owner: s.Owner, TTL: s.TTL, m: m, caller: context.WithoutCancel(ctx), server: server, since: time.Now(),
+		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		resources: make(map[string]*resource), loading: true,
+	}
+	a.Heard()
+	a.follow = func() {}
+	return a
+}
+
+// Heard notes that something came from the client.
+func (a *Attached) Heard() { a.heard.Store(int64(time.Since(a.m.began))) }
+
+func (a *Attached) lastHeard() time.Time { return a.m.began.Add(time.Duration(a.heard.Load())) }
+
+// Patience returns for how long the session waits on to hear from its client.
+func (a *Attached) Patience() time.Duration { return a.TTL/2 - time.Since(a.lastHeard()) }
+
+// load reads the session and what it holds and waits for. From then on it hears what changes.
+func (a *Attached) load(ctx context.Context, sequence uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	row, _, err := a.m.store.Session(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	a.Owner, a.TTL, a.Resumed = row.Owner, row.TTL, row.Version > uint64(row.Created) // its first version is the time of its making
+	a.follow = a.m.hub.Follow(a.ID, a)
+	claims, err := a.m.store.SessionClaims(ctx, a.ID)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.follow()
+		return err
+	}
+	for i := range claims {
+		c := &claims[i]
+		a.set(a.add(c.Resource), c)
+		s := standing(holdingOf(c.Status), c)
+		a.send(Event{Sequence: sequence, Standing: &s})
+	}
+	a.send(Event{Sequence: sequence, Opened: true, Resumed: a.Resumed})
+	a.loading = false
+	for _, c := range a.early {
+		a.changed(c)
+	}
+	a.early = nil
+	if a.doubtful {
+		a.reconcile()
+	}
+	return nil
+}
+
+// add makes a resource known, which is not.
+func (a *Attached) add(name string) *resource {
+	r := &resource{name: name}
+	a.resources[name] = r
+	return r
+}
+
+// forget drops a resource about which there is nothing to know.
+func (a *Attached) forget(r *resource) {
+	if r.id == "" && r.work == nil && a.reads == 0 {
+		delete(a.resources, r.name)
+	}
+}
+
+// set notes a claim of the session as it is now.
+func (a *Attached) set(r *resource, c *claim.Claim) {
+	before := r.holding()
+	r.id, r.version, r.status, r.mode, r.token = "", c.Version, c.Status, c.Mode, c.Token
+	if c.Status.Live() {
+		r.id = c.ID
+	}
+	a.count(before, -1)
+	a.count(r.holding(), 1)
+}
+
+func (a *Attached) count(h Holding, n int) {
+	switch h {
+	case Held:
+		a.holding += n
+		a.m.holding.Add(int64(n))
+	case Waiting:
+		before := a.waiting > 0
+		a.waiting += n
+		a.m.waiting.Add(int64(n))
+		if waits := a.waiting > 0; waits != before {
+			a.m.hub.SessionsWait(map[bool]int{true: 1, false: -1}[waits])
+		}
+	}
+}
+
+// Changed implements watch.SessionListener.
+func (a *Attached) Changed(t claim.Transition, own bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.err != nil:
+	case a.loading:
+		a.early = append(a.early, change{t, own})
+	default:
+		a.changed(change{t, own})
+	}
+}
+
+// changed takes in one change of a claim.
+func (a *Attached) changed(t change) {
+	c := t.After
+	r := a.resources[c.Resource]
+	if r == nil { // a claim that is made here for an older stream of the session is news, any other is old
+		if !t.own || t.Before != nil || !c.Status.Live() {
+			return
+		}
+		r = a.add(c.Resource)
+	}
+	if c.Version <= r.version {
+		return
+	}
+	previous, token := r.holding(), r.token
+	a.set(r, c)
+	s := standing(previous, c)
+	switch {
+	case s.Previous == s.Current && (s.Current != Held || s.Token == token): // a renewal, or the value
+	case t.own && r.work != nil && (t.Before == nil || c.Status.Final()):
+		r.work.kept = append(r.work.kept, s) // the answer is about to tell it
+	default:
+		a.send(Event{Standing: &s})
+	}
+	if !t.own && c.Status.Final() {
+		a.ask(false) // the session itself may have been ended
+	}
+	a.forget(r)
+}
+
+// push sends an event.
+func (a *Attached) push(e Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.send(e)
+}
+
+func (a *Attached) send(e Event) {
+	if a.err != nil {
+		return
+	}
+	a.out = append(a.out, e)
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+	if len(a.out) > a.m.config.Unread {
+		a.stop(ErrTooSlow)
+	}
+}
+
+// Next returns what is to be sent, once there is something, nil after the end or that of ctx.
+func (a *Attached) Next(ctx context.Context) []Event {
+	for {
+		a.mu.Lock()
+		events, ended := a.out, a.err != nil
+		a.out = nil
+		a.mu.Unlock()
+		if len(events) > 0 {
+			a.answered(events)
+			return events
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-a.wake:
+		case <-a.ended:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// answered makes room for as many commands as events answer.
+func (a *Attached) answered(events []Event) {
+	for i := range events {
+		if events[i].answers {
+			<-a.room
+		}
+	}
+}
+
+// end ends the session's stay here: what is to be sent still is.
+func (a *Attached) end(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stop(err)
+}
+
+func (a *Attached) stop(err error) {
+	if a.err != nil {
+		return
+	}
+	a.err = err
+	close(a.ended)
+	a.count(Held, -a.holding)
+	a.count(Waiting, -a.waiting)
+}
+
+// End ends the session's stay here, if it has not ended yet.
+func (a *Attached) End(err error) { a.end(err) }
+
+// Ended is closed when the session is no longer to be served here. Err then says why.
+func (a *Attached) Ended() <-chan struct{} { return a.ended }
+
+// Err returns why the session is no longer served here, nil while it is.
+func (a *Attached) Err() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
+// Detach is to be called when the stream is over.
+func (a *Attached) Detach() {
+	defer a.m.tasks.Done()
+	a.end(ErrDetached)
+	a.follow()
+	switch err := a.Err(); err {
+	case ErrMoved, ErrClosed, claim.ErrSessionEnded: //nolint:errorlint // as they were given to end
+		a.m.remove(a)
+	default:
+		a.m.detachLater(a.ID, a.server, a, a.TTL)
+	}
+}

@@ -1,0 +1,47 @@
+package session
+
+import (
+	"context"
+	"sync"
+)
+
+// keys are locks by name.
+type keys struct {
+	mu   sync.Mutex
+	held map[string]*key
+}
+
+type key struct {
+	turn  chan struct{} // has a value while nobody holds the key
+	users int
+}
+
+// lock returns when nobody else holds the name, or with the error of ctx.
+func (k *keys) lock(ctx context.Context, name string) (unlock func(), err error) {
+	k.mu.Lock()
+	if k.held == nil {
+		k.held = make(map[string]*key)
+	}
+	it := k.held[name]
+	if it == nil {
+		it = &key{turn: make(chan struct{}, 1)}
+		it.turn <- struct{}{}
+		k.held[name] = it
+	}
+	it.users++
+	k.mu.Unlock()
+	leave := func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if it.users--; it.users == 0 {
+			delete(k.held, name)
+		}
+	}
+	select {
+	case <-it.turn:
+		return func() { it.turn <- struct{}{}; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,78 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/ids"
+)
+
+// vouch returns the name under which this server vouches for its sessions. A server without
+// sessions whose last beat is some time ago takes a new name: it may have been declared gone.
+func (m *Manager) vouch(ctx context.Context) (string, error) {
+	m.vouching.Lock()
+	defer m.vouching.Unlock()
+	m.mu.Lock()
+	name, fresh := m.name, len(m.attached) > 0 || time.Since(m.beaten) < db.VouchSilence/2
+	m.mu.Unlock()
+	if name != "" && fresh {
+		return name, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	begin := time.Now()
+	name = ids.NewClaim()
+	if err := m.queues.Vouch(ctx, name); err != nil {
+		return "", err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.name, m.beaten = name, begin
+	return name, nil
+}
+
+// Vouches implements committer.Voucher.
+func (m *Manager) Vouches() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.opening+len(m.attached) > 0
+}
+
+// heartbeat is one that is to be answered.
+type heartbeat struct {
+	session  *Attached
+	sequence uint64
+	at       time.Time
+}
+
+// Heartbeat answers the message after a beat of this server that begins after now.
+func (a *Attached) Heartbeat(sequence uint64) {
+	a.m.mu.Lock()
+	defer a.m.mu.Unlock()
+	a.m.asked = append(a.m.asked, heartbeat{a, sequence, time.Now()})
+}
+
+// Beaten implements committer.Voucher: it answers the heartbeats that came before the beat began, of
+// the sessions that are still here.
+func (m *Manager) Beaten(began time.Time, lost bool) {
+	if lost {
+		m.mu.Lock()
+		m.name = ""
+		m.mu.Unlock()
+		m.endAll(ErrDetached)
+		return
+	}
+	m.mu.Lock()
+	m.beaten = began
+	n := 0
+	for n < len(m.asked) && m.asked[n].at.Before(began) {
+		n++
+	}
+	answered := m.asked[:n:n]
+	m.asked = append([]heartbeat(nil), m.asked[n:]...)
+	m.mu.Unlock()
+	for _, h := range answered {
+		h.session.push(Event{Sequence: h.sequence, Beat: true, answers: true})
+	}
+}
