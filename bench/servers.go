@@ -20,6 +20,7 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/session"
 	"github.com/locket-service/locket/watch"
 )
 
@@ -90,7 +91,7 @@ func serveSingle(args []string) error {
 			MaxBatch: 1, Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
 		})
 		<-ifrit.Invoke(c).Ready()
-		s.services = append(s.services, handlers.New(c, hub, store, log))
+		s.services = append(s.services, handlers.New(c, hub, session.New(c, hub, store, session.Config{}, registry), store, log))
 	}
 	if len(s.services) == 0 {
 		return errors.New("no store")

@@ -15,6 +15,7 @@ import (
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/session"
 	"github.com/locket-service/locket/watch"
 )
 
@@ -37,6 +38,14 @@ var errorTable = []struct {
 	{watch.ErrTooSlow, codes.ResourceExhausted, models.ReasonWatchTooSlow, "the watch does not keep up; go on from the last cursor"},
 	{errTooManyWatches, codes.ResourceExhausted, models.ReasonTooManyWaiting, "too many watches on this server; wait a moment, or ask another server"},
 	{watch.ErrStopped, codes.Unavailable, models.ReasonShuttingDown, "the server is shutting down; ask again"},
+	{claim.ErrSessionEnded, codes.NotFound, models.ReasonSessionEnded, "the session has ended"},
+	{claim.ErrSessionSecret, codes.PermissionDenied, models.ReasonSessionSecret, "the session has another secret"},
+	{claim.ErrSessionFull, codes.ResourceExhausted, models.ReasonSessionFull, fmt.Sprintf("the session holds and waits for %d resources, which is the limit", claim.MaxSessionClaims)},
+	{session.ErrMoved, codes.Aborted, models.ReasonSessionMoved, session.ErrMoved.Error()},
+	{session.ErrDetached, codes.Unavailable, models.ReasonSessionDetached, session.ErrDetached.Error() + "; resume it"},
+	{session.ErrSilent, codes.Unavailable, models.ReasonSessionDetached, session.ErrSilent.Error() + "; resume it"},
+	{session.ErrTooSlow, codes.ResourceExhausted, models.ReasonSessionTooSlow, session.ErrTooSlow.Error() + "; resume it"},
+	{session.ErrTooMany, codes.ResourceExhausted, models.ReasonTooManySessions, session.ErrTooMany.Error() + "; ask another server"},
 	{db.ErrOutcomeUnknown, codes.Unavailable, models.ReasonOutcomeUnknown, "the connection to the database broke during the commit; ask again to learn the outcome"},
 	{db.ErrUnavailable, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is not available; nothing was changed"},
 	{db.ErrListTooLong, codes.ResourceExhausted, models.ReasonListTooLong, "the list reads too many claims; narrow the filter, or ask again later"},
@@ -72,6 +81,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		collision  *claim.CollisionError
 		denied     *auth.DeniedError
 		transition *claim.TransitionError
+		mode       *session.ModeError
 		fields     fieldErrors
 	)
 	switch {
@@ -82,6 +92,8 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	case errors.As(err, &transition):
 		return withInfo(status.New(codes.FailedPrecondition, transition.Error()), models.ReasonWrongStatus,
 			map[string]string{"status": transition.From.String()})
+	case errors.As(err, &mode):
+		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
 	case errors.As(err, &fields):
 		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.badRequest())
 	}
@@ -89,6 +101,9 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		if errors.Is(err, known.err) && !leftDuring(ctx, err) {
 			return withInfo(status.New(known.code, known.message), known.reason, nil)
 		}
+	}
+	if s, ok := status.FromError(err); ok { // of gRPC, or of a guard
+		return s.Err()
 	}
 	switch { // the caller's own; that of a transaction is one of those above
 	case leftDuring(ctx, err):

@@ -17,6 +17,7 @@ import (
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/session"
 	"github.com/locket-service/locket/watch"
 )
 
@@ -26,6 +27,7 @@ type handler struct {
 	models.UnsafeLocketServer
 	committer *committer.Committer
 	hub       *watch.Hub
+	sessions  *session.Manager
 	store     db.Reader
 	log       *slog.Logger
 
@@ -35,9 +37,9 @@ type handler struct {
 }
 
 // New returns the service. Changes go through the committer, calls that wait for a claim
-// wait at the hub, and the store is asked for the rest.
-func New(c *committer.Committer, hub *watch.Hub, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
-	h := &handler{committer: c, hub: hub, store: visible{store}, log: log, maxWaiting: DefaultMaxWaiting, watches: newWatches()}
+// wait at the hub, sessions have their manager, and the store is asked for the rest.
+func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
+	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, maxWaiting: DefaultMaxWaiting, watches: newWatches()}
 	for _, option := range options {
 		option(h)
 	}

@@ -466,13 +466,15 @@ func TestRaw(t *testing.T) {
 func TestEmpty(t *testing.T) {
 	s := start(t)
 	want := map[string]codes.Code{
-		models.Locket_FetchAll_FullMethodName:    codes.NotFound,
-		models.Locket_GetClaim_FullMethodName:    codes.NotFound,
-		models.Locket_UpdateClaim_FullMethodName: codes.NotFound,
-		models.Locket_AwaitClaim_FullMethodName:  codes.NotFound,
-		models.Locket_EndClaim_FullMethodName:    codes.NotFound,
-		models.Locket_ListClaims_FullMethodName:  codes.OK,
-		models.Locket_WhoAmI_FullMethodName:      codes.OK,
+		models.Locket_FetchAll_FullMethodName:      codes.NotFound,
+		models.Locket_GetClaim_FullMethodName:      codes.NotFound,
+		models.Locket_UpdateClaim_FullMethodName:   codes.NotFound,
+		models.Locket_AwaitClaim_FullMethodName:    codes.NotFound,
+		models.Locket_EndClaim_FullMethodName:      codes.NotFound,
+		models.Locket_ListClaims_FullMethodName:    codes.OK,
+		models.Locket_ListSessions_FullMethodName:  codes.OK,
+		models.Locket_ResetSessions_FullMethodName: codes.OK,
+		models.Locket_WhoAmI_FullMethodName:        codes.OK,
 	}
 	for _, method := range methods {
 		code, other := want[method]

@@ -1,28 +1,293 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io"
+	"runtime/debug"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/session"
 )
 
-var errNotYet = status.Error(codes.Unimplemented, "not implemented yet")
+const (
+	// openTimeout is how long a stream may take to open its session.
+	openTimeout = 10 * time.Second
+	// lastEvents is how long the last events of a stream may take to be sent.
+	lastEvents = time.Second
+)
+
+// sessionStream is the server's end of a stream of RPC Session.
+type sessionStream = grpc.BidiStreamingServer[models.SessionRequest, models.SessionResponse]
 
 // Session implements models.LocketServer.
-func (h *handler) Session(grpc.BidiStreamingServer[models.SessionRequest, models.SessionResponse]) error {
-	return errNotYet
+func (h *handler) Session(stream sessionStream) error {
+	open, err := firstMessage(stream)
+	if err != nil {
+		return h.wireError(stream.Context(), err)
+	}
+	attached, err := h.sessions.Open(stream.Context(), open)
+	if err != nil {
+		return h.wireError(stream.Context(), err)
+	}
+	defer attached.Detach()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		h.beside(stream.Context(), attached, func() { h.sendEvents(stream, attached) })
+	}()
+	go h.beside(stream.Context(), attached, func() { attached.End(readCommands(stream, attached)) })
+	h.serve(stream.Context(), attached, sent)
+	return h.endOf(stream.Context(), attached.Err())
 }
 
-// ListSessions implements models.LocketServer.
-func (h *handler) ListSessions(context.Context, *models.ListSessionsRequest) (*models.ListSessionsResponse, error) {
-	return nil, errNotYet
+// serve returns when the session has ended here, and its last events are sent, or when the stream
+// is broken.
+func (h *handler) serve(ctx context.Context, attached *session.Attached, sent <-chan struct{}) {
+	patience := time.NewTimer(attached.Patience())
+	defer patience.Stop()
+	for {
+		select {
+		case <-patience.C:
+			left := attached.Patience()
+			if left <= 0 {
+				attached.End(session.ErrSilent)
+			}
+			patience.Reset(max(0, left))
+			continue
+		case <-attached.Ended():
+			select {
+			case <-sent:
+			case <-time.After(lastEvents):
+			case <-ctx.Done():
+			}
+		case <-sent:
+		case <-ctx.Done():
+		}
+		return
+	}
 }
 
-// ResetSessions implements models.LocketServer.
-func (h *handler) ResetSessions(context.Context, *models.ResetSessionsRequest) (*models.ResetSessionsResponse, error) {
-	return nil, errNotYet
+// beside does a part of a stream's work on a goroutine of its own. A panic is a bug: it ends the
+// stream, the log has the whole of it, and everybody else is served on.
+func (h *handler) beside(ctx context.Context, attached *session.Attached, work func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.log.ErrorContext(ctx, "panic", "method", models.Locket_Session_FullMethodName, "panic", p, "stack", string(debug.Stack()))
+			attached.End(status.Error(codes.Internal, "internal error"))
+		}
+	}()
+	work()
+}
+
+// firstMessage returns how the client opens its session.
+func firstMessage(stream sessionStream) (session.Open, error) {
+	type message struct {
+		request *models.SessionRequest
+		err     error
+	}
+	first := make(chan message, 1)
+	go func() {
+		request, err := stream.Recv()
+		first <- message{request, err}
+	}()
+	timeout := time.NewTimer(openTimeout)
+	defer timeout.Stop()
+	select {
+	case m := <-first:
+		if errors.Is(m.err, io.EOF) {
+			m.err = fieldErrors{{"open", "is required"}}
+		}
+		if m.err != nil {
+			return session.Open{}, m.err
+		}
+		return decodeOpen(m.request)
+	case <-timeout.C:
+		return session.Open{}, status.Errorf(codes.DeadlineExceeded, "open: no session was opened within %s", openTimeout)
+	case <-stream.Context().Done():
+		return session.Open{}, stream.Context().Err()
+	}
+}
+
+// errAllSent ends a stream whose client has nothing more to say, and all its answers.
+var errAllSent = errors.New("the client has ended the stream")
+
+// readCommands hands the messages of a client to its session, and returns why there are no more.
+func readCommands(stream sessionStream, attached *session.Attached) error {
+	for {
+		request, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			if attached.Answered(stream.Context()) {
+				return errAllSent
+			}
+			return session.ErrDetached
+		}
+		if err != nil {
+			return err
+		}
+		attached.Heard()
+		if err := command(stream.Context(), request, attached); err != nil {
+			return err
+		}
+		attached.Heard() // while there was no room nothing could be heard
+	}
+}
+
+// command carries out a message. An error ends the stream: the message is no command.
+func command(ctx context.Context, request *models.SessionRequest, attached *session.Attached) error {
+	if request.GetSequence() == 0 {
+		return fieldErrors{{"sequence", "must be greater than 0"}}
+	}
+	if !attached.Room(ctx) {
+		return nil
+	}
+	var c check
+	switch cmd := request.GetCommand().(type) {
+	case *models.SessionRequest_Heartbeat:
+		attached.Heartbeat(request.GetSequence())
+	case *models.SessionRequest_Lock:
+		lock := decodeLockCommand(&c, cmd.Lock)
+		lock.Sequence = request.GetSequence()
+		give(attached, lock.Sequence, lock, c.err())
+	case *models.SessionRequest_Unlock:
+		unlock := session.Unlock{Sequence: request.GetSequence(), Resource: cmd.Unlock.GetResource(), Token: c.token(cmd.Unlock.Token)}
+		c.name("resource", unlock.Resource)
+		give(attached, unlock.Sequence, unlock, c.err())
+	case *models.SessionRequest_UnlockAll:
+		attached.Do(session.UnlockAll{Sequence: request.GetSequence()})
+	case *models.SessionRequest_Close:
+		attached.Do(session.Close{Sequence: request.GetSequence()})
+	case *models.SessionRequest_Open:
+		return fieldErrors{{"open", "the stream has a session already"}}
+	default:
+		return fieldErrors{{"command", "is missing, or unknown to this server"}}
+	}
+	return nil
+}
+
+// give has a command carried out, unless its fields are wrong.
+func give(attached *session.Attached, sequence uint64, cmd session.Command, wrong error) {
+	if wrong != nil {
+		attached.Refuse(sequence, wrong)
+		return
+	}
+	attached.Do(cmd)
+}
+
+// sendEvents sends what there is to tell, until the session ends here or the stream breaks.
+func (h *handler) sendEvents(stream sessionStream, attached *session.Attached) {
+	for {
+		events := attached.Next(stream.Context())
+		if events == nil {
+			return
+		}
+		for i := range events {
+			if stream.Send(h.encodeEvent(stream.Context(), &events[i], attached)) != nil {
+				return // the stream is broken
+			}
+		}
+	}
+}
+
+// endOf returns how a stream ends. err is why the session has ended here, nil if the stream broke.
+func (h *handler) endOf(ctx context.Context, err error) error {
+	if err == nil {
+		err = cmp.Or(ctx.Err(), context.Canceled)
+	}
+	if errors.Is(err, session.ErrClosed) || errors.Is(err, errAllSent) {
+		return nil
+	}
+	return h.wireError(ctx, err)
+}
+
+const (
+	minSecret     = 16 // bytes of a session's id, and of its secret
+	maxSecret     = 128
+	maxSessionTTL = 24 * 60 * 60 // seconds
+)
+
+func decodeOpen(request *models.SessionRequest) (session.Open, error) {
+	if _, ok := request.GetCommand().(*models.SessionRequest_Open); !ok {
+		return session.Open{}, fieldErrors{{"open", "must be the first message of the stream"}}
+	}
+	var c check
+	open := request.GetOpen()
+	c.that(request.GetSequence() != 0, "sequence", "must be greater than 0")
+	c.that(validSessionID(open.GetId()), "open.id", `must be %d to %d letters, digits and any of "-._~"`, minSecret, maxID)
+	n := len(open.GetSecret())
+	c.that(minSecret <= n && n <= maxSecret, "open.secret", "has %d bytes; it must have %d to %d", n, minSecret, maxSecret)
+	c.text("open.owner", open.GetOwner())
+	seconds := open.GetTtl()
+	ttl := c.seconds("open.ttl", &seconds, 1, maxSessionTTL)
+	if err := c.err(); err != nil {
+		return session.Open{}, err
+	}
+	return session.Open{
+		ID: open.GetId(), Secret: open.GetSecret(), Owner: open.GetOwner(), TTL: *ttl,
+		Resume: open.GetResume(), Sequence: request.GetSequence(),
+	}, nil
+}
+
+func validSessionID(id string) bool { return len(id) >= minSecret && validID(id) }
+
+func decodeLockCommand(c *check, cmd *models.LockCommand) session.Lock {
+	lock := session.Lock{
+		Resource: cmd.GetResource(), Mode: c.mode(cmd.GetMode()), Type: c.typeCode(cmd.GetTypeCode()),
+		Value: cmd.GetValue(), Try: cmd.GetTry(),
+	}
+	c.name("resource", cmd.GetResource())
+	c.data("value", cmd.GetValue())
+	if cmd.UserData != nil {
+		c.json("user_data", cmd.GetUserData())
+		lock.UserData = []byte(cmd.GetUserData())
+	}
+	if lock.Type == claim.Untyped {
+		lock.Type = claim.Lock
+	}
+	return lock
+}
+
+func (h *handler) encodeEvent(ctx context.Context, e *session.Event, attached *session.Attached) *models.SessionResponse {
+	response := &models.SessionResponse{Sequence: e.Sequence}
+	switch {
+	case e.Standing != nil:
+		response.Event = &models.SessionResponse_Status{Status: encodeStanding(e.Standing)}
+	case e.Beat:
+		response.Event = &models.SessionResponse_Heartbeat{Heartbeat: &models.Heartbeat{}}
+	case e.Opened:
+		response.Event = &models.SessionResponse_Opened{Opened: &models.SessionOpened{
+			Id: attached.ID, Resumed: e.Resumed, Ttl: attached.TTL.Seconds(),
+		}}
+	case e.Err != nil:
+		response.Event = &models.SessionResponse_Error{Error: h.commandError(ctx, e.Err)}
+	default:
+		response.Event = &models.SessionResponse_Done{Done: &models.Done{}}
+	}
+	return response
+}
+
+func encodeStanding(s *session.Standing) *models.SessionStatus {
+	encoded := &models.SessionStatus{
+		Resource: s.Resource, Previous: models.Holding(s.Previous), Current: models.Holding(s.Current), Token: s.Token,
+		Claim: s.Claim, Status: models.Status(s.Status), Reason: s.Reason, Version: s.Version, Mode: models.Mode(s.Mode),
+	}
+	if s.Holder != nil {
+		encoded.Holder, encoded.HolderSession, encoded.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token
+	}
+	return encoded
+}
+
+// commandError returns what the client sees of a command that was refused.
+func (h *handler) commandError(ctx context.Context, err error) *models.CommandError {
+	err = h.wireError(ctx, err)
+	info := models.ErrorInfoOf(err)
+	s := status.Convert(err)
+	return &models.CommandError{Code: int32(s.Code()), Message: s.Message(), Reason: info.GetReason(), Metadata: info.GetMetadata()}
 }

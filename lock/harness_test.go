@@ -29,6 +29,7 @@ import (
 	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/session"
 	"github.com/locket-service/locket/watch"
 )
 
@@ -98,6 +99,7 @@ func (w *world) start() {
 	queues := committer.New(store, committer.Config{
 		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
 	})
+	sessions := session.New(queues, hub, store, session.Config{}, registry)
 	listener := bufconn.Listen(1 << 20)
 	w.process = ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
@@ -108,8 +110,8 @@ func (w *world) start() {
 		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener: listener,
 			Chain:    grpcserver.NewChain(log, registry),
-			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log)) },
-			OnDrain:  hub.Stop, ShutdownTimeout: time.Second, Log: log,
+			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, sessions, store, log)) },
+			OnDrain:  func() { hub.Stop(); sessions.Stop() }, ShutdownTimeout: time.Second, Log: log,
 		})},
 	}))
 	w.mu.Lock()

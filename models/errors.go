@@ -123,4 +123,16 @@ const (
 	// ReasonCircle occurs when a claim that would wait would close a circle, in which each waits for the
 	// next. Nothing has changed. It comes with metadata that names the circle's members.
 	ReasonCircle = "CIRCLE"
+	// ReasonSessionDetached occurs when a server no longer serves a session: it heard nothing from
+	// its client, or lost the database for a while. Resume it, on any server.
+	ReasonSessionDetached = "SESSION_DETACHED"
+	// ReasonSessionTooSlow occurs when a client does not read what the session's stream brings.
+	// Resume the session.
+	ReasonSessionTooSlow = "SESSION_TOO_SLOW"
+	// ReasonTooManySessions occurs when as many sessions are attached to this server as may be. Ask
+	// another server.
+	ReasonTooManySessions = "TOO_MANY_SESSIONS"
+	// ReasonWrongMode occurs when a session locks a resource that it holds, or waits for, in another
+	// mode. It comes with metadata "mode": the mode that it has.
+	ReasonWrongMode = "WRONG_MODE"
 )

@@ -84,6 +84,8 @@ type Config struct {
 	Insecure bool
 	// MaxWaiting is how many calls may wait for a claim at once; 0 for handlers.DefaultMaxWaiting.
 	MaxWaiting int
+	// MaxSessions is how many sessions may be attached at once; 0 for session.DefaultSessions.
+	MaxSessions int
 	// HistoryRetention (--history-retention) is for how long finished claims are kept; more than 0.
 	HistoryRetention time.Duration
 	// HistoryLimit (--history-limit) is how many finished claims are kept at most; at least 1.

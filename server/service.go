@@ -14,6 +14,7 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
 	"github.com/locket-service/locket/periodic"
+	"github.com/locket-service/locket/session"
 	"github.com/locket-service/locket/upkeep"
 	"github.com/locket-service/locket/watch"
 )
@@ -34,13 +35,15 @@ type Service struct {
 }
 
 // NewService returns the service of a configuration, of which it uses DatabaseTimeout,
-// MaxWaiting and the History settings. Its metrics are registered. The guards decide about the
+// MaxWaiting, MaxSessions and the History settings. Its metrics are registered. The guards decide about the
 // calls of every door.
 func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards ...grpcserver.Guard) *Service {
 	hub := watch.NewHub(store, registry)
 	queues := committer.New(store, committer.Config{
 		Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
 	})
+	sweeper := upkeep.NewSweeper(watchSweeps(store, registry), queues, log)
+	sessions := session.New(queues, hub, store, session.Config{Sessions: c.MaxSessions, Due: sweeper.DueAt}, registry)
 	var options []handlers.Option
 	if c.MaxWaiting > 0 {
 		options = append(options, handlers.MaxWaiting(c.MaxWaiting))
@@ -50,18 +53,22 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	return &Service{
 		Members: grouper.Members{
 			{Name: "committer", Runner: queues},
-			{Name: "sweeper", Runner: upkeep.NewSweeper(watchSweeps(store, registry), queues, log)},
+			{Name: "sweeper", Runner: sweeper},
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
 			{Name: "keeper", Runner: watch.NewKeeper(hub, keepWaiting(queues), log)},
 			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
+			{Name: "sessions", Runner: sessions},
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
 		},
 		readiness: ready,
 		Chain:     grpcserver.NewChain(log, registry, guards...),
-		Register:  func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, store, log, options...)) },
+		Register: func(s grpc.ServiceRegistrar) {
+			handlers.Register(s, handlers.New(queues, hub, sessions, store, log, options...))
+		},
 		Drain: func() {
 			ready.end()
 			hub.Stop()
+			sessions.Stop()
 		},
 	}
 }

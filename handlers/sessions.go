@@ -1,0 +1,72 @@
+package handlers
+
+import (
+	"context"
+	"encoding/base64"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/models"
+)
+
+const defaultSessions = 100 // in one page
+
+// ListSessions implements models.LocketServer.
+func (h *handler) ListSessions(ctx context.Context, req *models.ListSessionsRequest) (*models.ListSessionsResponse, error) {
+	var c check
+	limit := c.limit(req.Limit, defaultSessions)
+	after, err := base64.RawURLEncoding.DecodeString(req.GetPageToken())
+	c.that(req.GetPageToken() == "" || err == nil && validSessionID(string(after)), "page_token", "invalid page token")
+	if err := c.err(); err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	sessions, now, err := h.sessions.List(ctx, string(after), limit+1) // to see whether there is another page
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return encodeSessions(sessions, now, limit), nil
+}
+
+// encodeSessions returns the page that sessions begin with. They are one more than limit if there
+// is another page.
+func encodeSessions(sessions []db.SessionCount, now claim.Instant, limit int) *models.ListSessionsResponse {
+	page := &models.ListSessionsResponse{}
+	for i := range sessions {
+		if i == limit {
+			page.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(sessions[i-1].ID))
+			break
+		}
+		page.Sessions = append(page.Sessions, encodeSession(&sessions[i], now))
+	}
+	return page
+}
+
+func encodeSession(s *db.SessionCount, now claim.Instant) *models.SessionInfo {
+	encoded := &models.SessionInfo{
+		Id: s.ID, Owner: s.Owner, Ttl: s.TTL.Seconds(), Server: s.Server, Created: timestamppb.New(s.Created.Std()),
+		Holding: uint32(s.Active), Waiting: uint32(s.Waiting),
+	}
+	if s.Server == "" {
+		left := max(0, s.Deadline.Sub(now.Lease)).Seconds()
+		encoded.EndsIn = &left
+	}
+	return encoded
+}
+
+// ResetSessions implements models.LocketServer.
+func (h *handler) ResetSessions(ctx context.Context, req *models.ResetSessionsRequest) (*models.ResetSessionsResponse, error) {
+	var c check
+	for _, id := range req.GetKeep() {
+		if !validSessionID(id) {
+			c.fail("keep", `must be ids of sessions: %d to %d letters, digits and any of "-._~"`, minSecret, maxID)
+			return nil, h.wireError(ctx, c.err())
+		}
+	}
+	ended, err := h.sessions.Reset(ctx, req.GetKeep())
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return &models.ResetSessionsResponse{Ended: uint32(ended)}, nil
+}

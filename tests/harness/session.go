@@ -1,0 +1,311 @@
+package harness
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
+)
+
+// How a session stands to a resource.
+const (
+	None    = models.Holding_HOLDING_NONE
+	Waiting = models.Holding_HOLDING_WAITING
+	Held    = models.Holding_HOLDING_HELD
+)
+
+// Session is a session's stream, as the wire has it.
+type Session struct {
+	grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]
+	t *testing.T
+	// ID is the session's.
+	ID       string
+	sequence uint64
+	// BreakOff ends the stream as a client does that dies.
+	BreakOff context.CancelFunc
+	sending  sync.Mutex
+	// responses are those that came; they end with the stream, and Err then says how.
+	responses chan *models.SessionResponse
+	Err       error
+	// News are those that came while an answer was waited for.
+	News []*models.SessionStatus
+	// Rest are those that came before the end, in Ends.
+	Rest []*models.SessionResponse
+}
+
+// SessionSecret is that of all sessions of OpenRequest.
+const SessionSecret = "a secret that nobody knows"
+
+// SessionID returns the id of a session with a name.
+func SessionID(name string) string { return "session-" + name + "-0123456789" }
+
+// ClientAt returns a client of the server at an address.
+func ClientAt(t *testing.T, address string) models.LocketClient {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	Must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return models.NewLocketClient(conn)
+}
+
+// DialSession opens a stream without sending anything.
+func DialSession(t *testing.T, client models.LocketClient) *Session {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	st, err := client.Session(ctx)
+	Must(t, err)
+	s := &Session{BidiStreamingClient: st, t: t, BreakOff: cancel, responses: make(chan *models.SessionResponse, 1000)}
+	go func() {
+		defer close(s.responses)
+		for {
+			response, err := st.Recv()
+			if err != nil {
+				s.Err = err
+				return
+			}
+			if response.GetSequence() != aliveSequence {
+				s.responses <- response
+			}
+		}
+	}()
+	t.Cleanup(cancel)
+	return s
+}
+
+// Open opens a session, and returns what it holds and waits for.
+func (s *Session) Open(name string, more ...func(*models.OpenSession)) []*models.SessionStatus {
+	s.t.Helper()
+	s.ID = SessionID(name)
+	request := OpenRequest(name, more...)
+	open, sequence := request.GetOpen(), s.Ask(request)
+	var had []*models.SessionStatus
+	for {
+		response := s.Next()
+		switch {
+		case response.GetSequence() != sequence:
+			s.t.Fatalf("got %v", response)
+		case response.GetStatus() != nil:
+			had = append(had, response.GetStatus())
+		case response.GetOpened().GetId() != s.ID || response.GetOpened().GetTtl() != open.GetTtl():
+			s.t.Fatalf("opened: %v", response)
+		case response.GetOpened().GetResumed() != open.GetResume():
+			s.t.Fatalf("resumed: %v", response)
+		default:
+			return had
+		}
+	}
+}
+
+// OpenRequest opens a session named so, with a TTL of 10 seconds.
+func OpenRequest(name string, more ...func(*models.OpenSession)) *models.SessionRequest {
+	open := &models.OpenSession{Id: SessionID(name), Secret: SessionSecret, Owner: name, Ttl: 10}
+	for _, change := range more {
+		change(open)
+	}
+	return &models.SessionRequest{Command: &models.SessionRequest_Open{Open: open}}
+}
+
+// Resume has a session be resumed.
+func Resume(open *models.OpenSession) { open.Resume = true }
+
+// SessionTTL sets a TTL.
+func SessionTTL(seconds float64) func(*models.OpenSession) {
+	return func(open *models.OpenSession) { open.Ttl = seconds }
+}
+
+// Ask sends a message with the next sequence.
+func (s *Session) Ask(request *models.SessionRequest) uint64 {
+	s.t.Helper()
+	s.sequence++
+	request.Sequence = s.sequence
+	Must(s.t, s.Send(request))
+	return s.sequence
+}
+
+// Next returns the next message from the server.
+func (s *Session) Next() *models.SessionResponse {
+	s.t.Helper()
+	select {
+	case response, more := <-s.responses:
+		if !more {
+			s.t.Fatalf("the stream has ended: %v", s.Err)
+		}
+		return response
+	case <-time.After(time.Minute):
+		s.t.Fatal("nothing came")
+	}
+	return nil
+}
+
+// Answer returns the answer to a message, and keeps the news that come before.
+func (s *Session) Answer(sequence uint64) *models.SessionResponse {
+	s.t.Helper()
+	for {
+		response := s.Next()
+		if response.GetSequence() == sequence {
+			return response
+		}
+		if response.GetSequence() != 0 || response.GetStatus() == nil {
+			s.t.Fatalf("got %v while waiting for the answer to %d", response, sequence)
+		}
+		s.News = append(s.News, response.GetStatus())
+	}
+}
+
+// LockCommand locks a resource exclusively, unless it is changed.
+func LockCommand(resource string, more ...func(*models.LockCommand)) *models.SessionRequest {
+	lock := &models.LockCommand{Resource: resource}
+	for _, change := range more {
+		change(lock)
+	}
+	return &models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: lock}}
+}
+
+// Try has a LOCK be a TRY_LOCK.
+func Try(lock *models.LockCommand) { lock.Try = true }
+
+// Shared has a LOCK be in shared mode.
+func Shared(lock *models.LockCommand) { lock.Mode = models.Mode_MODE_SHARED }
+
+// UnlockCommand gives a resource up.
+func UnlockCommand(resource string) *models.SessionRequest {
+	return &models.SessionRequest{Command: &models.SessionRequest_Unlock{Unlock: &models.UnlockCommand{Resource: resource}}}
+}
+
+// Lock sends LOCK, and checks how the session then stands.
+func (s *Session) Lock(resource string, want models.Holding, more ...func(*models.LockCommand)) *models.SessionStatus {
+	s.t.Helper()
+	return s.Stands(s.Answer(s.Ask(LockCommand(resource, more...))), resource, want)
+}
+
+// Unlock sends UNLOCK, and checks that it is carried out.
+func (s *Session) Unlock(resource string) *models.SessionStatus {
+	s.t.Helper()
+	return s.Stands(s.Answer(s.Ask(UnlockCommand(resource))), resource, None)
+}
+
+// Stands checks how the session stands to a resource by an answer.
+func (s *Session) Stands(response *models.SessionResponse, resource string, want models.Holding) *models.SessionStatus {
+	s.t.Helper()
+	got := response.GetStatus()
+	if got.GetResource() != resource || got.GetCurrent() != want || (want == Held) != (got.GetToken() != 0) {
+		s.t.Fatalf("%s: got %v, want %s of %s", s.ID, response, want, resource)
+	}
+	return got
+}
+
+// UnlockAll sends UNLOCK_ALL. The news of each resource come before its answer.
+func (s *Session) UnlockAll() {
+	s.t.Helper()
+	s.Done(s.Ask(&models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}}))
+}
+
+// Close closes the session, and checks that the stream then ends.
+func (s *Session) Close() {
+	s.t.Helper()
+	s.Done(s.Ask(&models.SessionRequest{Command: &models.SessionRequest_Close{Close: &models.CloseSession{}}}))
+	s.Ends(codes.OK, "")
+}
+
+// Done checks that a command has been carried out.
+func (s *Session) Done(sequence uint64) {
+	s.t.Helper()
+	if response := s.Answer(sequence); response.GetDone() == nil {
+		s.t.Fatalf("got %v", response)
+	}
+}
+
+// Heartbeat sends one, and waits for its answer.
+func (s *Session) Heartbeat() {
+	s.t.Helper()
+	if response := s.Answer(s.Ask(HeartbeatCommand())); response.GetHeartbeat() == nil {
+		s.t.Fatalf("got %v", response)
+	}
+}
+
+// HeartbeatCommand is a heartbeat.
+func HeartbeatCommand() *models.SessionRequest {
+	return &models.SessionRequest{Command: &models.SessionRequest_Heartbeat{Heartbeat: &models.Heartbeat{}}}
+}
+
+// Hears checks the next news.
+func (s *Session) Hears(resource string, previous, current models.Holding) *models.SessionStatus {
+	s.t.Helper()
+	var got *models.SessionStatus
+	if len(s.News) > 0 {
+		got, s.News = s.News[0], s.News[1:]
+	} else {
+		got = s.Next().GetStatus()
+	}
+	if got.GetResource() != resource || got.GetPrevious() != previous || got.GetCurrent() != current || (current == Held) != (got.GetToken() != 0) {
+		s.t.Fatalf("%s heard %v, want %s after %s of %s", s.ID, got, current, previous, resource)
+	}
+	return got
+}
+
+// Quiet checks that nothing has come.
+func (s *Session) Quiet() {
+	s.t.Helper()
+	if len(s.News) > 0 {
+		s.t.Fatalf("%s heard %v", s.ID, s.News)
+	}
+	select {
+	case response := <-s.responses:
+		s.t.Fatalf("%s heard %v", s.ID, response)
+	default:
+	}
+}
+
+// Ends checks how the stream ends, after the messages that have come.
+func (s *Session) Ends(code codes.Code, reason string) {
+	s.t.Helper()
+	for {
+		select {
+		case response, more := <-s.responses:
+			if more {
+				s.Rest = append(s.Rest, response)
+				continue
+			}
+		case <-time.After(time.Minute):
+			s.t.Fatal("the stream goes on")
+		}
+		break
+	}
+	err := s.Err
+	if err.Error() == "EOF" {
+		err = nil
+	}
+	if status.Code(err) != code || models.ReasonOf(err) != reason {
+		s.t.Fatalf("the stream ended with %v (%s), want %s %s", err, models.ReasonOf(err), code, reason)
+	}
+}
+
+// aliveSequence is that of the heartbeats whose answers are nobody's business.
+const aliveSequence = 1 << 40
+
+// KeepAlive sends heartbeats until the stream ends.
+func (s *Session) KeepAlive() {
+	go func() {
+		for s.Send(&models.SessionRequest{Sequence: aliveSequence, Command: HeartbeatCommand().GetCommand()}) == nil {
+			select {
+			case <-s.Context().Done():
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+}
+
+// Send is for several goroutines.
+func (s *Session) Send(request *models.SessionRequest) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	return s.BidiStreamingClient.Send(request)
+}
