@@ -1,0 +1,220 @@
+package robustness_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// pairOfServers are two on one database.
+func pairOfServers(t *testing.T) (a, b *fixtures.Locket) {
+	t.Helper()
+	database := "mysql:" + fixtures.MySQL(t)
+	return fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
+}
+
+func openAt(t *testing.T, server *fixtures.Locket, name string, more ...func(*models.OpenSession)) *harness.Session {
+	t.Helper()
+	s := harness.DialSession(t, server.Client(t))
+	s.Open(name, more...)
+	s.KeepAlive()
+	return s
+}
+
+// A session whose server is killed moves to another, and keeps its locks. One that nobody resumes
+// ends after its TTL, from that server's last beat.
+func TestSessionServerKilled(t *testing.T) {
+	t.Parallel()
+	a, b := pairOfServers(t)
+	moves, lost := openAt(t, a, "moves", harness.SessionTTL(4)), openAt(t, a, "lost", harness.SessionTTL(4))
+	held := moves.Lock("k", harness.Held)
+	lost.Lock("l", harness.Held)
+	moves.Lock("l", harness.Waiting)
+	other := openAt(t, b, "other")
+	other.Lock("k", harness.Waiting)
+	other.Lock("l", harness.Waiting)
+	a.Kill()
+	killed := time.Now()
+	moves.Ends(codes.Unavailable, "")
+	again := harness.DialSession(t, b.Client(t))
+	if had := again.Open("moves", harness.SessionTTL(4), harness.Resume); len(had) != 2 || had[0].GetToken() != held.GetToken() || had[1].GetCurrent() != harness.Waiting {
+		t.Errorf("it had %v, and before %v", had, held)
+	}
+	again.KeepAlive()
+	again.Hears("l", harness.Waiting, harness.Held)
+	if took := time.Since(killed); took < 3*time.Second || took > 6*time.Second {
+		t.Errorf("the session of the killed server ended after %s", took)
+	}
+	again.Quiet()
+	other.Quiet()
+	again.Unlock("k")
+	other.Hears("k", harness.Waiting, harness.Held)
+}
+
+// A server that was stopped past the TTL and continued vouches for nobody, and gives nothing away
+// that it no longer has.
+func TestSessionServerStopped(t *testing.T) {
+	t.Parallel()
+	a, b := pairOfServers(t)
+	stale := openAt(t, a, "stale", harness.SessionTTL(3))
+	stale.Lock("k", harness.Held)
+	moved := openAt(t, a, "moved", harness.SessionTTL(3))
+	kept := moved.Lock("m", harness.Held)
+	next := openAt(t, b, "next")
+	next.Lock("k", harness.Waiting)
+	harness.Must(t, a.Pause())
+	again := harness.DialSession(t, b.Client(t))
+	again.Open("moved", harness.SessionTTL(3), harness.Resume)
+	again.KeepAlive()
+	got := next.Hears("k", harness.Waiting, harness.Held)
+	heartbeat := stale.Ask(harness.HeartbeatCommand()) // and commands that wait for it to continue
+	lock := stale.Ask(harness.LockCommand("n"))
+	unlock := stale.Ask(harness.UnlockCommand("k"))
+	harness.Must(t, a.Resume())
+	moved.Ends(codes.Unavailable, "SESSION_DETACHED")
+	stale.Ends(codes.Unavailable, "SESSION_DETACHED")
+	for _, news := range stale.Rest {
+		switch news.GetSequence() {
+		case heartbeat:
+			t.Error("the heartbeat of a session that had ended was answered")
+		case lock, unlock:
+			if news.GetStatus().GetCurrent() == harness.Held {
+				t.Errorf("got %v", news)
+			}
+		}
+	}
+	late := harness.DialSession(t, a.Client(t))
+	late.Ask(harness.OpenRequest("stale", harness.Resume))
+	late.Ends(codes.NotFound, "SESSION_ENDED")
+	if again := next.Lock("k", harness.Held); again.GetToken() != got.GetToken() {
+		t.Errorf("%v, then %v", got, again)
+	}
+	if mine := again.Lock("m", harness.Held); mine.GetToken() != kept.GetToken() {
+		t.Errorf("%v, then %v", kept, mine)
+	}
+	if queue, err := b.Client(t).GetQueue(t.Context(), &models.GetQueueRequest{Resource: "n"}); err != nil || len(queue.GetHolders()) > 0 {
+		t.Errorf("%v (%v)", queue, err)
+	}
+	fresh := openAt(t, a, "fresh") // it vouches again, under another name
+	fresh.Lock("f", harness.Held)
+	fresh.Heartbeat()
+}
+
+// A promotion by one server reaches a session at the other within 50 ms, in the median: this machine
+// may be busy with other things.
+func TestSessionHandOver(t *testing.T) {
+	const (
+		rounds = 50
+		median = 50 * time.Millisecond
+		worst  = time.Second
+	)
+	serverA, serverB := pairOfServers(t)
+	a, b := openAt(t, serverA, "a"), openAt(t, serverB, "b")
+	a.Lock("k", harness.Held)
+	var took []time.Duration
+	for range rounds {
+		b.Lock("k", harness.Waiting)
+		time.Sleep(60 * time.Millisecond)
+		start := time.Now()
+		a.Ask(harness.UnlockCommand("k"))
+		b.Hears("k", harness.Waiting, harness.Held)
+		took = append(took, time.Since(start))
+		a.Next()
+		a, b = b, a
+	}
+	slices.Sort(took)
+	t.Logf("UNLOCK at one server to HELD at the other: median %v, maximum %v", took[rounds/2], took[rounds-1])
+	if took[rounds/2] >= median || took[rounds-1] > worst {
+		t.Errorf("want less than %v and %v", median, worst)
+	}
+}
+
+// A reset at one server ends the sessions of the other.
+func TestSessionResetElsewhere(t *testing.T) {
+	t.Parallel()
+	a, b := pairOfServers(t)
+	ended, empty, kept := openAt(t, a, "ended"), openAt(t, a, "empty"), openAt(t, a, "kept")
+	ended.Lock("k", harness.Held)
+	kept.Lock("k", harness.Waiting)
+	response, err := b.Client(t).ResetSessions(t.Context(), &models.ResetSessionsRequest{Keep: []string{kept.ID}})
+	harness.Must(t, err)
+	if response.GetEnded() != 2 {
+		t.Errorf("got %v", response)
+	}
+	kept.Hears("k", harness.Waiting, harness.Held)
+	ended.Hears("k", harness.Held, harness.None)
+	ended.Ends(codes.NotFound, "SESSION_ENDED")
+	empty.Ends(codes.NotFound, "SESSION_ENDED")
+}
+
+// A session that two clients have is attached where it was attached last: the other one is sent
+// away.
+func TestSessionMovedElsewhere(t *testing.T) {
+	t.Parallel()
+	a, b := pairOfServers(t)
+	first := openAt(t, a, "s")
+	second := harness.DialSession(t, b.Client(t))
+	second.Open("s", harness.Resume)
+	second.KeepAlive()
+	first.Ends(codes.Aborted, "SESSION_MOVED")
+	second.Lock("k", harness.Held)
+	time.Sleep(time.Second)
+	second.Lock("k", harness.Held)
+	second.Quiet()
+}
+
+// clientEnv has this test binary be a client with a session, which holds "k" at the address.
+const clientEnv = "ROBUSTNESS_SESSION_AT"
+
+// TestSessionClient is the client of TestSessionClientKilled.
+func TestSessionClient(t *testing.T) {
+	address := os.Getenv(clientEnv)
+	if address == "" {
+		t.Skip("it runs in a process of its own, which TestSessionClientKilled starts")
+	}
+	s := harness.DialSession(t, harness.ClientAt(t, address))
+	s.Open("client", harness.SessionTTL(2))
+	s.KeepAlive()
+	s.Lock("k", harness.Held)
+	fmt.Println("held")
+	time.Sleep(time.Minute)
+}
+
+// All that a client has that was killed with SIGKILL goes to the next after its TTL.
+func TestSessionClientKilled(t *testing.T) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
+		server := fixtures.StartLocket(t, database)
+		client := exec.Command(os.Args[0], "-test.run", "^TestSessionClient$", "-test.v")
+		client.Env = append(os.Environ(), clientEnv+"="+server.Address())
+		out := &fixtures.Buffer{}
+		client.Stdout = out
+		harness.Must(t, client.Start())
+		t.Cleanup(func() { _ = client.Process.Kill() })
+		harness.Eventually(t, 20*time.Second, func() error {
+			if !strings.Contains(out.String(), "held") {
+				return errors.New("the client does not hold the lock: " + out.String())
+			}
+			return nil
+		})
+		next := openAt(t, server, "next")
+		next.Lock("k", harness.Waiting)
+		harness.Must(t, client.Process.Kill())
+		killed := time.Now()
+		_ = client.Wait()
+		next.Hears("k", harness.Waiting, harness.Held)
+		if took := time.Since(killed); took < 900*time.Millisecond || took > 3*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
