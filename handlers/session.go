@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/session"
@@ -122,22 +123,35 @@ var errAllSent = errors.New("the client has ended the stream")
 // readCommands hands the messages of a client to its session, and returns why there are no more.
 func readCommands(stream sessionStream, attached *session.Attached) error {
 	for {
-		request, err := stream.Recv()
+		request := new(models.SessionRequest)
+		err := stream.RecvMsg(request) // Recv would lose a message that a guard refuses
 		if errors.Is(err, io.EOF) {
 			if attached.Answered(stream.Context()) {
 				return errAllSent
 			}
 			return session.ErrDetached
 		}
+		attached.Heard()
+		if denied(request, err) {
+			if attached.Room(stream.Context()) {
+				attached.Refuse(request.GetSequence(), err)
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		attached.Heard()
 		if err := command(stream.Context(), request, attached); err != nil {
 			return err
 		}
 		attached.Heard() // while there was no room nothing could be heard
 	}
+}
+
+// denied reports whether an error of Recv is a guard's answer to a command. It came whole, so the stream
+// goes on.
+func denied(request *models.SessionRequest, err error) bool {
+	return request.GetSequence() != 0 && status.Code(err) == codes.PermissionDenied
 }
 
 // command carries out a message. An error ends the stream: the message is no command.
@@ -258,7 +272,7 @@ func (h *handler) encodeEvent(ctx context.Context, e *session.Event, attached *s
 	response := &models.SessionResponse{Sequence: e.Sequence}
 	switch {
 	case e.Standing != nil:
-		response.Event = &models.SessionResponse_Status{Status: encodeStanding(e.Standing)}
+		response.Event = &models.SessionResponse_Status{Status: encodeStanding(ctx, e.Standing)}
 	case e.Beat:
 		response.Event = &models.SessionResponse_Heartbeat{Heartbeat: &models.Heartbeat{}}
 	case e.Opened:
@@ -273,12 +287,12 @@ func (h *handler) encodeEvent(ctx context.Context, e *session.Event, attached *s
 	return response
 }
 
-func encodeStanding(s *session.Standing) *models.SessionStatus {
+func encodeStanding(ctx context.Context, s *session.Standing) *models.SessionStatus {
 	encoded := &models.SessionStatus{
 		Resource: s.Resource, Previous: models.Holding(s.Previous), Current: models.Holding(s.Current), Token: s.Token,
 		Claim: s.Claim, Status: models.Status(s.Status), Reason: s.Reason, Version: s.Version, Mode: models.Mode(s.Mode),
 	}
-	if s.Holder != nil {
+	if s.Holder != nil && auth.CallerOf(ctx).Sees(s.Holder) {
 		encoded.Holder, encoded.HolderSession, encoded.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token
 	}
 	return encoded
