@@ -57,6 +57,8 @@ type Call struct {
 	FullMethod string
 	// Identity is the name of the caller, for the log, once a guard knows it.
 	Identity string
+	// Response is what the handler of a unary call has answered, once next has returned.
+	Response any
 	checks   []func(message any) error
 }
 
@@ -88,6 +90,7 @@ func (c *Chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 			err := call.check(req)
 			if err == nil {
 				resp, err = handler(ctx, req)
+				call.Response = resp
 			}
 			return err
 		})

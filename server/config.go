@@ -59,6 +59,9 @@ type Config struct {
 	TLSCert, TLSKey, TLSClientCA string
 	// AuthTokens (--auth-tokens) is a file of tokens that clients may show, and their names.
 	AuthTokens string
+	// AuditLog (--audit-log) is a file that gets a line for each call that changes something, and for
+	// each that is refused for who makes it; opened again on SIGHUP. Empty: none.
+	AuditLog string
 	// AuthRules (--auth-rules) is a file of rules: who may do what. Without it, everybody who is let
 	// in may read and hold every name.
 	AuthRules string

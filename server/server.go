@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/guard"
 )
 
 // Serve runs a server until this process gets SIGINT or SIGTERM, or one of its parts fails, and
@@ -128,13 +130,22 @@ func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards .
 	if err != nil {
 		return nil, err
 	}
+	var before grouper.Members
+	if c.AuditLog != "" {
+		audit, err := openAudit(c.AuditLog, log, registry)
+		if err != nil {
+			return nil, err
+		}
+		before = grouper.Members{{Name: "audit", Runner: audit}}
+		secured.guards = slices.Insert(secured.guards, 0, guard.Audit(slog.New(slog.NewJSONHandler(audit, nil))))
+	}
 	service := NewService(c, store, log, registry, append(secured.guards, guards...)...)
 	service.readiness.warnings = secured.warnings
 	members, err := doors.members(c, service, secured, registry, log)
 	if err != nil {
 		return nil, err
 	}
-	return grouper.NewOrdered(os.Interrupt, append(service.Members, members...)), nil
+	return grouper.NewOrdered(os.Interrupt, slices.Concat(before, service.Members, members)), nil
 }
 
 // tuneGC spends memory on speed: the live heap of a server is small, and with Go's default
