@@ -70,5 +70,10 @@ func cleanPath(escaped string) (string, error) {
 // extendDeadline lets a request take so much longer than others. That its body must have been
 // read in time ends with the body.
 func (r *request) extendDeadline(wait time.Duration) {
-	_ = r.connection.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
+	r.writeWithin(wait + writeTimeout)
+}
+
+// writeWithin sets how long what is written from now on may take.
+func (r *request) writeWithin(timeout time.Duration) {
+	_ = r.connection.SetWriteDeadline(time.Now().Add(timeout))
 }

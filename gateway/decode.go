@@ -64,10 +64,11 @@ func parseQuery(query string, into any) (parameters, problems) {
 		return nil, problems{"message": "the query cannot be read: " + err.Error()}
 	}
 	members, wrong := make(parameters), make(problems)
-	numbers := make(map[string]bool)
+	numbers, truths := make(map[string]bool), make(map[string]bool)
 	for field := range reflect.TypeOf(into).Elem().Fields() {
 		kind := field.Type.Elem().Kind()
 		numbers[nameOf(field)] = kind == reflect.Float64 || kind == reflect.Uint32
+		truths[nameOf(field)] = kind == reflect.Bool
 	}
 	for name, given := range values {
 		switch {
@@ -76,6 +77,8 @@ func parseQuery(query string, into any) (parameters, problems) {
 		case !utf8.ValidString(given[0]):
 			wrong[name] = "is not valid UTF-8"
 		case numbers[name] && strings.Trim(given[0], "0123456789+-.eE") == "":
+			members[name] = json.RawMessage(given[0])
+		case truths[name] && (given[0] == "true" || given[0] == "false"):
 			members[name] = json.RawMessage(given[0])
 		default:
 			quoted, _ := json.Marshal(given[0]) // a string can be encoded

@@ -25,7 +25,10 @@ func newDocs() (document, page http.Handler, err error) {
 	functions := template.FuncMap{
 		"upper": strings.ToUpper,
 		"schema": func(content object) string {
-			return schemaName(content["application/json"].(object)["schema"].(object))
+			if json, ok := content["application/json"].(object); ok {
+				return schemaName(json["schema"].(object))
+			}
+			return "events"
 		},
 		"name": schemaName,
 	}

@@ -53,6 +53,8 @@ func refusalOf(s *status.Status) *refusal {
 		for _, violation := range violations {
 			r.body[violation.GetField()] = violation.GetDescription()
 		}
+	case info.GetReason() == models.ReasonCursorTooOld:
+		r.code = http.StatusGone
 	case info.GetReason() == models.ReasonLockCollision:
 		r.body["message"] = "others hold the resource or wait for it"
 		r.describe(info)

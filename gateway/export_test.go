@@ -7,12 +7,15 @@ import (
 )
 
 // Operation is what the tests want to know of an operation.
-type Operation struct{ Method, Path string }
+type Operation struct {
+	Method, Path string
+	Stream       bool
+}
 
 // Operations lists what can be asked for.
 func Operations() (list []Operation) {
 	for _, o := range operations {
-		list = append(list, Operation{o.method, o.path})
+		list = append(list, Operation{o.method, o.path, o.stream()})
 	}
 	return list
 }

@@ -22,15 +22,7 @@ func newMux(config Config) (http.Handler, error) {
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &marshaler{}),
 		runtime.WithMiddlewares(translate),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
-		runtime.WithMetadata(func(ctx context.Context, r *http.Request) metadata.MD {
-			md := metadata.Pairs(models.RequestIDKey, requestOf(ctx).id)
-			for _, name := range config.Headers {
-				if name != "authorization" { // the mux passes it on, all of its values
-					md.Append(name, r.Header.Values(name)...)
-				}
-			}
-			return md
-		}),
+		runtime.WithMetadata(func(_ context.Context, r *http.Request) metadata.MD { return callMetadata(config, r) }),
 		runtime.WithForwardResponseOption(head),
 		runtime.WithForwardResponseRewriter(view),
 		runtime.WithErrorHandler(fail),
@@ -46,6 +38,7 @@ func newMux(config Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	served[eventsPath] = events(config, service)
 	for path, handler := range served {
 		serve := func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler.ServeHTTP(w, r) }
 		if err := mux.HandlePath(http.MethodGet, path, serve); err != nil {
@@ -53,6 +46,18 @@ func newMux(config Config) (http.Handler, error) {
 		}
 	}
 	return mux, nil
+}
+
+// callMetadata is that of the calls of a request. The header Authorization is not there: the mux
+// passes it on, all of its values.
+func callMetadata(config Config, r *http.Request) metadata.MD {
+	md := metadata.Pairs(models.RequestIDKey, requestOf(r.Context()).id)
+	for _, name := range config.Headers {
+		if name != "authorization" {
+			md.Append(name, r.Header.Values(name)...)
+		}
+	}
+	return md
 }
 
 // pages returns what is served and is no RPC. No guard of the calls' chain protects it.

@@ -77,6 +77,11 @@ func (o operation) responses(schemas object) object {
 	for _, a := range append(o.answers, commonAnswers...) {
 		response := object{"description": a.doc}
 		switch {
+		case a.events != nil:
+			for _, view := range a.events {
+				schemaOf(reflect.TypeOf(view), schemas)
+			}
+			response["content"] = object{"text/event-stream": object{"schema": object{"type": "string"}}}
 		case a.body != nil:
 			response["content"] = jsonContent(schemaOf(reflect.TypeOf(a.body), schemas))
 		case a.code >= http.StatusBadRequest:
@@ -139,6 +144,11 @@ func title(name string) string {
 	return string(unicode.ToUpper(rune(name[0]))) + name[1:]
 }
 
+// alwaysWhole are the types besides views whose members are all required.
+var alwaysWhole = map[reflect.Type]bool{
+	reflect.TypeFor[jsonview.StatusChange](): true, reflect.TypeFor[jsonview.Watched](): true, reflect.TypeFor[jsonview.Transition](): true,
+}
+
 // structSchema describes a view, whose members are all required, or a body, whose members
 // are required if their tag says so.
 func structSchema(t reflect.Type, schemas object) object {
@@ -148,7 +158,7 @@ func structSchema(t reflect.Type, schemas object) object {
 			continue
 		}
 		properties[nameOf(field)] = fieldSchema(field, schemas)
-		if strings.HasSuffix(t.Name(), "View") || t == reflect.TypeFor[jsonview.StatusChange]() || field.Tag.Get("required") != "" {
+		if strings.HasSuffix(t.Name(), "View") || alwaysWhole[t] || field.Tag.Get("required") != "" {
 			required = append(required, nameOf(field))
 		}
 	}

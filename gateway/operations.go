@@ -7,10 +7,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 // operation is one operation of the REST API: how its parameters are read, and its entry in
-// the OpenAPI document. Its route is in models/locket.rest.yaml.
+// the OpenAPI document. Its route is in models/locket.rest.yaml, unless its answer is a stream.
 type operation struct {
 	method  string
 	path    string
@@ -33,7 +34,9 @@ type answer struct {
 	doc  string
 	// body is a view, or a slice of views; nil for problems if the code is that of an
 	// error, and for no body otherwise.
-	body    any
+	body any
+	// events are the views of server-sent events, by their names, in place of a body.
+	events  map[string]any
 	headers []string
 }
 
@@ -139,7 +142,24 @@ var operations = []operation{
 		translate: query[rightQuery], query: rightQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "Whether it is allowed.", body: permissionView{}}, badParameters},
 	},
+	{
+		method: http.MethodGet, path: eventsPath, id: "watch", summary: "Every change of status of the claims that match all filters, as server-sent events",
+		translate: translateEvents, query: eventsQuery{},
+		headers: []headerParameter{{lastEventID, "The id of the last event that was received, to go on after it."}},
+		answers: []answer{
+			{
+				code:   http.StatusOK,
+				doc:    "Server-sent events, until the client ends them: claim for each live claim at first, synced, transition for each change, end if there is no more.",
+				events: map[string]any{"claim": jsonview.Watched{}, "transition": jsonview.Transition{}},
+			},
+			badParameters,
+			{code: http.StatusGone, doc: "Changes after the cursor are no longer kept; begin again without it."},
+		},
+	},
 }
+
+// stream reports whether the answer of an operation goes on until the client ends it.
+func (o operation) stream() bool { return o.answers[0].events != nil }
 
 // held requests the locks of a type.
 func held(t models.TypeCode) translator {

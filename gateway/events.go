@@ -1,0 +1,183 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+const (
+	eventsPath = "/v1/events"
+	// keepAliveInterval is how often a comment is sent, so that neither side, nor a proxy between
+	// them, takes a quiet connection for a dead one.
+	keepAliveInterval = 15 * time.Second
+	// eventTimeout is how long a client may take for what is sent at once.
+	eventTimeout = 10 * time.Second
+	// lastEventID is the header with which a client goes on after an event (the HTML standard,
+	// server-sent events).
+	lastEventID = "Last-Event-ID"
+)
+
+// eventsQuery is the query of GET /v1/events/.
+type eventsQuery struct {
+	Resource   *string        `json:"resource" doc:"The name of a resource." minLength:"1" maxLength:"1024"`
+	Prefix     *string        `json:"prefix" doc:"What the names of the resources begin with." maxLength:"1024"`
+	Owner      *string        `json:"owner" doc:"The party that claims." maxLength:"1024"`
+	Session    *string        `json:"session" doc:"The session that the claim is bound to."`
+	Type       *jsonview.Type `json:"type" doc:"The purpose of the claim."`
+	Cursor     *string        `json:"cursor" doc:"The id of the last event that was received, to go on after it; the header Last-Event-ID comes before it."`
+	NoSnapshot *bool          `json:"no_snapshot" doc:"Leave out the claims that are live. The default is false."`
+}
+
+func (q *eventsQuery) message() proto.Message {
+	return &models.WatchRequest{
+		Resource: q.Resource, Prefix: given(q.Prefix), Owner: q.Owner, Session: q.Session,
+		TypeCode: models.TypeCode(given(q.Type)), Cursor: given(q.Cursor), NoSnapshot: given(q.NoSnapshot),
+	}
+}
+
+// translateEvents takes the cursor from either of its places. A client that connects again by
+// itself has the same query as at first, and a later id in the header.
+func translateEvents(r *http.Request) (proto.Message, *refusal) {
+	message, refused := query[eventsQuery](r)
+	if id := r.Header.Get(lastEventID); id != "" && refused == nil {
+		message.(*models.WatchRequest).Cursor = id
+	}
+	return message, refused
+}
+
+// events returns a handler that watches, and answers with server-sent events.
+func events(config Config, service models.LocketClient) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		known, md := requestOf(r.Context()), callMetadata(config, r)
+		md.Append("authorization", r.Header.Values("Authorization")...)
+		ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), md))
+		defer cancel()
+		stream, err := service.Watch(ctx, known.message.(*models.WatchRequest))
+		var first *models.WatchResponse
+		if err == nil {
+			first, err = stream.Recv()
+		}
+		if err != nil {
+			refusalOf(status.Convert(err)).write(w)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-Accel-Buffering", "no") // of nginx
+		w.Header().Set(gzhttp.HeaderNoCompression, "true")
+		out := eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known}
+		if err := out.send(first); err != nil || r.Method == http.MethodHead {
+			return
+		}
+		out.follow(ctx, stream)
+	})
+}
+
+// eventWriter writes responses of Watch as server-sent events.
+type eventWriter struct {
+	w     http.ResponseWriter
+	flush func() error
+	known *request
+	text  bytes.Buffer
+}
+
+// follow writes what a stream brings until it ends, or the client is gone.
+func (o *eventWriter) follow(ctx context.Context, stream grpc.ServerStreamingClient[models.WatchResponse]) {
+	type received struct {
+		response *models.WatchResponse
+		err      error
+	}
+	next := make(chan received)
+	go func() {
+		for {
+			response, err := stream.Recv()
+			select {
+			case next <- received{response, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	keepAlive := time.NewTicker(keepAliveInterval)
+	defer keepAlive.Stop()
+	for err := error(nil); err == nil; {
+		select {
+		case r := <-next:
+			if r.err != nil {
+				_ = o.end(r.err) // the client may be gone
+				return
+			}
+			err = o.send(r.response)
+		case <-keepAlive.C:
+			o.text.WriteString(":\n\n")
+			err = o.write()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// send writes a response. The last of its events has the cursor.
+func (o *eventWriter) send(response *models.WatchResponse) error {
+	var all []event
+	for _, c := range response.GetSnapshot() {
+		all = append(all, event{"claim", jsonview.OfWatched(c)})
+	}
+	if response.GetSynced() {
+		all = append(all, event{"synced", struct{}{}})
+	}
+	for _, t := range response.GetTransitions() {
+		all = append(all, event{"transition", jsonview.OfTransition(t)})
+	}
+	for i, e := range all {
+		if i == len(all)-1 && response.GetCursor() != "" {
+			fmt.Fprintf(&o.text, "id: %s\n", response.GetCursor())
+		}
+		if err := o.add(e); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 { // an id that is no event's moves the client on all the same
+		fmt.Fprintf(&o.text, "id: %s\n\n", response.GetCursor())
+	}
+	return o.write()
+}
+
+type event struct {
+	name string
+	data any
+}
+
+func (o *eventWriter) add(e event) error {
+	data, err := marshaler{}.Marshal(e.data) // one line, with its end
+	fmt.Fprintf(&o.text, "event: %s\ndata: %s\n", e.name, data)
+	return err
+}
+
+// end says why there is no more. The client goes on by connecting again.
+func (o *eventWriter) end(err error) error {
+	refused := refusalOf(status.Convert(err))
+	return errors.Join(o.add(event{"end", refused.body}), o.write())
+}
+
+func (o *eventWriter) write() error {
+	defer o.text.Reset()
+	o.known.writeWithin(eventTimeout)
+	_, err := o.w.Write(o.text.Bytes())
+	return errors.Join(err, o.flush())
+}
