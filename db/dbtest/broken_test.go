@@ -201,6 +201,7 @@ type broken struct {
 	resources func(after string, before claim.Time, limit int) (string, error)
 	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
 	abandoned func(ctx context.Context, limit int) ([]string, error)
+	waitsOf   func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error)
 	page      func(*db.Page)
 	live      func([]claim.Claim) []claim.Claim
 
@@ -348,6 +349,13 @@ func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]stri
 		names = b.names(names)
 	}
 	return names, err
+}
+
+func (b *broken) WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
+	if b.waitsOf != nil {
+		return b.waitsOf(ctx, parties, limit)
+	}
+	return b.Store.WaitsOf(ctx, parties, limit)
 }
 
 func (b *broken) Abandoned(ctx context.Context, limit int) ([]string, error) {

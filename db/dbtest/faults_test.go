@@ -557,6 +557,31 @@ var faults = slices.Concat(sessionFaults, []fault{
 			return ids, err
 		}
 	}, []string{"Abandoned", "AbandonedLimit"}},
+	{"WaitsOf sees the first party", func(b *broken) {
+		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
+			return b.Store.WaitsOf(ctx, parties[:min(1, len(parties))], limit)
+		}
+	}, []string{"WaitsOf", "WaitsOfLimit"}},
+	{"WaitsOf ignores its limit", func(b *broken) {
+		b.waitsOf = func(ctx context.Context, parties []claim.Party, _ int) ([]claim.Claim, error) {
+			return b.Store.WaitsOf(ctx, parties, lots)
+		}
+	}, []string{"WaitsOfLimit"}},
+	{"WaitsOf sees holders", func(b *broken) {
+		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
+			waits, err := b.Store.WaitsOf(ctx, parties, limit)
+			for _, p := range parties {
+				held, _, _ := b.Store.List(ctx, db.Filter{Owner: &p.Owner, Status: claim.Active})
+				waits = append(waits, held...)
+			}
+			return waits[:min(limit, len(waits))], err
+		}
+	}, []string{"WaitsOf"}},
+	{"WaitsOf reads for those whose callers have left", func(b *broken) {
+		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
+			return b.Store.WaitsOf(context.WithoutCancel(ctx), parties, limit)
+		}
+	}, []string{"CancelledReads"}},
 	{"NextDue sees no waits", nextDueOf(func(claim.Claim) bool { return true }), []string{"NextDueOfWaits"}},
 	{"the wait TTL is lost", made(func(c *claim.Claim) { c.WaitTTL = 0 }), []string{"WaitTTLIsStored"}},
 	{"NextDue ignores idle", func(b *broken) {

@@ -15,6 +15,8 @@ var waitCases = []Case{
 	{Name: "Abandoned", Run: abandoned},
 	{Name: "AbandonedLimit", Run: abandonedLimit},
 	{Name: "NextDueOfWaits", Run: nextDueOfWaits},
+	{Name: "WaitsOf", Run: waitsOf},
+	{Name: "WaitsOfLimit", Run: waitsOfLimit},
 }
 
 // patient is a claim that may wait for some time.
@@ -105,4 +107,70 @@ func nextDueOfWaits(t testing.TB, e Engine) {
 	nextDueIs(t, e.Store, "of one that was kept waiting", idle, get(t, e.Store, "late").Deadline)
 	past := DoAt(t, e.Store, -time.Hour, patient("past", "r", time.Second))[0].Deadline
 	nextDueIs(t, e.Store, "of one that is past", idle, past.Add(idle))
+}
+
+func waitsOfAre(t testing.TB, s db.Store, owners []string, want ...string) {
+	t.Helper()
+	var parties []claim.Party
+	for _, owner := range owners {
+		parties = append(parties, claim.Party{Owner: owner})
+	}
+	claims, err := s.WaitsOf(t.Context(), parties, 100)
+	must(t, err)
+	got := ids(claims)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q wait by %q, want %q", owners, got, want)
+	}
+}
+
+func waitsOf(t testing.TB, e Engine) {
+	owned := func(cmd claim.Create, owner string) claim.Create {
+		cmd.Owner = owner
+		return cmd
+	}
+	waitsOfAre(t, e.Store, nil)
+	waitsOfAre(t, e.Store, []string{"a", ""})
+	Do(t, e.Store, owned(exclusive("h1", "r"), "a"), owned(exclusive("h2", "s"), "b"), owned(shared("h3", "t"), "a"))
+	cmd := owned(patient("w1", "s", time.Minute), "a")
+	cmd.UserData, cmd.Value = []byte("1"), "v"
+	want := Do(t, e.Store, cmd, owned(exclusive("w2", "r"), "b"), owned(exclusive("w3", "r"), "a"), owned(exclusive("w4", "t"), ""), owned(shared("w5", "t"), "A"))[0]
+	Do(t, e.Store, owned(exclusive("g1", "u"), "a"), owned(exclusive("g2", "u"), "b"), released("g1")) // in one transaction
+	waitsOfAre(t, e.Store, []string{"a"}, "w1", "w3")
+	waitsOfAre(t, e.Store, []string{"b"}, "w2")
+	waitsOfAre(t, e.Store, []string{"A"}, "w5")
+	waitsOfAre(t, e.Store, []string{"a", "nobody", "b", "A"}, "w1", "w2", "w3", "w5")
+	waitsOfAre(t, e.Store, []string{"a "})
+	waitsOfAre(t, e.Store, []string{""})
+	claims, err := e.Store.WaitsOf(t.Context(), []claim.Party{{Owner: "a"}, {Session: "a"}}, 100)
+	must(t, err)
+	want.UserData, want.Value = nil, ""
+	for _, c := range claims {
+		if c.ID == "w1" {
+			same(t, "w1", c, want)
+		}
+	}
+	Do(t, e.Store, released("h1"), withdrawn("w3"), claim.KeepWaiting{IDs: []string{"w1"}}) // w2 holds
+	waitsOfAre(t, e.Store, []string{"a", "b"}, "w1")
+	Do(t, e.Store, released("h2"))
+	waitsOfAre(t, e.Store, []string{"a", "b"})
+	Do(t, e.Store, owned(exclusive("w2 again", "r"), "a"), owned(exclusive("twice", "r"), "a"), withdrawn("twice"))
+	waitsOfAre(t, e.Store, []string{"a"}, "w2 again")
+}
+
+func waitsOfLimit(t testing.TB, e Engine) {
+	cmds := []claim.Command{exclusive("holder", "r")}
+	var parties []claim.Party
+	for i := range 9 {
+		cmd := exclusive(fmt.Sprint(i), "r")
+		cmd.Owner = fmt.Sprint(i % 3)
+		parties = append(parties, claim.Party{Owner: cmd.Owner})
+		cmds = append(cmds, cmd)
+	}
+	Do(t, e.Store, cmds...)
+	for limit := 1; limit <= 10; limit++ {
+		claims, err := e.Store.WaitsOf(t.Context(), parties[:3], limit)
+		must(t, err)
+		equal(t, fmt.Sprint("waits, up to ", limit), len(claims), min(limit, 9))
+	}
 }

@@ -24,6 +24,7 @@ func (t *tx) Save(qs *claim.Queues) error {
 	w.sessions(sessions)
 	w.resources(changed)
 	w.claims(qs.Changes())
+	w.ownerWaits(qs.Changes())
 	if err := w.flush(); err != nil {
 		return err
 	}

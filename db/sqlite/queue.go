@@ -49,6 +49,38 @@ func readQueue(conn *sqlite.Conn, resource string, limit int) (db.Snapshot, erro
 	return snapshot, err
 }
 
+const (
+	ownerWaitsSQL = "SELECT " + briefColumns + ` FROM claims INDEXED BY claims_waiter
+		WHERE status = 1 AND owner <> '' AND session = '' AND owner = ?` + limitSQL
+	sessionWaitsSQL = "SELECT " + briefColumns + ` FROM claims INDEXED BY claims_session
+		WHERE status < 3 AND status = 1 AND session <> '' AND session = ?` + limitSQL
+)
+
+// WaitsOf implements db.Reader.
+func (s *Store) WaitsOf(ctx context.Context, parties []claim.Party, limit int) (waits []claim.Claim, err error) {
+	err = s.reading(ctx, func(conn *sqlite.Conn) (err error) {
+		defer sqlitex.Transaction(conn)(&err)
+		waits, err = readWaits(conn, parties, limit)
+		return err
+	})
+	return waits, err
+}
+
+// readWaits reads what parties wait for in the transaction of a connection.
+func readWaits(conn *sqlite.Conn, parties []claim.Party, limit int) (waits []claim.Claim, err error) {
+	for _, p := range parties {
+		if err != nil || len(waits) == limit {
+			break
+		}
+		sql, name := ownerWaitsSQL, p.Owner
+		if p.Session != "" {
+			sql, name = sessionWaitsSQL, p.Session
+		}
+		err = each(conn, sql, func(row *sqlite.Stmt) { waits = append(waits, *scan(row)) }, name, limit-len(waits))
+	}
+	return waits, err
+}
+
 // scanRow reads the row of a resource.
 func scanRow(stmt *sqlite.Stmt, row *claim.Row) {
 	row.Version = uint64(stmt.ColumnInt64(0))

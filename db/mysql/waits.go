@@ -1,0 +1,64 @@
+package mysql
+
+import (
+	"context"
+	"strings"
+
+	"github.com/locket-service/locket/claim"
+)
+
+const (
+	ownerWaitsSQL = "(SELECT " + briefColumns + ` FROM (SELECT claims.* FROM owner_waits w STRAIGHT_JOIN claims ON claims.id = w.claim
+		WHERE w.owner IN %s AND claims.status = 1) claims LIMIT ?)`
+	sessionWaitsSQL = "(SELECT " + briefColumns + ` FROM (SELECT claims.* FROM session_claims s STRAIGHT_JOIN claims ON claims.id = s.claim
+		WHERE s.session IN %s AND claims.status = 1) claims LIMIT ?)`
+)
+
+// WaitsOf implements db.Reader.
+func (s *Store) WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
+	var owners, sessions []any
+	for _, p := range parties {
+		switch {
+		case p.Session != "":
+			sessions = append(sessions, p.Session)
+		case p.Owner != "":
+			owners = append(owners, p.Owner)
+		}
+	}
+	var selects []string
+	var args []any
+	for _, of := range []struct {
+		sql   string
+		names []any
+	}{{ownerWaitsSQL, owners}, {sessionWaitsSQL, sessions}} {
+		if len(of.names) > 0 {
+			selects = append(selects, strings.Replace(of.sql, "%s", marks(len(of.names)), 1))
+			args = append(append(args, of.names...), limit)
+		}
+	}
+	if len(selects) == 0 {
+		return nil, nil
+	}
+	waits, err := s.readClaims(ctx, strings.Join(selects, " UNION ALL "), args...)
+	return waits[:min(limit, len(waits))], err
+}
+
+const (
+	insertOwnerWaits = "INSERT IGNORE INTO owner_waits (owner, claim) VALUES "
+	deleteOwnerWaits = "DELETE FROM owner_waits WHERE owner = ? AND claim IN "
+)
+
+// ownerWaits keeps the table of the same name: the claims of owners, without a session, that wait
+// at the end of a transaction. What only passes through the line costs nothing.
+func (w *writer) ownerWaits(changes []claim.Transition) {
+	for _, change := range changes {
+		c := change.After
+		switch waits := c.Status == claim.Waiting; {
+		case c.Owner == "" || c.Session != "":
+		case waits && change.Before == nil:
+			w.row(insertOwnerWaits, "", len(c.Owner)+len(c.ID), c.Owner, c.ID)
+		case change.StoppedWaiting():
+			w.same(deleteOwnerWaits, c.Owner, []any{c.Owner}, c.ID)
+		}
+	}
+}
