@@ -321,6 +321,27 @@ func (cmd End) apply(qs *Queues) (*member, error) {
 	return m, nil
 }
 
+// Withdraw withdraws a claim that waits. One that does not wait stays as it is, which is no error.
+type Withdraw struct {
+	ID     string
+	Reason string
+}
+
+// Targets implements Command.
+func (cmd Withdraw) Targets() []Target { return []Target{{ID: cmd.ID}} }
+
+func (cmd Withdraw) apply(qs *Queues) (*member, error) {
+	q := qs.targets[0]
+	m := q.find(cmd.ID)
+	if m == nil {
+		return nil, ErrNotFound
+	}
+	if m.Status == Waiting {
+		q.finish(m, Withdrawn, cmd.Reason, qs.Now)
+	}
+	return m, nil
+}
+
 // KeepWaiting moves on when the claims with the ids are to be aborted: somebody has asked about
 // them just now. What does not wait, or has no WaitTTL, is left alone. It returns no claim.
 type KeepWaiting struct {

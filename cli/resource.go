@@ -68,7 +68,45 @@ func (v queueView) text(look look) string {
 	if more := v.Waiting - uint64(len(v.Waiters)); more > 0 {
 		text += fmt.Sprintf("%d more wait; --limit shows more\n", more)
 	}
+	return text + v.chain()
+}
+
+// chain says whom the holders wait for elsewhere, a line for each.
+func (v queueView) chain() (text string) {
+	for _, w := range v.Waits {
+		text += fmt.Sprintf("%s waits for %s: %s\n", partyOf(w.Waiter), printable.Quoted(w.Resource), inTheWay(w))
+	}
 	return text
+}
+
+// inTheWay names who holds what is waited for, and how many wait before.
+func inTheWay(w jsonview.Wait) string {
+	who := "its turn has come"
+	switch n := len(w.Holders); {
+	case n == 1:
+		who = "held by " + partyOf(w.Holders[0])
+	case n > 1:
+		who = fmt.Sprintf("shared by %s and %d more", partyOf(w.Holders[0]), n-1)
+	}
+	switch n := len(w.Ahead); {
+	case n == 1:
+		who += ", behind " + partyOf(w.Ahead[0])
+	case n > 1:
+		who += fmt.Sprintf(", behind %s and others", partyOf(w.Ahead[n-1]))
+	}
+	return who
+}
+
+// partyOf names a party.
+func partyOf(p jsonview.Party) string {
+	switch {
+	case p.Owner != nil:
+		return printable.Quoted(*p.Owner)
+	case p.Session != nil:
+		return "session " + printable.Quoted(*p.Session)
+	default:
+		return "claim " + p.Claim
+	}
 }
 
 // summary says the main thing in a sentence.

@@ -51,6 +51,8 @@ type Store interface {
 type Result struct {
 	// Claim is empty for a command that is about no claim.
 	Claim claim.Claim
+	// Holder, unless it is nil, is the only claim that stands before Claim, which waits.
+	Holder *claim.Claim
 	// Now is the time of the transaction.
 	Now claim.Instant
 }
@@ -384,5 +386,8 @@ func (r *request) run(queues *claim.Queues) {
 	c, err := queues.DoFor(r.caller, r.cmd)
 	if r.err = err; c != nil {
 		r.result.Claim = *c
+		if q := queues.QueueOf(c.ID); c.Status == claim.Waiting && q.Waiting == 1 {
+			r.result.Holder = q.ExclusiveHolder()
+		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 type refusal struct {
 	code int
 	body problems
+	// circle has the members of a circle.
+	circle json.RawMessage
 }
 
 // badRequest returns nil when nothing is wrong.
@@ -23,7 +25,13 @@ func badRequest(wrong problems) *refusal {
 	if len(wrong) == 0 {
 		return nil
 	}
-	return &refusal{http.StatusBadRequest, wrong}
+	return &refusal{code: http.StatusBadRequest, body: wrong}
+}
+
+// circleView is the body of a refusal because of a circle.
+type circleView struct {
+	Message string          `json:"message"`
+	Circle  json.RawMessage `json:"circle"`
 }
 
 func (r *refusal) write(w http.ResponseWriter) {
@@ -32,7 +40,11 @@ func (r *refusal) write(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(r.code)
-	_ = json.NewEncoder(w).Encode(r.body) // the client may have gone
+	var body any = r.body
+	if r.circle != nil {
+		body = circleView{r.body["message"], r.circle}
+	}
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone
 }
 
 // fail answers with an error of the service.
@@ -45,7 +57,7 @@ func fail(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.
 }
 
 func refusalOf(s *status.Status) *refusal {
-	r := &refusal{runtime.HTTPStatusFromCode(s.Code()), problems{"message": s.Message()}}
+	r := &refusal{code: runtime.HTTPStatusFromCode(s.Code()), body: problems{"message": s.Message()}}
 	info, violations := models.ErrorInfoOf(s.Err()), violationsOf(s)
 	switch {
 	case len(violations) > 0:
@@ -64,6 +76,8 @@ func refusalOf(s *status.Status) *refusal {
 		r.body["status"] = info.GetMetadata()["status"]
 	case info.GetReason() == models.ReasonClaimNotFound:
 		r.body["message"] = "no claim has this id, or it ended long ago"
+	case info.GetReason() == models.ReasonCircle:
+		r.circle = json.RawMessage(info.GetMetadata()["circle"])
 	case info.GetReason() == models.ReasonClaimWaits:
 		r.describe(info)
 	}
@@ -100,5 +114,5 @@ func failRouting(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w 
 		}
 		message = r.Method + " is not possible here; see the header Allow"
 	}
-	(&refusal{code, problems{"message": message}}).write(w)
+	(&refusal{code: code, body: problems{"message": message}}).write(w)
 }

@@ -20,6 +20,7 @@ func openAPI() object {
 	schemas := object{"Problems": object{
 		"type": "object", "description": "What is wrong, by the name of the parameter, or under message.",
 		"additionalProperties": object{"type": "string"}, "minProperties": 1,
+		"properties": object{"circle": object{"type": "array", "items": object{"type": "object"}, "description": "The members of a circle: owner, session, claim and resource of each."}},
 	}}
 	paths := object{}
 	for _, o := range operations {

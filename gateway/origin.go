@@ -85,11 +85,11 @@ func crossSite(r *http.Request) bool {
 func (h hosts) refuseOrigin(r *http.Request) *refusal {
 	switch {
 	case !h.allow(r):
-		return &refusal{http.StatusMisdirectedRequest, problems{
+		return &refusal{code: http.StatusMisdirectedRequest, body: problems{
 			"message": "the Host of the request is not a name of this server; --http-hosts lists those that it has",
 		}}
 	case crossSite(r):
-		return &refusal{http.StatusForbidden, problems{"message": "pages of other origins may not use this server"}}
+		return &refusal{code: http.StatusForbidden, body: problems{"message": "pages of other origins may not use this server"}}
 	}
 	return nil
 }

@@ -104,16 +104,16 @@ const maxBody = 512 << 10
 
 func readBody(r *http.Request) ([]byte, *refusal) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, &refusal{http.StatusUnsupportedMediaType, problems{"message": "the body must not be compressed"}}
+		return nil, &refusal{code: http.StatusUnsupportedMediaType, body: problems{"message": "the body must not be compressed"}}
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
-		return nil, &refusal{http.StatusUnsupportedMediaType, problems{"message": "the header Content-Type must be application/json, in UTF-8"}}
+		return nil, &refusal{code: http.StatusUnsupportedMediaType, body: problems{"message": "the header Content-Type must be application/json, in UTF-8"}}
 	}
 	content, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &refusal{http.StatusRequestEntityTooLarge, problems{"message": fmt.Sprintf("the body has more than %d bytes", maxBody)}}
+		return nil, &refusal{code: http.StatusRequestEntityTooLarge, body: problems{"message": fmt.Sprintf("the body has more than %d bytes", maxBody)}}
 	case err != nil:
 		return nil, badRequest(problems{"message": "the body cannot be read: " + err.Error()})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/session"
+	"github.com/locket-service/locket/waits"
 	"github.com/locket-service/locket/watch"
 )
 
@@ -83,6 +84,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		transition *claim.TransitionError
 		mode       *session.ModeError
 		fields     fieldErrors
+		circle     *waits.CircleError
 	)
 	switch {
 	case errors.As(err, &collision):
@@ -94,6 +96,8 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 			map[string]string{"status": transition.From.String()})
 	case errors.As(err, &mode):
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
+	case errors.As(err, &circle):
+		return circleStatus(circle)
 	case errors.As(err, &fields):
 		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.badRequest())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/claim"
@@ -18,6 +19,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/session"
+	"github.com/locket-service/locket/waits"
 	"github.com/locket-service/locket/watch"
 )
 
@@ -29,6 +31,7 @@ type handler struct {
 	hub       *watch.Hub
 	sessions  *session.Manager
 	store     db.Reader
+	finder    *waits.Finder
 	log       *slog.Logger
 
 	maxWaiting int64
@@ -40,6 +43,7 @@ type handler struct {
 // wait at the hub, sessions have their manager, and the store is asked for the rest.
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
 	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, maxWaiting: DefaultMaxWaiting, watches: newWatches()}
+	h.finder = waits.NewFinder(store, h.doAsServer, log)
 	for _, option := range options {
 		option(h)
 	}
@@ -125,7 +129,7 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return h.do(ctx, cmd)
+	return h.create(ctx, cmd, req.GetAllowCircle())
 }
 
 // GetClaim implements models.LocketServer.
@@ -189,7 +193,10 @@ func (h *handler) GetQueue(ctx context.Context, req *models.GetQueueRequest) (*m
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return encodeQueue(&queue, now), nil
+	encoded := encodeQueue(&queue, now)
+	chain := h.holderWaits(ctx, resource, queue.Holders)
+	encoded.Waits = encodeWaits(&chain, proto.Size(encoded))
+	return encoded, nil
 }
 
 // queue returns a queue with up to limit waiters and up to maxLimit holders. The store has
@@ -202,6 +209,12 @@ func (h *handler) queue(ctx context.Context, resource string, limit int) (db.Sna
 	queue, now, err = h.store.Queue(ctx, resource, maxLimit)
 	queue.Waiters = queue.Waiters[:min(limit, len(queue.Waiters))]
 	return queue, now, err
+}
+
+// doAsServer carries out a command of the server's own about one claim.
+func (h *handler) doAsServer(ctx context.Context, cmd claim.Command) (claim.Claim, error) {
+	result, err := h.committer.Do(ctx, cmd)
+	return result.Claim, err
 }
 
 // do carries out a command about one claim.

@@ -156,3 +156,9 @@ func pick(caller *auth.Caller, limit, offset, bytes int, read func(last *claim.C
 		}
 	}
 }
+
+// WaitsOf implements db.Reader.
+func (v visible) WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
+	claims, err := v.store.WaitsOf(ctx, parties, limit)
+	return shown(auth.CallerOf(ctx), claims), err
+}

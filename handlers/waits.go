@@ -2,16 +2,152 @@ package handlers
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/waits"
 )
 
-var errNotYet = status.Error(codes.Unimplemented, "not implemented yet")
-
 // GetWaits implements models.LocketServer.
-func (h *handler) GetWaits(context.Context, *models.GetWaitsRequest) (*models.Waits, error) {
-	return nil, errNotYet
+func (h *handler) GetWaits(ctx context.Context, req *models.GetWaitsRequest) (*models.Waits, error) {
+	id, party, err := decodeWaits(req)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	chain, err := h.waits(ctx, id, party)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return &models.Waits{Waits: encodeWaits(&chain, 0), Circle: chain.Circle}, nil
+}
+
+// waits returns the chain of the claim with an id, or else of a party.
+func (h *handler) waits(ctx context.Context, id string, party claim.Party) (waits.Chain, error) {
+	if id == "" {
+		return waits.OfParties(ctx, h.store, "", party)
+	}
+	c, now, err := h.store.Get(ctx, id)
+	if err != nil {
+		return waits.Chain{}, err
+	}
+	h.keepWaiting(ctx, &c, now)
+	return waits.OfClaim(ctx, h.store, c)
+}
+
+func decodeWaits(req *models.GetWaitsRequest) (id string, party claim.Party, err error) {
+	var c check
+	id, party = req.GetClaim(), claim.Party{Session: req.GetSession(), Owner: req.GetOwner()}
+	given := 0
+	for _, name := range []string{id, party.Session, party.Owner} {
+		if name != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		for _, field := range []string{"claim", "owner", "session"} {
+			c.fail(field, "give one of claim, owner and session")
+		}
+	}
+	c.text("owner", party.Owner)
+	c.text("session", party.Session)
+	if c.err() == nil && id != "" && !validID(id) {
+		return "", party, claim.ErrNotFound
+	}
+	return id, party, c.err()
+}
+
+// holderWaits returns whom the holders of a queue wait for elsewhere. What cannot be read in time is
+// left out.
+func (h *handler) holderWaits(ctx context.Context, resource string, holders []claim.Claim) waits.Chain {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	parties := make([]claim.Party, len(holders))
+	for i := range holders {
+		parties[i] = holders[i].Party()
+	}
+	chain, err := waits.OfParties(ctx, h.store, resource, parties...)
+	if err != nil {
+		h.log.DebugContext(ctx, "whom the holders wait for is not known", "error", err)
+	}
+	return chain
+}
+
+// encodeWaits shows a chain, as much as fits behind some bytes. The positions are not known.
+func encodeWaits(chain *waits.Chain, bytes int) (encoded []*models.Wait) {
+	claims := func(list []claim.Claim) []*models.Claim {
+		out := make([]*models.Claim, len(list))
+		for i := range list {
+			out[i] = encodeClaim(&list[i], chain.Now)
+		}
+		return out
+	}
+	for _, w := range chain.Waits {
+		if bytes > pageBytes {
+			break
+		}
+		wait := &models.Wait{Waiter: encodeClaim(&w.Waiter, chain.Now), Holders: claims(w.Holders), Ahead: claims(w.Ahead)}
+		encoded = append(encoded, wait)
+		bytes += proto.Size(wait)
+	}
+	return encoded
+}
+
+// create makes a claim, and refuses it if it has to wait and so closes a circle.
+func (h *handler) create(ctx context.Context, cmd claim.Command, allowCircle bool) (*models.Claim, error) {
+	result, err := h.committer.Do(ctx, cmd)
+	if err == nil && !allowCircle {
+		err = h.refuseCircle(ctx, &result)
+	}
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return h.answer(ctx, &result.Claim, result.Now), nil
+}
+
+func (h *handler) refuseCircle(ctx context.Context, result *committer.Result) error {
+	switch c := &result.Claim; {
+	case c.Status == claim.Waiting:
+		err := h.finder.Check(ctx, c, result.Holder)
+		var circle *waits.CircleError
+		if errors.As(err, &circle) {
+			circle.Members = shown(auth.CallerOf(ctx), circle.Members)
+		}
+		return err
+	case waits.Refused(c): // by the request that this one repeats
+		return &waits.CircleError{}
+	}
+	return nil
+}
+
+// maxCircle bounds what an error tells of a circle: errors are in the trailer of an answer.
+const maxCircle = 3 << 10
+
+// circleStatus is what the caller sees of a circle. The metadata have the members, as many as
+// have room, in JSON.
+func circleStatus(e *waits.CircleError) error {
+	type member struct {
+		Owner    string `json:"owner,omitempty"`
+		Session  string `json:"session,omitempty"`
+		Claim    string `json:"claim"`
+		Resource string `json:"resource"`
+	}
+	text := []byte("[]")
+	var members []member
+	for _, m := range e.Members {
+		members = append(members, member{m.Owner, m.Session, m.ID, m.Resource})
+		more, err := json.Marshal(members)
+		if err != nil || len(more) > maxCircle {
+			break
+		}
+		text = more
+	}
+	return withInfo(status.New(codes.Aborted, e.Error()), models.ReasonCircle, map[string]string{"circle": string(text)})
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -49,35 +50,37 @@ func readQueue(conn *sqlite.Conn, resource string, limit int) (db.Snapshot, erro
 	return snapshot, err
 }
 
+// The names are one parameter, a list in JSON: a statement for each would cost several times as much.
 const (
-	ownerWaitsSQL = "SELECT " + briefColumns + ` FROM claims INDEXED BY claims_waiter
-		WHERE status = 1 AND owner <> '' AND session = '' AND owner = ?` + limitSQL
-	sessionWaitsSQL = "SELECT " + briefColumns + ` FROM claims INDEXED BY claims_session
-		WHERE status < 3 AND status = 1 AND session <> '' AND session = ?` + limitSQL
+	ownerWaitsSQL = "SELECT " + briefColumns + ` FROM (SELECT value AS name FROM json_each(?)) names CROSS JOIN claims INDEXED BY claims_waiter
+		WHERE status = 1 AND owner <> '' AND session = '' AND owner = name` + limitSQL
+	sessionWaitsSQL = "SELECT " + briefColumns + ` FROM (SELECT value AS name FROM json_each(?)) names CROSS JOIN claims INDEXED BY claims_session
+		WHERE status < 3 AND status = 1 AND session <> '' AND session = name` + limitSQL
 )
 
 // WaitsOf implements db.Reader.
 func (s *Store) WaitsOf(ctx context.Context, parties []claim.Party, limit int) (waits []claim.Claim, err error) {
+	var owners, sessions []string
+	for _, p := range parties {
+		if p.Session != "" {
+			sessions = append(sessions, p.Session)
+		} else {
+			owners = append(owners, p.Owner)
+		}
+	}
 	err = s.reading(ctx, func(conn *sqlite.Conn) (err error) {
-		defer sqlitex.Transaction(conn)(&err)
-		waits, err = readWaits(conn, parties, limit)
+		for _, of := range []struct {
+			sql   string
+			names []string
+		}{{ownerWaitsSQL, owners}, {sessionWaitsSQL, sessions}} {
+			if len(of.names) == 0 || err != nil {
+				continue
+			}
+			names, _ := json.Marshal(of.names) // strings can be written
+			err = each(conn, of.sql, func(row *sqlite.Stmt) { waits = append(waits, *scan(row)) }, string(names), limit-len(waits))
+		}
 		return err
 	})
-	return waits, err
-}
-
-// readWaits reads what parties wait for in the transaction of a connection.
-func readWaits(conn *sqlite.Conn, parties []claim.Party, limit int) (waits []claim.Claim, err error) {
-	for _, p := range parties {
-		if err != nil || len(waits) == limit {
-			break
-		}
-		sql, name := ownerWaitsSQL, p.Owner
-		if p.Session != "" {
-			sql, name = sessionWaitsSQL, p.Session
-		}
-		err = each(conn, sql, func(row *sqlite.Stmt) { waits = append(waits, *scan(row)) }, name, limit-len(waits))
-	}
 	return waits, err
 }
 

@@ -13,6 +13,48 @@ type QueueOf[P any] struct {
 	Holders  []P     `json:"holders" doc:"The exclusive holder, or the shared holders."`
 	Waiting  uint64  `json:"waiting" doc:"How many claims wait."`
 	Waiters  []P     `json:"waiters" doc:"The first waiting claims, in order."`
+	Waits    []Wait  `json:"waits" doc:"Whom the holders wait for elsewhere, whom those wait for, and so on."`
+}
+
+// Wait is a claim that waits, and whom it waits for.
+type Wait struct {
+	Resource string  `json:"resource" doc:"What it waits for."`
+	Waiter   Party   `json:"waiter" doc:"The claim that waits."`
+	Holders  []Party `json:"holders" doc:"The holders in its way."`
+	Ahead    []Party `json:"ahead" doc:"The first of the claims in its way that wait before it."`
+}
+
+// Party is a claim that holds or waits, and whose it is.
+type Party struct {
+	Claim   string    `json:"claim" doc:"The claim's name."`
+	Owner   *string   `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Session *string   `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
+	Mode    Mode      `json:"mode" doc:"Whether the claim shares the resource."`
+	Since   Timestamp `json:"since" doc:"Since when it holds or waits."`
+}
+
+func partyOf(c *models.Claim) Party {
+	return Party{
+		Claim: c.GetId(), Owner: unlessZero(c.GetOwner()), Session: unlessZero(c.GetSession()), Mode: Mode(c.GetMode()),
+		Since: OfClaim(c).Since(),
+	}
+}
+
+func partiesOf(claims []*models.Claim) []Party {
+	parties := make([]Party, len(claims))
+	for i, c := range claims {
+		parties[i] = partyOf(c)
+	}
+	return parties
+}
+
+// OfWaits returns how the members of a chain look.
+func OfWaits(waits []*models.Wait) []Wait {
+	list := make([]Wait, len(waits))
+	for i, w := range waits {
+		list[i] = Wait{w.GetWaiter().GetResource(), partyOf(w.GetWaiter()), partiesOf(w.GetHolders()), partiesOf(w.GetAhead())}
+	}
+	return list
 }
 
 // Place is a claim in the queue of its resource.
@@ -42,7 +84,7 @@ func OfQueue[P any](q *models.Queue, place func(*models.Claim) P) QueueOf[P] {
 	}
 	return QueueOf[P]{
 		Resource: q.GetResource(), Version: q.GetVersion(), Token: unlessZero(q.GetToken()), Waiting: q.GetWaiting(),
-		Holders: places(q.GetHolders()), Waiters: places(q.GetWaiters()),
+		Holders: places(q.GetHolders()), Waiters: places(q.GetWaiters()), Waits: OfWaits(q.GetWaits()),
 	}
 }
 

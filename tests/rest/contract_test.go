@@ -120,6 +120,34 @@ var contractClaim = []sentence{
 			s.post(t, body).refuses(t, http.StatusBadRequest, "wait_ttl")
 		}
 	}},
+	{"The request that closes a circle is refused, with its members, unless it allows circles", func(t *testing.T, s *restServer) {
+		first, second := t.Name()+"/1", t.Name()+"/2"
+		s.post(t, object{"resource": first, "ttl": 60, "owner": "a"}).is(t, http.StatusCreated)
+		s.post(t, object{"resource": second, "ttl": 60, "owner": "b"}).is(t, http.StatusCreated)
+		s.post(t, object{"resource": second, "ttl": 60, "owner": "a", "id": "a2"}).is(t, http.StatusAccepted)
+		last := object{"resource": first, "ttl": 60, "owner": "b", "id": "b1"}
+		var refused struct {
+			Message string
+			Circle  []struct{ Owner, Claim, Resource string }
+		}
+		s.post(t, last).is(t, http.StatusConflict).decode(t, &refused)
+		if len(refused.Circle) != 2 || refused.Circle[0].Claim != "b1" || refused.Circle[1].Owner != "a" || refused.Circle[1].Resource != second || refused.Message == "" {
+			t.Errorf("%+v", refused)
+		}
+		last["id"], last["allow_circle"] = "allowed", true
+		s.post(t, last).is(t, http.StatusAccepted)
+		var queue struct {
+			Waits []struct {
+				Resource string
+				Waiter   struct{ Claim, Owner string }
+				Holders  []struct{ Owner string }
+			}
+		}
+		s.do(t, "GET", "/v1/resources/"+url.PathEscape(first)+"/", nil).is(t, http.StatusOK).decode(t, &queue)
+		if len(queue.Waits) != 2 || queue.Waits[0].Resource != second || queue.Waits[0].Waiter.Claim != "a2" || queue.Waits[0].Holders[0].Owner != "b" {
+			t.Errorf("%+v", queue)
+		}
+	}},
 	{"null is the same as leaving a member out", func(t *testing.T, s *restServer) {
 		body := `{"resource": "` + t.Name() + `", "ttl": 60, "user_data": null, "owner": null, "mode": null, "id": null, "type": null, "value": null, "wait_ttl": null}`
 		wantMembers(t, s.post(t, body).is(t, http.StatusCreated).members(t), claimMembers)
