@@ -41,7 +41,7 @@ who does it now, and passes it on when that one dies.`,
 		&cobra.Group{ID: groupServer, Title: "The server:"},
 	)
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
-	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
+	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupServer, newServerCommand(), newTokenCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newManCommand())
 	setUp(root)
