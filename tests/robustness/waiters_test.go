@@ -1,0 +1,123 @@
+package robustness_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+const (
+	waiters = 1000
+	waitTTL = 3 * time.Second
+	// waitersOf is the variable with the address for which this program waits in another process.
+	waitersOf = "LOCKET_TEST_WAITERS_OF"
+)
+
+// waitFor makes a claim that may wait for waitTTL, and waits for its turn.
+func waitFor(ctx context.Context, client models.LocketClient, id string) (await func() (*models.Claim, error), err error) {
+	_, err = client.CreateClaim(ctx, &models.CreateClaimRequest{
+		Id: id, Resource: "line", Owner: id, Ttl: proto.Float64(3600), WaitTtl: proto.Float64(waitTTL.Seconds()),
+	})
+	return func() (*models.Claim, error) { return client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: id}) }, err
+}
+
+// TestWaitersOfAnotherProcess is the process with half of the waiters: every other place in the
+// line, so that it makes one when it is told to.
+func TestWaitersOfAnotherProcess(t *testing.T) {
+	address := os.Getenv(waitersOf)
+	if address == "" {
+		return // this is not that process
+	}
+	client := harness.ClientAt(t, address)
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		await, err := waitFor(t.Context(), client, lines.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = await() }()
+		fmt.Println("waits")
+	}
+	select {} // until it is killed
+}
+
+// TestWaitersThatAreKilled: of 1,000 waiters half are in a process that is killed, each between two
+// that live. The queue passes all of them within one wait TTL, also where one of them was granted.
+func TestWaitersThatAreKilled(t *testing.T) {
+	harness.OnEachEngine(t, func(t *testing.T, database string) {
+		server := fixtures.NewLocket(t, database)
+		harness.Must(t, server.Start())
+		client := harness.ClientAt(t, server.Address())
+		harness.Create(t, client, "line", "first", time.Hour)
+
+		other := exec.Command(os.Args[0], "-test.run=^TestWaitersOfAnotherProcess$")
+		other.Env = append(os.Environ(), waitersOf+"="+server.Address())
+		in, err := other.StdinPipe()
+		harness.Must(t, err)
+		out, err := other.StdoutPipe()
+		harness.Must(t, err)
+		harness.Must(t, other.Start())
+		t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+		answers := bufio.NewScanner(out)
+
+		var turns sync.WaitGroup
+		var granted atomic.Int64
+		for i := range waiters / 2 {
+			fmt.Fprintf(in, "dead-%d\n", i)
+			if !answers.Scan() {
+				t.Fatal("the other process has ended")
+			}
+			await, err := waitFor(t.Context(), client, fmt.Sprint("live-", i))
+			harness.Must(t, err)
+			turns.Go(func() {
+				c, err := await()
+				if err != nil || c.GetStatus() != models.Status_STATUS_ACTIVE {
+					t.Errorf("live-%d: %s, %v", i, c.GetStatus(), err)
+				}
+				granted.Add(1)
+				if _, err := client.EndClaim(t.Context(), &models.EndClaimRequest{Id: fmt.Sprint("live-", i)}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(2 * waitTTL) // while they live, they wait
+		if n := granted.Load(); n != 0 {
+			t.Fatalf("%d were granted while the first one holds", n)
+		}
+		queue, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "line"})
+		harness.Must(t, err)
+		if queue.GetWaiting() != waiters {
+			t.Fatalf("%d wait, want %d", queue.GetWaiting(), waiters)
+		}
+
+		harness.Must(t, other.Process.Kill())
+		killed := time.Now()
+		harness.Release(t, client, "first") // the next is a dead one
+		turns.Wait()
+		took := time.Since(killed)
+		if bound := waitTTL + 5*time.Second; took > bound { // for the turns of those that live
+			t.Errorf("it took %s, more than %s", took, bound)
+		}
+		ended := map[models.Status]int{}
+		for _, c := range harness.ListAll(t, client) {
+			if len(c.GetId()) > 4 && c.GetId()[:4] == "dead" {
+				ended[c.GetStatus()]++
+			}
+		}
+		t.Logf("%d live and %d dead waiters were passed in %s; the dead ended as %v", waiters/2, waiters/2, took, ended)
+		if ended[models.Status_STATUS_ABORTED]+ended[models.Status_STATUS_EXPIRED] != waiters/2 {
+			t.Errorf("the dead ended as %v", ended)
+		}
+	})
+}
