@@ -71,6 +71,11 @@ test-browser: deps ## run the tests of pages in a browser, which install Chromiu
 	tools/deps tools/packages-browser
 	go test -tags browser -count=1 -timeout 10m -run Browser -v ./tests/rest
 
+.PHONY: test-auth
+test-auth: deps ## run the tests with a real OIDC provider, Apache and nginx, which it installs
+	tools/deps tools/packages-auth
+	go test -tags auth -count=1 -timeout 10m -run Real -v ./tests/auth
+
 .PHONY: soak
 soak: deps ## run the tests that take their time
 	go test -tags soak -count=1 -timeout 60m -run Soak -v ./...

@@ -50,6 +50,11 @@ func (r *refusal) write(w http.ResponseWriter) {
 // fail answers with an error of the service.
 func fail(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
 	requestOf(ctx).tellApplied(w.Header())
+	writeError(w, err)
+}
+
+// writeError answers with an error of the service.
+func writeError(w http.ResponseWriter, err error) {
 	if challenges := models.ErrorInfoOf(err).GetMetadata()[models.ChallengesKey]; challenges != "" {
 		w.Header().Set("WWW-Authenticate", challenges)
 	}

@@ -71,7 +71,7 @@ func events(config Config, service models.LocketClient) http.Handler {
 			first, err = stream.Recv()
 		}
 		if err != nil {
-			refusalOf(status.Convert(err)).write(w)
+			writeError(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")

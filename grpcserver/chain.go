@@ -60,6 +60,7 @@ type Call struct {
 	// Response is what the handler of a unary call has answered, once next has returned.
 	Response any
 	checks   []func(message any) error
+	checked  []func(message any, err error)
 }
 
 // Check adds a check of every message that the caller sends. It is for guards, before they call
@@ -67,13 +68,20 @@ type Call struct {
 // stream gets the error in place of the message.
 func (c *Call) Check(check func(message any) error) { c.checks = append(c.checks, check) }
 
-func (c *Call) check(message any) error {
+// Checked calls a function with every message that the caller sends and what came of its checks. It
+// is for guards, before they call next.
+func (c *Call) Checked(hear func(message any, err error)) { c.checked = append(c.checked, hear) }
+
+func (c *Call) check(message any) (err error) {
 	for _, check := range c.checks {
-		if err := check(message); err != nil {
-			return err
+		if err = check(message); err != nil {
+			break
 		}
 	}
-	return nil
+	for _, hear := range c.checked {
+		hear(message, err)
+	}
+	return err
 }
 
 // NewChain returns a chain whose metrics are registered.

@@ -19,12 +19,11 @@ func Audit(log *slog.Logger) grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		a := &audit{log: log, call: call, from: addressOf(ctx), id: grpcserver.RequestID(ctx)}
 		stream := call.FullMethod == models.Locket_Session_FullMethodName
-		call.Check(func(message any) error {
+		call.Checked(func(message any, err error) {
 			a.what = whatOf(message)
 			if stream && len(a.what) > 0 {
-				a.write(ctx, "sent", "")
+				a.write(ctx, status.Code(err).String(), models.ReasonOf(err))
 			}
-			return nil
 		})
 		err := next(ctx)
 		code := status.Code(err)

@@ -105,6 +105,9 @@ func request(t *testing.T, client *http.Client, method, url, body string, header
 	response, err := client.Do(req)
 	must(t, err)
 	defer func() { _ = response.Body.Close() }()
+	if response.Header.Get("Content-Type") == "text/event-stream" { // it does not end
+		return response.StatusCode, response.Header, ""
+	}
 	text, err := io.ReadAll(response.Body)
 	must(t, err)
 	return response.StatusCode, response.Header, string(text)

@@ -305,9 +305,8 @@ func TestSmuggling(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	program := fixtures.LocketProgram(t)
 	run := func(args ...string) (stdout, stderr string, status int) {
-		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd := exec.CommandContext(t.Context(), fixtures.LocketProgram(t), args...)
 		var out, problems strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &problems
 		_ = cmd.Run()
