@@ -11,9 +11,10 @@ import (
 
 // The groups in which the commands are listed.
 const (
-	groupLocks  = "locks"
-	groupClaims = "claims"
-	groupServer = "server"
+	groupLocks    = "locks"
+	groupClaims   = "claims"
+	groupSessions = "sessions"
+	groupServer   = "server"
 )
 
 // newCommand returns the tree of commands.
@@ -38,10 +39,12 @@ who does it now, and passes it on when that one dies.`,
 	root.AddGroup(
 		&cobra.Group{ID: groupLocks, Title: "Locks and presences:"},
 		&cobra.Group{ID: groupClaims, Title: "Claims, which wait their turn:"},
+		&cobra.Group{ID: groupSessions, Title: "Sessions, which have many claims on one heartbeat:"},
 		&cobra.Group{ID: groupServer, Title: "The server:"},
 	)
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
 	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
+	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
 	addGroup(root, groupServer, newServerCommand(), newTokenCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newManCommand())
 	setUp(root)

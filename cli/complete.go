@@ -56,6 +56,28 @@ func argumentsOfUse(use string) cobra.CompletionFunc {
 	}
 }
 
+// completeSessions completes the ids of sessions.
+func completeSessions(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	c, err := connect.Dial(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	page, err := c.ListSessions(ctx, &models.ListSessionsRequest{Limit: proto.Uint32(maxPage)})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []string
+	for _, s := range page.GetSessions() {
+		if strings.HasPrefix(s.GetId(), begun) {
+			found = append(found, s.GetId())
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeFrom completes what some claims have in common with what was begun, less what was
 // given already.
 func completeFrom(cmd *cobra.Command, begun string, given []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {

@@ -217,6 +217,9 @@ var table = []way{
 		}
 		for {
 			response, err := stream.Recv()
+			if refused := response.GetError(); refused != nil {
+				return status.Error(codes.Code(refused.GetCode()), refused.GetMessage())
+			}
 			if err != nil || response.GetStatus() != nil {
 				return err
 			}
