@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,8 +83,55 @@ func pythonStubs(t *testing.T) string {
 
 // runExample runs the example with the stubs of a folder.
 func runExample(stubs string, args ...string) (output string, err error) {
-	cmd := exec.Command(python, append([]string{"../../examples/python/lock.py"}, args...)...)
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1")
-	text, err := cmd.CombinedOutput()
+	text, err := exampleCommand(stubs, "lock.py", args...).CombinedOutput()
 	return string(text), err
+}
+
+func exampleCommand(stubs, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(python, append([]string{"../../examples/python/" + name}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1")
+	return cmd
+}
+
+// The example of a session waits for its turn, holds the lock while a command runs, and stops that when the
+// lock is taken from it.
+func TestPythonSession(t *testing.T) {
+	t.Parallel()
+	folder := pythonStubs(t)
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	client := server.Client(t)
+	run := func(args ...string) (cmd *exec.Cmd, out *fixtures.Buffer) {
+		cmd, out = exampleCommand(folder, "session.py", append([]string{server.Address(), "report"}, args...)...), &fixtures.Buffer{}
+		cmd.Stdout, cmd.Stderr = out, out
+		harness.Must(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		return cmd, out
+	}
+	says := func(out *fixtures.Buffer, what string) {
+		t.Helper()
+		harness.Eventually(t, 20*time.Second, func() error {
+			if !strings.Contains(out.String(), what) {
+				return errors.New(out.String())
+			}
+			return nil
+		})
+	}
+	first, firstOut := run("sleep", "60")
+	says(firstOut, "report HOLDING_HELD")
+	second, secondOut := run("sh", "-c", "sleep 0.5; exit 7")
+	says(secondOut, "report HOLDING_WAITING 0")
+	held := harness.ListAll(t, client)[0]
+	if _, err := client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: held.GetId(), Status: models.Status_STATUS_REVOKED}); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err == nil || !strings.Contains(firstOut.String(), "the lock is lost") {
+		t.Errorf("%v: %s", err, firstOut)
+	}
+	says(secondOut, "report HOLDING_HELD")
+	if _ = second.Wait(); second.ProcessState.ExitCode() != 7 {
+		t.Errorf("status %d: %s", second.ProcessState.ExitCode(), secondOut)
+	}
+	if list, err := client.ListSessions(t.Context(), &models.ListSessionsRequest{}); err != nil || len(list.GetSessions()) > 1 {
+		t.Errorf("the second session was not closed: %v, %v", list, err)
+	}
 }
