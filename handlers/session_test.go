@@ -169,6 +169,19 @@ func TestLockCommand(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		},
+		"a circle": func(t *testing.T, server *server, a, b *harness.Session) {
+			a.Lock("k", holding)
+			b.Lock("l", holding)
+			a.Lock("l", inLine)
+			closing := b.Answer(b.Ask(harness.LockCommand("k")))
+			if e := closing.GetError(); codes.Code(e.GetCode()) != codes.Aborted || e.GetReason() != "CIRCLE" || !strings.Contains(e.GetMetadata()["circle"], a.ID) {
+				t.Errorf("got %v", closing)
+			}
+			b.Quiet() // nothing was done
+			b.Lock("k", inLine, func(l *models.LockCommand) { l.AllowCircle = true })
+			b.Unlock("l")
+			a.Hears("l", inLine, holding)
+		},
 		"a claim that somebody else ends": func(t *testing.T, server *server, a, b *harness.Session) {
 			held := a.Lock("k", holding)
 			b.Lock("k", inLine)

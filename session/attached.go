@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer"
 )
 
 // Attached is a session while it is attached to this server over one stream.
@@ -18,7 +19,8 @@ type Attached struct {
 
 	m      *Manager
 	caller context.Context // of its commands: see committer.WithCaller
-	server string          // the name that it is attached to
+	check  func(context.Context, *committer.Result) error
+	server string // the name that it is attached to
 	since  time.Time
 	heard  atomic.Int64  // when its client was last heard, since m.began
 	room   chan struct{} // has a value for each command under way

@@ -24,6 +24,8 @@ type Lock struct {
 	UserData []byte
 	// Try holds the resource at once, or says who does.
 	Try bool
+	// AllowCircle waits also if Open.Check refuses that.
+	AllowCircle bool
 }
 
 // Unlock gives a resource up.
@@ -166,10 +168,27 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 		a.refuse(r, err)
 	case result.Claim.Status.Final(): // it ended before its outcome was known here
 		a.start(r)
+	case result.Claim.Status == claim.Waiting && !cmd.AllowCircle && a.check != nil:
+		a.background(func(ctx context.Context) func() {
+			err := a.check(ctx, &result)
+			return func() { a.checked(r, cmd, &result.Claim, err) }
+		})
 	default:
-		a.tell(r, cmd, &result.Claim)
-		a.done(r)
+		a.checked(r, cmd, &result.Claim, nil)
 	}
+}
+
+// checked answers a Lock that has made a claim. err is why that was withdrawn, nil if it was not.
+func (a *Attached) checked(r *resource, cmd Lock, c *claim.Claim, err error) {
+	if err != nil {
+		if r.id == "" {
+			r.work.kept = nil // the claim came and went
+		}
+		a.refuse(r, err)
+		return
+	}
+	a.tell(r, cmd, c)
+	a.done(r)
 }
 
 // repeated answers a Lock of what the session had.

@@ -125,6 +125,9 @@ type Open struct {
 	Resume bool
 	// Sequence is that of the message.
 	Sequence uint64
+	// Check, unless it is nil, looks at each claim that has just begun to wait. It returns an error if
+	// it has withdrawn it.
+	Check func(context.Context, *committer.Result) error
 }
 
 // Open attaches a session to this server. It returns claim.ErrSessionEnded,
@@ -156,6 +159,7 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 		return nil, err
 	}
 	a := newAttached(ctx, m, session, name)
+	a.check = open.Check
 	if err := a.load(ctx, open.Sequence); err != nil || !m.add(a) {
 		m.detachLater(open.ID, name, nil, open.TTL)
 		return nil, cmp.Or(err, ErrDetached)

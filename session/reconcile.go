@@ -12,7 +12,7 @@ import (
 // the session has ended.
 func (a *Attached) background(read func(context.Context) (then func())) {
 	a.m.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+		ctx, cancel := context.WithTimeout(a.caller, readTimeout)
 		defer cancel()
 		go func() {
 			select {
