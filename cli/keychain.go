@@ -20,6 +20,7 @@ import (
 // keychainOptions are the flags of `locket keychain`.
 type keychainOptions struct {
 	ttl, timeout   time.Duration
+	waitTTL        time.Duration
 	releaseTimeout time.Duration
 	notices        bool
 	signalParent   string
@@ -53,6 +54,7 @@ requests, and examples/ has clients in Python and Perl.`,
 	flags := cmd.Flags()
 	flags.DurationVar(&o.ttl, "ttl", keychain.DefaultTTL, "for how long a server keeps a claim that is not renewed, unless the claim says")
 	flags.DurationVar(&o.timeout, "timeout", 0, "how long a claim may wait, unless it says; 0: as long as it takes")
+	flags.DurationVar(&o.waitTTL, "wait-ttl", 0, "how long a claim keeps its place when the server does not hear from here; 0: for ever")
 	flags.DurationVar(&o.releaseTimeout, "release-timeout", keychain.DefaultReleaseTimeout, "how long ending all claims may take")
 	flags.BoolVar(&o.notices, "notices", false, "also say when a claim is lost, which no request has asked for")
 	flags.StringVar(&o.signalParent, "signal-parent", "", "when a claim is lost, first send this `signal` to the program")
@@ -127,9 +129,12 @@ func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (optio
 	if o.ttl < time.Second || o.timeout < 0 {
 		return nil, nil, exit.Usagef("--ttl must be 1s at least, --timeout not negative")
 	}
+	if o.waitTTL != 0 && o.waitTTL < 15*time.Second {
+		return nil, nil, exit.Usagef("--wait-ttl %s: must be 15s at least, or 0 for ever", o.waitTTL)
+	}
 	options = []keychain.Option{
 		keychain.WithLogger(log), keychain.WithReleaseTimeout(o.releaseTimeout),
-		keychain.WithDefaults(keychain.WithTTL(o.ttl), keychain.WithTimeout(o.timeout)),
+		keychain.WithDefaults(keychain.WithTTL(o.ttl), keychain.WithTimeout(o.timeout), keychain.WithWaitTTL(o.waitTTL)),
 	}
 	s := settings.New(flags)
 	files := keychain.Files{CA: s.Value("tls-ca"), Cert: s.Value("tls-cert"), Key: s.Value("tls-key")}

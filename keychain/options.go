@@ -179,6 +179,7 @@ type claimSettings struct {
 	hasUserData               bool
 	mode                      Mode
 	owner                     string
+	waitTTL                   time.Duration
 }
 
 // Mode says with whom a claim shares its resource.
@@ -212,11 +213,20 @@ func WithMode(mode Mode) ClaimOption { return func(s *claimSettings) { s.mode = 
 // WithOwner says who claims. Only Locket knows owners.
 func WithOwner(owner string) ClaimOption { return func(s *claimSettings) { s.owner = owner } }
 
+// WithWaitTTL sets for how long the claim may wait without the server hearing from the keychain, 15 s
+// at least: when this process ends without a word, its place in the queue is free after this
+// time. A claim whose keychain is cut off from all servers for longer has failed. Only Locket knows
+// wait TTLs. 0, the default, waits for ever.
+func WithWaitTTL(ttl time.Duration) ClaimOption { return func(s *claimSettings) { s.waitTTL = ttl } }
+
 // WithRenewPeriod sets how long after a renewal the next one follows: a third of the TTL,
 // unless it is set, and half of it at most.
 func WithRenewPeriod(period time.Duration) ClaimOption {
 	return func(s *claimSettings) { s.renewPeriod = period }
 }
+
+// minWaitTTL leaves time for three attempts to ask, which may be 5 s apart.
+const minWaitTTL = 15 * time.Second
 
 // maxTTL is the longest that Locket takes.
 const maxTTL = 100 * 365 * 24 * time.Hour
@@ -236,6 +246,9 @@ func (s *claimSettings) validate(resource string) error {
 	if s.timeout < 0 {
 		wrong = append(wrong, fmt.Errorf("the timeout is %s, and must not be negative", s.timeout))
 	}
+	if s.waitTTL != 0 && (s.waitTTL < minWaitTTL || s.waitTTL > maxTTL) {
+		wrong = append(wrong, fmt.Errorf("the wait TTL is %s, and must be 0 or %s to 100 years", s.waitTTL, minWaitTTL))
+	}
 	if s.renewPeriod < 0 || s.renewPeriod > s.ttl/2 {
 		wrong = append(wrong, fmt.Errorf("the renew period is %s, and must not be more than half of the TTL, %s", s.renewPeriod, s.ttl))
 	}
@@ -250,10 +263,11 @@ type registration struct {
 	UserData json.RawMessage `json:"user_data,omitempty"`
 	Owner    string          `json:"owner,omitempty"`
 	Mode     Mode            `json:"mode,omitempty"`
+	WaitTTL  float64         `json:"wait_ttl,omitempty"`
 }
 
 func (s *claimSettings) registration(resource string) (json.RawMessage, error) {
-	r := registration{Resource: resource, TTL: s.ttl.Seconds(), Owner: s.owner, Mode: s.mode}
+	r := registration{Resource: resource, TTL: s.ttl.Seconds(), Owner: s.owner, Mode: s.mode, WaitTTL: s.waitTTL.Seconds()}
 	if s.hasUserData {
 		text, err := json.Marshal(s.userData)
 		if err != nil {
