@@ -15,6 +15,8 @@ import (
 	"github.com/tedsuo/ifrit/sigmon"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -37,6 +39,8 @@ type memberPlan struct {
 	TTL, Retry time.Duration
 	// Delay is how long an answer takes to come to the runner.
 	Delay time.Duration
+	// Session has the runner hold by the session of a client.
+	Session bool
 	// Stall is how long the runner is kept from its work when the lock comes in doubt.
 	Stall time.Duration
 }
@@ -91,10 +95,7 @@ func parseMemberLine(text string) (l memberLine, err error) {
 func beMember(text string) int {
 	var plan memberPlan
 	orPanic(json.Unmarshal([]byte(text), &plan))
-	conn, err := lock.Dial(plan.Addresses, lock.WithDialOptions(grpc.WithContextDialer(plan.dialer())))
-	orPanic(err)
-	client := &noting{LocketClient: models.NewLocketClient(conn), delay: plan.Delay}
-	runner := lock.NewLockRunner(client, resource(plan.Key, plan.Owner), plan.TTL, plan.Retry, lock.WithCallbacks(lock.Callbacks{
+	runner, closing := plan.runner(lock.WithCallbacks(lock.Callbacks{
 		Acquired: func(token uint64) { noteNow(memberAcquired, token, nil) },
 		Unverifiable: func(err error) {
 			noteNow(memberUnverifiable, 0, err)
@@ -109,7 +110,7 @@ func beMember(text string) int {
 	})))
 	failure := <-process.Wait()
 	noteNow(memberEnded, 0, failure)
-	orPanic(conn.Close())
+	closing()
 	leaked := goleak.Find()
 	for range 10 { // it looks for half a second, which may be short on a busy machine
 		if leaked == nil {
@@ -124,6 +125,63 @@ func beMember(text string) int {
 		return 1
 	}
 	return 0
+}
+
+// runner returns the member's runner, and how to close what it uses.
+func (p memberPlan) runner(options ...lock.Option) (runner *lock.Runner, closing func()) {
+	dialer := grpc.WithContextDialer(p.dialer())
+	if !p.Session {
+		conn, err := lock.Dial(p.Addresses, lock.WithDialOptions(dialer))
+		orPanic(err)
+		client := &noting{LocketClient: models.NewLocketClient(conn), delay: p.Delay}
+		return lock.NewLockRunner(client, resource(p.Key, p.Owner), p.TTL, p.Retry, options...), func() { orPanic(conn.Close()) }
+	}
+	client, err := lock.NewClient(p.Addresses, lock.TTL(p.TTL), lock.WithDialOptions(dialer, grpc.WithStreamInterceptor(p.interceptStream)))
+	orPanic(err)
+	claim := &models.CreateClaimRequest{Resource: p.Key, Owner: p.Owner}
+	return lock.NewSessionRunner(client, claim, options...), func() { _ = client.Close() } // its error is that no server is there
+}
+
+func (p memberPlan) interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := streamer(ctx, desc, cc, method, opts...)
+	return &notingStream{ClientStream: stream, delay: p.Delay}, err
+}
+
+// notingStream prints what becomes of the heartbeats of a session, and of its wait.
+type notingStream struct {
+	grpc.ClientStream
+	delay time.Duration
+	sent  atomic.Int64 // when the last heartbeat was sent
+}
+
+// SendMsg implements grpc.ClientStream.
+func (s *notingStream) SendMsg(m any) error {
+	if request, _ := m.(*models.SessionRequest); request.GetHeartbeat() != nil {
+		s.sent.Store(int64(sinceBoot()))
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *notingStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	response, _ := m.(*models.SessionResponse)
+	l := memberLine{kind: memberRenewed, before: time.Duration(s.sent.Load()), after: sinceBoot()}
+	switch {
+	case status.Code(err) == codes.Canceled: // by the session itself
+		return err
+	case err != nil:
+		l.kind, l.before, l.text = memberFailed, l.after, err.Error()
+	case response.GetStatus().GetCurrent() == models.Holding_HOLDING_WAITING:
+		l.kind, l.before, l.text = memberFailed, l.after, "it waits"
+	case response.GetHeartbeat() == nil:
+		return nil
+	}
+	l.note()
+	if l.kind == memberRenewed {
+		time.Sleep(s.delay)
+	}
+	return err
 }
 
 // dialer connects to the ways, if there are any.

@@ -233,7 +233,7 @@ func (m *member) checkLeases() {
 	for _, beat := range m.told(memberBeat) {
 		var sent time.Duration
 		for _, r := range renewals {
-			if r.token == beat.token && r.after <= beat.after {
+			if (r.token == beat.token || m.plan.Session) && r.after <= beat.after { // a session's heartbeat is for all tokens
 				sent = max(sent, r.before)
 			}
 		}

@@ -171,7 +171,7 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 		switch s.receive(m) {
 		case gotOpened:
 			close(opened)
-			watchdog.Reset(s.answerTimeout())
+			watchdog.Reset(s.ttl/3 + s.answerTimeout())
 		case gotHeartbeat:
 			healthy = true
 			watchdog.Reset(s.ttl/3 + s.answerTimeout())

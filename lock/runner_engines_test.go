@@ -1,0 +1,334 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// engine makes runners, and the network between them and the server.
+type engine struct {
+	*partition
+	lock     func(owner string, options ...lock.Option) *lock.Runner
+	presence func(owner string, options ...lock.Option) *lock.Runner
+	claim    func(key, owner string, options ...lock.Option) *lock.Runner
+}
+
+// onEngines runs a test with runners that renew by calls, and with runners that hold by a session.
+func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
+	t.Helper()
+	t.Run("calls", func(t *testing.T) {
+		inHouse(t, func(t *testing.T, h *house) {
+			p := &partition{house: h}
+			conn, err := lock.Dial(houseAddress, p.dialOption())
+			must(t, err)
+			defer func() { must(t, conn.Close()) }()
+			client := models.NewLocketClient(conn)
+			test(t, engine{
+				p,
+				func(owner string, options ...lock.Option) *lock.Runner {
+					return lock.NewLockRunner(client, resource("k", owner), ttl, retry, options...)
+				},
+				func(owner string, options ...lock.Option) *lock.Runner {
+					return lock.NewPresenceRunner(client, resource("k", owner), ttl, retry, options...)
+				},
+				func(key, owner string, options ...lock.Option) *lock.Runner {
+					return lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Ttl: proto.Float64(ttl.Seconds())}, options...)
+				},
+			})
+		})
+	})
+	t.Run("session", func(t *testing.T) {
+		inHouse(t, func(t *testing.T, h *house) {
+			p := &partition{house: h}
+			client, err := lock.NewClient(houseAddress, lock.TTL(ttl), p.dialOption())
+			must(t, err)
+			defer func() { must(t, client.Close()) }()
+			claim := func(key, owner string, options ...lock.Option) *lock.Runner {
+				return lock.NewSessionRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Value: "of " + owner}, options...)
+			}
+			test(t, engine{
+				p,
+				func(owner string, options ...lock.Option) *lock.Runner { return claim("k", owner, options...) },
+				func(owner string, options ...lock.Option) *lock.Runner {
+					return lock.NewSessionPresenceRunner(client, resource("k", owner), options...)
+				},
+				claim,
+			})
+		})
+	})
+}
+
+// direct returns what the server says of a key, beside the network of the runners.
+func (e engine) holder(key string) (owner string, token uint64) {
+	e.t.Helper()
+	server, end := e.house.direct()
+	defer end()
+	got, err := server.Fetch(e.t.Context(), &models.FetchRequest{Key: key})
+	if err != nil {
+		return "", 0
+	}
+	return got.GetResource().GetOwner(), got.GetToken()
+}
+
+// revoke ends the claim that holds a key.
+func (e engine) revoke(key string) {
+	e.t.Helper()
+	server, end := e.house.direct()
+	defer end()
+	queue, err := server.GetQueue(e.t.Context(), &models.GetQueueRequest{Resource: key})
+	must(e.t, err)
+	_, err = server.UpdateClaim(e.t.Context(), &models.UpdateClaimRequest{Id: queue.GetHolders()[0].GetId(), Status: models.Status_STATUS_REVOKED, Reason: "a test"})
+	must(e.t, err)
+}
+
+// TestRunnerHolds: ready means held, for as long as the runner runs, and not a moment longer.
+func TestRunnerHolds(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		var d diary
+		r := e.lock("a", d.callbacks())
+		p := ifrit.Invoke(r)
+		for range 20 {
+			time.Sleep(ttl / 4)
+			token, held := r.Held()
+			if owner, granted := e.holder("k"); !held || owner != "a" || r.Owner() != "a" || granted != token || token == 0 {
+				t.Fatalf("held %t with %d; the server: %q with %d", held, token, owner, granted)
+			}
+		}
+		must(t, end(p))
+		if owner, _ := e.holder("k"); owner != "" {
+			t.Errorf("afterwards %q holds it", owner)
+		}
+		if _, held := r.Held(); held {
+			t.Error("after its end it is within its trust window")
+		}
+		d.says(t, "acquired")
+	})
+}
+
+// TestRunnerTakeOver: after a signal to the first the second has the lock within one retry interval; it has a larger
+// token, and is not ready before. That holds for runners of one owner too, if they hold by a session.
+func TestRunnerTakeOver(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		for _, owners := range [][2]string{{"a", "b"}, {"", ""}} {
+			first, second := e.lock(owners[0]), e.lock(owners[1])
+			p, q := ifrit.Invoke(first), ifrit.Background(second)
+			time.Sleep(time.Minute)
+			if isReady(q) {
+				t.Fatal("the second is ready while the first holds")
+			}
+			before, _ := first.Held()
+			begin := time.Now()
+			must(t, end(p))
+			<-q.Ready()
+			if took := time.Since(begin); took > retry {
+				t.Errorf("it took %s", took)
+			}
+			after, held := second.Held()
+			if shared := owners[0] == "" && first.Owner() == second.Owner(); !held || after < before || after == before && !shared {
+				t.Errorf("held %t, token %d after %d", held, after, before)
+			}
+			must(t, end(q))
+		}
+	})
+}
+
+// TestRunnerOutage: a lease outlives an outage that leaves time for another attempt, and a long one ends it before
+// the server would.
+func TestRunnerOutage(t *testing.T) {
+	for outage, want := range map[time.Duration]string{
+		5 * time.Second:  "acquired",
+		60 * time.Second: "acquired, unverifiable, lost",
+	} {
+		for mode, kind := range map[int]string{1: "silent", 2: "cut"} {
+			t.Run(fmt.Sprint(outage, " ", kind), func(t *testing.T) {
+				onEngines(t, func(t *testing.T, e engine) {
+					var d diary
+					r := e.lock("a", d.callbacks())
+					p := ifrit.Invoke(r)
+					time.Sleep(time.Minute)
+					e.set(mode)
+					begin := time.Now()
+					for time.Since(begin) < outage {
+						time.Sleep(100 * time.Millisecond)
+						synctest.Wait()
+						if _, held := r.Held(); held {
+							if owner, _ := e.holder("k"); owner != "a" {
+								t.Fatalf("after %s it is within its trust window, and %q holds", time.Since(begin), owner)
+							}
+						}
+					}
+					e.set(0)
+					time.Sleep(ttl)
+					if told := d.String(); outage > ttl && told != want || outage < ttl && told != want && told != want+", unverifiable, verified" {
+						t.Errorf("the callbacks: %s", told)
+					}
+					if gone, err := exited(p); gone != (outage > ttl) || gone && !(errors.Is(err, lock.ErrLost) && errors.Is(err, lock.ErrTimeUp)) {
+						t.Errorf("ended: %t, %v", gone, err)
+					}
+					_ = end(p)
+				})
+			})
+		}
+	}
+}
+
+// TestRunnerServerRestart: the lock outlives a restart of the server that is shorter than the lease.
+func TestRunnerServerRestart(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		var d diary
+		r := e.lock("a", d.callbacks())
+		p := ifrit.Invoke(r)
+		before, _ := r.Held()
+		e.house.stop()
+		time.Sleep(5 * time.Second)
+		e.house.start()
+		time.Sleep(time.Minute)
+		if after, held := r.Held(); !held || after != before {
+			t.Errorf("held %t, token %d after %d; %s", held, after, before, d.String())
+		}
+		must(t, end(p))
+	})
+}
+
+// TestRunnerRevoked: a claim that somebody else has ended is lost with the next renewal; by a session, at once.
+func TestRunnerRevoked(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		var d diary
+		p := ifrit.Invoke(e.claim("k", "a", d.callbacks()))
+		e.revoke("k")
+		begin := time.Now()
+		err := <-p.Wait()
+		if took := time.Since(begin); !errors.Is(err, lock.ErrLost) || took > ttl/3 {
+			t.Errorf("after %s: %v", took, err)
+		}
+		t.Logf("after %v: %v", time.Since(begin), err)
+		d.says(t, "acquired, lost")
+		if owner, _ := e.holder("k"); owner != "" {
+			t.Errorf("%q holds it", owner)
+		}
+	})
+}
+
+// TestRunnerPresence: a presence that is lost is announced again, under a new token.
+func TestRunnerPresence(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		var d diary
+		r := e.presence("a", d.callbacks())
+		p := ifrit.Invoke(r)
+		before, _ := r.Held()
+		e.revoke("k")
+		time.Sleep(ttl)
+		if after, held := r.Held(); !held || after <= before {
+			t.Errorf("held %t, token %d after %d", held, after, before)
+		}
+		e.set(2)
+		time.Sleep(time.Minute)
+		e.set(0)
+		time.Sleep(ttl + retry)
+		d.says(t, "acquired, lost, acquired, unverifiable, lost, acquired")
+		server, done := e.house.direct()
+		list, err := server.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE})
+		must(t, err)
+		done()
+		if len(list.GetResources()) != 1 || list.GetResources()[0].GetValue() != "of a" {
+			t.Errorf("the presences: %v", list)
+		}
+		must(t, end(p))
+	})
+}
+
+// TestRunnerSignal: a signal ends a runner in bounded time, while it cannot reach a server and while it waits,
+// and leaves nothing behind.
+func TestRunnerSignal(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		holder := ifrit.Invoke(e.claim("k", "a"))
+		waiter := ifrit.Background(e.claim("k", "b"))
+		time.Sleep(time.Second)
+		must(t, end(waiter))
+		must(t, end(holder))
+		if owner, _ := e.holder("k"); owner != "" {
+			t.Errorf("%q holds it", owner)
+		}
+		e.set(1)
+		p := ifrit.Background(e.lock("a"))
+		synctest.Wait()
+		begin := time.Now()
+		must(t, end(p))
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		e.set(0)
+		time.Sleep(2 * ttl)
+		if owner, _ := e.holder("k"); owner != "" {
+			t.Errorf("%q holds it", owner)
+		}
+	})
+}
+
+// TestRunnersJoint: the loss of one lock of a Joint ends it in the same moment, and frees the others.
+func TestRunnersJoint(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		j := lock.NewJoint(e.claim("x", "a"), e.claim("y", "a"), e.claim("z", "a"))
+		p := ifrit.Invoke(j)
+		if tokens, held := j.Held(); !held || len(tokens) != 3 {
+			t.Errorf("%v, %t", tokens, held)
+		}
+		e.revoke("y")
+		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
+			t.Error(err)
+		}
+		if _, held := j.Held(); held {
+			t.Error("it is held")
+		}
+		<-j.Lost()
+		time.Sleep(ttl)
+		for _, key := range []string{"x", "y", "z"} {
+			if owner, _ := e.holder(key); owner != "" {
+				t.Errorf("%q holds %s", owner, key)
+			}
+		}
+	})
+}
+
+// TestManyRunnersOneSession: many runners of a process have one session, and lose their locks together.
+func TestManyRunnersOneSession(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		client := h.client(lock.TTL(ttl))
+		server, done := h.direct()
+		runners := make([]*lock.Runner, 50)
+		processes := make([]ifrit.Process, len(runners))
+		for i := range runners {
+			runners[i] = lock.NewSessionRunner(client, &models.CreateClaimRequest{Resource: fmt.Sprint("k", i)})
+			processes[i] = ifrit.Invoke(runners[i])
+		}
+		list, err := server.ListSessions(t.Context(), &models.ListSessionsRequest{})
+		must(t, err)
+		if len(list.GetSessions()) != 1 || list.GetSessions()[0].GetHolding() != uint32(len(runners)) || list.GetSessions()[0].GetOwner() != runners[0].Owner() {
+			t.Errorf("the sessions: %v", list)
+		}
+		time.Sleep(time.Minute)
+		_, err = server.ResetSessions(t.Context(), &models.ResetSessionsRequest{})
+		must(t, err)
+		begin := time.Now()
+		for _, p := range processes {
+			if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("it took %v until all knew", took)
+		}
+		must(t, end(ifrit.Invoke(runners[0]))) // by a new session
+		must(t, client.Close())
+		done()
+	})
+}

@@ -1,0 +1,415 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/lock"
+)
+
+// stands fails the test unless a session stands so to a resource, when everything has settled.
+func stands(t *testing.T, s *lock.Session, resource string, want lock.State) lock.Status {
+	t.Helper()
+	time.Sleep(50 * time.Millisecond)
+	synctest.Wait()
+	got := s.Status(resource)
+	if got.Current != want {
+		t.Errorf("%s of %s: %s, want %s", resource, s.Owner(), got.Current, want)
+	}
+	return got
+}
+
+func sessions(h *house, count int) []*lock.Session {
+	h.t.Helper()
+	all := make([]*lock.Session, count)
+	for i := range all {
+		all[i] = h.session(lock.WithOwner(fmt.Sprint("s", i)))
+	}
+	return all
+}
+
+// TestFiveSessionsThreeKeys: five sessions lock three keys each; they hold them in the order in which they asked, as those
+// before them unlock one by one, or all at once.
+func TestFiveSessionsThreeKeys(t *testing.T) {
+	for _, way := range []string{"unlock", "unlock all", "close"} {
+		t.Run(way, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				all := sessions(h, 5)
+				keys := []string{"a", "b", "c"}
+				for i, s := range all {
+					for _, key := range keys {
+						got, err := s.Lock(t.Context(), key)
+						must(t, err)
+						if want := map[bool]lock.State{true: lock.Holding, false: lock.Waiting}[i == 0]; got.Current != want {
+							t.Errorf("%s of s%d: %s", key, i, got.Current)
+						}
+					}
+				}
+				tokens := make(map[string]uint64)
+				for i, s := range all {
+					for _, key := range keys {
+						got := stands(t, s, key, lock.Holding)
+						if got.Token <= tokens[key] {
+							t.Errorf("the token of %s is %d after %d", key, got.Token, tokens[key])
+						}
+						tokens[key] = got.Token
+						for _, later := range all[i+1:] {
+							stands(t, later, key, lock.Waiting)
+						}
+					}
+					switch way {
+					case "unlock":
+						for _, key := range keys {
+							got, err := s.Unlock(t.Context(), key)
+							must(t, err)
+							if got.Previous != lock.Holding || got.Current != lock.None {
+								t.Errorf("unlock: %+v", got)
+							}
+						}
+					case "unlock all":
+						must(t, s.UnlockAll(t.Context()))
+					case "close":
+						must(t, s.Close(t.Context()))
+					}
+					for _, key := range keys {
+						stands(t, s, key, lock.None)
+					}
+				}
+				closeAll(t, all...)
+			})
+		})
+	}
+}
+
+// TestCommands: each command, of a session that holds, waits, or does neither.
+func TestCommands(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		all := sessions(h, 3)
+		a, b, c := all[0], all[1], all[2]
+		var heard diary
+		b.Listen(lines(&heard))
+		ask := func(s *lock.Session, f func(context.Context, string, ...lock.AcquireOption) (lock.Status, error), want lock.State) lock.Status {
+			t.Helper()
+			got, err := f(t.Context(), "k")
+			must(t, err)
+			if got.Current != want {
+				t.Errorf("%s: %+v, want %s", s.Owner(), got, want)
+			}
+			return got
+		}
+		first := ask(a, a.Lock, lock.Holding)
+		if again := ask(a, a.Lock, lock.Holding); again.Token != first.Token {
+			t.Errorf("locked again with the token %d, after %d", again.Token, first.Token)
+		}
+		ask(a, a.TryLock, lock.Holding)
+		if tried := ask(b, b.TryLock, lock.None); tried.Holder != "s0" || tried.HolderSession != a.ID() || tried.HolderToken != first.Token {
+			t.Errorf("tried: %+v", tried)
+		}
+		ask(b, b.Lock, lock.Waiting)
+		ask(c, c.Lock, lock.Waiting)
+		ask(b, b.Lock, lock.Waiting) // keeps its place
+		ask(b, b.TryLock, lock.Waiting)
+		if got, err := b.Unlock(t.Context(), "k"); err != nil || got.Previous != lock.Waiting || got.Current != lock.None {
+			t.Errorf("a waiter unlocks: %+v, %v", got, err)
+		}
+		if got, err := b.Unlock(t.Context(), "k"); err != nil || got.Current != lock.None {
+			t.Errorf("nobody unlocks: %+v, %v", got, err)
+		}
+		ask(b, b.Lock, lock.Waiting)
+		if _, err := a.Unlock(t.Context(), "k"); err != nil {
+			t.Error(err)
+		}
+		stands(t, c, "k", lock.Holding)
+		must(t, c.UnlockAll(t.Context()))
+		stands(t, b, "k", lock.Holding)
+		heard.says(t, "k NONE-WAITING, k WAITING-NONE, k NONE-WAITING, k WAITING-HOLDING")
+		closeAll(t, all...)
+	})
+}
+
+// TestTenGoroutinesFiveSessions: ten goroutines on five sessions add 1,000 times each under one mutex, and nothing
+// is lost.
+func TestTenGoroutinesFiveSessions(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		all := sessions(h, 5)
+		const each = 1000
+		var sum int // guarded by nothing but the mutex
+		var last uint64
+		var adding sync.WaitGroup
+		for i := range 10 {
+			m := lock.NewMutex(all[i%5], "sum")
+			adding.Go(func() {
+				for range each {
+					if err := m.Lock(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+					sum++
+					token, held := m.Held()
+					if !held || token < last {
+						t.Errorf("the token %d (%t) after %d", token, held, last)
+					}
+					last = token
+					if err := m.Unlock(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		adding.Wait()
+		if sum != 10*each {
+			t.Errorf("%d", sum)
+		}
+		closeAll(t, all...)
+	})
+}
+
+// TestMutexInterrupted: a wait that is interrupted by its context, or times out, ends at once, leaves the queue, and
+// delays nobody.
+func TestMutexInterrupted(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		all := sessions(h, 3)
+		holder, waiter, next := lock.NewMutex(all[0], "k"), lock.NewMutex(all[1], "k"), lock.NewMutex(all[2], "k")
+		must(t, holder.Lock(t.Context()))
+		ctx, interrupt := context.WithCancel(t.Context())
+		waited := make(chan error, 1)
+		go func() { waited <- waiter.Lock(ctx) }()
+		stands(t, all[1], "k", lock.Waiting)
+		interrupt()
+		synctest.Wait()
+		select {
+		case err := <-waited:
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		default:
+			t.Error("it waits on after the interruption")
+		}
+		stands(t, all[1], "k", lock.None)
+		begun := time.Now()
+		if had, err := waiter.TryLockFor(t.Context(), 3*time.Second); had || err != nil {
+			t.Errorf("%t, %v", had, err)
+		}
+		if took := time.Since(begun); took < 3*time.Second || took > 3100*time.Millisecond {
+			t.Errorf("the timeout of 3 s took %v", took)
+		}
+		begun = time.Now()
+		if had, err := waiter.TryLock(t.Context()); had || err != nil || time.Since(begun) > 100*time.Millisecond {
+			t.Errorf("%t, %v, after %v", had, err, time.Since(begun))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := waiter.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		go func() { waited <- next.Lock(t.Context()) }()
+		stands(t, all[2], "k", lock.Waiting)
+		must(t, holder.Unlock())
+		must(t, <-waited)
+		if err := holder.Unlock(); !errors.Is(err, lock.ErrNotLocked) {
+			t.Error(err)
+		}
+		closeAll(t, all...)
+	})
+}
+
+// TestUnexpected: the handlers of a mutex hear of what happens to the lock without it, and of nothing else.
+func TestUnexpected(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		s := h.session()
+		var heard diary
+		m := lock.NewMutex(s, "k",
+			lock.OnUnexpectedLock(func(lock.Status) { heard.note("locked") }),
+			lock.OnUnexpectedUnlock(func(s lock.Status) {
+				if !errors.Is(s.Cause, lock.ErrLost) {
+					t.Error(s.Cause)
+				}
+				heard.note("unlocked")
+			}))
+		must(t, m.Lock(t.Context()))
+		must(t, m.Unlock())
+		synctest.Wait()
+		heard.says(t, "")
+		_, err := s.Lock(t.Context(), "k")
+		must(t, err)
+		synctest.Wait()
+		heard.says(t, "locked")
+		must(t, m.Lock(t.Context())) // it is locked already, by the session
+		_, err = s.Unlock(t.Context(), "k")
+		must(t, err)
+		synctest.Wait()
+		heard.says(t, "locked, unlocked")
+		if _, held := m.Held(); held {
+			t.Error("held")
+		}
+		if had, err := m.TryLock(t.Context()); had || err != nil {
+			t.Errorf("the mutex was locked before its holder had unlocked it: %t, %v", had, err)
+		}
+		must(t, m.Unlock())
+		must(t, m.Lock(t.Context()))
+		closeAll(t, s)
+		synctest.Wait()
+		heard.says(t, "locked, unlocked, unlocked")
+		if err := m.Lock(t.Context()); !errors.Is(err, lock.ErrClosed) {
+			t.Error(err)
+		}
+		must(t, m.Unlock())
+	})
+}
+
+// TestHandles: a handle locks again what it has, and unlocks as often; another one of the same mutex waits.
+func TestHandles(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		s := h.session()
+		m := lock.NewRWMutex(s, "k")
+		a, b := m.Handle(), m.Handle()
+		must(t, errors.Join(a.Lock(t.Context()), a.Lock(t.Context()), a.RLock(t.Context())))
+		try := func(name string, want bool, lock func(context.Context) (bool, error)) {
+			t.Helper()
+			if had, err := lock(t.Context()); had != want || err != nil {
+				t.Errorf("%s: %t, %v", name, had, err)
+			}
+		}
+		try("write beside a writer", false, b.TryLock)
+		try("read beside a writer", false, b.TryRLock)
+		must(t, errors.Join(a.Unlock(), a.Unlock()))
+		try("while the writer still reads", false, b.TryLock)
+		must(t, a.RUnlock())
+		if err := errors.Join(a.RUnlock()); !errors.Is(err, lock.ErrNotLocked) {
+			t.Error(err)
+		}
+		try("read", true, a.TryRLock)
+		try("read beside a reader", true, b.TryRLock)
+		if err := b.Lock(t.Context()); !errors.Is(err, lock.ErrUpgrade) {
+			t.Error(err)
+		}
+		try("write beside readers", false, m.TryLock)
+		must(t, errors.Join(a.RUnlock(), b.RUnlock()))
+		try("write", true, m.TryLock)
+		must(t, m.Unlock())
+		closeAll(t, s)
+	})
+}
+
+// TestReaders: readers of one session and of others hold together; one that comes later joins unless a
+// writer waits anywhere.
+func TestReaders(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		all := sessions(h, 2)
+		here, there := lock.NewRWMutex(all[0], "k"), lock.NewRWMutex(all[1], "k")
+		must(t, errors.Join(here.RLock(t.Context()), there.RLock(t.Context()), here.RLock(t.Context())))
+		written := make(chan error, 1)
+		go func() { written <- there.Lock(t.Context()) }()
+		time.Sleep(time.Second)
+		select {
+		case err := <-written:
+			t.Fatalf("a writer beside readers: %v", err)
+		default:
+		}
+		// The writer waits within its session for its own reader, so others may still join here.
+		must(t, errors.Join(here.RLock(t.Context()), there.RUnlock()))
+		stands(t, all[1], "k", lock.Waiting)
+		if had, err := here.TryRLock(t.Context()); had || err != nil {
+			t.Errorf("a reader overtakes a writer: %t, %v", had, err)
+		}
+		read := make(chan error, 1)
+		go func() { read <- here.RLock(t.Context()) }()
+		time.Sleep(time.Second)
+		must(t, errors.Join(here.RUnlock(), here.RUnlock(), here.RUnlock()))
+		must(t, <-written)
+		must(t, there.Unlock())
+		must(t, <-read)
+		must(t, here.RUnlock())
+		closeAll(t, all...)
+	})
+}
+
+// TestGoroutinesTakeTurns: the goroutines of a session hold in the order in which they came, and those of another
+// session that came meanwhile wait no longer than for those who came before them.
+func TestGoroutinesTakeTurns(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		all := sessions(h, 2)
+		first := lock.NewMutex(all[0], "k")
+		must(t, first.Lock(t.Context()))
+		var order diary
+		var waiting sync.WaitGroup
+		wait := func(name string, s *lock.Session) {
+			m := lock.NewMutex(s, "k")
+			waiting.Go(func() {
+				if err := m.Lock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				order.note("%s", name)
+				if err := m.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		for i := range 3 {
+			wait(fmt.Sprint("a", i), all[0])
+		}
+		wait("b0", all[1])
+		wait("b1", all[1])
+		wait("a3", all[0])
+		must(t, first.Unlock())
+		waiting.Wait()
+		order.says(t, "b0, b1, a0, a1, a2, a3")
+		closeAll(t, all...)
+	})
+}
+
+// TestMutexLocker: a mutex is a sync.Locker, whose only way to say that the session is over is to panic.
+func TestMutexLocker(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		s := h.session()
+		locker := lock.NewMutex(s, "k").Locker()
+		locker.Lock()
+		stands(t, s, "k", lock.Holding)
+		locker.Unlock()
+		closeAll(t, s)
+		defer func() {
+			if err, _ := recover().(error); !errors.Is(err, lock.ErrClosed) {
+				t.Error(err)
+			}
+		}()
+		locker.Lock()
+	})
+}
+
+// TestInvalid: what is wrong is refused with a text that names it, and harms nobody.
+func TestInvalid(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		s := h.session()
+		for name, err := range map[string]error{
+			"no resource":   lock.NewMutex(s, "").Lock(t.Context()),
+			"NUL":           lock.NewMutex(s, "a\x00").Lock(t.Context()),
+			"no UTF-8":      lock.NewMutex(s, "\xff").Lock(t.Context()),
+			"long":          lock.NewMutex(s, string(make([]byte, 1025))).Lock(t.Context()),
+			"long value":    second(s.Lock(t.Context(), "k", lock.Value(string(make([]byte, 65537))))),
+			"value":         second(s.Lock(t.Context(), "k", lock.Value("\xff"))),
+			"TTL":           second(s.Lock(t.Context(), "k", lock.TTL(time.Hour))),
+			"unlock":        second(s.Unlock(t.Context(), "")),
+			"no addresses":  second(lock.NewClient(nil)),
+			"short TTL":     second(lock.NewSession(houseAddress, lock.TTL(time.Millisecond))),
+			"long TTL":      second(lock.NewSession(houseAddress, lock.TTL(25*time.Hour))),
+			"callbacks":     second(lock.NewClient(houseAddress, lock.WithCallbacks(lock.Callbacks{Verified: func() {}}))),
+			"retries":       second(lock.NewClient(houseAddress, lock.WithRetryInterval(time.Hour))),
+			"negative":      second(lock.NewClient(houseAddress, lock.WithCommandTimeout(-1))),
+			"other machine": second(lock.NewClient([]string{"example.com:1"})),
+		} {
+			if err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		}
+		must(t, lock.NewMutex(s, "k").Lock(t.Context()))
+		closeAll(t, s)
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
