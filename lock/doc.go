@@ -1,5 +1,25 @@
-// Package lock is what Go services embed: runners that hold a lock or announce a presence
-// for as long as they run, as members of ifrit groups (Cloud Foundry's Locket, docs/sources/cloud-foundry-locket.md).
+// Package lock is what Go services embed: a client that holds locks for them, and runners for ifrit groups.
+//
+//	client, err := lock.NewClient([]string{"127.0.0.1:8891"})
+//	held, err := client.Acquire(ctx, "nightly", lock.TTL(15*time.Second)) // waits for its turn
+//	held.Context()    // ends when the lock is lost
+//	held.Token()      // for what is written under the lock
+//	err = held.Release(ctx)
+//
+// # What there is
+//
+//   - Client: Acquire, TryAcquire, and Do, which runs a function under a lock. It has one session, and one
+//     heartbeat, for all that a process holds.
+//   - Session: the commands of a lock service (Lock, TryLock, Unlock, UnlockAll), and listeners that hear
+//     of every change, in order.
+//   - Mutex and RWMutex of a session, for the goroutines of many processes.
+//   - Election: one leader, and who it is. Presences: who is there; NewResolver: the same for gRPC.
+//   - Runners, which hold a lock or announce a presence for as long as they run, as members of ifrit groups
+//     (Cloud Foundry's Locket, docs/sources/cloud-foundry-locket.md): by calls of their own, also of Cloud Foundry's
+//     servers (NewLockRunner, NewPresenceRunner, NewClaimRunner), or by the session of a client
+//     (NewSessionRunner, NewSessionPresenceRunner). NewJoint holds several, all or none.
+//
+// docs/go.md says which to choose.
 //
 // # Who decides
 //
@@ -19,7 +39,32 @@
 //	    a presence tries again;     another owner holds it, the grant
 //	    a lock's runner ends        has ended, or the window has
 //
-// # What happens on failures
+// A session is one lease for all that it holds. Its window is prolonged by heartbeats: the server answers one after it
+// has shown the database that it is alive, later than the heartbeat came. So a server that is cut off from the
+// database, or was stopped and goes on, prolongs nothing.
+//
+//	              a server took it                 the stream breaks
+//	opening ───────────────────────► attached ──────────────────────► detached
+//	   ▲                              ▲    │  ▲                        │    │
+//	   └─ no server can be reached    │    │  └────────────────────────┘    │ the trust window ends
+//	                                  │    │     resumed, at any server     │
+//	                       heartbeats ┘    │                                ▼
+//	                                       └───────────────────────────► done
+//	                                         closed; ended by a server
+//
+// # What happens on failures, to a session
+//
+//   - Its stream breaks, or a heartbeat is not answered for a quarter of the TTL: it resumes at the next address, over
+//     another connection. What it holds and waits for is as it was, and commands without an answer are sent again.
+//     What had ended meanwhile is told to whoever holds and listens.
+//   - No server can be reached, or none can reach the database: what is held stays held for as long as the trust
+//     window lasts. Then the session resigns: everything that it held is lost, and everybody is told, before a server
+//     gives any of it to somebody else. The Client goes on with a new session; what waits joins the queues again.
+//   - A server ends the session (an administrator, its TTL): the same, at once.
+//   - The process is stopped for longer than the window: Err, Held and Status say so from the first moment on.
+//   - A lock of it is ended alone: its holder is told at once, others are not affected.
+//
+// # What happens on failures, to a runner
 //
 //   - A renewal fails (the server restarts, the network loses it): the lock stays held for as
 //     long as the trust window lasts. The runner tries again, each attempt with a deadline of at

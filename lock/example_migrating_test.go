@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -32,8 +31,13 @@ func Example_migrating() {
 	bbs.Signal(os.Interrupt)
 	fmt.Println(<-bbs.Wait())
 
+	accounts, err := lock.NewClient([]string{address})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer accounts.Close()
 	for range 2 {
-		err := withLock(context.Background(), client, "accounts", func(_ context.Context, token uint64) error {
+		err := withLock(context.Background(), accounts, "accounts", func(_ context.Context, token uint64) error {
 			fmt.Println("working, with a token:", token > 0)
 			return nil
 		})
@@ -56,23 +60,7 @@ func newBBSLock(logger *slog.Logger, client models.LocketClient, value string) i
 }
 
 // withLock waits for its turn, works, and releases. The context of the work ends when the lock
-// is lost, and the loss is the error.
-func withLock(ctx context.Context, client models.LocketClient, key string, work func(ctx context.Context, token uint64) error) error {
-	runner := lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: key})
-	process := ifrit.Background(runner)
-	release := func() error {
-		process.Signal(os.Interrupt)
-		return <-process.Wait()
-	}
-	select {
-	case <-process.Ready():
-	case err := <-process.Wait(): // it may not lock
-		return err
-	case <-ctx.Done():
-		return errors.Join(ctx.Err(), release())
-	}
-	ctx, lose := context.WithCancelCause(ctx)
-	go func() { lose(<-process.Wait()) }()
-	token, _ := runner.Held()
-	return errors.Join(work(ctx, token), release())
+// is lost, and the loss is part of the error.
+func withLock(ctx context.Context, client *lock.Client, key string, work func(ctx context.Context, token uint64) error) error {
+	return client.Do(ctx, key, work)
 }

@@ -1,0 +1,91 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/lock"
+)
+
+// TestElection: the first to campaign leads, and the next after it resigns or dies; observers see each leader with
+// its value and token.
+func TestElection(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		a, b, watcher := h.client(lock.WithOwner("a")), h.client(lock.WithOwner("b")), h.client()
+		long := strings.Repeat("x", 10_000) // too long for Watch
+		var seen diary
+		ctx, cancel := context.WithCancel(t.Context())
+		observed := make(chan error, 1)
+		go func() {
+			for leader, err := range lock.NewElection(watcher, "lead").Observe(ctx) {
+				if err != nil {
+					observed <- err
+					return
+				}
+				if (leader.Token == 0) != (leader.Owner == "") {
+					t.Errorf("%+v", leader)
+				}
+				seen.note("%s:%.5s", leader.Owner, leader.Value)
+			}
+			observed <- nil
+		}()
+		settle := func() {
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+		}
+		settle()
+		first, other := lock.NewElection(a, "lead"), lock.NewElection(b, "lead")
+		held, err := first.Campaign(t.Context(), "at 1")
+		must(t, err)
+		if _, err := first.Campaign(t.Context(), "twice"); !errors.Is(err, lock.ErrCampaigning) {
+			t.Error(err)
+		}
+		settle()
+		elected := make(chan *lock.Hold, 1)
+		go func() {
+			h, err := other.Campaign(t.Context(), long)
+			must(t, err)
+			elected <- h
+		}()
+		settle()
+		must(t, first.Resign(t.Context()))
+		next := <-elected
+		if next.Token() <= held.Token() || !errors.Is(held.Err(), lock.ErrReleased) {
+			t.Errorf("%d after %d, %v", next.Token(), held.Token(), held.Err())
+		}
+		settle()
+		must(t, errors.Join(other.Resign(t.Context()), other.Resign(t.Context())))
+		settle()
+		again, err := first.Campaign(t.Context(), "at 2")
+		must(t, err)
+		must(t, again.Release(t.Context())) // is to resign
+		settle()
+		seen.says(t, ":, a:at 1, b:xxxxx, :, a:at 2, :")
+		cancel()
+		if err := <-observed; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		short, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		must(t, second(lock.NewElection(b, "lead").Campaign(t.Context(), "at b")))
+		if _, err := first.Campaign(short, "in vain"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		for _, err := range lock.NewElection(a, "").Observe(t.Context()) {
+			if err == nil {
+				t.Error("an election without a name")
+			}
+		}
+		for leader, err := range first.Observe(t.Context()) { // a loop may end by itself
+			if err != nil || leader.Value != "at b" {
+				t.Errorf("%+v, %v", leader, err)
+			}
+			break
+		}
+		must(t, errors.Join(a.Close(), b.Close(), watcher.Close()))
+	})
+}

@@ -1,0 +1,48 @@
+package lock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/lock"
+)
+
+// TestListenerSlow: a listener that takes its time delays only itself; it hears of everything in order, and never
+// of two things at once. One that has stopped hears of nothing more.
+func TestListenerSlow(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		s := h.session()
+		var slow, quick, stopped diary
+		busy := false // guarded by nothing: calls do not overlap
+		note := lines(&slow)
+		s.Listen(func(status lock.Status) {
+			if busy {
+				t.Error("called twice at once")
+			}
+			busy = true
+			time.Sleep(time.Minute)
+			note(status)
+			busy = false
+		})
+		s.Listen(lines(&quick))
+		stop := s.Listen(lines(&stopped))
+		for _, key := range []string{"a", "b"} {
+			_, err := s.Lock(t.Context(), key)
+			must(t, err)
+		}
+		synctest.Wait()
+		stop()
+		must(t, s.UnlockAll(t.Context()))
+		synctest.Wait()
+		stopped.says(t, "a NONE-HOLDING, b NONE-HOLDING")
+		slow.says(t, "")
+		want := quick.String()
+		if want != "a NONE-HOLDING, b NONE-HOLDING, a HOLDING-NONE, b HOLDING-NONE" && want != "a NONE-HOLDING, b NONE-HOLDING, b HOLDING-NONE, a HOLDING-NONE" {
+			t.Errorf("heard: %s", want)
+		}
+		closeAll(t, s)
+		time.Sleep(5 * time.Minute)
+		slow.says(t, want)
+	})
+}

@@ -1,0 +1,158 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/serviceconfig"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// announcer makes presences by calls, beside the client under test.
+func announcer(t *testing.T, h *house) (announce func(key, value string) ifrit.Process, end func()) {
+	t.Helper()
+	server, done := h.direct()
+	return func(key, value string) ifrit.Process {
+		return ifrit.Invoke(lock.NewPresenceRunner(server, &models.Resource{Key: key, Value: value}, ttl, retry))
+	}, done
+}
+
+func keys(set *lock.PresenceSet) string {
+	var all []string
+	for _, p := range set.All() {
+		all = append(all, p.Key+"="+p.Value)
+	}
+	return strings.Join(all, " ")
+}
+
+func texts(changes []lock.PresenceChange) string {
+	var all []string
+	for _, c := range changes {
+		all = append(all, fmt.Sprint(c.Kind, " ", c.Presence.Key))
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestPresences: the set is complete at first, follows what comes and goes, also over a restart of the server and
+// an outage, and hears of nothing else.
+func TestPresences(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		announce, done := announcer(t, h)
+		p := &partition{house: h}
+		client, err := lock.NewClient(houseAddress, p.dialOption())
+		must(t, err)
+		a, other := announce("web/a", "1"), announce("db/a", "9")
+		ctx, cancel := context.WithCancel(t.Context())
+		set, err := lock.Presences(ctx, client, "web/")
+		must(t, err)
+		is := func(want, changes string) {
+			t.Helper()
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			if got := keys(set); got != want {
+				t.Errorf("the set: %q, want %q", got, want)
+			}
+			if changes == "" {
+				return
+			}
+			got, err := set.Next(t.Context())
+			if err != nil || texts(got) != changes {
+				t.Errorf("changes: %q, want %q: %v", texts(got), changes, err)
+			}
+		}
+		is("web/a=1", "joined web/a")
+		b := announce("web/b", "2")
+		is("web/a=1 web/b=2", "joined web/b")
+		must(t, end(a))
+		is("web/b=2", "left web/a")
+		p.set(2)
+		c := announce("web/c", "3")
+		must(t, end(b))
+		is("web/b=2", "") // it cannot know
+		p.set(0)
+		is("web/c=3", "left web/b, joined web/c")
+		h.stop()
+		time.Sleep(2 * time.Second)
+		h.start()
+		d := announce("web/d", "4")
+		is("web/c=3 web/d=4", "joined web/d")
+		waiting, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if got, err := set.Next(waiting); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, %v", got, err)
+		}
+		cancel()
+		<-set.Done()
+		if err := set.Err(); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if _, err := set.Next(t.Context()); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if _, err := lock.Presences(t.Context(), client, "\xff"); err == nil {
+			t.Error("a prefix that is no UTF-8")
+		}
+		must(t, errors.Join(end(c), end(d), end(other), client.Close()))
+		if _, err := lock.Presences(t.Context(), client, "web/"); !errors.Is(err, lock.ErrClosed) && !strings.Contains(fmt.Sprint(err), lock.ErrClosed.Error()) {
+			t.Error(err)
+		}
+		done()
+	})
+}
+
+// states notes what a resolver reports.
+type states struct {
+	diary
+}
+
+func (s *states) UpdateState(state resolver.State) error {
+	var all []string
+	for _, e := range state.Endpoints {
+		all = append(all, e.Addresses[0].Addr)
+	}
+	s.note("%s", strings.Join(all, "+"))
+	return nil
+}
+
+func (s *states) ReportError(error)                                    { s.note("error") }
+func (s *states) NewAddress([]resolver.Address)                        {}
+func (s *states) ParseServiceConfig(string) *serviceconfig.ParseResult { return nil }
+
+// TestResolver: gRPC gets the addresses as they come and go, each once.
+func TestResolver(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		announce, done := announcer(t, h)
+		client := h.client()
+		a := announce("web/a", "127.0.0.1:1")
+		twin := announce("web/b", "127.0.0.1:1")
+		nothing := announce("web/c", "")
+		var heard states
+		var target resolver.Target
+		target.URL.Scheme, target.URL.Path = lock.Scheme, "/web/"
+		r, err := lock.NewResolver(client).Build(target, &heard, resolver.BuildOptions{})
+		must(t, err)
+		time.Sleep(3 * time.Second)
+		d := announce("web/d", "127.0.0.1:2")
+		time.Sleep(3 * time.Second)
+		must(t, end(d))
+		time.Sleep(3 * time.Second)
+		r.ResolveNow(resolver.ResolveNowOptions{})
+		r.Close()
+		told := heard.String()
+		told = strings.TrimPrefix(told, "127.0.0.1:1, ")
+		if told != "127.0.0.1:1, 127.0.0.1:1+127.0.0.1:2, 127.0.0.1:1" && told != "127.0.0.1:1+127.0.0.1:2, 127.0.0.1:1" {
+			t.Errorf("reported: %s", told)
+		}
+		must(t, errors.Join(end(a), end(twin), end(nothing), client.Close()))
+		done()
+	})
+}
