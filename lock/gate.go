@@ -233,7 +233,7 @@ func (g *gate) give() {
 
 func (g *gate) sendUnlock(unlock *models.UnlockCommand) {
 	g.send(&command{unlock: unlock}, func(_ Status, err error) {
-		if err != nil && isMomentary(err) {
+		if err != nil { // nobody else gets it before it is given up
 			g.retry(func() { g.sendUnlock(unlock) }, func() bool { return true })
 			return
 		}
