@@ -62,6 +62,7 @@ func TestElection(t *testing.T) {
 		settle()
 		again, err := first.Campaign(t.Context(), "at 2")
 		must(t, err)
+		settle()
 		must(t, again.Release(t.Context())) // is to resign
 		settle()
 		seen.says(t, ":, a:at 1, b:xxxxx, :, a:at 2, :")

@@ -26,6 +26,12 @@ func TestListenerSlow(t *testing.T) {
 			busy = false
 		})
 		s.Listen(lines(&quick))
+		var late diary
+		noteLate := lines(&late)
+		stopLate := s.Listen(func(status lock.Status) {
+			time.Sleep(time.Minute)
+			noteLate(status)
+		})
 		stop := s.Listen(lines(&stopped))
 		for _, key := range []string{"a", "b"} {
 			_, err := s.Lock(t.Context(), key)
@@ -33,6 +39,7 @@ func TestListenerSlow(t *testing.T) {
 		}
 		synctest.Wait()
 		stop()
+		stopLate() // one call is under way, and one to come
 		must(t, s.UnlockAll(t.Context()))
 		synctest.Wait()
 		stopped.says(t, "a NONE-HOLDING, b NONE-HOLDING")
@@ -44,5 +51,6 @@ func TestListenerSlow(t *testing.T) {
 		closeAll(t, s)
 		time.Sleep(5 * time.Minute)
 		slow.says(t, want)
+		late.says(t, "a NONE-HOLDING")
 	})
 }

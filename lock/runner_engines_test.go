@@ -67,10 +67,10 @@ func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 	})
 }
 
-// direct returns what the server says of a key, beside the network of the runners.
+// holder returns what the server says of a key, beside the network of the runners.
 func (e engine) holder(key string) (owner string, token uint64) {
 	e.t.Helper()
-	server, end := e.house.direct()
+	server, end := e.direct()
 	defer end()
 	got, err := server.Fetch(e.t.Context(), &models.FetchRequest{Key: key})
 	if err != nil {
@@ -82,7 +82,7 @@ func (e engine) holder(key string) (owner string, token uint64) {
 // revoke ends the claim that holds a key.
 func (e engine) revoke(key string) {
 	e.t.Helper()
-	server, end := e.house.direct()
+	server, end := e.direct()
 	defer end()
 	queue, err := server.GetQueue(e.t.Context(), &models.GetQueueRequest{Resource: key})
 	must(e.t, err)
@@ -171,7 +171,7 @@ func TestRunnerOutage(t *testing.T) {
 					if told := d.String(); outage > ttl && told != want || outage < ttl && told != want && told != want+", unverifiable, verified" {
 						t.Errorf("the callbacks: %s", told)
 					}
-					if gone, err := exited(p); gone != (outage > ttl) || gone && !(errors.Is(err, lock.ErrLost) && errors.Is(err, lock.ErrTimeUp)) {
+					if gone, err := exited(p); gone != (outage > ttl) || gone && (!errors.Is(err, lock.ErrLost) || !errors.Is(err, lock.ErrTimeUp)) {
 						t.Errorf("ended: %t, %v", gone, err)
 					}
 					_ = end(p)
@@ -188,9 +188,9 @@ func TestRunnerServerRestart(t *testing.T) {
 		r := e.lock("a", d.callbacks())
 		p := ifrit.Invoke(r)
 		before, _ := r.Held()
-		e.house.stop()
+		e.stop()
 		time.Sleep(5 * time.Second)
-		e.house.start()
+		e.start()
 		time.Sleep(time.Minute)
 		if after, held := r.Held(); !held || after != before {
 			t.Errorf("held %t, token %d after %d; %s", held, after, before, d.String())
@@ -235,7 +235,7 @@ func TestRunnerPresence(t *testing.T) {
 		e.set(0)
 		time.Sleep(ttl + retry)
 		d.says(t, "acquired, lost, acquired, unverifiable, lost, acquired")
-		server, done := e.house.direct()
+		server, done := e.direct()
 		list, err := server.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE})
 		must(t, err)
 		done()

@@ -238,3 +238,43 @@ func TestSessionTrustsHeartbeatsOnly(t *testing.T) {
 		closing(t, session, st)
 	})
 }
+
+// TestReleaseIsExact: a release names the grant, so that it can end no other; it returns when the server has answered,
+// and to release again asks for nothing.
+func TestReleaseIsExact(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer())
+		must(t, err)
+		acquired := make(chan *lock.Hold, 1)
+		go func() {
+			held, err := client.Acquire(context.Background(), "k")
+			must(t, err)
+			acquired <- held
+		}()
+		st := s.attach()
+		st.answer(st.next().GetSequence(), holds("k", 5, 5))
+		held := <-acquired
+		released := make(chan error, 2)
+		for range 2 {
+			go func() { released <- held.Release(context.Background()) }()
+		}
+		asked := st.next()
+		if asked.GetUnlock().Token == nil || asked.GetUnlock().GetToken() != 5 {
+			t.Errorf("it asks %v", asked)
+		}
+		time.Sleep(time.Second)
+		if len(released) > 0 {
+			t.Error("released before the server knows")
+		}
+		st.answer(asked.GetSequence(), ended("k", 5, 6, models.Status_STATUS_RELEASED))
+		must(t, errors.Join(<-released, <-released))
+		synctest.Wait()
+		for len(st.in) > 0 {
+			if m := <-st.in; m.GetHeartbeat() == nil {
+				t.Errorf("it asks for more: %v", m)
+			}
+		}
+		go st.serve()
+		must(t, client.Close())
+	})
+}
