@@ -22,7 +22,7 @@ import (
 // within about a second and the caller's deadline, when they end with Unavailable before any
 // of the answer has come:
 //
-//   - Fetch, FetchAll, GetClaim, ListClaims, GetQueue, WhoAmI and CanI change nothing;
+//   - Fetch, FetchAll, GetClaim, ListClaims, GetQueue, GetWaits, WhoAmI and CanI change nothing;
 //   - AwaitClaim neither; its timeout begins anew with each attempt;
 //   - Lock renews what an attempt before it took for the same owner;
 //   - UpdateClaim and EndClaim leave a claim as an attempt before them has left it.
@@ -46,6 +46,7 @@ const ServiceConfig = `{
 			{"service": "models.Locket", "method": "AwaitClaim"},
 			{"service": "models.Locket", "method": "EndClaim"},
 			{"service": "models.Locket", "method": "GetQueue"},
+			{"service": "models.Locket", "method": "GetWaits"},
 			{"service": "models.Locket", "method": "WhoAmI"},
 			{"service": "models.Locket", "method": "CanI"}
 		],

@@ -562,6 +562,12 @@ var faults = slices.Concat(sessionFaults, []fault{
 			return b.Store.WaitsOf(ctx, parties[:min(1, len(parties))], limit)
 		}
 	}, []string{"WaitsOf", "WaitsOfLimit"}},
+	{"WaitsOf sees no sessions", func(b *broken) {
+		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
+			owners := slices.DeleteFunc(slices.Clone(parties), func(p claim.Party) bool { return p.Session != "" })
+			return b.Store.WaitsOf(ctx, owners, limit)
+		}
+	}, []string{"WaitsOfSessions"}},
 	{"WaitsOf ignores its limit", func(b *broken) {
 		b.waitsOf = func(ctx context.Context, parties []claim.Party, _ int) ([]claim.Claim, error) {
 			return b.Store.WaitsOf(ctx, parties, lots)

@@ -17,6 +17,7 @@ var waitCases = []Case{
 	{Name: "NextDueOfWaits", Run: nextDueOfWaits},
 	{Name: "WaitsOf", Run: waitsOf},
 	{Name: "WaitsOfLimit", Run: waitsOfLimit},
+	{Name: "WaitsOfSessions", Run: waitsOfSessions},
 }
 
 // patient is a claim that may wait for some time.
@@ -173,4 +174,24 @@ func waitsOfLimit(t testing.TB, e Engine) {
 		must(t, err)
 		equal(t, fmt.Sprint("waits, up to ", limit), len(claims), min(limit, 9))
 	}
+}
+
+func waitsOfSessions(t testing.TB, e Engine) {
+	for _, id := range []string{"s1", "s2"} {
+		Do(t, e.Store, claim.Attach{Session: claim.Session{ID: id, Owner: "o", Secret: make([]byte, 32), TTL: time.Hour}, Server: "here"})
+	}
+	of := func(session, id, resource string) claim.Create {
+		return claim.Create{ID: id, Resource: resource, Owner: "o", Session: session, Server: "here"}
+	}
+	Do(t, e.Store, of("s1", "h1", "r"), of("s2", "h2", "s"), of("s1", "w1", "s"), of("s2", "w2", "r"))
+	waitsOfAre(t, e.Store, []string{"o"}) // they are their sessions'
+	for session, want := range map[string][]string{"s1": {"w1"}, "s2": {"w2"}, "s3": {}} {
+		claims, err := e.Store.WaitsOf(t.Context(), []claim.Party{{Session: session}}, 10)
+		must(t, err)
+		equal(t, "waits of "+session, ids(claims), want)
+	}
+	Do(t, e.Store, withdrawn("w2"))
+	claims, err := e.Store.WaitsOf(t.Context(), []claim.Party{{Session: "s1"}, {Session: "s2"}, {Owner: "o"}}, 10)
+	must(t, err)
+	equal(t, "waits of both", ids(claims), []string{"w1"})
 }

@@ -52,7 +52,7 @@ func TestPlans(t *testing.T) {
 		"are few":           {countAllLiveSQL, []string{"", "claims_phase"}},
 		"due":               {dueSQL, []string{"claims_phase", "PRIMARY"}},
 		"waits of owners":   {strings.Replace(ownerWaitsSQL, "%s", "('o1')", 1), []string{"PRIMARY", "PRIMARY"}},
-		"waits of sessions": {strings.Replace(sessionWaitsSQL, "%s", "('o1')", 1), []string{"PRIMARY", "PRIMARY"}},
+		"waits of sessions": {strings.Replace(sessionWaitsSQL, "%s", "('o1')", 1), []string{"session_claims_session", "PRIMARY"}},
 		"prune":             {pruneSQL, []string{"claims_phase"}},
 		"count":             {countSQL, []string{"claims_phase"}},
 		"cutoff":            {cutoffSQL, []string{"claims_phase"}},

@@ -10,7 +10,7 @@ import (
 const (
 	ownerWaitsSQL = "(SELECT " + briefColumns + ` FROM (SELECT claims.* FROM owner_waits w STRAIGHT_JOIN claims ON claims.id = w.claim
 		WHERE w.owner IN %s AND claims.status = 1) claims LIMIT ?)`
-	sessionWaitsSQL = "(SELECT " + briefColumns + ` FROM (SELECT claims.* FROM session_claims s STRAIGHT_JOIN claims ON claims.id = s.claim
+	sessionWaitsSQL = "(SELECT " + briefColumns + ` FROM (SELECT claims.* FROM session_claims s FORCE INDEX (session_claims_session) STRAIGHT_JOIN claims ON claims.id = s.claim
 		WHERE s.session IN %s AND claims.status = 1) claims LIMIT ?)`
 )
 
