@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/locket-service/locket/claim"
@@ -16,6 +17,9 @@ const MaxFeedValue = 4096
 // the record was written by a server of another version, and cannot read it.
 const recordVersion = 1
 
+// recordBytes is what a transition usually takes at most in a record.
+const recordBytes = 96
+
 // errRecord is returned for what is no record of this version.
 var errRecord = errors.New("not a record of this version")
 
@@ -27,7 +31,7 @@ var errRecord = errors.New("not a record of this version")
 // their length before them; times and versions, which are near the time of the transaction, are
 // written as the difference to it. A resource that is the same as before is empty.
 func AppendRecord(buf []byte, at claim.Time, transitions []claim.Transition) []byte {
-	w := recordWriter{buf: append(buf, recordVersion), at: int64(at)}
+	w := recordWriter{buf: append(slices.Grow(buf, recordBytes*(len(transitions)+1)), recordVersion), at: int64(at)}
 	w.buf = binary.AppendVarint(w.buf, w.at)
 	for i, t := range transitions {
 		if i+1 < len(transitions) && grantedAtOnce(t, transitions[i+1]) {

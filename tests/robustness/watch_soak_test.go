@@ -1,0 +1,15 @@
+//go:build soak
+
+package robustness_test
+
+import (
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// TestSoakWatchMoves is TestWatchMoves with 100,000 transitions.
+func TestSoakWatchMoves(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	watchMoves(t, 100_000, dsn, dsn)
+}

@@ -1,0 +1,251 @@
+package robustness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// TestWatchMoves: a watch that moves between two servers under load, one of which is killed, sees
+// every transition once, and those of a resource in order.
+func TestWatchMoves(t *testing.T) {
+	t.Parallel()
+	dsn := fixtures.MySQL(t)
+	watchMoves(t, 4_000, dsn, dsn)
+}
+
+// watchMoves has clients make so many transitions at two servers.
+func watchMoves(t *testing.T, transitions int64, first, second string) {
+	t.Helper()
+	servers := []*fixtures.Locket{
+		fixtures.StartLocket(t, "mysql:"+first, "--history-limit", "1000000"), fixtures.StartLocket(t, "mysql:"+second, "--history-limit", "1000000"),
+	}
+	clients := []models.LocketClient{servers[0].Client(t), servers[1].Client(t)}
+	saw := newSighting()
+	watching, stop := context.WithCancel(t.Context())
+	var watcher sync.WaitGroup
+	began := make(chan struct{})
+	watcher.Go(func() { saw.follow(watching, clients, sync.OnceFunc(func() { close(began) })) })
+	<-began
+
+	var made atomic.Int64
+	var load sync.WaitGroup
+	for i := range 48 {
+		load.Go(func() {
+			for made.Load() < transitions {
+				made.Add(claimAndEnd(t.Context(), clients[i%2]))
+			}
+		})
+	}
+	for made.Load() < transitions/2 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	harness.Must(t, servers[0].Restart())
+	load.Wait()
+
+	claims := harness.ListAll(t, clients[1])
+	harness.Eventually(t, 30*time.Second, func() error { return saw.all(claims) })
+	stop()
+	watcher.Wait()
+	saw.mu.Lock()
+	defer saw.mu.Unlock()
+	if len(saw.faults) > 0 {
+		t.Errorf("%d faults, such as %s", len(saw.faults), saw.faults[0])
+	}
+	if saw.count < int(transitions)*9/10 || saw.moves < 4 {
+		t.Errorf("it saw %d transitions, and moved %d times", saw.count, saw.moves)
+	}
+	t.Logf("%d transitions, %d moves, %d claims", saw.count, saw.moves, len(claims))
+}
+
+// claimAndEnd makes a claim of one of a few resources, and ends it. It returns about how many
+// transitions that makes.
+func claimAndEnd(ctx context.Context, client models.LocketClient) int64 {
+	claim, err := client.CreateClaim(ctx, &models.CreateClaimRequest{Resource: fmt.Sprint("r", rand.N(40)), Ttl: proto.Float64(3600)})
+	if err != nil {
+		time.Sleep(10 * time.Millisecond) // the server is down
+		return 0
+	}
+	for range 200 {
+		if _, err = client.EndClaim(ctx, &models.EndClaimRequest{Id: claim.GetId()}); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return 2
+}
+
+// sighting is what a watch has seen.
+type sighting struct {
+	mu      sync.Mutex
+	status  map[string]models.Status // of each claim
+	version map[string]uint64        // of each resource
+	count   int
+	moves   int
+	faults  []string
+}
+
+func newSighting() *sighting {
+	return &sighting{status: make(map[string]models.Status), version: make(map[string]uint64)}
+}
+
+// follow watches at one server after the other, each time from the last cursor on.
+func (s *sighting) follow(ctx context.Context, clients []models.LocketClient, began func()) {
+	cursor := ""
+	for i := 0; ctx.Err() == nil; i++ {
+		part, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		stream, err := clients[i%2].Watch(part, &models.WatchRequest{Cursor: cursor})
+		for err == nil {
+			var response *models.WatchResponse
+			if response, err = stream.Recv(); err == nil {
+				cursor = response.GetCursor()
+				s.see(response)
+				began()
+			}
+		}
+		cancel()
+		if reason := models.ReasonOf(err); reason == models.ReasonCursorTooOld || reason == models.ReasonWatchTooSlow {
+			s.fault("%v", err)
+			return
+		}
+		s.mu.Lock()
+		s.moves++
+		s.mu.Unlock()
+	}
+}
+
+func (s *sighting) fault(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, fmt.Sprintf(format, args...))
+}
+
+func (s *sighting) see(response *models.WatchResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if response.GetCursor() == "" {
+		s.faults = append(s.faults, "a response without a cursor")
+	}
+	for _, t := range response.GetTransitions() {
+		c := t.GetClaim()
+		s.count++
+		if s.status[c.GetId()] != t.GetBefore() {
+			s.faults = append(s.faults, fmt.Sprintf("claim %s went from %s to %s after %s", c.GetId(), t.GetBefore(), c.GetStatus(), s.status[c.GetId()]))
+		}
+		if c.GetVersion() <= s.version[c.GetResource()] {
+			s.faults = append(s.faults, fmt.Sprintf("version %d of %s came after %d", c.GetVersion(), c.GetResource(), s.version[c.GetResource()]))
+		}
+		s.status[c.GetId()], s.version[c.GetResource()] = c.GetStatus(), c.GetVersion()
+	}
+}
+
+// all returns an error unless each claim was seen to become what it is.
+func (s *sighting) all(claims []*models.Claim) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range claims {
+		if s.status[c.GetId()] != c.GetStatus() {
+			return fmt.Errorf("claim %s is %s, and was seen as %s", c.GetId(), c.GetStatus(), s.status[c.GetId()])
+		}
+	}
+	if len(s.status) != len(claims) {
+		return fmt.Errorf("%d claims, and %d were seen", len(claims), len(s.status))
+	}
+	return nil
+}
+
+// TestManyWatches: a thousand watches see what happens while one of them does not read, which is cut
+// and goes on from its last cursor.
+func TestManyWatches(t *testing.T) {
+	t.Parallel()
+	const watches, changes, big = 1000, 20, 300
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	client := server.Client(t)
+	stalled, err := server.Client(t).Watch(t.Context(), &models.WatchRequest{Prefix: "big/"})
+	harness.Must(t, err)
+	first, err := stalled.Recv()
+	harness.Must(t, err)
+
+	var ready, done sync.WaitGroup
+	faults := make(chan error, watches)
+	ready.Add(watches - 1)
+	for range 10 {
+		client := server.Client(t)
+		for range (watches - 1) / 10 {
+			done.Go(func() { faults <- watchSome(t.Context(), client, changes, ready.Done) })
+		}
+	}
+	for range (watches - 1) % 10 {
+		done.Go(func() { faults <- watchSome(t.Context(), client, changes, ready.Done) })
+	}
+	ready.Wait()
+	for i := range big {
+		harness.Create(t, client, fmt.Sprint("big/", i, strings.Repeat("x", 1000)), fmt.Sprint("big", i), time.Hour)
+	}
+	for i := range changes {
+		harness.Create(t, client, "small", fmt.Sprint("small", i), time.Hour)
+	}
+	done.Wait()
+	for range watches - 1 {
+		harness.Must(t, <-faults)
+	}
+
+	cursor, seen := first.GetCursor(), 0
+	for {
+		response, err := stalled.Recv()
+		if err == nil {
+			if seen == 0 {
+				time.Sleep(15 * time.Second) // in all, longer than a server waits for a caller to read
+			}
+			cursor, seen = response.GetCursor(), seen+len(response.GetTransitions())
+			continue
+		}
+		if models.ReasonOf(err) != models.ReasonWatchTooSlow {
+			t.Fatalf("after %d transitions: %v", seen, err)
+		}
+		break
+	}
+	again, err := client.Watch(t.Context(), &models.WatchRequest{Prefix: "big/", Cursor: cursor})
+	harness.Must(t, err)
+	for seen < big {
+		response, err := again.Recv()
+		harness.Must(t, err)
+		seen += len(response.GetTransitions())
+	}
+	if seen != big {
+		t.Errorf("%d transitions were seen, of %d", seen, big)
+	}
+}
+
+// watchSome watches until so many changes of the small resource have come.
+func watchSome(ctx context.Context, client models.LocketClient, changes int, ready func()) error {
+	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+	defer cancel()
+	stream, err := client.Watch(ctx, &models.WatchRequest{Resource: proto.String("small")})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	ready()
+	for seen := 0; err == nil && seen < changes; {
+		var response *models.WatchResponse
+		if response, err = stream.Recv(); err == nil {
+			seen += len(response.GetTransitions())
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("a watch was delayed")
+	}
+	return err
+}
