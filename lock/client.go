@@ -81,7 +81,7 @@ func (c *Client) TryAcquire(ctx context.Context, key string, options ...AcquireO
 }
 
 func (c *Client) acquire(ctx context.Context, key string, options []AcquireOption, try bool) (*Hold, error) {
-	a, err := newAcquisition(key, options)
+	a, err := newAcquisition(key, true, options)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}

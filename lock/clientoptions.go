@@ -96,13 +96,26 @@ func Presence(value string) AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.value, a.typeCode = value, models.TypeCode_PRESENCE })
 }
 
-// AllowCircle waits even if that closes a circle, in which each waits for the next. Sessions whose
-// goroutines wait independently of each other need it; without it such a request is refused.
+// AllowCircle waits even if that closes a circle, in which each session waits for the next. Session.Lock is refused then,
+// unless it has this option; its goroutines are one party.
 func AllowCircle() AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.circle = true })
 }
 
-func newAcquisition(resource string, options []AcquireOption) (a acquisition, err error) {
+// RefuseCircle refuses to wait if that closes a circle, in which each session waits for the next: the error has
+// the reason models.ReasonCircle. It is for clients and mutexes whose goroutines do not wait independently of each
+// other; for others a circle of sessions is none of goroutines.
+func RefuseCircle() CircleOption { return CircleOption{} }
+
+// CircleOption is an option of Acquire, and of mutexes.
+type CircleOption struct{}
+
+func (CircleOption) acquire(a *acquisition) { a.circle = false }
+func (CircleOption) mutex(m *mutexCore)     { m.circle = false }
+
+// newAcquisition returns what options ask for. allowCircle is what holds without an option.
+func newAcquisition(resource string, allowCircle bool, options []AcquireOption) (a acquisition, err error) {
+	a.circle = allowCircle
 	for _, option := range options {
 		option.acquire(&a)
 	}

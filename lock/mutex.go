@@ -10,8 +10,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// MutexOption changes a default of NewMutex and NewRWMutex. WithCommandTimeout is one too: it bounds the commands of this
-// mutex in place of those of its session.
+// MutexOption changes a default of NewMutex and NewRWMutex. WithCommandTimeout is one too, for the commands of this
+// mutex in place of those of its session, and so is RefuseCircle.
 type MutexOption interface{ mutex(*mutexCore) }
 
 type mutexFunc func(*mutexCore)
@@ -38,11 +38,12 @@ type mutexCore struct {
 	session *Session
 	key     string
 	timeout time.Duration
+	circle  bool // allowed
 	watcher watcher
 }
 
 func newMutexCore(session *Session, key string, options []MutexOption) *mutexCore {
-	m := &mutexCore{session: session, key: key, timeout: session.timeout}
+	m := &mutexCore{session: session, key: key, timeout: session.timeout, circle: true}
 	for _, option := range options {
 		option.mutex(m)
 	}
@@ -64,7 +65,7 @@ func (m *mutexCore) acquire(ctx context.Context, mode models.Mode, try bool) (*H
 	if err := checkResource(m.key); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", m.key, err)
 	}
-	return m.session.acquire(ctx, m.key, acquisition{mode: mode, timeout: m.timeout, keepsOut: true, watcher: &m.watcher}, try)
+	return m.session.acquire(ctx, m.key, acquisition{mode: mode, circle: m.circle, timeout: m.timeout, keepsOut: true, watcher: &m.watcher}, try)
 }
 
 // release releases a hold, within the command timeout.

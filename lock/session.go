@@ -128,7 +128,7 @@ func (s *Session) TryLock(ctx context.Context, resource string, options ...Acqui
 }
 
 func (s *Session) ask(ctx context.Context, resource string, try bool, options []AcquireOption) (Status, error) {
-	a, err := newAcquisition(resource, options)
+	a, err := newAcquisition(resource, false, options)
 	if err == nil && a.ttl != 0 && a.ttl != s.ttl {
 		err = fmt.Errorf("the TTL of the session is %s, and cannot be %s for one lock", s.ttl, a.ttl)
 	}

@@ -16,7 +16,8 @@ import (
 // NewSessionRunner returns a runner like that of NewClaimRunner that holds by the session of a client: any number of
 // runners of a process share one heartbeat, and a loss is known at once rather than at the next renewal. It
 // has the owner and the TTL of the client; with another owner or TTL in the claim it uses another session of
-// the client, as with the option TTL. The claim's id is not used: the server chooses it.
+// the client, as with the option TTL. The claim's id is not used: the server chooses it. Circles are allowed, since the runners
+// of a session wait independently of each other.
 //
 // If the session is lost, all its runners lose their locks together. What is started after that uses a new one.
 func NewSessionRunner(client *Client, claim *models.CreateClaimRequest, options ...Option) *Runner {
@@ -54,7 +55,7 @@ func newSessionRunner(client *Client, claim *models.CreateClaimRequest, options 
 	settings := newSettings(g.key.ttl, 0, options)
 	g.key.owner = settings.owner
 	g.acquisition = acquisition{
-		mode: claim.GetMode(), value: claim.GetValue(), typeCode: claim.GetTypeCode(), circle: claim.GetAllowCircle(), userData: claim.UserData,
+		mode: claim.GetMode(), value: claim.GetValue(), typeCode: claim.GetTypeCode(), circle: true, userData: claim.UserData,
 	}
 	return &Runner{
 		settings: settings, key: claim.GetResource(), owner: settings.owner,
