@@ -65,6 +65,7 @@ const (
 	memberLost         = "lost"
 	memberEnded        = "ended" // its group ended
 	memberLeaked       = "leaked"
+	memberOpened       = "opened" // a stream, to open or resume its session
 )
 
 // note prints a line, with one write, which is whole or not at all.
@@ -143,6 +144,7 @@ func (p memberPlan) runner(options ...lock.Option) (runner *lock.Runner, closing
 }
 
 func (p memberPlan) interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	noteNow(memberOpened, 0, nil)
 	stream, err := streamer(ctx, desc, cc, method, opts...)
 	return &notingStream{ClientStream: stream, delay: p.Delay}, err
 }
@@ -171,9 +173,9 @@ func (s *notingStream) RecvMsg(m any) error {
 	case status.Code(err) == codes.Canceled: // by the session itself
 		return err
 	case err != nil:
-		l.kind, l.before, l.text = memberFailed, l.after, err.Error()
+		l.kind, l.text = memberFailed, err.Error()
 	case response.GetStatus().GetCurrent() == models.Holding_HOLDING_WAITING:
-		l.kind, l.before, l.text = memberFailed, l.after, "it waits"
+		l.kind, l.text = memberFailed, "it waits"
 	case response.GetHeartbeat() == nil:
 		return nil
 	}

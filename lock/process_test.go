@@ -172,7 +172,7 @@ func stop(m *member) time.Duration {
 // moment.
 func didNothing(t *testing.T, m *member, since time.Duration) {
 	t.Helper()
-	for _, kind := range []string{memberBeat, memberRenewed, memberFailed} {
+	for _, kind := range []string{memberBeat, memberRenewed, memberFailed, memberOpened} {
 		for _, l := range m.told(kind) {
 			if l.before >= since {
 				t.Errorf("%v after it was resumed %s printed %q", l.before-since, m.plan.Owner, kind)
