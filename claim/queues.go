@@ -129,11 +129,13 @@ func (qs *Queues) findClaims(t Target) error {
 	if s == nil || !t.Claims {
 		return nil
 	}
+	found := make(map[*Queue]bool, len(s.claims))
 	for _, id := range s.claims {
 		if err := qs.refused["i"+id]; err != nil {
 			return err
 		}
-		if q := qs.byID[id]; q != nil {
+		if q := qs.byID[id]; q != nil && !found[q] {
+			found[q] = true
 			qs.targets = append(qs.targets, q)
 		}
 	}
