@@ -176,7 +176,7 @@ func wantTransition(t testing.TB, err error, from, to claim.Status) {
 
 // entry is what is stored of a claim: a claim.Claim that can be compared.
 type entry struct {
-	ID, Resource, Owner          string
+	ID, Resource, Owner, Session string
 	Mode                         claim.Mode
 	Type                         claim.Type
 	TTL, WaitTTL                 time.Duration
@@ -191,7 +191,7 @@ type entry struct {
 // record returns the entry of a claim.
 func record(c claim.Claim) entry {
 	return entry{
-		c.ID, c.Resource, c.Owner, c.Mode, c.Type, c.TTL, c.WaitTTL, string(c.UserData), c.Value,
+		c.ID, c.Resource, c.Owner, c.Session, c.Mode, c.Type, c.TTL, c.WaitTTL, string(c.UserData), c.Value,
 		c.Status, c.Enqueued, c.Token, c.Version, c.Deadline,
 		c.Created, c.Activated, c.Finished, c.Reason,
 	}
@@ -200,7 +200,7 @@ func record(c claim.Claim) entry {
 // claim returns the claim that was recorded, as an engine reads it.
 func (e entry) claim() *claim.Claim {
 	return &claim.Claim{
-		ID: e.ID, Resource: e.Resource, Owner: e.Owner, Mode: e.Mode, Type: e.Type,
+		ID: e.ID, Resource: e.Resource, Owner: e.Owner, Session: e.Session, Mode: e.Mode, Type: e.Type,
 		TTL: e.TTL, WaitTTL: e.WaitTTL, UserData: []byte(e.UserData), Value: e.Value,
 		Status: e.Status, Enqueued: e.Enqueued, Token: e.Token, Version: e.Version,
 		Deadline: e.Deadline, Created: e.Created, Activated: e.Activated,

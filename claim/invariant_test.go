@@ -131,6 +131,7 @@ func checkStep(t rapid.TB, version uint64, before, after []entry, cmds ...claim.
 		}
 		checkMoved(t, version, was, now, cmds)
 		checkRenewed(t, was, now, cmds)
+		checkHeld(t, was, now, cmds)
 	}
 }
 

@@ -10,28 +10,43 @@ import (
 // model is the queue once more, as plainly as can be: all claims of the resource in
 // the order in which they came, every question answered by looking at each of them.
 type model struct {
-	version uint64
-	claims  []entry
+	version  uint64
+	claims   []entry
+	sessions sessions
 }
 
 // do carries out a command, and returns what the queue must answer.
 func (m *model) do(cmd claim.Command, now claim.Instant) (entry, error) {
+	switch cmd := cmd.(type) {
+	case claim.Attach:
+		return entry{}, m.attach(cmd, now)
+	case claim.Detach:
+		m.detach(cmd, now)
+		return entry{}, nil
+	case claim.EndSession:
+		return entry{}, m.endSession(cmd, now)
+	}
 	if !m.has(cmd.Targets()) { // there is no queue to look at
 		if _, ok := cmd.(claim.KeepWaiting); ok {
 			return entry{}, nil
 		}
 		return entry{}, claim.ErrNotFound
 	}
-	if m.count(claim.Waiting) > 0 {
-		m.expire(now)
-		m.grant(now)
-	}
+	m.passOn(now)
 	e, err := m.apply(cmd, now)
 	m.grant(now)
 	if err != nil || e == nil {
 		return entry{}, err
 	}
 	return *m.find(e.ID), nil
+}
+
+// passOn ends the holders that are due, if somebody waits for it.
+func (m *model) passOn(now claim.Instant) {
+	if m.count(claim.Waiting) > 0 {
+		m.expire(now)
+		m.grant(now)
+	}
 }
 
 // has reports whether one of the targets is there.
@@ -72,7 +87,12 @@ func (m *model) apply(cmd claim.Command, now claim.Instant) (*entry, error) {
 func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 	e := entry{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
-		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: string(cmd.UserData), Value: cmd.Value,
+		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: string(cmd.UserData), Value: cmd.Value, Session: cmd.Session,
+	}
+	if cmd.Session != "" {
+		if err := m.attached(cmd.Session, cmd.Server); err != nil {
+			return nil, err
+		}
 	}
 	first := m.find(cmd.ID)
 	if first == nil {
@@ -80,10 +100,14 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 		if cmd.NoWait && (m.count(claim.Waiting) > 0 || m.conflicts(cmd.Mode)) {
 			return nil, m.collision()
 		}
+		if s := m.session(cmd.Session); s != nil {
+			m.moveOn(s, now)
+			s.claims = append(s.claims, cmd.ID)
+		}
 		return m.join(e, now), nil
 	}
 	neverHeld := cmd.NoWait && first.Token == 0
-	if neverHeld || first.Owner != e.Owner || first.Mode != e.Mode || first.UserData != e.UserData {
+	if neverHeld || first.Session != e.Session || first.Owner != e.Owner || first.Mode != e.Mode || first.UserData != e.UserData {
 		return nil, claim.ErrIDTaken
 	}
 	m.keep(first, now, 2)
@@ -92,7 +116,7 @@ func (m *model) create(cmd claim.Create, now claim.Instant) (*entry, error) {
 
 func (m *model) acquire(cmd claim.Acquire, now claim.Instant) (*entry, error) {
 	h := m.holder()
-	mine := h != nil && h.Owner == cmd.Owner
+	mine := h != nil && h.Owner == cmd.Owner && h.Session == ""
 	switch {
 	case cmd.Token == 0:
 	case mine && h.Token != cmd.Token, m.count(claim.Active) == 0:
@@ -119,7 +143,7 @@ func (m *model) release(cmd claim.Release, now claim.Instant) (*entry, error) {
 		return nil, claim.ErrNotFound
 	}
 	h := m.holder()
-	if h == nil || h.Owner != cmd.Owner {
+	if h == nil || h.Owner != cmd.Owner || h.Session != "" {
 		return nil, m.collision()
 	}
 	if cmd.Token != 0 && cmd.Token != h.Token {
@@ -136,6 +160,8 @@ func (m *model) renew(cmd claim.Renew, now claim.Instant) (*entry, error) {
 	case e.Status != claim.Active:
 		m.keep(e, now, 2)
 		return nil, &claim.TransitionError{From: e.Status}
+	case e.Session != "":
+		return nil, claim.ErrSessionClaim
 	}
 	e.TTL, e.Deadline, e.Version = cmd.TTL, now.Lease.Add(cmd.TTL), m.next(now)
 	return e, nil
@@ -252,6 +278,9 @@ func (m *model) grant(now claim.Instant) {
 		due := now.Lease.Add(e.TTL)
 		if e.WaitTTL != 0 && e.Created != now.Wall {
 			due = min(due, e.Deadline)
+		}
+		if e.Session != "" {
+			due = claim.Forever
 		}
 		e.Token, e.Deadline = e.Version, due
 	}

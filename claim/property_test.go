@@ -49,6 +49,10 @@ func (m *machine) step(cmd claim.Command) {
 	if moved := m.queue.Version != version; moved == slices.Equal(before, after) {
 		m.t.Fatalf("the version moved: %t; from %+v to %+v", moved, before, after)
 	}
+	checkBound(m.t, after, m.queues.Session)
+	for _, id := range sessionIDs {
+		m.model.checkSession(m.t, id, m.queues.Session(id))
+	}
 	if m.queue.Row != m.model.row() {
 		m.t.Fatalf("the row is %+v, that of the model %+v", m.queue.Row, m.model.row())
 	}

@@ -31,6 +31,8 @@ type shelf struct {
 	floor  uint64
 	claims []entry // in the order in which they were enqueued
 
+	sessions map[string]*claim.Session
+
 	// chunk says how many waiters are read next.
 	chunk func() int
 	// calls of the claim.MoreWaiters, how many claims they returned, and how many of the
@@ -40,6 +42,19 @@ type shelf struct {
 
 // load reads what db.Tx promises for the claims with the ids.
 func (s *shelf) load(now claim.Instant, ids ...string) *claim.Queues {
+	return s.loadFor(now, nil, ids)
+}
+
+// loadFor reads what db.Tx promises for some targets, and for the claims with the ids.
+func (s *shelf) loadFor(now claim.Instant, targets []claim.Target, ids []string) *claim.Queues {
+	ending := make(map[string][]string)
+	for _, target := range targets {
+		ids = append(ids, target.ID)
+		if target.Claims {
+			ending[target.Session] = s.claimsOf(target.Session)
+			ids = append(ids, ending[target.Session]...)
+		}
+	}
 	s.calls, s.reads, s.empty = 0, 0, 0
 	row := s.row
 	row.Resource = "printer"
@@ -51,7 +66,22 @@ func (s *shelf) load(now claim.Instant, ids ...string) *claim.Queues {
 			queues.Add(e.claim())
 		}
 	}
+	for _, target := range targets {
+		if session := s.sessions[target.Session]; session != nil {
+			queues.PutSession(*session, ending[session.ID]...)
+		}
+	}
 	return queues
+}
+
+// claimsOf returns the ids of a session's live claims.
+func (s *shelf) claimsOf(session string) (ids []string) {
+	for _, e := range s.claims {
+		if session != "" && e.Session == session && !isFinal(e.Status) {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
 }
 
 // more is the claim.MoreWaiters.
@@ -88,6 +118,17 @@ func (s *shelf) save(queues *claim.Queues) {
 	}
 }
 
+// saveSessions writes what changed of the sessions.
+func (s *shelf) saveSessions(queues *claim.Queues) {
+	for _, change := range queues.ChangedSessions() {
+		if change.After == nil {
+			delete(s.sessions, change.ID())
+		} else {
+			s.sessions[change.ID()] = change.After
+		}
+	}
+}
+
 // index returns where a claim is, or -1.
 func (s *shelf) index(id string) int {
 	return slices.IndexFunc(s.claims, func(e entry) bool { return e.ID == id })
@@ -105,7 +146,7 @@ const maxChunk = 3
 func newWindow(t rapid.TB, c chooser) *window {
 	w := newWorld(c)
 	chunk := func() int { return 1 + w.choose(maxChunk, "chunk") }
-	return &window{world: w, shelf: &shelf{chunk: chunk}, t: t}
+	return &window{world: w, shelf: &shelf{chunk: chunk, sessions: make(map[string]*claim.Session)}, t: t}
 }
 
 // batch carries out some commands in one transaction. They are made up first, as the
@@ -113,14 +154,13 @@ func newWindow(t rapid.TB, c chooser) *window {
 func (w *window) batch() {
 	w.t.Helper()
 	cmds := make([]claim.Command, 1+w.choose(6, "size of the batch"))
-	var ids []string
+	w.model.begin()
+	var targets []claim.Target
 	for i := range cmds {
 		cmds[i] = w.command()
-		for _, target := range cmds[i].Targets() {
-			ids = append(ids, target.ID)
-		}
+		targets = append(targets, cmds[i].Targets()...)
 	}
-	queues := w.load(w.now, ids...)
+	queues := w.loadFor(w.now, targets, nil)
 	q := queues.Resource("printer")
 	w.model.version = max(w.model.version, w.floor)
 	version, before, read := w.model.version, w.claims, q.Row
@@ -137,6 +177,11 @@ func (w *window) batch() {
 	if q.Changed() {
 		w.save(queues)
 	}
+	w.saveSessions(queues)
+	for _, id := range sessionIDs {
+		w.model.checkSession(w.t, id, w.shelf.sessions[id])
+	}
+	checkBound(w.t, w.claims, func(id string) *claim.Session { return w.shelf.sessions[id] })
 	checkSame(w.t, w.claims, w.model.claims)
 	checkState(w.t, q.Row, w.claims)
 	checkStep(w.t, version, before, w.claims, cmds...)

@@ -44,7 +44,7 @@ type world struct {
 }
 
 func newWorld(c chooser) *world {
-	return &world{chooser: c, model: &model{}, now: claim.Instant{Wall: start, Lease: start}}
+	return &world{chooser: c, model: &model{sessions: sessions{}}, now: claim.Instant{Wall: start, Lease: start}}
 }
 
 // ticks are how the two clocks move: forward mostly, the lease clock not while there is
@@ -84,13 +84,19 @@ var makers = map[string]func(*world) claim.Command{
 	"expire": func(w *world) claim.Command {
 		return claim.Expire{Resources: []string{"printer"}, Waiters: w.someIDs()}
 	},
-	"keep": func(w *world) claim.Command { return claim.KeepWaiting{IDs: w.someIDs()} },
+	"keep":             func(w *world) claim.Command { return claim.KeepWaiting{IDs: w.someIDs()} },
+	"attach":           (*world).attach,
+	"detach":           (*world).detach,
+	"end session":      (*world).endSession,
+	"create for":       (*world).createFor,
+	"create more for":  (*world).createFor,
+	"create again for": (*world).recreateFor,
 }
 
 var makerNames = []string{
 	"create", "create more", "create again", "acquire", "release",
 	"renew", "activate", "end", "end holder", "expire", "give up", "reacquire", "try", "try again",
-	"keep",
+	"keep", "attach", "detach", "end session", "create for", "create more for", "create again for",
 }
 
 func (w *world) command() claim.Command { return makers[oneOf(w, "command", makerNames)](w) }
