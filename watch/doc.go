@@ -1,6 +1,6 @@
-// Package watch wakes the calls that wait for a claim on this server when the claim has
-// stopped waiting. The Hub knows these calls, and hears from the committer of this server
-// what its transactions changed; the Follower, an ifrit runner, reads what the other
-// servers did. The Keeper, another runner, keeps the claims of these calls from being aborted
-// because nobody asks about them.
+// Package watch tells the calls on this server what happens to claims. Those that wait for a claim
+// are woken by the Hub when it has stopped waiting; the Hub hears from the committer of this server
+// what its transactions changed. Those that watch follow one log of what all servers commit, each as
+// a Watcher, from now on or after a Cursor that any server has given. The Follower, an ifrit runner,
+// reads the feed for both; the Keeper keeps the claims waiting that calls wait for.
 package watch
