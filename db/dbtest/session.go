@@ -402,14 +402,14 @@ func silentServer(t testing.TB, e Engine) {
 	s := e.Reopen(t)
 	must(t, s.Vouch(t.Context(), "s2"))
 	Do(t, s, attach("c", "s2"))
-	detachSilent(t, s, db.VouchSilence, 0)
+	detachSilent(t, s, 0)
 	if next := nextLook(t, s); next < beaten.Add(db.VouchSilence-slack) || next > beaten.Add(db.VouchSilence+db.ClusterSkew+slack) {
 		t.Errorf("next due is %s after the last beat", next.Sub(beaten))
 	}
 	serve(t, s, db.VouchSilence+db.ClusterSkew+slack)
 	must(t, s.Beat(t.Context(), 0))
-	detachSilent(t, s, db.VouchSilence, 3)
-	detachSilent(t, s, db.VouchSilence, 0)
+	detachSilent(t, s, 3)
+	detachSilent(t, s, 0)
 	got := session(t, s, "a")
 	if got.Server != "" || got.Attached != 0 || got.Version <= attached.Version {
 		t.Errorf("the session of a silent server: %+v", got)
@@ -427,9 +427,9 @@ func silentServer(t testing.TB, e Engine) {
 	}
 }
 
-func detachSilent(t testing.TB, s db.Store, silence time.Duration, want int) {
+func detachSilent(t testing.TB, s db.Store, want int) {
 	t.Helper()
-	n, err := s.DetachSilent(t.Context(), silence)
+	n, err := s.DetachSilent(t.Context(), db.VouchSilence)
 	must(t, err)
 	equal(t, "sessions of silent servers", n, want)
 }
@@ -443,7 +443,7 @@ func abandonedSession(t testing.TB, e Engine) {
 	if next := nextLook(t, e.Store); next == 0 || next > now(t, e.Store).Lease {
 		t.Errorf("nobody will look at it: next due is %d", next)
 	}
-	detachSilent(t, e.Store, db.VouchSilence, 1)
+	detachSilent(t, e.Store, 1)
 	got := session(t, e.Store, "a")
 	equal(t, "deadline", got.Deadline, attached.Attached.Add(attached.TTL))
 	equal(t, "server", got.Server, "")

@@ -238,7 +238,7 @@ func (t *tx) existing(l *locking, keys []string) (found []string, err error) {
 	if _, err := conn.ExecContext(t.ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
 		return nil, err
 	}
-	err = each(t.ctx, conn, fmt.Sprintf(l.lockTable.existing, marks(len(keys))), anys(keys), func(rows *sql.Rows) error {
+	err = each(t.ctx, conn, fmt.Sprintf(l.existing, marks(len(keys))), anys(keys), func(rows *sql.Rows) error {
 		var key string
 		err := rows.Scan(&key)
 		found = append(found, key)
