@@ -117,7 +117,7 @@ func TestCommands(t *testing.T) {
 		if got, err := b.Unlock(t.Context(), "k"); err != nil || got.Previous != lock.Waiting || got.Current != lock.None {
 			t.Errorf("a waiter unlocks: %+v, %v", got, err)
 		}
-		if got, err := b.Unlock(t.Context(), "k"); err != nil || got.Current != lock.None {
+		if got, err := b.Unlock(t.Context(), "k"); err != nil || got.Previous != lock.None || got.Current != lock.None {
 			t.Errorf("nobody unlocks: %+v, %v", got, err)
 		}
 		ask(b, b.Lock, lock.Waiting)

@@ -15,18 +15,19 @@ const keepEnded = time.Minute
 func (s *Session) apply(m *models.SessionStatus) Status {
 	told := statusOf(m)
 	r := s.records[told.Resource]
+	if m.GetVersion() == 0 { // the session has nothing to do with it
+		return told
+	}
 	if r == nil {
-		if m.GetVersion() == 0 { // the session has nothing to do with it
-			return told
-		}
 		r = &record{Status: Status{Resource: told.Resource}}
 		s.records[told.Resource] = r
 	}
 	r.stream = s.streams
-	if m.GetVersion() <= r.version {
-		now := r.Status
-		now.Holder, now.HolderSession, now.HolderToken = told.Holder, told.HolderSession, told.HolderToken
-		return now
+	if m.GetVersion() == r.version { // it was known, or nothing has changed
+		return told
+	}
+	if m.GetVersion() < r.version {
+		return r.Status
 	}
 	r.version = m.GetVersion()
 	if r.Current == Holding && told.Current == Holding && r.Token == told.Token {
