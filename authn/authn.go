@@ -102,16 +102,15 @@ const authorization = "authorization"
 
 // Authenticate returns who makes the call of a context: by its peer and its incoming metadata.
 func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
 	p, _ := peer.FromContext(ctx)
 	cert := certificateOf(p)
 	proxied := a.proxy.trusts(p, cert)
 	if proxied {
-		if id, found, err := a.proxy.identity(md); found || err != nil {
+		if id, found, err := a.proxy.identity(ctx); found || err != nil {
 			return id, refused(err)
 		}
 	}
-	token, found, err := tokenOf(md)
+	token, found, err := tokenOf(metadata.ValueFromIncomingContext(ctx, authorization))
 	switch {
 	case err != nil:
 		return auth.Identity{}, refused(err)

@@ -4,17 +4,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
-
-	"google.golang.org/grpc/metadata"
 )
 
 // maxToken is the length of the longest token that is looked at.
 const maxToken = 16 << 10
 
-// tokenOf returns the token in the metadata of a call: that of the scheme Bearer (RFC 6750), or the
+// tokenOf returns the token in the values of the header Authorization: that of the scheme Bearer (RFC 6750), or the
 // password of the scheme Basic (RFC 7617), whose user is not used.
-func tokenOf(md metadata.MD) (token string, found bool, err error) {
-	values := md.Get(authorization)
+func tokenOf(values []string) (token string, found bool, err error) {
 	switch {
 	case len(values) == 0:
 		return "", false, nil

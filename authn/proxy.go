@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -92,8 +93,12 @@ func (p *proxy) trusts(client *peer.Peer, cert *x509.Certificate) bool {
 
 // identity returns whom a proxy names. A header that is there twice may be half the client's: it
 // is refused. Without the header the proxy names nobody.
-func (p *proxy) identity(md metadata.MD) (id auth.Identity, found bool, err error) {
-	users, groups := md.Get(p.user), md.Get(p.groups)
+func (p *proxy) identity(ctx context.Context) (id auth.Identity, found bool, err error) {
+	users := metadata.ValueFromIncomingContext(ctx, p.user)
+	var groups []string
+	if p.groups != "" {
+		groups = metadata.ValueFromIncomingContext(ctx, p.groups)
+	}
 	switch {
 	case len(users) == 0:
 		return id, false, nil

@@ -26,7 +26,7 @@ import (
 )
 
 // Authenticate returns a guard that finds out who calls, and gives the rest of the call a context
-// with the caller. Credentials go no further than here. rules returns the rules in force.
+// with the caller. No metadata go further than here, since credentials and identities are among them. rules returns the rules in force.
 func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Logger) grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		id, err := a.Authenticate(ctx)
@@ -36,28 +36,9 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		}
 		call.Identity = id.Name
 		caller := &auth.Caller{Identity: id, Rules: rules}
-		ctx = auth.WithCaller(without(ctx, a.Headers()), caller)
+		ctx = auth.WithCaller(metadata.NewIncomingContext(ctx, nil), caller)
 		return next(committer.WithCaller(ctx, claim.Caller{Identity: id.Name, Permit: caller.Permit}))
 	}
-}
-
-// without takes headers out of the metadata of a call.
-func without(ctx context.Context, headers []string) context.Context {
-	md, _ := metadata.FromIncomingContext(ctx)
-	copied := false
-	for _, name := range headers {
-		if len(md[name]) == 0 {
-			continue
-		}
-		if !copied {
-			md, copied = md.Copy(), true
-		}
-		delete(md, name)
-	}
-	if !copied {
-		return ctx
-	}
-	return metadata.NewIncomingContext(ctx, md)
 }
 
 // unauthenticated says what is accepted, and not what was wrong.

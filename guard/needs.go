@@ -52,7 +52,7 @@ var needs = map[string]Need{
 	models.Locket_ListSessions_FullMethodName:  everything(auth.Administer),
 	models.Locket_ResetSessions_FullMethodName: everything(auth.Administer),
 	models.Locket_Watch_FullMethodName:         watch(),
-	models.Locket_GetWaits_FullMethodName:      everything(auth.Read),
+	models.Locket_GetWaits_FullMethodName:      free(Filtered),
 
 	models.Locket_WhoAmI_FullMethodName: free(Anybody),
 	models.Locket_CanI_FullMethodName:   free(Anybody),

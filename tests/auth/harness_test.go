@@ -30,14 +30,14 @@ type world struct {
 }
 
 // write writes a file, and returns its path.
-func write(t *testing.T, name, text string) string {
+func write(t testing.TB, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
 	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
