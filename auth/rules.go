@@ -80,6 +80,8 @@ func (s *rightSet) UnmarshalYAML(node *yaml.Node) error {
 type ruleFile struct {
 	Rules    []rule    `yaml:"rules"`
 	Examples []example `yaml:"examples"`
+	// Quotas are beside the rules, since one file says what a caller may do and how much.
+	Quotas []quotaRule `yaml:"quotas"`
 }
 
 // rule is one rule: whom it is about, what these may or may not do, and with which resources.
@@ -208,6 +210,7 @@ type Rules struct {
 	prefixes map[string][]*rule
 	lengths  []int // of the prefixes, longest first
 	examples []example
+	quotas   []quotaRule
 	rules    []*rule
 }
 
@@ -230,7 +233,11 @@ func LoadRules(text []byte) (*Rules, error) {
 }
 
 func newRules(file ruleFile) *Rules {
-	rs := &Rules{exact: make(map[string][]*rule), prefixes: make(map[string][]*rule), examples: file.Examples}
+	if file.Rules == nil && len(file.Quotas) > 0 { // a file about quotas alone
+		all := ""
+		file.Rules = []rule{{Everybody: true, May: rightSet(Read | Hold), ResourcePrefix: &all}}
+	}
+	rs := &Rules{exact: make(map[string][]*rule), prefixes: make(map[string][]*rule), examples: file.Examples, quotas: file.Quotas}
 	for i := range file.Rules {
 		r := &file.Rules[i]
 		rs.rules = append(rs.rules, r)

@@ -231,3 +231,51 @@ func FuzzRules(f *testing.F) {
 		}
 	})
 }
+
+func TestQuotaOf(t *testing.T) {
+	rules := rulesOf(t, `
+quotas:
+  - {everybody: true, requests_per_second: 1}
+  - {identity_prefix: "oidc:", watches: 2}
+  - {identity_prefix: "oidc:admin-", watches: 3}
+  - {identity: "oidc:admin-1", longest_ttl: 1h}
+`)
+	for name, want := range map[string]auth.Quota{
+		"":             {Requests: 1},
+		"cert:a":       {Requests: 1},
+		"oidc:a":       {Watches: 2},
+		"oidc:admin-2": {Watches: 3},
+	} {
+		if got := rules.QuotaOf(name); got == nil || *got != want {
+			t.Errorf("%q has %+v, want %+v", name, got, want)
+		}
+	}
+	if got := rules.QuotaOf("oidc:admin-1"); got == nil || got.LongestTTL == 0 || got.Watches != 0 {
+		t.Errorf("%+v", got)
+	}
+	if !rules.Allows(auth.Identity{Name: "a"}, auth.Hold, "x") || rules.Allows(auth.Identity{Name: "a"}, auth.Revoke, "x") {
+		t.Error("a file about quotas alone changes the rules")
+	}
+	if rulesOf(t, "rules: []\nquotas: [{everybody: true, watches: 1}]").Allows(auth.Identity{Name: "a"}, auth.Hold, "x") {
+		t.Error("an empty list of rules allows something")
+	}
+	if rulesOf(t, "rules: []").QuotaOf("a") != nil {
+		t.Error("a quota out of nothing")
+	}
+	for text, want := range map[string]string{
+		`quotas: [{everybody: true}]`:                            "limits nothing",
+		`quotas: [{watches: 1}]`:                                 "for one of identity",
+		`quotas: [{everybody: true, identity: a, watches: 1}]`:   "for one of identity",
+		`quotas: [{everybody: true, watches: -1}]`:               "must not be negative",
+		`quotas: [{everybody: true, requests_per_second: .nan}]`: "must not be negative",
+		`quotas: [{everybody: true, requests_per_second: .inf}]`: "must not be negative",
+		`quotas: [{everybody: true, burst: 1}]`:                  "burst goes together",
+		`quotas: [{everybody: true, longest_ttl: soon}]`:         "must be a time",
+		`quotas: [{everybody: true, longest_ttl: -1h}]`:          "must be a time",
+		`quotas: [{everybody: true, claims: 1}]`:                 "unknown member",
+	} {
+		if _, err := auth.ParseRules([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

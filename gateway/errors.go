@@ -37,7 +37,9 @@ type circleView struct {
 func (r *refusal) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.code == http.StatusServiceUnavailable || r.code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "1")
+		if w.Header().Get("Retry-After") == "" {
+			w.Header().Set("Retry-After", "1")
+		}
 	}
 	w.WriteHeader(r.code)
 	var body any = r.body
@@ -58,6 +60,7 @@ func writeError(w http.ResponseWriter, err error) {
 	if challenges := models.ErrorInfoOf(err).GetMetadata()[models.ChallengesKey]; challenges != "" {
 		w.Header().Set("WWW-Authenticate", challenges)
 	}
+	limits(w.Header(), status.Convert(err))
 	refusalOf(status.Convert(err)).write(w)
 }
 

@@ -61,7 +61,7 @@ var (
 		{code: http.StatusUnauthorized, doc: "The request has no valid credentials; the header says what is accepted.", headers: []string{"WWW-Authenticate"}},
 		{code: http.StatusForbidden, doc: "The server's rules do not allow it; or a page of another origin has sent the request."},
 		{code: http.StatusMisdirectedRequest, doc: "The Host of the request is not a name of this server."},
-		{code: http.StatusTooManyRequests, doc: "The server has too much to do; retry later.", headers: []string{"Retry-After"}},
+		{code: http.StatusTooManyRequests, doc: "The server has too much to do, or the caller is beyond its quota; retry later.", headers: []string{"Retry-After", "RateLimit", "RateLimit-Policy"}},
 		{code: http.StatusServiceUnavailable, doc: "The database or the server is not available; retry.", headers: []string{"Retry-After"}},
 		{code: http.StatusGatewayTimeout, doc: "The request took too long."},
 	}

@@ -152,7 +152,8 @@ func readCommands(stream sessionStream, attached *session.Attached) error {
 // denied reports whether an error of Recv is a guard's answer to a command. It came whole, so the stream
 // goes on.
 func denied(request *models.SessionRequest, err error) bool {
-	return request.GetSequence() != 0 && status.Code(err) == codes.PermissionDenied
+	code := status.Code(err)
+	return request.GetSequence() != 0 && (code == codes.PermissionDenied || code == codes.ResourceExhausted)
 }
 
 // command carries out a message. An error ends the stream: the message is no command.

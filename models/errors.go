@@ -97,6 +97,10 @@ const (
 	ReasonShuttingDown = "SHUTTING_DOWN"
 	// ReasonQueueFull occurs when as many claims wait for a resource as may.
 	ReasonQueueFull = "QUEUE_FULL"
+	// ReasonQuotaExceeded occurs when the caller has as much as its quota allows. It comes with
+	// metadata "quota" and "limit", a google.rpc.QuotaFailure, and a google.rpc.RetryInfo if the
+	// call may be repeated later.
+	ReasonQuotaExceeded = "QUOTA_EXCEEDED"
 	// ReasonUnauthenticated occurs when a call has no credentials, or not valid ones. The message
 	// says what is accepted, and metadata "www_authenticate" has it as challenges of HTTP.
 	ReasonUnauthenticated = "UNAUTHENTICATED"

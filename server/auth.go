@@ -88,7 +88,7 @@ func newSecurity(c Config, log *slog.Logger) (*security, error) {
 		rules, wrongRules = file.Current, file.Err
 	}
 	return &security{
-		guards:  []grpcserver.Guard{guard.Authenticate(authenticator, rules, log), guard.Authorize()},
+		guards:  []grpcserver.Guard{guard.Authenticate(authenticator, rules, log), guard.Authorize(), guard.Limit()},
 		headers: authenticator.Headers(),
 		warnings: func() (warnings []string) {
 			if wrongRules() != nil {

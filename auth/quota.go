@@ -1,0 +1,101 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Quota is how much one identity may do at one server. A zero field is no limit.
+type Quota struct {
+	// Requests is how many requests a second are answered, and Burst how many more at once after a
+	// pause; Requests if it is 0.
+	Requests float64 `yaml:"requests_per_second"`
+	Burst    int     `yaml:"burst"`
+	// Waiting is how many calls may wait for a claim, Watches how many watches, and Sessions how
+	// many streams of sessions there may be at once.
+	Waiting  int `yaml:"waiting_calls"`
+	Watches  int `yaml:"watches"`
+	Sessions int `yaml:"sessions"`
+	// UserData is the largest size of user data, in bytes, and of a value.
+	UserData int `yaml:"user_data_bytes"`
+	// LongestTTL is the longest TTL of a claim, a lock or a session.
+	LongestTTL duration `yaml:"longest_ttl"`
+}
+
+// duration is a time like 1h30m in a file.
+type duration time.Duration
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *duration) UnmarshalYAML(node *yaml.Node) error {
+	parsed, err := time.ParseDuration(node.Value)
+	if err != nil || parsed <= 0 {
+		return fmt.Errorf("line %d: %q must be a time like 1h30m", node.Line, node.Value)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+// quotaRule is a quota, and whom it is for: one identity, those that begin so, or each other one.
+type quotaRule struct {
+	Identity       *string `yaml:"identity"`
+	IdentityPrefix *string `yaml:"identity_prefix"`
+	Everybody      bool    `yaml:"everybody"`
+	Quota          `yaml:",inline"`
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (r *quotaRule) UnmarshalYAML(node *yaml.Node) error {
+	type plain quotaRule
+	err := knownMembers(node, "identity", "identity_prefix", "everybody", "requests_per_second", "burst", "waiting_calls", "watches", "sessions", "user_data_bytes", "longest_ttl")
+	if err == nil {
+		err = node.Decode((*plain)(r))
+	}
+	if err == nil {
+		err = r.validate()
+	}
+	if err != nil && !strings.HasPrefix(err.Error(), "line ") {
+		err = fmt.Errorf("line %d: %w", node.Line, err)
+	}
+	return err
+}
+
+func (r *quotaRule) validate() error {
+	switch q := r.Quota; {
+	case count(r.Identity != nil, r.IdentityPrefix != nil, r.Everybody) != 1:
+		return errors.New("a quota is for one of identity, identity_prefix, and everybody: true")
+	case !(q.Requests >= 0 && q.Requests <= 1e9) || q.Burst < 0 || q.Waiting < 0 || q.Watches < 0 || q.Sessions < 0 || q.UserData < 0:
+		return errors.New("a quota must not be negative, and requests_per_second at most 1e9; leave it out for no limit")
+	case q.Burst > 0 && q.Requests == 0:
+		return errors.New("burst goes together with requests_per_second")
+	case q == (Quota{}):
+		return errors.New("the quota limits nothing")
+	}
+	return nil
+}
+
+// QuotaOf returns the quota of an identity: the one for its name, else that for the longest prefix, else
+// that for everybody. It is nil if there is none. Each identity has the whole of it for itself.
+func (rs *Rules) QuotaOf(name string) *Quota {
+	var found *quotaRule
+	for i := range rs.quotas {
+		r := &rs.quotas[i]
+		switch {
+		case r.Identity != nil && *r.Identity == name:
+			return &r.Quota
+		case r.IdentityPrefix != nil && strings.HasPrefix(name, *r.IdentityPrefix):
+			if found == nil || found.Everybody || len(*r.IdentityPrefix) > len(*found.IdentityPrefix) {
+				found = r
+			}
+		case r.Everybody && found == nil:
+			found = r
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return &found.Quota
+}

@@ -1,0 +1,33 @@
+package gateway
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
+)
+
+// limits sets the headers of a call that is beyond its quota: Retry-After, and those of the IETF's draft
+// of RateLimit header fields. Of a quota that does not refill there is no time.
+func limits(header http.Header, s *status.Status) {
+	info := models.ErrorInfoOf(s.Err())
+	if info.GetReason() != models.ReasonQuotaExceeded {
+		return
+	}
+	quota, limit := info.GetMetadata()["quota"], info.GetMetadata()["limit"]
+	for _, detail := range s.Details() {
+		if retry, ok := detail.(*errdetails.RetryInfo); ok {
+			seconds := int(math.Ceil(retry.GetRetryDelay().AsDuration().Seconds()))
+			header.Set("Retry-After", strconv.Itoa(seconds))
+			header.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%s;w=1`, quota, limit))
+			header.Set("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, quota, seconds))
+			return
+		}
+	}
+	header.Set("RateLimit", fmt.Sprintf(`"%s";r=0`, quota))
+}

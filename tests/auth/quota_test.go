@@ -1,0 +1,158 @@
+package auth_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
+)
+
+const quotas = `
+quotas:
+  - {identity: "token:busy", requests_per_second: 5, burst: 10}
+  - {identity_prefix: "token:s", user_data_bytes: 10, longest_ttl: 1m, waiting_calls: 2, watches: 1, sessions: 1}
+  - {everybody: true, requests_per_second: 100000}
+`
+
+// overQuota checks that an error names a quota.
+func overQuota(t *testing.T, err error, quota string) *status.Status {
+	t.Helper()
+	s := status.Convert(err)
+	var failure *errdetails.QuotaFailure
+	for _, detail := range s.Details() {
+		if f, ok := detail.(*errdetails.QuotaFailure); ok {
+			failure = f
+		}
+	}
+	if s.Code() != codes.ResourceExhausted || models.ReasonOf(err) != models.ReasonQuotaExceeded || models.ErrorInfoOf(err).GetMetadata()["quota"] != quota || len(failure.GetViolations()) != 1 {
+		t.Errorf("%v, want the quota %s", err, quota)
+	}
+	return s
+}
+
+func TestRequestQuota(t *testing.T) {
+	w := start(t, quotas, []string{"busy", "other"})
+	ask := func(user string) error {
+		_, err := w.WhoAmI(w.as(user), &models.WhoAmIRequest{})
+		return err
+	}
+	var refused error
+	for begin := time.Now(); refused == nil; refused = ask("busy") {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("nothing was refused")
+		}
+	}
+	retry := time.Duration(0)
+	for _, detail := range overQuota(t, refused, "requests_per_second").Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			retry = info.GetRetryDelay().AsDuration()
+		}
+	}
+	if retry <= 0 || retry > 200*time.Millisecond {
+		t.Errorf("retry after %s", retry)
+	}
+	for range 50 {
+		must(t, ask("other")) // it has its own
+	}
+	var code int
+	var header http.Header
+	for range 30 {
+		if code, header, _ = w.http("busy", "GET", "/v1/whoami", ""); code == http.StatusTooManyRequests {
+			break
+		}
+	}
+	if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || header.Get("Ratelimit") != `"requests_per_second";r=0;t=1` || header.Get("Ratelimit-Policy") != `"requests_per_second";q=5;w=1` {
+		t.Errorf("%d %v", code, header)
+	}
+	time.Sleep(time.Second)
+	must(t, ask("busy"))
+}
+
+func TestQuotas(t *testing.T) {
+	w := start(t, quotas, []string{"small", "other"})
+	create := func(user string, change func(*models.CreateClaimRequest)) error {
+		request := &models.CreateClaimRequest{Resource: "r" + user, Ttl: proto.Float64(60), UserData: proto.String(`"12345678"`)}
+		change(request)
+		_, err := w.CreateClaim(w.as(user), request)
+		return err
+	}
+	long := func(c *models.CreateClaimRequest) { c.Ttl = proto.Float64(61) }
+	large := func(c *models.CreateClaimRequest) { c.UserData = proto.String(`"123456789"`) }
+	must(t, create("small", func(c *models.CreateClaimRequest) { c.Id = "mine" }))
+	overQuota(t, create("small", long), "longest_ttl")
+	overQuota(t, create("small", large), "user_data_bytes")
+	must(t, create("other", long))
+	must(t, create("other", large))
+	_, err := w.UpdateClaim(w.as("small"), &models.UpdateClaimRequest{Id: "mine", Ttl: proto.Float64(3600)})
+	overQuota(t, err, "longest_ttl")
+	_, err = w.Lock(w.as("small"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o", Value: strings.Repeat("x", 11)}, TtlInSeconds: 5})
+	overQuota(t, err, "user_data_bytes")
+
+	must(t, create("small", func(c *models.CreateClaimRequest) { c.Id = "waits" }))
+	ctx, cancel := context.WithCancel(w.as("small"))
+	defer cancel()
+	refused := make(chan error, 3)
+	for range 3 {
+		go func() {
+			_, err := w.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: "waits"})
+			refused <- err
+		}()
+	}
+	overQuota(t, <-refused, "waiting_calls")
+	cancel()
+	<-refused
+	<-refused
+
+	open := func(user string) (models.Locket_WatchClient, context.CancelFunc, error) {
+		ctx, cancel := context.WithCancel(w.as(user))
+		watch, err := w.Watch(ctx, &models.WatchRequest{NoSnapshot: true})
+		must(t, err)
+		_, err = watch.Recv()
+		return watch, cancel, err
+	}
+	first, end, err := open("small")
+	must(t, err)
+	_, endSecond, err := open("small")
+	defer endSecond()
+	overQuota(t, err, "watches")
+	end()
+	_, _ = first.Recv()
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) { // its end frees the place
+		_, end, err := open("small")
+		end()
+		if err == nil {
+			break
+		}
+		if time.Since(begin) > 5*time.Second {
+			t.Fatal(err)
+		}
+	}
+
+	stream, err := w.Session(w.as("small"))
+	must(t, err)
+	must(t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: "session-of-the-quota", Secret: "0123456789abcdef", Ttl: 10}}}))
+	_, err = stream.Recv()
+	must(t, err)
+	must(t, stream.Send(&models.SessionRequest{Sequence: 2, Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: "s", Value: strings.Repeat("x", 11)}}}))
+	answer, err := stream.Recv()
+	must(t, err)
+	if e := answer.GetError(); e.GetReason() != models.ReasonQuotaExceeded || answer.GetSequence() != 2 {
+		t.Errorf("a command beyond the quota: %s", answer)
+	}
+	must(t, stream.Send(&models.SessionRequest{Sequence: 3, Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: "s"}}}))
+	if answer, err := stream.Recv(); err != nil || answer.GetStatus().GetCurrent() != models.Holding_HOLDING_HELD {
+		t.Errorf("the stream goes on: %s, %v", answer, err)
+	}
+	second, err := w.Session(w.as("small"))
+	must(t, err)
+	_, err = second.Recv()
+	overQuota(t, err, "sessions")
+}
