@@ -18,6 +18,14 @@
 // measures REST under the requests of a whole day, as mix_job.go mixes them: 100 and 1,000
 // activations a second, then as many as can be. A run fails at the first answer that is not
 // as it should be, and when the server does not keep up.
+//
+//	go run ./bench session              # about three minutes
+//
+// measures lock and unlock over the streams of sessions, 256 under way, beside unary calls.
+//
+//	go run ./bench idle                 # about three minutes
+//
+// measures what 10,000 sessions with 100,000 locks cost while nothing happens.
 package main
 
 import (
@@ -43,10 +51,14 @@ func main() {
 // roles are what this program does besides, most of it in processes of its own.
 var roles = map[string]func([]string) error{
 	"mix":          mix,
+	"session":      sessionBench,
+	"idle":         idle,
 	"serve-echo":   serveEcho,
 	"serve-single": serveSingle,
 	"load":         load,
 	"load-mix":     loadMix,
+	"load-session": loadSession,
+	"load-idle":    loadIdle,
 }
 
 func bench(args []string) error {
