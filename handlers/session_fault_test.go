@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
@@ -21,6 +22,22 @@ type faulty struct {
 	mu       sync.Mutex
 	transact func(transact func() error) error
 	beat     func() error
+	unread   bool // the claims of sessions cannot be read
+}
+
+func (s *faulty) setUnread(unread bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unread = unread
+}
+
+func (s *faulty) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unread {
+		return nil, db.ErrUnavailable
+	}
+	return s.Store.SessionClaims(ctx, id)
 }
 
 func (s *faulty) wrap(real db.Store) db.Store {
@@ -240,6 +257,34 @@ func TestDetachLater(t *testing.T) {
 		b.Hears("k", inLine, holding)
 		if took := time.Since(heard); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// TestOpenWithoutClaims: a stream that cannot learn what its session has is not opened. Neither does an
+// older stream go on, which would hear nothing any more.
+func TestOpenWithoutClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faulty{}
+		server := startWith(t, t.TempDir(), store.wrap)
+		a := server.open(t, "a")
+		a.Lock("k", holding)
+		store.setUnread(true)
+		again := server.dial(t)
+		again.Ask(harness.OpenRequest("a", harness.Resume))
+		begin := time.Now()
+		again.Ends(codes.Unavailable, "DATABASE_UNAVAILABLE")
+		a.Ends(codes.Unavailable, "SESSION_DETACHED")
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the older stream went on for %s", took)
+		}
+		time.Sleep(time.Second)
+		if got := server.sessions(t)[0]; got.GetServer() != "" {
+			t.Errorf("nobody will ever detach %v", got)
+		}
+		store.setUnread(false)
+		if had := server.dial(t).Open("a", harness.Resume); len(had) != 1 {
+			t.Errorf("it had %v", had)
 		}
 	})
 }

@@ -160,11 +160,14 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	}
 	a := newAttached(ctx, m, session, name)
 	a.check = open.Check
-	if err := a.load(ctx, open.Sequence); err != nil || !m.add(a) {
-		m.detachLater(open.ID, name, nil, open.TTL)
-		return nil, cmp.Or(err, ErrDetached)
+	if err = a.load(ctx, open.Sequence); err == nil && m.add(a) {
+		return a, nil
 	}
-	return a, nil
+	if old := m.find(open.ID); old != nil {
+		old.end(ErrDetached) // it hears nothing any more
+	}
+	m.detachLater(open.ID, name, nil, open.TTL)
+	return nil, cmp.Or(err, ErrDetached)
 }
 
 // enter counts a session that is about to be attached.
@@ -205,6 +208,13 @@ func (m *Manager) add(a *Attached) bool {
 	return ok
 }
 
+// find returns a session that is attached here, or nil.
+func (m *Manager) find(id string) *Attached {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.attached[id]
+}
+
 // remove forgets a session, unless another stream has taken its place.
 func (m *Manager) remove(a *Attached) {
 	m.mu.Lock()
@@ -240,9 +250,7 @@ func (m *Manager) detach(id, name string, a *Attached, left time.Duration) bool 
 		return false
 	}
 	defer unlock()
-	m.mu.Lock()
-	now := m.attached[id]
-	m.mu.Unlock()
+	now := m.find(id)
 	if now != a && now != nil && now.server == name {
 		return true // another stream has it
 	}

@@ -101,10 +101,7 @@ func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndS
 
 // ended sends a session away that has ended, if it is here.
 func (m *Manager) ended(id string) {
-	m.mu.Lock()
-	a := m.attached[id]
-	m.mu.Unlock()
-	if a != nil {
+	if a := m.find(id); a != nil {
 		a.end(claim.ErrSessionEnded)
 	}
 }
