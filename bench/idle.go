@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -58,7 +59,7 @@ func idle(args []string) error {
 		return err
 	}
 	defer load.stop()
-	fmt.Println("| | writes/s | statements/s | memory of the server, MiB |")
+	fmt.Println("| | writes/s | statements/s | memory in use by the server, MiB |")
 	fmt.Println("| --- | ---: | ---: | ---: |")
 	for _, step := range []struct {
 		name            string
@@ -71,7 +72,7 @@ func idle(args []string) error {
 		if err := load.reach(step.sessions, step.locks); err != nil {
 			return err
 		}
-		if err := measureIdle(step.name, pool, server.cmd.Process.Pid, time.Duration(*seconds*float64(time.Second))); err != nil {
+		if err := measureIdle(step.name, pool, server.ops, time.Duration(*seconds*float64(time.Second))); err != nil {
 			return err
 		}
 	}
@@ -79,7 +80,7 @@ func idle(args []string) error {
 }
 
 // measureIdle prints a row.
-func measureIdle(name string, pool *sql.DB, pid int, duration time.Duration) error {
+func measureIdle(name string, pool *sql.DB, ops string, duration time.Duration) error {
 	time.Sleep(3 * time.Second) // what the step did is over
 	before, err := statements(pool)
 	if err != nil {
@@ -90,12 +91,12 @@ func measureIdle(name string, pool *sql.DB, pid int, duration time.Duration) err
 	if err != nil {
 		return err
 	}
-	memory, err := resident(pid)
+	memory, err := live(ops)
 	if err != nil {
 		return err
 	}
 	per := func(n int) float64 { return float64(n) / duration.Seconds() }
-	fmt.Printf("| %s | %.1f | %.1f | %d |\n", name, per(after.writes-before.writes), per(after.all-before.all), memory>>20)
+	fmt.Printf("| %s | %.1f | %.1f | %.1f |\n", name, per(after.writes-before.writes), per(after.all-before.all), float64(memory)/(1<<20))
 	return nil
 }
 
@@ -123,14 +124,30 @@ func statements(pool *sql.DB) (c statementCounts, err error) {
 	return c, rows.Err()
 }
 
-// resident returns the bytes of memory that a process has.
-func resident(pid int) (int, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// live returns the bytes of memory that a server uses, in its heap after a collection and in its
+// stacks.
+func live(ops string) (bytes int, err error) {
+	collect, err := http.Get("http://" + ops + "/debug/pprof/heap?gc=1")
 	if err != nil {
 		return 0, err
 	}
-	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
-	return pages * os.Getpagesize(), err
+	_ = collect.Body.Close()
+	metrics, err := http.Get("http://" + ops + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = metrics.Body.Close() }()
+	for lines := bufio.NewScanner(metrics.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if name == "go_memstats_heap_alloc_bytes" || name == "go_memstats_stack_inuse_bytes" {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, err
+			}
+			bytes += int(n)
+		}
+	}
+	return bytes, nil
 }
 
 // idleLoad is the process with the clients.

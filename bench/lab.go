@@ -96,9 +96,9 @@ func child(result any, role string, args ...string) error {
 
 // server is a target that runs.
 type server struct {
-	grpc, http string // where it listens
-	cmd        *exec.Cmd
-	cleanUp    func()
+	grpc, http, ops string // where it listens; ops is for Locket alone
+	cmd             *exec.Cmd
+	cleanUp         func()
 }
 
 // start starts a target on a fresh database.
@@ -114,6 +114,12 @@ func (l *lab) start(target string) (*server, error) {
 	}
 	if s.cmd, s.cleanUp, err = l.command(target, s.grpc, s.http); err != nil {
 		return nil, err
+	}
+	if s.cmd.Path == filepath.Join(l.folder, "locket") {
+		if s.ops, err = freeAddress(); err != nil {
+			return nil, err
+		}
+		s.cmd.Args = append(s.cmd.Args, "--ops-address", s.ops)
 	}
 	s.cmd.Stderr = os.Stderr
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
