@@ -22,15 +22,18 @@ import (
 // within about a second and the caller's deadline, when they end with Unavailable before any
 // of the answer has come:
 //
-//   - Fetch, FetchAll, GetClaim, ListClaims, GetQueue, GetWaits, WhoAmI and CanI change nothing;
+//   - Fetch, FetchAll, GetClaim, ListClaims, GetQueue, GetWaits, ListSessions, WhoAmI and CanI change nothing,
+//     nor does Watch;
 //   - AwaitClaim neither; its timeout begins anew with each attempt;
 //   - Lock renews what an attempt before it took for the same owner;
 //   - UpdateClaim and EndClaim leave a claim as an attempt before them has left it.
 //
-// Two are left to their callers, who know whether they may be repeated:
+// Four are left to their callers, who know whether they may be repeated:
 //
 //   - CreateClaim makes a second claim when it is repeated without an id;
-//   - Release without a token may release a later grant, which the owner took meanwhile.
+//   - Release without a token may release a later grant, which the owner took meanwhile;
+//   - ResetSessions would also end the sessions that were opened since the first attempt;
+//   - Session, which is a stream of commands: package lock resumes it, and sends again what was not answered.
 //
 // These too are sent again where gRPC knows that no server has seen the first attempt.
 const ServiceConfig = `{
@@ -47,6 +50,8 @@ const ServiceConfig = `{
 			{"service": "models.Locket", "method": "EndClaim"},
 			{"service": "models.Locket", "method": "GetQueue"},
 			{"service": "models.Locket", "method": "GetWaits"},
+			{"service": "models.Locket", "method": "ListSessions"},
+			{"service": "models.Locket", "method": "Watch"},
 			{"service": "models.Locket", "method": "WhoAmI"},
 			{"service": "models.Locket", "method": "CanI"}
 		],
