@@ -26,7 +26,7 @@ import (
 )
 
 // Authenticate returns a guard that finds out who calls, and gives the rest of the call a context
-// with the caller. No metadata go further than here, since credentials and identities are among them. rules returns the rules in force.
+// with the caller. Of the metadata only the request's id goes further than here. rules returns the rules in force.
 func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Logger) grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		id, err := a.Authenticate(ctx)
@@ -36,9 +36,19 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		}
 		call.Identity = id.Name
 		caller := &auth.Caller{Identity: id, Rules: rules}
-		ctx = auth.WithCaller(metadata.NewIncomingContext(ctx, nil), caller)
+		ctx = auth.WithCaller(withoutHeaders(ctx), caller)
 		return next(committer.WithCaller(ctx, claim.Caller{Identity: id.Name, Permit: caller.Permit}))
 	}
+}
+
+// withoutHeaders leaves nothing of the metadata of a call but its id: credentials are for nobody else, and
+// identity headers of clients for nobody.
+func withoutHeaders(ctx context.Context) context.Context {
+	var md metadata.MD
+	if id := metadata.ValueFromIncomingContext(ctx, models.RequestIDKey); len(id) > 0 {
+		md = metadata.MD{models.RequestIDKey: id}
+	}
+	return metadata.NewIncomingContext(ctx, md)
 }
 
 // unauthenticated says what is accepted, and not what was wrong.
