@@ -72,13 +72,16 @@ func (q *queue) len() int {
 
 // take returns up to limit requests for a transaction, and leaves out those whose callers have
 // left. When there are more than that, what renews or ends a claim goes before new work; both
-// keep their order.
+// keep their order, in which identities take turns.
 func (q *queue) take(limit int) []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch := make([]*request, 0, min(len(q.pending), limit))
 	left := q.pending[:0]
 	more := len(q.pending) > limit
+	if more {
+		takeTurns(q.pending)
+	}
 	for _, r := range q.pending {
 		switch {
 		case r.ctx.Err() != nil: // nobody reads its answer

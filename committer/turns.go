@@ -1,0 +1,30 @@
+package committer
+
+// takeTurns puts requests into an order in which identities take turns, so that one with many requests
+// delays those of others by no more than one request of each identity. Those of one identity stay in
+// their order.
+func takeTurns(pending []*request) {
+	waiting := make(map[string][]*request)
+	var names []string // in the order in which they came
+	for _, r := range pending {
+		name := r.caller.Identity
+		if waiting[name] == nil {
+			names = append(names, name)
+		}
+		waiting[name] = append(waiting[name], r)
+	}
+	if len(names) < 2 {
+		return
+	}
+	for i := 0; i < len(pending); {
+		left := names[:0]
+		for _, name := range names {
+			pending[i] = waiting[name][0]
+			i++
+			if waiting[name] = waiting[name][1:]; len(waiting[name]) > 0 {
+				left = append(left, name)
+			}
+		}
+		names = left
+	}
+}
