@@ -7,7 +7,13 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
+// atEnd is called after all tests.
+var atEnd []func()
+
 func TestMain(m *testing.M) {
 	m.Run()
+	for _, end := range atEnd {
+		end()
+	}
 	fixtures.Shutdown()
 }

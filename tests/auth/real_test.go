@@ -75,6 +75,7 @@ var providerFolder = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	atEnd = append(atEnd, func() { _ = os.RemoveAll(folder) })
 	if err := os.CopyFS(folder, os.DirFS("provider")); err != nil {
 		return "", err
 	}
