@@ -1,7 +1,10 @@
 package lock_test
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -15,6 +18,9 @@ func TestMain(m *testing.M) {
 	if plan := os.Getenv(envMember); plan != "" {
 		os.Exit(beMember(plan))
 	}
+	flag.Parse()
+	err := flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // tests of processes wait, most of the time
+	orPanic(err)
 	goleak.VerifyTestMain(tests{m}, goleak.IgnoreTopFunction("github.com/locket-service/locket/fixtures.keepThread"))
 }
 

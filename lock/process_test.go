@@ -46,6 +46,7 @@ type planner func(owner string, ttl time.Duration, addresses ...string) memberPl
 // onBothEngines runs a test with members that renew by calls, and with members that hold by a session.
 func onBothEngines(t *testing.T, test func(t *testing.T, plan planner)) {
 	t.Helper()
+	t.Parallel()
 	for name, session := range map[string]bool{"calls": false, "session": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
