@@ -54,7 +54,7 @@ requests, and examples/ has clients in Python and Perl.`,
 	flags := cmd.Flags()
 	flags.DurationVar(&o.ttl, "ttl", keychain.DefaultTTL, "for how long a server keeps a claim that is not renewed, unless the claim says")
 	flags.DurationVar(&o.timeout, "timeout", 0, "how long a claim may wait, unless it says; 0: as long as it takes")
-	flags.DurationVar(&o.waitTTL, "wait-ttl", 0, "how long a claim keeps its place when the server does not hear from here; 0: for ever")
+	flags.DurationVar(&o.waitTTL, "wait-ttl", keychain.DefaultWaitTTL, "how long a claim keeps its place when the server does not hear from here; 0: for ever")
 	flags.DurationVar(&o.releaseTimeout, "release-timeout", keychain.DefaultReleaseTimeout, "how long ending all claims may take")
 	flags.BoolVar(&o.notices, "notices", false, "also say when a claim is lost, which no request has asked for")
 	flags.StringVar(&o.signalParent, "signal-parent", "", "when a claim is lost, first send this `signal` to the program")

@@ -1,6 +1,7 @@
 package keychain
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -27,6 +28,8 @@ func (k *keeper) do(a action) {
 		k.send(a)
 	case dropRequest:
 		k.drop()
+	case forgetClaim:
+		k.forgetClaim()
 	case startTimeout:
 		if k.timeout > 0 {
 			k.timers.timeout.Reset(k.timeout)
@@ -56,6 +59,13 @@ func (k *keeper) do(a action) {
 	default:
 		k.notify(a)
 	}
+}
+
+// forgetClaim has the next POST make another claim.
+func (k *keeper) forgetClaim() {
+	k.log.Warn("the place in the line was lost; claiming anew", "url", k.published.url(), "error", k.failure)
+	k.published.forget()
+	k.key, k.firstPOST, k.reached, k.polls = rand.Text(), time.Time{}, false, 0
 }
 
 // notify tells the client.

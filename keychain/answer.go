@@ -166,6 +166,32 @@ func (a *answer) mustConfirm() bool {
 	return a.isClientError() && !a.marked && a.kind != sendRegister && a.event() == eventFailed
 }
 
+// refusesWaitTTL reports whether a server refuses a request for the wait TTL in it.
+func (a *answer) refusesWaitTTL() bool {
+	return a.plain != nil && a.code == http.StatusBadRequest && a.event() == eventRefused && strings.Contains(a.text, "wait_ttl")
+}
+
+// abandonedReason is the reason of a claim that Locket has aborted because nobody asked about it for
+// its wait TTL (docs/rest.md).
+const abandonedReason = "nobody asked about the claim for its wait TTL"
+
+// isPlaceLost reports whether Locket says that the claim has ended because it did not hear from the
+// keychain: while it waited, or when it had its turn.
+func (a *answer) isPlaceLost() bool {
+	switch a.member("status") {
+	case "expired":
+		return a.marked && !a.foreign
+	case "aborted":
+		return a.marked && !a.foreign && a.member("reason") == abandonedReason
+	}
+	return false
+}
+
+// mustExplain reports whether the server must be asked why the claim was aborted.
+func (a *answer) mustExplain() bool {
+	return a.explain && a.event() == eventRefused && a.marked && a.member("status") == "aborted"
+}
+
 // blamesServer reports whether another server might have done better.
 func (a *answer) blamesServer() bool {
 	isAbsent := a.kind == sendRegister && a.code == http.StatusNotFound

@@ -93,8 +93,11 @@ func (a *attempt) post() {
 func (a *attempt) patch(again bool) {
 	defer a.cancel()
 	r := a.claim.keychain.wire.do(a.ctx, a.request)
-	if r.mustConfirm() {
+	switch {
+	case r.mustConfirm():
 		a.confirm(&r, again)
+	case r.mustExplain():
+		a.explainEnd(&r)
 	}
 	a.give(r)
 }
@@ -115,17 +118,30 @@ func (a *attempt) confirm(r *answer, again bool) {
 	}
 }
 
+// explainEnd asks why the claim was aborted. While that is not known, the request has come to nothing.
+func (a *attempt) explainEnd(r *answer) {
+	seen := a.claim.keychain.wire.do(a.ctx, request{method: http.MethodGet, url: a.url, timeout: a.timeout})
+	if !seen.marked || seen.code != http.StatusOK || !hasEnded(seen.member("status")) {
+		r.err = fmt.Errorf("why the claim was aborted is not known: %w", seen.failure())
+		return
+	}
+	r.members["reason"] = seen.members["reason"]
+}
+
 // request returns a request as it is to be sent now.
 func (k *keeper) request(kind action) request {
 	kc := k.keychain
 	r := request{kind: kind, method: http.MethodPatch, url: k.published.url(), timeout: kc.requestTimeout}
 	switch kind {
 	case sendRegister:
-		r.method, r.url, r.body, r.key = http.MethodPost, kc.wire.servers.claims(), k.body, k.key
+		r.method, r.url, r.key = http.MethodPost, kc.wire.servers.claims(), k.key
+		r.body, r.plain = k.body, k.plain
 	case sendActivate:
 		r.body, r.wait = update{Status: "active"}, k.longPoll()
-		r.timeout = r.wait + min(r.timeout, k.ttl/3)
+		r.timeout = r.wait + min(r.timeout, k.patience()/3)
+		r.explain = k.waitTTL > 0
 	case sendRenew:
+		r.explain = k.waitTTL > 0 && !k.state.holds()
 		r.body, r.ttl = update{TTL: k.ttl.Seconds()}, k.ttl
 		r.timeout = min(r.timeout, k.pace()/time.Duration(max(3, 2*len(kc.wire.servers.roots))))
 	default:

@@ -19,6 +19,8 @@ func (k *keeper) conclude(a *answer) event {
 	switch {
 	case a.isDenied() && k.reached && e == eventRefused:
 		e = eventFailed // there may be a claim, which only a repetition finds
+	case (e == eventRefused || e == eventOK && a.kind == sendRegister) && k.waitTTL > 0 && a.isPlaceLost():
+		e = eventPlaceLost
 	case a.kind == sendRenew && e == eventOK && k.isTooShort(a):
 		e = eventFailed
 		k.failure = fmt.Errorf("%s %s: the server grants too short a TTL: %s", a.method, a.target, a.text)
@@ -171,7 +173,7 @@ func (k *keeper) untilRetry() time.Duration {
 	case sendRenew:
 		limit = k.pace() / 10
 	case sendActivate:
-		limit = k.ttl / 4
+		limit = k.patience() / 4
 	}
 	backoff := k.keychain.retries.of(kind)
 	if k.state == stateRetryingRecall { // in the time that ending has
@@ -187,7 +189,7 @@ func (k *keeper) untilRetry() time.Duration {
 // untilPoll returns how long to pause before asking again whether it is the claim's turn.
 func (k *keeper) untilPoll() time.Duration {
 	k.polls++
-	return k.keychain.retries.Poll.pause(k.polls, k.ttl/4)
+	return k.keychain.retries.Poll.pause(k.polls, k.patience()/4)
 }
 
 // pace returns the TTL that may be relied upon.
@@ -199,5 +201,14 @@ func (k *keeper) doubt(r request) { k.shortest = min(k.shortest, r.ttl) }
 // longPoll returns for how long one request waits for its turn: not so long that a turn could
 // be slept through when its answer is lost.
 func (k *keeper) longPoll() time.Duration {
-	return min(k.keychain.longPoll, k.ttl/2).Truncate(time.Second)
+	return min(k.keychain.longPoll, k.patience()/2).Truncate(time.Second)
+}
+
+// patience returns for how long the server keeps the claim without hearing of it: while it waits, and when
+// its turn has come.
+func (k *keeper) patience() time.Duration {
+	if k.waitTTL > 0 {
+		return min(k.ttl, k.waitTTL)
+	}
+	return k.ttl
 }

@@ -41,6 +41,8 @@
 //     own parameters (Retries).
 //   - A claim that waits asks again: at once where the server has held its answer (Prefer:
 //     wait), else after pauses that grow.
+//   - The keychain was cut off for the wait TTL while the claim waited, so that it is no longer
+//     in the line (Locket only): it is claimed anew, in the time that WithTimeout leaves.
 //   - A renewal comes to nothing: the claim stays held while the lease lasts. Each attempt has
 //     a third of the TTL at most.
 //   - The lease's time is up: lost, whatever the server would say. Likewise after the process

@@ -23,7 +23,7 @@ type keeper struct {
 	published *published // what the handle tells: that of claim
 
 	claimSettings                 // the TTL and the renew period change with a refresh
-	body          json.RawMessage // of POST
+	body, plain   json.RawMessage // of POST: see registration
 
 	log    *slog.Logger
 	state  state
@@ -60,20 +60,20 @@ type timers struct{ timeout, activate, renew, retry, lease *time.Timer }
 
 // newKeeper returns a keeper that has not begun, with its claim.
 func (kc *Keychain) newKeeper(resource string, options []ClaimOption) (*keeper, error) {
-	s := claimSettings{ttl: DefaultTTL}
+	s := claimSettings{ttl: DefaultTTL, waitTTL: DefaultWaitTTL}
 	for _, option := range append(kc.claim[:len(kc.claim):len(kc.claim)], options...) {
 		option(&s)
 	}
 	if err := s.validate(resource); err != nil {
 		return nil, err
 	}
-	body, err := s.registration(resource)
+	body, plain, err := s.registration(resource)
 	if err != nil {
 		return nil, err
 	}
 	c := newClaim(kc, resource)
 	return &keeper{
-		keychain: kc, claim: c, published: &c.published, claimSettings: s, body: body,
+		keychain: kc, claim: c, published: &c.published, claimSettings: s, body: body, plain: plain,
 		log: kc.log.With("resource", resource), state: stateNew, key: rand.Text(), shortest: math.MaxInt64,
 	}, nil
 }

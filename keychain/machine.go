@@ -52,6 +52,9 @@ const (
 	eventNotFound  event = "response (404)"
 	eventRefused   event = "response (4xx)" // any other
 	eventFailed    event = "response (5xx)"
+	// eventPlaceLost is a 200 to POST, or a 4xx, which says that the claim has ended because Locket
+	// did not hear from the keychain.
+	eventPlaceLost event = "response (200 or 4xx), place lost"
 	// eventStale is a 200 or 201 which says that the claim is active, and which has come so
 	// late that the lease may be half over, or all.
 	eventStale event = "response (200 or 201), late"
@@ -78,6 +81,8 @@ const (
 	sendWithdraw action = "send PATCH (status=withdrawn)"
 	sendAbort    action = "send PATCH (status=aborted)"
 	dropRequest  action = "drop the request under way"
+
+	forgetClaim action = "forget the claim, which has ended"
 
 	startTimeout    action = "create timeout timer" // the time that the client gives the claim to become active
 	startEndTimeout action = "create timeout timer for ending the claim"
@@ -164,7 +169,7 @@ func step(s state, e event) (next state, actions []action, ok bool) {
 // 4xx, and a success that makes no sense there is no answer at all.
 func classOf(e event) event {
 	switch e {
-	case eventConflict, eventNotFound:
+	case eventConflict, eventNotFound, eventPlaceLost:
 		return eventRefused
 	case eventOK, eventCreated, eventAccepted, eventNoContent, eventStale:
 		return eventFailed

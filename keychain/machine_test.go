@@ -157,7 +157,7 @@ func allStates() map[state]bool {
 // allEvents are all, in no order of importance.
 var allEvents = []event{
 	eventBegin, eventOK, eventCreated, eventAccepted, eventNoContent, eventConflict, eventNotFound,
-	eventRefused, eventFailed, eventStale, eventSignal, eventRelease, eventRefresh, eventTimeout,
+	eventRefused, eventPlaceLost, eventFailed, eventStale, eventSignal, eventRelease, eventRefresh, eventTimeout,
 	eventRenew, eventActivate, eventRetry, eventLeaseOver,
 }
 

@@ -26,6 +26,8 @@ type nessyServer struct {
 	counts map[string]int
 	// marks has the server mark its answers, as Locket does.
 	marks bool
+	// waitTTLs has it take wait TTLs, and tell how claims have ended, as Locket does.
+	waitTTLs bool
 
 	// fault, if it is set, is asked about each request, by what that is for and which one of
 	// those it is, from 1.
@@ -35,6 +37,7 @@ type nessyServer struct {
 // entry is a claim.
 type entry struct {
 	id, resource, status string
+	reason               string
 	ttl                  time.Duration
 	deadline             time.Time
 	data                 json.RawMessage
@@ -89,9 +92,8 @@ func (s *nessyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	carryOut := func() *recorded {
 		answer := &recorded{code: http.StatusOK, header: make(http.Header)}
 		s.serve(answer, r, body)
-		if s.marks && answer.code >= 400 {
+		if s.marks && answer.code >= 400 && answer.body.Len() == 0 {
 			answer.header.Set("Content-Type", "application/json")
-			answer.body.Reset()
 			answer.body.WriteString(`{"message": "refused"}`)
 		}
 		return answer
@@ -121,7 +123,7 @@ func (s *nessyServer) serve(w *recorded, r *http.Request, body map[string]json.R
 		if c := s.find(path.Base(r.URL.Path)); c == nil {
 			w.code = http.StatusNotFound
 		} else {
-			_ = json.NewEncoder(w).Encode(map[string]any{"status": c.status, "resource": c.resource, "user_data": c.data})
+			_ = json.NewEncoder(w).Encode(map[string]any{"status": c.status, "resource": c.resource, "user_data": c.data, "reason": c.reason})
 		}
 	default:
 		w.code = http.StatusNotFound
@@ -139,6 +141,11 @@ func (s *nessyServer) post(w *recorded, r *http.Request, body map[string]json.Ra
 			_ = json.Unmarshal(value, &ttl)
 		case "user_data":
 			c.data = value
+		case "wait_ttl":
+			if s.waitTTLs {
+				continue
+			}
+			fallthrough
 		default:
 			w.code = http.StatusBadRequest
 			w.header.Set("Content-Type", "application/json")
@@ -169,6 +176,10 @@ func (s *nessyServer) patch(w *recorded, c *entry, body map[string]json.RawMessa
 		w.code = http.StatusNotFound
 	case len(body) != 1, !live, body["ttl"] != nil && c.status != "active", status == "released" && c.status != "active":
 		w.code = http.StatusBadRequest
+		if s.waitTTLs {
+			w.header.Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"status": %q}`, c.status)
+		}
 	case body["ttl"] != nil:
 		var ttl float64
 		_ = json.Unmarshal(body["ttl"], &ttl)
@@ -285,7 +296,10 @@ func bubble(t *testing.T, test func(t *testing.T, s *nessyServer, connect func(o
 			time.Sleep(time.Minute) // what sleeps wakes up and ends
 		}()
 		test(t, s, func(options ...keychain.Option) *keychain.Keychain {
-			kc, err := keychain.New("http://nessy", append([]keychain.Option{keychain.WithTransport(transport), keychain.WithLogger(slog.New(testLog{t}))}, options...)...)
+			kc, err := keychain.New("http://nessy", append([]keychain.Option{
+				keychain.WithTransport(transport), keychain.WithLogger(slog.New(testLog{t})),
+				keychain.WithDefaults(keychain.WithWaitTTL(0)), // one POST for each claim; TestRefusedWaitTTL is without this
+			}, options...)...)
 			must(t, err)
 			return kc
 		})

@@ -15,6 +15,8 @@ import (
 const (
 	// DefaultTTL is the TTL of a claim that is given none.
 	DefaultTTL = time.Minute
+	// DefaultWaitTTL is the wait TTL of a claim that is given none.
+	DefaultWaitTTL = time.Minute
 	// DefaultReleaseTimeout bounds the time for ending a claim, unless WithReleaseTimeout does.
 	DefaultReleaseTimeout = 5 * time.Second
 	// DefaultRequestTimeout bounds one request, unless WithRequestTimeout does.
@@ -213,10 +215,12 @@ func WithMode(mode Mode) ClaimOption { return func(s *claimSettings) { s.mode = 
 // WithOwner says who claims. Only Locket knows owners.
 func WithOwner(owner string) ClaimOption { return func(s *claimSettings) { s.owner = owner } }
 
-// WithWaitTTL sets for how long the claim may wait without the server hearing from the keychain, 15 s
-// at least: when this process ends without a word, its place in the queue is free after this
-// time. A claim whose keychain is cut off from all servers for longer has failed. Only Locket knows
-// wait TTLs. 0, the default, waits for ever.
+// WithWaitTTL sets for how long the claim may wait without the server hearing from the keychain,
+// 15 s at least: when this process ends without a word, its place in the queue is free after this
+// time. A keychain that is cut off from all servers for longer loses its place, and claims
+// anew when it can. It is DefaultWaitTTL unless it is set; 0 waits for ever. Only Locket knows wait
+// TTLs: a server that refuses the parameter (400, naming wait_ttl) is asked again without it,
+// and gets no more of them.
 func WithWaitTTL(ttl time.Duration) ClaimOption { return func(s *claimSettings) { s.waitTTL = ttl } }
 
 // WithRenewPeriod sets how long after a renewal the next one follows: a third of the TTL,
@@ -256,7 +260,8 @@ func (s *claimSettings) validate(resource string) error {
 }
 
 // registration is the body of POST. It has nothing of Locket's own that was not asked for,
-// because a server of the REST requirements refuses parameters that it does not know.
+// because a server of the REST requirements refuses parameters that it does not know; a wait TTL
+// only where it is not known to be refused.
 type registration struct {
 	Resource string          `json:"resource"`
 	TTL      float64         `json:"ttl"`
@@ -266,14 +271,20 @@ type registration struct {
 	WaitTTL  float64         `json:"wait_ttl,omitempty"`
 }
 
-func (s *claimSettings) registration(resource string) (json.RawMessage, error) {
+// registration returns the body of POST, and that for servers which refuse wait TTLs, nil if it is the same.
+func (s *claimSettings) registration(resource string) (body, plain json.RawMessage, err error) {
 	r := registration{Resource: resource, TTL: s.ttl.Seconds(), Owner: s.owner, Mode: s.mode, WaitTTL: s.waitTTL.Seconds()}
 	if s.hasUserData {
 		text, err := json.Marshal(s.userData)
 		if err != nil {
-			return nil, fmt.Errorf("the user data: %w", err)
+			return nil, nil, fmt.Errorf("the user data: %w", err)
 		}
 		r.UserData = text
 	}
-	return json.Marshal(r)
+	if body, err = json.Marshal(r); err != nil || r.WaitTTL == 0 {
+		return body, nil, err
+	}
+	r.WaitTTL = 0
+	plain, err = json.Marshal(r)
+	return body, plain, err
 }

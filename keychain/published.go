@@ -118,6 +118,13 @@ func (p *published) settle(location string) (strays []string) {
 	return strays
 }
 
+// forget drops the claim that is kept, so that another one can be settled on.
+func (p *published) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decided, p.location, p.id, p.token = false, "", "", 0
+}
+
 // hear keeps an address that came in a late answer until settle, and reports whether it is
 // decided already which claim is kept.
 func (p *published) hear(address string) (decided bool) {

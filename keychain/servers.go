@@ -17,7 +17,8 @@ import (
 // none of the servers' is used as it is.
 type servers struct {
 	roots   []*url.URL
-	current atomic.Int64 // index of the one that is asked
+	current atomic.Int64  // index of the one that is asked
+	plain   []atomic.Bool // by index: whether the server refuses wait TTLs
 }
 
 // newServers returns the servers at addresses, the first of which is asked first.
@@ -30,6 +31,7 @@ func newServers(addresses []string, s *settings) (*servers, error) {
 		}
 		list.roots = append(list.roots, root)
 	}
+	list.plain = make([]atomic.Bool, len(list.roots))
 	return list, nil
 }
 
@@ -62,6 +64,10 @@ func (s *servers) claims() string { return s.roots[0].JoinPath("v1/claims/").Str
 
 // asked returns the index of the server that is asked now.
 func (s *servers) asked() int { return int(s.current.Load()) }
+
+// refuseWaitTTL notes that a server refuses wait TTLs, and refusesWaitTTL tells it.
+func (s *servers) refuseWaitTTL(server int)       { s.plain[server].Store(true) }
+func (s *servers) refusesWaitTTL(server int) bool { return s.plain[server].Load() }
 
 // fail goes on to the next server, unless another than the one that failed is asked by now.
 // It reports whether there is another.

@@ -15,6 +15,8 @@ var table = []row{
 	// A repeated POST finds its claim: active for a while, or ended.
 	{stateRegistering, eventStale, stateConfirming, []action{sendRenew}},
 	{stateRegistering, eventOK, stateFail, []action{stopTimeout, terminate}},
+	// Wait TTLs are not in the original: what is no longer in the line is claimed anew.
+	{stateRegistering, eventPlaceLost, stateRetryingRegister, []action{forgetClaim, startRetry}},
 	// The original is done here. But the POST may have made a claim, behind which others would
 	// wait for nothing; its answer tells which.
 	{stateRegistering, eventSignal, stateRecalling, []action{startEndTimeout}},
@@ -50,6 +52,7 @@ var table = []row{
 	{stateActivating, eventStale, stateConfirming, []action{sendRenew}}, // active for longer than is known
 	{stateActivating, eventConflict, stateWaiting, []action{startActivate}},
 	{stateActivating, eventRefused, stateFail, []action{stopTimeout, terminate}},
+	{stateActivating, eventPlaceLost, stateRetryingRegister, []action{forgetClaim, startRetry}},
 	{stateActivating, eventFailed, stateRetryingActivate, []action{startRetry}},
 	{stateActivating, eventSignal, stateAborting, []action{dropRequest, startEndTimeout, sendAbort}}, // the original has "Aborted", and sends: Aborting
 	{stateActivating, eventTimeout, stateWithdrawing, []action{notifyTimeout, dropRequest, startEndTimeout, sendWithdraw}},
@@ -65,6 +68,7 @@ var table = []row{
 	{stateConfirming, eventOK, stateActive, acquired},
 	{stateConfirming, eventStale, stateConfirming, []action{sendRenew}},
 	{stateConfirming, eventRefused, stateFail, []action{stopTimeout, terminate}},
+	{stateConfirming, eventPlaceLost, stateRetryingRegister, []action{forgetClaim, startRetry}},
 	{stateConfirming, eventFailed, stateRetryingConfirm, []action{startRetry}},
 	{stateConfirming, eventSignal, stateAborting, []action{dropRequest, startEndTimeout, sendAbort}},
 	{stateConfirming, eventTimeout, stateWithdrawing, []action{notifyTimeout, dropRequest, startEndTimeout, sendWithdraw}},

@@ -12,7 +12,7 @@ func TestWaitTTL(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{0: "", 15 * time.Second: `"wait_ttl":15`, 90 * time.Second: `"wait_ttl":90`} {
 		s := claimSettings{ttl: time.Minute}
 		WithWaitTTL(ttl)(&s)
-		body, err := s.registration("r")
+		body, _, err := s.registration("r")
 		if err != nil || s.validate("r") != nil || want == "" && strings.Contains(string(body), "wait_ttl") || !strings.Contains(string(body), want) {
 			t.Errorf("%s: %s (%v, %v)", ttl, body, err, s.validate("r"))
 		}

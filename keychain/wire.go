@@ -103,11 +103,14 @@ type request struct {
 	method  string
 	url     string
 	body    any
-	key     string        // Idempotency-Key
-	wait    time.Duration // Prefer: wait
+	plain   json.RawMessage // in the place of body for a server that refuses wait TTLs; nil if it is the same
+	key     string          // Idempotency-Key
+	wait    time.Duration   // Prefer: wait
 	timeout time.Duration
 	ttl     time.Duration // that a renewal asks for
 	ends    string        // the final status that is asked for
+	// explain is set when it matters why the claim was aborted, if it was.
+	explain bool
 }
 
 // do sends a request and returns its answer, within its time. A server that has failed is not
@@ -127,6 +130,12 @@ func (w *wire) do(ctx context.Context, r request) answer {
 			w.hangUp()
 		}
 		a.err = fmt.Errorf("%s %s: %w", r.method, a.target, unwrapped(a.err))
+	}
+	if a.refusesWaitTTL() {
+		w.log.Info("the server knows no wait TTLs; claims do without", "server", w.servers.roots[a.server])
+		w.servers.refuseWaitTTL(a.server)
+		r.body, r.plain = r.plain, nil
+		return w.do(ctx, r)
 	}
 	if ctx.Err() == nil && a.blamesServer() {
 		w.fail(a.server)
@@ -154,6 +163,9 @@ func (w *wire) exchange(ctx context.Context, a *answer) (err error) {
 	a.target, a.server, err = w.servers.route(a.url)
 	if err != nil {
 		return err
+	}
+	if a.plain != nil && w.servers.refusesWaitTTL(a.server) {
+		a.body, a.plain = a.plain, nil
 	}
 	req, err := w.newRequest(ctx, a.request, a.target)
 	if err != nil {
