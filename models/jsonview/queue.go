@@ -61,6 +61,7 @@ func OfWaits(waits []*models.Wait) []Wait {
 type Place struct {
 	ID              string    `json:"id" doc:"The claim's name."`
 	Owner           *string   `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Identity        *string   `json:"identity" doc:"Who the caller that made the claim was authenticated as; null if nobody asked."`
 	Mode            Mode      `json:"mode" doc:"Whether the claim shares the resource."`
 	Type            *Type     `json:"type" doc:"The purpose of the claim."`
 	Status          Status    `json:"status" doc:"active or waiting."`
@@ -92,7 +93,7 @@ func OfQueue[P any](q *models.Queue, place func(*models.Claim) P) QueueOf[P] {
 func OfPlace(claim *models.Claim) Place {
 	c := OfClaim(claim)
 	return Place{
-		ID: c.ID, Owner: c.Owner, Mode: c.Mode, Type: c.Type, Status: c.Status, Since: c.Since(), TTL: c.TTL,
+		ID: c.ID, Owner: c.Owner, Identity: c.Identity, Mode: c.Mode, Type: c.Type, Status: c.Status, Since: c.Since(), TTL: c.TTL,
 		ActiveDuration: c.ActiveDuration, WaitingDuration: c.WaitingDuration, Token: c.Token, Position: c.Position, Version: c.Version,
 	}
 }

@@ -64,14 +64,14 @@ var contractNames = []sentence{
 		s.queue(t, t.Name())
 		members := s.do(t, "GET", "/v1/resources/"+url.PathEscape(t.Name())+"/", nil).is(t, http.StatusOK).members(t)
 		wantMembers(t, members, map[string]string{
-			"url": aText, "resource": aText, "version": aWhole, "token": aWhole, "holders": `\[.*\]`, "waiting": "1", "waiters": `\[.*\]`,
+			"url": aText, "resource": aText, "version": aWhole, "token": aWhole, "holders": `\[.*\]`, "waiting": "1", "waiters": `\[.*\]`, "waits": `\[\]`,
 		})
 		for list, differences := range map[string]map[string]string{
 			"holders": {},
 			"waiters": {"status": `"waiting"`, "ttl": null, "active_duration": null, "waiting_duration": aFloat, "token": null, "position": "1"},
 		} {
 			want := maps.Clone(claimMembers)
-			for _, left := range []string{"resource", "status_history", "created", "user_data", "value"} {
+			for _, left := range []string{"resource", "status_history", "created", "user_data", "value", "ended_by", "session", "wait_ttl"} {
 				delete(want, left)
 			}
 			want["since"] = aTime
@@ -106,7 +106,7 @@ var contractNames = []sentence{
 	{"A name that nobody uses is a free resource: version 0", func(t *testing.T, s *restServer) {
 		members := s.do(t, "GET", "/v1/resources/nobody-uses-it/", nil).is(t, http.StatusOK).members(t)
 		wantMembers(t, members, map[string]string{
-			"url": aText, "resource": `"nobody-uses-it"`, "version": "0", "token": null, "holders": `\[\]`, "waiting": "0", "waiters": `\[\]`,
+			"url": aText, "resource": `"nobody-uses-it"`, "version": "0", "token": null, "holders": `\[\]`, "waiting": "0", "waits": `\[\]`, "waiters": `\[\]`,
 		})
 	}},
 	{"The version of a queue rises with every change", func(t *testing.T, s *restServer) {
