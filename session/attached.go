@@ -59,6 +59,7 @@ type resource struct {
 type work struct {
 	commands []Command
 	kept     []Standing // news that the answer to the first will tell
+	checking bool       // whether the claim of the first is looked at, and its answer comes after that
 }
 
 type change struct {
@@ -198,7 +199,7 @@ func (a *Attached) changed(t change) {
 	s := standing(previous, c)
 	switch {
 	case s.Previous == s.Current && (s.Current != Held || s.Token == token): // a renewal, or the value
-	case t.own && r.work != nil && (t.Before == nil || c.Status.Final()):
+	case r.work != nil && (r.work.checking || t.own && (t.Before == nil || c.Status.Final())):
 		r.work.kept = append(r.work.kept, s) // the answer is about to tell it
 	default:
 		a.send(Event{Standing: &s})

@@ -169,26 +169,32 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case result.Claim.Status.Final(): // it ended before its outcome was known here
 		a.start(r)
 	case result.Claim.Status == claim.Waiting && !cmd.AllowCircle && a.check != nil:
+		r.work.checking = true
 		a.background(func(ctx context.Context) func() {
 			err := a.check(ctx, &result)
 			return func() { a.checked(r, cmd, &result.Claim, err) }
 		})
 	default:
-		a.checked(r, cmd, &result.Claim, nil)
+		a.tell(r, cmd, &result.Claim)
+		a.done(r)
 	}
 }
 
-// checked answers a Lock that has made a claim. err is why that was withdrawn, nil if it was not.
+// checked answers a Lock whose claim has been looked at. err is why that was withdrawn, nil if it was not.
 func (a *Attached) checked(r *resource, cmd Lock, c *claim.Claim, err error) {
-	if err != nil {
-		if r.id == "" {
-			r.work.kept = nil // the claim came and went
-		}
-		a.refuse(r, err)
+	r.work.checking = false
+	if err == nil {
+		a.tell(r, cmd, c)
+		a.done(r)
 		return
 	}
-	a.tell(r, cmd, c)
-	a.done(r)
+	r.work.kept = nil // the claim came and went
+	if r.id == c.ID { // the end, by another server, has not been heard of yet
+		ended := *c
+		ended.Status = claim.Withdrawn
+		a.set(r, &ended)
+	}
+	a.refuse(r, err)
 }
 
 // repeated answers a Lock of what the session had.
@@ -271,11 +277,11 @@ func (a *Attached) tell(r *resource, cmd Command, c *claim.Claim) {
 	}
 	s := standing(previous, c)
 	a.send(Event{Sequence: cmd.sequence(), Standing: &s, answers: true})
-	for _, next := range kept {
-		if next.Version > s.Version {
-			next.Previous = s.Current
+	for last := s; len(kept) > 0; kept = kept[1:] {
+		if next := kept[0]; next.Version > last.Version {
+			next.Previous = last.Current
 			a.send(Event{Standing: &next})
-			s = next
+			last = next
 		}
 	}
 }
