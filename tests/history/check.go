@@ -43,6 +43,10 @@ func partition(history []porcupine.Operation) [][]porcupine.Operation {
 func Check(history []porcupine.Operation, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	history, err := spread(history)
+	if err != nil {
+		return err
+	}
 	for _, part := range partition(history) {
 		left, _ := ctx.Deadline()
 		result := porcupine.CheckOperationsTimeout(model, part, max(time.Until(left), time.Nanosecond))

@@ -14,5 +14,9 @@
 //   - When a lease runs out. Expire is an operation that nobody asked for. The rules get
 //     the earliest instants that the history allows, so that they find a lease too young
 //     whose expiry cannot be right: the time from the last renewal's call, or that of the
-//     request that granted, to an answer given afterwards is shorter than the TTL.
+//     request that granted, to an answer given afterwards is shorter than the TTL. So it is with
+//     the waits of claims with a wait TTL.
+//   - When a session of which no server has heard ends. Lapse is an operation that nobody asked for,
+//     never before the sending of the last heartbeat that was acknowledged, and the TTL. A session that
+//     ends does so in the history of each resource that it asked for.
 package history

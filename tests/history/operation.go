@@ -28,6 +28,8 @@ type Output struct {
 	Unknown bool
 	// Refused is why the request was refused, 0 when it was not.
 	Refused Refusal
+	// None: the session neither holds the resource nor waits for it.
+	None bool
 	// Status, Token and Version are those of the claim that the request is about. In a
 	// collision Token is that of the holder.
 	Status  claim.Status
@@ -52,6 +54,8 @@ const (
 	Collision
 	// Transition: the claim's status does not allow the change.
 	Transition
+	// SessionEnded: there is no such session any more.
+	SessionEnded
 )
 
 func (r Refusal) String() string {
@@ -68,6 +72,8 @@ func (r Refusal) String() string {
 		return "collision"
 	case Transition:
 		return "transition"
+	case SessionEnded:
+		return "session ended"
 	default:
 		return fmt.Sprintf("refusal %d", uint8(r))
 	}
@@ -87,7 +93,10 @@ func Operation(call, end int64, request Request, out Output) porcupine.Operation
 // describe shows an operation in one line.
 func describe(in Input, out Output) string {
 	request := fmt.Sprintf("%s %T%+v", in.Resource, in.command, in.command)
-	if in.command == nil {
+	switch {
+	case in.Session != "":
+		request = fmt.Sprintf("%s session %s: %s", in.Resource, in.Session, in.special)
+	case in.command == nil:
 		request = fmt.Sprintf("%s %s %s", in.Resource, in.special, in.ID)
 	}
 	if out.Unknown {

@@ -83,10 +83,7 @@ func TestPlanted(t *testing.T) {
 			at(500, 510, renew("a"), holds(10)),
 		}, then...)...)
 	}
-	for _, test := range []struct {
-		name         string
-		wrong, right ops
-	}{
+	checkPlanted(t, []planted{
 		{
 			"two exclusive holders",
 			alone(at(3, 4, create("b", exclusive), holds(11)), at(5, 6, end("a"), released)),
@@ -335,7 +332,18 @@ func TestPlanted(t *testing.T) {
 			alone(at(5, never, end("a"), out{Unknown: true}), at(3, 4, read("a"), released)),
 			alone(at(5, never, end("a"), out{Unknown: true}), at(6, 7, read("a"), holds(10))),
 		},
-	} {
+	})
+}
+
+// planted is a history with a violation, and its correct counterpart.
+type planted struct {
+	name         string
+	wrong, right ops
+}
+
+func checkPlanted(t *testing.T, tests []planted) {
+	t.Helper()
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if err := history.Check(test.right, checkTime); err != nil {
 				t.Errorf("the correct history is refused: %v", err)

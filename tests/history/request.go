@@ -13,9 +13,13 @@ type Request struct {
 	// new for each grant.
 	ID string
 
-	command claim.Command // nil for a special one
+	// Session is who asks, "" for a client without one.
+	Session string
+
+	command claim.Command // nil for a special one, but for a lock of a session
 	special special
-	token   uint64 // that the request shows, as the client knows it; 0 for none
+	ttl     time.Duration // of a heartbeat's session
+	token   uint64        // that the request shows, as the client knows it; 0 for none
 }
 
 // special is an operation that is no command of package claim.
@@ -31,6 +35,18 @@ func Create(resource, id string, mode claim.Mode, ttl time.Duration) Request {
 	return Request{Resource: resource, ID: id, command: claim.Create{
 		ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl,
 	}}
+}
+
+// CreateWithWaitTTL makes a claim that is aborted when nobody has asked about it for the wait TTL.
+func CreateWithWaitTTL(resource, id string, mode claim.Mode, ttl, waitTTL time.Duration) Request {
+	return Request{Resource: resource, ID: id, command: claim.Create{
+		ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl, WaitTTL: waitTTL,
+	}}
+}
+
+// Keep is a call that waits for a claim, and so keeps it waiting.
+func Keep(resource, id string) Request {
+	return Request{Resource: resource, ID: id, command: claim.KeepWaiting{IDs: []string{id}}}
 }
 
 // Try makes a claim that does not wait; its owner is its id.
@@ -87,7 +103,7 @@ func Read(resource, id string) Request {
 	return Request{Resource: resource, ID: id, special: read}
 }
 
-// Expire is the end of a claim whose lease has run out. No client asks for it: the history
+// Expire is the end of a claim whose lease has run out, or of one that waits and whose wait TTL has. No client asks for it: the history
 // says only that it happened, and between which moments.
 func Expire(resource, id string) Request {
 	return Request{Resource: resource, ID: id, special: expire}

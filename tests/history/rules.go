@@ -26,7 +26,7 @@ func (s *state) command(r Request) claim.Command {
 	}
 	switch cmd := r.command.(type) {
 	case nil:
-		return claim.Expire{Resources: []string{r.Resource}}
+		return claim.Expire{Resources: []string{r.Resource}, Waiters: []string{r.ID}}
 	case claim.Acquire:
 		cmd.Token = token
 		return cmd
@@ -41,7 +41,10 @@ func (s *state) command(r Request) claim.Command {
 // run carries out a request by the rules, and changes the state as they do. It returns the
 // claim that they answer with.
 func (s *state) run(in Input) (*claim.Claim, error) {
-	if in.special == read {
+	switch {
+	case in.Session != "":
+		return s.runSession(in)
+	case in.special == read:
 		return s.find(in.ID)
 	}
 	now := claim.Instant{Lease: max(in.call, s.now)}
@@ -50,7 +53,7 @@ func (s *state) run(in Input) (*claim.Claim, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case c.Status != claim.Active:
+		case c.Status != claim.Active && (c.Status != claim.Waiting || c.WaitTTL == 0), c.Session != "":
 			return nil, &claim.TransitionError{From: c.Status, To: claim.Expired}
 		}
 		now.Lease = max(now.Lease, c.Deadline)
@@ -59,6 +62,7 @@ func (s *state) run(in Input) (*claim.Claim, error) {
 	queues := s.queues(in, now)
 	c, err := queues.Do(s.command(in.Request))
 	s.take(queues, in.Resource)
+	s.asked(in, now)
 	if in.special == expire {
 		return s.find(in.ID)
 	}
@@ -78,7 +82,7 @@ func (s *state) queues(in Input, now claim.Instant) *claim.Queues {
 	}))
 	for _, c := range s.live {
 		read := *c
-		if c.ID != in.ID || in.special != expire {
+		if (c.Status == claim.Active || c.WaitTTL != 0) && (c.ID != in.ID || in.special != expire) {
 			read.Deadline = never
 		}
 		if c.Status == claim.Waiting {
@@ -99,8 +103,12 @@ func (s *state) take(queues *claim.Queues, resource string) {
 	for _, change := range queues.Changes() {
 		after := *change.After
 		at := slices.IndexFunc(s.live, func(c *claim.Claim) bool { return c.ID == after.ID })
-		if at >= 0 && after.Deadline == never { // not renewed
+		switch {
+		case at < 0:
+		case after.Deadline == never: // not renewed
 			after.Deadline = s.live[at].Deadline
+		case s.live[at].Status == claim.Waiting && after.Status == claim.Active && after.WaitTTL != 0:
+			after.Deadline = min(after.Deadline, s.live[at].Deadline) // it was granted unasked
 		}
 		switch live := after.Status.Live(); {
 		case at >= 0 && live:
@@ -113,6 +121,23 @@ func (s *state) take(queues *claim.Queues, resource string) {
 			}
 			s.ended = &ended{claim: &after, before: s.ended}
 		}
+	}
+}
+
+// asked notes that a claim that waits was asked about. The rules move the end of its wait on when half of
+// the wait TTL has passed, so at least that much is left.
+func (s *state) asked(in Input, now claim.Instant) {
+	for i, c := range s.live {
+		if c.ID != in.ID || c.Status != claim.Waiting || c.WaitTTL == 0 || in.special == expire {
+			continue
+		}
+		left := c.WaitTTL / 2
+		if _, ok := in.command.(claim.KeepWaiting); ok {
+			left = c.WaitTTL
+		}
+		kept := *c
+		kept.Deadline = max(c.Deadline, now.Lease.Add(left))
+		s.live[i] = &kept
 	}
 }
 
@@ -133,6 +158,8 @@ func refusal(err error) (Refusal, *claim.Claim) {
 		return IDTaken, nil
 	case errors.Is(err, claim.ErrContention):
 		return Contention, nil
+	case errors.Is(err, claim.ErrSessionEnded):
+		return SessionEnded, nil
 	case errors.As(err, &collision):
 		return Collision, collision.Holder
 	case errors.As(err, &transition):

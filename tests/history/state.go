@@ -13,6 +13,7 @@ type state struct {
 	live  []*claim.Claim // in the order in which they came
 	ended *ended
 	shown *shown
+	over  *names // the sessions that have ended
 	// now is a moment before which the last operation cannot have been, by the leases that
 	// had run out by then.
 	now claim.Time
@@ -49,24 +50,36 @@ func (s *state) find(id string) (*claim.Claim, error) {
 func (s *state) step(in Input, out Output) bool {
 	c, err := s.run(in)
 	switch {
+	case c == nil && err == nil && !out.Unknown && (out.Status != 0 || out.Refused != 0):
+		return false
 	case s.now > in.end:
 		return false // a lease ran out before its time
 	case out.Unknown:
 		return true
 	case err != nil:
-		return s.refuses(err, out)
+		return s.refuses(in, err, out)
 	}
-	return out.Refused == 0 && s.shows(c, out)
+	switch {
+	case out.Refused != 0:
+		return false
+	case c == nil:
+		return true // the session has nothing to do with the resource, or it was not shown
+	case out.None:
+		return c.Status.Final()
+	}
+	return s.shows(c, out)
 }
 
 // refuses reports whether the answer is that refusal.
-func (s *state) refuses(err error, out Output) bool {
+func (s *state) refuses(in Input, err error, out Output) bool {
 	reason, holder := refusal(err)
 	switch {
 	case reason != out.Refused:
 		return false
 	case reason != Collision:
 		return true
+	case holder == nil && in.Session != "":
+		return true // it is shown one of those that share the resource
 	case holder == nil:
 		return out.Holder == "" && out.Token == 0
 	}
@@ -94,7 +107,7 @@ func (s *state) show(counted, as uint64) (ok bool) {
 }
 
 func equal(a, b state) bool {
-	return a.row == b.row && a.now == b.now && slices.EqualFunc(a.live, b.live, sameClaim) &&
+	return a.row == b.row && a.now == b.now && a.over.equal(b.over) && slices.EqualFunc(a.live, b.live, sameClaim) &&
 		a.ended.equal(b.ended) && a.shown.equal(b.shown)
 }
 
