@@ -1,0 +1,22 @@
+//go:build chaos
+
+package robustness_test
+
+import (
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// TestSessionsDisturbed, for longer.
+func TestChaosSessions(t *testing.T) {
+	t.Run("two servers", func(t *testing.T) {
+		t.Parallel()
+		disturb(t, "mysql:"+fixtures.MySQL(t), 2, 18)
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		disturb(t, harness.SQLiteFile(t), 1, 18)
+	})
+}
