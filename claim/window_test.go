@@ -179,9 +179,9 @@ func (w *window) batch() {
 	}
 	w.saveSessions(queues)
 	for _, id := range sessionIDs {
-		w.model.checkSession(w.t, id, w.shelf.sessions[id])
+		w.model.checkSession(w.t, id, w.sessions[id])
 	}
-	checkBound(w.t, w.claims, func(id string) *claim.Session { return w.shelf.sessions[id] })
+	checkBound(w.t, w.claims, func(id string) *claim.Session { return w.sessions[id] })
 	checkSame(w.t, w.claims, w.model.claims)
 	checkState(w.t, q.Row, w.claims)
 	checkStep(w.t, version, before, w.claims, cmds...)
