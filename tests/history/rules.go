@@ -119,7 +119,9 @@ func (s *state) take(queues *claim.Queues, resource string) {
 			if at >= 0 {
 				s.live = slices.Delete(s.live, at, at+1)
 			}
-			s.ended = &ended{claim: &after, before: s.ended}
+			if after.Session == "" { // what a session had is not asked for by its id
+				s.ended = &ended{claim: &after, before: s.ended}
+			}
 		}
 	}
 }

@@ -78,6 +78,11 @@ const anyServer = "server"
 // that none lapses while its client may trust it.
 func spread(history []porcupine.Operation) ([]porcupine.Operation, error) {
 	trusted, resources := trust(history)
+	byResource := make(map[string][]porcupine.Operation) // and by session
+	for _, op := range history {
+		in := op.Input.(Input)
+		byResource[in.Session+"\x00"+in.Resource] = append(byResource[in.Session+"\x00"+in.Resource], op)
+	}
 	var all []porcupine.Operation
 	for _, op := range history {
 		in := op.Input.(Input)
@@ -101,12 +106,37 @@ func spread(history []porcupine.Operation) ([]porcupine.Operation, error) {
 			}
 		}
 		for _, resource := range resources[in.Session] {
+			if idle(byResource[in.Session+"\x00"+resource], op) {
+				continue
+			}
 			request := in.Request
 			request.Resource = resource
 			all = append(all, Operation(op.Call, op.Return, request, op.Output.(Output)))
 		}
 	}
 	return all, nil
+}
+
+// idle reports whether a session certainly has nothing to do with a resource when an operation about
+// all that it has begins, and asks for nothing later: its last request was an UNLOCK, or was refused, and was
+// answered. There is then nothing to order.
+func idle(ops []porcupine.Operation, all porcupine.Operation) bool {
+	var last porcupine.Operation
+	for _, op := range ops {
+		if op.Return >= all.Call {
+			return false
+		}
+		if op.Call > last.Call {
+			last = op
+		}
+	}
+	for _, op := range ops {
+		if op.Return >= last.Call && op.Call != last.Call {
+			return false // beside the last
+		}
+	}
+	in, out := last.Input.(Input), last.Output.(Output)
+	return !out.Unknown && (in.special == unlock || in.special == try && out.Refused != 0)
 }
 
 // trust returns until when the clients of sessions could trust them, and what these asked for.

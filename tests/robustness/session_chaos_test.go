@@ -17,6 +17,6 @@ func TestChaosSessions(t *testing.T) {
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		disturb(t, harness.SQLiteFile(t), 1, 18)
+		disturb(t, harness.SQLiteFile(t), 1, 12)
 	})
 }
