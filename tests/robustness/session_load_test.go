@@ -81,6 +81,8 @@ type sessionClient struct {
 	*lock.Session
 	name string
 	ttl  time.Duration
+	// streams counts the streams over which a server had the session.
+	streams atomic.Int64
 	// joined has, for each resource, the version of the claim that waited there last.
 	joined sync.Map
 	// open are the requests that nobody has answered.
@@ -179,12 +181,20 @@ func (c *sessionClient) useLock(key string) bool {
 		ask, request = c.TryLock, history.TryLock
 	}
 	id := fmt.Sprint("request-", c.ids.Add(1))
-	begin := c.now()
+	begin, streams := c.now(), c.streams.Load()
 	status, err := ask(context.Background(), key)
 	if err != nil {
 		return c.unanswered(begin, request(key, id, c.name, claim.Exclusive), err)
 	}
-	c.op(begin, c.now(), request(key, id, c.name, claim.Exclusive), c.answerTo(status))
+	switch {
+	case streams == c.streams.Load():
+		c.op(begin, c.now(), request(key, id, c.name, claim.Exclusive), c.answerTo(status))
+	default: // it was sent twice perhaps: the answer is that of the second time
+		c.op(begin, c.now(), request(key, id, c.name, claim.Exclusive), history.Output{Unknown: true})
+		if status.Current != lock.None {
+			c.op(begin, c.now(), history.Stands(key, c.name), c.answerTo(status))
+		}
+	}
 	if status.Current == lock.Waiting {
 		if rand.IntN(4) == 0 && !c.again(key, begin) {
 			return false

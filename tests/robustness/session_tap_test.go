@@ -48,6 +48,7 @@ func (s *tapped) RecvMsg(m any) error {
 	case response.GetHeartbeat() != nil:
 		s.client.op(sent, s.client.now(), history.Heartbeat(s.client.name, s.client.ttl), history.Output{})
 	case response.GetOpened() != nil:
+		s.client.streams.Add(1)
 		if response.GetOpened().GetResumed() {
 			s.client.resumed.Add(1)
 		}
