@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -185,6 +186,22 @@ func (s *Session) Lock(resource string, want models.Holding, more ...func(*model
 	return s.Stands(s.Answer(s.Ask(LockCommand(resource, more...))), resource, want)
 }
 
+// RefusedCircle sends LOCK, and checks that it is refused since it would close a circle whose
+// members' sessions and claims have these texts.
+func (s *Session) RefusedCircle(resource string, members ...string) {
+	s.t.Helper()
+	response := s.Answer(s.Ask(LockCommand(resource)))
+	e := response.GetError()
+	if codes.Code(e.GetCode()) != codes.Aborted || e.GetReason() != models.ReasonCircle {
+		s.t.Fatalf("%s: got %v, want a circle", s.ID, response)
+	}
+	for _, member := range members {
+		if !strings.Contains(e.GetMetadata()["circle"], member) {
+			s.t.Errorf("%s: the circle is %v, without %s", s.ID, e.GetMetadata(), member)
+		}
+	}
+}
+
 // Unlock sends UNLOCK, and checks that it is carried out.
 func (s *Session) Unlock(resource string) *models.SessionStatus {
 	s.t.Helper()
@@ -248,6 +265,22 @@ func (s *Session) Hears(resource string, previous, current models.Holding) *mode
 		s.t.Fatalf("%s heard %v, want %s after %s of %s", s.ID, got, current, previous, resource)
 	}
 	return got
+}
+
+// Heard waits for news, which Hears then checks, and reports whether some came in time.
+func (s *Session) Heard(timeout time.Duration) bool {
+	if len(s.News) > 0 {
+		return true
+	}
+	select {
+	case response, more := <-s.responses:
+		if more {
+			s.News = append(s.News, response.GetStatus())
+		}
+		return more
+	case <-time.After(timeout):
+		return false
+	}
 }
 
 // Quiet checks that nothing has come.

@@ -218,3 +218,47 @@ func TestSessionClientKilled(t *testing.T) {
 		}
 	})
 }
+
+// TestSessionsCloseACircle: of two sessions on two servers that close a circle together, exactly one is refused: by the
+// answer to its LOCK, and then it hears nothing else of it, or by news. The other waits on, and is granted what the first gives up.
+func TestSessionsCloseACircle(t *testing.T) {
+	t.Parallel()
+	first, second := pairOfServers(t)
+	pair := []*harness.Session{openAt(t, first, "a"), openAt(t, second, "b")}
+	answers := 0
+	for round := range 30 {
+		mine := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
+		for i, s := range pair {
+			s.Lock(mine[i], harness.Held)
+		}
+		begin := time.Now()
+		asked := []uint64{pair[0].Ask(harness.LockCommand(mine[1])), pair[1].Ask(harness.LockCommand(mine[0]))}
+		got := []*models.SessionResponse{pair[0].Answer(asked[0]), pair[1].Answer(asked[1])}
+		refused := slices.IndexFunc(got, func(r *models.SessionResponse) bool { return r.GetError().GetReason() == models.ReasonCircle })
+		if refused >= 0 {
+			answers++
+		} else {
+			for refused < 0 && time.Since(begin) < 2*time.Second {
+				refused = slices.IndexFunc(pair, func(s *harness.Session) bool { return s.Heard(20 * time.Millisecond) })
+			}
+			if refused < 0 {
+				t.Fatalf("round %d: nobody was refused: %v", round, got)
+			}
+			if news := pair[refused].Hears(mine[1-refused], harness.Waiting, harness.None); news.GetReason() == "" {
+				t.Errorf("round %d: %v", round, news)
+			}
+		}
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("round %d: after %s", round, took)
+		}
+		waits := pair[1-refused]
+		waits.Stands(got[1-refused], mine[refused], harness.Waiting)
+		pair[refused].Unlock(mine[refused])
+		waits.Hears(mine[refused], harness.Waiting, harness.Held)
+		waits.Unlock(mine[refused])
+		waits.Unlock(mine[1-refused])
+		pair[refused].Quiet()
+		waits.Quiet()
+	}
+	t.Logf("%d of 30 were refused by the answer", answers)
+}
