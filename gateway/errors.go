@@ -85,7 +85,7 @@ func refusalOf(s *status.Status) *refusal {
 	case info.GetReason() == models.ReasonClaimNotFound:
 		r.body["message"] = "no claim has this id, or it ended long ago"
 	case info.GetReason() == models.ReasonCircle:
-		r.circle = json.RawMessage(info.GetMetadata()["circle"])
+		r.circle = json.RawMessage(info.GetMetadata()[models.CircleKey])
 	case info.GetReason() == models.ReasonClaimWaits:
 		r.describe(info)
 	}

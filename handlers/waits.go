@@ -133,21 +133,15 @@ const maxCircle = 3 << 10
 // circleStatus is what the caller sees of a circle. The metadata have the members, as many as
 // have room, in JSON.
 func circleStatus(e *waits.CircleError) error {
-	type member struct {
-		Owner    string `json:"owner,omitempty"`
-		Session  string `json:"session,omitempty"`
-		Claim    string `json:"claim"`
-		Resource string `json:"resource"`
-	}
 	text := []byte("[]")
-	var members []member
+	var members []models.CircleMember
 	for _, m := range e.Members {
-		members = append(members, member{m.Owner, m.Session, m.ID, m.Resource})
+		members = append(members, models.CircleMember{Owner: m.Owner, Session: m.Session, Claim: m.ID, Resource: m.Resource})
 		more, err := json.Marshal(members)
 		if err != nil || len(more) > maxCircle {
 			break
 		}
 		text = more
 	}
-	return withInfo(status.New(codes.Aborted, e.Error()), models.ReasonCircle, map[string]string{"circle": string(text)})
+	return withInfo(status.New(codes.Aborted, e.Error()), models.ReasonCircle, map[string]string{models.CircleKey: string(text)})
 }

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -26,8 +27,9 @@ func TestCircles(t *testing.T) {
 			"mutex":   lock.NewMutex(b, "x", lock.RefuseCircle()).Lock(t.Context()),
 		}
 		for name, err := range refused {
-			if models.ReasonOf(err) != models.ReasonCircle {
-				t.Errorf("%s: %v", name, err)
+			var circle *models.CircleError
+			if !errors.As(err, &circle) || len(circle.Members) != 2 || circle.Members[0].Resource != "x" || circle.Members[1].Resource != "y" || models.ReasonOf(err) != models.ReasonCircle {
+				t.Errorf("%s: %v, %+v", name, err, circle)
 			}
 		}
 		if got, err := b.Lock(t.Context(), "x", lock.AllowCircle()); err != nil || got.Current != lock.Waiting {
@@ -50,7 +52,8 @@ func TestCircles(t *testing.T) {
 			return done
 		}
 		first := waiting(c, "y")
-		if _, err := d.Acquire(t.Context(), "x", lock.RefuseCircle()); models.ReasonOf(err) != models.ReasonCircle {
+		var circle *models.CircleError
+		if _, err := d.Acquire(t.Context(), "x", lock.RefuseCircle()); !errors.As(err, &circle) || len(circle.Members) != 2 {
 			t.Error(err)
 		}
 		second := waiting(d, "x")

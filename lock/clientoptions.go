@@ -96,14 +96,14 @@ func Presence(value string) AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.value, a.typeCode = value, models.TypeCode_PRESENCE })
 }
 
-// AllowCircle waits even if that closes a circle, in which each session waits for the next. Session.Lock is refused then,
-// unless it has this option; its goroutines are one party.
+// AllowCircle waits even if that closes a circle, in which each session waits for the next. Session.Lock is refused then
+// (*models.CircleError), unless it has this option; its goroutines are one party.
 func AllowCircle() AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.circle = true })
 }
 
-// RefuseCircle refuses to wait if that closes a circle, in which each session waits for the next: the error has
-// the reason models.ReasonCircle. It is for clients and mutexes whose goroutines do not wait independently of each
+// RefuseCircle refuses to wait if that closes a circle, in which each session waits for the next: the error is
+// a *models.CircleError. It is for clients and mutexes whose goroutines do not wait independently of each
 // other; for others a circle of sessions is none of goroutines.
 func RefuseCircle() CircleOption { return CircleOption{} }
 

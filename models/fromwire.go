@@ -10,7 +10,7 @@ import (
 var sentinels = []error{ErrLockCollision, ErrInvalidTTL, ErrInvalidOwner, ErrResourceNotFound, ErrInvalidType}
 
 // FromWire returns an error of a call such that errors.Is finds the error of this package that
-// it is: errors.Is(FromWire(err), ErrLockCollision). Text, code, details and everything that err
+// it is: errors.Is(FromWire(err), ErrLockCollision), and errors.As its *CircleError. Text, code, details and everything that err
 // wraps stay as they are; any other error, and nil, is returned unchanged.
 //
 // It is needed because gRPC compares status errors whole (status.Error.Is): an error that
@@ -21,6 +21,9 @@ func FromWire(err error) error {
 	var wire interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &wire) {
 		return err
+	}
+	if ReasonOf(err) == ReasonCircle {
+		return circleOf(err)
 	}
 	got := wire.GRPCStatus()
 	for _, sentinel := range sentinels {
