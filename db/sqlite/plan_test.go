@@ -81,7 +81,7 @@ func TestPlans(t *testing.T) {
 		"next due":           {sql: nextDueSQL, want: []string{"SEARCH claims USING COVERING INDEX claims_held (type=?)", "SEARCH claims USING COVERING INDEX claims_held (type=? AND deadline>?)"}},
 		"abandoned":          {sql: abandonedSQL, want: []string{"SEARCH claims USING COVERING INDEX claims_patience (deadline>? AND deadline<?)"}},
 		"waits of an owner":  {sql: ownerWaitsSQL, want: []string{"SEARCH claims USING INDEX claims_waiter (owner=?)"}},
-		"waits of a session": {sql: sessionWaitsSQL, want: []string{"SEARCH claims USING INDEX claims_session (session=?)"}},
+		"waits of a session": {sql: sessionWaitsSQL, want: []string{"SEARCH claims USING INDEX claims_session (session=? AND status=?)"}},
 		"cutoff":             {sql: cutoffSQL, want: []string{"USING COVERING INDEX claims_finished"}},
 		"count":              {sql: countSQL, want: []string{"COVERING INDEX claims_waiting", "COVERING INDEX claims_held", "COVERING INDEX claims_finished"}},
 		"resource":           {sql: s.statement(t, "SELECT version, holder"), want: []string{"SEARCH resources USING PRIMARY KEY (name=?)"}},
