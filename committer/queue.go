@@ -21,6 +21,8 @@ const maxPendingBytes = 64 << 20
 // queue holds the requests that wait for the next transaction. It is bounded: while the
 // database is slow or hangs, memory stays within its bounds. New work (a lock or a claim that
 // may be made) is refused from half of them on, so that renewals and releases still find room.
+// From there on an identity with less than its share of the half, which those that wait have in equal
+// parts, may still bring new work, up to three quarters: one that fills the queue does not keep the others out.
 type queue struct {
 	limit int
 	holds func(claim.Acquire) bool // whether it renews a lock that is held
@@ -28,12 +30,24 @@ type queue struct {
 
 	mu      sync.Mutex
 	pending []*request
-	bytes   int
+	all     load
+	of      map[string]load // by identity, of those that wait
 	stopped bool
 }
 
+// load is how much waits.
+type load struct{ requests, bytes int }
+
+func (l load) plus(r *request) load  { return load{l.requests + 1, l.bytes + r.bytes} }
+func (l load) minus(r *request) load { return load{l.requests - 1, l.bytes - r.bytes} }
+
+// exceeds reports whether a load is more than a part of what may wait.
+func (q *queue) exceeds(l load, part float64) bool {
+	return float64(l.requests) > part*float64(q.limit) || float64(l.bytes) > part*maxPendingBytes
+}
+
 func newQueue(limit int, holds func(claim.Acquire) bool) *queue {
-	return &queue{limit: limit, holds: holds, wake: make(chan struct{}, 1)}
+	return &queue{limit: limit, holds: holds, wake: make(chan struct{}, 1), of: make(map[string]load)}
 }
 
 // add puts a request at the end. It returns ErrStopping or ErrOverloaded.
@@ -41,20 +55,46 @@ func (q *queue) add(r *request) error {
 	r.queued, r.bytes = time.Now(), size(r.cmd)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	count, bytes := len(q.pending)+1, q.bytes+r.bytes
+	all, own := q.all.plus(r), q.of[r.caller.Identity].plus(r)
 	switch {
 	case q.stopped:
 		return ErrStopping
-	case count > q.limit, bytes > maxPendingBytes,
-		(count > q.limit/2 || bytes > maxPendingBytes/2) && q.isNew(r.cmd):
+	case q.exceeds(all, 1), q.exceeds(all, newWork) && q.isNew(r.cmd) && !q.hasShare(all, own):
 		return ErrOverloaded
 	}
 	q.pending = append(q.pending, r)
-	q.bytes = bytes
-	if count == 1 {
+	q.all, q.of[r.caller.Identity] = all, own
+	if all.requests == 1 {
 		q.wakeUp()
 	}
 	return nil
+}
+
+const (
+	// newWork is the part of the bounds from which on new work is refused.
+	newWork = 0.5
+	// mostNewWork is the same for identities with less than their share.
+	mostNewWork = 0.75
+)
+
+// hasShare reports whether an identity may bring new work although newWork is reached, when own is its
+// load with it, and all that of all.
+func (q *queue) hasShare(all, own load) bool {
+	identities := len(q.of)
+	if own.requests == 1 {
+		identities++ // it has nothing there yet
+	}
+	return identities > 1 && !q.exceeds(all, mostNewWork) && !q.exceeds(own, newWork/float64(identities))
+}
+
+// gone notes that a request no longer waits.
+func (q *queue) gone(r *request) {
+	q.all = q.all.minus(r)
+	if own := q.of[r.caller.Identity].minus(r); own.requests > 0 {
+		q.of[r.caller.Identity] = own
+	} else {
+		delete(q.of, r.caller.Identity)
+	}
 }
 
 func (q *queue) wakeUp() {
@@ -92,17 +132,14 @@ func (q *queue) take(limit int) []*request {
 			left = append(left, r)
 			continue
 		}
-		q.bytes -= r.bytes
-	}
-	for _, r := range batch {
-		q.bytes -= r.bytes
+		q.gone(r)
 	}
 	if room := min(limit-len(batch), len(left)); room > 0 { // what is left is new work
-		for _, r := range left[:room] {
-			q.bytes -= r.bytes
-		}
 		batch = append(batch, left[:room]...)
 		left = append(left[:0], left[room:]...)
+	}
+	for _, r := range batch {
+		q.gone(r)
 	}
 	clear(q.pending[len(left):])
 	q.pending = left
@@ -120,7 +157,7 @@ func (q *queue) takeOlder(than time.Time) (old []*request) {
 	for _, r := range q.pending {
 		if r.queued.Before(than) {
 			old = append(old, r)
-			q.bytes -= r.bytes
+			q.gone(r)
 		} else {
 			left = append(left, r)
 		}
@@ -135,7 +172,8 @@ func (q *queue) takeAll() []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := q.pending
-	q.pending, q.bytes = nil, 0
+	q.pending, q.all = nil, load{}
+	clear(q.of)
 	return all
 }
 

@@ -2,6 +2,7 @@ package committer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -61,8 +62,57 @@ func TestTurnsOfABacklog(t *testing.T) {
 		}
 		n += len(next)
 	}
-	if q.bytes != 0 || q.len() != 0 {
-		t.Errorf("%d bytes of %d requests are left", q.bytes, q.len())
+	if q.all != (load{}) || len(q.of) != 0 || q.len() != 0 {
+		t.Errorf("%+v, %v of %d requests are left", q.all, q.of, q.len())
+	}
+}
+
+// A full queue still has room for new work of identities with less than their share, and for renewals of all.
+func TestShareOfAFullQueue(t *testing.T) {
+	const limit = 1000
+	q := newQueue(limit, func(claim.Acquire) bool { return false })
+	fill := func(identity string, bytes int) (accepted int) {
+		for range 2 * limit {
+			r := pendingOf(identity)[0]
+			r.cmd = claim.Create{UserData: make([]byte, bytes)}
+			if errors.Is(q.add(r), ErrOverloaded) {
+				return accepted
+			}
+			accepted++
+		}
+		t.Fatalf("%s is never refused", identity)
+		return 0
+	}
+	want := func(what string, got, want int) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %d requests were accepted, want %d", what, got, want)
+		}
+	}
+	want("alone", fill("noisy", 0), limit/2)
+	want("beside one", fill("quiet", 0), limit/4)
+	want("again", fill("noisy", 0), 0)
+	q.takeAll()
+	want("after all were taken", fill("quiet", 0), limit/2)
+	want("beside one", fill("noisy", 0), limit/4)
+	want("three", fill("third", 0), 0) // three quarters are reached
+	for range limit / 4 {
+		r := pendingOf("noisy")[0]
+		r.cmd = claim.Renew{ID: "x"}
+		if err := q.add(r); err != nil {
+			t.Fatal("a renewal:", err)
+		}
+	}
+	q.takeAll()
+
+	const large = 64 << 10
+	few := fill("noisy", large)
+	if got := fill("quiet", large); few > limit/2 || got < few/2-1 || got > few/2 {
+		t.Errorf("in bytes: %d, then %d were accepted", few, got)
+	}
+	q.take(limit)
+	if q.all != (load{}) || len(q.of) != 0 {
+		t.Errorf("%+v, %v are left", q.all, q.of)
 	}
 }
 
