@@ -20,7 +20,7 @@ const (
 	// Revoke: end claims of other identities.
 	Revoke
 	// Administer: renew claims of other identities, and see their user data; with all resources:
-	// list and reset the sessions of all.
+	// list the sessions of all, and reset sessions.
 	Administer
 
 	allRights = Read | Hold | Revoke | Administer

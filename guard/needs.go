@@ -49,7 +49,7 @@ var needs = map[string]Need{
 	models.Locket_GetQueue_FullMethodName:    named((*models.GetQueueRequest).GetResource, auth.Read),
 
 	models.Locket_Session_FullMethodName:       session(),
-	models.Locket_ListSessions_FullMethodName:  everything(auth.Administer),
+	models.Locket_ListSessions_FullMethodName:  free(Filtered),
 	models.Locket_ResetSessions_FullMethodName: everything(auth.Administer),
 	models.Locket_Watch_FullMethodName:         watch(),
 	models.Locket_GetWaits_FullMethodName:      free(Filtered),

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
@@ -22,11 +23,38 @@ func (h *handler) ListSessions(ctx context.Context, req *models.ListSessionsRequ
 	if err := c.err(); err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	sessions, now, err := h.sessions.List(ctx, string(after), limit+1) // to see whether there is another page
+	sessions, now, err := h.visibleSessions(ctx, string(after), limit+1) // to see whether there is another page
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
 	return encodeSessions(sessions, now, limit), nil
+}
+
+// visibleSessions returns up to limit sessions that the caller may see, whose ids come after one: its own, or
+// all with the right to administer.
+func (h *handler) visibleSessions(ctx context.Context, after string, limit int) (visible []db.SessionCount, now claim.Instant, err error) {
+	caller := auth.CallerOf(ctx)
+	if caller.NeedAll(auth.Administer, "") == nil {
+		return h.sessions.List(ctx, after, limit)
+	}
+	for seen := 0; ; {
+		some, now, err := h.sessions.List(ctx, after, readAtOnce)
+		if err != nil || len(some) == 0 {
+			return visible, now, err
+		}
+		if seen += len(some); seen > maxHidden {
+			return nil, now, hidden(seen)
+		}
+		after = some[len(some)-1].ID
+		for _, s := range some {
+			if !caller.Owns(s.Identity) {
+				continue
+			}
+			if visible = append(visible, s); len(visible) == limit {
+				return visible, now, nil
+			}
+		}
+	}
 }
 
 // encodeSessions returns the page that sessions begin with. They are one more than limit if there

@@ -142,7 +142,7 @@ func pick(caller *auth.Caller, limit, offset, bytes int, read func(last *claim.C
 		end := some[len(some)-1]
 		last = &end
 		if seen += len(some); seen > maxHidden {
-			return nil, fmt.Errorf("%w: of %d most are hidden from the caller", db.ErrListTooLong, seen)
+			return nil, hidden(seen)
 		}
 		for _, c := range shown(caller, some) {
 			if offset > 0 {
@@ -155,6 +155,11 @@ func pick(caller *auth.Caller, limit, offset, bytes int, read func(last *claim.C
 			}
 		}
 	}
+}
+
+// hidden is the error of a list for which too much would have to be read.
+func hidden(seen int) error {
+	return fmt.Errorf("%w: of %d most are hidden from the caller", db.ErrListTooLong, seen)
 }
 
 // WaitsOf implements db.Reader.

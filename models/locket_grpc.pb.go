@@ -118,7 +118,8 @@ type LocketClient interface {
 	// command; Aborted, reason SESSION_MOVED, if the session was resumed over another stream;
 	// Unavailable: resume it, on any server.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
-	// ListSessions returns the sessions there are, in the order of their ids.
+	// ListSessions returns the sessions there are, in the order of their ids. With authentication, who may not
+	// administer all resources sees its own.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// ResetSessions ends every session that is not listed, with all that it holds and waits for
 	// (REVOKED). It is for administrators.
@@ -411,7 +412,8 @@ type LocketServer interface {
 	// command; Aborted, reason SESSION_MOVED, if the session was resumed over another stream;
 	// Unavailable: resume it, on any server.
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
-	// ListSessions returns the sessions there are, in the order of their ids.
+	// ListSessions returns the sessions there are, in the order of their ids. With authentication, who may not
+	// administer all resources sees its own.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// ResetSessions ends every session that is not listed, with all that it holds and waits for
 	// (REVOKED). It is for administrators.

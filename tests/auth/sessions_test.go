@@ -1,0 +1,78 @@
+package auth_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
+)
+
+// open opens a session of a user, and returns what breaks its stream.
+func (w *world) open(user, id string) (leave func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.as(user))
+	stream, err := w.Session(ctx)
+	must(w.t, err)
+	must(w.t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: id, Secret: "0123456789abcdef", Ttl: 10}}}))
+	_, err = stream.Recv()
+	must(w.t, err)
+	return cancel
+}
+
+// listSessions returns the ids of the sessions that a caller is shown, in pages of 2.
+func listSessions(ctx context.Context, w *world) (ids []string, err error) {
+	request := &models.ListSessionsRequest{Limit: proto.Uint32(2)}
+	for {
+		page, err := w.ListSessions(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		if len(page.GetSessions()) > 2 {
+			return nil, fmt.Errorf("a page of %d", len(page.GetSessions()))
+		}
+		for _, s := range page.GetSessions() {
+			ids = append(ids, s.GetId())
+		}
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			return ids, nil
+		}
+	}
+}
+
+// Who may not administer sees its own sessions, of those of all in the order of their ids.
+func TestOwnSessions(t *testing.T) {
+	const rules = `
+rules:
+  - {identity: "token:boss", may: [administer], resource_prefix: ""}
+  - {identity: "token:part", may: [administer], resource_prefix: "deploy/"}
+  - {everybody: true, may: [hold], resource_prefix: ""}
+`
+	w := start(t, rules, []string{"ann", "bob", "none", "part", "boss"})
+	own := make(map[string][]string)
+	for i := range 9 {
+		user := []string{"ann", "bob", "part"}[i%3]
+		if i == 8 {
+			user = "ann"
+		}
+		id := fmt.Sprintf("session-%02d-of-somebody", i)
+		defer w.open(user, id)()
+		own[user] = append(own[user], id)
+		own["boss"] = append(own["boss"], id)
+	}
+	for _, user := range []string{"ann", "bob", "none", "part", "boss"} {
+		got, err := listSessions(w.as(user), w)
+		if err != nil || !slices.Equal(got, own[user]) {
+			t.Errorf("%s sees %v, %v; want %v", user, got, err, own[user])
+		}
+	}
+	_, err := w.ResetSessions(w.as("ann"), &models.ResetSessionsRequest{Keep: own["ann"]})
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("reset: %v", err)
+	}
+}
