@@ -105,6 +105,7 @@ func TestWays(t *testing.T) {
 		{"a user of the proxy", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "x-remote-groups", "dev; ops,"}}, "proxy:alice proxy:dev proxy:ops"},
 		{"the header of anybody else", all, call{cert: "bbs", headers: []string{"x-remote-user", "alice"}}, "cert:bbs"},
 		{"the header without a certificate", all, call{headers: []string{"x-remote-user", "alice"}}, "none"},
+		{"separators within the names of groups", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "x-remote-groups", `dev\;ops;cn=a\,b, c\d`}}, `proxy:alice proxy:dev;ops proxy:cn=a,b proxy:c\d`},
 		{"the header of loopback, which is not the proxy", all, call{address: "127.0.0.1", headers: []string{"x-remote-user", "alice"}}, "none"},
 		{"the proxy itself", all, call{cert: "proxy"}, "none"},
 		{"hop by hop: the proxy's header was taken out", all, call{cert: "proxy", headers: []string{"x-remote-groups", "ops"}}, "none"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -24,7 +25,8 @@ type Proxy struct {
 	Loopback bool
 	// UserHeader has the name of the user; DefaultUserHeader if it is empty.
 	UserHeader string
-	// GroupsHeader has the user's groups, separated by commas or semicolons; "" for none.
+	// GroupsHeader has the user's groups, separated by commas or semicolons; "" for none. One of
+	// these after a backslash belongs to the name, as Shibboleth writes it.
 	GroupsHeader string
 }
 
@@ -109,11 +111,21 @@ func (p *proxy) identity(ctx context.Context) (id auth.Identity, found bool, err
 	}
 	var names []string
 	if p.groups != "" && len(groups) == 1 {
-		names = strings.FieldsFunc(groups[0], func(r rune) bool { return r == ',' || r == ';' })
-	}
-	for i, name := range names {
-		names[i] = strings.TrimSpace(name)
+		names = splitGroups(groups[0])
 	}
 	id, err = auth.NewIdentity(auth.ProxyPrefix, users[0], names)
 	return id, true, err
+}
+
+var (
+	groupName = regexp.MustCompile(`(\\[,;]|[^,;])+`)
+	unescape  = strings.NewReplacer(`\,`, `,`, `\;`, `;`)
+)
+
+// splitGroups returns the names in the header of the groups.
+func splitGroups(header string) (names []string) {
+	for _, name := range groupName.FindAllString(header, -1) {
+		names = append(names, strings.TrimSpace(unescape.Replace(name)))
+	}
+	return names
 }
