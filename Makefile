@@ -72,7 +72,7 @@ test-browser: deps ## run the tests of pages in a browser, which install Chromiu
 	go test -tags browser -count=1 -timeout 10m -run Browser -v ./tests/rest
 
 .PHONY: test-auth
-test-auth: deps ## run the tests with a real OIDC provider, Apache and nginx, which it installs
+test-auth: deps ## run the tests with real OIDC and SAML providers, Apache and nginx, which it installs
 	tools/deps tools/packages-auth
 	go test -tags auth -count=1 -timeout 10m -run Real -v ./tests/auth
 

@@ -3,11 +3,11 @@
 package auth_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -27,7 +27,7 @@ import (
 )
 
 // These tests run with parts as their makers ship them: an OIDC provider from npm, Apache with
-// mod_auth_openidc, nginx. `make test-auth` installs them.
+// mod_auth_openidc and with Shibboleth, nginx. `make test-auth` installs them.
 
 // background runs a program until the test ends, or stop is called, and returns what it prints.
 func background(t *testing.T, folder string, env []string, name string, args ...string) (output *fixtures.Buffer, stop func()) {
@@ -222,27 +222,11 @@ func TestRealApacheOIDC(t *testing.T) {
 	base := fmt.Sprintf("http://127.0.0.1:%d", port)
 	issuer, _ := startProvider(t, providerPort, "one", "REDIRECT_URIS="+base+"/signed-in")
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-proxies", "loopback")
-	folder := t.TempDir()
-	must(t, os.Chmod(filepath.Dir(folder), 0o755))
-	must(t, os.Chmod(folder, 0o777))
-	modules := ""
-	for _, module := range []string{"mpm_event", "authn_core", "authz_core", "authz_user", "headers", "proxy", "proxy_http", "auth_openidc"} {
-		modules += fmt.Sprintf("LoadModule %s_module /usr/lib/apache2/modules/mod_%s.so\n", module, module)
-	}
-	config := fmt.Sprintf(`%s
-		ServerRoot %[2]s
-		ServerName 127.0.0.1
-		Listen 127.0.0.1:%[3]d
-		PidFile %[2]s/pid
-		DefaultRuntimeDir %[2]s
-		Mutex pthread
-		User www-data
-		Group www-data
-		ErrorLog /dev/stderr
-		OIDCProviderMetadataURL %[4]s/.well-known/openid-configuration
+	startApache(t, publicFolder(t), port, nil, []string{"headers", "auth_openidc"}, fmt.Sprintf(`
+		OIDCProviderMetadataURL %[1]s/.well-known/openid-configuration
 		OIDCClientID web
 		OIDCClientSecret secret-of-the-test
-		OIDCRedirectURI %[5]s/signed-in
+		OIDCRedirectURI %[2]s/signed-in
 		OIDCCryptoPassphrase of-the-test
 		OIDCRemoteUserClaim sub
 		OIDCCookieSameSite On
@@ -254,40 +238,76 @@ func TestRealApacheOIDC(t *testing.T) {
 		  RequestHeader unset Authorization
 		</Location>
 		ProxyPass /signed-in !
-		ProxyPass / http://%[6]s/
-	`, modules, folder, port, issuer, base, server.HTTPAddress())
-	must(t, os.WriteFile(filepath.Join(folder, "apache.conf"), []byte(config), 0o644))
-	background(t, folder, nil, "apache2", "-f", filepath.Join(folder, "apache.conf"), "-DFOREGROUND")
-	eventually(t, "Apache listens", answers(fmt.Sprintf("127.0.0.1:%d", port)))
+		ProxyPass / http://%[3]s/
+	`, issuer, base, server.HTTPAddress()))
 
 	jar, err := cookiejar.New(nil)
 	must(t, err)
-	person := &http.Client{Jar: jar, Transport: browser{}}
+	person := &http.Client{Jar: jar, Transport: browser{http.DefaultTransport}}
 	code, page := signIn(t, person, base+"/v1/whoami", url.Values{"login": {"bob"}, "password": {"any"}})
 	if code != 200 || !strings.Contains(page, `"proxy:bob"`) {
 		t.Fatalf("%d %s", code, page)
 	}
-	for _, header := range []string{"X-Remote-User: root", "x-remote-user: root", "X_Remote_User: root", "X-REMOTE-USER: root"} {
-		if _, _, body := request(t, person, "GET", base+"/v1/whoami", "", header); !strings.Contains(body, `"proxy:bob"`) {
-			t.Errorf("with %s: %s", header, body)
-		}
-	}
-	if code, _, body := request(t, person, "GET", base+"/v1/whoami", "", "Connection: X-Remote-User"); code == 200 && !strings.Contains(body, `"proxy:bob"`) {
-		t.Errorf("hop by hop: %d %s", code, body)
-	}
-	stranger := &http.Client{Transport: browser{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	staysBob(t, person, base)
+	stranger := &http.Client{Transport: browser{http.DefaultTransport}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if code, header, _ := request(t, stranger, "GET", base+"/v1/whoami", "", "X-Remote-User: root"); code != http.StatusFound || !strings.HasPrefix(header.Get("Location"), issuer) {
 		t.Errorf("who has not signed in: %d %v", code, header)
 	}
 }
 
-// browser is a transport that asks for pages: Apache answers others with 401 in place of a redirect.
-type browser struct{}
+// staysBob checks that no header makes somebody else of a person who signed in as bob.
+func staysBob(t *testing.T, person *http.Client, base string) {
+	t.Helper()
+	for _, header := range []string{"X-Remote-User: root", "x-remote-user: root", "X_Remote_User: root", "X-REMOTE-USER: root"} {
+		if code, _, body := request(t, person, "GET", base+"/v1/whoami", "", header); code != 200 || !strings.Contains(body, `"proxy:bob"`) {
+			t.Errorf("with %s: %d %s", header, code, body)
+		}
+	}
+	if code, _, body := request(t, person, "GET", base+"/v1/whoami", "", "Connection: X-Remote-User"); code == 200 && !strings.Contains(body, `"proxy:bob"`) {
+		t.Errorf("hop by hop: %d %s", code, body)
+	}
+}
 
-func (browser) RoundTrip(r *http.Request) (*http.Response, error) {
+// publicFolder is a temporary folder that other users may use too: Apache changes its user when
+// root starts it.
+func publicFolder(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(folder), 0o755))
+	must(t, os.Chmod(folder, 0o777))
+	return folder
+}
+
+// startApache starts Apache on a port of loopback, as a proxy with some modules more.
+func startApache(t *testing.T, folder string, port int, env, modules []string, config string) {
+	t.Helper()
+	text := ""
+	for _, module := range append([]string{"mpm_event", "authn_core", "authz_core", "authz_user", "proxy", "proxy_http"}, modules...) {
+		text += fmt.Sprintf("LoadModule %s_module /usr/lib/apache2/modules/mod_%s.so\n", module, module)
+	}
+	text += fmt.Sprintf(`
+		ServerRoot %[1]s
+		ServerName 127.0.0.1
+		Listen 127.0.0.1:%[2]d
+		PidFile %[1]s/pid
+		DefaultRuntimeDir %[1]s
+		Mutex pthread
+		User www-data
+		Group www-data
+		ErrorLog /dev/stderr
+		%[3]s`, folder, port, config)
+	must(t, os.WriteFile(filepath.Join(folder, "apache.conf"), []byte(text), 0o644))
+	background(t, folder, env, "apache2", "-f", filepath.Join(folder, "apache.conf"), "-DFOREGROUND")
+	eventually(t, "Apache listens", answers(fmt.Sprintf("127.0.0.1:%d", port)))
+}
+
+// browser is a transport that asks for pages: Apache answers others with 401 in place of a redirect.
+type browser struct{ http.RoundTripper }
+
+func (b browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Accept", "text/html")
-	return http.DefaultTransport.RoundTrip(r)
+	return b.RoundTripper.RoundTrip(r)
 }
 
 var (
@@ -313,9 +333,9 @@ func signIn(t *testing.T, person *http.Client, address string, fields url.Values
 			form[name] = values
 		}
 		for _, input := range hidden.FindAllSubmatch(text, -1) {
-			form.Set(string(input[1]), string(input[2]))
+			form.Set(string(input[1]), html.UnescapeString(string(input[2])))
 		}
-		target, err := response.Request.URL.Parse(string(bytes.ReplaceAll(action[1], []byte("&amp;"), []byte("&"))))
+		target, err := response.Request.URL.Parse(html.UnescapeString(string(action[1])))
 		must(t, err)
 		response, err = person.PostForm(target.String(), form)
 		must(t, err)
