@@ -39,7 +39,7 @@ func listSessions(ctx context.Context, w *world) (ids []string, err error) {
 		for _, s := range page.GetSessions() {
 			ids = append(ids, s.GetId())
 		}
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+		if request.PageToken = page.GetNextPageToken(); request.GetPageToken() == "" {
 			return ids, nil
 		}
 	}
