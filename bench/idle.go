@@ -39,7 +39,7 @@ func idle(args []string) error {
 	if _, err := parse(flags, args, shortIdle); err != nil {
 		return err
 	}
-	lab, err := newLab("", []string{"mariadb"})
+	lab, err := newLab("", []string{"mariadb"}, 0)
 	if err != nil {
 		return err
 	}

@@ -30,9 +30,14 @@ type lab struct {
 	runs     int
 }
 
-func newLab(dsn string, targets []string) (*lab, error) {
+// newLab prepares for the targets. A new database is warmed up for so long.
+func newLab(dsn string, targets []string, warm time.Duration) (_ *lab, err error) {
 	l := &lab{targets: targets, dsn: dsn}
-	var err error
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
 	if l.folder, err = os.MkdirTemp("", "locket-bench-"); err != nil {
 		return nil, err
 	}
@@ -47,7 +52,7 @@ func newLab(dsn string, targets []string) (*lab, error) {
 		}
 		l.dsn = l.database.DSN("")
 	}
-	return l, nil
+	return l, l.warmUp(warm)
 }
 
 func (l *lab) close() {
@@ -60,7 +65,7 @@ func (l *lab) close() {
 // that, and before it is, each commit is slower by the allocation of the file's blocks.
 // A short run has less of it.
 func (l *lab) warmUp(duration time.Duration) error {
-	if l.database == nil {
+	if l.database == nil || duration == 0 {
 		return nil
 	}
 	_, err := l.measure("mariadb", 256, 0, duration)

@@ -77,14 +77,11 @@ func bench(args []string) error {
 	if err != nil {
 		return err
 	}
-	lab, err := newLab(*dsn, strings.Split(*targets, ","))
+	lab, err := newLab(*dsn, strings.Split(*targets, ","), warm)
 	if err != nil {
 		return err
 	}
 	defer lab.close()
-	if err := lab.warmUp(warm); err != nil {
-		return err
-	}
 	table := newTable(lab.targets)
 	for _, n := range counts {
 		for round := range *rounds {

@@ -30,14 +30,11 @@ func mix(args []string) error {
 	if err != nil {
 		return err
 	}
-	lab, err := newLab(*dsn, strings.Split(*targets, ","))
+	lab, err := newLab(*dsn, strings.Split(*targets, ","), warm)
 	if err != nil {
 		return err
 	}
 	defer lab.close()
-	if err := lab.warmUp(warm); err != nil {
-		return err
-	}
 	var (
 		runs     []mixRun
 		failures []error

@@ -41,14 +41,11 @@ func sessionBench(args []string) error {
 	if err != nil {
 		return err
 	}
-	lab, err := newLab(*dsn, strings.Split(*targets, ","))
+	lab, err := newLab(*dsn, strings.Split(*targets, ","), warm)
 	if err != nil {
 		return err
 	}
 	defer lab.close()
-	if err := lab.warmUp(warm); err != nil {
-		return err
-	}
 	fmt.Println("| streams | way | target | operations/s | of the echo | p50 ms | p99 ms |")
 	fmt.Println("| ---: | --- | --- | ---: | ---: | ---: | ---: |")
 	for _, n := range counts {
