@@ -96,6 +96,9 @@ func TestServersOpenTogether(t *testing.T) {
 	group.Wait()
 }
 
+// firstColumns are those that a claim had in the first version of the schema.
+const firstColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason"
+
 // earlier makes a database of the first version with a queue in it, and returns a connection.
 func earlier(t *testing.T, dsn string) *sql.Conn {
 	t.Helper()
@@ -119,7 +122,7 @@ func earlier(t *testing.T, dsn string) *sql.Conn {
 	for _, statement := range []string{
 		"DROP TABLE locket_turn", // which came later
 		"INSERT INTO resources (name, version, holder, shared, waiting) VALUES ('r', 3, '', 1, 1)",
-		`INSERT INTO claims (id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason) VALUES
+		"INSERT INTO claims (" + firstColumns + `) VALUES
 			('a', 'r', 'o', 1, 0, 1, NULL, '', 2, 1, 2, 2, 1, 1, 1, 0, ''),
 			('b', 'r', 'o', 0, 0, 1, NULL, '', 1, 3, 0, 3, 0, 1, 0, 0, '')`,
 	} {

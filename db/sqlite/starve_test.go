@@ -22,7 +22,8 @@ func BenchmarkBesideLists(b *testing.B) {
 	s, _ := openNew(b)
 	defer func() { _ = s.Close() }()
 	fill := fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT %d)
-		INSERT INTO claims (`+claimColumns+`) SELECT hex(randomblob(16)), 'r' || i, 'o', 0, 0, 1, NULL, '', 3, i, i, i, i, i, i, i, '' FROM n`, history)
+		INSERT INTO claims (id, resource, owner, mode, type, ttl, user_data, value, status, position, token,
+			version, deadline, created, activated, finished, reason) SELECT hex(randomblob(16)), 'r' || i, 'o', 0, 0, 1, NULL, '', 3, i, i, i, i, i, i, i, '' FROM n`, history)
 	if err := sqlitex.ExecuteTransient(s.conn, fill, nil); err != nil {
 		b.Fatal(err)
 	}
