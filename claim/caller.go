@@ -8,6 +8,11 @@ type Caller struct {
 	// error of its command, of which nothing is done then. It depends on its arguments alone. A nil
 	// one permits everything.
 	Permit func(Action, *Claim) error
+	// Admit returns nil if the caller may have one more claim with a status, Active or Waiting, beside those
+	// that its identity has, else the error of its command, of which nothing is done then. It is asked
+	// about a claim that is about to be made, not about grants, renewals and repeated requests. A nil one
+	// admits all. Queues.PutCount says what the identity had before the transaction.
+	Admit func(s Status, has Count) error
 }
 
 // Action is what a command does to a claim that is there already.

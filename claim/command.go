@@ -83,6 +83,9 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 	if q.Waiting >= MaxWaiting {
 		return nil, ErrQueueFull
 	}
+	if err := q.admit(cmd.Mode); err != nil {
+		return nil, err
+	}
 	c := &Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
 		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: cmd.UserData, Value: cmd.Value, Session: cmd.Session,
@@ -148,6 +151,9 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 		return nil, denied
 	case !free:
 		return nil, q.collision()
+	}
+	if err := q.admit(Exclusive); err != nil {
+		return nil, err
 	}
 	c := &Claim{
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Type: cmd.Type,

@@ -18,6 +18,7 @@ type Queues struct {
 	net         []Transition // of the first summed transitions
 	caller      Caller       // of the command under way
 	summed      int
+	counts      counts
 }
 
 // NewQueues returns an empty set, with room for size resources.

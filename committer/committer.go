@@ -80,6 +80,7 @@ type Committer struct {
 	metrics   *Metrics
 	listeners listeners
 	leases    leases
+	counts    counts
 	voucher   Voucher    // nil: no sessions
 	pulse     sync.Mutex // held while the store beats
 	health    health
@@ -99,6 +100,7 @@ func New(store Store, config Config) *Committer {
 		log: config.Log, metrics: config.Metrics,
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
+		counts:   counts{of: make(map[string]counted)},
 	}
 	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
 	c.metrics.watch(c.queue)
@@ -273,8 +275,9 @@ func (c *Committer) commit(batch []*request) {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), c.deadline(batch, start))
 	var queues *claim.Queues
+	counted := c.counts.unknown(batch, start)
 	err := c.store.Transact(ctx, func(tx db.Tx) (err error) {
-		queues, err = execute(tx, batch)
+		queues, err = execute(tx, batch, counted, func(queues *claim.Queues) { c.counts.put(queues, batch, start) })
 		return err
 	})
 	cancel()
@@ -285,12 +288,14 @@ func (c *Committer) commit(batch []*request) {
 	case err == nil:
 		c.service.succeeded(start, end)
 		c.report(nil)
+		c.counts.committed(queues, start, counted)
 		c.listeners.committed(queues)
 		c.answer(batch, nil)
 		c.grantMore(queues)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
 		c.service.fail()
 		if errors.Is(err, db.ErrOutcomeUnknown) {
+			c.counts.missed()
 			c.listeners.missed()
 		}
 		c.report(err)
@@ -358,9 +363,9 @@ func (c *Committer) grantMore(queues *claim.Queues) {
 	}
 }
 
-// execute runs the commands of a batch inside a transaction. It may run more than once;
-// the last run decides.
-func execute(tx db.Tx, batch []*request) (queues *claim.Queues, err error) {
+// execute runs the commands of a batch inside a transaction, which counts the claims of some identities. prepare
+// is called before the first command. It may run more than once; the last run decides.
+func execute(tx db.Tx, batch []*request, counted []string, prepare func(*claim.Queues)) (queues *claim.Queues, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
@@ -370,7 +375,8 @@ func execute(tx db.Tx, batch []*request) (queues *claim.Queues, err error) {
 	for i, r := range batch {
 		cmds[i] = r.cmd
 	}
-	return db.Execute(tx, cmds, func(queues *claim.Queues) {
+	return db.ExecuteCounting(tx, counted, cmds, func(queues *claim.Queues) {
+		prepare(queues)
 		for _, r := range batch {
 			r.run(queues)
 		}

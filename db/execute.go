@@ -9,7 +9,14 @@ import (
 // Execute reads what the commands need, calls run, which carries them out on the queues,
 // and saves what changed. The queues that it returns hold the transitions.
 func Execute(tx Tx, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queues, error) {
-	queues, err := tx.Load(targets(cmds))
+	return ExecuteCounting(tx, nil, cmds, run)
+}
+
+// ExecuteCounting is Execute that also counts the live claims of identities.
+func ExecuteCounting(tx Tx, identities []string, cmds []claim.Command, run func(*claim.Queues)) (*claim.Queues, error) {
+	wanted := targets(cmds)
+	wanted.Identities = identities
+	queues, err := tx.Load(wanted)
 	if err != nil {
 		return nil, err
 	}

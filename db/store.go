@@ -203,6 +203,9 @@ type Wanted struct {
 	Resources, Claims, Sessions []string
 	// Ending are those of the Sessions whose live claims are loaded too.
 	Ending []string
+	// Identities are those whose live claims are counted (claim.Queues.PutCount), of those that were made
+	// while there was a count of the identity (claim.Queues.Counted).
+	Identities []string
 }
 
 // Tx is one transaction. It is used by one goroutine.
@@ -210,7 +213,8 @@ type Tx interface {
 	// Load reads the wanted sessions, and the queues of the wanted resources and claims,
 	// and keeps other transactions from changing them. It is called once. Each queue
 	// knows its exclusive holder, its shared holders that are due (all, or the first
-	// few hundred), and those of the given claims that belong to it. A resource or a session
+	// few hundred), and those of the given claims that belong to it. The counts of the wanted
+	// identities hold what was committed before Load, by this server for sure. A resource or a session
 	// that another transaction keeps locked for longer than transactions take is not loaded: its
 	// commands get ErrRowLocked (claim.Queues.Refuse and RefuseSession).
 	Load(wanted Wanted) (*claim.Queues, error)

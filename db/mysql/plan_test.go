@@ -53,6 +53,8 @@ func TestPlans(t *testing.T) {
 		"due":               {dueSQL, []string{"claims_phase", "PRIMARY"}},
 		"waits of owners":   {strings.Replace(ownerWaitsSQL, "%s", "('o1')", 1), []string{"PRIMARY", "PRIMARY"}},
 		"waits of sessions": {strings.Replace(sessionWaitsSQL, "%s", "('o1')", 1), []string{"session_claims_session", "PRIMARY"}},
+		"count of identity": {fmt.Sprintf(countOfSQL, "('i1','i2')"), []string{"PRIMARY", "PRIMARY"}},
+		"end of identity":   {strings.Replace(endIdentityClaims, "?", "'i1'", 1) + "('1','2')", []string{"PRIMARY"}},
 		"prune":             {pruneSQL, []string{"claims_phase"}},
 		"count":             {countSQL, []string{"claims_phase"}},
 		"cutoff":            {cutoffSQL, []string{"claims_phase"}},

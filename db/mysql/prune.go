@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/claim"
 )
 
-const pruneSQL = "SELECT id FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"
+const pruneSQL = "SELECT id, identity FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"
 
 // Prune implements db.Pruner. It also sweeps the feed.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, error) {
@@ -16,13 +16,20 @@ func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (int, e
 		return 0, translate(ctx, err)
 	}
 	var ids []any
-	err := s.each(ctx, s.control, pruneSQL, []any{before, limit}, func() { ids = nil }, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
+	of := make(map[string][]any)
+	err := s.each(ctx, s.control, pruneSQL, []any{before, limit}, func() { ids = nil; clear(of) }, func(rows *sql.Rows) error {
+		var id, identity string
+		err := rows.Scan(&id, &identity)
 		ids = append(ids, id)
+		if identity != "" {
+			of[identity] = append(of[identity], id)
+		}
 		return err
 	})
 	if err != nil || len(ids) == 0 {
+		return 0, translate(ctx, err)
+	}
+	if err := s.pruneIdentityClaims(ctx, of); err != nil {
 		return 0, translate(ctx, err)
 	}
 	result, err := s.control.ExecContext(ctx, "DELETE FROM claims WHERE id IN "+marks(len(ids)), ids...)

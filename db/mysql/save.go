@@ -25,6 +25,7 @@ func (t *tx) Save(qs *claim.Queues) error {
 	w.resources(changed)
 	w.claims(qs.Changes())
 	w.ownerWaits(qs.Changes())
+	w.identityClaims(qs, t.ended)
 	if err := w.flush(); err != nil {
 		return err
 	}

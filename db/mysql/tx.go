@@ -34,6 +34,7 @@ type tx struct {
 	script script
 	queues []*claim.Queue // those that Save has written
 	size   int            // of the commit's row of the feed
+	ended  []identityClaim
 }
 
 // Transact implements db.Store.
@@ -158,6 +159,9 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	refuse(qs, left, named)
 	sessions.put(qs)
 	if err := t.loadClaims(qs, rows, named); err != nil {
+		return nil, err
+	}
+	if err := t.loadCounts(qs, wanted.Identities); err != nil {
 		return nil, err
 	}
 	return qs, t.loadDue(qs, rows)

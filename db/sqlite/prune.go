@@ -9,6 +9,9 @@ import (
 // Prune implements db.Store.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (n int, err error) {
 	err = s.write(ctx, func() error {
+		if err := run(s.writer.pruneOf, int64(before), limit); err != nil {
+			return err
+		}
 		err := run(s.writer.prune, int64(before), limit)
 		n = s.conn.Changes()
 		return err

@@ -27,6 +27,7 @@ type statements struct {
 	insertClaim, updateClaim, endClaim      *sqlite.Stmt
 	saveClock, saveSeen                     *sqlite.Stmt
 	session, sessionClaims                  *sqlite.Stmt
+	countOf, insertOf, forgetOf, pruneOf    *sqlite.Stmt
 	insertSession, updateSession            *sqlite.Stmt
 	deleteSession                           *sqlite.Stmt
 	vouch, deleteServer, detach             *sqlite.Stmt
@@ -56,6 +57,10 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.saveSeen, "UPDATE servers SET seen = ? WHERE name = ?"},
 		{&w.session, sessionSQL},
 		{&w.sessionClaims, "SELECT id FROM claims WHERE session = ? AND " + ofSession},
+		{&w.countOf, countOfSQL},
+		{&w.insertOf, "INSERT OR IGNORE INTO identity_claims (identity, claim) VALUES (?, ?)"},
+		{&w.forgetOf, forgetOfSQL},
+		{&w.pruneOf, pruneOfSQL},
 		{&w.insertSession, "INSERT INTO sessions (owner, secret, ttl, server, attached, deadline, created, version, identity, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&w.updateSession, "UPDATE sessions SET owner = ?, secret = ?, ttl = ?, server = ?, attached = ?, deadline = ?, created = ?, version = ?, identity = ? WHERE id = ?"},
 		{&w.deleteSession, "DELETE FROM sessions WHERE id = ?"},

@@ -56,6 +56,11 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 			return nil, err
 		}
 	}
+	for _, identity := range wanted.Identities {
+		if err := t.loadCount(qs, identity); err != nil {
+			return nil, err
+		}
+	}
 	return qs, nil
 }
 
@@ -112,6 +117,11 @@ func (t *tx) Save(qs *claim.Queues) error {
 	for _, change := range qs.Changes() {
 		if err := t.saveClaim(change); err != nil {
 			return err
+		}
+		if c := change.After; qs.Counted(change) {
+			if err := run(t.w.insertOf, c.Identity, c.ID); err != nil {
+				return err
+			}
 		}
 	}
 	for _, change := range qs.ChangedSessions() {

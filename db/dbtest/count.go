@@ -1,0 +1,81 @@
+package dbtest
+
+import (
+	"testing"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var countCases = []Case{
+	{Name: "CountsOfIdentities", Run: countsOfIdentities},
+	{Name: "CountsOfOtherServers", Run: countsOfOtherServers, Servers: true},
+}
+
+// doAs carries out commands of an identity, whose claims are counted, in one transaction.
+func doAs(t testing.TB, s db.Store, identity string, cmds ...claim.Command) {
+	t.Helper()
+	must(t, s.Transact(t.Context(), func(tx db.Tx) error {
+		_, err := db.ExecuteCounting(tx, []string{identity}, cmds, func(queues *claim.Queues) {
+			for _, cmd := range cmds {
+				_, err := queues.DoFor(claim.Caller{Identity: identity}, cmd)
+				must(t, err)
+			}
+		})
+		return err
+	}))
+}
+
+// counted checks how many claims an identity has.
+func counted(t testing.TB, s db.Store, identity string, active, waiting int) {
+	t.Helper()
+	var got map[string]*claim.Count
+	must(t, s.Transact(t.Context(), func(tx db.Tx) error {
+		queues, err := tx.Load(db.Wanted{Resources: []string{"any"}, Identities: []string{"cert:nobody", identity}})
+		if err == nil {
+			got = queues.Counts()
+		}
+		return err
+	}))
+	equal(t, "counts of "+identity, *got[identity], claim.Count{Active: active, Waiting: waiting})
+	if len(got) != 2 || *got["cert:nobody"] != (claim.Count{}) {
+		t.Errorf("%d counts, of nobody %+v", len(got), got["cert:nobody"])
+	}
+}
+
+func countsOfIdentities(t testing.TB, e Engine) {
+	counted(t, e.Store, "cert:a", 0, 0)
+	doAs(t, e.Store, "cert:a", exclusive("a1", "r"), exclusive("a2", "r"), exclusive("a3", "r"), shared("a4", "s"), shared("a5", "s"))
+	doAs(t, e.Store, "cert:b", shared("b1", "s"), exclusive("b2", "r"))
+	doAs(t, e.Store, "cert:A", exclusive("A1", "upper")) // names are bytes
+	doAs(t, e.Store, "cert:a ", exclusive("A2", "blank"))
+	Do(t, e.Store, exclusive("n1", "nobody's"))
+	counted(t, e.Store, "cert:a", 3, 2)
+	counted(t, e.Store, "cert:b", 1, 1)
+	counted(t, e.Store, "cert:A", 1, 0)
+	counted(t, e.Store, "", 0, 0) // claims of nobody are not counted
+	doAs(t, e.Store, "cert:root", released("a1"), withdrawn("a3"), claim.Renew{ID: "a2", TTL: century})
+	counted(t, e.Store, "cert:a", 3, 0)
+	doAs(t, e.Store, "cert:a", exclusive("a6", "once"), released("a6")) // made and ended at once
+	counted(t, e.Store, "cert:a", 3, 0)
+	DoAt(t, e.Store, 2*century, claim.Expire{Resources: []string{"r", "upper"}})
+	counted(t, e.Store, "cert:A", 0, 0)
+	e.Store = e.Reopen(t)
+	counted(t, e.Store, "cert:a", 2, 0)
+	counted(t, e.Store, "cert:b", 2, 0)
+	Do(t, e.Store, attach("x", "s1"))
+	doAs(t, e.Store, "cert:s", bound("s1", "t", "x"), bound("s2", "r", "x"))
+	counted(t, e.Store, "cert:s", 1, 1)
+	Do(t, e.Store, claim.EndSession{ID: "x", Server: "s1", Active: claim.Released, Waiting: claim.Withdrawn})
+	counted(t, e.Store, "cert:s", 0, 0)
+}
+
+func countsOfOtherServers(t testing.TB, e Engine) {
+	other := e.Second(t)
+	doAs(t, other, "cert:a", exclusive("1", "r"), exclusive("2", "r"))
+	counted(t, e.Store, "cert:a", 1, 1)
+	doAs(t, e.Store, "cert:a", released("1"))
+	for _, s := range []db.Store{e.Store, other} {
+		counted(t, s, "cert:a", 1, 0)
+	}
+}

@@ -1,0 +1,34 @@
+package dbtest_test
+
+import (
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var countFaults = []fault{
+	{"counts waiting claims as active", counting(func(c claim.Count, _ string) claim.Count {
+		return claim.Count{Active: c.Active + c.Waiting}
+	}), []string{"CountsOfIdentities", "CountsOfOtherServers"}},
+	{"counts claims that have ended", func(b *broken) {
+		most := make(map[string]claim.Count)
+		counting(func(c claim.Count, identity string) claim.Count {
+			most[identity] = claim.Count{Active: max(c.Active, most[identity].Active), Waiting: max(c.Waiting, most[identity].Waiting)}
+			return most[identity]
+		})(b)
+	}, []string{"CountsOfIdentities", "CountsOfOtherServers"}},
+}
+
+// counting is a fault of the counts that a transaction loads.
+func counting(count func(c claim.Count, identity string) claim.Count) func(b *broken) {
+	return func(b *broken) {
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			queues, err := tx.Load(wanted)
+			if err == nil {
+				for _, identity := range wanted.Identities {
+					queues.PutCount(identity, count(*queues.Counts()[identity], identity))
+				}
+			}
+			return queues, err
+		}
+	}
+}

@@ -1,0 +1,8 @@
+-- The claims of each identity that have been made under a quota of claims. Nothing is written where there is
+-- none, and nothing when a claim ends: the claim says whether it is live. Who counts deletes the rows of those
+-- that are not, and so does the janitor.
+CREATE TABLE IF NOT EXISTS identity_claims (
+    identity VARBINARY(1024) NOT NULL,
+    claim    VARBINARY(128)  NOT NULL,
+    PRIMARY KEY (identity, claim)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
