@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Quota is how much one identity may do at one server. A zero field is no limit.
+// Quota is how much one identity may do at one server, except for its claims, which are counted over all
+// servers. A zero field is no limit.
 type Quota struct {
 	// Requests is how many requests a second are answered, and Burst how many more at once after a
 	// pause; Requests if it is 0.
@@ -20,6 +21,9 @@ type Quota struct {
 	Waiting  int `yaml:"waiting_calls"`
 	Watches  int `yaml:"watches"`
 	Sessions int `yaml:"sessions"`
+	// Held and WaitingClaims are how many claims may be held and may wait, at all servers together.
+	Held          int `yaml:"claims_held"`
+	WaitingClaims int `yaml:"claims_waiting"`
 	// UserData is the largest size of user data, in bytes, and of a value.
 	UserData int `yaml:"user_data_bytes"`
 	// LongestTTL is the longest TTL of a claim, a lock or a session.
@@ -50,7 +54,7 @@ type quotaRule struct {
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (r *quotaRule) UnmarshalYAML(node *yaml.Node) error {
 	type plain quotaRule
-	err := knownMembers(node, "identity", "identity_prefix", "everybody", "requests_per_second", "burst", "waiting_calls", "watches", "sessions", "user_data_bytes", "longest_ttl")
+	err := knownMembers(node, "identity", "identity_prefix", "everybody", "requests_per_second", "burst", "waiting_calls", "watches", "sessions", "claims_held", "claims_waiting", "user_data_bytes", "longest_ttl")
 	if err == nil {
 		err = node.Decode((*plain)(r))
 	}
@@ -67,7 +71,7 @@ func (r *quotaRule) validate() error {
 	switch q := r.Quota; {
 	case count(r.Identity != nil, r.IdentityPrefix != nil, r.Everybody) != 1:
 		return errors.New("a quota is for one of identity, identity_prefix, and everybody: true")
-	case !(q.Requests >= 0 && q.Requests <= 1e9) || q.Burst < 0 || q.Waiting < 0 || q.Watches < 0 || q.Sessions < 0 || q.UserData < 0:
+	case !(q.Requests >= 0 && q.Requests <= 1e9) || q.Burst < 0 || q.Waiting < 0 || q.Watches < 0 || q.Sessions < 0 || q.Held < 0 || q.WaitingClaims < 0 || q.UserData < 0:
 		return errors.New("a quota must not be negative, and requests_per_second at most 1e9; leave it out for no limit")
 	case q.Burst > 0 && q.Requests == 0:
 		return errors.New("burst goes together with requests_per_second")

@@ -13,7 +13,8 @@ import (
 )
 
 // limits sets the headers of a call that is beyond its quota: Retry-After, and those of the IETF's draft
-// of RateLimit header fields. Of a quota that does not refill there is no time.
+// of RateLimit header fields. Of a quota that does not refill there is no time, and of one that is not by time
+// no window.
 func limits(header http.Header, s *status.Status) {
 	info := models.ErrorInfoOf(s.Err())
 	if info.GetReason() != models.ReasonQuotaExceeded {
@@ -24,7 +25,11 @@ func limits(header http.Header, s *status.Status) {
 		if retry, ok := detail.(*errdetails.RetryInfo); ok {
 			seconds := int(math.Ceil(retry.GetRetryDelay().AsDuration().Seconds()))
 			header.Set("Retry-After", strconv.Itoa(seconds))
-			header.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%s;w=1`, quota, limit))
+			policy := fmt.Sprintf(`"%s";q=%s`, quota, limit)
+			if quota == "requests_per_second" {
+				policy += ";w=1"
+			}
+			header.Set("RateLimit-Policy", policy)
 			header.Set("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, quota, seconds))
 			return
 		}

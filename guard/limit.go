@@ -15,11 +15,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
 )
 
-// Limit returns a guard that holds each identity to its quota. It counts what this server sees.
+// Limit returns a guard that holds each identity to its quota. It counts what this server sees. The claims of
+// an identity are counted where they are made, in the transaction (claim.Caller.Admit): what repeats a request
+// or renews is known there.
 func Limit() grpcserver.Guard {
 	l := &limiter{usages: make(map[string]*usage)}
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
@@ -38,6 +42,9 @@ func Limit() grpcserver.Guard {
 			}
 			defer u.end(name)
 		}
+		if quota.Held > 0 || quota.WaitingClaims > 0 {
+			ctx = admitting(ctx, caller.Name, quota)
+		}
 		first := true
 		call.Check(func(message any) error {
 			if command, ok := message.(*models.SessionRequest); ok && !first && command.GetHeartbeat() == nil {
@@ -50,6 +57,26 @@ func Limit() grpcserver.Guard {
 		})
 		return next(ctx)
 	}
+}
+
+// retryClaim is when a request for a claim beyond a quota may be repeated: others may end at any time.
+const retryClaim = time.Second
+
+// admitting returns a context whose commands make no claims beyond a quota. What waits may be granted when as
+// many are held as may be; then no more may wait until there are no more held than that.
+func admitting(ctx context.Context, who string, q *auth.Quota) context.Context {
+	caller := committer.CallerOf(ctx)
+	caller.Admit = func(s claim.Status, has claim.Count) error {
+		waits := s == claim.Waiting
+		switch {
+		case q.Held > 0 && (has.Active > q.Held || has.Active == q.Held && !waits):
+			return exceeded(who, "claims_held", strconv.Itoa(q.Held), retryClaim)
+		case q.WaitingClaims > 0 && waits && has.Waiting >= q.WaitingClaims:
+			return exceeded(who, "claims_waiting", strconv.Itoa(q.WaitingClaims), retryClaim)
+		}
+		return nil
+	}
+	return committer.WithCaller(ctx, caller)
 }
 
 // atOnce returns which quota bounds the calls of a method that are under way, 0 for none.

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -74,6 +75,101 @@ func TestRequestQuota(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	must(t, ask("busy"))
+}
+
+// A caller holds and waits for as many claims as its quota says: over gRPC, REST and sessions together. What it
+// has it may renew, repeat and end.
+func TestClaimQuotas(t *testing.T) {
+	const quotas = `
+quotas:
+  - {identity_prefix: "token:c", claims_held: 3, claims_waiting: 2}
+`
+	w := start(t, quotas, []string{"ci", "cd", "other"})
+	create := func(user, id, resource string) error {
+		_, err := w.CreateClaim(w.as(user), &models.CreateClaimRequest{Id: id, Resource: resource, Owner: "o", Ttl: proto.Float64(60)})
+		return err
+	}
+	lock := func(user, resource string) error {
+		_, err := w.Lock(w.as(user), &models.LockRequest{Resource: &models.Resource{Key: resource, Owner: "o"}, TtlInSeconds: 60})
+		return err
+	}
+	must(t, create("other", "x", "busy"))
+	must(t, create("ci", "held1", "r1"))
+	must(t, lock("ci", "r2"))
+
+	stream, err := w.Session(w.as("ci"))
+	must(t, err)
+	sequence := uint64(0)
+	command := func(request *models.SessionRequest) *models.SessionResponse {
+		t.Helper()
+		sequence++
+		request.Sequence = sequence
+		must(t, stream.Send(request))
+		for {
+			response, err := stream.Recv()
+			must(t, err)
+			if response.GetSequence() == sequence {
+				return response
+			}
+		}
+	}
+	inSession := func(resource string) *models.SessionResponse {
+		t.Helper()
+		return command(&models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: resource}}})
+	}
+	command(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: &models.OpenSession{Id: "session-of-the-quota", Secret: "0123456789abcdef", Ttl: 10}}})
+	if got := inSession("r3").GetStatus().GetCurrent(); got != models.Holding_HOLDING_HELD {
+		t.Fatal(got)
+	}
+
+	retry := time.Duration(0)
+	for _, detail := range overQuota(t, create("ci", "held4", "r4"), "claims_held").Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			retry = info.GetRetryDelay().AsDuration()
+		}
+	}
+	if retry != time.Second {
+		t.Errorf("retry after %s", retry)
+	}
+	overQuota(t, lock("ci", "r4"), "claims_held")
+	if e := inSession("r4").GetError(); e.GetReason() != models.ReasonQuotaExceeded || e.GetMetadata()["quota"] != "claims_held" || e.GetCode() != int32(codes.ResourceExhausted) {
+		t.Errorf("in a session: %s", e)
+	}
+	code, header, body := w.http("ci", "POST", "/v1/claims/", `{"resource": "r4", "ttl": 60}`)
+	if code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" || header.Get("Ratelimit") != `"claims_held";r=0;t=1` || header.Get("Ratelimit-Policy") != `"claims_held";q=3` {
+		t.Errorf("%d %v %s", code, header, body)
+	}
+	must(t, create("ci", "held1", "r1")) // a retry
+	must(t, lock("ci", "r2"))            // a renewal
+	_, err = w.UpdateClaim(w.as("ci"), &models.UpdateClaimRequest{Id: "held1", Ttl: proto.Float64(60)})
+	must(t, err)
+
+	must(t, create("ci", "waits1", "busy")) // that is another quota
+	if got := inSession("r1").GetStatus().GetCurrent(); got != models.Holding_HOLDING_WAITING {
+		t.Fatal(got)
+	}
+	overQuota(t, create("ci", "waits3", "busy"), "claims_waiting")
+	must(t, create("ci", "waits1", "busy"))
+
+	must(t, create("cd", "d", "r4")) // each has the whole quota
+	for i := range 10 {
+		must(t, create("other", fmt.Sprint("o", i), fmt.Sprint("other", i)))
+	}
+	_, err = w.EndClaim(w.as("other"), &models.EndClaimRequest{Id: "x"}) // waits1 is granted all the same
+	must(t, err)
+	found, err := w.GetClaim(w.as("ci"), &models.GetClaimRequest{Id: "waits1"})
+	if err != nil || found.GetStatus() != models.Status_STATUS_ACTIVE {
+		t.Fatalf("%s, %v", found, err)
+	}
+	overQuota(t, create("ci", "waits3", "r4"), "claims_held") // so that what is granted does not add up
+	for _, id := range []string{"held1", "waits1"} {
+		_, err := w.EndClaim(w.as("ci"), &models.EndClaimRequest{Id: id})
+		must(t, err)
+	} // the session has r1 now
+	overQuota(t, create("ci", "held5", "r5"), "claims_held")
+	must(t, create("ci", "waits3", "r4"))
+	command(&models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}})
+	must(t, create("ci", "held5", "r5"))
 }
 
 func TestQuotas(t *testing.T) {
