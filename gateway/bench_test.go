@@ -59,7 +59,9 @@ func BenchmarkREST(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				answer := httptest.NewRecorder()
-				handler.ServeHTTP(answer, httptest.NewRequest(c.method, c.path, strings.NewReader(c.body)))
+				request := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+				request.Header.Set("Content-Type", "application/json")
+				handler.ServeHTTP(answer, request)
 				if answer.Code != c.code {
 					b.Fatalf("%s: %d %s", c.method, answer.Code, answer.Body)
 				}
