@@ -13,7 +13,8 @@ const countAge = 2 * time.Second
 
 // counts are the numbers of live claims of the identities that have a quota of them and have lately asked
 // for one. A transaction reads those that are not known, with all else that it reads; what it
-// changes is counted. Only the goroutine that commits uses them.
+// changes is counted. That a claim ends which was made while its identity had no quota is counted too, although
+// the claim was not: until the next read the count is too low by that. Only the goroutine that commits uses them.
 type counts struct {
 	of map[string]counted
 }
