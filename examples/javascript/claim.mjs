@@ -10,12 +10,20 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 
 const WAIT = 20; // seconds for which one request waits for its turn
 const TIMEOUT = 5; // seconds for a request that does not wait
+
+// credentials say who calls, if the server asks: with a token in a file, which is read for each
+// request.
+async function credentials() {
+  const file = process.env.LOCKET_TOKEN_FILE;
+  return file ? { Authorization: `Bearer ${(await readFile(file, "utf8")).trim()}` } : {};
+}
 
 // call returns the status and the JSON of an answer; 503 when there is none.
 async function call(method, url, { body, wait = 0, signal } = {}) {
@@ -26,7 +34,7 @@ async function call(method, url, { body, wait = 0, signal } = {}) {
   try {
     const answer = await fetch(url, {
       method,
-      headers: { "Content-Type": "application/json", Prefer: `wait=${wait}` },
+      headers: { "Content-Type": "application/json", Prefer: `wait=${wait}`, ...(await credentials()) },
       body: body && JSON.stringify(body),
       signal: attempt.signal,
     });

@@ -30,12 +30,20 @@ class Lost(Exception):
     """The resource is not, or no longer, ours."""
 
 
+def credentials():
+    """Says who calls, if the server asks: with a token in a file, which is read for each request."""
+    if "LOCKET_TOKEN_FILE" not in os.environ:
+        return {}
+    with open(os.environ["LOCKET_TOKEN_FILE"]) as file:
+        return {"Authorization": "Bearer " + file.read().strip()}
+
+
 def call(method, url, body=None, wait=0):
     """Returns the status and the JSON of an answer; 503 when there is none."""
     data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json", "Prefer": "wait=%d" % wait}
-    request = urllib.request.Request(url, data, headers, method=method)
     try:
+        headers = {"Content-Type": "application/json", "Prefer": "wait=%d" % wait, **credentials()}
+        request = urllib.request.Request(url, data, headers, method=method)
         try:
             answer = urllib.request.urlopen(request, timeout=wait + TIMEOUT)
         except urllib.error.HTTPError as error:  # 400 and above

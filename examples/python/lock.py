@@ -23,6 +23,14 @@ TTL = 15  # seconds; renew well before they are over: call Lock again
 TIMEOUT = 10  # seconds for each call
 
 
+def credentials():
+    """Says who calls, if the server asks: with a token in a file, which is read for each request."""
+    if "LOCKET_TOKEN_FILE" not in os.environ:
+        return []
+    with open(os.environ["LOCKET_TOKEN_FILE"]) as file:
+        return [("authorization", "Bearer " + file.read().strip())]
+
+
 def main(address, key):
     resource = locket_pb2.Resource(
         key=key,
@@ -36,6 +44,7 @@ def main(address, key):
             grant = locket.Lock(
                 locket_pb2.LockRequest(resource=resource, ttl_in_seconds=TTL),
                 timeout=TIMEOUT,
+                metadata=credentials(),
             )
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.ALREADY_EXISTS:
@@ -50,6 +59,7 @@ def main(address, key):
             locket.Release(
                 locket_pb2.ReleaseRequest(resource=resource, token=grant.token),
                 timeout=TIMEOUT,
+                metadata=credentials(),
             )
 
 

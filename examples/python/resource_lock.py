@@ -11,6 +11,7 @@ exit status 1. lock prints the lock's id.
 
 import contextlib
 import json
+import os
 import sys
 import urllib.error
 import urllib.parse
@@ -56,7 +57,7 @@ class ResourceLocker:
         query = {"status": "active", "limit": 1000, "owner": client, "resource": resource, "mode": MODES.get(lock_type)}
         url = self.claims + "?" + urllib.parse.urlencode({k: v for k, v in query.items() if v is not None})
         while url:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, headers=credentials()), timeout=10) as answer:
                 yield from json.load(answer)
                 url = next_page(url, answer.headers.get("Link"))
 
@@ -70,9 +71,17 @@ class ResourceLocker:
 
     def call(self, method, url, body=None):
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json", **credentials()}, method=method)
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.loads(answer.read() or "null")
+
+
+def credentials():
+    """Says who calls, if the server asks: with a token in a file, which is read for each request."""
+    if "LOCKET_TOKEN_FILE" not in os.environ:
+        return {}
+    with open(os.environ["LOCKET_TOKEN_FILE"]) as file:
+        return {"Authorization": "Bearer " + file.read().strip()}
 
 
 def next_page(url, link):

@@ -6,6 +6,7 @@ The stubs are generated from models/locket.proto alone, as lock.py says:
     examples/python/session.py 127.0.0.1:8891 nightly-report sleep 60
 """
 
+import os
 import queue
 import secrets
 import subprocess
@@ -22,6 +23,14 @@ TTL = 15  # seconds for which the session lives without its server hearing from 
 MARGIN = 1  # seconds: stop before anybody else may hold the lock
 
 
+def credentials():
+    """Says who calls, if the server asks: with a token in a file."""
+    if "LOCKET_TOKEN_FILE" not in os.environ:
+        return []
+    with open(os.environ["LOCKET_TOKEN_FILE"]) as file:
+        return [("authorization", "Bearer " + file.read().strip())]
+
+
 class Session:
     """A session on one stream. It does not reconnect: when the stream breaks, it is lost."""
 
@@ -36,7 +45,7 @@ class Session:
                 id=secrets.token_hex(16), secret=secrets.token_hex(16), ttl=TTL
             )
         )
-        self.responses = stub.Session(iter(self.requests.get, None))
+        self.responses = stub.Session(iter(self.requests.get, None), metadata=credentials())
 
     def send(self, **command):
         """Sends a message; its answer has the sequence that this returns."""

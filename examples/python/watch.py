@@ -9,6 +9,7 @@ server the address leads to.
 
 import http.client
 import json
+import os
 import sys
 import time
 import urllib.error
@@ -16,9 +17,18 @@ import urllib.parse
 import urllib.request
 
 
+def credentials():
+    """Says who calls, if the server asks: with a token in a file, which is read for each request."""
+    if "LOCKET_TOKEN_FILE" not in os.environ:
+        return {}
+    with open(os.environ["LOCKET_TOKEN_FILE"]) as file:
+        return {"Authorization": "Bearer " + file.read().strip()}
+
+
 def events(url, cursor):
     """Yields (id, name, data) until the stream ends. The id is where to go on."""
-    request = urllib.request.Request(url, headers={"Last-Event-ID": cursor} if cursor else {})
+    resume = {"Last-Event-ID": cursor} if cursor else {}
+    request = urllib.request.Request(url, headers={**resume, **credentials()})
     with urllib.request.urlopen(request, timeout=60) as answer:  # a comment comes every 15 seconds
         name = data = ""
         for line in answer:

@@ -1,0 +1,57 @@
+package program_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// TestExamplesWithTokens: at a server that asks who calls, each example shows the token of
+// LOCKET_TOKEN_FILE, and is refused without one.
+func TestExamplesWithTokens(t *testing.T) {
+	t.Parallel()
+	stubs, folder := pythonStubs(t), t.TempDir()
+	token, hash := auth.NewToken()
+	write := func(name, text string) string {
+		file := filepath.Join(folder, name)
+		harness.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	tokens := write("tokens.yaml", fmt.Sprintf("tokens:\n  - {name: me, hash: %q}\n", hash))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", tokens)
+	env := append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1")
+	url := "http://" + server.HTTPAddress()
+	examples := map[string][]string{
+		"claim.py":         {python, "../../examples/python/claim.py", url, "jobs/a", "15", "true"},
+		"claim.mjs":        {"node", "../../examples/javascript/claim.mjs", url, "b", "15", "true"},
+		"lock.py":          {python, "../../examples/python/lock.py", server.Address(), "c"},
+		"session.py":       {python, "../../examples/python/session.py", server.Address(), "d", "true"},
+		"resource_lock.py": {python, "../../examples/python/resource_lock.py", url, "lock", "me", "e", "write"},
+	}
+	run := func(name string, env []string) (string, error) {
+		cmd := exec.Command(examples[name][0], examples[name][1:]...)
+		cmd.Env = env
+		text, err := cmd.CombinedOutput()
+		return string(text), err
+	}
+	withToken := append(env[:len(env):len(env)], "LOCKET_TOKEN_FILE="+write("token", token+"\n"))
+	out, _ := lines(t, withToken[len(fixtures.CleanEnv()):], python, "../../examples/python/watch.py", url, "jobs/")
+	for name := range examples {
+		if text, err := run(name, env); err == nil {
+			t.Errorf("%s without a token: %s", name, text)
+		}
+		if text, err := run(name, withToken); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+	if line := <-out; !strings.HasPrefix(line, "jobs/a ") {
+		t.Errorf("the watch says %q", line)
+	}
+}
