@@ -36,7 +36,8 @@ func TestExamplesWithTokens(t *testing.T) {
 		"resource_lock.py": {python, "../../examples/python/resource_lock.py", url, "lock", "me", "e", "write"},
 	}
 	run := func(name string, env []string) (string, error) {
-		cmd := exec.Command(examples[name][0], examples[name][1:]...)
+		program := examples[name]
+		cmd := exec.Command(program[0], program[1:]...)
 		cmd.Env = env
 		text, err := cmd.CombinedOutput()
 		return string(text), err
