@@ -36,6 +36,8 @@ type command struct {
 	event event
 	// cause is why the claim is ended.
 	cause error
+	// first says that nothing was to be cut short by it: a claim that ends already goes on with that.
+	first bool
 	// ttl is that from a refresh on; 0 leaves it as it is.
 	ttl time.Duration
 	// asked is when, and renewed gets the result of a refresh.

@@ -138,6 +138,9 @@ func (k *keeper) next() event {
 // take takes a command.
 func (k *keeper) take(cmd command) event {
 	if cmd.event != eventRefresh {
+		if cmd.first && k.cause != nil {
+			return ""
+		}
 		if k.cause == nil {
 			k.cause = cmd.cause
 		}

@@ -149,7 +149,7 @@ func (kc *Keychain) shut(e event) error {
 	claims := slices.Collect(maps.Values(kc.claims))
 	kc.mu.Unlock()
 	for _, c := range claims {
-		c.tell(command{event: e, cause: ErrClosed})
+		c.tell(command{event: e, cause: ErrClosed, first: first})
 	}
 	if first {
 		kc.finish(claims)

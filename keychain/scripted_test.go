@@ -33,6 +33,12 @@ func says(code int, body string, headers ...string) fault {
 	}
 }
 
+// slowly answers after a second.
+func slowly(w http.ResponseWriter, _ *http.Request, carryOut func() *recorded) {
+	time.Sleep(time.Second)
+	carryOut().sendTo(w)
+}
+
 // hangs never answers.
 func hangs(_ http.ResponseWriter, r *http.Request, _ func() *recorded) { <-r.Context().Done() }
 

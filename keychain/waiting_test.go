@@ -468,6 +468,23 @@ func TestCloseTwice(t *testing.T) {
 	})
 }
 
+// Abort ends what has not been ended yet: a claim that is being released is not left to its TTL.
+func TestAbortWhileReleasing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
+		kc := connect()
+		c := claim(t, kc, "r")
+		s.set(func() { s.fault = always("release", slowly) })
+		released := make(chan error, 1)
+		go func() { released <- c.Release(t.Context()) }()
+		synctest.Wait()
+		must(t, kc.Abort())
+		must(t, <-released)
+		if status := s.find(c.ID()).status; status != "released" {
+			t.Errorf("the claim is %s", status)
+		}
+	})
+}
+
 // The handler may close the keychain.
 func TestFatalCloses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {
