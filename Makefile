@@ -19,7 +19,7 @@ run: ## build locket and serve on an SQLite file in this folder
 
 .PHONY: test
 test: deps ## run all tests with the race detector, installing what they need
-	go test -race -timeout 10m ./...
+	go test -race -p 3 -timeout 10m ./... # most of the time they wait, so three packages for two cores
 
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release
