@@ -18,8 +18,9 @@ run: ## build locket and serve on an SQLite file in this folder
 	./locket server --database sqlite:locket.db
 
 .PHONY: test
+# Most of the time the tests wait, so there are three packages at a time for two cores.
 test: deps ## run all tests with the race detector, installing what they need
-	go test -race -p 3 -timeout 10m ./... # most of the time they wait, so three packages for two cores
+	go test -race -p 3 -timeout 10m ./...
 
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release

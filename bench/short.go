@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"time"
 )
 
@@ -23,6 +24,9 @@ func parse(flags *flag.FlagSet, args []string, short map[string]string) (warm ti
 	isShort := flags.Bool("short", false, "about a minute: fewer figures and shorter runs, unless they are given")
 	if err := flags.Parse(args); err != nil {
 		return 0, err
+	}
+	if flags.NArg() > 0 { // what follows would not count
+		return 0, fmt.Errorf("%q is no flag", flags.Arg(0))
 	}
 	if !*isShort {
 		return warmUp, nil
