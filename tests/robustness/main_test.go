@@ -3,12 +3,20 @@
 package robustness_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
 )
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(clientEnv); address != "" {
+		if err := holdBySession(address); err != nil {
+			fmt.Println(err)
+		}
+		return
+	}
 	m.Run()
 	fixtures.Shutdown()
 }

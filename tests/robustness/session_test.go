@@ -1,6 +1,7 @@
 package robustness_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -177,28 +179,28 @@ func TestSessionMovedElsewhere(t *testing.T) {
 // clientEnv has this test binary be a client with a session, which holds "k" at the address.
 const clientEnv = "ROBUSTNESS_SESSION_AT"
 
-// TestSessionClient is the client of TestSessionClientKilled.
-func TestSessionClient(t *testing.T) {
-	address := os.Getenv(clientEnv)
-	if address == "" {
-		t.Skip("it runs in a process of its own, which TestSessionClientKilled starts")
+// holdBySession is the client of TestSessionClientKilled, in a process of its own.
+func holdBySession(address string) error {
+	client, err := lock.NewClient([]string{address}, lock.WithInsecure(), lock.TTL(2*time.Second))
+	if err != nil {
+		return err
 	}
-	s := harness.DialSession(t, harness.ClientAt(t, address))
-	s.Open("client", harness.SessionTTL(2))
-	s.KeepAlive()
-	s.Lock("k", harness.Held)
+	if _, err := client.Acquire(context.Background(), "k"); err != nil {
+		return err
+	}
 	fmt.Println("held")
 	time.Sleep(time.Minute)
+	return nil
 }
 
 // All that a client has that was killed with SIGKILL goes to the next after its TTL.
 func TestSessionClientKilled(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
-		client := exec.Command(os.Args[0], "-test.run", "^TestSessionClient$", "-test.v")
+		client := exec.Command(os.Args[0])
 		client.Env = append(os.Environ(), clientEnv+"="+server.Address())
 		out := &fixtures.Buffer{}
-		client.Stdout = out
+		client.Stdout, client.Stderr = out, out
 		harness.Must(t, client.Start())
 		t.Cleanup(func() { _ = client.Process.Kill() })
 		harness.Eventually(t, 20*time.Second, func() error {
