@@ -84,6 +84,9 @@ func (j *job) start(env []string) error {
 			return err
 		}
 	}
+	// The command may run before this process hears of it. What comes from now on waits in the
+	// pipe of orders until it does.
+	catchJobSignals(j.signals)
 	j.cgroup = makeCgroup()
 	p := pipes{orders: int(in), reports: int(out), cgroup: j.cgroup}
 	if j.helper, err = p.startSelf(helperFlag, append([]string{j.path}, j.Words...), env); err != nil {
@@ -195,7 +198,7 @@ func (j *job) notStarted(errno syscall.Errno) error {
 // begun is called when the command runs.
 func (j *job) begun(pid int) {
 	j.group = pid
-	catchJobSignals(j.signals)
+	useTerminal()
 	if j.alone {
 		j.terminal.give(j.group)
 	}

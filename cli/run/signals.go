@@ -27,8 +27,8 @@ var ignoredSignals = func() (ignored []os.Signal) {
 	return ignored
 }()
 
-// catchSignals returns the signals that this process gets: the deadly ones, until
-// catchJobSignals others too.
+// catchSignals returns the signals that this process gets: the deadly ones, and from
+// catchJobSignals on others too.
 func catchSignals() chan os.Signal {
 	signals := make(chan os.Signal, 100)
 	for _, sig := range deadlySignals {
@@ -42,11 +42,15 @@ func catchSignals() chan os.Signal {
 	return signals
 }
 
-// catchJobSignals adds those that do not matter before the command runs.
+// catchJobSignals adds those that are for the command. Before the command is being started they
+// do what they do to any program that waits.
 func catchJobSignals(signals chan<- os.Signal) {
 	signal.Notify(signals, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
-	signal.Ignore(syscall.SIGTTOU) // the command has been started, and does not inherit it
 }
+
+// useTerminal lets this process, in the background, choose who has the terminal. Call it when the
+// command runs, which would inherit it.
+func useTerminal() { signal.Ignore(syscall.SIGTTOU) }
 
 // catchChildren returns a channel that says when children have ended, or were stopped. Other
 // signals do nothing to this process.

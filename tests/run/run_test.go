@@ -158,13 +158,21 @@ func marked(mark string) (pids []int) {
 // helperPid returns the process that guards the command, or its reaper.
 func (r *runner) helperPid(flag string) int {
 	r.t.Helper()
+	pid := r.findHelper(flag)
+	if pid == 0 {
+		r.t.Fatalf("no %s runs", flag)
+	}
+	return pid
+}
+
+// findHelper is helperPid; 0 if there is none.
+func (r *runner) findHelper(flag string) int {
 	for _, pid := range marked(r.mark) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if bytes.Contains(line, []byte("\x00--"+flag+"=")) {
 			return pid
 		}
 	}
-	r.t.Fatalf("no %s runs", flag)
 	return 0
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -89,17 +90,51 @@ func TestRunSignalWithoutServer(t *testing.T) {
 func TestRunStopAndGo(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
-	r := shell(t, server.Address(), "n", "echo ready; sleep 0.3; echo on; exec sleep 1000")
+	r := shell(t, server.Address(), "n", "echo ready; exec sleep 1000", "--ttl", "10s")
 	r.prints("ready")
 	r.signal(syscall.SIGTSTP)
-	r.eventually("the command is stopped", func() bool { return slices.Contains(states(r.mark), "T") })
-	time.Sleep(500 * time.Millisecond)
-	if strings.Contains(r.out.String(), "on\n") {
-		t.Error("it was not stopped")
+	r.commandIsStopped()
+	client := server.Client(t)
+	version := func() uint64 {
+		q, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "n"})
+		harness.Must(t, err)
+		return q.GetHolders()[0].GetVersion()
 	}
-	if state := stateOf(r.cmd.Process.Pid); state == "T" {
-		t.Error("it stopped itself, and renews no more")
+	stopped := version()
+	r.eventually("it renews", func() bool { return version() > stopped })
+	r.commandIsStopped()
+	r.signal(syscall.SIGCONT)
+	r.eventually("the command goes on", func() bool { return !slices.Contains(r.commandStates(), "T") })
+	r.signal(syscall.SIGTERM)
+	r.ends(143)
+}
+
+// A command that has not begun when it is stopped begins stopped.
+func TestRunStopAtStart(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	var r *runner
+	reaper, guard := 0, -1
+	for guard != 0 { // the reaper was stopped too late
+		r = shell(t, server.Address(), "n", "echo on; exec sleep 1000")
+		for reaper = 0; reaper == 0; reaper = childOf(r.cmd.Process.Pid) { // without a pause: before it has started the guard
+			select {
+			case <-r.ended:
+				t.Fatal("it has ended")
+			default:
+			}
+		}
+		harness.Must(t, syscall.Kill(reaper, syscall.SIGSTOP))
+		r.eventually("its reaper is stopped", func() bool { return stateOf(reaper) == "T" })
+		if guard = r.findHelper("guard"); guard != 0 {
+			harness.Must(t, syscall.Kill(reaper, syscall.SIGCONT))
+			r.signal(syscall.SIGTERM)
+			r.ends(143)
+		}
 	}
+	r.signal(syscall.SIGTSTP)
+	harness.Must(t, syscall.Kill(reaper, syscall.SIGCONT))
+	r.commandIsStopped()
 	r.signal(syscall.SIGCONT)
 	r.prints("on\n")
 	r.signal(syscall.SIGTERM)
@@ -114,12 +149,34 @@ func stateOf(pid int) string {
 	return state
 }
 
-// states returns those of the processes that bear a mark.
-func states(mark string) (states []string) {
-	for _, pid := range marked(mark) {
-		states = append(states, stateOf(pid))
+// childOf returns a child of a process, 0 if it has none.
+func childOf(pid int) (child int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range files {
+		if text, _ := os.ReadFile(file); len(text) > 0 {
+			_, _ = fmt.Sscan(string(text), &child)
+		}
+	}
+	return child
+}
+
+// commandStates returns those of the processes of the command.
+func (r *runner) commandStates() (states []string) {
+	for _, pid := range marked(r.mark) {
+		if pid != r.cmd.Process.Pid && pid != r.findHelper("guard") && pid != r.findHelper("reaper") {
+			states = append(states, stateOf(pid))
+		}
 	}
 	return states
+}
+
+// commandIsStopped waits until the command is stopped, whose keeper must not be.
+func (r *runner) commandIsStopped() {
+	r.t.Helper()
+	r.eventually("the command is stopped", func() bool { return slices.Equal(slices.Compact(r.commandStates()), []string{"T"}) })
+	if stateOf(r.cmd.Process.Pid) == "T" {
+		r.t.Error("it stopped itself, and renews no more")
+	}
 }
 
 // What was ignored stays so.
