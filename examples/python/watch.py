@@ -53,6 +53,8 @@ def main():
             for last, name, data in events(url, cursor):
                 if name == "claim":
                     print(data["resource"], data["owner"], "is", data["status"], flush=True)
+                elif name == "synced":
+                    print("these were all; changes follow", flush=True)
                 elif name == "transition" and data["claim"]["version"] > seen.get(data["claim"]["id"], 0):
                     claim = data["claim"]
                     seen[claim["id"]] = claim["version"]
