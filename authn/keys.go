@@ -30,9 +30,16 @@ const (
 	coolDown = 10 * time.Second
 	// retryAfter is coolDown after a fetch that failed.
 	retryAfter = 2 * time.Second
+	// keyWait is how long after the beginning of a fetch calls wait for it, and maxWaiting how many
+	// do: a credential with an unknown key may be anybody's.
+	keyWait    = time.Second
+	maxWaiting = 256
 )
 
-var errUnknownKey = errors.New("no key of the issuer made the signature")
+var (
+	errUnknownKey = errors.New("no key of the issuer made the signature")
+	errNoKeysYet  = errors.New("they are being fetched")
+)
 
 // unavailableKey is the key of a context with an *error, which a key set sets when it has no
 // keys to judge by. The verifier keeps texts of errors only.
@@ -45,8 +52,8 @@ func noKeys(ctx context.Context, err error) error {
 	return err
 }
 
-// remoteKeys are the keys of an issuer with discovery. They are fetched when they are needed for
-// the first time, when a token has an unknown key (once in coolDown at most), and every keyRefresh.
+// remoteKeys are the keys of an issuer with discovery. They are fetched beside the calls: at the start,
+// every keyRefresh while they are used, and when a token has an unknown key (once in coolDown at most).
 // Keys that were fetched stay in use while the issuer cannot be reached.
 type remoteKeys struct {
 	issuer string
@@ -56,9 +63,11 @@ type remoteKeys struct {
 	mu       sync.Mutex
 	set      *jose.JSONWebKeySet // nil before the first fetch
 	fetched  time.Time           // when set was
+	began    time.Time           // when the last fetch did
 	tried    time.Time           // when the last fetch ended
-	err      error               // of the last fetch
+	err      error               // of the last fetch that ended
 	fetching chan struct{}       // closed when the fetch under way ends; nil without one
+	waiting  int                 // how many calls wait for it
 }
 
 // VerifySignature implements oidc.KeySet.
@@ -74,22 +83,12 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, token string) ([]byte,
 		}
 		return payload.text, payload.err
 	}
-	fetched := k.fetch()
-	if fetched != nil {
-		select {
-		case <-fetched:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := k.await(ctx); err != nil { // the key may be a new one
+		return nil, noKeys(ctx, fmt.Errorf("the keys of %s: %w", k.issuer, err))
 	}
-	k.mu.Lock()
-	set, err = k.set, k.err
-	k.mu.Unlock()
+	set, _ = k.current()
 	if payload, known := verify(signed, set); known {
 		return payload.text, payload.err
-	}
-	if err != nil { // the key may be a new one
-		return nil, noKeys(ctx, fmt.Errorf("the keys of %s: %w", k.issuer, err))
 	}
 	return nil, errUnknownKey
 }
@@ -101,9 +100,55 @@ func (k *remoteKeys) current() (*jose.JSONWebKeySet, bool) {
 	return k.set, time.Since(k.fetched) > keyRefresh
 }
 
-// fetch begins to fetch the keys unless that is under way, or was done just now. It returns a
-// channel that is closed at the end, nil if nothing is fetched.
-func (k *remoteKeys) fetch() <-chan struct{} {
+// await has the keys fetched, unless they were fetched just now, and waits for a short time until they
+// are. Its error says why they are not as new as they may be.
+func (k *remoteKeys) await(ctx context.Context) error {
+	fetched, wait, err := k.join()
+	if fetched == nil {
+		return err
+	}
+	defer k.leave()
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	select {
+	case <-fetched:
+	case <-timeout.C:
+		return errNoKeysYet
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+// join returns what to wait for, and for how long; nil if there is nothing, or nobody may wait. While
+// the issuer fails, nobody does.
+func (k *remoteKeys) join() (fetched <-chan struct{}, wait time.Duration, err error) {
+	k.fetch()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	wait = keyWait - time.Since(k.began)
+	switch {
+	case k.err != nil:
+		return nil, 0, k.err
+	case k.fetching == nil:
+		return nil, 0, nil
+	case wait <= 0 || k.waiting >= maxWaiting:
+		return nil, 0, errNoKeysYet
+	}
+	k.waiting++
+	return k.fetching, wait, nil
+}
+
+func (k *remoteKeys) leave() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting--
+}
+
+// fetch begins to fetch the keys unless that is under way, or was done just now.
+func (k *remoteKeys) fetch() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	pause := coolDown
@@ -111,9 +156,9 @@ func (k *remoteKeys) fetch() <-chan struct{} {
 		pause = retryAfter
 	}
 	if k.fetching != nil || time.Since(k.tried) < pause {
-		return k.fetching
+		return
 	}
-	k.fetching = make(chan struct{})
+	k.fetching, k.began = make(chan struct{}), time.Now()
 	go func() {
 		set, err := k.ask()
 		k.mu.Lock()
@@ -128,7 +173,6 @@ func (k *remoteKeys) fetch() <-chan struct{} {
 		close(k.fetching)
 		k.fetching = nil
 	}()
-	return k.fetching
 }
 
 // ask asks the issuer where its keys are, and for them.

@@ -137,9 +137,11 @@ func newIssuers(c OIDC, log *slog.Logger) (*issuers, error) {
 		}
 	}
 	for _, i := range c.Issuers {
-		var keys oidc.KeySet = &remoteKeys{issuer: i.URL, client: client, log: log}
-		if all.file != nil {
-			keys = fileKeys{all.file}
+		var keys oidc.KeySet = fileKeys{all.file}
+		if all.file == nil {
+			remote := &remoteKeys{issuer: i.URL, client: client, log: log}
+			remote.fetch()
+			keys = remote
 		}
 		all.byURL[i.URL] = &issuer{i, oidc.NewVerifier(i.URL, keys, &oidc.Config{
 			ClientID: c.Audience, SupportedSigningAlgs: algorithms, Now: func() time.Time { return time.Now().Add(-skew) },

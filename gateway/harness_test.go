@@ -128,7 +128,7 @@ func service(t testing.TB, registry *prometheus.Registry) grpc.ClientConnInterfa
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	service := whole.NewService(whole.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, registry)
+	service := whole.NewService(whole.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, registry, whole.Guards{})
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, service.Members))
 	t.Cleanup(func() {
 		service.Drain()

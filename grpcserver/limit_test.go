@@ -100,3 +100,42 @@ func TestLimitAfterPanics(t *testing.T) {
 		}
 	})
 }
+
+// TestShareOfTheLimit: an identity that has all the room for new work does not keep the others out.
+func TestShareOfTheLimit(t *testing.T) {
+	const limit = 16
+	ending := make(chan struct{})
+	limited := grpcserver.Limit(limit, prometheus.NewRegistry())
+	begin := func(identity, method string) error {
+		done := make(chan error, 1)
+		go func() {
+			done <- limited(t.Context(), &grpcserver.Call{FullMethod: method, Identity: identity}, func(context.Context) error {
+				done <- nil
+				<-ending
+				return nil
+			})
+		}()
+		return <-done
+	}
+	is := func(want codes.Code, identity, method string) {
+		t.Helper()
+		if err := begin(identity, method); status.Code(err) != want {
+			t.Errorf("%s of %s: %v, want %s", method, identity, err, want)
+		}
+	}
+	read, renew := models.Locket_GetClaim_FullMethodName, models.Locket_UpdateClaim_FullMethodName
+	for range limit / 2 {
+		is(codes.OK, "noisy", read)
+	}
+	is(codes.ResourceExhausted, "noisy", read)
+	for range limit / 4 { // its share
+		is(codes.OK, "modest", read)
+	}
+	is(codes.ResourceExhausted, "modest", read)
+	is(codes.ResourceExhausted, "third", read)
+	for range limit / 4 {
+		is(codes.OK, "third", renew)
+	}
+	is(codes.ResourceExhausted, "third", renew)
+	close(ending)
+}

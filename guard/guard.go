@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -51,11 +52,14 @@ func withoutHeaders(ctx context.Context) context.Context {
 	return metadata.NewIncomingContext(ctx, md)
 }
 
+// retryKeys is when a call whose credential could not be checked may be repeated: keys are being fetched.
+const retryKeys = time.Second
+
 // unauthenticated says what is accepted, and not what was wrong.
 func unauthenticated(a *authn.Authenticator, err error) error {
 	switch {
 	case errors.Is(err, authn.ErrUnavailable):
-		return models.WithInfo(status.New(codes.Unavailable, authn.ErrUnavailable.Error()+"; ask again"), models.ReasonIssuerUnavailable, nil)
+		return models.WithInfo(status.New(codes.Unavailable, authn.ErrUnavailable.Error()+"; ask again"), models.ReasonIssuerUnavailable, nil, retryIn(retryKeys))
 	case errors.Is(err, authn.ErrRefused):
 		err = authn.ErrRefused
 	}

@@ -124,10 +124,15 @@ func exceeded(who, quota, limit string, retry time.Duration) error {
 		Violations: []*errdetails.QuotaFailure_Violation{{Subject: who, Description: message}},
 	})}
 	if retry > 0 {
-		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)}))
+		details = append(details, retryIn(retry))
 	}
 	return models.WithInfo(status.New(codes.ResourceExhausted, message), models.ReasonQuotaExceeded,
 		map[string]string{"quota": quota, "limit": limit}, details...)
+}
+
+// retryIn is the detail of an error that says when the call may be repeated.
+func retryIn(d time.Duration) protoadapt.MessageV1 {
+	return protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(d)})
 }
 
 // limiter has what each identity uses.

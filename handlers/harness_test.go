@@ -74,7 +74,7 @@ func startWithLog(t testing.TB, folder string, wrap func(db.Store) db.Store, lev
 	for _, change := range changes {
 		change(&config)
 	}
-	service := whole.NewService(config, store, log, registry)
+	service := whole.NewService(config, store, log, registry, whole.Guards{})
 	listener := bufconn.Listen(1 << 20)
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
 		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{

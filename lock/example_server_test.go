@@ -27,7 +27,7 @@ func startServer() (address string, stop func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	orPanic(err)
 	log := slog.New(slog.DiscardHandler)
-	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry())
+	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry(), server.Guards{})
 	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
 		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
 			Listener: listener, Chain: service.Chain, Register: service.Register, OnDrain: service.Drain, ShutdownTimeout: time.Second, Log: log,

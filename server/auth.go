@@ -60,7 +60,7 @@ func (c Config) wrongAuthentication() (wrong []error) {
 
 // security is how calls are authenticated and authorized.
 type security struct {
-	guards []grpcserver.Guard
+	guards Guards
 	// headers are those that the gateway passes on.
 	headers []string
 	// warnings says which files are invalid as they are now.
@@ -88,7 +88,10 @@ func newSecurity(c Config, log *slog.Logger) (*security, error) {
 		rules, wrongRules = file.Current, file.Err
 	}
 	return &security{
-		guards:  []grpcserver.Guard{guard.Authenticate(authenticator, rules, log), guard.Authorize(), guard.Limit()},
+		guards: Guards{
+			Who: []grpcserver.Guard{guard.Authenticate(authenticator, rules, log)},
+			May: []grpcserver.Guard{guard.Authorize(), guard.Limit()},
+		},
 		headers: authenticator.Headers(),
 		warnings: func() (warnings []string) {
 			if wrongRules() != nil {

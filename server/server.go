@@ -137,9 +137,10 @@ func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards .
 			return nil, err
 		}
 		before = grouper.Members{{Name: "audit", Runner: audit}}
-		secured.guards = slices.Insert(secured.guards, 0, guard.Audit(slog.New(slog.NewJSONHandler(audit, nil))))
+		secured.guards.Who = slices.Insert(secured.guards.Who, 0, guard.Audit(slog.New(slog.NewJSONHandler(audit, nil))))
 	}
-	service := NewService(c, store, log, registry, append(secured.guards, guards...)...)
+	secured.guards.May = append(secured.guards.May, guards...)
+	service := NewService(c, store, log, registry, secured.guards)
 	service.readiness.warnings = secured.warnings
 	members, err := doors.members(c, service, secured, registry, log)
 	if err != nil {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit/grouper"
@@ -34,10 +35,19 @@ type Service struct {
 	readiness *readiness
 }
 
+// Guards are those of the calls, in their order. Between them stands the limit of requests under way:
+// what is refused for who calls takes no room from others.
+type Guards struct {
+	// Who finds out who calls.
+	Who []grpcserver.Guard
+	// May decides whether that is allowed.
+	May []grpcserver.Guard
+}
+
 // NewService returns the service of a configuration, of which it uses DatabaseTimeout,
 // MaxWaiting, MaxSessions and the History settings. Its metrics are registered. The guards decide about the
 // calls of every door.
-func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards ...grpcserver.Guard) *Service {
+func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards Guards) *Service {
 	hub := watch.NewHub(store, registry)
 	queues := committer.New(store, committer.Config{
 		Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
@@ -48,7 +58,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	if c.MaxWaiting > 0 {
 		options = append(options, handlers.MaxWaiting(c.MaxWaiting))
 	}
-	guards = append([]grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}, guards...)
+	limit := []grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}
 	ready := newReadiness(store, queues.Health, log, registry)
 	return &Service{
 		Members: grouper.Members{
@@ -61,7 +71,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
 		},
 		readiness: ready,
-		Chain:     grpcserver.NewChain(log, registry, guards...),
+		Chain:     grpcserver.NewChain(log, registry, slices.Concat(guards.Who, limit, guards.May)...),
 		Register: func(s grpc.ServiceRegistrar) {
 			handlers.Register(s, handlers.New(queues, hub, sessions, store, log, options...))
 		},
