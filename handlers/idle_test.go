@@ -1,0 +1,109 @@
+package handlers_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/models"
+)
+
+// idleStore is a store that counts what an idle server asks. What would change the database is counted as
+// a write.
+type idleStore struct {
+	db.Store
+	reads, writes atomic.Int32
+}
+
+func (s *idleStore) Now(ctx context.Context) (claim.Instant, error) {
+	s.reads.Add(1)
+	return s.Store.Now(ctx)
+}
+
+func (s *idleStore) End(ctx context.Context, own bool) (db.Position, claim.Time, error) {
+	s.reads.Add(1)
+	return s.Store.End(ctx, own)
+}
+
+func (s *idleStore) Changes(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
+	s.reads.Add(1)
+	return s.Store.Changes(ctx, after, own)
+}
+
+func (s *idleStore) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
+	s.reads.Add(1)
+	return s.Store.NextDue(ctx, idle)
+}
+
+func (s *idleStore) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+	s.reads.Add(1)
+	return s.Store.Due(ctx, idle, limit)
+}
+
+func (s *idleStore) Abandoned(ctx context.Context, limit int) ([]string, error) {
+	s.reads.Add(1)
+	return s.Store.Abandoned(ctx, limit)
+}
+
+func (s *idleStore) Beat(ctx context.Context, inService time.Duration) error {
+	s.writes.Add(1)
+	return s.Store.Beat(ctx, inService)
+}
+
+func (s *idleStore) Transact(ctx context.Context, fn func(db.Tx) error) error {
+	s.writes.Add(1)
+	return s.Store.Transact(ctx, fn)
+}
+
+// TestIdle: a server without leases writes nothing, and asks the database three times a second at
+// most. While there is a lease, it writes that it is there.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, store := t.TempDir(), &idleStore{}
+		s := startWith(t, folder, func(real db.Store) db.Store { store.Store = real; return store })
+		lock := func() {
+			t.Helper()
+			_, err := s.Lock(t.Context(), &models.LockRequest{Resource: resource("k", "o"), TtlInSeconds: 600})
+			must(t, err)
+		}
+		lock()
+		_, err := s.Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "o")})
+		must(t, err)
+		time.Sleep(time.Minute) // it forgets what it has known of leases
+		const span = 10 * time.Minute
+		files := fileStates(t, folder)
+		store.reads.Store(0)
+		store.writes.Store(0)
+		time.Sleep(span)
+		if n := store.reads.Load(); n > 3*int32(span/time.Second) {
+			t.Errorf("%d reads in %s", n, span)
+		}
+		if n, now := store.writes.Load(), fileStates(t, folder); n > 0 || now != files {
+			t.Errorf("%d writes: %s, before %s", n, now, files)
+		}
+		lock()
+		files = fileStates(t, folder)
+		time.Sleep(time.Second)
+		if fileStates(t, folder) == files {
+			t.Error("nothing is written while a lease is live")
+		}
+	})
+}
+
+// fileStates returns what a change of the files of a database changes.
+func fileStates(t *testing.T, folder string) (state string) {
+	t.Helper()
+	for _, part := range []string{"", "-wal"} {
+		info, err := os.Stat(filepath.Join(folder, "locket.db"+part))
+		must(t, err)
+		state += fmt.Sprint(info.Size(), info.ModTime(), " ")
+	}
+	return state
+}
