@@ -3,8 +3,13 @@ package handlers
 import (
 	"context"
 	"log/slog"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/models"
 )
 
 // LevelGrant is the level of the log lines for each grant and each release of a lock. It is below
@@ -12,7 +17,18 @@ import (
 // made to: that in the format of Cloud Foundry is.
 const LevelGrant = slog.LevelDebug - 4
 
-// logGrant logs what happened to a lock. Renewals are not logged: they are most of all requests.
+// newRenewals limits the log lines of renewals: they are most of all requests.
+func newRenewals() rate.Sometimes { return rate.Sometimes{First: 20, Interval: time.Second} }
+
+// logRenewal logs a renewal whose caller named its request, so that the name is found in the log: the first
+// few, then at most one a second.
+func (h *handler) logRenewal(ctx context.Context, c *claim.Claim) {
+	if len(metadata.ValueFromIncomingContext(ctx, models.RequestIDKey)) > 0 {
+		h.renewals.Do(func() { h.logGrant(ctx, "renewed lock", c) })
+	}
+}
+
+// logGrant logs what happened to a lock.
 func (h *handler) logGrant(ctx context.Context, what string, c *claim.Claim) {
 	if !h.log.Enabled(ctx, LevelGrant) {
 		return

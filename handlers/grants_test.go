@@ -14,15 +14,17 @@ import (
 )
 
 // TestGrantsAreLogged: each grant and each release of a lock is one line for a log that wants
-// them, with the request's id; a renewal is none.
+// them, with the request's id; a renewal is one if its caller named the request.
 func TestGrantsAreLogged(t *testing.T) {
 	s := startWithLog(t, t.TempDir(), func(s db.Store) db.Store { return s }, handlers.LevelGrant)
 	request := func(id string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "uuid", id) }
 	lock := &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o", TypeCode: models.TypeCode_PRESENCE}, TtlInSeconds: 60}
 	first, err := s.Lock(request("one"), lock)
 	must(t, err)
-	_, err = s.Lock(request("two"), lock)
-	must(t, err)
+	for _, ctx := range []context.Context{t.Context(), request("two")} {
+		_, err = s.Lock(ctx, lock)
+		must(t, err)
+	}
 	_, err = s.Release(request("three"), &models.ReleaseRequest{Resource: lock.GetResource()})
 	must(t, err)
 	var got []string
@@ -33,7 +35,7 @@ func TestGrantsAreLogged(t *testing.T) {
 		}
 	}
 	about := fmt.Sprintf("key=k owner=o type=presence type_code=2 token=%d request_id=", first.GetToken())
-	want := []string{`"acquired lock" ` + about + "one", `"released lock" ` + about + "three"}
+	want := []string{`"acquired lock" ` + about + "one", `"renewed lock" ` + about + "two", `"released lock" ` + about + "three"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("logged %q, want %q", got, want)
 	}

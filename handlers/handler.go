@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -33,6 +34,7 @@ type handler struct {
 	store     db.Reader
 	finder    *waits.Finder
 	log       *slog.Logger
+	renewals  rate.Sometimes // that are logged
 
 	maxWaiting int64
 	waiting    atomic.Int64 // calls that wait at the hub
@@ -42,7 +44,7 @@ type handler struct {
 // New returns the service. Changes go through the committer, calls that wait for a claim
 // wait at the hub, sessions have their manager, and the store is asked for the rest.
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
-	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, maxWaiting: DefaultMaxWaiting, watches: newWatches()}
+	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), maxWaiting: DefaultMaxWaiting, watches: newWatches()}
 	h.finder = waits.NewFinder(store, h.doAsServer, log)
 	for _, option := range options {
 		option(h)
@@ -89,8 +91,10 @@ func (h *handler) Lock(ctx context.Context, req *models.LockRequest) (*models.Lo
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
-	if result.Claim.Version == result.Claim.Token { // else it was granted before, and is renewed
+	if result.Claim.Version == result.Claim.Token {
 		h.logGrant(ctx, "acquired lock", &result.Claim)
+	} else {
+		h.logRenewal(ctx, &result.Claim)
 	}
 	return &models.LockResponse{Token: result.Claim.Token}, nil
 }

@@ -106,6 +106,7 @@ func lagerLevelOf(level slog.Level) int {
 // others look for. Those that are not here have their own words, with hyphens.
 var lagerMessages = map[string]string{
 	"acquired lock": "lock.lock.acquired-lock",
+	"renewed lock":  "lock.lock.renewed-lock",
 	"released lock": "release.release-lock.released-lock",
 }
 

@@ -159,7 +159,7 @@ func TestCloudFoundry(t *testing.T) {
 	if got, _ := ignored.Data["fields"].([]any); !slices.Equal(got, want) {
 		t.Errorf("without effect: %v, want %v", got, want)
 	}
-	for _, message := range []string{"locket.lock.lock.acquired-lock", "locket.release.release-lock.released-lock"} {
+	for _, message := range []string{"locket.lock.lock.acquired-lock", "locket.lock.lock.renewed-lock", "locket.release.release-lock.released-lock"} {
 		got := said(t, lines, message)
 		if got.Data["key"] != "bbs" || got.Data["owner"] != "cell" || got.Data["type"] != "lock" || got.Data["type-code"] != 1.0 ||
 			got.Data["request-uuid"] != "7e2a16d0-56a7-40dc-5d04-ca7275364cc2" || *got.LogLevel != 1 {
