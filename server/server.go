@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/tedsuo/ifrit"
 	"github.com/tedsuo/ifrit/grouper"
-	"github.com/tedsuo/ifrit/sigmon"
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/locket-service/locket/db"
@@ -23,11 +22,11 @@ import (
 	"github.com/locket-service/locket/guard"
 )
 
-// Serve runs a server until this process gets SIGINT or SIGTERM, or one of its parts fails, and
-// returns what went wrong: nil after a signal. Serve waits for a database that is not up;
-// the end of ctx ends that wait. Once it serves, it writes a line for people to out; its log goes to
-// standard error. With Cloud Foundry's format of the log, that goes to out instead, and nothing else. It sets what the whole process shares: the garbage collector's target, unless
-// $GOGC does, and the logger of gRPC.
+// Serve runs a server until ctx ends, or one of its parts fails, and returns what went wrong: nil after the end
+// of ctx, also while Serve waits for a database that is not up. Once it serves, it writes a line for people to out;
+// its log goes to standard error. With Cloud Foundry's format of the log, that goes to out instead, and nothing
+// else. It sets what the whole process shares: the garbage collector's target, unless $GOGC does, and the logger of
+// gRPC.
 func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -51,7 +50,10 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	// gRPC's own messages are about faults of clients: level debug.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))
 	store, err := openStore(ctx, c, log)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // a signal came while the database was awaited
+		return nil
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
@@ -64,14 +66,16 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	process := ifrit.Invoke(sigmon.New(group, os.Interrupt))
+	process := ifrit.Background(group)
+	defer context.AfterFunc(ctx, func() { process.Signal(os.Interrupt) })()
 	select {
 	case <-process.Ready():
 		log.Info("started")
 		if !c.isLager() {
 			fmt.Fprintln(out, greeting(c))
 		}
-	default: // it has ended
+	case err := <-process.Wait():
+		return causes(err)
 	}
 	return causes(<-process.Wait())
 }
@@ -114,7 +118,7 @@ func greeting(c Config) string {
 // engineOf returns a database without what may be secret in it.
 func engineOf(database string) string {
 	engine, source, _ := strings.Cut(database, ":")
-	if engine == "mysql" {
+	if engine == engineMySQL {
 		return engine
 	}
 	return engine + ":" + source

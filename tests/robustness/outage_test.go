@@ -2,6 +2,7 @@ package robustness_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -191,9 +192,14 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 		harness.Must(t, mariadb.Stop())
 		server := fixtures.NewLocket(t, "mysql:"+dsn)
 		harness.Must(t, server.Launch())
-		time.Sleep(500 * time.Millisecond)
-		if code, took := server.Terminate(); took > 3*time.Second {
-			t.Errorf("exit code %d after %v", code, took)
+		harness.Eventually(t, 30*time.Second, func() error {
+			if !strings.Contains(server.Log(), "waiting for the database") {
+				return errors.New("it does not wait yet")
+			}
+			return nil
+		})
+		if code, _ := server.Terminate(); code != 0 {
+			t.Errorf("exit code %d: %s", code, server.Log())
 		}
 	})
 }
