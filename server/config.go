@@ -46,10 +46,10 @@ type Config struct {
 	// DatabaseAnyName (--database-any-name) has the certificate of DatabaseCA's authorities
 	// suffice, whatever host it names.
 	DatabaseAnyName bool
-	// DatabaseWait (--database-wait) is how long Serve waits for a database that is not up; 0 or
-	// less: it tries once.
+	// DatabaseWait (--database-wait) is how long Serve waits for a database that is not up; 0: it
+	// tries once.
 	DatabaseWait time.Duration
-	// DatabaseTimeout (--database-timeout) bounds each transaction; more than 0.
+	// DatabaseTimeout (--database-timeout) bounds each transaction; 100 ms or more.
 	DatabaseTimeout time.Duration
 	// TLSCert, TLSKey and TLSClientCA (--tls-cert, --tls-key, --tls-client-ca) are files in PEM: the
 	// server's certificate, its key, and the authorities of the clients' certificates. All three
@@ -89,7 +89,7 @@ type Config struct {
 	MaxWaiting int
 	// MaxSessions is how many sessions may be attached at once; 0 for session.DefaultSessions.
 	MaxSessions int
-	// HistoryRetention (--history-retention) is for how long finished claims are kept; more than 0.
+	// HistoryRetention (--history-retention) is for how long finished claims are kept; 1 s or more.
 	HistoryRetention time.Duration
 	// HistoryLimit (--history-limit) is how many finished claims are kept at most; at least 1.
 	HistoryLimit int
@@ -97,7 +97,7 @@ type Config struct {
 	// are more than HistoryLimit; 0 or more. A HistoryRetention that is shorter comes first.
 	HistoryMinimum time.Duration
 	// ShutdownTimeout (--shutdown-timeout) is how long requests under way may take after the
-	// server got the signal to stop; more than 0.
+	// server got the signal to stop; 100 ms or more.
 	ShutdownTimeout time.Duration
 	// LogLevel (--log-level) is debug, info, warn or error.
 	LogLevel string

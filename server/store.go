@@ -13,16 +13,26 @@ import (
 	"github.com/locket-service/locket/db/sqlite"
 )
 
+// The engines of --database.
+const (
+	engineSQLite = "sqlite"
+	engineMySQL  = "mysql"
+)
+
 // retryStart is how long to wait between two tries to reach the database.
 const retryStart = time.Second
 
-// openStore opens the database, waiting for it for a while if it is not up.
+// openStore opens the database, waiting for it for a while if it is not up. The error is that of ctx if
+// that ends first.
 func openStore(ctx context.Context, c Config, log *slog.Logger) (db.Store, error) {
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
 		store, err := open(ctx, c)
-		if !errors.Is(err, db.ErrUnavailable) || time.Now().After(deadline) {
-			return store, err
+		switch {
+		case err == nil:
+			return store, nil
+		case !errors.Is(err, db.ErrUnavailable) || time.Now().After(deadline):
+			return nil, fmt.Errorf("--database: %w", err)
 		}
 		log.Warn("waiting for the database", "error", err)
 		select {
@@ -35,21 +45,28 @@ func openStore(ctx context.Context, c Config, log *slog.Logger) (db.Store, error
 
 func open(ctx context.Context, c Config) (db.Store, error) {
 	engine, source, _ := strings.Cut(c.Database, ":")
-	switch engine {
-	case "sqlite":
-		if source == "" || source == ":memory:" { // SQLite would serve, and keep nothing
-			return nil, fmt.Errorf("--database: %q names no file; give sqlite:FILE", c.Database)
-		}
+	if engine == engineSQLite {
 		return sqlite.Open(source)
-	case "mysql":
-		dsn, err := mysql.WithSecrets(source, mysql.Secrets{
-			Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("--database: %w", err)
-		}
-		return mysql.Open(ctx, dsn)
-	default:
-		return nil, fmt.Errorf("--database: unknown engine %q; use sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
 	}
+	dsn, err := mysql.WithSecrets(source, mysql.Secrets{
+		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mysql.Open(ctx, dsn)
+}
+
+// wrongStore returns what is wrong with the setting of the database by itself.
+func wrongStore(database string) error {
+	engine, source, _ := strings.Cut(database, ":")
+	switch {
+	case engine == engineMySQL:
+		return mysql.CheckDSN(source)
+	case engine != engineSQLite:
+		return fmt.Errorf("unknown engine %q; use sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
+	case source == "" || source == ":memory:": // SQLite would serve, and keep nothing
+		return fmt.Errorf("%q names no file; give sqlite:FILE", database)
+	}
+	return nil
 }

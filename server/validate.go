@@ -15,20 +15,21 @@ func (c Config) Validate() error {
 	wrong := append(c.wrongDoors(), c.wrongDatabase()...)
 	wrong = append(wrong, c.wrongAuthentication()...)
 	for _, bounded := range []struct {
-		flag  string
-		value time.Duration
+		flag         string
+		value, least time.Duration
 	}{
-		{"database-timeout", c.DatabaseTimeout}, {"shutdown-timeout", c.ShutdownTimeout}, {"history-retention", c.HistoryRetention},
+		{"database-wait", c.DatabaseWait, 0},
+		{"database-timeout", c.DatabaseTimeout, 100 * time.Millisecond},
+		{"shutdown-timeout", c.ShutdownTimeout, 100 * time.Millisecond},
+		{"history-retention", c.HistoryRetention, time.Second},
+		{"history-minimum", c.HistoryMinimum, 0},
 	} {
-		if bounded.value <= 0 {
-			wrong = append(wrong, fmt.Errorf("--%s: must be more than 0", bounded.flag))
+		if bounded.value < bounded.least {
+			wrong = append(wrong, fmt.Errorf("--%s: %v: must be at least %v", bounded.flag, bounded.value, bounded.least))
 		}
 	}
 	if c.HistoryLimit < 1 {
-		wrong = append(wrong, errors.New("--history-limit: must be at least 1"))
-	}
-	if c.HistoryMinimum < 0 {
-		wrong = append(wrong, errors.New("--history-minimum: must be at least 0"))
+		wrong = append(wrong, fmt.Errorf("--history-limit: %d: must be at least 1", c.HistoryLimit))
 	}
 	if _, err := c.newLogHandler(nil); err != nil {
 		wrong = append(wrong, err)
@@ -40,7 +41,10 @@ func (c Config) wrongDatabase() (wrong []error) {
 	if c.DatabasePassword != "" && c.DatabasePasswordFile != "" {
 		wrong = append(wrong, errors.New("--database-password-file and $LOCKET_DATABASE_PASSWORD: give one of the two"))
 	}
-	if strings.HasPrefix(c.Database, "mysql:") {
+	if err := wrongStore(c.Database); err != nil {
+		wrong = append(wrong, fmt.Errorf("--database: %w", err))
+	}
+	if strings.HasPrefix(c.Database, engineMySQL+":") {
 		return wrong
 	}
 	for flag, value := range map[string]string{

@@ -19,11 +19,15 @@ const invalidFile = "invalid-config-file"
 
 // WithConfig returns the sources of a command whose flag config names a JSON file: an object
 // whose members have the names of the flags, with - or _. It may also be a file of Cloud
-// Foundry's Locket: what of that has no effect here is in Ignored. An error is the user's.
+// Foundry's Locket: what of that has no effect here is in Ignored. The flag may be left out; it may not be
+// empty, as with a variable that is not set. An error is the user's.
 func WithConfig(flags *pflag.FlagSet) (*Sources, error) {
 	s := New(flags)
-	file := s.Value("config")
-	if file == "" {
+	file, source := s.LookUp("config")
+	switch {
+	case file == "" && source != "":
+		return s, exit.Usagef("%s: %s names no file", invalidFile, source)
+	case file == "":
 		return s, nil
 	}
 	settings, err := s.readConfig(file)

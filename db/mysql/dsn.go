@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 
@@ -26,15 +27,43 @@ type Secrets struct {
 // tlsName is the name by which a DSN refers to the TLS of WithSecrets.
 const tlsName = "locket"
 
+// CheckDSN returns what is wrong with a DSN by itself, nil if nothing is. The error does not show its
+// password.
+func CheckDSN(dsn string) error {
+	_, err := parseDSN(dsn)
+	return err
+}
+
+func parseDSN(dsn string) (*mysql.Config, error) {
+	config, err := mysql.ParseDSN(dsn)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the DSN: %w", err)
+	case config.DBName == "":
+		return nil, errors.New("the DSN names no database")
+	}
+	if config.Net != "tcp" {
+		return config, nil
+	}
+	_, port, err := net.SplitHostPort(config.Addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the DSN: %w", err)
+	}
+	return config, nil
+}
+
 // WithSecrets returns a DSN for Open in this process. The secrets must agree with the DSN: a
 // password or a TLS setting in both is an error. The files are read once.
 func WithSecrets(dsn string, s Secrets) (string, error) {
 	if s == (Secrets{}) || s == (Secrets{AnyName: true}) {
 		return dsn, nil
 	}
-	config, err := mysql.ParseDSN(dsn)
+	config, err := parseDSN(dsn)
 	if err != nil {
-		return "", fmt.Errorf("the DSN: %w", err)
+		return "", err
 	}
 	password, err := s.password()
 	switch {

@@ -11,7 +11,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -52,12 +51,9 @@ var _ db.Store = (*Store)(nil)
 // database and its tables if they are not there. It returns db.ErrUnavailable when the
 // database does not answer, and db.ErrNewerSchema.
 func Open(ctx context.Context, dsn string) (*Store, error) {
-	config, err := mysql.ParseDSN(dsn)
+	config, err := parseDSN(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("the DSN: %w", err)
-	}
-	if config.DBName == "" {
-		return nil, errors.New("the DSN names no database")
+		return nil, err
 	}
 	if err := createDatabase(ctx, config); err != nil {
 		return nil, err

@@ -66,12 +66,12 @@ func TestRefusals(t *testing.T) {
 		{server("--nosuch"), []string{"--nosuch"}},
 		{server("surplus"), []string{"surplus"}},
 		{server("--database", "oracle:x"), []string{"--database", "oracle", "sqlite:FILE"}},
-		{server("--database", "mysql:nonsense"), []string{"DSN"}},
-		{server("--database", "mysql:root@tcp(127.0.0.1:1)/"), []string{"names no database"}},
+		{server("--database", "mysql:nonsense"), []string{"--database", "DSN"}},
+		{server("--database", "mysql:root@tcp(127.0.0.1:1)/"), []string{"--database", "names no database"}},
 		{server("--database", "sqlite:/nosuch/folder/locket.db"), []string{"/nosuch/folder"}},
 		{server("--database", "sqlite:"), []string{"--database", "names no file"}},
 		{server("--database", "sqlite::memory:"), []string{"--database", "names no file"}},
-		{server("--shutdown-timeout", "0s"), []string{"--shutdown-timeout", "more than 0"}},
+		{server("--shutdown-timeout", "0s"), []string{"--shutdown-timeout", "at least 100ms"}},
 		{server("--database-timeout", "soon"), []string{"--database-timeout", "soon"}},
 		{server("--history-limit", "0"), []string{"--history-limit"}},
 		{server("--log-level", "loud"), []string{"--log-level", "loud"}},
@@ -85,6 +85,46 @@ func TestRefusals(t *testing.T) {
 		{[]string{"lock", "k", "--owner", "o", "--address", "127.0.0.1:1"}, []string{"127.0.0.1:1"}},
 	} {
 		refused(t, test.args, test.words...)
+	}
+}
+
+// A setting of the server that is wrong by itself ends it with the status of a wrong command line, before
+// it makes or opens anything. The line names the setting.
+func TestWrongSettings(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range [][]string{
+		{"--database="},
+		{"--database", "nonsense"},
+		{"--database", "oracle:x"},
+		{"--database", "sqlite:"},
+		{"--database", "mysql:"},
+		{"--database", "mysql:root@tcp(127.0.0.1:1)/"},
+		{"--database", "mysql:root@tcp(127.0.0.1:99999)/x"},
+		{"--database", "mysql:root@tcp(127.0.0.1:1)/x?a=%"},
+		{"--database-wait", "-1s"},
+		{"--database-timeout", "1ns"},
+		{"--shutdown-timeout", "1ms"},
+		{"--history-retention", "1ms"},
+		{"--history-minimum", "-1s"},
+		{"--history-limit", "-1"},
+		{"--config="},
+		{"--log-level", "loud"},
+	} {
+		folder := t.TempDir()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, fixtures.LocketProgram(t), append([]string{"server", "--grpc-address", "127.0.0.1:0", "--http-address="}, wrong...)...)
+		cmd.Dir = folder
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		_ = cmd.Run()
+		flag, _, _ := strings.Cut(wrong[0], "=")
+		if code := cmd.ProcessState.ExitCode(); code != exit.Usage || !strings.Contains(stderr.String(), flag) {
+			t.Errorf("%q: exit code %d, %q", wrong, code, stderr.String())
+		}
+		if files, err := os.ReadDir(folder); err != nil || len(files) > 0 {
+			t.Errorf("%q: it made %v, %v", wrong, files, err)
+		}
 	}
 }
 
