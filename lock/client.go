@@ -12,7 +12,8 @@ import (
 
 // Client holds locks by a session, which it opens when it first needs one. If the session is lost, what it
 // held is lost with it, and what is acquired after that is held by a new one. Its methods may be called by any
-// number of goroutines, which exclude each other as those of different clients do.
+// number of goroutines, which exclude each other as those of different clients do. Those that ask for the same share one claim,
+// and its token; docs/go.md says how.
 type Client struct {
 	config *clientConfig
 	owner  string
@@ -27,7 +28,12 @@ type Client struct {
 type sessionKey struct {
 	ttl   time.Duration
 	owner string
+	lane  int
 }
+
+// maxLanes is how many sessions of one TTL and owner a client has at most. A session has one claim of a resource, so what
+// shares a resource by claims that differ needs several.
+const maxLanes = 64
 
 // NewClient returns a client of the servers with these addresses, which are those of Dial. It is to be
 // closed. It is an error if an address or an option is invalid.
@@ -46,7 +52,7 @@ func (c *Client) Owner() string { return c.owner }
 // Session returns the session that the client uses at present: a new one if there was none, or the last one
 // is over. It is an error if the client was closed.
 func (c *Client) Session() (*Session, error) {
-	return c.session(sessionKey{c.config.ttl, c.owner})
+	return c.session(sessionKey{ttl: c.config.ttl, owner: c.owner})
 }
 
 func (c *Client) session(key sessionKey) (*Session, error) {
@@ -90,13 +96,33 @@ func (c *Client) acquire(ctx context.Context, key string, options []AcquireOptio
 	}
 	a.timeout = c.config.timeout
 	for {
-		s, err := c.session(sessionKey{a.ttl, c.owner})
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("lock %q: %w", key, err)
+		}
+		t, err := c.join(sessionKey{ttl: a.ttl, owner: c.owner}, key, a, try)
 		if err != nil {
 			return nil, fmt.Errorf("lock %q: %w", key, err)
 		}
-		hold, err := s.acquire(ctx, key, a, try)
-		if err == nil || !isOver(s.whether(ctx, err)) || ctx.Err() != nil {
+		hold, err := t.await(ctx)
+		if err == nil || !isOver(t.gate.session.whether(ctx, err)) || ctx.Err() != nil {
 			return hold, err
+		}
+	}
+}
+
+// join adds a turn to those of a session that want the resource: the first session at which it need not wait for others that
+// share the resource as it does, but by a claim that differs.
+func (c *Client) join(key sessionKey, resource string, a acquisition, try bool) (*turn, error) {
+	for {
+		s, err := c.session(key)
+		if err != nil {
+			return nil, err
+		}
+		if key.lane++; key.lane == maxLanes {
+			return s.join(resource, a, try), nil
+		}
+		if t := s.joinIfAlike(resource, a, try); t != nil {
+			return t, nil
 		}
 	}
 }

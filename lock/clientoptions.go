@@ -67,6 +67,8 @@ type acquisition struct {
 	ttl      time.Duration
 	circle   bool
 	userData *string
+	// party, if it is set, is who shares the claim with nobody: another pointer is another party.
+	party *byte
 
 	// timeout bounds the commands, if it is not 0.
 	timeout time.Duration
@@ -104,7 +106,8 @@ func AllowCircle() AcquireOption {
 
 // RefuseCircle refuses to wait if that closes a circle, in which each session waits for the next: the error is
 // a *models.CircleError. It is for clients and mutexes whose goroutines do not wait independently of each
-// other; for others a circle of sessions is none of goroutines.
+// other; for others a circle of sessions is none of goroutines. The servers are asked when no other goroutine of the
+// client waits for the resource before this one.
 func RefuseCircle() CircleOption { return CircleOption{} }
 
 // CircleOption is an option of Acquire, and of mutexes.
@@ -128,7 +131,19 @@ func newAcquisition(resource string, allowCircle bool, options []AcquireOption) 
 	return a, errors.Join(checkResource(resource), err)
 }
 
-func (a acquisition) command(resource string, try bool) *models.LockCommand {
+func (a *acquisition) shared() bool { return a.mode == models.Mode_MODE_SHARED }
+
+// same reports whether the claim that others have asked for is what is asked for here. circle says nothing of
+// a claim, but of who may wait for it.
+func (a *acquisition) same(other *acquisition) bool {
+	return a.mode == other.mode && a.value == other.value && a.typeCode == other.typeCode && a.party == other.party &&
+		(a.userData == nil) == (other.userData == nil) && (a.userData == nil || *a.userData == *other.userData)
+}
+
+// joins reports whether this may hold together with others, by the claim that they have asked for.
+func (a *acquisition) joins(other *acquisition) bool { return a.shared() && a.same(other) }
+
+func (a *acquisition) command(resource string, try bool) *models.LockCommand {
 	return &models.LockCommand{
 		Resource: resource, Mode: a.mode, Try: try, Value: a.value, TypeCode: a.typeCode, AllowCircle: a.circle, UserData: a.userData,
 	}

@@ -44,7 +44,8 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Hold, error) {
 	if err := e.begin(); err != nil {
 		return nil, fmt.Errorf("election %q: %w", e.name, err)
 	}
-	hold, err := e.client.Acquire(ctx, e.name, append([]AcquireOption{Value(value)}, e.options...)...)
+	alone := acquireFunc(func(a *acquisition) { a.party = new(byte) })
+	hold, err := e.client.Acquire(ctx, e.name, append([]AcquireOption{Value(value), alone}, e.options...)...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.campaign, e.hold = false, hold

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -22,9 +23,10 @@ import (
 //	 └────────────────────────┴───────────────────┴──────────────────────────────────┘
 //	    refused, or nobody wants it any more
 //
-// A grant serves the turns that waited for it here when it came. Those that join later wait for
-// the next one, behind the other sessions in the queue of the resource. Only shared turns
-// may join while nobody else waits for the resource.
+// A grant serves the turns that waited for it here when it came, up to the first that asks for something else
+// than the claim that was granted. Those behind it, and those that join later, wait for
+// the next one, behind the other sessions in the queue of the resource. Only turns that share the claim
+// may join it later, while nobody else waits for the resource.
 type gate struct {
 	session *Session
 	key     string
@@ -33,18 +35,22 @@ type gate struct {
 	queue, holders []*turn
 	// command is the one that is under way.
 	command *command
-	// token and shared are those of the claim that is held; batch is how many turns at the head of the
-	// queue it still serves.
-	token  uint64
-	shared bool
-	batch  int
-	// looking is set while the resource's queue is looked at for a shared turn that came later.
-	looking bool
+	// claim is what was asked for last, token that of the claim that is held; batch is how many turns at the
+	// head of the queue it may still serve.
+	claim acquisition
+	token uint64
+	batch int
+	// looking is set while the resource's queue is looked at for shared turns that came later, resting until
+	// it is time to look again.
+	looking, resting bool
 	// attempts counts how often in a row a command failed for the moment.
 	attempts int
 	// watchers are told of a lock that nobody here has asked for.
 	watchers []*watcher
 }
+
+// lookInterval is how often the queue of a resource is looked at while shared turns wait to join a claim.
+const lookInterval = 200 * time.Millisecond
 
 // phase is what a gate does with the session's claim.
 type phase int
@@ -69,33 +75,76 @@ func (w *watcher) told(f func(Status), to Status) {
 	}
 }
 
-// join adds a turn to the queue. One that tries is refused if others are before it.
+// join adds a turn to the queue. One that tries is refused if it would have to wait for others of the session.
 func (g *gate) join(t *turn) {
-	joins := g.phase == held && g.shared && t.shared()
-	if t.try && (len(g.queue) > 0 || g.phase == asking || len(g.holders) > 0 && !joins) {
-		t.fail(collision(g.session.owner))
-		return
+	if t.try {
+		if err := g.inTheWay(t); err != nil {
+			t.fail(err)
+			return
+		}
+		g.resting = false
 	}
 	g.queue = append(g.queue, t)
 	g.step()
 }
 
-// leave removes a turn from the queue.
-func (g *gate) leave(t *turn) {
-	for i, waiting := range g.queue {
-		if waiting == t {
-			g.queue = append(g.queue[:i:i], g.queue[i+1:]...)
-			if i < g.batch {
-				g.batch--
-			}
-			break
+// inTheWay returns whom of the session a turn that tries would have to wait for, nil if there is nobody.
+func (g *gate) inTheWay(t *turn) error {
+	if len(g.holders) > 0 && (g.phase != held || !t.joins(&g.claim)) {
+		return collision(g.session.owner)
+	}
+	for _, other := range g.queue {
+		if !t.joins(&other.acquisition) {
+			return g.waiting()
 		}
 	}
+	if g.phase == asking && g.command == nil {
+		return g.waiting()
+	}
+	return nil
+}
+
+// waiting returns the error of a try for which others of the session wait already.
+func (g *gate) waiting() error {
+	return fmt.Errorf("%w: %q waits for it already", models.ErrLockCollision, g.session.owner)
+}
+
+// differs reports whether a shared claim would have to wait for turns that all share the resource, by other claims.
+func (g *gate) differs(a *acquisition) bool {
+	others := slices.Concat(g.holders, g.queue)
+	return a.shared() && len(others) > 0 && !slices.ContainsFunc(others, func(t *turn) bool { return !t.shared() || t.same(a) })
+}
+
+// leave removes a turn from the queue.
+func (g *gate) leave(t *turn) {
+	g.remove(t)
 	g.step()
 	if g.phase == giving {
 		t.give = g.command
 	}
 	g.forget()
+}
+
+// remove takes a turn out of the queue, and reports whether it was there.
+func (g *gate) remove(t *turn) bool {
+	i := slices.Index(g.queue, t)
+	if i < 0 {
+		return false
+	}
+	g.queue = slices.Delete(g.queue, i, i+1)
+	if i < g.batch {
+		g.batch--
+	}
+	return true
+}
+
+// failIf fails the turns in the queue for which a condition holds.
+func (g *gate) failIf(fails func(*turn) bool, err error) {
+	for _, t := range slices.Clone(g.queue) {
+		if fails(t) && g.remove(t) {
+			t.fail(err)
+		}
+	}
 }
 
 // release ends a turn that holds.
@@ -125,8 +174,8 @@ func (g *gate) step() {
 			g.ask()
 		}
 	case asking:
-		if len(g.queue) == 0 && g.command == nil { // it waits, for nobody
-			g.give()
+		if g.command == nil {
+			g.await()
 		}
 	case held:
 		g.admit()
@@ -137,88 +186,117 @@ func (g *gate) step() {
 	}
 }
 
+// await goes on to wait in the queue of the resource, if that is for the turn that is first here.
+func (g *gate) await() {
+	if len(g.queue) == 0 || g.queue[0].try || !g.queue[0].same(&g.claim) {
+		g.give()
+		return
+	}
+	g.failIf(func(t *turn) bool { return t.try }, g.waiting())
+}
+
 // admit lets the turns hold that the claim serves.
 func (g *gate) admit() {
 	for len(g.queue) > 0 {
 		t := g.queue[0]
-		if t.shared() != g.shared || len(g.holders) > 0 && !g.shared {
+		if !t.same(&g.claim) || len(g.holders) > 0 && !t.shared() {
 			return
 		}
 		if g.batch == 0 {
-			if g.shared && len(g.holders) > 0 {
+			if len(g.holders) > 0 {
 				g.look()
 			}
 			return
 		}
-		g.batch--
-		g.queue = g.queue[1:]
+		g.remove(t)
 		g.holders = append(g.holders, t)
 		t.grant(g.token)
 	}
 }
 
 // look finds out whether others wait for the resource. If nobody does, the turns that wait here join
-// the shared claim; otherwise they wait until it was given up, and those that only try are refused.
+// the shared claim. Otherwise those that only try are refused, and the others wait until nobody does any more, or the
+// claim was given up.
 func (g *gate) look() {
-	s := g.session
-	if g.looking || s.rpc == nil {
+	switch s := g.session; {
+	case g.looking, g.resting:
+	case s.rpc == nil:
+		g.rest()
+	default:
+		g.looking = true
+		rpc, token, seen := s.rpc, g.token, slices.Clone(g.queue)
+		s.closings.Go(func() {
+			ctx, cancel := context.WithTimeout(withRequestID(s.life), s.answerTimeout())
+			defer cancel()
+			queue, err := rpc.GetQueue(ctx, &models.GetQueueRequest{Resource: g.key, Limit: new(uint32(1))})
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			g.looking = false
+			if g.phase == held && g.token == token {
+				g.looked(seen, queue.GetWaiting() > 0, err)
+			}
+			g.step()
+		})
+	}
+}
+
+// looked takes what was found when some turns waited here.
+func (g *gate) looked(seen []*turn, others bool, err error) {
+	switch {
+	case err == nil && !others:
+		for g.batch < len(g.queue) && slices.Contains(seen, g.queue[g.batch]) {
+			g.batch++
+		}
+		return
+	case err == nil:
+		err = fmt.Errorf("%w: others wait for it", models.ErrLockCollision)
+	case isMomentary(err):
+		g.rest()
 		return
 	}
-	g.looking = true
-	rpc, token, batch := s.rpc, g.token, len(g.queue)
-	s.closings.Go(func() {
-		ctx, cancel := context.WithTimeout(withRequestID(s.life), s.answerTimeout())
-		defer cancel()
-		queue, err := rpc.GetQueue(ctx, &models.GetQueueRequest{Resource: g.key, Limit: new(uint32(1))})
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		g.looking = false
-		if g.phase != held || g.token != token {
-			return
-		}
-		if err == nil && queue.GetWaiting() == 0 {
-			g.batch = min(batch, len(g.queue))
-			g.step()
-			return
-		}
-		if t := g.queue; len(t) > 0 && t[0].try {
-			g.queue = t[1:]
-			t[0].fail(collision(s.owner))
-		}
+	g.failIf(func(t *turn) bool { return t.try && slices.Contains(seen, t) }, err)
+	g.rest()
+}
+
+// rest has the queue of the resource looked at again after a while.
+func (g *gate) rest() {
+	if g.resting {
+		return
+	}
+	g.resting = true
+	time.AfterFunc(lookInterval, func() {
+		g.session.mu.Lock()
+		defer g.session.mu.Unlock()
+		g.resting = false
+		g.step()
 	})
 }
 
 // ask asks for the claim, for the turn that is first.
 func (g *gate) ask() {
-	g.phase = asking
 	t := g.queue[0]
+	g.phase, g.claim = asking, t.acquisition
 	g.send(&command{lock: t.command(g.key, t.try)}, func(now Status, err error) {
 		switch {
 		case err != nil && isMomentary(err) && !t.try:
 			g.retry(g.ask, func() bool { return len(g.queue) > 0 })
 		case err != nil:
 			g.phase = idle
-			g.refuse(t, err)
+			g.failIf(func(other *turn) bool { return other == t }, err)
+			g.step()
 		case now.Current == None && t.try:
 			g.phase = idle
-			g.refuse(t, collision(now.Holder))
+			g.failIf(func(other *turn) bool { return other == t || other.try && other.joins(&t.acquisition) }, collision(now.Holder))
+			g.step()
 		case now.Current == None: // it has ended already
 			g.phase = idle
 			g.failAll(now.Cause)
+			g.step()
 		default:
 			g.changed(now)
 			g.step()
 		}
 	})
-}
-
-// refuse fails a turn, if it still waits, with the error of the command that was sent for it.
-func (g *gate) refuse(t *turn, err error) {
-	if len(g.queue) > 0 && g.queue[0] == t {
-		g.queue = g.queue[1:]
-		t.fail(err)
-	}
-	g.step()
 }
 
 // give gives the claim up.
@@ -282,7 +360,7 @@ func (g *gate) retry(again func(), wanted func() bool) {
 func (g *gate) changed(to Status) {
 	switch {
 	case to.Current == Holding && g.phase == asking:
-		g.phase, g.token, g.shared = held, to.Token, to.Shared
+		g.phase, g.token = held, to.Token
 		g.batch = len(g.queue)
 		g.step()
 	case to.Current == Holding && g.phase == idle && to.Previous != Holding:
@@ -294,6 +372,7 @@ func (g *gate) changed(to Status) {
 	case to.Current == None && g.phase == asking && g.command == nil: // the claim that waited has ended
 		g.phase = idle
 		g.failAll(to.Cause)
+		g.step()
 	}
 	g.forget()
 }
@@ -320,21 +399,17 @@ func (g *gate) lose(to Status) {
 	g.step()
 }
 
-// failAll fails all turns that wait, since the claim that they wait for has ended.
+// failAll fails the turns that wait for the claim, since that has ended.
 func (g *gate) failAll(cause error) {
 	if cause == nil {
 		cause = errors.New("the session gave its place in the queue up")
 	}
-	queue := g.queue
-	g.queue = nil
-	for _, t := range queue {
-		t.fail(cause)
-	}
+	g.failIf(func(t *turn) bool { return t.same(&g.claim) }, cause)
 }
 
 // end fails and finishes all turns, since the session is over.
 func (g *gate) end(cause error) {
-	g.failAll(cause)
+	g.failIf(func(*turn) bool { return true }, cause)
 	for _, t := range g.holders {
 		t.finish(lost(g.key, cause))
 	}
@@ -359,5 +434,8 @@ func isMomentary(err error) bool {
 
 // collision returns the error of a try that finds another holder.
 func collision(holder string) error {
+	if holder == "" {
+		return models.ErrLockCollision
+	}
 	return fmt.Errorf("%w: held by %q", models.ErrLockCollision, holder)
 }

@@ -81,11 +81,14 @@ func acquired(err error) (bool, error) {
 	return err == nil, err
 }
 
-// within calls a lock method with a timeout, whose end is no error.
-func within(ctx context.Context, timeout time.Duration, lock func(context.Context) error) (bool, error) {
+// within calls a lock method with a timeout, whose end is no error; without time it tries.
+func within(ctx context.Context, timeout time.Duration, lock func(ctx context.Context, try bool) error) (bool, error) {
+	if timeout <= 0 {
+		return acquired(lock(ctx, true))
+	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := lock(bounded)
+	err := lock(bounded, false)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return false, nil
 	}
@@ -120,9 +123,9 @@ func (m *Mutex) Lock(ctx context.Context) error { return m.lock(ctx, false) }
 // TryLock locks, and reports whether it could at once.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) { return acquired(m.lock(ctx, true)) }
 
-// TryLockFor locks, and reports whether it could within a time.
+// TryLockFor locks, and reports whether it could within a time; without time it is TryLock.
 func (m *Mutex) TryLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, m.Lock)
+	return within(ctx, timeout, m.lock)
 }
 
 func (m *Mutex) lock(ctx context.Context, try bool) error {
@@ -207,7 +210,7 @@ func (h *Handle) TryLock(ctx context.Context) (bool, error) { return acquired(h.
 
 // TryLockFor is that of Mutex.
 func (h *Handle) TryLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, h.Lock)
+	return within(ctx, timeout, h.lock)
 }
 
 func (h *Handle) lock(ctx context.Context, try bool) error {

@@ -29,10 +29,8 @@ func newReentrant(core *mutexCore) reentrant {
 
 // lock locks, and counts it.
 func (r *reentrant) lock(ctx context.Context, count *int, mode models.Mode, try bool) error {
-	select {
-	case r.entry <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("lock %q: %w", r.core.key, ctx.Err())
+	if err := r.enter(ctx, try); err != nil {
+		return fmt.Errorf("lock %q: %w", r.core.key, err)
 	}
 	defer func() { <-r.entry }()
 	if again, err := r.again(count, mode); again {
@@ -47,6 +45,24 @@ func (r *reentrant) lock(ctx context.Context, count *int, mode models.Mode, try 
 	r.hold = hold
 	*count++
 	return nil
+}
+
+// enter waits until no other goroutine locks by this owner, unless that is no time for a try.
+func (r *reentrant) enter(ctx context.Context, try bool) error {
+	select {
+	case r.entry <- struct{}{}:
+		return nil
+	default:
+		if try {
+			return collision(r.core.session.owner)
+		}
+	}
+	select {
+	case r.entry <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // again locks what is locked already, and reports whether it is.

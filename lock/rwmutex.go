@@ -11,7 +11,7 @@ import (
 
 // RWMutex is a lock on a resource that one writer holds, or any number of readers: like a
 // sync.RWMutex, and across machines. What Mutex says of goroutines, handles and losses holds for it.
-// Readers of a session share one claim; one that comes later joins while nobody waits for the resource.
+// Readers of a session share one claim; one that comes later joins when nobody waits for the resource.
 type RWMutex struct {
 	core *mutexCore
 	mu   sync.Mutex
@@ -35,9 +35,9 @@ func (m *RWMutex) Lock(ctx context.Context) error { return m.lock(ctx, false) }
 // TryLock locks for writing, and reports whether it could at once.
 func (m *RWMutex) TryLock(ctx context.Context) (bool, error) { return acquired(m.lock(ctx, true)) }
 
-// TryLockFor locks for writing, and reports whether it could within a time.
+// TryLockFor locks for writing, and reports whether it could within a time; without time it is TryLock.
 func (m *RWMutex) TryLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, m.Lock)
+	return within(ctx, timeout, m.lock)
 }
 
 func (m *RWMutex) lock(ctx context.Context, try bool) error {
@@ -69,9 +69,9 @@ func (m *RWMutex) RLock(ctx context.Context) error { return m.rlock(ctx, false) 
 // TryRLock locks for reading, and reports whether it could at once.
 func (m *RWMutex) TryRLock(ctx context.Context) (bool, error) { return acquired(m.rlock(ctx, true)) }
 
-// TryRLockFor locks for reading, and reports whether it could within a time.
+// TryRLockFor locks for reading, and reports whether it could within a time; without time it is TryRLock.
 func (m *RWMutex) TryRLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, m.RLock)
+	return within(ctx, timeout, m.rlock)
 }
 
 func (m *RWMutex) rlock(ctx context.Context, try bool) error {
@@ -143,18 +143,18 @@ type RWHandle struct {
 }
 
 // Lock locks for writing; see Handle.Lock.
-func (h *RWHandle) Lock(ctx context.Context) error {
-	return h.lock(ctx, &h.writes, models.Mode_MODE_EXCLUSIVE, false)
-}
+func (h *RWHandle) Lock(ctx context.Context) error { return h.lock(ctx, false) }
 
 // TryLock is that of RWMutex.
-func (h *RWHandle) TryLock(ctx context.Context) (bool, error) {
-	return acquired(h.lock(ctx, &h.writes, models.Mode_MODE_EXCLUSIVE, true))
-}
+func (h *RWHandle) TryLock(ctx context.Context) (bool, error) { return acquired(h.lock(ctx, true)) }
 
 // TryLockFor is that of RWMutex.
 func (h *RWHandle) TryLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, h.Lock)
+	return within(ctx, timeout, h.lock)
+}
+
+func (h *RWHandle) lock(ctx context.Context, try bool) error {
+	return h.reentrant.lock(ctx, &h.writes, models.Mode_MODE_EXCLUSIVE, try)
 }
 
 // Unlock is that of RWMutex, when it was called as often as Lock. While the handle has read locks, the
@@ -162,18 +162,18 @@ func (h *RWHandle) TryLockFor(ctx context.Context, timeout time.Duration) (bool,
 func (h *RWHandle) Unlock() error { return h.unlock(&h.writes) }
 
 // RLock locks for reading; see Handle.Lock.
-func (h *RWHandle) RLock(ctx context.Context) error {
-	return h.lock(ctx, &h.reads, models.Mode_MODE_SHARED, false)
-}
+func (h *RWHandle) RLock(ctx context.Context) error { return h.rlock(ctx, false) }
 
 // TryRLock is that of RWMutex.
-func (h *RWHandle) TryRLock(ctx context.Context) (bool, error) {
-	return acquired(h.lock(ctx, &h.reads, models.Mode_MODE_SHARED, true))
-}
+func (h *RWHandle) TryRLock(ctx context.Context) (bool, error) { return acquired(h.rlock(ctx, true)) }
 
 // TryRLockFor is that of RWMutex.
 func (h *RWHandle) TryRLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, h.RLock)
+	return within(ctx, timeout, h.rlock)
+}
+
+func (h *RWHandle) rlock(ctx context.Context, try bool) error {
+	return h.reentrant.lock(ctx, &h.reads, models.Mode_MODE_SHARED, try)
 }
 
 // RUnlock is that of RWMutex, when it was called as often as RLock.

@@ -43,7 +43,7 @@ func newSessionRunner(client *Client, claim *models.CreateClaimRequest, options 
 	ttl := time.Duration(min(claim.GetTtl()*float64(time.Second), math.MaxInt64))
 	g := &sessionGrantor{client: client, resource: claim.GetResource(), noWait: claim.GetNoWait()}
 	if client != nil {
-		g.key = sessionKey{client.config.ttl, client.owner}
+		g.key = sessionKey{ttl: client.config.ttl, owner: client.owner}
 		options = append([]Option{WithOwner(client.owner)}, options...)
 		if claim.GetOwner() != "" {
 			options = append([]Option{WithOwner(claim.GetOwner())}, options[1:]...)
@@ -112,12 +112,12 @@ func (g *sessionGrantor) current(token uint64) (*turn, error) {
 	if err := checkResource(g.resource); err != nil {
 		return nil, errors.Join(errInvalid, err)
 	}
-	s, err := g.client.session(g.key)
+	t, err := g.client.join(g.key, g.resource, g.acquisition, g.noWait)
 	if err != nil {
 		return nil, errors.Join(errInvalid, err)
 	}
-	g.turn = s.join(g.resource, g.acquisition, g.noWait)
-	return g.turn, nil
+	g.turn = t
+	return t, nil
 }
 
 // holdEndedError says why what was held has ended.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/locket-service/locket/models"
 )
 
 // turn is one goroutine's wish to hold a resource by a session, from when it joins the queue until it is
@@ -14,6 +12,8 @@ type turn struct {
 	acquisition
 	gate *gate
 	try  bool
+	// begun is when it joined.
+	begun time.Time
 
 	// decided is closed when it holds, or has failed with err.
 	decided chan struct{}
@@ -52,7 +52,11 @@ func (s *Session) acquire(ctx context.Context, key string, a acquisition, try bo
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
-	t := s.join(key, a, try)
+	return s.join(key, a, try).await(ctx)
+}
+
+// await returns what is held when the turn has come.
+func (t *turn) await(ctx context.Context) (*Hold, error) {
 	if err := t.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -63,10 +67,24 @@ func (s *Session) acquire(ctx context.Context, key string, a acquisition, try bo
 func (s *Session) join(key string, a acquisition, try bool) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.joinLocked(key, a, try)
+}
+
+// joinIfAlike is join, but returns nil if all that want the resource share it by other claims.
+func (s *Session) joinIfAlike(key string, a acquisition, try bool) *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.gates[key]; g != nil && g.differs(&a) {
+		return nil
+	}
+	return s.joinLocked(key, a, try)
+}
+
+func (s *Session) joinLocked(key string, a acquisition, try bool) *turn {
 	s.resignIfUntrusted()
 	g := s.gateOf(key)
 	t := &turn{
-		acquisition: a, gate: g, try: try,
+		acquisition: a, gate: g, try: try, begun: time.Now(),
 		decided: make(chan struct{}), done: make(chan struct{}), cancel: func(error) {},
 	}
 	if s.err != nil {
@@ -122,11 +140,14 @@ func (t *turn) verdict() error {
 	return t.err
 }
 
-// unanswered returns what is left of the timeout of the command that is under way.
+// unanswered returns what is left of the timeout of the command that is under way; a try is one.
 func (t *turn) unanswered() time.Duration {
 	s := t.gate.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if t.try {
+		return t.timeout - time.Since(t.begun)
+	}
 	if c := t.gate.command; c != nil {
 		return t.timeout - time.Since(c.begun)
 	}
@@ -217,5 +238,3 @@ func (h *Hold) Err() error {
 // at once if another goroutine of the session takes over, or if the lock is not held any more. After an error,
 // such as that of ctx, the release goes on in the background. To release again is no error.
 func (h *Hold) Release(ctx context.Context) error { return h.turn.giveUp(ctx) }
-
-func (t *turn) shared() bool { return t.mode == models.Mode_MODE_SHARED }

@@ -1,0 +1,376 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// acquiring acquires in another goroutine, and returns what gets the outcome.
+func acquiring(ctx context.Context, c *lock.Client, key string, options ...lock.AcquireOption) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		held, err := c.Acquire(ctx, key, options...)
+		done <- outcome{held, err}
+	}()
+	return done
+}
+
+type outcome struct {
+	held *lock.Hold
+	err  error
+}
+
+// comes returns what is held, or fails the test if nothing is within a time.
+func comes(t *testing.T, within time.Duration, done <-chan outcome) *lock.Hold {
+	t.Helper()
+	select {
+	case got := <-done:
+		must(t, got.err)
+		return got.held
+	case <-time.After(within):
+		t.Fatalf("not held after %v", within)
+		return nil
+	}
+}
+
+// waits fails the test if something has come, when everything has settled.
+func waits(t *testing.T, done <-chan outcome) {
+	t.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if len(done) > 0 {
+		t.Fatalf("it does not wait: %v", (<-done).err)
+	}
+}
+
+// TestLateReaders: a reader that comes while a writer waits is admitted when the writer has given up, although the readers
+// before it still hold: also when the stream of its session was down at that moment.
+func TestLateReaders(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		p := &partition{house: h}
+		readers, err := lock.NewClient(houseAddress, p.dialOption(), lock.TTL(time.Minute))
+		must(t, err)
+		other := h.client()
+		first, err := readers.Acquire(t.Context(), "k", lock.Shared())
+		must(t, err)
+
+		interrupted, giveUp := context.WithCancel(t.Context())
+		writer := acquiring(interrupted, other, "k")
+		waits(t, writer)
+		late, later := acquiring(t.Context(), readers, "k", lock.Shared()), acquiring(t.Context(), readers, "k", lock.Shared())
+		waits(t, late)
+		if _, err := readers.TryAcquire(t.Context(), "k", lock.Shared()); !errors.Is(err, models.ErrLockCollision) {
+			t.Errorf("a try beside a writer that waits: %v", err)
+		}
+		giveUp()
+		second, third := comes(t, time.Second, late), comes(t, time.Second, later)
+		if (<-writer).err == nil || first.Err() != nil || second.Token() != first.Token() || third.Token() != first.Token() {
+			t.Errorf("%v; tokens %d, %d, %d", first.Err(), first.Token(), second.Token(), third.Token())
+		}
+
+		interrupted, giveUp = context.WithCancel(t.Context())
+		writer = acquiring(interrupted, other, "k")
+		waits(t, writer)
+		p.set(2)
+		time.Sleep(time.Second)
+		late = acquiring(t.Context(), readers, "k", lock.Shared())
+		tried := make(chan error, 1)
+		go func() {
+			_, err := readers.TryAcquire(t.Context(), "k", lock.Shared())
+			tried <- err
+		}()
+		waits(t, late)
+		p.set(0)
+		select {
+		case err := <-tried:
+			if !errors.Is(err, models.ErrLockCollision) {
+				t.Error(err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("a try has no answer")
+		}
+		waits(t, late)
+		giveUp()
+		comes(t, time.Second, late)
+		<-writer
+		must(t, errors.Join(readers.Close(), other.Close()))
+	})
+}
+
+// TestTriesTogether: readers of one session that try at the same time are one party: all of them read, or none does.
+func TestTriesTogether(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		s, other := h.session(), h.session()
+		m := lock.NewRWMutex(s, "k")
+		writer := lock.NewRWMutex(other, "k")
+		try := func(name string, want int) {
+			t.Helper()
+			results := make(chan bool, 20)
+			for range cap(results) {
+				go func() {
+					had, err := m.TryRLock(t.Context())
+					must(t, err)
+					results <- had
+				}()
+			}
+			got := 0
+			for range cap(results) {
+				if <-results {
+					got++
+				}
+			}
+			if got != want {
+				t.Errorf("%s: %d read, want %d", name, got, want)
+			}
+			for range got {
+				must(t, m.RUnlock())
+			}
+		}
+		try("of a free mutex", 20)
+		must(t, m.RLock(t.Context()))
+		try("beside a reader", 20)
+		waiting := make(chan error, 1)
+		go func() { waiting <- writer.Lock(t.Context()) }()
+		stands(t, other, "k", lock.Waiting)
+		try("beside a writer that waits", 0)
+		must(t, m.RUnlock())
+		must(t, <-waiting)
+		try("beside a writer", 0)
+		must(t, writer.Unlock())
+		try("after the writer", 20)
+		must(t, m.Lock(t.Context()))
+		try("beside a writer of the session", 0)
+		must(t, m.Unlock())
+		closeAll(t, s, other)
+	})
+}
+
+// shown returns what others see of the claim that holds "k".
+func shown(t *testing.T, server models.LocketClient) string {
+	t.Helper()
+	queue, err := server.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "k"})
+	must(t, err)
+	got, err := server.GetClaim(t.Context(), &models.GetClaimRequest{Id: queue.GetHolders()[0].GetId()})
+	must(t, err)
+	return fmt.Sprintf("%q %s %q", got.GetValue(), got.GetTypeCode(), got.GetUserData())
+}
+
+// TestSharedBySame: goroutines of one client share a claim only if they ask for the same: the others wait their turn, and get
+// a claim, and a token, that is as they have asked for.
+func TestSharedBySame(t *testing.T) {
+	for name, options := range map[string][2][]lock.AcquireOption{
+		"value": {{lock.Value("one")}, {lock.Value("two")}},
+		"type":  {{lock.Value("v")}, {lock.Presence("v")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				c, holder := h.client(), h.client()
+				server, end := h.direct()
+				held, err := holder.Acquire(t.Context(), "k")
+				must(t, err)
+				all := []<-chan outcome{acquiring(t.Context(), c, "k", options[0]...)}
+				waits(t, all[0])
+				for range 2 {
+					all = append(all, acquiring(t.Context(), c, "k", options[1]...))
+					waits(t, all[len(all)-1])
+				}
+				must(t, held.Release(t.Context()))
+				first := comes(t, time.Second, all[0])
+				one := shown(t, server)
+				waits(t, all[1])
+				must(t, first.Release(t.Context()))
+				second := comes(t, time.Second, all[1])
+				if two := shown(t, server); two == one || second.Token() <= first.Token() {
+					t.Errorf("claims %q and %q, tokens %d and %d", one, two, first.Token(), second.Token())
+				}
+				must(t, second.Release(t.Context()))
+				if third := comes(t, time.Second, all[2]); third.Token() != second.Token() {
+					t.Errorf("who asks for the same has token %d, and not %d", third.Token(), second.Token())
+				}
+				must(t, errors.Join(c.Close(), holder.Close()))
+				end()
+			})
+		})
+	}
+}
+
+// TestReadersThatDiffer: readers of one client that ask for different claims hold together, as those of different clients do,
+// each by a claim of its own; one that comes after a writer waits behind it.
+func TestReadersThatDiffer(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		c := h.client()
+		server, end := h.direct()
+		values := make(map[string]bool)
+		var holds []*lock.Hold
+		for i := range 5 {
+			held, err := c.TryAcquire(t.Context(), "k", lock.Shared(), lock.Value(fmt.Sprint(i%3)))
+			must(t, err)
+			holds = append(holds, held)
+		}
+		queue, err := server.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "k"})
+		must(t, err)
+		for _, holder := range queue.GetHolders() {
+			got, err := server.GetClaim(t.Context(), &models.GetClaimRequest{Id: holder.GetId()})
+			must(t, err)
+			values[got.GetValue()] = true
+		}
+		if len(queue.GetHolders()) != 3 || len(values) != 3 {
+			t.Errorf("%d claims hold: %v", len(queue.GetHolders()), values)
+		}
+		writer := acquiring(t.Context(), c, "k")
+		waits(t, writer)
+		late := acquiring(t.Context(), c, "k", lock.Shared(), lock.Value("late"))
+		waits(t, late)
+		for _, held := range holds {
+			waits(t, writer)
+			must(t, held.Release(t.Context()))
+		}
+		written := comes(t, time.Second, writer)
+		waits(t, late)
+		must(t, written.Release(t.Context()))
+		comes(t, time.Second, late)
+		must(t, c.Close())
+		end()
+	})
+}
+
+// TestRunnersWithUserData: the runners of one client share no claim if their user data differ.
+func TestRunnersWithUserData(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		c := h.client()
+		server, done := h.direct()
+		run := func(text *string) ifrit.Process {
+			return ifrit.Background(lock.NewSessionRunner(c, &models.CreateClaimRequest{Resource: "k", UserData: text}))
+		}
+		first := run(nil)
+		<-first.Ready()
+		one := run(proto.String("1"))
+		time.Sleep(time.Second)
+		two := run(proto.String("2"))
+		time.Sleep(time.Second)
+		if isReady(one) || isReady(two) {
+			t.Error("it is ready while another one holds")
+		}
+		must(t, end(first))
+		<-one.Ready()
+		if got := shown(t, server); got != `"" LOCK "1"` || isReady(two) {
+			t.Errorf("%s", got)
+		}
+		must(t, end(one))
+		<-two.Ready()
+		if got := shown(t, server); got != `"" LOCK "2"` {
+			t.Errorf("%s", got)
+		}
+		must(t, end(two))
+		must(t, c.Close())
+		done()
+	})
+}
+
+// TestCampaignsOfOneClient: each campaign leads with a claim, and a token, of its own, whatever its value is, and observers see
+// each of them.
+func TestCampaignsOfOneClient(t *testing.T) {
+	for name, values := range map[string][2]string{"another value": {"one", "two"}, "the same value": {"v", "v"}} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				c, watcher := h.client(), h.client()
+				before := lock.NewElection(watcher, "lead")
+				_, err := before.Campaign(t.Context(), "before")
+				must(t, err)
+				var tokens diary
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					for leader, err := range lock.NewElection(watcher, "lead").Observe(ctx) {
+						if err == nil && leader.Token != 0 && leader.Value != "before" {
+							tokens.note("%d %s", leader.Token, leader.Value)
+						}
+					}
+				}()
+				time.Sleep(3 * time.Second)
+				elections := []*lock.Election{lock.NewElection(c, "lead"), lock.NewElection(c, "lead")}
+				leads := make([]chan *lock.Hold, 2)
+				for i, e := range elections {
+					leads[i] = make(chan *lock.Hold, 1)
+					go func() {
+						hold, err := e.Campaign(t.Context(), values[i])
+						must(t, err)
+						leads[i] <- hold
+					}()
+					time.Sleep(time.Second)
+				}
+				must(t, before.Resign(t.Context()))
+				first := <-leads[0]
+				must(t, elections[0].Resign(t.Context()))
+				second := <-leads[1]
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if second.Token() <= first.Token() {
+					t.Errorf("token %d after %d", second.Token(), first.Token())
+				}
+				tokens.says(t, fmt.Sprintf("%d %s, %d %s", first.Token(), values[0], second.Token(), values[1]))
+				cancel()
+				must(t, errors.Join(c.Close(), watcher.Close()))
+			})
+		})
+	}
+}
+
+// TestTryAfterTimeout: a try that follows a wait which was given up names who really holds.
+func TestTryAfterTimeout(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		holder, c := h.client(lock.WithOwner("holder")), h.client(lock.WithOwner("me"))
+		_, err := holder.Acquire(t.Context(), "k")
+		must(t, err)
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
+			if _, err := c.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			cancel()
+			_, err := c.TryAcquire(t.Context(), "k")
+			if !errors.Is(err, models.ErrLockCollision) || !strings.Contains(err.Error(), `"holder"`) || strings.Contains(err.Error(), `"me"`) {
+				t.Fatalf("after %d ms: %v", i, err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := acquiring(ctx, c, "k")
+		waits(t, waiting)
+		if _, err := c.TryAcquire(t.Context(), "k"); !errors.Is(err, models.ErrLockCollision) || strings.Contains(err.Error(), `held by "me"`) {
+			t.Error(err)
+		}
+		cancel()
+		<-waiting
+		must(t, errors.Join(holder.Close(), c.Close()))
+	})
+}
+
+// TestTryLockForNoTime: to lock within no time is to try.
+func TestTryLockForNoTime(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		s, other := h.session(), h.session()
+		m, rw := lock.NewMutex(s, "k"), lock.NewRWMutex(s, "rw")
+		for name, try := range map[string]func(context.Context, time.Duration) (bool, error){
+			"mutex": m.TryLockFor, "handle": lock.NewMutex(s, "handle").Handle().TryLockFor, "writer": rw.TryLockFor,
+			"reader": lock.NewRWMutex(s, "read").TryRLockFor, "reading handle": lock.NewRWMutex(s, "handles").Handle().TryRLockFor,
+		} {
+			if had, err := try(t.Context(), 0); !had || err != nil {
+				t.Errorf("%s, free: %t, %v", name, had, err)
+			}
+		}
+		if had, err := lock.NewMutex(other, "k").TryLockFor(t.Context(), -1); had || err != nil {
+			t.Errorf("held: %t, %v", had, err)
+		}
+		closeAll(t, s, other)
+	})
+}
