@@ -125,6 +125,15 @@ func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error)
 	return auth.Identity{}, ErrNoCredentials
 }
 
+// Known reports whether the call of a context shows valid credentials, as far as that is known without
+// waiting for keys.
+func (a *Authenticator) Known(ctx context.Context) bool {
+	ended, cancel := context.WithCancel(ctx)
+	cancel() // whoever would wait finds that the caller has gone
+	id, err := a.Authenticate(ended)
+	return err == nil && id.Name != ""
+}
+
 func refused(err error) error {
 	if err == nil {
 		return nil

@@ -48,6 +48,9 @@ func common(config Config, next http.Handler) http.Handler {
 			return
 		}
 		r.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
+		if config.Arrive != nil && r.ContentLength != 0 {
+			defer config.arrive(r)()
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -45,6 +45,10 @@ type Config struct {
 	// Headers are the names of the headers, in lower case, that become metadata of the calls:
 	// credentials. No others do.
 	Headers []string
+	// Arrive is called when the header of a request with a body has come, with the client's peer and the
+	// metadata that its calls will have. It returns what is called when the body has come too, or nil;
+	// cut ends the request before that. A nil Arrive lets all requests take their time.
+	Arrive func(ctx context.Context, cut func()) (arrived func())
 	// Metrics are served, and have the gateway's own added.
 	Metrics *prometheus.Registry
 	// Pages are handlers of GET, by their paths, which are served as well, or in place of the

@@ -2,12 +2,14 @@ package gateway_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,19 +18,25 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/gateway"
+	"github.com/locket-service/locket/guard"
 )
 
 // bubble runs a test with a server and a fake clock. dial opens a connection.
-func bubble(t *testing.T, test func(t *testing.T, dial func() net.Conn)) {
+func bubble(t *testing.T, test func(t *testing.T, dial func() net.Conn), changes ...func(*gateway.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		registry, listener := prometheus.NewRegistry(), newPipes()
-		process := ifrit.Invoke(gateway.New(gateway.Config{
+		config := gateway.Config{
 			Listener: listener, Service: service(t, registry), Metrics: registry,
 			ShutdownTimeout: shutdownTimeout, Log: slog.New(slog.DiscardHandler),
-		}))
+		}
+		for _, change := range changes {
+			change(&config)
+		}
+		process := ifrit.Invoke(gateway.New(config))
 		var conns []net.Conn
 		defer func() {
 			for _, conn := range conns {
@@ -115,6 +123,68 @@ func TestLongWait(t *testing.T) {
 			t.Errorf("afterwards: %d", code)
 		}
 	})
+}
+
+// TestUnfinishedBodies: bodies of unknown callers that do not come are cut off after a time, and before that
+// where there are too many. Neither hinders a request that comes whole, nor known callers.
+func TestUnfinishedBodies(t *testing.T) {
+	known := func(ctx context.Context) bool {
+		return slices.Contains(metadata.ValueFromIncomingContext(ctx, "authorization"), "alice") ||
+			slices.Contains(metadata.ValueFromIncomingContext(ctx, "x-user"), "alice")
+	}
+	arrivals := guard.NewArrivals(known, prometheus.NewRegistry())
+	bubble(t, func(t *testing.T, dial func() net.Conn) {
+		begin := func(header string) <-chan string {
+			conn := dial()
+			_, err := fmt.Fprintf(conn, "POST /v1/claims/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%sContent-Length: 100\r\n\r\n{", header)
+			must(t, err)
+			answered := make(chan string, 1)
+			go func() {
+				answer, _ := io.ReadAll(conn)
+				answered <- string(answer)
+			}()
+			synctest.Wait()
+			return answered
+		}
+		begun := time.Now()
+		authorized, named := begin("Authorization: alice\r\n"), begin("X-User: alice\r\n")
+		const more = 20
+		var requests []<-chan string
+		for range guard.MaxArrivals + more {
+			requests = append(requests, begin(""))
+		}
+		ended := func() (n int) {
+			synctest.Wait()
+			for _, request := range requests {
+				n += len(request)
+			}
+			return n
+		}
+		if n := ended(); n != more {
+			t.Errorf("%d unfinished bodies were cut off at once, want %d", n, more)
+		}
+		conn := dial()
+		for range 2 { // the connection can be used again
+			if code := send(t, conn, "POST", "/v1/claims/", `{"resource": "r", "ttl": 60}`); code != 201 && code != 202 {
+				t.Errorf("a whole request: %d", code)
+			}
+		}
+		time.Sleep(guard.ArrivalTime)
+		if n := ended(); n != len(requests) {
+			t.Errorf("%d of %d were cut off in time", n, len(requests))
+		}
+		if answer := <-requests[0]; !strings.HasPrefix(answer, "HTTP/1.1 408 ") {
+			t.Errorf("the answer is %q", answer)
+		}
+		if code := send(t, conn, "GET", "/v1/claims/", ""); code != 200 {
+			t.Errorf("later on the connection: %d", code)
+		}
+		for _, request := range []<-chan string{authorized, named} {
+			if <-request; time.Since(begun) < 25*time.Second {
+				t.Errorf("a known caller was cut off after %s", time.Since(begun))
+			}
+		}
+	}, func(c *gateway.Config) { c.Arrive, c.Headers = arrivals.Begin, []string{"authorization", "x-user"} })
 }
 
 // TestSlowClients: who sends slowly, takes no answer, or sends nothing more is cut off.

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -114,6 +115,8 @@ func readBody(r *http.Request) ([]byte, *refusal) {
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, &refusal{code: http.StatusRequestEntityTooLarge, body: problems{"message": fmt.Sprintf("the body has more than %d bytes", maxBody)}}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &refusal{code: http.StatusRequestTimeout, body: problems{"message": "the body did not come in time"}}
 	case err != nil:
 		return nil, badRequest(problems{"message": "the body cannot be read: " + err.Error()})
 	}

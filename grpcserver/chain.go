@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,8 @@ type Chain struct {
 	log      *slog.Logger
 	observer *observer
 	guards   []Guard
+	// healthStreams is how many watches of the health service there are.
+	healthStreams atomic.Int64
 	// ending is done when the streams must end.
 	ending context.Context
 	end    context.CancelFunc
@@ -92,6 +95,7 @@ func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guar
 
 // unary implements grpc.UnaryServerInterceptor.
 func (c *Chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	arrived(ctx)
 	call := &Call{FullMethod: info.FullMethod}
 	err = c.pass(ctx, call, func(ctx context.Context) error {
 		return c.guarded(ctx, call, func(ctx context.Context) error {
@@ -114,8 +118,16 @@ func (c *Chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	call := &Call{FullMethod: info.FullMethod}
 	return c.pass(stream.Context(), call, func(ctx context.Context) error {
 		return c.untilEnd(ctx, func(ctx context.Context) error {
+			if isHealth(call) {
+				return c.watchHealth(ctx, func(ctx context.Context) error {
+					return c.guarded(ctx, call, func(ctx context.Context) error {
+						return handler(srv, &passingStream{ServerStream: stream, ctx: ctx, call: call, first: func() { arrived(ctx) }})
+					})
+				})
+			}
 			return c.guarded(ctx, call, func(ctx context.Context) error {
-				return handler(srv, &passingStream{stream, ctx, call})
+				arrived(ctx)
+				return handler(srv, &passingStream{ServerStream: stream, ctx: ctx, call: call})
 			})
 		})
 	})
@@ -135,6 +147,8 @@ func (c *Chain) pass(ctx context.Context, call *Call, rest func(context.Context)
 
 var healthMethods = "/" + grpc_health_v1.Health_ServiceDesc.ServiceName + "/"
 
+func isHealth(call *Call) bool { return strings.HasPrefix(call.FullMethod, healthMethods) }
+
 // guarded runs the guards and the handler. A panic in them is a bug: its caller gets Internal,
 // the log the whole of it, and everybody else is served on.
 func (c *Chain) guarded(ctx context.Context, call *Call, handler func(context.Context) error) (err error) {
@@ -144,7 +158,7 @@ func (c *Chain) guarded(ctx context.Context, call *Call, handler func(context.Co
 			err = status.Error(codes.Internal, "internal error")
 		}
 	}()
-	if strings.HasPrefix(call.FullMethod, healthMethods) {
+	if isHealth(call) {
 		return handler(ctx)
 	}
 	return through(ctx, c.guards, call, handler)
@@ -182,8 +196,9 @@ func (c *Chain) untilEnd(ctx context.Context, rest func(context.Context) error) 
 // passingStream is a stream as its handler sees it behind the chain.
 type passingStream struct {
 	grpc.ServerStream
-	ctx  context.Context
-	call *Call
+	ctx   context.Context
+	call  *Call
+	first func() // called when a message has come, unless it is nil
 }
 
 // Context implements grpc.ServerStream.
@@ -193,6 +208,9 @@ func (s *passingStream) Context() context.Context { return s.ctx }
 func (s *passingStream) RecvMsg(message any) error {
 	if err := s.ServerStream.RecvMsg(message); err != nil {
 		return err
+	}
+	if s.first != nil {
+		s.first()
 	}
 	if m, ok := message.(interface{ Decoded() any }); ok { // it stands around the caller's
 		message = m.Decoded()

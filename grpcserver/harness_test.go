@@ -75,6 +75,7 @@ type config struct {
 	lock   func(ctx context.Context) error
 	stream grpc.StreamHandler
 	guards []grpcserver.Guard
+	arrive func(context.Context, func()) func()
 }
 
 // start is for bubbles.
@@ -97,6 +98,7 @@ func start(t *testing.T, c config) *server {
 	s.process = ifrit.Invoke(grpcserver.New(grpcserver.Config{
 		Listener:        s.listener,
 		Chain:           chain,
+		Arrive:          c.arrive,
 		Register:        register,
 		ShutdownTimeout: shutdownTimeout,
 		OnDrain:         func() { s.drained = true },

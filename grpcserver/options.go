@@ -13,10 +13,13 @@ const (
 	// MaxRequest is the size of the largest message that is read. The largest valid one
 	// has two values of 64 KiB and a few names of 1 KiB.
 	MaxRequest = 256 << 10
+	// maxHeader is the size of the largest header that is read, as over HTTP.
+	maxHeader = 64 << 10
 
-	// window is the initial flow-control window of streams and connections. With gRPC's
-	// 64 KiB a connection that carries hundreds of calls spends its time on updates.
-	window = 1 << 20
+	// window is the flow-control window of a connection. With gRPC's 64 KiB one that carries
+	// hundreds of calls spends its time on updates. That of a stream has room for a message.
+	window       = 1 << 20
+	streamWindow = MaxRequest
 	// streamWorkers run the handlers without starting a goroutine for each call. Handlers
 	// wait for the commit, so there must be as many as calls in a large batch.
 	streamWorkers = 512
@@ -36,7 +39,8 @@ func Options(tlsConfig *tls.Config, chain *Chain) []grpc.ServerOption {
 			MinTime: 5 * time.Second, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.InitialWindowSize(window),
+		grpc.MaxHeaderListSize(maxHeader),
+		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(window),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),

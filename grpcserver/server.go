@@ -4,6 +4,7 @@
 package grpcserver
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -27,6 +28,10 @@ type Config struct {
 	Register func(grpc.ServiceRegistrar)
 	// Chain is what the calls pass. Its streams end when the server does.
 	Chain *Chain
+	// Arrive is called when the header of a call has come, with its peer and metadata, and must not
+	// wait. It returns what is called when the message has come too, or nil; cut ends the call before
+	// that. A nil Arrive lets all calls take their time.
+	Arrive func(ctx context.Context, cut func()) (arrived func())
 	// TLS is nil for plain gRPC.
 	TLS *tls.Config
 	// ShutdownTimeout is how long requests under way may take to finish.
@@ -83,7 +88,11 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(Options(s.config.TLS, s.config.Chain)...)
+	options := Options(s.config.TLS, s.config.Chain)
+	if s.config.Arrive != nil {
+		options = append(options, grpc.InTapHandle(arriving(s.config.Arrive)))
+	}
+	server := grpc.NewServer(options...)
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	s.config.Register(server)
 	reflection.Register(server)

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/authn"
@@ -61,15 +64,25 @@ func (c Config) wrongAuthentication() (wrong []error) {
 // security is how calls are authenticated and authorized.
 type security struct {
 	guards Guards
+	// arrivals bounds what is not authenticated yet; nil if nobody is.
+	arrivals *guard.Arrivals
 	// headers are those that the gateway passes on.
 	headers []string
 	// warnings says which files are invalid as they are now.
 	warnings func() []string
 }
 
+// arrive returns what the doors call with each header, nil if nobody is authenticated.
+func (s *security) arrive() func(context.Context, func()) func() {
+	if s.arrivals == nil {
+		return nil
+	}
+	return s.arrivals.Begin
+}
+
 // newSecurity reads the files for the first time. Without any way of authentication there are no
 // guards: whoever reaches a door may do everything.
-func newSecurity(c Config, log *slog.Logger) (*security, error) {
+func newSecurity(c Config, log *slog.Logger, registry prometheus.Registerer) (*security, error) {
 	config, err := c.authentication()
 	if err != nil || !config.Enabled() {
 		return &security{warnings: func() []string { return nil }}, err
@@ -92,7 +105,8 @@ func newSecurity(c Config, log *slog.Logger) (*security, error) {
 			Who: []grpcserver.Guard{guard.Authenticate(authenticator, rules, log)},
 			May: []grpcserver.Guard{guard.Authorize(), guard.Limit()},
 		},
-		headers: authenticator.Headers(),
+		arrivals: guard.NewArrivals(authenticator.Known, registry),
+		headers:  authenticator.Headers(),
 		warnings: func() (warnings []string) {
 			if wrongRules() != nil {
 				warnings = append(warnings, "the file of --auth-rules has changed and is invalid; the last valid one is in use")

@@ -78,7 +78,7 @@ func (d *doors) members(c Config, service *Service, secured *security, registry 
 	}
 	if d.http != nil {
 		members = append(members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
-			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, TrustedProxies: proxies, Headers: secured.headers, Service: grpcserver.NewLocal(service.Chain, service.Register),
+			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, TrustedProxies: proxies, Headers: secured.headers, Arrive: secured.arrive(), Service: grpcserver.NewLocal(service.Chain, service.Register),
 			Metrics: registry, Pages: pages, ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
@@ -86,7 +86,7 @@ func (d *doors) members(c Config, service *Service, secured *security, registry 
 		return append(members, grouper.Member{Name: "drain", Runner: atEnd(service.Drain)}), nil
 	}
 	server := grpcserver.New(grpcserver.Config{
-		Listener: d.grpc, TLS: grpcTLS, Chain: service.Chain, Register: service.Register,
+		Listener: d.grpc, TLS: grpcTLS, Chain: service.Chain, Arrive: secured.arrive(), Register: service.Register,
 		ShutdownTimeout: c.ShutdownTimeout, OnDrain: service.Drain, Log: log,
 	})
 	service.readiness.onChange = server.SetReady

@@ -130,7 +130,7 @@ func engineOf(database string) string {
 func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	secured, err := newSecurity(c, log)
+	secured, err := newSecurity(c, log, registry)
 	if err != nil {
 		return nil, err
 	}

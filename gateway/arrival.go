@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+)
+
+// arrive notes that the body of a request is still to come: until it has come, the request may be cut off.
+// It returns what is called at the end.
+func (c Config) arrive(r *http.Request) (end func()) {
+	md := callMetadata(c, r)
+	md.Append("authorization", r.Header.Values("Authorization")...)
+	known := requestOf(r.Context())
+	ctx := metadata.NewIncomingContext(peer.NewContext(r.Context(), known.peer), md)
+	arriving := &arrivingBody{ReadCloser: r.Body}
+	arriving.arrived = c.Arrive(ctx, func() { arriving.cut(known.connection) })
+	if arriving.arrived == nil {
+		return func() {}
+	}
+	r.Body = arriving
+	return arriving.end
+}
+
+// arrivingBody is the body of a request that may be cut off until it has come.
+type arrivingBody struct {
+	io.ReadCloser
+	arrived func()
+
+	mu   sync.Mutex
+	came bool
+}
+
+// Read implements io.Reader.
+func (b *arrivingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *arrivingBody) end() {
+	b.mu.Lock()
+	b.came = true
+	b.mu.Unlock()
+	b.arrived()
+}
+
+// cut ends the reading of the body. A deadline that is set after it has come would be that of the next
+// request of the connection.
+func (b *arrivingBody) cut(connection *http.ResponseController) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.came {
+		_ = connection.SetReadDeadline(time.Now())
+	}
+}
