@@ -78,7 +78,7 @@ func TestClaimWaits(t *testing.T) {
 		}
 		return nil
 	})
-	harness.Eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		if queue := c.run("resource", "k"); !strings.Contains(queue, "1 wait") {
 			return fmt.Errorf("%s", queue)
 		}

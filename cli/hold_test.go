@@ -42,7 +42,7 @@ func holdOf(t *testing.T, address string, args ...string) *held {
 // says waits for a text on standard error.
 func (h *held) says(text string) {
 	h.t.Helper()
-	harness.Eventually(h.t, 20*time.Second, func() error {
+	harness.Eventually(h.t, func() error {
 		if !strings.Contains(h.stderr.String(), text) {
 			return fmt.Errorf("nothing of %q in %q", text, &h.stderr)
 		}

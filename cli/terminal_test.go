@@ -94,7 +94,7 @@ func TestInterruptedWait(t *testing.T) {
 		var complaint strings.Builder
 		cmd.Stderr = &complaint
 		harness.Must(t, cmd.Start())
-		harness.Eventually(t, 10*time.Second, func() error {
+		harness.Eventually(t, func() error {
 			_, stderr, status := c.try("get", id)
 			if status != exit.OK {
 				return fmt.Errorf("no claim yet: %s", stderr)

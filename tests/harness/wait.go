@@ -6,26 +6,53 @@ import (
 )
 
 // Must ends the test on an error.
-func Must(t *testing.T, err error) {
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
+// HangTimeout is after how long a test fails that waits for something. On a machine that is busy it
+// may take long, so no verdict depends on it but that something hangs.
+const HangTimeout = 2 * time.Minute
+
 // Eventually waits until check returns nil.
-func Eventually(t *testing.T, within time.Duration, check func() error) {
+func Eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(HangTimeout)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", within, err)
+			t.Fatalf("not within %v: %v", HangTimeout, err)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // real time: the pause between two checks
+	}
+}
+
+// Until waits until something is so.
+func Until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	Eventually(t, func() error {
+		if !is() {
+			return missing(what)
+		}
+		return nil
+	})
+}
+
+// Await returns what comes on a channel, or the zero value when it is closed.
+func Await[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(HangTimeout):
+		t.Fatalf("no %s within %v", what, HangTimeout)
+		panic("unreachable")
 	}
 }
 

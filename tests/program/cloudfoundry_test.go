@@ -251,7 +251,7 @@ func TestCloudFoundryStandardOutput(t *testing.T) {
 	var stdout, stderr fixtures.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	harness.Must(t, cmd.Start())
-	harness.Eventually(t, 30*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		if !strings.Contains(stdout.String(), `"message":"locket.started"`) {
 			return os.ErrNotExist
 		}

@@ -65,7 +65,7 @@ func (e *example) text() string {
 // says waits until the example or its command has printed something.
 func (e *example) says(t *testing.T, text string) {
 	t.Helper()
-	harness.Eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		if printed := e.text(); !strings.Contains(printed, text) {
 			return fmt.Errorf("%q without %q", printed, text)
 		}
@@ -121,7 +121,7 @@ func claimsOf(t *testing.T, client models.LocketClient, resource string) []*mode
 func wantStatus(t *testing.T, client models.LocketClient, resource string, n int, want models.Status) *models.Claim {
 	t.Helper()
 	var last *models.Claim
-	harness.Eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		claims := claimsOf(t, client, resource)
 		if len(claims) != n || claims[n-1].GetStatus() != want {
 			return fmt.Errorf("claims %v, want %d, the last %s", claims, n, want)

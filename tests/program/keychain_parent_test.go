@@ -48,7 +48,7 @@ until grep -q succeeded "$out"; do sleep 0.01; done
 // keychain did not know yet that it was active.
 func wantEnded(t *testing.T, client models.LocketClient, resource string) {
 	t.Helper()
-	harness.Eventually(t, 20*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		switch claims := claimsOf(t, client, resource); claims[0].GetStatus() {
 		case models.Status_STATUS_RELEASED, models.Status_STATUS_ABORTED, models.Status_STATUS_WITHDRAWN:
 			return nil

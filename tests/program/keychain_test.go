@@ -404,7 +404,7 @@ func testKeychainLost(t *testing.T, client models.LocketClient, url string) {
 		!strings.Contains(notice["error_message"].(string), "lost") {
 		t.Errorf("%v", notice)
 	}
-	harness.Eventually(t, 10*time.Second, func() error { // it is forgotten right after the notice
+	harness.Eventually(t, func() error { // it is forgotten right after the notice
 		if answer := p.call("release", "lost", nil); !strings.Contains(answer["error_message"].(string), "not claimed") {
 			return fmt.Errorf("%v", answer)
 		}
@@ -421,7 +421,7 @@ func testKeychainLostWithoutNotice(t *testing.T, client models.LocketClient, url
 	claim := p.do("claim", "quiet", object{"ttl": 3600})
 	revoke(t, client, claim["id"])
 	wantFailed(t, p.call("validate", "quiet", nil), "lost")
-	harness.Eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		if answer := p.call("claim", "quiet", nil); answer["result"] != "succeeded" {
 			return fmt.Errorf("%v", answer)
 		}

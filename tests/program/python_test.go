@@ -109,7 +109,7 @@ func TestPythonSession(t *testing.T) {
 	}
 	says := func(out *fixtures.Buffer, what string) {
 		t.Helper()
-		harness.Eventually(t, 20*time.Second, func() error {
+		harness.Eventually(t, func() error {
 			if !strings.Contains(out.String(), what) {
 				return errors.New(out.String())
 			}

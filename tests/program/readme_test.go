@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/locket-service/locket/fixtures"
 	locketserver "github.com/locket-service/locket/server"
@@ -120,7 +119,7 @@ func TestReadmeHTTP(t *testing.T) {
 		}
 		return err
 	})
-	harness.Eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		if seen := run(look, "200"); seen.Waiting != 1 {
 			return fmt.Errorf("%s: %+v, want one that waits", look, seen)
 		}

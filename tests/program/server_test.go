@@ -209,7 +209,7 @@ func TestOrderlyEnd(t *testing.T) {
 			if state, err := health(); err != nil || state != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
 				t.Errorf("health says %v, %v", state, err)
 			}
-			harness.Eventually(t, time.Second, func() error { return notReady(server, "shutting down") })
+			harness.Eventually(t, func() error { return notReady(server, "shutting down") })
 			if err := <-awaited; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "shutting down") {
 				t.Errorf("AwaitClaim got %v", err)
 			}
@@ -310,7 +310,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		cmd.Env = append(fixtures.CleanEnv(), "LOCKET_HTTP_ADDRESS="+test.env)
 		harness.Must(t, cmd.Start())
-		harness.Eventually(t, 10*time.Second, func() error {
+		harness.Eventually(t, func() error {
 			resp, err := http.Get("http://" + test.want + "/healthz")
 			if err == nil {
 				resp.Body.Close()
@@ -394,7 +394,7 @@ func TestMetrics(t *testing.T) {
 	harness.Create(t, client, key, "secret-waiter", time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { _, _ = client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: "secret-waiter"}) }()
-	harness.Eventually(t, 5*time.Second, func() error { return harness.WantMetric(t, server, `locket_waiters 1`) })
+	harness.Eventually(t, func() error { return harness.WantMetric(t, server, `locket_waiters 1`) })
 	cancel()
 
 	metrics := harness.Scrape(t, server)
@@ -417,7 +417,7 @@ func TestMetrics(t *testing.T) {
 	if strings.Contains(server.Log(), "secret") {
 		t.Error("at level info the log contains names of locks")
 	}
-	harness.Eventually(t, 5*time.Second, func() error { return harness.WantMetric(t, server, `locket_waiters 0`) })
+	harness.Eventually(t, func() error { return harness.WantMetric(t, server, `locket_waiters 0`) })
 }
 
 // Names are bytes.
@@ -527,13 +527,13 @@ func TestReadinessOfDatabase(t *testing.T) {
 	harness.Must(t, is(service, up, 200, "ready"))
 	for name, fault := range map[string]func(){"refused": proxy.Cut, "hanging": proxy.Hang} {
 		fault()
-		harness.Eventually(t, 20*time.Second, func() error { return is(service, down, 503, "not ready: the database") })
+		harness.Eventually(t, func() error { return is(service, down, 503, "not ready: the database") })
 		if err := is("", up, 200, "ok"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		harness.Must(t, harness.WantMetric(t, server, "locket_ready 0"))
 		proxy.Restore()
-		harness.Eventually(t, 20*time.Second, func() error { return is(service, up, 200, "ready") })
+		harness.Eventually(t, func() error { return is(service, up, 200, "ready") })
 	}
 	harness.Must(t, harness.WantMetric(t, server, "locket_ready 1"))
 	if log := server.Log(); !strings.Contains(log, "not ready") || !strings.Contains(log, "ready again") {

@@ -211,7 +211,7 @@ func (s *restServer) queue(t *testing.T, resource string) restClaim {
 // becomes waits until a claim has a status.
 func (s *restServer) becomes(t *testing.T, id, status string) (c restClaim) {
 	t.Helper()
-	harness.Eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		if c = s.get(t, id); c.Status != status {
 			return fmt.Errorf("the claim is %s, not %s", c.Status, status)
 		}

@@ -194,7 +194,7 @@ func (l *line) leave(id string) {
 func (l *line) form(t *testing.T) []string {
 	t.Helper()
 	var q restQueue
-	harness.Eventually(t, 20*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		if q = l.s.resource(t, url.PathEscape(l.resource)); q.Waiting != contenders {
 			return fmt.Errorf("%d wait", q.Waiting)
 		}

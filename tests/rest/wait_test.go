@@ -232,7 +232,7 @@ func TestRESTWaitEnds(t *testing.T) {
 		hungUp, hangUp := context.WithCancel(t.Context())
 		waitInAllWays(t, s, hungUp, waiter)
 		hangUp()
-		harness.Eventually(t, prompt, func() error { return harness.WantMetric(t, s.Locket, "locket_waiters 0") })
+		harness.Eventually(t, func() error { return harness.WantMetric(t, s.Locket, "locket_waiters 0") })
 		s.stands(t, waiter, "waiting")
 
 		awaited := waitInAllWays(t, s, t.Context(), waiter)
@@ -256,7 +256,7 @@ func waitInAllWays(t *testing.T, s *restServer, ctx context.Context, waiter stri
 	for _, call := range waitingCalls {
 		awaited = append(awaited, call.send(ctx, s, waiter, "Prefer", "wait=300"))
 	}
-	harness.Eventually(t, prompt, func() error {
+	harness.Eventually(t, func() error {
 		return harness.WantMetric(t, s.Locket, fmt.Sprintf("locket_waiters %d", len(waitingCalls)))
 	})
 	return awaited

@@ -88,7 +88,7 @@ func (l *load) finish(t *testing.T, client models.LocketClient) {
 // awaitQuiet waits until the claims that were abandoned have expired.
 func awaitQuiet(t *testing.T, client models.LocketClient) {
 	t.Helper()
-	harness.Eventually(t, 10*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		for _, live := range []models.Status{waiting, active} {
 			list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Status: live})
 			if err != nil || len(list.GetClaims()) > 0 {

@@ -144,7 +144,7 @@ func callersAreTold(t *testing.T, client models.LocketClient, d time.Duration) {
 // awaitDatabase waits until the server commits again, without leaving anything behind.
 func awaitDatabase(t *testing.T, client models.LocketClient) {
 	t.Helper()
-	harness.Eventually(t, 15*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := client.Release(ctx, &models.ReleaseRequest{Resource: &models.Resource{Key: "nobody has this"}})

@@ -309,7 +309,7 @@ func disturb(t *testing.T, database string, servers, rounds int) {
 	if err := kept.closeWithin(10 * time.Second); err != nil {
 		t.Error(err)
 	}
-	harness.Eventually(t, 5*time.Second, func() error {
+	harness.Eventually(t, func() error {
 		if now := next.Status("kept"); now.Current != lock.Holding || now.Token <= status.Token {
 			return fmt.Errorf("the next has %+v, after %+v", now, status)
 		}
@@ -320,7 +320,7 @@ func disturb(t *testing.T, database string, servers, rounds int) {
 // handOn checks that what dead sessions had goes to others: in the end nobody has anything.
 func (l *sessionLoad) handOn(t *testing.T, client models.LocketClient) {
 	t.Helper()
-	harness.Eventually(t, 4*sessionTTL, func() error {
+	harness.Eventually(t, func() error {
 		for _, key := range l.keys {
 			queue, err := client.GetQueue(t.Context(), &models.GetQueueRequest{Resource: key})
 			if err != nil || len(queue.GetHolders()) > 0 {

@@ -203,7 +203,7 @@ func TestSessionClientKilled(t *testing.T) {
 		client.Stdout, client.Stderr = out, out
 		harness.Must(t, client.Start())
 		t.Cleanup(func() { _ = client.Process.Kill() })
-		harness.Eventually(t, 20*time.Second, func() error {
+		harness.Eventually(t, func() error {
 			if !strings.Contains(out.String(), "held") {
 				return errors.New("the client does not hold the lock: " + out.String())
 			}

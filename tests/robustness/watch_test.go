@@ -56,7 +56,7 @@ func watchMoves(t *testing.T, transitions int64, first, second string) {
 	load.Wait()
 
 	claims := harness.ListAll(t, clients[1])
-	harness.Eventually(t, 30*time.Second, func() error { return saw.all(claims) })
+	harness.Eventually(t, func() error { return saw.all(claims) })
 	stop()
 	watcher.Wait()
 	saw.mu.Lock()
