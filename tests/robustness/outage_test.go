@@ -192,7 +192,7 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 		harness.Must(t, mariadb.Stop())
 		server := fixtures.NewLocket(t, "mysql:"+dsn)
 		harness.Must(t, server.Launch())
-		harness.Eventually(t, 30*time.Second, func() error {
+		harness.Eventually(t, func() error {
 			if !strings.Contains(server.Log(), "waiting for the database") {
 				return errors.New("it does not wait yet")
 			}
