@@ -87,7 +87,7 @@ func (rs *Rules) Lint() (warnings []string) {
 	}
 	known := make(map[string]int)
 	for _, r := range rs.rules {
-		_, same, _ := strings.Cut(r.String(), ": ")
+		same := r.text()
 		if line, again := known[same]; again {
 			warnings = append(warnings, fmt.Sprintf("line %d repeats line %d", r.line, line))
 		}

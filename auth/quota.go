@@ -33,6 +33,8 @@ type Quota struct {
 // duration is a time like 1h30m in a file.
 type duration time.Duration
 
+func (d duration) String() string { return time.Duration(d).String() }
+
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (d *duration) UnmarshalYAML(node *yaml.Node) error {
 	parsed, err := time.ParseDuration(node.Value)

@@ -178,7 +178,8 @@ func (r *rule) decides(id Identity, right Right) bool {
 	return Right(r.May|r.MayNot)&right != 0 && r.about(id)
 }
 
-func (r *rule) String() string {
+// text is what the rule says.
+func (r *rule) text() string {
 	who := "everybody"
 	switch {
 	case r.Identity != nil:
@@ -199,8 +200,11 @@ func (r *rule) String() string {
 	case *r.ResourcePrefix != "":
 		what = fmt.Sprintf("resources that begin with %q", *r.ResourcePrefix)
 	}
-	return fmt.Sprintf("line %d: %s %s %s %s", r.line, who, verb, rights, what)
+	return fmt.Sprintf("%s %s %s %s", who, verb, rights, what)
 }
+
+// String says where the rule stands, and what it says.
+func (r *rule) String() string { return fmt.Sprintf("line %d: %s", r.line, r.text()) }
 
 // Rules say who may do what on which names. Of the rules about a caller and a right, those with the
 // most specific resource decide: the exact name, else the longest prefix. Of these, may_not comes
