@@ -61,35 +61,24 @@ type Authenticator struct {
 	proxy   *proxy
 }
 
-// New reads the files for the first time. Its errors name the file or the setting.
-func New(c Config, log *slog.Logger) (*Authenticator, error) {
+// New reads the files for the first time, and has the set follow them. Its errors name the file or the
+// setting.
+func New(c Config, files *follow.Set, log *slog.Logger) (*Authenticator, error) {
 	a := &Authenticator{config: c}
 	var err error
 	if c.TokenFile != "" {
-		if a.tokens, err = follow.Open(c.TokenFile, "the token file", auth.ParseTokens, log); err != nil {
+		if a.tokens, err = follow.Open("--auth-tokens", follow.One(auth.ParseTokens), c.TokenFile); err != nil {
 			return nil, err
 		}
+		files.Add(a.tokens)
 	}
 	if len(c.OIDC.Issuers) > 0 {
-		if a.issuers, err = newIssuers(c.OIDC, log); err != nil {
+		if a.issuers, err = newIssuers(c.OIDC, files, log); err != nil {
 			return nil, err
 		}
 	}
 	a.proxy, err = newProxy(c.Proxy)
 	return a, err
-}
-
-// Warning returns what is wrong with the files as they are now, while what they said before is
-// in use; nil if nothing is.
-func (a *Authenticator) Warning() error {
-	var wrong []error
-	if a.tokens != nil {
-		wrong = append(wrong, a.tokens.Err())
-	}
-	if a.issuers != nil && a.issuers.file != nil {
-		wrong = append(wrong, a.issuers.file.Err())
-	}
-	return errors.Join(wrong...)
 }
 
 // Headers returns the names of the headers that Authenticate reads, in lower case: a door passes

@@ -16,12 +16,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/authn"
+	"github.com/locket-service/locket/follow"
+	"github.com/locket-service/locket/periodic"
 )
 
 func must(t testing.TB, err error) {
@@ -52,9 +55,22 @@ func (c call) context(ctx context.Context) context.Context {
 
 func newAuthenticator(t testing.TB, c authn.Config) *authn.Authenticator {
 	t.Helper()
-	a, err := authn.New(c, slog.New(slog.DiscardHandler))
-	must(t, err)
+	a, _ := followAuthenticator(t, c)
 	return a
+}
+
+// followAuthenticator returns the files of the authenticator too, which are looked at once a second.
+func followAuthenticator(t testing.TB, c authn.Config) (*authn.Authenticator, *follow.Set) {
+	t.Helper()
+	files := follow.NewSet(slog.New(slog.DiscardHandler))
+	a, err := authn.New(c, files, slog.New(slog.DiscardHandler))
+	must(t, err)
+	followed := ifrit.Invoke(periodic.New(follow.Interval, files.Look))
+	t.Cleanup(func() {
+		followed.Signal(os.Interrupt)
+		<-followed.Wait()
+	})
+	return a, files
 }
 
 // outcome is the name, and the groups if there are any, or what went wrong.
@@ -138,7 +154,7 @@ func TestWays(t *testing.T) {
 
 func TestProxyHeaders(t *testing.T) {
 	for _, name := range []string{"X User", "authorization", "Host", "X_Remote_User", "grpc-timeout", "x-bin", "é"} {
-		if _, err := authn.New(authn.Config{Proxy: authn.Proxy{Loopback: true, UserHeader: name}}, slog.New(slog.DiscardHandler)); err == nil {
+		if _, err := authn.New(authn.Config{Proxy: authn.Proxy{Loopback: true, UserHeader: name}}, follow.NewSet(nil), slog.New(slog.DiscardHandler)); err == nil {
 			t.Errorf("the header %q was taken", name)
 		}
 	}
@@ -148,7 +164,7 @@ func TestTokenFileThatChanges(t *testing.T) {
 	token, hash := auth.NewToken()
 	file := filepath.Join(t.TempDir(), "tokens")
 	must(t, os.WriteFile(file, nil, 0o600))
-	a := newAuthenticator(t, authn.Config{TokenFile: file})
+	a, files := followAuthenticator(t, authn.Config{TokenFile: file})
 	ctx := call{headers: []string{"authorization", "Bearer " + token}}.context(t.Context())
 	becomes := func(want string) {
 		t.Helper()
@@ -166,7 +182,7 @@ func TestTokenFileThatChanges(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("tokens:\n  - {name: ci, hash: \""+hash+"\"}\n"), 0o600))
 	becomes("token:ci")
 	must(t, os.WriteFile(file, []byte("tokens: what"), 0o600))
-	for begin := time.Now(); a.Warning() == nil; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); len(files.Invalid()) == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Since(begin) > 5*time.Second {
 			t.Fatal("no warning of a file that is invalid")
 		}
@@ -174,7 +190,7 @@ func TestTokenFileThatChanges(t *testing.T) {
 	becomes("token:ci")
 	must(t, os.WriteFile(file, []byte("tokens: []"), 0o600))
 	becomes("refused")
-	if err := a.Warning(); err != nil {
-		t.Error(err)
+	if wrong := files.Invalid(); len(wrong) > 0 {
+		t.Error(wrong)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/follow"
 )
 
@@ -116,7 +115,7 @@ type knownToken struct {
 	until    time.Time
 }
 
-func newIssuers(c OIDC, log *slog.Logger) (*issuers, error) {
+func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
 	if c.Audience == "" {
 		return nil, errors.New("the audience of the tokens is missing")
 	}
@@ -124,7 +123,7 @@ func newIssuers(c OIDC, log *slog.Logger) (*issuers, error) {
 		c.UserClaim = DefaultUserClaim
 	}
 	all := &issuers{config: c, byURL: make(map[string]*issuer), known: make(map[[sha256.Size]byte]knownToken)}
-	client, err := newClient(c.CA)
+	client, err := newClient(c.CA, files)
 	if err != nil {
 		return nil, err
 	}
@@ -132,9 +131,10 @@ func newIssuers(c OIDC, log *slog.Logger) (*issuers, error) {
 		if len(c.Issuers) > 1 {
 			return nil, errors.New("a file of keys is for one issuer, and there are several")
 		}
-		if all.file, err = follow.Open(c.KeyFile, "the keys of the issuer", parseKeys, log); err != nil {
+		if all.file, err = follow.Open("--oidc-keys", follow.One(parseKeys), c.KeyFile); err != nil {
 			return nil, err
 		}
+		files.Add(all.file)
 	}
 	for _, i := range c.Issuers {
 		var keys oidc.KeySet = fileKeys{all.file}
@@ -151,20 +151,30 @@ func newIssuers(c OIDC, log *slog.Logger) (*issuers, error) {
 }
 
 // newClient returns the client for discovery and keys.
-func newClient(ca string) (*http.Client, error) {
+func newClient(ca string, files *follow.Set) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if ca != "" {
-		text, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("the authorities of the issuers: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("the authorities of the issuers: no certificate in %s", ca)
-		}
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	if ca == "" {
+		return &http.Client{Transport: bounded{transport}, Timeout: fetchTimeout}, nil
 	}
-	return &http.Client{Transport: bounded{transport}, Timeout: fetchTimeout}, nil
+	file, err := follow.Open("--oidc-ca", follow.One(func(text []byte) (*http.Transport, error) {
+		pool, err := certs.ParseAuthorities(text)
+		trusting := transport.Clone()
+		trusting.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+		return trusting, err
+	}), ca)
+	if err != nil {
+		return nil, err
+	}
+	files.Add(file)
+	return &http.Client{Transport: bounded{current{file}}, Timeout: fetchTimeout}, nil
+}
+
+// current is the transport that the file of the authorities makes now.
+type current struct{ file *follow.File[*http.Transport] }
+
+// RoundTrip implements http.RoundTripper.
+func (c current) RoundTrip(r *http.Request) (*http.Response, error) {
+	return c.file.Current().RoundTrip(r)
 }
 
 func (s *issuers) urls() (urls []string) {

@@ -1,12 +1,12 @@
-// Package bearer has the tokens that clients send with their requests (RFC 6750).
+// Package bearer has the credentials that clients send with their requests (RFC 6750).
 package bearer
 
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"os"
-	"sync"
+	"errors"
+
+	"github.com/locket-service/locket/follow"
 )
 
 // Source gives the token for a request.
@@ -22,53 +22,31 @@ type Text string
 // Token implements Source.
 func (t Text) Token(context.Context) (string, error) { return string(t), nil }
 
-// File is a token in a file, in a line of its own.
-type File struct {
-	path string
-
-	mu   sync.Mutex
-	good string
-}
+// File is a bearer credential in a file, in a line of its own.
+type File struct{ file *follow.File[string] }
 
 // OpenFile reads a file for the first time. Its errors name the file.
 func OpenFile(path string) (*File, error) {
-	f := &File{path: path}
-	return f, f.load()
+	file, err := follow.Open("the bearer token", follow.One(parse), path)
+	return &File{file}, err
 }
 
-func (f *File) load() error {
-	text, err := read(f.path)
-	if err != nil {
-		return fmt.Errorf("the bearer token: %w", err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.good = text
-	return nil
-}
-
-// Token implements Source. The file is read for every request, so a token that was replaced is
-// used at once, also after a 401. While the file cannot be read, or has no token, the last good one
-// stays in use.
-func (f *File) Token(context.Context) (string, error) {
-	_ = f.load()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.good, nil
+// Token implements Source. It looks at the file for every request, so a credential that was replaced
+// is used at once, also after a 401. While the file cannot be read, or has none, the last good one
+// stays in use. A file that hangs delays one request, by a second.
+func (f *File) Token(ctx context.Context) (string, error) {
+	_, _ = f.file.Fresh(ctx)
+	return f.file.Current(), nil
 }
 
 // maxToken bounds a token; servers bound all headers together.
 const maxToken = 32 << 10
 
-func read(file string) (string, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
+func parse(content []byte) (string, error) {
 	text := bytes.TrimSpace(content)
 	isOther := func(c rune) bool { return c <= ' ' || c > '~' }
 	if len(text) == 0 || len(text) > maxToken || bytes.ContainsFunc(text, isOther) {
-		return "", fmt.Errorf("%s must have one, in a line of its own", file)
+		return "", errors.New("must have one, in a line of its own")
 	}
 	return string(text), nil
 }

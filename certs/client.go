@@ -1,11 +1,11 @@
 package certs
 
 import (
+	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
-	"sync"
+
+	"github.com/locket-service/locket/follow"
 )
 
 // ClientFiles are the files that a client needs for TLS, in PEM.
@@ -17,36 +17,28 @@ type ClientFiles struct {
 	Cert, Key string
 }
 
-// Client follows the files of a client: they are read again for every connection, since
+// Client follows the files of a client: it looks at them for every connection, since
 // connections of clients are rare. It may be used by any number of goroutines.
-type Client struct {
-	files ClientFiles
-
-	mu   sync.Mutex
-	good *tls.Config // by the last good files
-}
+type Client struct{ file *follow.File[*tls.Config] }
 
 // LoadClient reads the files for the first time. Its errors name the file.
 func LoadClient(files ClientFiles) (*Client, error) {
-	config, err := files.read()
-	if err != nil {
-		return nil, err
+	if (files.Cert == "") != (files.Key == "") {
+		return nil, fmt.Errorf("the client's certificate %q and key %q: one without the other", files.Cert, files.Key)
 	}
-	return &Client{files: files, good: config}, nil
+	file, err := follow.Open("the client's TLS", files.parse, files.CA, files.Cert, files.Key)
+	return &Client{file}, err
 }
 
 // Config returns the configuration by the last good files. It must not be changed.
-func (c *Client) Config() *tls.Config {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.good
-}
+func (c *Client) Config() *tls.Config { return c.file.Current() }
 
-// Connect reads the files and calls connect once, with the configuration by them, or by the
+// Connect looks at the files and calls connect once, with the configuration by them, or by the
 // last good ones. The configuration must not be changed. The error is that of connect; when
-// the last good files had to be used, it also names what is wrong with the current ones.
-func (c *Client) Connect(connect func(*tls.Config) error) error {
-	config, stale := c.reload()
+// the last good files had to be used, it also names what is wrong with the current ones. A file
+// that hangs delays one connection, by a second.
+func (c *Client) Connect(ctx context.Context, connect func(*tls.Config) error) error {
+	config, stale := c.file.Fresh(ctx)
 	err := connect(config)
 	if err != nil && stale != nil {
 		err = fmt.Errorf("%w (using the previous files, because the current ones are invalid: %w)", err, stale)
@@ -54,49 +46,21 @@ func (c *Client) Connect(connect func(*tls.Config) error) error {
 	return err
 }
 
-// reload returns the configuration by the files if they are good, else the last good one and
-// what is wrong.
-func (c *Client) reload() (*tls.Config, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	config, err := c.files.read()
-	if err == nil {
-		c.good = config
-	}
-	return c.good, err
-}
-
-func (f ClientFiles) read() (*tls.Config, error) {
+func (f ClientFiles) parse(contents [][]byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
-		pool, err := readAuthorities(f.CA)
+		pool, err := ParseAuthorities(contents[0])
 		if err != nil {
 			return nil, fmt.Errorf("the servers' authorities: %w", err)
 		}
 		config.RootCAs = pool
 	}
-	if (f.Cert == "") != (f.Key == "") {
-		return nil, fmt.Errorf("the client's certificate %q and key %q: one without the other", f.Cert, f.Key)
-	}
 	if f.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		pair, err := tls.X509KeyPair(contents[1], contents[2])
 		if err != nil {
-			return nil, fmt.Errorf("the client's certificate %q and key %q: %w", f.Cert, f.Key, err)
+			return nil, fmt.Errorf("the client's certificate and key: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
-}
-
-// readAuthorities reads a file of one or more certificates.
-func readAuthorities(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("no certificate in %s", file)
-	}
-	return pool, nil
 }

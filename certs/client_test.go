@@ -48,7 +48,7 @@ func greetServer(t *testing.T, client *certs.Client, ca *fixtures.CA) (shown []b
 		served <- err
 	}()
 	calls := 0
-	err = client.Connect(func(config *tls.Config) error {
+	err = client.Connect(t.Context(), func(config *tls.Config) error {
 		calls++
 		config = config.Clone()
 		config.ServerName = "localhost"

@@ -1,13 +1,14 @@
 package certs
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"fmt"
-	"log/slog"
-	"os"
-	"sync"
 	"time"
+
+	"github.com/locket-service/locket/follow"
 )
 
 // ServerFiles are the files that a server needs for TLS, in PEM.
@@ -17,93 +18,66 @@ type ServerFiles struct {
 	ClientCA string
 }
 
-// Server follows the files of a server: they are read again when they have changed, which is
-// checked for each connection, once a second at most. It may be used by any number of
-// goroutines.
-type Server struct {
-	files ServerFiles
-	log   *slog.Logger
-
-	mu     sync.Mutex
-	looked time.Time
-	stamp  string // what the good files looked like
-	good   material
-}
+// Server has the certificates of a server. It may be used by any number of goroutines.
+type Server struct{ file *follow.File[material] }
 
 type material struct {
 	cert tls.Certificate
 	cas  *x509.CertPool
+	// parts describe the certificates.
+	parts []string
 }
 
-// refreshInterval is how often the files are checked, at most.
-const refreshInterval = time.Second
+// Parts implements follow.Parts.
+func (m material) Parts() []string { return m.parts }
 
-// LoadServer reads the files for the first time. Its errors name the file. It logs when
-// files were read again (level info), and what is wrong with changed ones (error).
-func LoadServer(files ServerFiles, log *slog.Logger) (*Server, error) {
-	stamp := files.stamp() // first: a change while they are read must be noticed later
-	good, err := files.read()
+// LoadServer reads the files for the first time, and has the set follow them. Its errors name the
+// file.
+func LoadServer(files ServerFiles, set *follow.Set) (*Server, error) {
+	what := "--tls-cert, --tls-key"
+	if files.ClientCA != "" {
+		what += ", --tls-client-ca"
+	}
+	file, err := follow.Open(what, files.parse, files.Cert, files.Key, files.ClientCA)
 	if err != nil {
 		return nil, err
 	}
-	return &Server{files: files, log: log, looked: time.Now(), stamp: stamp, good: good}, nil
+	set.Add(file)
+	return &Server{file}, nil
 }
 
-func (f ServerFiles) read() (material, error) {
-	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-	if err != nil {
-		return material{}, fmt.Errorf("the server's certificate %q and key %q: %w", f.Cert, f.Key, err)
+func (f ServerFiles) parse(contents [][]byte) (m material, err error) {
+	if m.cert, err = tls.X509KeyPair(contents[0], contents[1]); err != nil {
+		return m, fmt.Errorf("the server's certificate and key: %w", err)
 	}
+	m.parts = append(m.parts, describe("certificate", m.cert.Leaf))
 	if f.ClientCA == "" {
-		return material{cert: cert}, nil
+		return m, nil
 	}
-	cas, err := readAuthorities(f.ClientCA)
-	if err != nil {
-		return material{}, fmt.Errorf("the clients' authorities: %w", err)
+	var authorities []*x509.Certificate
+	if m.cas, authorities, err = parseAuthorities(contents[2]); err != nil {
+		return m, fmt.Errorf("the clients' authorities: %w", err)
 	}
-	return material{cert, cas}, nil
+	for _, authority := range authorities {
+		m.parts = append(m.parts, describe("client authority", authority))
+	}
+	return m, nil
 }
 
-// stamp changes when one of the files does.
-func (f ServerFiles) stamp() (stamp string) {
-	for _, file := range []string{f.Cert, f.Key, f.ClientCA} {
-		if info, err := os.Stat(file); err == nil {
-			stamp += fmt.Sprint(info.ModTime().UnixNano(), " ", info.Size(), " ")
-		}
-	}
-	return stamp
-}
-
-// current returns the certificates to use for a connection that begins now.
-func (s *Server) current() material {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.looked) < refreshInterval {
-		return s.good
-	}
-	s.looked = time.Now()
-	stamp := s.files.stamp()
-	if stamp == s.stamp {
-		return s.good
-	}
-	changed, err := s.files.read()
-	if err != nil {
-		s.log.Error("the changed certificates are invalid; the last valid ones stay in use", "error", err)
-		return s.good
-	}
-	s.log.Info("the certificates were read again")
-	s.stamp, s.good = stamp, changed
-	return s.good
+// describe names a certificate, for the audit log.
+func describe(what string, cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.Raw)
+	return fmt.Sprintf("%s %q until %s, SHA-256 %s", what, cert.Subject, cert.NotAfter.UTC().Format(time.RFC3339), hex.EncodeToString(sum[:]))
 }
 
 // Config returns a TLS configuration (TLS 1.2 and up) whose connections use the
-// certificates that are good at their time.
+// certificates that are good at their time. No handshake reads a file.
 func (s *Server) Config(auth tls.ClientAuthType) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			now := s.current()
+			now := s.file.Current()
 			return &tls.Config{
 				MinVersion:   tls.VersionTLS12,
 				NextProtos:   []string{"h2", "http/1.1"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/follow"
 )
 
 func must(t testing.TB, err error) {
@@ -32,18 +33,12 @@ func issue(t testing.TB, ca, clients *fixtures.CA) certs.ServerFiles {
 	return certs.ServerFiles{Cert: cert, Key: key, ClientCA: clients.File}
 }
 
-func load(t testing.TB, files certs.ServerFiles, log *slog.Logger) *certs.Server {
-	t.Helper()
-	certificates, err := certs.LoadServer(files, log)
-	must(t, err)
-	return certificates
-}
-
 // handshakes is a TLS server that does nothing but shake hands, so that the certificates
 // of one connection can be looked at; its files may be replaced. It is for bubbles.
 type handshakes struct {
 	certificates *certs.Server
 	files        certs.ServerFiles
+	set          *follow.Set
 	logs         fixtures.Buffer
 }
 
@@ -54,8 +49,19 @@ func newHandshakes(t *testing.T, ca *fixtures.CA) *handshakes {
 		Cert: filepath.Join(folder, "crt"), Key: filepath.Join(folder, "key"), ClientCA: filepath.Join(folder, "ca"),
 	}}
 	h.replace(t, issue(t, ca, ca))
-	h.certificates = load(t, h.files, slog.New(slog.NewTextHandler(&h.logs, nil)))
+	h.set = follow.NewSet(slog.New(slog.NewTextHandler(&h.logs, nil)))
+	var err error
+	h.certificates, err = certs.LoadServer(h.files, h.set)
+	must(t, err)
 	return h
+}
+
+// pass has the set look at the files for 2 s.
+func (h *handshakes) pass(t *testing.T) {
+	for range 2 {
+		h.set.Look(t.Context())
+		time.Sleep(follow.Interval)
+	}
 }
 
 // replace puts other files in the place of those of the server.
@@ -111,7 +117,7 @@ func TestReplacedCertificates(t *testing.T) {
 			t.Fatalf("at first: %v", err)
 		}
 		h.replace(t, issue(t, after, after))
-		time.Sleep(2 * time.Second)
+		h.pass(t)
 		shown, err = h.shake(t, after.ClientTLS(t))
 		if err != nil || bytes.Equal(shown, old) {
 			t.Errorf("a client by the new authority: %v", err)
@@ -149,7 +155,7 @@ func TestBrokenCertificates(t *testing.T) {
 				old := certOf(t, h.files.Cert)
 				spoil(t, h, other)
 				for range 3 {
-					time.Sleep(2 * time.Second)
+					h.pass(t)
 					if shown, err := h.shake(t, ca.ClientTLS(t)); err != nil || !bytes.Equal(shown, old) {
 						t.Fatalf("with broken files: %v", err)
 					}
@@ -158,7 +164,7 @@ func TestBrokenCertificates(t *testing.T) {
 					t.Error("the broken files were not logged")
 				}
 				h.replace(t, issue(t, other, other))
-				time.Sleep(2 * time.Second)
+				h.pass(t)
 				if shown, err := h.shake(t, other.ClientTLS(t)); err != nil || bytes.Equal(shown, old) {
 					t.Errorf("put right: %v", err)
 				}
@@ -181,7 +187,7 @@ func TestNoCertificates(t *testing.T) {
 		"no authority":   {certs.ServerFiles{Cert: good.Cert, Key: good.Key, ClientCA: "none"}, "none"},
 		"a key for one":  {certs.ServerFiles{Cert: good.Cert, Key: good.Key, ClientCA: good.Key}, good.Key},
 	} {
-		if _, err := certs.LoadServer(c.files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := certs.LoadServer(c.files, follow.NewSet(slog.New(slog.DiscardHandler))); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: the error is to name %s: %v", name, c.says, err)
 		}
 	}

@@ -1,97 +1,210 @@
-// Package follow keeps up with files that are replaced while a process runs. A file that cannot be
-// read, or is invalid, leaves what the last valid one said in use.
 package follow
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
-	"log/slog"
-	"os"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// interval is how often a file is looked at, at most.
-const interval = time.Second
+const (
+	// openTimeout is how long the first read may take.
+	openTimeout = 5 * time.Second
+	// freshTimeout is how long Fresh waits for a look.
+	freshTimeout = time.Second
+	// hangTime is after which time a look counts as one that hangs.
+	hangTime = 2 * time.Second
+)
 
-// File is what a file says. It is looked at when it is asked for, once a second at most, and read
-// again when it has changed. It may be used by any number of goroutines.
-type File[T any] struct {
-	path, what string
-	parse      func([]byte) (T, error)
-	log        *slog.Logger
+// Parser makes a value of the contents of the files, in the order of their paths.
+type Parser[T any] func(contents [][]byte) (T, error)
 
-	mu     sync.Mutex
-	looked time.Time
-	stamp  string // of the file as it was read last, whether valid or not
-	good   T
-	err    error // of the file as it is now
+// One is the Parser of a single file.
+func One[T any](parse func(content []byte) (T, error)) Parser[T] {
+	return func(contents [][]byte) (T, error) { return parse(contents[0]) }
 }
 
-// Open reads a file for the first time. what is what the file has, for messages: "the rules". Later
-// on it logs when the file was read again (level info), and what is wrong with it (error).
-func Open[T any](path, what string, parse func([]byte) (T, error), log *slog.Logger) (*File[T], error) {
-	f := &File[T]{path: path, what: what, parse: parse, log: log, looked: time.Now()}
-	f.stamp = f.look()
-	f.good, f.err = f.read()
-	if f.err != nil {
-		return nil, f.err
+// File is what one file says, or several that belong together, such as a certificate and its key. It
+// may be used by any number of goroutines.
+type File[T any] struct {
+	what  string
+	paths []string
+	parse Parser[T]
+
+	reading atomic.Pointer[string] // the path that is read now
+	good    atomic.Pointer[good[T]]
+
+	mu      sync.Mutex
+	looking chan struct{} // closed when the look under way ends; nil without one
+	began   time.Time     // when it began
+	last    look          // the last one that has ended
+	bad     string        // the digest of the content that was found invalid last
+	err     error         // of the files as they are now
+}
+
+// good is the last valid content.
+type good[T any] struct {
+	value  T
+	digest string
+}
+
+// New returns a File that has not been read yet. what says in messages what the files are for: the
+// name of a flag, or "the bearer token". Paths that are empty are read as empty.
+func New[T any](what string, parse Parser[T], paths ...string) *File[T] {
+	return &File[T]{what: what, parse: parse, paths: paths, err: errors.New(what + ": not read yet")}
+}
+
+// Open is New and the first read. Its errors name the file; one that cannot be read within 5 s is
+// an error too.
+func Open[T any](what string, parse Parser[T], paths ...string) (*File[T], error) {
+	f := New(what, parse, paths...)
+	if _, err := f.within(context.Background(), openTimeout); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
 
-func (f *File[T]) read() (T, error) {
-	text, err := os.ReadFile(f.path)
-	if err != nil {
-		var none T
-		return none, fmt.Errorf("%s: %w", f.what, err)
-	}
-	value, err := f.parse(text)
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w", f.what, f.path, err)
-	}
-	return value, err
-}
-
-// look returns what changes when the file does.
-func (f *File[T]) look() string {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprint(info.ModTime().UnixNano(), " ", info.Size())
-}
-
-// Current returns what the last valid file said.
+// Current returns what the last valid content said; the zero value if there was none. It never
+// waits, and does not look at the file.
 func (f *File[T]) Current() T {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.refresh()
-	return f.good
+	if good := f.good.Load(); good != nil {
+		return good.value
+	}
+	var none T
+	return none
 }
 
-// Err returns what is wrong with the file as it is now, nil if what it says is in use.
+// Err returns what is wrong with the file as it is now, nil if what it says is in use. It never
+// waits.
 func (f *File[T]) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.refresh()
+	if err := f.hanging(); err != nil {
+		return err
+	}
 	return f.err
 }
 
-func (f *File[T]) refresh() {
-	if time.Since(f.looked) < interval {
-		return
+// Fresh looks at the file, and returns what the last valid content says and what is wrong with the
+// file as it is now. There may be both. It waits for a second at most, and not at all while the file
+// is known to hang.
+func (f *File[T]) Fresh(ctx context.Context) (T, error) { return f.within(ctx, freshTimeout) }
+
+func (f *File[T]) within(ctx context.Context, timeout time.Duration) (T, error) {
+	f.mu.Lock()
+	known := f.looking != nil && time.Since(f.began) > timeout
+	looked := f.begin(f.take)
+	f.mu.Unlock()
+	if !known {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		select {
+		case <-looked:
+			return f.Current(), f.Err()
+		case <-timer.C:
+		case <-ctx.Done():
+		}
 	}
-	f.looked = time.Now()
-	stamp := f.look() // first: a change while the file is read must be noticed later
-	if stamp == f.stamp {
-		return
+	return f.Current(), f.slow()
+}
+
+// begin begins a look unless one is under way, and returns a channel that is closed at its end. then
+// gets what was found. The caller has locked f.mu.
+func (f *File[T]) begin(then func(look)) <-chan struct{} {
+	if f.looking != nil {
+		return f.looking
 	}
-	f.stamp = stamp
-	changed, err := f.read()
-	if f.err = err; err != nil {
-		f.log.Error("a changed file is invalid; the last valid one stays in use", "file", f.path, "error", err)
-		return
+	done := make(chan struct{})
+	f.looking, f.began = done, time.Now()
+	go func() {
+		found := lookAt(f.paths, func(path string) { f.reading.Store(&path) })
+		then(found)
+		f.mu.Lock()
+		f.looking = nil
+		f.mu.Unlock()
+		close(done)
+	}()
+	return done
+}
+
+// hanging returns an error while a look hangs. The caller has locked f.mu.
+func (f *File[T]) hanging() error {
+	if f.looking == nil || time.Since(f.began) < hangTime {
+		return nil
 	}
-	f.good = changed
-	f.log.Info("a file was read again", "file", f.path)
+	return f.slow()
+}
+
+func (f *File[T]) slow() error {
+	path := strings.Join(f.paths, ", ")
+	if reading := f.reading.Load(); reading != nil {
+		path = *reading
+	}
+	return fmt.Errorf("%s: %s cannot be read: its file system does not answer", f.what, path)
+}
+
+// take uses what a look has found at once.
+func (f *File[T]) take(found look) { f.judge(found) }
+
+// judge makes what a look has found the content in use, if it is valid. It returns the change, nil
+// if there is none.
+func (f *File[T]) judge(found look) *Change {
+	f.mu.Lock()
+	f.last = found
+	before := f.good.Load()
+	known := before != nil && found.err == nil && found.digest == before.digest
+	again := found.err == nil && found.digest == f.bad
+	f.mu.Unlock()
+	switch {
+	case known:
+		return f.set(nil, "")
+	case again:
+		return nil
+	case found.err != nil:
+		return f.set(fmt.Errorf("%s: %w", f.what, found.err), "")
+	}
+	value, err := f.parse(found.contents)
+	if err == nil && before != nil && len(bytes.TrimSpace(slices.Concat(found.contents...))) == 0 {
+		err = errors.New("is empty, and was not: it may be about to be written")
+	}
+	if err != nil {
+		return f.set(fmt.Errorf("%s: %s: %w", f.what, strings.Join(f.named(), ", "), err), found.digest)
+	}
+	f.good.Store(&good[T]{value, found.digest})
+	f.set(nil, "")
+	change := &Change{What: f.what, Paths: f.named(), Digest: found.digest}
+	if before != nil {
+		compare(change, before.value, value)
+	}
+	return change
+}
+
+// set sets what is wrong with the file as it is now. It returns a change if that is another one.
+func (f *File[T]) set(err error, bad string) *Change {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.err
+	f.err, f.bad = err, bad
+	switch {
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		return &Change{What: f.what, Paths: f.named(), Err: err}
+	case err == nil && was != nil:
+		return &Change{What: f.what, Paths: f.named(), Digest: f.good.Load().digest}
+	}
+	return nil
+}
+
+// named returns the paths that are not empty.
+func (f *File[T]) named() (paths []string) {
+	for _, path := range f.paths {
+		if path != "" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }

@@ -58,6 +58,8 @@ type Guard func(ctx context.Context, call *Call, next func(context.Context) erro
 type Call struct {
 	// FullMethod is like "/models.Locket/Lock".
 	FullMethod string
+	// Stream is whether it is a stream.
+	Stream bool
 	// Identity is the name of the caller, for the log, once a guard knows it.
 	Identity string
 	// Response is what the handler of a unary call has answered, once next has returned.
@@ -115,7 +117,7 @@ func (c *Chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 
 // stream implements grpc.StreamServerInterceptor.
 func (c *Chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	call := &Call{FullMethod: info.FullMethod}
+	call := &Call{FullMethod: info.FullMethod, Stream: true}
 	return c.pass(stream.Context(), call, func(ctx context.Context) error {
 		return c.untilEnd(ctx, func(ctx context.Context) error {
 			if isHealth(call) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/follow"
 )
 
 // issue returns the files of a server with a certificate by ca that trusts the clients of
@@ -32,7 +33,7 @@ func issue(t testing.TB, ca, clients *fixtures.CA) certs.ServerFiles {
 
 func load(t testing.TB, files certs.ServerFiles, log *slog.Logger) *certs.Server {
 	t.Helper()
-	certificates, err := certs.LoadServer(files, log)
+	certificates, err := certs.LoadServer(files, follow.NewSet(log))
 	must(t, err)
 	return certificates
 }
@@ -125,7 +126,10 @@ func TestReplacedWhileServing(t *testing.T) {
 		}
 	}
 	replace(issue(t, before, before))
-	address := startTLS(t, load(t, files, slog.New(slog.DiscardHandler)))
+	set := follow.NewSet(slog.New(slog.DiscardHandler))
+	certificates, err := certs.LoadServer(files, set)
+	must(t, err)
+	address := startTLS(t, certificates)
 	old, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(before.ClientTLS(t))))
 	must(t, err)
 	defer func() { _ = old.Close() }()
@@ -140,6 +144,7 @@ func TestReplacedWhileServing(t *testing.T) {
 		if time.Since(replaced) > 5*time.Second { // the machine may be busy
 			t.Fatal("the new certificates are not in use")
 		}
+		set.Look(t.Context())
 		time.Sleep(50 * time.Millisecond)
 	}
 	must(t, ask()) // on the connection that was there

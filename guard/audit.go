@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
 )
@@ -32,6 +33,28 @@ func Audit(log *slog.Logger) grpcserver.Guard {
 			a.write(ctx, code.String(), models.ReasonOf(err))
 		}
 		return err
+	}
+}
+
+// AuditFile returns a function for follow.Set.OnChange that writes a line for each change of a file: its
+// digest, and what has changed.
+func AuditFile(log *slog.Logger) func(*follow.Change) {
+	return func(c *follow.Change) {
+		attrs := []slog.Attr{slog.String("setting", c.What), slog.Any("files", c.Paths)}
+		if c.Err != nil {
+			attrs = append(attrs, slog.String("outcome", "invalid"), slog.String("error", c.Err.Error()))
+		} else {
+			attrs = append(attrs, slog.String("outcome", "in use"), slog.String("digest", c.Digest))
+		}
+		for _, list := range []struct {
+			name  string
+			items []string
+		}{{"added", c.Added}, {"removed", c.Removed}, {"warnings", c.Warnings}} {
+			if len(list.items) > 0 {
+				attrs = append(attrs, slog.Any(list.name, list.items))
+			}
+		}
+		log.LogAttrs(context.Background(), slog.LevelInfo, "file", attrs...)
 	}
 }
 

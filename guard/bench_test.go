@@ -56,9 +56,9 @@ quotas:
 `), 0o600))
 	authenticator, err := authn.New(authn.Config{OIDC: authn.OIDC{
 		Issuers: []authn.Issuer{{Name: "oidc", URL: "https://issuer.example"}}, Audience: "locket", GroupsClaim: "groups", KeyFile: filepath.Join(folder, "keys"),
-	}}, log)
+	}}, follow.NewSet(log), log)
 	must(err)
-	rules, err := follow.Open(filepath.Join(folder, "rules"), "the rules", auth.LoadRules, log)
+	rules, err := follow.Open("the rules", follow.One(auth.LoadRules), filepath.Join(folder, "rules"))
 	must(err)
 	guards := []grpcserver.Guard{guard.Authenticate(authenticator, rules.Current, log), guard.Authorize(), guard.Limit()}
 	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("authorization", "Bearer "+token, "uuid", "x", "user-agent", "y", ":authority", "z", "content-type", "application/grpc"))

@@ -27,7 +27,8 @@ import (
 )
 
 // Authenticate returns a guard that finds out who calls, and gives the rest of the call a context
-// with the caller. Of the metadata only the request's id goes further than here. rules returns the rules in force.
+// with the caller. Of the metadata only the request's id goes further than here. rules returns the rules in force: a unary
+// call keeps those that it began with, a stream sees them change.
 func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Logger) grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		id, err := a.Authenticate(ctx)
@@ -37,6 +38,10 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		}
 		call.Identity = id.Name
 		caller := &auth.Caller{Identity: id, Rules: rules}
+		if !call.Stream {
+			now := rules()
+			caller.Rules = func() *auth.Rules { return now }
+		}
 		ctx = auth.WithCaller(withoutHeaders(ctx), caller)
 		return next(committer.WithCaller(ctx, claim.Caller{Identity: id.Name, Permit: caller.Permit}))
 	}

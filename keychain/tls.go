@@ -20,7 +20,7 @@ func newFileDialer(files Files) (*fileDialer, error) {
 }
 
 func (d *fileDialer) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	err = d.client.Connect(func(config *tls.Config) error {
+	err = d.client.Connect(ctx, func(config *tls.Config) error {
 		conn, err = (&tls.Dialer{Config: config}).DialContext(ctx, network, address)
 		return err
 	})

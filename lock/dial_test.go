@@ -32,6 +32,7 @@ import (
 
 	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -565,7 +566,7 @@ func TestDialRoundRobin(t *testing.T) {
 func dialTLS(t testing.TB, ca *fixtures.CA) *tls.Config {
 	t.Helper()
 	cert, key := ca.Issue(t, "server")
-	certificates, err := certs.LoadServer(certs.ServerFiles{Cert: cert, Key: key, ClientCA: ca.File}, slog.New(slog.DiscardHandler))
+	certificates, err := certs.LoadServer(certs.ServerFiles{Cert: cert, Key: key, ClientCA: ca.File}, follow.NewSet(slog.New(slog.DiscardHandler)))
 	dialMust(t, err)
 	return certificates.Config(tls.RequireAndVerifyClientCert)
 }

@@ -110,7 +110,7 @@ func fileCredentialsOf(files Files) func() (credentials.TransportCredentials, er
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (c *fileCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (secured net.Conn, info credentials.AuthInfo, err error) {
-	err = c.client.Connect(func(config *tls.Config) error {
+	err = c.client.Connect(ctx, func(config *tls.Config) error {
 		secured, info, err = credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
 		return err
 	})

@@ -68,8 +68,6 @@ type security struct {
 	arrivals *guard.Arrivals
 	// headers are those that the gateway passes on.
 	headers []string
-	// warnings says which files are invalid as they are now.
-	warnings func() []string
 }
 
 // arrive returns what the doors call with each header, nil if nobody is authenticated.
@@ -82,23 +80,24 @@ func (s *security) arrive() func(context.Context, func()) func() {
 
 // newSecurity reads the files for the first time. Without any way of authentication there are no
 // guards: whoever reaches a door may do everything.
-func newSecurity(c Config, log *slog.Logger, registry prometheus.Registerer) (*security, error) {
+func newSecurity(c Config, files *follow.Set, log *slog.Logger, registry prometheus.Registerer) (*security, error) {
 	config, err := c.authentication()
 	if err != nil || !config.Enabled() {
-		return &security{warnings: func() []string { return nil }}, err
+		return &security{}, err
 	}
-	authenticator, err := authn.New(config, log)
+	authenticator, err := authn.New(config, files, log)
 	if err != nil {
 		return nil, err
 	}
 	standard := auth.DefaultRules()
-	rules, wrongRules := func() *auth.Rules { return standard }, func() error { return nil }
+	rules := func() *auth.Rules { return standard }
 	if c.AuthRules != "" {
-		file, err := follow.Open(c.AuthRules, "the rules", auth.LoadRules, log)
+		file, err := follow.Open("--auth-rules", follow.One(auth.LoadRules), c.AuthRules)
 		if err != nil {
-			return nil, fmt.Errorf("--auth-rules: %w", err)
+			return nil, err
 		}
-		rules, wrongRules = file.Current, file.Err
+		files.Add(file)
+		rules = file.Current
 	}
 	return &security{
 		guards: Guards{
@@ -107,14 +106,5 @@ func newSecurity(c Config, log *slog.Logger, registry prometheus.Registerer) (*s
 		},
 		arrivals: guard.NewArrivals(authenticator.Known, registry),
 		headers:  authenticator.Headers(),
-		warnings: func() (warnings []string) {
-			if wrongRules() != nil {
-				warnings = append(warnings, "the file of --auth-rules has changed and is invalid; the last valid one is in use")
-			}
-			if authenticator.Warning() != nil {
-				warnings = append(warnings, "the file of --auth-tokens or --oidc-keys has changed and is invalid; the last valid one is in use")
-			}
-			return warnings
-		},
 	}, nil
 }

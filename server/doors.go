@@ -13,6 +13,7 @@ import (
 	"github.com/tedsuo/ifrit/grouper"
 
 	"github.com/locket-service/locket/certs"
+	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/ops"
@@ -56,8 +57,8 @@ func (d *doors) close() {
 }
 
 // members returns the servers at the doors that are open, in the order in which they start.
-func (d *doors) members(c Config, service *Service, secured *security, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
-	grpcTLS, httpTLS, err := loadTLS(c, log)
+func (d *doors) members(c Config, service *Service, secured *security, files *follow.Set, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
+	grpcTLS, httpTLS, err := loadTLS(c, files)
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +67,14 @@ func (d *doors) members(c Config, service *Service, secured *security, registry 
 		return nil, err
 	}
 	var members grouper.Members
-	pages := ops.Pages(registry, service.Ready, secured.warnings)
+	pages := ops.Pages(registry, service.Ready, service.Warnings)
 	if config, _ := c.authentication(); config.OtherThanCertificates() {
 		pages["/metrics"] = nil // TLS lets everybody in, and no guard protects a page: --ops-address has it
 	}
 	if d.ops != nil {
 		pages["/metrics"] = nil // served there
 		members = append(members, grouper.Member{Name: "ops", Runner: ops.New(ops.Config{
-			Listener: d.ops, Metrics: registry, Ready: service.Ready, Warnings: secured.warnings, ShutdownTimeout: c.ShutdownTimeout, Log: log,
+			Listener: d.ops, Metrics: registry, Ready: service.Ready, Warnings: service.Warnings, ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
 	if d.http != nil {
@@ -106,11 +107,11 @@ func atEnd(do func()) ifrit.Runner {
 // loadTLS returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a
 // client certificate, unless there is another way of authentication; with HTTPAnonymous, HTTP takes
 // callers without one too.
-func loadTLS(c Config, log *slog.Logger) (forGRPC, forHTTP *tls.Config, err error) {
+func loadTLS(c Config, files *follow.Set) (forGRPC, forHTTP *tls.Config, err error) {
 	if c.TLSCert == "" {
 		return nil, nil, nil
 	}
-	certificates, err := certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA}, log)
+	certificates, err := certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA}, files)
 	if err != nil {
 		return nil, nil, err
 	}

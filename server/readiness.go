@@ -38,9 +38,9 @@ type readiness struct {
 	committer func() committer.Health
 	log       *slog.Logger
 	gauge     prometheus.Gauge
-	invalid   prometheus.Gauge
-	// warnings says what is to be mended though the server is ready.
-	warnings func() []string
+	files     prometheus.Gauge
+	// invalid returns the settings whose files cannot be used as they are now.
+	invalid func() []string
 	// onChange gets each change.
 	onChange func(ready bool)
 
@@ -60,16 +60,16 @@ type reading struct {
 }
 
 func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Logger, registry prometheus.Registerer) *readiness {
-	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, warnings: func() []string { return nil }}
+	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, invalid: func() []string { return nil }}
 	r.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
 	})
 	r.gauge.Set(1)
-	r.invalid = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "locket_invalid_files", Help: "Number of files of settings that have changed and are invalid; /readyz and the log say which.",
+	r.files = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "locket_invalid_files", Help: "Number of files of settings that cannot be used as they are now: invalid, not readable, or hanging; /readyz and the log say which.",
 	})
 	r.logSteps = watchClocks(clocks, log, registry)
-	registry.MustRegister(r.gauge, r.invalid, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	registry.MustRegister(r.gauge, r.files, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_last_commit_age_seconds", Help: "Time since the database last took a commit or a beat of this server.",
 	}, func() float64 { return time.Since(health().LastCommit).Seconds() }))
 	return r
@@ -92,6 +92,14 @@ func (r *readiness) Check(context.Context) error {
 	return clock
 }
 
+// warnings returns what is to be mended though the server is ready: what was valid stays in use.
+func (r *readiness) warnings() (warnings []string) {
+	for _, setting := range r.invalid() {
+		warnings = append(warnings, setting+": the file cannot be used as it is now; what was valid last is in use")
+	}
+	return warnings
+}
+
 // end notes that the server is shutting down.
 func (r *readiness) end() {
 	r.mu.Lock()
@@ -102,7 +110,7 @@ func (r *readiness) end() {
 // check looks at the database's clock, and passes on what has changed.
 func (r *readiness) check(ctx context.Context) {
 	clock := r.readClock(ctx)
-	r.invalid.Set(float64(len(r.warnings()))) // this also reads changed files again, and logs what is wrong
+	r.files.Set(float64(len(r.invalid())))
 	r.logSteps()
 	if ctx.Err() != nil {
 		return // the end

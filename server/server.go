@@ -18,8 +18,10 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/guard"
+	"github.com/locket-service/locket/periodic"
 )
 
 // Serve runs a server until ctx ends, or one of its parts fails, and returns what went wrong: nil after the end
@@ -130,23 +132,26 @@ func engineOf(database string) string {
 func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	secured, err := newSecurity(c, log, registry)
+	files := follow.NewSet(log)
+	secured, err := newSecurity(c, files, log, registry)
 	if err != nil {
 		return nil, err
 	}
-	var before grouper.Members
+	before := grouper.Members{{Name: "files", Runner: periodic.New(follow.Interval, files.Look)}}
 	if c.AuditLog != "" {
 		audit, err := openAudit(c.AuditLog, log, registry)
 		if err != nil {
 			return nil, err
 		}
-		before = grouper.Members{{Name: "audit", Runner: audit}}
-		secured.guards.Who = slices.Insert(secured.guards.Who, 0, guard.Audit(slog.New(slog.NewJSONHandler(audit, nil))))
+		before = append(before, grouper.Member{Name: "audit", Runner: audit})
+		lines := slog.New(slog.NewJSONHandler(audit, nil))
+		files.OnChange(guard.AuditFile(lines))
+		secured.guards.Who = slices.Insert(secured.guards.Who, 0, guard.Audit(lines))
 	}
 	secured.guards.May = append(secured.guards.May, guards...)
 	service := NewService(c, store, log, registry, secured.guards)
-	service.readiness.warnings = secured.warnings
-	members, err := doors.members(c, service, secured, registry, log)
+	service.readiness.invalid = files.Invalid
+	members, err := doors.members(c, service, secured, files, registry, log)
 	if err != nil {
 		return nil, err
 	}

@@ -94,3 +94,6 @@ func keepWaiting(queues *committer.Committer) func(context.Context, claim.Comman
 // Ready returns nil if the service can answer requests, else why not: the database takes no
 // commits or does not answer, or its clock has stepped. It asks nothing of the database.
 func (s *Service) Ready(ctx context.Context) error { return s.readiness.Check(ctx) }
+
+// Warnings returns what an operator has to mend though the server answers requests.
+func (s *Service) Warnings() []string { return s.readiness.warnings() }

@@ -5,12 +5,10 @@ package clientcredentials
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +16,9 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/locket-service/locket/certs"
+	"github.com/locket-service/locket/follow"
 )
 
 // timeout bounds a request to the provider.
@@ -29,7 +30,8 @@ type Config struct {
 	Issuer string
 	// ID names the program at the provider.
 	ID string
-	// SecretFile has its secret, in a line of its own. It is read for every token.
+	// SecretFile has its secret, in a line of its own. It is looked at for every token; while it
+	// cannot be read, the last one is used.
 	SecretFile string
 	// Scopes may be empty.
 	Scopes []string
@@ -44,6 +46,7 @@ type Config struct {
 type Source struct {
 	config Config
 	client *http.Client
+	secret *follow.File[string]
 
 	mu    sync.Mutex
 	token *oauth2.Token
@@ -56,17 +59,15 @@ func New(c Config) (*Source, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if c.CA != "" {
-		text, err := os.ReadFile(c.CA)
+		file, err := follow.Open("the authorities of the issuer", follow.One(certs.ParseAuthorities), c.CA)
 		if err != nil {
-			return nil, fmt.Errorf("the authorities of the issuer: %w", err)
+			return nil, err
 		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("the authorities of the issuer: no certificate in %s", c.CA)
-		}
+		pool := file.Current()
 		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	}
-	return &Source{config: c, client: &http.Client{Transport: transport, Timeout: timeout}}, nil
+	secret := follow.New("the client secret", follow.One(func(content []byte) (string, error) { return strings.TrimSpace(string(content)), nil }), c.SecretFile)
+	return &Source{config: c, client: &http.Client{Transport: transport, Timeout: timeout}, secret: secret}, nil
 }
 
 // Token implements bearer.Source. Callers that come while a token is fetched wait for it.
@@ -87,8 +88,8 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 func (s *Source) fetch(ctx context.Context) (*oauth2.Token, error) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, s.client), timeout)
 	defer cancel()
-	secret, err := os.ReadFile(s.config.SecretFile)
-	if err != nil {
+	secret, err := s.secret.Fresh(ctx)
+	if secret == "" && err != nil {
 		return nil, err
 	}
 	provider, err := oidc.NewProvider(ctx, s.config.Issuer)
@@ -96,7 +97,7 @@ func (s *Source) fetch(ctx context.Context) (*oauth2.Token, error) {
 		return nil, err
 	}
 	credentials := clientcredentials.Config{
-		ClientID: s.config.ID, ClientSecret: strings.TrimSpace(string(secret)), TokenURL: provider.Endpoint().TokenURL, Scopes: s.config.Scopes,
+		ClientID: s.config.ID, ClientSecret: secret, TokenURL: provider.Endpoint().TokenURL, Scopes: s.config.Scopes,
 	}
 	if s.config.Audience != "" {
 		credentials.EndpointParams = url.Values{"audience": {s.config.Audience}, "resource": {s.config.Audience}}

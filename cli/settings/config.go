@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/follow"
 )
 
 // invalidFile is what Cloud Foundry's Locket says of a configuration file that is wrong.
@@ -41,7 +41,7 @@ func WithConfig(flags *pflag.FlagSet) (*Sources, error) {
 // readConfig returns the values of a JSON file by the names of the flags. A name that it does not
 // know is an error, but in a file of Cloud Foundry's Locket.
 func (s *Sources) readConfig(file string) (settings map[string]string, err error) {
-	content, err := os.ReadFile(file)
+	content, err := follow.Read("it cannot be used", file)
 	if err != nil {
 		return nil, err
 	}

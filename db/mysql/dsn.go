@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/locket-service/locket/follow"
 )
 
 // Secrets is what a connection needs and a DSN should not hold, or cannot.
@@ -90,9 +91,9 @@ func (s Secrets) password() (string, error) {
 	if s.PasswordFile == "" {
 		return s.Password, nil
 	}
-	text, err := os.ReadFile(s.PasswordFile)
+	text, err := follow.Read("the password of the database", s.PasswordFile)
 	if err != nil {
-		return "", fmt.Errorf("the password of the database: %w", err)
+		return "", err
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	if line = strings.TrimSuffix(line, "\r"); line == "" {
@@ -102,9 +103,9 @@ func (s Secrets) password() (string, error) {
 }
 
 func (s Secrets) registerTLS() error {
-	text, err := os.ReadFile(s.CA)
+	text, err := follow.Read("the authorities of the database's certificate", s.CA)
 	if err != nil {
-		return fmt.Errorf("the authorities of the database's certificate: %w", err)
+		return err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {

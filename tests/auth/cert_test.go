@@ -183,6 +183,8 @@ func TestTokenFileOfAClient(t *testing.T) {
 	is("token:bob")
 	must(t, os.WriteFile(token, nil, 0o600)) // while it is being replaced
 	is("token:bob")
+	hang(t, token)
+	is("token:bob")
 	must(t, os.Remove(token))
 	is("token:bob")
 	if _, err := lock.Dial([]string{server.Address()}, lock.WithTokenFile(token)); err == nil || !strings.Contains(err.Error(), token) {

@@ -211,7 +211,7 @@ func TestRulesThatChange(t *testing.T) {
 	}
 	warned := func() bool {
 		code, _, body := w.http("", "GET", "/readyz", "")
-		return code == http.StatusOK && strings.Contains(body, "warning: the file of --auth-rules has changed and is invalid")
+		return code == http.StatusOK && strings.Contains(body, "warning: --auth-rules: the file cannot be used as it is now")
 	}
 	becomes("hold", false, may)
 	must(t, os.WriteFile(file, []byte(rules("hold")), 0o600))

@@ -49,16 +49,6 @@ func background(t *testing.T, folder string, env []string, name string, args ...
 	return output, stop
 }
 
-// eventually waits for something that takes some seconds at most.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for begin := time.Now(); !is(); time.Sleep(100 * time.Millisecond) {
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 func answers(address string) func() bool {
 	return func() bool {
 		conn, err := net.Dial("tcp", address)

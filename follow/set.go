@@ -1,0 +1,188 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// Interval is how often Look is to be called.
+const Interval = time.Second
+
+// Change is what has become of a file.
+type Change struct {
+	// What is the name that the file was opened with, and Paths are those that were read.
+	What  string
+	Paths []string
+	// Digest is "sha256:" and the hash of the content that is in use from now on.
+	Digest string
+	// Added and Removed are the parts of the content (see Parts) that are new or gone, at most
+	// maxParts of each.
+	Added, Removed []string
+	// Warnings say what is suspicious about the change (see Successor).
+	Warnings []string
+	// Err is why the file cannot be used as it is now; what was valid last stays in use, and the
+	// fields above but What and Paths are empty.
+	Err error
+}
+
+// Parts is implemented by values whose changes can be described: by which parts are new or gone. No
+// part may be secret.
+type Parts interface{ Parts() []string }
+
+// Successor is implemented by values that know what is suspicious about their taking the place of
+// another one.
+type Successor[T any] interface{ Warnings(before T) []string }
+
+// maxParts is how many parts of a change are named.
+const maxParts = 50
+
+// compare describes what is another in after than in before.
+func compare[T any](c *Change, before, after T) {
+	was, ok := any(before).(Parts)
+	is, also := any(after).(Parts)
+	if ok && also {
+		c.Added, c.Removed = without(is.Parts(), was.Parts()), without(was.Parts(), is.Parts())
+	}
+	if successor, ok := any(after).(Successor[T]); ok {
+		c.Warnings = successor.Warnings(before)
+	}
+}
+
+// without returns the parts that are not among others, as often as they are more.
+func without(parts, others []string) (left []string) {
+	count := make(map[string]int)
+	for _, part := range others {
+		count[part]++
+	}
+	for _, part := range parts {
+		if count[part]--; count[part] < 0 {
+			left = append(left, part)
+		}
+	}
+	if more := len(left) - maxParts; more > 0 {
+		left = append(left[:maxParts], fmt.Sprintf("and %d more", more))
+	}
+	return left
+}
+
+// followed is a File in a Set.
+type followed interface {
+	look(report func(*Change))
+	Err() error
+	state() *Change
+	name() string
+}
+
+// Set is the files that a server follows.
+type Set struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	files  []followed
+	report func(*Change)
+}
+
+// NewSet returns an empty set. What becomes of the files goes to the log: content that is in use from
+// now on (level info, or warn if there are warnings), and what is wrong with a file (error).
+func NewSet(log *slog.Logger) *Set { return &Set{log: log} }
+
+// Add adds a file that was opened.
+func (s *Set) Add(f followed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files = append(s.files, f)
+}
+
+// OnChange calls a function for each file, with its content that is in use, and from then on
+// for each change. It is called by any goroutine.
+func (s *Set) OnChange(report func(*Change)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report = report
+	for _, f := range s.files {
+		report(f.state())
+	}
+}
+
+// Look begins to look at each file, unless the last look at it is under way still. It waits for
+// none.
+func (s *Set) Look(context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		f.look(s.changed)
+	}
+}
+
+// Invalid returns the names of the files that cannot be used as they are now.
+func (s *Set) Invalid() (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if f.Err() != nil {
+			names = append(names, f.name())
+		}
+	}
+	return names
+}
+
+func (s *Set) changed(c *Change) {
+	s.mu.Lock()
+	report := s.report
+	s.mu.Unlock()
+	attrs := []any{"setting", c.What, "files", c.Paths}
+	switch {
+	case c.Err != nil:
+		s.log.Error("a file cannot be used as it is now; what was valid last stays in use", append(attrs, "error", c.Err)...)
+	case len(c.Warnings) > 0:
+		s.log.Warn("a file was read again, and its change is suspicious", append(attrs, "digest", c.Digest, "warnings", c.Warnings)...)
+	default:
+		s.log.Info("a file was read again", append(attrs, "digest", c.Digest)...)
+	}
+	if report != nil {
+		report(c)
+	}
+}
+
+// look is that of a file in a Set. What it finds counts when the look before has found the same.
+func (f *File[T]) look(report func(*Change)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.hanging(); err != nil {
+		if f.err == nil || f.err.Error() != err.Error() {
+			f.err, f.bad = err, ""
+			go report(&Change{What: f.what, Paths: f.named(), Err: err})
+		}
+		return
+	}
+	f.begin(func(found look) {
+		f.mu.Lock()
+		settled := found.stamp == f.last.stamp
+		f.last = found
+		f.mu.Unlock()
+		if !settled {
+			return
+		}
+		if change := f.judge(found); change != nil {
+			report(change)
+		}
+	})
+}
+
+func (f *File[T]) state() *Change {
+	c := &Change{What: f.what, Paths: f.named()}
+	if good := f.good.Load(); good != nil {
+		c.Digest = good.digest
+	}
+	return c
+}
+
+func (f *File[T]) name() string { return f.what }
+
+func portableStamp(info os.FileInfo) string {
+	return fmt.Sprint(info.Mode(), " ", info.Size(), " ", info.ModTime().UnixNano())
+}

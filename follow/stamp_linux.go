@@ -1,0 +1,16 @@
+package follow
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// stampOf returns what a write to a file, or another file in its place, changes.
+func stampOf(info os.FileInfo) string {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return portableStamp(info)
+	}
+	return fmt.Sprintf("%s %d %d %d ", portableStamp(info), stat.Dev, stat.Ino, stat.Ctim.Nano())
+}

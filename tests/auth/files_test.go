@@ -1,0 +1,128 @@
+package auth_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// hang puts a FIFO in the place of a file: whoever opens it waits, as for a mount that is gone.
+func hang(t *testing.T, path string) {
+	t.Helper()
+	must(t, syscall.Mkfifo(path+".fifo", 0o600))
+	must(t, os.Rename(path+".fifo", path))
+	t.Cleanup(func() { // whoever waits goes on
+		if pipe, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+			_ = pipe.Close()
+		}
+	})
+}
+
+// eventually waits for something that takes some seconds at most.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for begin := time.Now(); !is(); time.Sleep(100 * time.Millisecond) {
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// Files that hang keep no call, no renewal and no page waiting, and not the end of the server.
+func TestFilesThatHang(t *testing.T) {
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	w := start(t, `rules: [{everybody: true, may: [all], resource_prefix: ""}]`+"\n", []string{"alice"}, "--audit-log", audit)
+	rules, tokens := w.Args[len(w.Args)-1], w.Args[len(w.Args)-3]
+	hang(t, rules)
+	hang(t, tokens)
+	renew := func() {
+		ctx, cancel := context.WithTimeout(w.as("alice"), 10*time.Second)
+		defer cancel()
+		_, err := w.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 60})
+		must(t, err)
+	}
+	eventually(t, "a warning of /readyz", func() bool {
+		renew()
+		client := &http.Client{Timeout: 10 * time.Second}
+		code, _, body := request(t, client, "GET", "http://"+w.HTTPAddress()+"/readyz", "")
+		return code == http.StatusOK && strings.Contains(body, "warning: --auth-rules: ") && strings.Contains(body, "warning: --auth-tokens: ")
+	})
+	renew()
+	if !strings.Contains(w.Log(), rules+" cannot be read: its file system does not answer") {
+		t.Errorf("the log:\n%s", w.Log())
+	}
+	if code, took := w.Terminate(); code != 0 || took > 15*time.Second {
+		t.Errorf("it ended with %d after %v", code, took)
+	}
+}
+
+// A server whose file hangs at its start says on which, and ends.
+func TestStartOnAFileThatHangs(t *testing.T) {
+	ca := fixtures.NewCA(t)
+	cert, key := ca.Issue(t, "server")
+	tokens, _ := tokenFile(t, "alice")
+	rules := write(t, "rules.yaml", "rules: []\n")
+	for _, file := range []string{rules, tokens, key} {
+		content, err := os.ReadFile(file)
+		must(t, err)
+		hang(t, file)
+		server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--auth-rules", rules, "--auth-tokens", tokens, "--tls-cert", cert, "--tls-key", key)
+		if err := server.Start(); err == nil || !strings.Contains(server.Log(), file+" cannot be read: its file system does not answer") {
+			t.Errorf("%s: %v\n%s", file, err, server.Log())
+		}
+		must(t, os.Remove(file))
+		must(t, os.WriteFile(file, content, 0o600))
+	}
+}
+
+// A file of rules that has lost its end is taken, and said: what the denials and examples were is in the
+// audit log.
+func TestRulesThatLoseTheirEnd(t *testing.T) {
+	const allow = `
+rules:
+  - {everybody: true, may: [hold], resource_prefix: ""}
+`
+	const deny = `
+  - {everybody: true, may_not: [hold], resource: "frozen"}
+examples:
+  - {identity: "token:alice", may_not: [hold], resource: "frozen"}
+`
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	w := start(t, allow+deny, []string{"alice"}, "--audit-log", audit)
+	rules := w.Args[len(w.Args)-1]
+	may := func() bool {
+		_, err := w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "frozen", Owner: "o"}, TtlInSeconds: 60})
+		return err == nil
+	}
+	if may() {
+		t.Fatal("the denial is not in force")
+	}
+	must(t, os.WriteFile(rules, []byte(allow), 0o600))
+	eventually(t, "the rules", may)
+	files := func() (lines []line) {
+		return slices.DeleteFunc(audited(t, audit), func(l line) bool { return l["msg"] != "file" || l["setting"] != "--auth-rules" })
+	}
+	eventually(t, "a line of the audit log", func() bool { return len(files()) == 2 })
+	if got := files()[0]; got["outcome"] != "in use" || !strings.HasPrefix(got["digest"].(string), "sha256:") {
+		t.Errorf("at first: %v", got)
+	}
+	got := files()[1]
+	removed, _ := got["removed"].([]any)
+	warnings, _ := got["warnings"].([]any)
+	if len(removed) != 2 || len(warnings) != 2 || !strings.Contains(warnings[0].(string), `everybody may not hold "frozen"`) || got["digest"] == files()[0]["digest"] {
+		t.Errorf("%v", got)
+	}
+	if !strings.Contains(w.Log(), "its change is suspicious") {
+		t.Errorf("the log:\n%s", w.Log())
+	}
+}
