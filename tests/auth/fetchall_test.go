@@ -1,0 +1,48 @@
+package auth_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
+)
+
+// FetchAll without a page is whole or an error, however much of what is read is hidden from the caller.
+func TestFetchAllBehindOthers(t *testing.T) {
+	w := start(t, `
+rules:
+  - {identity: "token:loud", may: [read, hold], resource_prefix: "loud/"}
+  - {identity: "token:quiet", may: [read, hold], resource_prefix: "quiet/"}
+`, []string{"loud", "quiet"})
+	present := func(user, key, value string) {
+		_, err := w.Lock(w.as(user), &models.LockRequest{
+			Resource: &models.Resource{Key: user + "/" + key, Owner: user, Value: value, TypeCode: models.TypeCode_PRESENCE}, TtlInSeconds: 600,
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	present("quiet", "first", "here")
+	var presences sync.WaitGroup
+	for i := range 280 {
+		presences.Go(func() { present("loud", fmt.Sprint(i), strings.Repeat("x", 60<<10)) })
+	}
+	presences.Wait()
+	present("quiet", "last", "here")
+	all := &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE}
+	seen, err := w.FetchAll(w.as("quiet"), all)
+	if err != nil || len(seen.GetResources()) != 2 {
+		t.Errorf("quiet sees %d presences, %v", len(seen.GetResources()), err)
+	}
+	if code, _, body := w.http("quiet", "GET", "/v1/presences", ""); code != 200 || strings.Count(body, `"quiet/`) != 2 {
+		t.Errorf("over HTTP: %d %s", code, body)
+	}
+	if _, err := w.FetchAll(w.as("loud"), all); status.Code(err) != codes.ResourceExhausted || models.ReasonOf(err) != models.ReasonAnswerTooLarge {
+		t.Errorf("loud: %v", err)
+	}
+}
