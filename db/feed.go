@@ -54,6 +54,8 @@ type Commit struct {
 	// then the claims that left the waiting line.
 	Unknown bool
 	IDs     []string
+	// Own says that this server committed it, under the name that it has now.
+	Own bool
 }
 
 // Follow moves a position behind a commit. It returns ErrFeedGap when commits between the two

@@ -130,7 +130,10 @@ func (s *server) Changes(_ context.Context, after db.Position, own bool) (commit
 	defer s.c.mu.Unlock()
 	for _, other := range s.c.servers {
 		if own || other != s {
-			commits = append(commits, other.feed[after[other.name]:]...)
+			for _, c := range other.feed[after[other.name]:] {
+				c.Own = other == s
+				commits = append(commits, c)
+			}
 		}
 	}
 	return commits, nil

@@ -703,6 +703,8 @@ var faults = slices.Concat(sessionFaults, countFaults, []fault{
 			return b.Store.Changes(ctx, after, true)
 		}
 	}, []string{"Changes", "ChangesOfOthers"}},
+	{"the feed does not know its own changes", func(b *broken) { b.changes = ownIs(b, false) }, []string{"ChangesOfAll", "ChangesOfOthers"}},
+	{"the feed takes all changes for its own", func(b *broken) { b.changes = ownIs(b, true) }, []string{"ChangesOfOthers"}},
 	{"the feed ends too early", func(b *broken) {
 		b.end = func(p db.Position) db.Position { clear(p); return p }
 	}, []string{"ChangesOfAll"}},
@@ -720,3 +722,14 @@ var faults = slices.Concat(sessionFaults, countFaults, []fault{
 	}, []string{"ChangesOfAll", "ChangesOfOthers"}},
 	{"loads and saves in two transactions", split, []string{"ServersContend", "SameNewResource", "SameID"}},
 })
+
+// ownIs has the feed say of all commits whether they are its own.
+func ownIs(b *broken, all bool) func(context.Context, db.Position, bool) ([]db.Commit, error) {
+	return func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
+		commits, err := b.Store.Changes(ctx, after, own)
+		for i := range commits {
+			commits[i].Own = all
+		}
+		return commits, err
+	}
+}

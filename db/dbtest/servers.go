@@ -86,6 +86,7 @@ func changesOfAll(t testing.TB, e Engine) {
 		}
 	}
 	equal(t, "end", end(t, e.Store), h.position)
+	equal(t, "its own changes", h.ours, 2+2+1+3+5)
 }
 
 // listener reads the feed of a server.
@@ -94,6 +95,7 @@ type listener struct {
 	s        db.Store
 	own      bool
 	position db.Position
+	ours     int // how many changes were in commits that the server calls its own
 }
 
 // more returns the changes after the position that was reached last.
@@ -104,6 +106,9 @@ func (l *listener) more() (changes []claim.Transition) {
 	for _, c := range commits {
 		must(l.t, l.position.Follow(c))
 		changes = append(changes, c.Changes...)
+		if c.Own {
+			l.ours += len(c.Changes)
+		}
 	}
 	return changes
 }
@@ -155,6 +160,7 @@ func changesOfOthers(t testing.TB, e Engine) {
 	}
 	all := listener{t: t, s: b, own: true, position: db.Position{}}
 	equal(t, "changes of both from the begin", len(all.more()), 21)
+	equal(t, "its own changes", all.ours, 8)
 }
 
 // referee watches who holds what, from outside.

@@ -123,9 +123,9 @@ func (s *Store) End(ctx context.Context, own bool) (db.Position, claim.Time, err
 
 // Changes implements db.Feed.
 func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commits []db.Commit, err error) {
-	var skip string
+	name, skip := s.name.get(), ""
 	if !own {
-		skip = s.name.get()
+		skip = name
 	}
 	query, args := feedQuery(after, skip)
 	err = s.again(ctx, s.control, func(conn *sql.Conn) error {
@@ -143,6 +143,7 @@ func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commi
 				end()
 				return db.ErrFeedGap
 			}
+			c.Own = c.Server == name
 			decode(&c, line)
 			commits = append(commits, c)
 			return nil

@@ -76,7 +76,7 @@ func (s *Store) Changes(_ context.Context, after db.Position, own bool) ([]db.Co
 		if err != nil {
 			return nil, err
 		}
-		commits[i] = db.Commit{Server: s.feed.server, N: n + 1 + uint64(i), At: at, Changes: changes, Record: k.record}
+		commits[i] = db.Commit{Server: s.feed.server, N: n + 1 + uint64(i), At: at, Changes: changes, Record: k.record, Own: true}
 	}
 	return commits, nil
 }
