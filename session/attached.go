@@ -27,51 +27,23 @@ type Attached struct {
 	wake   chan struct{} // has a value when there is something to send
 	ended  chan struct{}
 	follow func() // stops following the hub
+	// begun are the commands that the committer has. After the end no more come.
+	begun sync.WaitGroup
 
 	mu        sync.Mutex
 	err       error // why it has ended
 	resources map[string]*resource
-	running   int       // commands about resources under way
-	barrier   Command   // waits for them, or is under way; or nil
-	blocked   []Command // wait for the barrier
-	out       []Event   // not sent yet
-	loading   bool      // its claims are being read for the first time
-	early     []change  // came meanwhile
-	reads     int       // how many times they are being read again
-	doubtful  bool      // they must be
-	asking    bool      // whether the session is still attached here
+	running   int                // commands about resources under way
+	barrier   Command            // waits for them, or is under way; or nil
+	blocked   []Command          // wait for the barrier
+	out       []Event            // not sent yet
+	loading   bool               // its claims are being read for the first time
+	early     []claim.Transition // came meanwhile
+	reads     int                // how many times they are being read again
+	doubtful  bool               // they must be
+	asking    bool               // whether the session is still attached here
 	holding   int
 	waiting   int
-}
-
-// resource is one that the session holds or waits for, or has commands about.
-type resource struct {
-	name    string
-	id      string // of the live claim, "" for none
-	token   uint64
-	version uint64 // of the last change that is known
-	status  claim.Status
-	mode    claim.Mode
-	work    *work // nil: no commands
-}
-
-// work are the commands about a resource. The first is under way.
-type work struct {
-	commands []Command
-	kept     []Standing // news that the answer to the first will tell
-	checking bool       // whether the claim of the first is looked at, and its answer comes after that
-}
-
-type change struct {
-	claim.Transition
-	own bool
-}
-
-func (r *resource) holding() Holding {
-	if r.id == "" {
-		return None
-	}
-	return holdingOf(r.status)
 }
 
 func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {
@@ -112,102 +84,20 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	}
 	for i := range claims {
 		c := &claims[i]
-		a.set(a.add(c.Resource), c)
+		a.set(a.resource(c.Resource), c)
 		s := standing(holdingOf(c.Status), c)
 		a.send(Event{Sequence: sequence, Standing: &s})
 	}
 	a.send(Event{Sequence: sequence, Opened: true, Resumed: a.Resumed})
 	a.loading = false
-	for _, c := range a.early {
-		a.changed(c)
+	for _, t := range a.early {
+		a.changed(t)
 	}
 	a.early = nil
 	if a.doubtful {
 		a.reconcile()
 	}
 	return nil
-}
-
-// add makes a resource known, which is not.
-func (a *Attached) add(name string) *resource {
-	r := &resource{name: name}
-	a.resources[name] = r
-	return r
-}
-
-// forget drops a resource about which there is nothing to know.
-func (a *Attached) forget(r *resource) {
-	if r.id == "" && r.work == nil && a.reads == 0 {
-		delete(a.resources, r.name)
-	}
-}
-
-// set notes a claim of the session as it is now.
-func (a *Attached) set(r *resource, c *claim.Claim) {
-	before := r.holding()
-	r.id, r.version, r.status, r.mode, r.token = "", c.Version, c.Status, c.Mode, c.Token
-	if c.Status.Live() {
-		r.id = c.ID
-	}
-	a.count(before, -1)
-	a.count(r.holding(), 1)
-}
-
-func (a *Attached) count(h Holding, n int) {
-	switch h {
-	case Held:
-		a.holding += n
-		a.m.holding.Add(int64(n))
-	case Waiting:
-		before := a.waiting > 0
-		a.waiting += n
-		a.m.waiting.Add(int64(n))
-		if waits := a.waiting > 0; waits != before {
-			a.m.hub.SessionsWait(map[bool]int{true: 1, false: -1}[waits])
-		}
-	}
-}
-
-// Changed implements watch.SessionListener.
-func (a *Attached) Changed(t claim.Transition, own bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.err != nil:
-	case a.loading:
-		a.early = append(a.early, change{t, own})
-	default:
-		a.changed(change{t, own})
-	}
-}
-
-// changed takes in one change of a claim.
-func (a *Attached) changed(t change) {
-	c := t.After
-	r := a.resources[c.Resource]
-	if r == nil { // a claim that is made here for an older stream of the session is news, any other is old
-		if !t.own || t.Before != nil || !c.Status.Live() {
-			return
-		}
-		r = a.add(c.Resource)
-	}
-	if c.Version <= r.version {
-		return
-	}
-	previous, token := r.holding(), r.token
-	a.set(r, c)
-	s := standing(previous, c)
-	switch {
-	case s.Previous == s.Current && (s.Current != Held || s.Token == token): // a renewal, or the value
-	case r.work != nil && (r.work.checking || t.own && (t.Before == nil || c.Status.Final())):
-		r.work.kept = append(r.work.kept, s) // the answer is about to tell it
-	default:
-		a.send(Event{Standing: &s})
-	}
-	if !t.own && c.Status.Final() {
-		a.ask(false) // the session itself may have been ended
-	}
-	a.forget(r)
 }
 
 // push sends an event.
@@ -297,6 +187,7 @@ func (a *Attached) Err() error {
 func (a *Attached) Detach() {
 	defer a.m.tasks.Done()
 	a.end(ErrDetached)
+	a.begun.Wait()
 	a.follow()
 	switch err := a.Err(); err {
 	case ErrMoved, ErrClosed, claim.ErrSessionEnded: //nolint:errorlint // as they were given to end

@@ -101,10 +101,7 @@ func (a *Attached) take(cmd Command) {
 		a.pass()
 		return
 	}
-	r := a.resources[name]
-	if r == nil {
-		r = a.add(name)
-	}
+	r := a.resource(name)
 	if r.work == nil {
 		r.work = &work{}
 	}
@@ -128,10 +125,11 @@ func (a *Attached) start(r *resource) {
 // done ends the first command about a resource, which has been answered, and begins the next.
 func (a *Attached) done(r *resource) {
 	a.running--
-	for _, s := range r.work.kept { // the answer told nothing of them
-		a.send(Event{Standing: &s})
+	kept := r.work.kept
+	r.work.about, r.work.kept = "", nil
+	if kept != nil { // the answer did not tell it
+		a.learn(r, kept)
 	}
-	r.work.kept = nil
 	if r.work.commands = r.work.commands[1:]; len(r.work.commands) > 0 {
 		a.start(r)
 		return
@@ -146,7 +144,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	case r.id != "" && r.mode != cmd.Mode:
 		a.refuse(r, &ModeError{r.mode})
 	case r.id != "":
-		a.submit(claim.Activate{ID: r.id}, func(_ committer.Result, err error) { a.repeated(r, cmd, err) })
+		a.submit(claim.Activate{ID: r.id}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
 	case len(a.resources) > claim.MaxSessionClaims:
 		a.refuse(r, claim.ErrSessionFull)
 	default:
@@ -154,6 +152,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 			ID: ids.NewClaim(), Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
 		}
+		r.work.about, r.work.kept = create.ID, nil
 		a.submit(create, func(result committer.Result, err error) { a.locked(r, cmd, result, err) })
 	}
 }
@@ -169,7 +168,6 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case result.Claim.Status.Final(): // it ended before its outcome was known here
 		a.start(r)
 	case result.Claim.Status == claim.Waiting && !cmd.AllowCircle && a.check != nil:
-		r.work.checking = true
 		a.background(func(ctx context.Context) func() {
 			err := a.check(ctx, &result)
 			return func() { a.checked(r, cmd, &result.Claim, err) }
@@ -182,30 +180,27 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 
 // checked answers a Lock whose claim has been looked at. err is why that was withdrawn, nil if it was not.
 func (a *Attached) checked(r *resource, cmd Lock, c *claim.Claim, err error) {
-	r.work.checking = false
 	if err == nil {
 		a.tell(r, cmd, c)
 		a.done(r)
 		return
 	}
 	r.work.kept = nil // the claim came and went
-	if r.id == c.ID { // the end, by another server, has not been heard of yet
-		ended := *c
-		ended.Status = claim.Withdrawn
-		a.set(r, &ended)
-	}
 	a.refuse(r, err)
 }
 
 // repeated answers a Lock of what the session had.
-func (a *Attached) repeated(r *resource, cmd Lock, err error) {
+func (a *Attached) repeated(r *resource, cmd Lock, c *claim.Claim, err error) {
 	var ended *claim.TransitionError
 	switch {
 	case errors.As(err, &ended), errors.Is(err, claim.ErrNotFound):
 		a.look(r, func() { a.start(r) })
 	case errors.Is(err, claim.ErrContention) && cmd.Try:
 		a.tried(r, cmd, nil)
-	case err == nil, errors.Is(err, claim.ErrContention):
+	case err == nil:
+		a.tell(r, cmd, c)
+		a.done(r)
+	case errors.Is(err, claim.ErrContention):
 		a.same(r, cmd, nil)
 		a.done(r)
 	default:
@@ -239,6 +234,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 		a.done(r)
 		return
 	}
+	r.work.about = r.id
 	a.submit(claim.End{ID: r.id}, func(result committer.Result, err error) {
 		switch {
 		case errors.Is(err, claim.ErrNotFound): // it ended long ago
@@ -265,25 +261,16 @@ func (a *Attached) same(r *resource, cmd Command, holder *claim.Claim) {
 	a.send(Event{Sequence: cmd.sequence(), Standing: &s, answers: true})
 }
 
-// tell answers with a claim as the transaction of the command left it, and tells what changed since.
+// tell answers with a claim as the transaction of the command left it, unless more of it was told since.
 func (a *Attached) tell(r *resource, cmd Command, c *claim.Claim) {
-	previous, kept := r.holding(), r.work.kept
-	r.work.kept = nil
-	if len(kept) > 0 {
-		previous = kept[0].Previous
+	if c.Version <= r.version {
+		a.same(r, cmd, nil)
+		return
 	}
-	if c.Version > r.version {
-		a.set(r, c)
-	}
+	previous := r.holding()
+	a.set(r, c)
 	s := standing(previous, c)
 	a.send(Event{Sequence: cmd.sequence(), Standing: &s, answers: true})
-	for last := s; len(kept) > 0; kept = kept[1:] {
-		if next := kept[0]; next.Version > last.Version {
-			next.Previous = last.Current
-			a.send(Event{Standing: &next})
-			last = next
-		}
-	}
 }
 
 // refuse answers the first command about a resource with an error.
@@ -331,9 +318,7 @@ func (a *Attached) attempt(cmd claim.Command, unknown bool, then func(committer.
 			time.AfterFunc(retryPause, func() {
 				a.mu.Lock()
 				defer a.mu.Unlock()
-				if a.err == nil {
-					a.attempt(cmd, true, then)
-				}
+				a.attempt(cmd, true, then)
 			})
 		case errors.Is(err, claim.ErrNotAttached), errors.Is(err, claim.ErrSessionEnded):
 			a.ask(true)
@@ -341,12 +326,18 @@ func (a *Attached) attempt(cmd claim.Command, unknown bool, then func(committer.
 			then(result, err)
 		}
 	}
+	if a.err != nil {
+		return
+	}
+	a.begun.Add(1)
 	err := a.m.queues.Submit(a.caller, cmd, func(result committer.Result, err error) {
+		defer a.begun.Done()
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		answer(result, err)
 	})
 	if err != nil {
+		a.begun.Done()
 		answer(committer.Result{}, err)
 	}
 }

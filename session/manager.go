@@ -158,13 +158,14 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 		}
 		return nil, err
 	}
+	if old := m.find(open.ID); old != nil {
+		old.end(ErrMoved)
+		old.begun.Wait() // what it still makes is there to be read
+	}
 	a := newAttached(ctx, m, session, name)
 	a.check = open.Check
 	if err = a.load(ctx, open.Sequence); err == nil && m.add(a) {
 		return a, nil
-	}
-	if old := m.find(open.ID); old != nil {
-		old.end(ErrDetached) // it hears nothing any more
 	}
 	m.detachLater(open.ID, name, nil, open.TTL)
 	return nil, cmp.Or(err, ErrDetached)
@@ -195,15 +196,11 @@ func (m *Manager) enter(id string) (leave func(), err error) {
 // reports whether this server still vouches under the name that the session was attached to.
 func (m *Manager) add(a *Attached) bool {
 	m.mu.Lock()
-	old := m.attached[a.ID]
+	defer m.mu.Unlock()
 	ok := m.name == a.server && !m.stopping
 	if ok {
 		m.attached[a.ID] = a
 		m.tasks.Add(1) // until Detach
-	}
-	m.mu.Unlock()
-	if ok && old != nil {
-		old.end(ErrMoved)
 	}
 	return ok
 }

@@ -145,8 +145,8 @@ func TestGap(t *testing.T) {
 
 type nobody struct{}
 
-func (nobody) Changed(claim.Transition, bool) {}
-func (nobody) Missed()                        {}
+func (nobody) Changed(claim.Transition) {}
+func (nobody) Missed()                  {}
 
 func tell(events []session.Event) string {
 	var all []string

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -33,6 +34,7 @@ func (a *Attached) background(read func(context.Context) (then func())) {
 // look reads the claim of a resource that has ended, tells it, and goes on.
 func (a *Attached) look(r *resource, then func()) {
 	id := r.id
+	r.work.about = ""
 	if id == "" { // it has been told meanwhile
 		then()
 		return
@@ -44,8 +46,10 @@ func (a *Attached) look(r *resource, then func()) {
 			case err != nil:
 				a.refuse(r, err)
 				return
+			case c == nil && r.id == id:
+				a.learn(r, r.gone())
 			case r.id == id:
-				a.gone(r, c)
+				a.learn(r, c)
 			}
 			then()
 		}
@@ -61,12 +65,9 @@ func (a *Attached) get(ctx context.Context, id string) (*claim.Claim, error) {
 	return &c, err
 }
 
-// gone takes in that the claim of a resource has ended; c is nil when it is there no more.
-func (a *Attached) gone(r *resource, c *claim.Claim) {
-	if c == nil {
-		c = &claim.Claim{ID: r.id, Resource: r.name, Mode: r.mode, Version: r.version + 1}
-	}
-	a.changed(change{Transition: claim.Transition{Before: c, After: c}})
+// gone returns the end of a resource's claim that is there no more: nobody knows how it ended.
+func (r *resource) gone() *claim.Claim {
+	return &claim.Claim{ID: r.id, Resource: r.name, Mode: r.mode, Version: r.version + 1}
 }
 
 // Missed implements watch.SessionListener.
@@ -96,13 +97,13 @@ func (a *Attached) reconcile() {
 				time.AfterFunc(retryPause, a.Missed)
 				return
 			}
-			for _, c := range claims {
-				a.changed(change{Transition: claim.Transition{After: c}, own: true})
-			}
 			for _, c := range ended {
-				if r := a.resources[c.Resource]; r != nil && r.id == c.ID {
-					a.changed(change{Transition: claim.Transition{Before: c, After: c}})
+				if r := a.resources[c.Resource]; r.knows(c.ID) {
+					a.learn(r, c)
 				}
+			}
+			for i := range claims {
+				a.learn(a.resource(claims[i].Resource), &claims[i])
 			}
 			for _, r := range a.resources {
 				a.forget(r)
@@ -115,7 +116,7 @@ func (a *Attached) reconcile() {
 }
 
 // readClaims reads the live claims of the session, and those that it had and that have ended.
-func (a *Attached) readClaims(ctx context.Context) (live, ended []*claim.Claim, err error) {
+func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []*claim.Claim, err error) {
 	select {
 	case a.m.reading <- struct{}{}:
 		defer func() { <-a.m.reading }()
@@ -123,30 +124,29 @@ func (a *Attached) readClaims(ctx context.Context) (live, ended []*claim.Claim, 
 		return nil, nil, ctx.Err()
 	}
 	a.mu.Lock()
-	known := make(map[string]*resource, len(a.resources)) // by the claim's id
+	known := make(map[string]*claim.Claim, len(a.resources)) // how each claim ended if it is there no more
 	for _, r := range a.resources {
 		if r.id != "" {
-			known[r.id] = &resource{name: r.name, mode: r.mode, version: r.version}
+			known[r.id] = r.gone()
+		} else if r.work != nil && r.work.about != "" {
+			known[r.work.about] = nil
 		}
 	}
 	a.mu.Unlock()
-	claims, err := a.m.store.SessionClaims(ctx, a.ID)
-	if err != nil {
+	if live, err = a.m.store.SessionClaims(ctx, a.ID); err != nil {
 		return nil, nil, err
 	}
-	for i := range claims {
-		live = append(live, &claims[i])
-		delete(known, claims[i].ID)
+	for i := range live {
+		delete(known, live[i].ID)
 	}
-	for id, r := range known {
+	for id, gone := range known {
 		c, err := a.get(ctx, id)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, nil, err
-		case c == nil:
-			c = &claim.Claim{ID: id, Resource: r.name, Mode: r.mode, Version: r.version + 1}
 		}
-		ended = append(ended, c)
+		if c = cmp.Or(c, gone); c != nil {
+			ended = append(ended, c)
+		}
 	}
 	return live, ended, nil
 }

@@ -94,6 +94,7 @@ func (f *Follower) followOnce(ctx context.Context) error {
 		return err
 	}
 	f.advance(commits)
+	commits = merge(commits)
 	f.hub.heard(commits)
 	if f.own {
 		f.hub.log.grow(commits, f.position, f.time(), f.read)
@@ -155,7 +156,7 @@ func (f *Follower) tidy(ctx context.Context) error {
 	}
 	f.tidied, f.clock = begin, now
 	if f.position == nil {
-		f.position, f.own = end, false
+		f.position, f.own, f.missed = end, false, true
 	}
 	for server := range f.position {
 		if _, there := end[server]; !there {

@@ -78,13 +78,19 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 		if change.StoppedWaiting() {
 			h.notify(change.After.ID, &news{change.After, now})
 		}
-		h.changed(change, true)
+		h.changed(change)
 	}
 }
 
-// heard wakes the calls whose claims have stopped waiting by what other servers committed.
+// heard wakes the calls whose claims have stopped waiting by what other servers committed. What this one
+// did, which is there for the watchers, was told by Committed.
 func (h *Hub) heard(commits []db.Commit) {
+	unknown := false
 	for _, c := range commits {
+		if c.Own {
+			continue
+		}
+		unknown = unknown || c.Unknown
 		for _, id := range c.IDs {
 			h.notify(id, nil)
 		}
@@ -92,8 +98,11 @@ func (h *Hub) heard(commits []db.Commit) {
 			if change.StoppedWaiting() {
 				h.notify(change.After.ID, nil)
 			}
-			h.changed(change, false)
+			h.changed(change)
 		}
+	}
+	if unknown {
+		h.missed()
 	}
 }
 

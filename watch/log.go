@@ -135,7 +135,6 @@ func (l *feedLog) begin(end db.Position, at claim.Time, read time.Time) {
 
 // grow adds what a read of the feed saw, and where the feed ended.
 func (l *feedLog) grow(commits []db.Commit, end db.Position, at claim.Time, read time.Time) {
-	commits = merge(commits)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.on {

@@ -6,9 +6,9 @@ import "github.com/locket-service/locket/claim"
 // Its methods must be quick.
 type SessionListener interface {
 	// Changed is called for each change of a claim of the session: for those that this server
-	// committed in their order, and soon for those of other servers. The claim's version puts
-	// them all in order.
-	Changed(change claim.Transition, own bool)
+	// committed in their order, before their callers are answered, and soon for those of other servers.
+	// These come in any order, and may be of claims that have ended long ago.
+	Changed(change claim.Transition)
 	// Missed is called when changes may have been missed: the claims are to be read.
 	Missed()
 }
@@ -40,7 +40,7 @@ func (h *Hub) SessionsWait(n int) {
 }
 
 // changed tells the session that a claim is bound to.
-func (h *Hub) changed(change claim.Transition, own bool) {
+func (h *Hub) changed(change claim.Transition) {
 	if change.After.Session == "" {
 		return
 	}
@@ -48,7 +48,7 @@ func (h *Hub) changed(change claim.Transition, own bool) {
 	l := h.sessions[change.After.Session]
 	h.mu.Unlock()
 	if l != nil {
-		l.Changed(change, own)
+		l.Changed(change)
 	}
 }
 
