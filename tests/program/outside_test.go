@@ -1,0 +1,90 @@
+package program_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// outside is the program of a module that uses package lock, around the README's examples.
+const outside = `package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"github.com/tedsuo/ifrit/sigmon"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+func makeReport(context.Context, uint64) error { return nil }
+
+func locked(ctx context.Context) (*lock.Client, error) {
+%s
+	return client, err
+}
+
+func led(client *lock.Client, work ifrit.Runner) ifrit.Runner {
+%s
+	return sigmon.New(group)
+}
+
+func main() {
+	client, err := locked(context.Background())
+	if err != nil {
+		os.Exit(1)
+	}
+	<-ifrit.Invoke(led(client, ifrit.RunFunc(nil))).Wait()
+}
+`
+
+// TestOutsideModule: a module of its own that imports package lock and ifrit can be tidied, built and vetted. Modules that are not in
+// Go's cache come from the proxy of Go's environment.
+func TestOutsideModule(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("README.md"), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("the README has %d examples in Go", len(blocks))
+	}
+	module := read("go.mod")
+	ifrit := regexp.MustCompile(`github.com/tedsuo/ifrit v\S+`).FindString(module)
+	goes := regexp.MustCompile(`(?m)^go .*$`).FindString(module)
+
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"main.go": fmt.Sprintf(outside, blocks[0][1], blocks[1][1]),
+		"go.mod":  fmt.Sprintf("module example.com/outside\n\n%s\n\nrequire %s\n\nreplace github.com/locket-service/locket => %s\n", goes, ifrit, root),
+		"go.sum":  read("go.sum"), // so that nothing need be asked about what is in the cache
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range []string{"mod tidy", "build ./...", "vet ./..."} {
+		cmd := exec.CommandContext(t.Context(), "go", strings.Fields(line)...)
+		cmd.Dir = dir
+		if output, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", line, err, output)
+		}
+	}
+}
