@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -65,7 +64,7 @@ func (l *lockTables) abandoned() {
 // row once, refuse the commands on it from then on while it is locked, and carry out the
 // others. Only the transactions of the store use it, one after the other.
 type stuckRows struct {
-	canSkip bool // whether the database knows SKIP LOCKED
+	canSkip bool // whether the database knows SKIP LOCKED: see probeLocks
 	until   time.Time
 	last    []string             // the rows of the last attempt
 	waited  map[string]bool      // the rows that the last attempt has waited for without success
@@ -113,19 +112,6 @@ func (s *stuckRows) skipped(locked, others []string) {
 		delete(s.rows, name)
 	}
 	s.waited = nil
-}
-
-// detectSkipLocked finds out whether the database knows SKIP LOCKED: MariaDB from 10.6 on and
-// MySQL from 8.0 on do.
-func (s *Store) detectSkipLocked(ctx context.Context) error {
-	_, err := s.control.ExecContext(ctx, fmt.Sprintf(lockSQL, "('')")+skipLocked)
-	for _, table := range s.locks.all() {
-		table.stuck.canSkip = err == nil
-	}
-	if broken(err) {
-		return err
-	}
-	return nil
 }
 
 // locking is what a transaction locks in one table.

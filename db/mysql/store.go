@@ -49,7 +49,7 @@ var _ db.Store = (*Store)(nil)
 
 // Open connects to the database that a DSN of go-sql-driver/mysql names, and makes the
 // database and its tables if they are not there. It returns db.ErrUnavailable when the
-// database does not answer, and db.ErrNewerSchema.
+// database does not answer, db.ErrNewerSchema, and ErrNoRowLocks.
 func Open(ctx context.Context, dsn string) (*Store, error) {
 	config, err := parseDSN(dsn)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 	if err := migrate(ctx, migrator.DB, s.name.get()); err != nil {
 		return translate(ctx, err)
 	}
-	if err := s.detectSkipLocked(ctx); err != nil {
+	if err := s.probeLocks(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	if err := s.detectCluster(ctx); err != nil {

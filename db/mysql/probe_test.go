@@ -1,0 +1,55 @@
+package mysql
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// TestProbe: a database that accepts statements and locks nothing is refused, whatever it takes for a
+// lock. One that does not skip, but waits, is used without SKIP LOCKED.
+func TestProbe(t *testing.T) {
+	for name, c := range map[string]struct {
+		blank   string
+		refused bool
+		skips   bool
+	}{
+		"a real one":                      {blank: "", skips: true},
+		"no locks at all":                 {blank: "FOR UPDATE", refused: true},
+		"no locks, and no SKIP LOCKED":    {blank: "FOR UPDATE SKIP LOCKED", refused: true},
+		"it waits for what it is to skip": {blank: "SKIP LOCKED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config, err := mysql.ParseDSN(fixtures.MySQL(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := fixtures.NewProxy(t, config.Addr)
+			if c.blank != "" {
+				proxy.Blank(c.blank)
+			}
+			config.Addr = proxy.Addr()
+			s, err := Open(t.Context(), config.FormatDSN())
+			if errors.Is(err, ErrNoRowLocks) != c.refused || (err != nil) != c.refused {
+				t.Fatal(err)
+			}
+			if err != nil {
+				return
+			}
+			defer func() { _ = s.Close() }()
+			for _, table := range s.locks.all() {
+				if table.stuck.canSkip != c.skips {
+					t.Errorf("it is taken to skip: %v", table.stuck.canSkip)
+				}
+			}
+			left := 0
+			if err := s.control.QueryRow("SELECT COUNT(*) FROM resources").Scan(&left); err != nil || left > 0 {
+				t.Errorf("the probe leaves %d rows: %v", left, err)
+			}
+		})
+	}
+}
