@@ -24,8 +24,8 @@ func newRunCommand() *cobra.Command {
 
 It waits for the lock, first come, first served, runs the command, renews the lock
 meanwhile, and releases it as soon as the command has ended, together with all that it
-left running (on Linux also daemons that it started). There is no shell unless
-COMMAND is one. The command has the standard streams, and in its environment
+left running (on Linux also daemons that it started), which --leave leaves running. There
+is no shell unless COMMAND is one, or a script without #!. The command has the standard streams, and in its environment
 LOCKET_NAME, LOCKET_TOKEN (the fencing token), LOCKET_ID (of the claim), and what a
 locket in it needs to reach the same servers: LOCKET_ADDRESS, LOCKET_INSECURE,
 LOCKET_TLS_CA, LOCKET_TLS_CERT, LOCKET_TLS_KEY.
@@ -39,13 +39,13 @@ TSTP and CONT when this program gets them. After TERM it has the time of --grace
 then it gets KILL. The same happens when the lock is lost, and before it could be: when
 three quarters of the TTL have passed without a renewal, the command gets TERM (later if
 --grace is short), and after nine tenths KILL, so that it has ended before the next one has
-the lock. A long --grace therefore needs a long --ttl, of seven times as much. Ctrl-Z
+the lock. A long --grace therefore needs a long --ttl: seven times as much, as the defaults. Ctrl-Z
 stops the renewals, too: who comes back after three quarters of the TTL finds the
 command ended.
 
 Status: that of the command; 128 and its number when a signal ended the command, or the
-wait; 123 the lock was lost, and the command stopped; 124 the lock was not acquired in
-time, and the command not run; 125 Locket has failed; 126 the command cannot be executed;
+wait; 123 the lock was lost, and the command stopped; 124 (--conflict-exit-code) the lock
+was not acquired in time, and the command not run; 125 Locket has failed; 126 the command cannot be executed;
 127 the command was not found.`,
 		Example: `  # from cron, on many machines: one of them makes the report, the others do nothing
   locket run nightly-report --no-wait -- make-report --yesterday
@@ -58,23 +58,27 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
   locket run accounts/1 accounts/2 --wait 1m -- transfer 1 2`,
 		ValidArgsFunction: completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for flag, life := range map[string]func(string, []string) error{run.ReaperFlag: run.Reaper, run.GuardFlag: run.Guard} {
+			dial := func() (*connect.Connection, error) { return connect.Dial(cmd) }
+			for flag, life := range map[string]func(string, run.Dial) error{run.ReaperFlag: run.Reaper, run.GuardFlag: run.Guard} {
 				if value := cmd.Flag(flag).Value.String(); value != "" {
-					return run.Complain(cmd.ErrOrStderr(), life(value, args))
+					return run.Complain(cmd.ErrOrStderr(), life(value, dial))
 				}
 			}
-			return run.Complain(cmd.ErrOrStderr(), runCommand(cmd, args, o, noWait))
+			return run.Complain(cmd.ErrOrStderr(), runCommand(cmd, args, o, noWait, dial))
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Shared, "shared", false, "share the lock with others who share it")
 	flags.DurationVar(&o.Wait, "wait", 0, "how long to wait, for all locks together; 0 is not at all (default for ever)")
 	flags.BoolVar(&noWait, "no-wait", false, "the same as --wait 0")
-	flags.DurationVar(&o.TTL, "ttl", locklib.DefaultTTL, "how long the lock is held without being renewed")
+	flags.DurationVar(&o.TTL, "ttl", time.Minute, "how long the lock is held without being renewed")
 	flags.DurationVar(&o.WaitTTL, "wait-ttl", locklib.DefaultWaitTTL, "how long the place in the line is kept when the server does not hear from here; 0: for ever")
 	flags.StringVar(&o.Owner, "owner", "", "who holds the lock, for others to see (default HOST/PROCESS/RANDOM)")
 	flags.StringVar(&o.Value, "value", "", "text that others see with the lock")
-	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "how long after TERM the command gets KILL")
+	flags.DurationVar(&o.Grace, "grace", 9*time.Second, "how long after TERM the command gets KILL")
+	flags.BoolVar(&o.Leave, "leave", false, "leave running what the command leaves when it ends by itself, without the lock")
+	flags.IntVar(&o.ConflictStatus, "conflict-exit-code", run.NotAcquired, "the status when the lock is not acquired")
+	flags.BoolVarP(&o.Verbose, "verbose", "v", false, "say for whom it waits and at which place, also where there is no terminal")
 	for _, flag := range []string{run.ReaperFlag, run.GuardFlag} {
 		flags.String(flag, "", "")
 		_ = flags.MarkHidden(flag)
@@ -87,7 +91,7 @@ time, and the command not run; 125 Locket has failed; 126 the command cannot be 
 }
 
 // runCommand takes the command line, and runs its command.
-func runCommand(cmd *cobra.Command, args []string, o run.Options, noWait bool) error {
+func runCommand(cmd *cobra.Command, args []string, o run.Options, noWait bool, dial run.Dial) error {
 	switch {
 	case cmd.ArgsLenAtDash() < 1 || len(args) == cmd.ArgsLenAtDash():
 		return errors.New(`a NAME, two dashes and a COMMAND are needed: locket run NAME... -- COMMAND ARG...; see "locket run --help"`)
@@ -99,5 +103,5 @@ func runCommand(cmd *cobra.Command, args []string, o run.Options, noWait bool) e
 	if o.Owner == "" {
 		o.Owner = defaultOwner()
 	}
-	return run.Run(o, func() (*connect.Connection, error) { return connect.Dial(cmd) }, cmd.ErrOrStderr())
+	return run.Run(o, dial, cmd.ErrOrStderr())
 }

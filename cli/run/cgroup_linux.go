@@ -22,7 +22,8 @@ func makeCgroup() cgroup {
 	if parent == "" {
 		return ""
 	}
-	c := cgroup(filepath.Join(parent, "locket-run-"+rand.Text()))
+	removeLeft(parent)
+	c := cgroup(filepath.Join(parent, cgroupPrefix+rand.Text()))
 	if os.Mkdir(string(c), 0o755) != nil {
 		return ""
 	}
@@ -31,6 +32,19 @@ func makeCgroup() cgroup {
 		return ""
 	}
 	return c
+}
+
+const cgroupPrefix = "locket-run-"
+
+// removeLeft removes the groups that runs have left which were killed with all their helpers, and in which no
+// process is left. One of the last minute may be that of a command that is about to start.
+func removeLeft(parent string) {
+	groups, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*"))
+	for _, group := range groups {
+		if info, err := os.Stat(group); err == nil && time.Since(info.ModTime()) > time.Minute {
+			_ = syscall.Rmdir(group)
+		}
+	}
 }
 
 // ownCgroup returns the folder of the control group of this process, "" if none is mounted.
@@ -90,9 +104,12 @@ func (c cgroup) kill() bool {
 // remove removes the group, which must be empty but for processes that are about to end.
 func (c cgroup) remove() {
 	for range 100 {
-		if c == "" || syscall.Rmdir(string(c)) != syscall.EBUSY {
+		if c.tryRemove() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+// tryRemove removes the group if there is no process in it, and reports whether that is so.
+func (c cgroup) tryRemove() bool { return c == "" || syscall.Rmdir(string(c)) != syscall.EBUSY }

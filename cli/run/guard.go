@@ -1,10 +1,12 @@
 package run
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -15,6 +17,8 @@ const GuardFlag = "guard"
 
 // order is a message of the keeper of the lock to the guard.
 type order struct {
+	// Command is what to run; the first order has it, and no other.
+	Command *command `json:",omitempty"`
 	// Signal is for the command.
 	Signal syscall.Signal `json:",omitempty"`
 	// Stop has the command stopped: TERM, and KILL after Grace.
@@ -24,6 +28,16 @@ type order struct {
 	// from the boot, unless they are given anew before.
 	Term time.Duration `json:",omitempty"`
 	Kill time.Duration `json:",omitempty"`
+}
+
+// command is what the guard runs. It goes through the pipe, so that who kills processes by the words of
+// their command lines (pkill -f) does not kill those that guard the command too.
+type command struct {
+	// Path is where the command is, Words are its name and its arguments: bytes, not always text.
+	Path  []byte
+	Words [][]byte
+	// Leave lets run on what the command leaves when it ends by itself.
+	Leave bool
 }
 
 // report is a message of the guard to the keeper of the lock.
@@ -53,6 +67,7 @@ type report struct {
 // number may be another's.
 type guard struct {
 	group  int // of the command, whose leader it is
+	leave  bool
 	cgroup cgroup
 	orders chan order
 	out    *json.Encoder
@@ -69,14 +84,21 @@ type guard struct {
 	killed time.Duration
 }
 
-// Guard is the guard's life. The words are the path of the command, its name and its
-// arguments.
-func Guard(value string, words []string) error {
+// Guard is the guard's life. If the keeper is gone, the guard releases the claims at its end: dial reaches the
+// servers.
+func Guard(value string, dial Dial) error {
 	p, err := parsePipes(value)
-	if err != nil || len(words) < 2 {
-		return errors.Join(errors.New("no command for the guard"), err)
+	if err != nil {
+		return err
 	}
-	defer p.cgroup.remove()
+	if p.guard() {
+		return releaseForKeeper(dial)
+	}
+	return nil
+}
+
+// guard starts the command, returns when nothing of it is left, or is to be left, and reports whether the keeper is gone.
+func (p pipes) guard() (abandoned bool) {
 	syscall.CloseOnExec(p.orders)
 	syscall.CloseOnExec(p.reports)
 	runtime.LockOSThread() // the command dies with the thread that has started it
@@ -85,25 +107,57 @@ func Guard(value string, words []string) error {
 	g := &guard{cgroup: p.cgroup, orders: make(chan order), out: json.NewEncoder(os.NewFile(uintptr(p.reports), "reports"))}
 	go g.listen(json.NewDecoder(os.NewFile(uintptr(p.orders), "orders")))
 	first, ok := <-g.orders
-	if !ok {
-		return nil
+	if !ok || first.Command == nil {
+		p.cgroup.remove()
+		return true
 	}
-	g.grace = first.Grace
-	pid, err := p.cgroup.start(words[0], words[1:], &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: ownGroup(syscall.SIGKILL),
-	})
+	g.grace, g.leave = first.Grace, first.Command.Leave
+	pid, err := p.cgroup.startCommand(first.Command)
 	if err != nil {
 		errno := syscall.EIO
 		errors.As(err, &errno)
+		p.cgroup.remove()
 		g.report(report{Errno: errno})
-		return nil
+		return false
 	}
 	forgetStreams(0, 1, 2)
 	g.group, g.running = pid, true
 	g.report(report{Pid: pid})
 	g.obey(first)
 	g.watch(children)
-	return nil
+	if g.leave {
+		p.cgroup.tryRemove()
+	} else {
+		p.cgroup.remove()
+	}
+	return g.orders == nil
+}
+
+// isText reports whether a file begins as text does, by the sign that shells go by.
+func isText(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	begin := make([]byte, 80)
+	n, _ := file.Read(begin)
+	return !bytes.Contains(begin[:n], []byte{0})
+}
+
+// startCommand starts a command. A script that does not name its interpreter is one of the shell, as in a shell.
+func (c cgroup) startCommand(cmd *command) (pid int, err error) {
+	words := make([]string, len(cmd.Words))
+	for i, word := range cmd.Words {
+		words[i] = string(word)
+	}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: ownGroup(syscall.SIGKILL)}
+	pid, err = c.start(string(cmd.Path), words, attr)
+	if errors.Is(err, syscall.ENOEXEC) && isText(string(cmd.Path)) {
+		words = slices.Concat([]string{"sh", string(cmd.Path)}, words[1:])
+		return c.start("/bin/sh", words, attr)
+	}
+	return pid, err
 }
 
 func (g *guard) listen(in *json.Decoder) {
@@ -237,6 +291,9 @@ func (g *guard) reap() bool {
 			g.report(report{Stopped: status.StopSignal()})
 		case pid == g.group && (status.Exited() || status.Signaled()):
 			g.running, g.status = false, status
+			if g.leave && !g.stopping {
+				return true
+			}
 			g.endRest()
 		}
 	}

@@ -71,12 +71,10 @@ func (j *job) start(env []string) error {
 	if err != nil {
 		return err
 	}
-	defer ordersOut.Close()
 	reportsOut, reportsIn, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer reportsIn.Close()
 	// They keep their numbers: 3 and 4 may be streams of the command.
 	in, out := ordersOut.Fd(), reportsIn.Fd()
 	for _, fd := range []uintptr{in, out} {
@@ -89,18 +87,29 @@ func (j *job) start(env []string) error {
 	catchJobSignals(j.signals)
 	j.cgroup = makeCgroup()
 	p := pipes{orders: int(in), reports: int(out), cgroup: j.cgroup}
-	if j.helper, err = p.startSelf(helperFlag, append([]string{j.path}, j.Words...), env); err != nil {
+	j.helper, err = p.startSelf(helperFlag, env)
+	_ = errors.Join(ordersOut.Close(), reportsIn.Close()) // else this process would not learn that nobody reads
+	if err != nil {
 		j.cgroup.remove()
 		return err
 	}
 	forgetStreams(0, 1)
 	j.orders, j.reports = json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
-	j.order(order{Grace: j.Grace})
+	j.order(order{Grace: j.Grace, Command: j.command()})
 	for _, l := range j.locks {
 		l.observed.follow(j.sendLimits)
 	}
 	j.sendLimits()
 	return nil
+}
+
+// command returns what the guard runs.
+func (j *job) command() *command {
+	c := &command{Path: []byte(j.path), Leave: j.Leave}
+	for _, word := range j.Words {
+		c.Words = append(c.Words, []byte(word))
+	}
+	return c
 }
 
 // readReports returns a channel that is closed when the guard is gone.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -88,12 +89,11 @@ func (k *kept) leaseEnd() time.Duration {
 	return end
 }
 
-// release releases the claims, or withdraws them, which may take seconds while no server can be
-// reached, but not if none ever was. Another signal ends it at once.
+// release releases the claims, or withdraws them. While no server can be reached it tries for a second, and
+// says when they end by themselves. Another signal ends it at once.
 func (k *kept) release() error {
-	running, answered := 0, false
+	running := 0
 	for _, l := range k.locks {
-		answered = answered || isClosed(l.observed.isAnswered)
 		if l.over {
 			k.endLost(l)
 		} else {
@@ -101,16 +101,20 @@ func (k *kept) release() error {
 			l.process.Signal(os.Interrupt)
 		}
 	}
-	var enough <-chan time.Time
-	if !answered {
-		enough = time.After(time.Second)
-	}
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
 	for running > 0 {
 		select {
 		case end := <-k.ended:
 			end.lock.over = true // lost meanwhile, perhaps, which is as good
 			running--
-		case <-enough:
+		case <-look.C:
+			if k.isReachable(k.locks[0]) {
+				continue
+			}
+			if left := k.leaseEnd() - sinceBoot(); left > 0 {
+				k.say("no server can be reached to release %s; it ends by itself within %s", k.names(), left.Round(time.Second))
+			}
 			return nil
 		case sig := <-k.signals:
 			if deadly(sig) {
@@ -120,6 +124,26 @@ func (k *kept) release() error {
 	}
 	return nil
 }
+
+// releaseForKeeper releases the claims of a keeper that is gone, of which the environment of the command tells. It
+// tries once: they end with their leases otherwise.
+func releaseForKeeper(dial Dial) error {
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	defer cancel()
+	for id := range strings.SplitSeq(os.Getenv(idVariable), "\n") {
+		_, failed := c.EndClaim(ctx, &models.EndClaimRequest{Id: id})
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// idVariable has the ids of the claims, a line each, in the environment of the command.
+const idVariable = "LOCKET_ID"
 
 // endLost ends a claim that the runner has lost, as far as that can be done at
 // once: if the server was out of reach, others would wait for the end of its lease.
@@ -138,7 +162,7 @@ func (k *kept) environment() []string {
 		tokens, claims = append(tokens, strconv.FormatUint(token, 10)), append(claims, l.id())
 	}
 	own := map[string]string{
-		"LOCKET_NAME": strings.Join(k.Names, "\n"), "LOCKET_TOKEN": strings.Join(tokens, "\n"), "LOCKET_ID": strings.Join(claims, "\n"),
+		"LOCKET_NAME": strings.Join(k.Names, "\n"), "LOCKET_TOKEN": strings.Join(tokens, "\n"), idVariable: strings.Join(claims, "\n"),
 	}
 	for name, value := range k.Environment() {
 		own[name] = value

@@ -26,6 +26,8 @@ func (cgroup) kill() bool { return false }
 
 func (cgroup) remove() {}
 
+func (cgroup) tryRemove() bool { return true }
+
 // sinceBoot is a clock that all processes share. Here it is one that can be set.
 func sinceBoot() time.Duration { return time.Duration(time.Now().UnixNano()) }
 

@@ -42,31 +42,38 @@ func parsePipes(value string) (p pipes, err error) {
 
 // Reaper is the life of a reaper: the parent of the guard, and the process that inherits what
 // the command has left if the guard is killed together with the keeper of the lock. Then it
-// kills all of it. The words are those of Guard.
-func Reaper(value string, words []string) error {
+// kills all of it, and releases the claims: dial reaches the servers.
+func Reaper(value string, dial Dial) error {
+	keeper := os.Getppid()
 	p, err := parsePipes(value)
 	if err != nil {
 		return err
 	}
 	becomeReaper()
 	catchSignals()
-	guard, err := p.startSelf(GuardFlag, words, os.Environ())
+	guard, err := p.startSelf(GuardFlag, os.Environ())
 	_ = errors.Join(syscall.Close(p.orders), syscall.Close(p.reports)) // else nobody learns of the guard's end
 	if err != nil {
 		return err
 	}
 	forgetStreams(0, 1, 2)
-	for {
-		pid, err := syscall.Wait4(-1, nil, 0, nil)
+	for killed := false; ; {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil: // no children are left
 			p.cgroup.remove()
+			if os.Getppid() != keeper {
+				return releaseForKeeper(dial)
+			}
+			return nil
+		case pid == guard && status.Exited() && status.ExitStatus() == 0: // it has done all that is to do
 			return nil
 		case pid == guard:
-			guard = 0
+			killed = true
 		}
-		if guard == 0 {
+		if killed {
 			p.cgroup.kill()
 			_ = signalLeft(0, syscall.SIGKILL)
 		}
@@ -74,11 +81,10 @@ func Reaper(value string, words []string) error {
 }
 
 // startSelf starts this program as a reaper or a guard, in its own process group.
-func (p pipes) startSelf(flag string, words, env []string) (pid int, err error) {
+func (p pipes) startSelf(flag string, env []string) (pid int, err error) {
 	program, err := thisProgram()
 	if err != nil {
 		return 0, err
 	}
-	args := append([]string{"locket", "run", p.arg(flag), "--"}, words...)
-	return syscall.ForkExec(program, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: ownGroup(0)})
+	return syscall.ForkExec(program, []string{"locket", "run", p.arg(flag)}, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: ownGroup(0)})
 }

@@ -47,7 +47,17 @@ type Options struct {
 	WaitTTL time.Duration
 	// Grace is how long after TERM the command gets KILL; 0 or more.
 	Grace time.Duration
+	// Leave lets run on what the command leaves when it ends by itself: a daemon, which then runs without
+	// the locks.
+	Leave bool
+	// Verbose says whom it waits for also where nobody watches: on a terminal it always does.
+	Verbose bool
+	// ConflictStatus is the status to end with if the locks are not acquired: 1 to 255, by default NotAcquired.
+	ConflictStatus int
 }
+
+// Dial connects to the servers.
+type Dial func() (*connect.Connection, error)
 
 func (o Options) validate() error {
 	switch {
@@ -61,6 +71,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("--wait %s: must be 0 or more", o.Wait)
 	case o.TTL < time.Second:
 		return fmt.Errorf("--ttl %s: must be at least 1s", o.TTL)
+	case o.ConflictStatus < 1 || o.ConflictStatus > 255:
+		return fmt.Errorf("--conflict-exit-code %d: must be 1 to 255", o.ConflictStatus)
 	case o.Grace < 0:
 		return fmt.Errorf("--grace %s: must be 0 or more", o.Grace)
 	}
@@ -89,7 +101,7 @@ type run struct {
 // Run runs a command while locks are held, and returns when nothing of it is left, and the locks are
 // released. dial reaches the servers; it is called only when the command exists. What happens
 // is written to stderr, one line each. The error is for Complain. Run may end this process by SIGINT.
-func Run(o Options, dial func() (*connect.Connection, error), stderr io.Writer) error {
+func Run(o Options, dial Dial, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -117,7 +129,8 @@ func Complain(stderr io.Writer, err error) error {
 		return exit.With(exit.Signal+int(by), nil)
 	}
 	end := &exit.Error{Status: Failure, Err: err}
-	if known := (*exit.Error)(nil); errors.As(err, &known) && known.Status >= Lost || known != nil && known.Err == nil {
+	conflict := conflictError{}
+	if known := (*exit.Error)(nil); errors.As(err, &known) && (known.Status >= Lost || known.Err == nil || errors.As(err, &conflict)) {
 		end = known
 	}
 	if end.Err != nil {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/cli/exit"
@@ -35,9 +39,10 @@ func (k *kept) acquire() error {
 func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	var queued <-chan struct{} // nil as long as there is time
 	inLine := l.observed.isQueued
-	if !isTerminal(k.stderr) { // what runs unattended says only what went wrong
-		inLine = nil
-	}
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	looks := (<-chan time.Time)(nil)
+	place := ""
 	silent := time.After(k.Timeout)
 	for {
 		select {
@@ -52,8 +57,20 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 			}
 		case <-inLine:
 			inLine = nil
-			if queued == nil {
-				k.say("%q: %s; waiting for its turn; to see the queue: locket resource %s", l.name, k.holders(l), printable.ShellQuoted(l.name))
+			if queued != nil {
+				continue
+			}
+			if err := k.selfWait(l); err != nil {
+				return k.withdraw(err)
+			}
+			if k.Verbose || isTerminal(k.stderr) { // what runs unattended says only what went wrong
+				looks, place = look.C, k.place(l)
+				k.say("%q: %s; waiting for its turn; to see the queue: locket resource %s", l.name, place, printable.ShellQuoted(l.name))
+			}
+		case <-looks:
+			if now := k.place(l); now != "" && now != place {
+				place = now
+				k.say("%q: %s", l.name, place)
 			}
 		case <-queued:
 			return k.withdraw(k.tooLate(l))
@@ -73,6 +90,41 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	}
 }
 
+// lookInterval is how often it is looked at who holds a lock, and at which place the claim waits.
+const lookInterval = time.Second
+
+// place says for whom a claim waits, and at which place of the line; "" if no server says so at once.
+func (k *kept) place(l *keptLock) string {
+	ctx, cancel := context.WithTimeout(context.Background(), lookInterval)
+	defer cancel()
+	claim, err := k.GetClaim(ctx, &models.GetClaimRequest{Id: l.id()})
+	if err != nil || claim.GetStatus() != models.Status_STATUS_WAITING {
+		return ""
+	}
+	if claim.Position == nil {
+		return k.holders(l) + ", far back in the line"
+	}
+	return fmt.Sprintf("%s, place %d in the line", k.holders(l), claim.GetPosition())
+}
+
+// selfWait returns an error if a lock is held by the locket run of which this one is the command, or a part of it:
+// that waits for the end of this one.
+func (k *kept) selfWait(l *keptLock) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	queue, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
+	if err != nil {
+		return nil // it is a help, no more
+	}
+	outer := strings.Split(os.Getenv(idVariable), "\n")
+	for _, holder := range queue.GetHolders() {
+		if slices.Contains(outer, holder.GetId()) {
+			return k.conflict(fmt.Errorf("%q is held by the locket run that this one runs under, which waits for its end", l.name))
+		}
+	}
+	return nil
+}
+
 // withdraw withdraws or releases all claims, and returns err.
 func (k *kept) withdraw(err error) error {
 	if stop := k.release(); stop != nil {
@@ -81,13 +133,21 @@ func (k *kept) withdraw(err error) error {
 	return err
 }
 
+// conflict returns an error that ends the run with the status for locks that are not acquired.
+func (k *kept) conflict(err error) error { return conflictError{exit.With(k.ConflictStatus, err)} }
+
+// conflictError is an error whose status counts whatever number it is.
+type conflictError struct{ error }
+
+func (e conflictError) Unwrap() error { return e.error }
+
 // tooLate returns the error for a lock whose claim waits and is not to.
 func (k *kept) tooLate(l *keptLock) error {
 	within := ""
 	if k.Wait > 0 {
 		within = fmt.Sprintf(" within %s", k.Wait)
 	}
-	return exit.With(NotAcquired, fmt.Errorf("%q was not acquired%s: %s", l.name, within, k.holders(l)))
+	return k.conflict(fmt.Errorf("%q was not acquired%s: %s", l.name, within, k.holders(l)))
 }
 
 // holders returns who holds a lock, as far as the server says so at once.
@@ -107,12 +167,23 @@ func (k *kept) holders(l *keptLock) string {
 
 // unreachable returns why no server has answered.
 func (k *kept) unreachable(l *keptLock) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if _, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name}); err != nil {
+	if err := k.ask(l); err != nil {
 		return k.Explain(err)
 	}
 	return fmt.Errorf("no answer from %s within %s", k.Address(), k.Timeout)
+}
+
+// isReachable reports whether a server answers, if only with a refusal.
+func (k *kept) isReachable(l *keptLock) bool {
+	code := status.Code(k.ask(l))
+	return code != codes.Unavailable && code != codes.DeadlineExceeded
+}
+
+func (k *kept) ask(l *keptLock) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
+	return err
 }
 
 // notAcquired returns the error for a runner that has ended before all locks were held, while
@@ -121,13 +192,13 @@ func (k *kept) notAcquired(end ending, awaited *keptLock) error {
 	wire, last := wireError(end.err), end.lock.observed.lastAnswer()
 	switch {
 	case end.lock != awaited:
-		return exit.With(NotAcquired, fmt.Errorf("the lock %q was lost while %q was awaited: %w", end.lock.name, awaited.name, end.err))
+		return k.conflict(fmt.Errorf("the lock %q was lost while %q was awaited: %w", end.lock.name, awaited.name, end.err))
 	case errors.Is(end.err, models.ErrLockCollision), models.ReasonOf(wire) == models.ReasonLockCollision: // it was to be free at once
 		return k.tooLate(end.lock)
 	case wire != nil:
 		return k.Explain(wire)
 	case last != nil:
-		return exit.With(NotAcquired, fmt.Errorf("the claim %s while it waited", fateOf(last)))
+		return k.conflict(fmt.Errorf("the claim %s while it waited", fateOf(last)))
 	}
 	return end.err
 }

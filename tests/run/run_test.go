@@ -264,7 +264,7 @@ func TestRunNotExecutable(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
 	folder := t.TempDir()
-	for name, text := range map[string]string{"format": "no magic here\n", "interpreter": "#!/nosuch/interpreter\n"} {
+	for name, text := range map[string]string{"format": "no magic here\x00\n", "interpreter": "#!/nosuch/interpreter\n"} {
 		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755))
 		startRun(t, server.Address(), name, "--", filepath.Join(folder, name)).ends(126, name, "cannot be executed")
 		unheld(t, server.Client(t), name)
@@ -475,6 +475,71 @@ func TestRunNested(t *testing.T) {
 	insecure := newRunner(t, "127.0.0.1:1", "n", "--insecure", "--no-wait", "--address", runServer(t).Address(), "--", "sh", "-c", "echo $LOCKET_INSECURE $LOCKET_TLS_CA.")
 	insecure.start().ends(0)
 	insecure.prints("true .")
+}
+
+// A locket run that waits for the end of the one that it runs under ends.
+func TestRunWaitsForItself(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	program := fixtures.LocketProgram(t)
+	for _, flags := range []string{"", "--shared", "--wait 1h"} {
+		r := startRun(t, server.Address(), "n"+flags, "m", "--", "sh", "-c", `exec "$0" run "n$1" $1 -- true`, program, flags)
+		r.ends(124, "runs under", "waits for its end")
+	}
+	startRun(t, server.Address(), "s", "--shared", "--", "sh", "-c", `exec "$0" run s --shared -- true`, program).ends(0)
+	r := startRun(t, server.Address(), "e", "--", "sh", "-c", `exec "$0" run e --no-wait --conflict-exit-code 9 -- true`, program)
+	r.ends(9, "was not acquired")
+	startRun(t, server.Address(), "e", "--conflict-exit-code", "0", "--", "true").ends(125, "--conflict-exit-code")
+}
+
+// With --verbose it says for whom it waits, and at which place of the line, again when that changes.
+func TestRunVerbose(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	client := server.Client(t)
+	harness.Create(t, client, "n", "first", time.Hour)
+	harness.Create(t, client, "n", "second", time.Hour)
+	r := startRun(t, server.Address(), "n", "-v", "--", "true")
+	says := func(text string) {
+		t.Helper()
+		r.eventually("says "+text, func() bool { return strings.Contains(r.stderr.String(), text) })
+	}
+	says(`"n": held by "first", place 2 in the line; waiting for its turn`)
+	harness.Release(t, client, "first")
+	says(`"n": held by "second", place 1 in the line`)
+	harness.Release(t, client, "second")
+	if status := r.wait(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// A script that does not name its interpreter is the shell's, with its arguments as they are.
+func TestRunScript(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, runServer(t).Address(), "n", "--", "./script", "a b", "\xff")
+	harness.Must(t, os.WriteFile(filepath.Join(r.cmd.Dir, "script"), []byte(`printf '%s:' "$@"`), 0o755))
+	r.start().ends(0)
+	if got := r.out.String(); got != "a b:\xff:" {
+		t.Errorf("printed %q", got)
+	}
+}
+
+// Without a server the run ends soon after its command, and says until when the lock is held.
+func TestRunEndsWithoutServer(t *testing.T) {
+	t.Parallel()
+	server := runServer(t)
+	r := newRunner(t, server.Address(), "n", "--ttl", "1h", "--", "sh", "-c", "echo ready; cat > /dev/null; exit 7")
+	in, err := r.cmd.StdinPipe()
+	harness.Must(t, err)
+	r.start().prints("ready")
+	server.Kill()
+	harness.Must(t, in.Close())
+	if status := r.wait(); status != 7 {
+		t.Errorf("status %d", status)
+	}
+	r.eventually("says until when", func() bool {
+		return strings.Contains(r.stderr.String(), `no server can be reached to release "n"; it ends by itself within`)
+	})
 }
 
 // --help lists every flag, except those of the guard.

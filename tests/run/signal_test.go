@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -274,11 +275,12 @@ func TestRunKilled(t *testing.T) {
 	const family = `sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sh -c 'sleep 1000; :' & (sleep 1000 &); echo ready; wait`
 	t.Run("keeper", func(t *testing.T) {
 		t.Parallel()
-		r := shell(t, server.Address(), "keeper", `trap "echo tidy; exit" TERM; `+family)
+		r := shell(t, server.Address(), "keeper", `trap "echo tidy; exit" TERM; `+family, "--ttl", "1h")
 		r.prints("ready")
 		r.signal(syscall.SIGKILL)
 		r.ends(-1)
 		r.prints("tidy")
+		r.queue(client, "keeper", 0, 0) // the guard has released it
 	})
 	t.Run("keeper, deaf", func(t *testing.T) {
 		t.Parallel()
@@ -290,6 +292,25 @@ func TestRunKilled(t *testing.T) {
 		if took := time.Since(begin); took > 15*time.Second {
 			t.Errorf("it outlived its lease: %s", took)
 		}
+	})
+	t.Run("by the words of the command", func(t *testing.T) {
+		t.Parallel()
+		r := shell(t, server.Address(), "words", family+" # deploy-the-shop", "--ttl", "1h")
+		r.prints("ready")
+		var pids []int
+		for _, pid := range marked(r.mark) {
+			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(line, []byte("deploy-the-shop")) {
+				pids = append(pids, pid)
+			}
+		}
+		if len(pids) != 2 {
+			t.Errorf("%d processes have the words of the command; locket run and the command are to", len(pids))
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		r.ends(-1)
+		r.queue(client, "words", 0, 0)
 	})
 	t.Run("guard", func(t *testing.T) {
 		t.Parallel()

@@ -170,7 +170,7 @@ func TestRunTerminalWait(t *testing.T) {
 	harness.Create(t, client, "taken", "somebody", time.Hour)
 	c := newConsole(t, server.Address())
 	c.types(`$L run taken -- echo rea""dy` + "\n")
-	c.sees(`"taken": held by "somebody"; waiting for its turn; to see the queue: locket resource taken`)
+	c.sees(`"taken": held by "somebody", place 1 in the line; waiting for its turn; to see the queue: locket resource taken`)
 	harness.Release(t, client, "somebody")
 	c.sees("ready")
 	c.types("exit\n")
