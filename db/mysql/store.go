@@ -32,6 +32,7 @@ type Store struct {
 
 	name    feedName // of this server in the feed
 	packets bool     // whether several statements may go in one packet: see script
+	losses  []string // what the database's settings may lose
 
 	// What follows belongs to the one goroutine that transacts …
 	holders holders
@@ -56,11 +57,11 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 		return nil, err
 	}
 	if err := createDatabase(ctx, config); err != nil {
-		return nil, err
+		return nil, atStart(err)
 	}
 	s := newStore(config)
 	if err := s.start(ctx, config); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(atStart(err), s.Close())
 	}
 	return s, nil
 }
@@ -87,6 +88,9 @@ func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 		return translate(ctx, err)
 	}
 	if err := s.detectCluster(ctx); err != nil {
+		return translate(ctx, err)
+	}
+	if err := s.detectLosses(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	return s.startClock(ctx)
