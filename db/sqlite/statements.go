@@ -26,6 +26,7 @@ type statements struct {
 	insertResource, updateResource          *sqlite.Stmt
 	insertClaim, updateClaim, endClaim      *sqlite.Stmt
 	saveClock, saveSeen                     *sqlite.Stmt
+	touchResources, touchClaims             *sqlite.Stmt
 	session, sessionClaims                  *sqlite.Stmt
 	countOf, insertOf, forgetOf, pruneOf    *sqlite.Stmt
 	insertSession, updateSession            *sqlite.Stmt
@@ -53,6 +54,8 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
 		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
+		{&w.touchResources, "UPDATE resources SET version = version WHERE name = ''"},
+		{&w.touchClaims, "UPDATE claims SET version = version WHERE id = ''"},
 		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
 		{&w.saveSeen, "UPDATE servers SET seen = ? WHERE name = ?"},
 		{&w.session, sessionSQL},
