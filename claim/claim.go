@@ -43,6 +43,9 @@ type Instant struct {
 // DueBefore returns the last deadline that is due.
 func (i Instant) DueBefore() Time { return i.Lease.Add(-i.Skew) }
 
+// MaxBrief is how many bytes of UserData, and of Value, a claim comes with that nobody needs whole.
+const MaxBrief = 4096
+
 // Claim is one party's interest in a resource. The queues never change a claim that they
 // have handed out: see Transition.
 type Claim struct {
@@ -68,6 +71,9 @@ type Claim struct {
 	UserData []byte
 	// Value is the metadata of a lock (the value of a Resource in Cloud Foundry's Locket).
 	Value string
+	// Brief says that UserData or Value is longer than MaxBrief, and was therefore left out when the
+	// claim was read.
+	Brief bool
 
 	Status Status
 	// Enqueued orders the claims of a resource: the resource's version when the claim

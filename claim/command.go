@@ -20,11 +20,15 @@ type Command interface {
 // the name is empty, that of a claim by its id. With both, the resource's queue is meant,
 // and the claim, if there is one with this id, must be in it: it is ErrIDTaken otherwise.
 //
-// With a Session it is that session instead, and with Claims the queues of all its live claims.
+// With a Session it is that session instead, and with Claims the queues of its live claims, as many as
+// MaxEnds allows: those that wait first, or with Waiting those alone.
 type Target struct {
-	Resource, ID string
-	Session      string
-	Claims       bool
+	Resource, ID    string
+	Session         string
+	Claims, Waiting bool
+	// Whole says that the claim with the ID, or without one the resource's exclusive holder, is needed
+	// with all its data: see Claim.Brief.
+	Whole bool
 }
 
 // MaxWaiting is how many claims may wait for one resource.
@@ -53,7 +57,7 @@ type Create struct {
 
 // Targets implements Command.
 func (cmd Create) Targets() []Target {
-	queue := Target{Resource: cmd.Resource, ID: cmd.ID}
+	queue := Target{Resource: cmd.Resource, ID: cmd.ID, Whole: true}
 	if cmd.Session == "" {
 		return []Target{queue}
 	}
@@ -126,7 +130,7 @@ type Acquire struct {
 }
 
 // Targets implements Command.
-func (cmd Acquire) Targets() []Target { return []Target{{Resource: cmd.Resource}} }
+func (cmd Acquire) Targets() []Target { return []Target{{Resource: cmd.Resource, Whole: true}} }
 
 func (cmd Acquire) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
@@ -189,7 +193,7 @@ type Release struct {
 }
 
 // Targets implements Command.
-func (cmd Release) Targets() []Target { return []Target{{Resource: cmd.Resource}} }
+func (cmd Release) Targets() []Target { return []Target{{Resource: cmd.Resource, Whole: true}} }
 
 func (cmd Release) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
@@ -212,7 +216,7 @@ type Renew struct {
 }
 
 // Targets implements Command.
-func (cmd Renew) Targets() []Target { return []Target{{ID: cmd.ID}} }
+func (cmd Renew) Targets() []Target { return []Target{{ID: cmd.ID, Whole: true}} }
 
 func (cmd Renew) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
@@ -246,7 +250,7 @@ type Activate struct {
 }
 
 // Targets implements Command.
-func (cmd Activate) Targets() []Target { return []Target{{ID: cmd.ID}} }
+func (cmd Activate) Targets() []Target { return []Target{{ID: cmd.ID, Whole: true}} }
 
 func (cmd Activate) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
@@ -278,7 +282,7 @@ type SetStatus struct {
 }
 
 // Targets implements Command.
-func (cmd SetStatus) Targets() []Target { return []Target{{ID: cmd.ID}} }
+func (cmd SetStatus) Targets() []Target { return []Target{{ID: cmd.ID, Whole: true}} }
 
 func (cmd SetStatus) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
@@ -307,7 +311,7 @@ type End struct {
 }
 
 // Targets implements Command.
-func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID}} }
+func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID, Whole: true}} }
 
 func (cmd End) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now

@@ -18,7 +18,7 @@ type Queue struct {
 	tail    []*member // joined in this transaction, behind a line not wholly read
 	last    uint64    // Enqueued of the last waiter that was read
 	whole   bool      // every waiter is in waiters
-	granted int       // how many claims this transaction has granted
+	left    bool      // more claims might have been granted
 	more    MoreWaiters
 	set     *Queues // of the transaction
 	err     error
@@ -234,19 +234,25 @@ func (q *Queue) expire(now Instant) {
 	}
 }
 
-// MaxGrants is how many claims of a resource one transaction grants, or finds abandoned. When
-// more shared claims could be granted, the next transaction about the resource goes on.
+// MaxGrants is how many claims one transaction grants, or finds abandoned, and then still one for each
+// resource that nobody holds. When more could be granted, the next transaction about the resource goes on.
 const MaxGrants = 1000
 
 // settle grants the claims at the head of the line for as long as the rules allow.
 func (q *Queue) settle(now Instant) {
-	for (q.granted < MaxGrants || q.Free()) && q.grantNext(now) {
-		q.granted++
+	for q.set.granted < MaxGrants || q.Free() {
+		if !q.grantNext(now) {
+			q.left = false
+			return
+		}
+		q.set.granted++
 	}
+	q.left = q.Waiting > 0
 }
 
 // grantNext grants the claim at the head of the line if the rules allow, or ends it if it is
-// abandoned.
+// abandoned. After MaxGrants an abandoned one is granted all the same: it is due at once, and the next
+// transaction ends it.
 func (q *Queue) grantNext(now Instant) bool {
 	if q.Waiting == 0 || q.Holder != "" {
 		return false
@@ -254,7 +260,7 @@ func (q *Queue) grantNext(now Instant) bool {
 	switch head := q.head(); {
 	case head == nil:
 		return false
-	case head.Abandoned(now):
+	case head.Abandoned(now) && q.set.granted < MaxGrants:
 		q.abandon(head, now)
 	case q.admits(head.Mode):
 		q.grant(head, now)
@@ -264,9 +270,9 @@ func (q *Queue) grantNext(now Instant) bool {
 	return true
 }
 
-// Unsettled reports whether the transaction has granted as many claims as it may, so that
-// there may be more to grant.
-func (q *Queue) Unsettled() bool { return q.granted >= MaxGrants }
+// Unsettled reports whether the transaction has granted as many claims as it may, and claims still wait,
+// so that there may be more to grant.
+func (q *Queue) Unsettled() bool { return q.left }
 
 // head returns the first claim in the line, reading more of it if need be. It is nil
 // when reading failed.

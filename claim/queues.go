@@ -18,6 +18,7 @@ type Queues struct {
 	net         []Transition // of the first summed transitions
 	caller      Caller       // of the command under way
 	summed      int
+	granted     int // how many claims this transaction has granted
 	counts      counts
 }
 
@@ -101,9 +102,7 @@ func (qs *Queues) find(cmd Command) error {
 			return err
 		}
 		if t.Session != "" {
-			if err := qs.findClaims(t); err != nil {
-				return err
-			}
+			qs.findClaims(t)
 			continue
 		}
 		q := qs.byID[t.ID]
@@ -124,23 +123,19 @@ func (qs *Queues) find(cmd Command) error {
 	return nil
 }
 
-// findClaims adds the queues of a session's claims to the targets.
-func (qs *Queues) findClaims(t Target) error {
+// findClaims adds the queues of a session's claims to the targets, but for those that could not be loaded.
+func (qs *Queues) findClaims(t Target) {
 	s := qs.sessions[t.Session]
 	if s == nil || !t.Claims {
-		return nil
+		return
 	}
 	found := make(map[*Queue]bool, len(s.claims))
 	for _, id := range s.claims {
-		if err := qs.refused["i"+id]; err != nil {
-			return err
-		}
 		if q := qs.byID[id]; q != nil && !found[q] {
 			found[q] = true
 			qs.targets = append(qs.targets, q)
 		}
 	}
-	return nil
 }
 
 func (qs *Queues) refusal(t Target) error {

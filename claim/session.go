@@ -32,7 +32,22 @@ type Session struct {
 	Created Time
 	// Version rises with every change of the session, and with every claim made for it.
 	Version uint64
+	// Ending is how the session ends, while it has more claims than one transaction ends; else it is
+	// zero. Such a session is attached to no server, so that it gets no more claims, and cannot be resumed.
+	Ending Ending
 }
+
+// Ending is how a session and its claims end.
+type Ending struct {
+	// Active and Waiting are what becomes of the claims with that status, for Reason.
+	Active, Waiting Status
+	Reason          string
+	// By is the identity of who ends them, "" if it is not known.
+	By string
+}
+
+// Ends reports whether the session has begun to end.
+func (s *Session) Ends() bool { return s.Ending != Ending{} }
 
 // Forever is the deadline of an active claim with a session.
 const Forever = Time(math.MaxInt64)
@@ -41,7 +56,18 @@ const Forever = Time(math.MaxInt64)
 // counts them: they come through it alone.
 const MaxSessionClaims = 10_000
 
+// MaxEnds is how many claims of sessions one transaction ends. A session with more of them ends in
+// several transactions.
+const MaxEnds = 256
+
+// endingTime is after how much lease time a session that has begun to end is due again: whoever ends
+// it is gone by then.
+const endingTime = 2 * time.Second
+
 var (
+	// ErrUnfinished is returned for a command that does not fit into one transaction. This transaction
+	// has done a part of it. The Rest is for a later one.
+	ErrUnfinished = errors.New("the command goes on in the next transaction")
 	// ErrSessionEnded is returned when there is no such session, or no longer.
 	ErrSessionEnded = errors.New("the session has ended")
 	// ErrSessionSecret is returned to who attaches a session with another secret than its own, or is
@@ -78,13 +104,20 @@ func (c SessionChange) ID() string {
 type session struct {
 	stored *Session // as it was read, nil if there was none
 	now    *Session // nil if there is none
-	claims []string // the ids of its live claims, if they were read, and of those made since
+	claims []string // the ids of its live claims, as far as they were read, and of those made since
+	more   bool     // it has claims that were not read
 }
 
 // PutSession adds a session that was read. claims are the ids of its live claims, of which Add or
 // Refuse is then called for each; they are needed by EndSession only.
 func (qs *Queues) PutSession(s Session, claims ...string) {
 	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims})
+}
+
+// PutPart is PutSession for a session that has more claims. Those that wait come first: with one that does
+// not wait come all that do.
+func (qs *Queues) PutPart(s Session, claims ...string) {
+	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims, more: true})
 }
 
 func (qs *Queues) makeSession(id string, s *session) *session {
@@ -159,7 +192,7 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 		if foreign || subtle.ConstantTimeCompare(s.now.Secret, cmd.Session.Secret) != 1 {
 			return nil, ErrSessionSecret
 		}
-		if s.now.Due(qs.Now) {
+		if s.now.Due(qs.Now) || s.now.Ends() {
 			return nil, ErrSessionEnded
 		}
 	case cmd.Resume, s != nil: // ended by this very transaction
@@ -199,6 +232,11 @@ func (cmd Detach) apply(qs *Queues) (*member, error) {
 
 // EndSession ends a session and all its claims, or with Keep its claims alone. A session that is not
 // there is no error. It returns no claim.
+//
+// When the session has more claims than one transaction ends, this is done in several, and the error of
+// all but the last is ErrUnfinished. The first one marks the session as ending. The claims that wait end before
+// those that are active, so that what the session gives up is not granted to itself. If nobody goes on,
+// the session is due after some seconds, and any EndSession goes on as the first one has begun.
 type EndSession struct {
 	ID string
 	// Server, unless it is "", is what the session must be attached to: it is ErrNotAttached
@@ -215,33 +253,86 @@ type EndSession struct {
 }
 
 // Targets implements Command.
-func (cmd EndSession) Targets() []Target { return []Target{{Session: cmd.ID, Claims: true}} }
+func (cmd EndSession) Targets() []Target {
+	return []Target{{Session: cmd.ID, Claims: true, Waiting: cmd.Active == 0}}
+}
 
-//nolint:unparam // it is about a session, not about a claim
+// Rest returns what is left to do of a command whose error was ErrUnfinished.
+func Rest(cmd Command) Command {
+	if end, ok := cmd.(EndSession); ok {
+		end.OnlyDue = false // it is not due while somebody ends it
+		return end
+	}
+	return cmd
+}
+
 func (cmd EndSession) apply(qs *Queues) (*member, error) {
 	s := qs.sessions[cmd.ID]
 	switch {
 	case s == nil || s.now == nil:
 		return nil, nil
-	case cmd.Server != "" && s.now.Server != cmd.Server:
-		return nil, ErrNotAttached
 	case cmd.OnlyDue && !s.now.Due(qs.Now):
 		return nil, nil
+	case s.now.Ends() && !cmd.Keep:
+		return nil, s.endAs(s.now.Ending, qs)
+	case cmd.Server != "" && s.now.Server != cmd.Server:
+		return nil, ErrNotAttached
 	}
-	qs.each(s.claims, func(q *Queue, m *member) { cmd.end(q, m, qs.Now) })
+	how := Ending{Active: cmd.Active, Waiting: cmd.Waiting, Reason: cmd.Reason, By: qs.caller.Identity}
 	if cmd.Keep {
 		s.change(qs.Now)
-		return nil, nil
+		return nil, s.endClaims(how, qs)
 	}
-	s.now, s.claims = nil, nil
-	return nil, nil
+	return nil, s.endAs(how, qs)
 }
 
-func (cmd EndSession) end(q *Queue, m *member, now Instant) {
-	switch {
-	case m.Status == Active && cmd.Active != 0:
-		q.finish(m, cmd.Active, cmd.Reason, now)
-	case m.Status == Waiting && cmd.Waiting != 0:
-		q.finish(m, cmd.Waiting, cmd.Reason, now)
+// endAs ends the session, or marks it as ending when claims are left.
+func (s *session) endAs(how Ending, qs *Queues) error {
+	err := s.endClaims(how, qs)
+	if err == nil {
+		s.now, s.claims = nil, nil
+		return nil
 	}
+	after := s.change(qs.Now)
+	after.Server, after.Attached, after.Ending = "", 0, how
+	after.Deadline = qs.Now.Lease.Add(endingTime)
+	return err
+}
+
+// endClaims ends those claims of the session that were read. It returns ErrUnfinished when there are more,
+// and the error of one that could not be loaded when no other has ended.
+func (s *session) endClaims(how Ending, qs *Queues) error {
+	ended, refused := 0, error(nil)
+	for _, id := range s.claims {
+		if err := qs.refused["i"+id]; err != nil {
+			refused = err
+			continue
+		}
+		if q := qs.byID[id]; q != nil && q.endAs(q.find(id), how, qs.Now) {
+			ended++
+		}
+	}
+	switch {
+	case refused != nil && ended == 0:
+		return refused
+	case refused != nil || s.more:
+		return ErrUnfinished
+	}
+	return nil
+}
+
+// endAs ends a claim of a session, and reports whether it has.
+func (q *Queue) endAs(m *member, how Ending, now Instant) bool {
+	to := how.Active
+	if m.Status == Waiting {
+		to = how.Waiting
+	}
+	if to == 0 || m.Status.Final() {
+		return false
+	}
+	q.finish(m, to, how.Reason, now)
+	if to != Expired {
+		m.EndedBy = how.By
+	}
+	return true
 }

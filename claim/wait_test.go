@@ -51,15 +51,39 @@ func TestOutageAbortsNobody(t *testing.T) {
 func TestAbandonedIsNeverGranted(t *testing.T) {
 	d := setup(t)
 	d.do(claim.Create{ID: "holder", Resource: "printer", TTL: time.Hour})
-	for i := range 2 * claim.MaxGrants {
+	for i := range claim.MaxGrants - 1 {
 		d.do(patient(fmt.Sprint(i)))
 	}
 	d.exclusive("live")
 	d.after(waitTTL)
 	d.release("holder")
 	equal(t, "the holder", d.Holder, "live")
-	d.wantStatus(claim.Aborted, "0", "1999")
+	d.wantStatus(claim.Aborted, "0", "998")
 	equal(t, "the number that wait", d.Waiting, 0)
+}
+
+// When more are abandoned than one transaction ends, the next of them is granted, so that the resource is never
+// free while somebody waits. It is due at once, and the next transaction goes on.
+func TestAbandonedInSteps(t *testing.T) {
+	d := setup(t)
+	d.do(claim.Create{ID: "holder", Resource: "printer", TTL: time.Hour})
+	for i := range 2 * claim.MaxGrants {
+		d.do(patient(fmt.Sprint(i)))
+	}
+	d.exclusive("live")
+	d.after(waitTTL)
+	d.use(reread(d))
+	d.release("holder")
+	equal(t, "the holder", d.Holder, "1000")
+	due := d.get("1000")
+	equal(t, "whether it is due", due.Due(d.now), true)
+	equal(t, "Unsettled", d.Unsettled(), true)
+	d.use(reread(d))
+	d.do(claim.Expire{Resources: []string{"printer"}})
+	equal(t, "the holder", d.Holder, "live")
+	d.wantStatus(claim.Expired, "1000")
+	d.wantStatus(claim.Aborted, "0", "999", "1001", "1999")
+	equal(t, "Unsettled", d.Unsettled(), false)
 }
 
 // One that waits for shared holders keeps those behind it out no longer.

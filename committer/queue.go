@@ -62,12 +62,29 @@ func (q *queue) add(r *request) error {
 	case q.exceeds(all, 1), q.exceeds(all, newWork) && q.isNew(r.cmd) && !q.hasShare(all, own):
 		return ErrOverloaded
 	}
+	q.put(r)
+	return nil
+}
+
+// again puts a request at the end of which a transaction has done a part. It returns ErrStopping.
+func (q *queue) again(r *request) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stopped {
+		return ErrStopping
+	}
+	r.queued = time.Now()
+	q.put(r)
+	return nil
+}
+
+// put adds a request, for which there is room.
+func (q *queue) put(r *request) {
 	q.pending = append(q.pending, r)
-	q.all, q.of[r.caller.Identity] = all, own
-	if all.requests == 1 {
+	q.all, q.of[r.caller.Identity] = q.all.plus(r), q.of[r.caller.Identity].plus(r)
+	if q.all.requests == 1 {
 		q.wakeUp()
 	}
-	return nil
 }
 
 const (
@@ -110,7 +127,10 @@ func (q *queue) len() int {
 	return len(q.pending)
 }
 
-// take returns up to limit requests for a transaction, and leaves out those whose callers have
+// maxBatchBytes is how large the requests of one transaction may be together; one more may exceed it.
+const maxBatchBytes = 4 << 20
+
+// take returns up to limit requests for a transaction, not more than maxBatchBytes, and leaves out those whose callers have
 // left. When there are more than that, what renews or ends a claim goes before new work; both
 // keep their order, in which identities take turns.
 func (q *queue) take(limit int) []*request {
@@ -118,26 +138,29 @@ func (q *queue) take(limit int) []*request {
 	defer q.mu.Unlock()
 	batch := make([]*request, 0, min(len(q.pending), limit))
 	left := q.pending[:0]
-	more := len(q.pending) > limit
+	more := len(q.pending) > limit || q.all.bytes > maxBatchBytes
 	if more {
 		takeTurns(q.pending)
 	}
+	bytes := 0
+	fits := func() bool { return len(batch) < limit && bytes < maxBatchBytes }
 	for _, r := range q.pending {
 		switch {
 		case r.ctx.Err() != nil: // nobody reads its answer
-		case len(batch) < limit && (!more || !q.isNew(r.cmd)):
+			q.gone(r)
+		case fits() && (!more || !q.isNew(r.cmd)):
 			batch = append(batch, r)
-			continue
+			bytes += r.bytes
 		default:
 			left = append(left, r)
-			continue
 		}
-		q.gone(r)
 	}
-	if room := min(limit-len(batch), len(left)); room > 0 { // what is left is new work
-		batch = append(batch, left[:room]...)
-		left = append(left[:0], left[room:]...)
+	room := 0
+	for ; room < len(left) && fits(); room++ { // what is left is new work
+		batch = append(batch, left[room])
+		bytes += left[room].bytes
 	}
+	left = append(left[:0], left[room:]...)
 	for _, r := range batch {
 		q.gone(r)
 	}
@@ -207,6 +230,10 @@ func size(cmd claim.Command) int {
 		return commandBytes + len(cmd.ID) + len(cmd.Resource) + len(cmd.Owner) + len(cmd.UserData) + len(cmd.Value)
 	case claim.Acquire:
 		return commandBytes + len(cmd.Resource) + len(cmd.Owner) + len(cmd.Value)
+	case claim.Expire:
+		return commandBytes * (1 + len(cmd.Resources) + len(cmd.Waiters))
+	case claim.KeepWaiting:
+		return commandBytes * (1 + len(cmd.IDs))
 	default:
 		return commandBytes
 	}

@@ -110,7 +110,12 @@ func TestShareOfAFullQueue(t *testing.T) {
 	if got := fill("quiet", large); few > limit/2 || got < few/2-1 || got > few/2 {
 		t.Errorf("in bytes: %d, then %d were accepted", few, got)
 	}
-	q.take(limit)
+	for q.len() > 0 {
+		before := q.all.bytes
+		if batch := q.take(limit); before-q.all.bytes >= maxBatchBytes+large+commandBytes || len(batch) == 0 {
+			t.Fatalf("a batch of %d requests has %d bytes", len(batch), before-q.all.bytes)
+		}
+	}
 	if q.all != (load{}) || len(q.of) != 0 {
 		t.Errorf("%+v, %v are left", q.all, q.of)
 	}

@@ -33,23 +33,34 @@ func targets(cmds []claim.Command) Wanted {
 	w := Wanted{Resources: make([]string, 0, len(cmds))}
 	for _, cmd := range cmds {
 		for _, target := range cmd.Targets() {
-			if target.Resource != "" {
-				w.Resources = append(w.Resources, target.Resource)
-			}
-			if target.ID != "" {
-				w.Claims = append(w.Claims, target.ID)
-			}
-			if target.Session != "" {
-				w.Sessions = append(w.Sessions, target.Session)
-			}
-			if target.Claims {
-				w.Ending = append(w.Ending, target.Session)
-			}
+			w.add(target)
 		}
 	}
-	for _, names := range []*[]string{&w.Resources, &w.Claims, &w.Sessions, &w.Ending} {
+	for _, names := range []*[]string{&w.Resources, &w.Claims, &w.Sessions, &w.Ending, &w.Withdrawing, &w.WholeHolders, &w.WholeClaims} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
 	}
 	return w
+}
+
+func (w *Wanted) add(target claim.Target) {
+	if target.Resource != "" {
+		w.Resources = append(w.Resources, target.Resource)
+	}
+	if target.ID != "" {
+		w.Claims = append(w.Claims, target.ID)
+	}
+	if target.Session != "" {
+		w.Sessions = append(w.Sessions, target.Session)
+	}
+	switch {
+	case target.Claims && target.Waiting:
+		w.Withdrawing = append(w.Withdrawing, target.Session)
+	case target.Claims:
+		w.Ending = append(w.Ending, target.Session)
+	case target.Whole && target.ID != "":
+		w.WholeClaims = append(w.WholeClaims, target.ID)
+	case target.Whole:
+		w.WholeHolders = append(w.WholeHolders, target.Resource)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // MaxFeedValue is the longest value of a claim that the feed has.
-const MaxFeedValue = 4096
+const MaxFeedValue = claim.MaxBrief
 
 // recordVersion is the first byte of a record. A server that finds another one there knows that
 // the record was written by a server of another version, and cannot read it.
@@ -46,6 +47,52 @@ func AppendRecord(buf []byte, at claim.Time, transitions []claim.Transition) []b
 		}
 	}
 	return w.buf
+}
+
+// RecordBytes is how large a Record is, the last of its transitions apart.
+const RecordBytes = 128 << 10
+
+// Record is what AppendRecord makes of a part of a transaction.
+type Record struct {
+	Record []byte
+	// Left are the ids of the claims that left the waiting line.
+	Left []string
+}
+
+// Records returns what the feed keeps of a transaction: one record, or several where its transitions are many or
+// large. All together tell what one would.
+func Records(at claim.Time, transitions []claim.Transition) iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		for first := true; first || len(transitions) > 0; first = false {
+			n := fitting(transitions)
+			r := Record{Record: AppendRecord(nil, at, transitions[:n])}
+			for i, t := range transitions[:n] {
+				if t.StoppedWaiting() && (i == 0 || !grantedAtOnce(transitions[i-1], t)) {
+					r.Left = append(r.Left, t.After.ID)
+				}
+			}
+			if !yield(r) {
+				return
+			}
+			transitions = transitions[n:]
+		}
+	}
+}
+
+// fitting returns how many of the transitions fit into one record. A claim that is granted as it is made is not cut
+// in two.
+func fitting(transitions []claim.Transition) (n int) {
+	for bytes := 0; n < len(transitions) && bytes < RecordBytes; n++ {
+		c := transitions[n].After
+		bytes += recordBytes + len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Session) + len(c.Reason) + len(c.Identity) + len(c.EndedBy)
+		if len(c.Value) <= MaxFeedValue {
+			bytes += len(c.Value)
+		}
+	}
+	if 0 < n && n < len(transitions) && grantedAtOnce(transitions[n-1], transitions[n]) {
+		n++
+	}
+	return n
 }
 
 // grantedAtOnce reports whether two transitions, one after the other, make a claim and grant it.

@@ -28,7 +28,7 @@ type Sessions interface {
 	Sessions(ctx context.Context, after string, limit int) ([]SessionCount, claim.Instant, error)
 
 	// SessionClaims returns the live claims of a session in the order in which they came, none if
-	// there is no such session.
+	// there is no such session. They come without UserData and Value.
 	SessionClaims(ctx context.Context, id string) ([]claim.Claim, error)
 
 	// AttachedTo returns the ids of the sessions that are attached to a server, in no order.

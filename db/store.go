@@ -36,8 +36,7 @@ var (
 )
 
 // Store is one durable home of the queues. Its methods may be called at once, except
-// that there is one caller of Transact, Beat and Resume, and one of the Pruner. Each of the parts of a server asks for the
-// role that it needs.
+// that there is one caller of Transact, one of Beat and Resume, and one of the Pruner. Each of the parts of a server asks for the role that it needs.
 //
 // The end of a context ends each method, with an error. An engine says what cannot be
 // interrupted: for SQLite that is a read of a disk that does not answer.
@@ -66,16 +65,18 @@ type Transactor interface {
 	Transact(ctx context.Context, fn func(Tx) error) error
 }
 
-// Pulse is how a server shows that it can take renewals, which keeps lease time running: see Clock.
+// Pulse is how a server shows that it is there to take renewals, which keeps lease time
+// running: see Clock. Beat and Resume may run beside Transact, and do not wait for it.
 type Pulse interface {
-	// Beat commits a transaction over the connection that Transact uses, and in the tables that a renewal writes
-	// in, and moves lease time on with it. So it fails when no renewal could be committed. It is to be called
-	// every BeatInterval while there are leases.
-	Beat(ctx context.Context) error
+	// Beat records that a server is there to take renewals. It is to be called every
+	// BeatInterval while there are leases. inService is for how long the server has been so without a break,
+	// since its last Beat or Resume at the most: a beat may be late while commits take
+	// long, and that is no outage. It is 0 for a server that does not know.
+	Beat(ctx context.Context, inService time.Duration) error
 
-	// Resume is Beat for a server that could not commit until now: because a commit has failed, because it
-	// has just started, or because it was stopped. None of the time since the last beat of any server
-	// counts.
+	// Resume is the first Beat after a time in which this server could not commit. Unless
+	// another server has beaten meanwhile, all of the time since the last beat becomes an
+	// outage, however short it was.
 	Resume(ctx context.Context) error
 
 	// Vouch says that this server begins to vouch, under a name, for the sessions that will be
@@ -200,19 +201,28 @@ type Counts struct {
 // Wanted is what a transaction loads: resources by their names, claims and sessions by their ids.
 type Wanted struct {
 	Resources, Claims, Sessions []string
-	// Ending are those of the Sessions whose live claims are loaded too.
-	Ending []string
+	// WholeHolders are those of the Resources whose exclusive holders, and WholeClaims those of the
+	// Claims, that are loaded with all their data. Any other claim may come without what is longer than
+	// claim.MaxBrief (claim.Claim.Brief).
+	WholeHolders, WholeClaims []string
+	// Ending are those of the Sessions whose live claims are loaded too, and Withdrawing those whose waiting
+	// claims are: claim.MaxEnds of all sessions together. Of each session those that wait come first
+	// (claim.Queues.PutPart).
+	Ending, Withdrawing []string
 	// Identities are those whose live claims are counted (claim.Queues.PutCount), of those that were made
 	// while there was a count of the identity (claim.Queues.Counted).
 	Identities []string
 }
 
+// MaxDue is how many shared holders that are due a transaction loads, and then still one of each queue.
+const MaxDue = 1000
+
 // Tx is one transaction. It is used by one goroutine.
 type Tx interface {
 	// Load reads the wanted sessions, and the queues of the wanted resources and claims,
 	// and keeps other transactions from changing them. It is called once. Each queue
-	// knows its exclusive holder, its shared holders that are due (all, or the first
-	// few hundred), and those of the given claims that belong to it. The counts of the wanted
+	// knows its exclusive holder, its shared holders that are due (MaxDue of all queues
+	// together, and at least one of each), and those of the given claims that belong to it. The counts of the wanted
 	// identities hold what was committed before Load, by this server for sure. A resource or a session
 	// that another transaction keeps locked for longer than transactions take is not loaded: its
 	// commands get ErrRowLocked (claim.Queues.Refuse and RefuseSession).

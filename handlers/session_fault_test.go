@@ -78,11 +78,11 @@ func (s *faulty) beaten() error {
 	return s.beat()
 }
 
-func (s *faulty) Beat(ctx context.Context) error {
+func (s *faulty) Beat(ctx context.Context, inService time.Duration) error {
 	if err := s.beaten(); err != nil {
 		return err
 	}
-	return s.Store.Beat(ctx)
+	return s.Store.Beat(ctx, inService)
 }
 
 func (s *faulty) Resume(ctx context.Context) error {

@@ -175,7 +175,7 @@ func (a *Attached) ask(surely bool) {
 			_, closing := a.barrier.(Close)
 			switch {
 			case closing && !surely: // it is about to be answered
-			case errors.Is(err, claim.ErrSessionEnded):
+			case errors.Is(err, claim.ErrSessionEnded), err == nil && row.Ends():
 				a.stop(claim.ErrSessionEnded)
 			case err == nil && (row.Server != "" && !here || here && surely): // by another stream
 				a.stop(ErrMoved)

@@ -183,7 +183,7 @@ func TestSweepAtDeadline(t *testing.T) {
 				}
 				time.Sleep(10*time.Second + 100*time.Millisecond)
 				if name == "another server" {
-					beat := func(ctx context.Context) { committertest.Check(t, w.Store.Store.Beat(ctx)) }
+					beat := func(ctx context.Context) { committertest.Check(t, w.Store.Store.Beat(ctx, db.BeatInterval)) }
 					beat(t.Context())
 					committertest.Run(t, periodic.New(db.BeatInterval, beat))
 				}
@@ -356,6 +356,39 @@ func TestSweepReports(t *testing.T) {
 		log := lines.String()
 		if strings.Count(log, "\n") != 2 || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the file was moved") || !strings.Contains(log, "ended again") {
 			t.Errorf("the log is\n%s", log)
+		}
+	})
+}
+
+// TestSweepOfHalfEndedSession: a session whose end was begun, and interrupted, ends as it began to.
+func TestSweepOfHalfEndedSession(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		const n = 2*claim.MaxEnds + 10
+		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
+		var cmds []claim.Command
+		for i := range n {
+			cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
+		}
+		for _, r := range w.Send(t.Context(), cmds...) {
+			committertest.Check(t, (<-r).Err)
+		}
+		end := []claim.Command{claim.EndSession{ID: "s", Active: claim.Revoked, Waiting: claim.Revoked, Reason: "reset"}}
+		committertest.Check(t, w.Store.Store.Transact(t.Context(), func(tx db.Tx) error {
+			_, err := db.Execute(tx, end, func(queues *claim.Queues) { _, _ = queues.Do(end[0]) })
+			return err
+		}))
+		counts(t, w, db.Counts{Active: n - claim.MaxEnds, Finished: claim.MaxEnds})
+		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		counts(t, w, db.Counts{Finished: n})
+		for i := range n {
+			if c, _, err := w.Store.Get(t.Context(), fmt.Sprint(i)); err != nil || c.Status != claim.Revoked || c.Reason != "reset" {
+				t.Fatalf("%+v (%v)", c, err)
+			}
+		}
+		if s, _, err := w.Store.Session(t.Context(), "s"); !errors.Is(err, claim.ErrSessionEnded) {
+			t.Errorf("%+v (%v)", s, err)
 		}
 	})
 }

@@ -76,10 +76,18 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	}
 	for _, change := range changes {
 		if change.StoppedWaiting() {
-			h.notify(change.After.ID, &news{change.After, now})
+			h.notify(change.After.ID, newsOf(change.After, now))
 		}
 		h.changed(change)
 	}
+}
+
+// newsOf returns the news of a claim, nil if it lacks some of its data.
+func newsOf(c *claim.Claim, now claim.Instant) *news {
+	if c.Brief {
+		return nil
+	}
+	return &news{c, now}
 }
 
 // heard wakes the calls whose claims have stopped waiting by what other servers committed. What this one

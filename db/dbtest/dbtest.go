@@ -36,7 +36,7 @@ type Case struct {
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, pruneCases, clockCases, sessionCases, countCases, serverCases)
+	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, pruneCases, clockCases, sessionCases, countCases, largeCases, serverCases)
 }
 
 // Run runs the suite against new stores from open.
@@ -53,7 +53,7 @@ func RunCase(t testing.TB, c Case, open func(t testing.TB) Engine) {
 	if c.Servers && e.Second == nil {
 		t.Skip("this engine allows one server only")
 	}
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), 0))
 	c.Run(t, e)
 }
 

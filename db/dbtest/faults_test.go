@@ -302,10 +302,10 @@ func read(fn func(*db.Snapshot)) func(*broken) {
 
 func byID(a, b claim.Claim) int { return strings.Compare(a.ID, b.ID) }
 
-func noBeats(b *broken) { b.beat = func(context.Context) error { return nil } }
+func noBeats(b *broken) { b.beat = func(context.Context, time.Duration) error { return nil } }
 
 func resumeBeats(b *broken) {
-	b.resume = b.Store.Beat
+	b.resume = func(ctx context.Context) error { return b.Store.Beat(ctx, 0) }
 }
 
 // runsOn lets the clock of the leases run with the wall's.
@@ -330,7 +330,7 @@ func nextDueOf(sees func(claim.Claim) bool) func(*broken) {
 	}
 }
 
-var faults = slices.Concat(sessionFaults, countFaults, []fault{
+var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
 	{"stores what a claim was first, not what became of it", func(b *broken) {
 		b.save = func(tx db.Tx, queues *claim.Queues) error {
 			for _, change := range queues.Changes() {
@@ -687,7 +687,12 @@ var faults = slices.Concat(sessionFaults, countFaults, []fault{
 	}, []string{"NowMoves", "TimeOfTransaction"}},
 	{"the clock of the leases runs on", runsOn, []string{"LeaseClockStands", "TimeAway", "BeatOfOthers"}},
 	{"a short outage is counted", resumeBeats, []string{"ShortOutage"}},
-	{"a late beat is an outage", func(b *broken) { b.beat = b.Store.Resume }, []string{"LateBeat", "LeaseClockGoesOn"}},
+	{"a late beat is an outage", func(b *broken) {
+		b.beat = func(ctx context.Context, _ time.Duration) error { return b.Store.Beat(ctx, 0) }
+	}, []string{"LateBeatInService"}},
+	{"every silence is service", func(b *broken) {
+		b.beat = func(ctx context.Context, _ time.Duration) error { return b.Store.Beat(ctx, time.Hour) }
+	}, []string{"LeaseClockStands"}},
 	{"beats do nothing", noBeats, []string{"LeaseClockGoesOn", "BeatOfOthers"}},
 	{"answers what it answered first", stale, []string{"SeenAtOnce"}},
 	{"the feed is empty", func(b *broken) {

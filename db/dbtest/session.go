@@ -234,7 +234,33 @@ func sessionRefusals(t testing.TB, e Engine) {
 	equal(t, "row of what was refused", row(t, e.Store, "x").Version, 0)
 }
 
-// sessionEnds ends a session that holds and waits for many resources.
+// longData is as long as data of a claim may be.
+const longData = 64 << 10
+
+// longer gives a claim as much data as it may have.
+func longer(cmd claim.Create) claim.Create {
+	cmd.UserData, cmd.Value = []byte(strings.Repeat("'", longData)), strings.Repeat("\\", longData)
+	return cmd
+}
+
+// inSteps carries out a command in as many transactions as it takes, and calls between after each but the last.
+func inSteps(t testing.TB, s db.Store, cmd claim.Command, between func()) {
+	t.Helper()
+	for {
+		answers := try(t, s, 0, cmd)
+		if answers[0].err == nil {
+			return
+		}
+		if !errors.Is(answers[0].err, claim.ErrUnfinished) {
+			t.Fatalf("%T: %v", cmd, answers[0].err)
+		}
+		between()
+		cmd = claim.Rest(cmd)
+	}
+}
+
+// sessionEnds ends a session that holds and waits for many resources: those that it waits for first, not too many
+// in one transaction. What it holds has long values.
 func sessionEnds(t testing.TB, e Engine) {
 	const n = 1200
 	Do(t, e.Store, attach("s", "s1"), attach("next", "s1"))
@@ -244,12 +270,32 @@ func sessionEnds(t testing.TB, e Engine) {
 		mine, other := claim.Command(bound(fmt.Sprint("mine", i), resource, "s")), claim.Command(bound(fmt.Sprint("other", i), resource, "next"))
 		if i%3 == 0 { // this one waits
 			mine, other = other, mine
+		} else if i%100 == 1 {
+			mine = longer(mine.(claim.Create))
 		}
 		first, theirs = append(first, mine), append(theirs, other)
 	}
 	Do(t, e.Store, first...)
 	Do(t, e.Store, theirs...)
-	Do(t, e.Store, exclusive("mine too", "own"), ending("s"))
+	Do(t, e.Store, exclusive("mine too", "own"))
+	live, steps := n, 0
+	inSteps(t, e.Store, ending("s"), func() {
+		claims, err := e.Store.SessionClaims(t.Context(), "s")
+		must(t, err)
+		waits := slices.ContainsFunc(claims, func(c claim.Claim) bool { return c.Status == claim.Waiting })
+		if ended := live - len(claims); ended == 0 || ended > claim.MaxEnds || waits && len(claims) < n-n/3 {
+			t.Fatalf("one transaction has ended %d, %d are left", ended, len(claims))
+		}
+		live = len(claims)
+		steps++
+		s := session(t, e.Store, "s")
+		if want := (claim.Ending{Active: claim.Expired, Waiting: claim.Aborted, Reason: "over"}); s.Ending != want || s.Server != "" || s.Deadline == 0 {
+			t.Fatalf("after step %d: %+v", steps, s)
+		}
+	})
+	if steps < n/claim.MaxEnds {
+		t.Errorf("it took %d steps", steps)
+	}
 	noSession(t, e.Store, "s")
 	sessionClaimsAre(t, e.Store, "s")
 	for i := range n {
@@ -266,7 +312,9 @@ func sessionEnds(t testing.TB, e Engine) {
 	claims, err := e.Store.SessionClaims(t.Context(), "next")
 	must(t, err)
 	equal(t, "claims of the other session", len(claims), n)
-	Do(t, e.Store, ending("next"))
+	long := get(t, e.Store, "mine1")
+	equal(t, "length of the value and of the user data", []int{len(long.Value), len(long.UserData)}, []int{longData, longData})
+	inSteps(t, e.Store, ending("next"), func() {})
 	equal(t, "waiting and held", func() db.Counts { n, _ := e.Store.Count(t.Context()); return n }(), db.Counts{Active: 1, Finished: 2 * n})
 }
 
@@ -362,9 +410,9 @@ func dueSessions(t testing.TB, e Engine) {
 func serve(t testing.TB, s db.Store, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(db.BeatInterval / 2) {
-		must(t, s.Beat(t.Context()))
+		must(t, s.Beat(t.Context(), 0))
 	}
-	must(t, s.Beat(t.Context()))
+	must(t, s.Beat(t.Context(), 0))
 }
 
 func nextLook(t testing.TB, s db.Store) claim.Time {
@@ -393,7 +441,7 @@ func sessionsKeepTimeRunning(t testing.TB, e Engine) {
 func silentServer(t testing.TB, e Engine) {
 	must(t, e.Store.Vouch(t.Context(), "s1"))
 	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"), attach("c", "elsewhere"), bound("held", "r", "a"))
-	must(t, e.Store.Beat(t.Context()))
+	must(t, e.Store.Beat(t.Context(), 0))
 	beaten := now(t, e.Store).Lease
 	attached := session(t, e.Store, "a")
 	Do(t, e.Store, attach("late", "s1"))
@@ -407,7 +455,7 @@ func silentServer(t testing.TB, e Engine) {
 		t.Errorf("next due is %s after the last beat", next.Sub(beaten))
 	}
 	serve(t, s, db.VouchSilence+db.ClusterSkew+slack)
-	must(t, s.Beat(t.Context()))
+	must(t, s.Beat(t.Context(), 0))
 	detachSilent(t, s, 3)
 	detachSilent(t, s, 0)
 	got := session(t, s, "a")

@@ -48,11 +48,11 @@ func (f *feedName) next() (name string, n uint64) {
 	return f.name, f.last + 1
 }
 
-// committed says that the next commit is done, with a row of so many bytes.
-func (f *feedName) committed(bytes int) {
+// committed says that the next commit is done, with so many rows of so many bytes together.
+func (f *feedName) committed(rows uint64, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.last++
+	f.last += rows
 	f.bytes += bytes
 	f.at = time.Now()
 	if last := len(f.marks) - 1; last < 0 || f.bytes-f.marks[last].bytes > db.FeedBytes/64 || f.at.Sub(f.marks[last].at) > db.FeedAge/60 {

@@ -36,7 +36,7 @@ func (h holders) remember(queues []*claim.Queue) {
 	}
 	for _, q := range queues {
 		holder := q.ExclusiveHolder()
-		if holder == nil || len(holder.Value)+len(holder.UserData) > maxHolderBytes {
+		if holder == nil || holder.Brief || len(holder.Value)+len(holder.UserData) > maxHolderBytes {
 			delete(h, q.Resource)
 			continue
 		}

@@ -59,7 +59,7 @@ type identityClaim struct{ identity, claim string }
 func (w *writer) identityClaims(qs *claim.Queues, ended []identityClaim) {
 	for _, change := range qs.Changes() {
 		if c := change.After; qs.Counted(change) {
-			w.row(insertIdentityClaims, "", len(c.Identity)+len(c.ID), c.Identity, c.ID)
+			w.row(insertIdentityClaims, "", c.Identity, c.ID)
 		}
 	}
 	for _, e := range ended {

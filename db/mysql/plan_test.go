@@ -34,7 +34,10 @@ func TestPlans(t *testing.T) {
 		want []string // the key of each table, in order
 	}{
 		"lock":              {fmt.Sprintf(lockSQL, "('r1','r2')"), []string{"PRIMARY"}},
-		"claims":            {fmt.Sprintf(claimsSQL, "('1','2')"), []string{"PRIMARY"}},
+		"whole claims":      {fmt.Sprintf(wholeClaimsSQL, "('1','2')"), []string{"PRIMARY"}},
+		"claims":            {fmt.Sprintf(shortClaimsSQL, "('1','2')"), []string{"PRIMARY"}},
+		"claims of session": {fmt.Sprintf(claimsOfSQL, "('s1','s2')"), []string{"session_claims_session", "PRIMARY"}},
+		"boundary":          {fmt.Sprintf(boundarySQL, "('s1','s2')"), []string{"session_claims_session"}},
 		"free":              {freeResources + "('r1','r2')", []string{"PRIMARY"}},
 		"end":               {endClaims + "('1','2')", []string{"PRIMARY"}},
 		"waiters":           {waitersSQL, []string{"claims_line"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -15,6 +16,11 @@ const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, st
 
 // briefColumns are claimColumns without what may be large.
 const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
+
+// shortColumns are claimColumns without what is longer than claim.MaxBrief, and whether there is such: see scanShort.
+var shortColumns = strings.Replace(briefColumns, "NULL, ''", fmt.Sprintf(
+	"CASE WHEN LENGTH(user_data) <= %[1]d THEN user_data END, CASE WHEN LENGTH(value) <= %[1]d THEN value ELSE '' END", claim.MaxBrief), 1) +
+	fmt.Sprintf(", LENGTH(value) > %[1]d OR COALESCE(LENGTH(user_data) > %[1]d, 0)", claim.MaxBrief)
 
 type rowsQuerier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -47,6 +53,23 @@ func scanClaim(row scanner, claims *[]*claim.Claim) error {
 	err := row.Scan(r.columns()...)
 	*claims = append(*claims, r.done())
 	return err
+}
+
+// scanShort reads the claim of a row of shortColumns.
+func scanShort(row scanner) (*claim.Claim, error) {
+	var r claimRow
+	err := row.Scan(append(r.columns(), &r.claim.Brief)...)
+	return r.done(), err
+}
+
+// queryShort returns the claims of a query for shortColumns.
+func queryShort(ctx context.Context, q rowsQuerier, query string, args ...any) (claims []*claim.Claim, err error) {
+	err = each(ctx, q, query, args, func(rows *sql.Rows) error {
+		c, err := scanShort(rows)
+		claims = append(claims, c)
+		return err
+	})
+	return claims, err
 }
 
 // claimRow takes a row of claimColumns.
@@ -183,8 +206,8 @@ const (
 	heldPageSQL = "SELECT " + claimColumns + ` FROM (SELECT claims.* FROM (
 		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase = ? AND id > ? ORDER BY id LIMIT ?) page
 		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`
-	countSQL  = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0 AND at < 9223372036854775807), 0) FROM claims" // without the row of the beats
-	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 AND at < 9223372036854775807 ORDER BY at DESC LIMIT 1 OFFSET ?"
+	countSQL  = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0), 0) FROM claims"
+	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 ORDER BY at DESC LIMIT 1 OFFSET ?"
 )
 
 // Get implements db.Getter.

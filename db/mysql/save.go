@@ -41,9 +41,11 @@ const (
 	freeResources = "UPDATE resources SET version = ?, holder = '', shared = 0, waiting = 0 WHERE name IN "
 
 	insertClaims = "INSERT INTO claims (" + claimColumns + ") VALUES "
-	onKnownClaim = " ON DUPLICATE KEY UPDATE type = VALUES(type), ttl = VALUES(ttl), value = VALUES(value)," +
+	onKnownClaim = " ON DUPLICATE KEY UPDATE type = VALUES(type), ttl = VALUES(ttl)," +
 		" status = VALUES(status), token = VALUES(token), version = VALUES(version), deadline = VALUES(deadline)," +
 		" activated = VALUES(activated), finished = VALUES(finished), reason = VALUES(reason), ended_by = VALUES(ended_by)"
+	onKnownValue = onKnownClaim + ", value = VALUES(value)"
+
 	endClaims = "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ?, ended_by = ? WHERE id IN "
 )
 
@@ -61,11 +63,11 @@ func (w *writer) resources(queues []*claim.Queue) {
 		row := []any{q.Resource, q.Version, q.Holder, q.Shared, q.Waiting}
 		switch known := q.Stored().Version != 0; {
 		case !known:
-			w.row(insertResources, "", len(q.Resource), row...)
+			w.row(insertResources, "", row...)
 		case q.Free() && q.Waiting == 0:
 			w.same(freeResources, q.Version, []any{q.Version}, q.Resource)
 		default:
-			w.row(insertResources, onKnownResource, len(q.Resource), row...)
+			w.row(insertResources, onKnownResource, row...)
 		}
 	}
 }
@@ -74,12 +76,16 @@ func (w *writer) claims(changes []claim.Transition) {
 	for _, change := range changes {
 		switch c := change.After; {
 		case change.Before == nil:
-			w.row(insertClaims, "", claimBytes(c), values(c)...)
+			w.row(insertClaims, "", values(c)...)
 		case db.OnlyEnds(change):
 			w.same(endClaims, ending{c.Status, c.Version, c.Finished, c.Reason, c.EndedBy},
 				[]any{uint8(c.Status), c.Version, int64(c.Finished), c.Reason, c.EndedBy}, c.ID)
+		case change.Before.Value != c.Value:
+			w.row(insertClaims, onKnownValue, known(c)...)
 		default:
-			w.row(insertClaims, onKnownClaim, claimBytes(c), values(c)...)
+			unchanged := *c
+			unchanged.Value = ""
+			w.row(insertClaims, onKnownClaim, known(&unchanged)...)
 		}
 		w.sessionClaim(change)
 	}
@@ -97,21 +103,21 @@ func values(c *claim.Claim) []any {
 	}
 }
 
-func claimBytes(c *claim.Claim) int {
-	return len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.UserData) + len(c.Reason) + len(c.Session) + len(c.Identity) + len(c.EndedBy)
+// known is values for a claim that is stored: its user data never changes.
+func known(c *claim.Claim) []any {
+	without := *c
+	without.UserData = nil
+	return values(&without)
 }
 
-// saveFeed writes the commit's row of the feed. The ids are for servers that do not read changes
-// yet.
+// saveFeed writes the rows of the feed: the commit has more than one if its changes are many. The ids are for
+// servers that do not read changes yet.
 func (t *tx) saveFeed(qs *claim.Queues) {
-	var ids []string
-	for _, change := range qs.Changes() {
-		if change.StoppedWaiting() {
-			ids = append(ids, change.After.ID)
-		}
+	for record := range db.Records(qs.Now.Wall, qs.Transitions()) {
+		line := strings.Join(record.Left, " ")
+		t.script.add("INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, ?, ?, ?)",
+			t.server, t.n+t.rows, int64(qs.Now.Wall), line, record.Record)
+		t.size += feedRowBytes + len(line) + len(record.Record)
+		t.rows++
 	}
-	line, record := strings.Join(ids, " "), db.AppendRecord(nil, qs.Now.Wall, qs.Transitions())
-	t.size = feedRowBytes + len(line) + len(record)
-	t.script.add("INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, ?, ?, ?)",
-		t.server, t.n, int64(qs.Now.Wall), line, record)
 }

@@ -14,9 +14,27 @@ type statement struct {
 	args []any
 }
 
+// bytes is how long a statement is at most when its arguments have been put into it.
+func (s statement) bytes() int { return len(s.text) + argBytes(s.args) }
+
+// argBytes is how long arguments are at most within a statement.
+func argBytes(args []any) (n int) {
+	for _, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			n += 2*len(arg) + 2
+		case []byte:
+			n += 2*len(arg) + len("_binary''")
+		default:
+			n += len("-9223372036854775808")
+		}
+	}
+	return n
+}
+
 func (s *script) add(text string, args ...any) { *s = append(*s, statement{text, args}) }
 
-// packets returns what goes to the database at once: the whole script where that is safe, and
+// packets returns what goes to the database at once: as much as packetBytes allows where that is safe, and
 // each statement by itself elsewhere.
 //
 // It is safe where the database stops at the first statement that fails. A node of a cluster
@@ -24,8 +42,26 @@ func (s *script) add(text string, args ...any) { *s = append(*s, statement{text,
 // middle of a packet Galera continues after that, and a COMMIT at the end would commit the
 // second half.
 func (s script) packets(together bool) script {
-	if !together || len(s) == 0 {
+	if !together {
 		return s
+	}
+	var packets script
+	for len(s) > 0 {
+		n, bytes := 1, s[0].bytes()
+		for n < len(s) && bytes+s[n].bytes() < packetBytes {
+			bytes += s[n].bytes()
+			n++
+		}
+		packets = append(packets, s[:n].joined())
+		s = s[n:]
+	}
+	return packets
+}
+
+// joined returns the statements as one.
+func (s script) joined() statement {
+	if len(s) == 1 {
+		return s[0]
 	}
 	var text strings.Builder
 	var args []any
@@ -36,7 +72,7 @@ func (s script) packets(together bool) script {
 		text.WriteString(statement.text)
 		args = append(args, statement.args...)
 	}
-	return script{{text.String(), args}}
+	return statement{text.String(), args}
 }
 
 // exec carries the script out.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,12 +15,17 @@ import (
 )
 
 const (
-	sessionColumns  = "id, owner, secret, ttl, server, attached, deadline, created, version, identity"
+	sessionColumns  = "id, owner, secret, ttl, server, attached, deadline, created, version, identity, ending_active, ending_waiting, ending_reason, ended_by"
 	sessionSQL      = "SELECT " + sessionColumns + ", " + metaColumns + " FROM sessions JOIN meta ON one = 1 WHERE id = ?"
 	lockSessionsSQL = "SELECT " + sessionColumns + " FROM sessions FORCE INDEX (PRIMARY) WHERE id IN %s ORDER BY id FOR UPDATE"
 
-	claimsOfSQL      = "SELECT session, claim FROM session_claims FORCE INDEX (session_claims_session) WHERE session IN %s"
-	sessionClaimsSQL = "SELECT " + claimColumns + ` FROM (SELECT claims.* FROM session_claims s FORCE INDEX (session_claims_session)
+	// claimsOfSQL selects the live claims of sessions, those that wait first, or those alone; boundarySQL the session
+	// of the first claim that is too many to look at.
+	claimsOfSQL = `SELECT s.session, claim, phase = 1 FROM session_claims s FORCE INDEX (session_claims_session) STRAIGHT_JOIN claims ON id = claim
+		WHERE s.session IN %s AND phase >= 1 AND phase <= ? ORDER BY phase > 1, s.session LIMIT ?`
+	boundarySQL = "SELECT session FROM session_claims FORCE INDEX (session_claims_session) WHERE session IN %s ORDER BY session LIMIT 1 OFFSET ?"
+
+	sessionClaimsSQL = "SELECT " + briefColumns + ` FROM (SELECT claims.* FROM session_claims s FORCE INDEX (session_claims_session)
 		STRAIGHT_JOIN claims ON id = claim WHERE s.session = ? AND phase > 0) claims ORDER BY position, id`
 	countClaimsSQL = `SELECT s.session, COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 1), 0)
 		FROM session_claims s FORCE INDEX (session_claims_session) STRAIGHT_JOIN claims ON id = claim WHERE s.session IN %s GROUP BY s.session`
@@ -42,7 +48,8 @@ const (
 
 	insertSessions = "INSERT INTO sessions (" + sessionColumns + ") VALUES "
 	onKnownSession = " ON DUPLICATE KEY UPDATE owner = VALUES(owner), secret = VALUES(secret), ttl = VALUES(ttl)," +
-		" server = VALUES(server), attached = VALUES(attached), deadline = VALUES(deadline), version = VALUES(version)"
+		" server = VALUES(server), attached = VALUES(attached), deadline = VALUES(deadline), version = VALUES(version)," +
+		" ending_active = VALUES(ending_active), ending_waiting = VALUES(ending_waiting), ending_reason = VALUES(ending_reason), ended_by = VALUES(ended_by)"
 	deleteSessions = "DELETE FROM sessions WHERE id IN "
 
 	insertSessionClaims = "INSERT INTO session_claims (claim, session) VALUES "
@@ -61,7 +68,10 @@ type sessionRow struct {
 
 func (r *sessionRow) columns() []any {
 	s := &r.session
-	return []any{&s.ID, &s.Owner, &s.Secret, &r.ttl, &s.Server, &s.Attached, &s.Deadline, &s.Created, &s.Version, &s.Identity}
+	return []any{
+		&s.ID, &s.Owner, &s.Secret, &r.ttl, &s.Server, &s.Attached, &s.Deadline, &s.Created, &s.Version, &s.Identity,
+		&s.Ending.Active, &s.Ending.Waiting, &s.Ending.Reason, &s.Ending.By,
+	}
 }
 
 func (r *sessionRow) done() claim.Session {
@@ -72,7 +82,8 @@ func (r *sessionRow) done() claim.Session {
 // lockedSessions are those that a transaction has locked.
 type lockedSessions struct {
 	found  []claim.Session
-	claims map[string][]string // of those that may end: the ids of their claims
+	claims map[string][]string // of those that may end: the ids of their claims, as far as there is room
+	part   map[string]bool     // the sessions that have more
 	left   []string            // the ids of those that could not be locked
 }
 
@@ -92,19 +103,64 @@ func (t *tx) lockSessions(wanted db.Wanted) (s lockedSessions, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.claims = make(map[string][]string, len(wanted.Ending))
-	for chunk := range chunks(wanted.Ending) {
-		err := each(t.ctx, t, fmt.Sprintf(claimsOfSQL, marks(len(chunk))), anys(chunk), func(rows *sql.Rows) error {
-			var session, id string
-			err := rows.Scan(&session, &id)
+	s.claims, s.part = make(map[string][]string), make(map[string]bool)
+	room := claim.MaxEnds
+	if err := t.claimsOf(&s, wanted.Ending, math.MaxInt8, &room); err != nil {
+		return s, err
+	}
+	return s, t.claimsOf(&s, wanted.Withdrawing, phaseWaiting, &room)
+}
+
+// claimsOf finds the claims of sessions, up to a phase, as far as there is room. The ids are sorted. To look at many
+// claims takes long: of sessions that have more together than one may have, the last ones are left for later.
+func (t *tx) claimsOf(s *lockedSessions, ids []string, phase int, room *int) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(s.left, id) || s.claims[id] != nil })
+	looked, err := t.fewClaims(ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids[len(looked):] {
+		s.part[id] = true
+	}
+	if len(looked) == 0 {
+		return nil
+	}
+	left := *room
+	args := append(anys(looked), phase, left+1)
+	return each(t.ctx, t, fmt.Sprintf(claimsOfSQL, marks(len(looked))), args, func(rows *sql.Rows) error {
+		var session, id string
+		var waits bool
+		err := rows.Scan(&session, &id, &waits)
+		if left > 0 {
+			left--
+			*room = left
 			s.claims[session] = append(s.claims[session], id)
 			return err
-		})
-		if err != nil {
-			return s, err
 		}
+		for _, id := range looked { // those that come before are complete
+			if waits || id >= session {
+				s.part[id] = true
+			}
+		}
+		return err
+	})
+}
+
+// fewClaims returns the first of the sessions: those that have as many claims together as one may have, and the
+// first in any case.
+func (t *tx) fewClaims(ids []string) ([]string, error) {
+	ids = ids[:min(len(ids), maxKeys)]
+	if len(ids) < 2 {
+		return ids, nil
 	}
-	return s, nil
+	var session string
+	args := append(anys(ids), claim.MaxSessionClaims)
+	err := t.QueryRowContext(t.ctx, fmt.Sprintf(boundarySQL, marks(len(ids))), args...).Scan(&session)
+	if errors.Is(err, sql.ErrNoRows) {
+		return ids, nil
+	}
+	n, _ := slices.BinarySearch(ids, session)
+	return ids[:max(n, 1)], err
 }
 
 // addClaims returns the ids and those of the claims of sessions.
@@ -117,7 +173,11 @@ func (s *lockedSessions) addClaims(ids []string) []string {
 
 func (s *lockedSessions) put(qs *claim.Queues) {
 	for _, session := range s.found {
-		qs.PutSession(session, s.claims[session.ID]...)
+		put := qs.PutSession
+		if s.part[session.ID] {
+			put = qs.PutPart
+		}
+		put(session, s.claims[session.ID]...)
 	}
 	for _, id := range s.left {
 		qs.RefuseSession(db.ErrRowLocked, id)
@@ -138,8 +198,9 @@ func (w *writer) sessions(changes []claim.SessionChange) {
 		if change.Before == nil {
 			end = ""
 		}
-		w.row(insertSessions, end, len(id)+len(s.Owner)+len(s.Server)+len(s.Identity), id, s.Owner, s.Secret, s.TTL.Microseconds(),
-			s.Server, int64(s.Attached), int64(s.Deadline), int64(s.Created), s.Version, s.Identity)
+		w.row(insertSessions, end, id, s.Owner, s.Secret, s.TTL.Microseconds(),
+			s.Server, int64(s.Attached), int64(s.Deadline), int64(s.Created), s.Version, s.Identity,
+			uint8(s.Ending.Active), uint8(s.Ending.Waiting), s.Ending.Reason, s.Ending.By)
 	}
 }
 
@@ -149,7 +210,7 @@ func (w *writer) sessionClaim(change claim.Transition) {
 	switch {
 	case c.Session == "":
 	case change.Before == nil && c.Status.Live():
-		w.row(insertSessionClaims, "", len(c.ID)+len(c.Session), c.ID, c.Session)
+		w.row(insertSessionClaims, "", c.ID, c.Session)
 	case change.Before != nil && c.Status.Final():
 		w.same(endSessionClaims, nil, nil, c.ID)
 	}

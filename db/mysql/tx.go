@@ -16,8 +16,6 @@ import (
 const (
 	// waitersChunk is how many waiting claims are read at once.
 	waitersChunk = 16
-	// dueChunk is how many shared holders that are due are read at most, of one resource.
-	dueChunk = 256
 	// retryTime is for how long new attempts at a transaction that conflicts with others may
 	// start, and longestPause the longest pause before one.
 	retryTime    = 5 * time.Second
@@ -33,7 +31,8 @@ type tx struct {
 	store  *Store
 	script script
 	queues []*claim.Queue // those that Save has written
-	size   int            // of the commit's row of the feed
+	rows   uint64         // of the feed, that the commit has
+	size   int            // of these rows
 	ended  []identityClaim
 }
 
@@ -94,7 +93,7 @@ func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
 			return err
 		}
 	} else {
-		s.name.committed(t.size)
+		s.name.committed(t.rows, t.size)
 	}
 	s.holders.remember(t.queues)
 	return nil
@@ -158,7 +157,7 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	}
 	refuse(qs, left, named)
 	sessions.put(qs)
-	if err := t.loadClaims(qs, rows, named); err != nil {
+	if err := t.loadClaims(qs, rows, named, wanted); err != nil {
 		return nil, err
 	}
 	if err := t.loadCounts(qs, wanted.Identities); err != nil {
@@ -169,8 +168,15 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 
 // loadClaims adds the exclusive holders, and the claims that commands name. A holder
 // whose cached copy is valid is not read.
-func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[string]string) error {
-	var ids []string
+func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[string]string, wanted db.Wanted) error {
+	var whole, short []string
+	want := func(id string, all bool) {
+		if _, named := slices.BinarySearch(wanted.WholeClaims, id); all || named {
+			whole = append(whole, id)
+		} else {
+			short = append(short, id)
+		}
+	}
 	for _, row := range rows {
 		if row.Holder == "" {
 			continue
@@ -178,24 +184,34 @@ func (t *tx) loadClaims(qs *claim.Queues, rows map[string]claim.Row, named map[s
 		if holder := t.store.holders.get(row); holder != nil {
 			qs.Add(holder)
 		} else {
-			ids = append(ids, row.Holder)
+			_, all := slices.BinarySearch(wanted.WholeHolders, row.Resource)
+			want(row.Holder, all)
 		}
 	}
 	for id, resource := range named {
-		if _, ok := rows[resource]; ok {
-			ids = append(ids, id)
+		if row, ok := rows[resource]; ok && row.Holder != id {
+			want(id, false)
 		}
 	}
-	for chunk := range chunks(ids) {
-		claims, err := queryClaims(t.ctx, t, fmt.Sprintf(claimsSQL, marks(len(chunk))), anys(chunk)...)
-		if err != nil {
-			return err
-		}
-		for _, c := range claims {
+	return t.readClaims(qs, whole, short)
+}
+
+// readClaims adds claims by their ids: some with all their data, others without what is long.
+func (t *tx) readClaims(qs *claim.Queues, whole, short []string) error {
+	var read script
+	for chunk := range chunks(whole) {
+		read.add(fmt.Sprintf(wholeClaimsSQL, marks(len(chunk))), anys(chunk)...)
+	}
+	for chunk := range chunks(short) {
+		read.add(fmt.Sprintf(shortClaimsSQL, marks(len(chunk))), anys(chunk)...)
+	}
+	return read.query(t.ctx, t.Conn, t.store.packets, func(_ int, rows *sql.Rows) error {
+		c, err := scanShort(rows)
+		if err == nil {
 			qs.Add(c)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 // resourcesOf returns the resource of each claim that there is.
@@ -223,12 +239,15 @@ const (
 	shares = "line IS NULL AND sharing = ?"
 )
 
-const (
-	lockSQL   = "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
-	claimsSQL = "SELECT " + claimColumns + " FROM claims WHERE id IN %s"
+const wholeClaimsSQL = "SELECT " + claimColumns + ", FALSE FROM claims WHERE id IN %s"
 
-	waitersSQL   = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_line) WHERE " + waits + " AND position > ? ORDER BY position LIMIT ?"
-	sharedDueSQL = "SELECT " + claimColumns + " FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? AND deadline <= ? LIMIT ?"
+const lockSQL = "SELECT name, version, holder, shared, waiting FROM resources FORCE INDEX (PRIMARY) WHERE name IN %s ORDER BY name FOR UPDATE"
+
+var (
+	shortClaimsSQL = "SELECT " + shortColumns + " FROM claims WHERE id IN %s"
+
+	waitersSQL   = "SELECT " + shortColumns + " FROM claims FORCE INDEX (claims_line) WHERE " + waits + " AND position > ? ORDER BY position LIMIT ?"
+	sharedDueSQL = "SELECT " + shortColumns + " FROM claims FORCE INDEX (claims_sharing) WHERE sharing = ? AND deadline <= ? LIMIT ?"
 )
 
 // skipLocked behind lockSQL leaves out rows that another transaction has locked.
@@ -256,14 +275,16 @@ func (t *tx) lockResources(names []string) (rows map[string]claim.Row, m meta, l
 
 // loadDue adds the shared holders that are due.
 func (t *tx) loadDue(qs *claim.Queues, rows map[string]claim.Row) error {
+	left := db.MaxDue
 	for name, row := range rows {
 		if row.Shared == 0 {
 			continue
 		}
-		due, err := queryClaims(t.ctx, t, sharedDueSQL, name, qs.Now.DueBefore(), dueChunk)
+		due, err := queryShort(t.ctx, t, sharedDueSQL, name, qs.Now.DueBefore(), max(1, left))
 		if err != nil {
 			return err
 		}
+		left -= len(due)
 		for _, c := range due {
 			qs.Add(c)
 		}
@@ -273,7 +294,7 @@ func (t *tx) loadDue(qs *claim.Queues, rows map[string]claim.Row) error {
 
 // waiters is the claim.MoreWaiters of the queues of this transaction.
 func (t *tx) waiters(resource string, after uint64) ([]*claim.Claim, error) {
-	return queryClaims(t.ctx, t, waitersSQL, resource, after, waitersChunk)
+	return queryShort(t.ctx, t, waitersSQL, resource, after, waitersChunk)
 }
 
 // outcomeOpen reports whether a commit that failed may have been done all the same. A member
@@ -302,10 +323,10 @@ func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 		_, err := s.control.ExecContext(ctx, "INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, "+nowSQL+", '', '')", t.server, t.n)
 		switch {
 		case err == nil:
-			s.name.committed(0)
+			s.name.committed(1, 0)
 			return errors.Join(errUndone, cause)
 		case isCode(err, codeDuplicate):
-			s.name.committed(t.size)
+			s.name.committed(t.rows, t.size)
 			return nil
 		}
 		select {

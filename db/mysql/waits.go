@@ -56,7 +56,7 @@ func (w *writer) ownerWaits(changes []claim.Transition) {
 		switch waits := c.Status == claim.Waiting; {
 		case c.Owner == "" || c.Session != "":
 		case waits && change.Before == nil:
-			w.row(insertOwnerWaits, "", len(c.Owner)+len(c.ID), c.Owner, c.ID)
+			w.row(insertOwnerWaits, "", c.Owner, c.ID)
 		case change.StoppedWaiting():
 			w.same(deleteOwnerWaits, c.Owner, []any{c.Owner}, c.ID)
 		}

@@ -6,9 +6,13 @@ import (
 )
 
 const (
-	// packetBytes is about how much is sent to the database at once. The smallest limit of a
-	// server (max_allowed_packet) that is in use is 1 MiB.
-	packetBytes = 256 << 10
+	// packetBytes is how much is sent to the database at once, a statement with a single row of claims apart:
+	// that has less than half as much. Both hold when each byte of a text has to be escaped.
+	packetBytes = 512 << 10
+	// minPacket is the smallest limit of the server (max_allowed_packet) that suffices for all of this.
+	minPacket = 1 << 20
+	// keyBytes is how many bytes of keys a statement names.
+	keyBytes = packetBytes / 4
 	// maxKeys is how many keys a statement names. MariaDB makes a subquery of a longer list
 	// (in_predicate_conversion_threshold), which scans and locks more than the keys.
 	maxKeys = 900
@@ -19,7 +23,7 @@ func chunks(keys []string) iter.Seq[[]string] {
 	return func(yield func([]string) bool) {
 		for len(keys) > 0 {
 			n, bytes := 0, 0
-			for n < min(len(keys), maxKeys) && bytes < packetBytes {
+			for n < min(len(keys), maxKeys) && bytes < keyBytes {
 				bytes += len(keys[n])
 				n++
 			}
@@ -49,13 +53,12 @@ type group struct {
 
 func newWriter(t *tx) *writer { return &writer{tx: t, byKey: make(map[any]*group)} }
 
-// row writes a row of about so many bytes: begin is an INSERT up to VALUES, end is what
-// follows its rows.
-func (w *writer) row(begin, end string, bytes int, values ...any) {
+// row writes a row: begin is an INSERT up to VALUES, end is what follows its rows.
+func (w *writer) row(begin, end string, values ...any) {
 	g := w.group(begin+end, func() *group {
 		return &group{begin: begin, row: marks(len(values)) + ",", end: end}
 	})
-	w.add(g, bytes, values...)
+	w.add(g, values...)
 }
 
 // same changes the row with a key as update says, an UPDATE up to IN. Rows that get the
@@ -64,7 +67,7 @@ func (w *writer) same(update string, kind any, values []any, key string) {
 	g := w.group([2]any{update, kind}, func() *group {
 		return &group{begin: update + "(", row: "?,", end: ")", args: values}
 	})
-	w.add(g, len(key), key)
+	w.add(g, key)
 }
 
 func (w *writer) group(key any, begin func() *group) *group {
@@ -77,10 +80,10 @@ func (w *writer) group(key any, begin func() *group) *group {
 	return g
 }
 
-func (w *writer) add(g *group, bytes int, args ...any) {
+func (w *writer) add(g *group, args ...any) {
 	g.args = append(g.args, args...)
 	g.rows++
-	w.bytes += bytes
+	w.bytes += len(g.row) + argBytes(args)
 	if w.bytes >= packetBytes && w.err == nil {
 		w.collect()
 		w.err = w.tx.send()

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -11,12 +12,12 @@ import (
 )
 
 const (
-	sessionColumns = "id, owner, secret, ttl, server, attached, deadline, created, version, identity"
+	sessionColumns = "id, owner, secret, ttl, server, attached, deadline, created, version, identity, ending_active, ending_waiting, ending_reason, ended_by"
 	sessionSQL     = "SELECT " + sessionColumns + " FROM sessions WHERE id = ?"
 
 	// ofSession makes a query use claims_session.
 	ofSession        = "session <> '' AND status < 3"
-	sessionClaimsSQL = "SELECT " + claimColumns + " FROM claims WHERE session = ? AND " + ofSession + " ORDER BY position, id"
+	sessionClaimsSQL = "SELECT " + briefColumns + " FROM claims WHERE session = ? AND " + ofSession + " ORDER BY position, id"
 	countSessionSQL  = "(SELECT count(*) FROM claims WHERE session = s.id AND session <> '' AND status < 3 AND status = "
 	sessionsSQL      = "SELECT " + sessionColumns + ", " + countSessionSQL + "2), " + countSessionSQL + "1) FROM sessions s WHERE id > ? ORDER BY id" + limitSQL
 
@@ -52,13 +53,17 @@ func scanSession(row *sqlite.Stmt) claim.Session {
 		Created:  claim.Time(row.ColumnInt64(7)),
 		Version:  uint64(row.ColumnInt64(8)),
 		Identity: row.ColumnText(9),
+		Ending: claim.Ending{
+			Active: claim.Status(row.ColumnInt64(10)), Waiting: claim.Status(row.ColumnInt64(11)),
+			Reason: row.ColumnText(12), By: row.ColumnText(13),
+		},
 	}
 	row.ColumnBytes(2, s.Secret)
 	return s
 }
 
-// loadSession loads a session if there is one, and with its claims if it may end.
-func (t *tx) loadSession(qs *claim.Queues, id string, ending bool) error {
+// loadSession loads a session if there is one, and its claims, or those that wait, as far as there is room.
+func (t *tx) loadSession(qs *claim.Queues, id string, wanted db.Wanted) error {
 	var s *claim.Session
 	err := query(t.w.session, func() {
 		found := scanSession(t.w.session)
@@ -67,18 +72,29 @@ func (t *tx) loadSession(qs *claim.Queues, id string, ending bool) error {
 	if err != nil || s == nil {
 		return err
 	}
+	of := t.w.sessionClaims
+	if _, ending := slices.BinarySearch(wanted.Ending, id); !ending {
+		if _, withdrawing := slices.BinarySearch(wanted.Withdrawing, id); !withdrawing {
+			qs.PutSession(*s)
+			return nil
+		}
+		of = t.w.sessionWaits
+	}
 	var claims []string
-	if ending {
-		if err := query(t.w.sessionClaims, func() { claims = append(claims, t.w.sessionClaims.ColumnText(0)) }, id); err != nil {
-			return err
-		}
+	if err := query(of, func() { claims = append(claims, of.ColumnText(0)) }, id, t.ends+1); err != nil {
+		return err
 	}
+	put := qs.PutSession
+	if len(claims) > t.ends {
+		claims, put = claims[:t.ends], qs.PutPart
+	}
+	t.ends -= len(claims)
 	for _, id := range claims {
-		if err := t.loadClaim(qs, id); err != nil {
+		if err := t.loadClaim(qs, id, wanted); err != nil {
 			return err
 		}
 	}
-	qs.PutSession(*s, claims...)
+	put(*s, claims...)
 	return nil
 }
 
@@ -92,7 +108,8 @@ func (t *tx) saveSession(change claim.SessionChange) error {
 		stmt = t.w.insertSession
 	}
 	return run(stmt, after.Owner, after.Secret, after.TTL.Microseconds(), after.Server, int64(after.Attached),
-		int64(after.Deadline), int64(after.Created), int64(after.Version), after.Identity, after.ID)
+		int64(after.Deadline), int64(after.Created), int64(after.Version), after.Identity,
+		uint8(after.Ending.Active), uint8(after.Ending.Waiting), after.Ending.Reason, after.Ending.By, after.ID)
 }
 
 // Session implements db.Sessions.
@@ -107,7 +124,7 @@ func (s *Store) Session(ctx context.Context, id string) (found claim.Session, no
 // Sessions implements db.Sessions.
 func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []db.SessionCount, now claim.Instant, err error) {
 	err = s.read(ctx, sessionsSQL, func(row *sqlite.Stmt) {
-		page = append(page, db.SessionCount{Session: scanSession(row), Active: row.ColumnInt(10), Waiting: row.ColumnInt(11)})
+		page = append(page, db.SessionCount{Session: scanSession(row), Active: row.ColumnInt(14), Waiting: row.ColumnInt(15)})
 	}, after, limit)
 	return page, s.instant(), err
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -15,6 +16,12 @@ const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, st
 // briefColumns are claimColumns without what may be large.
 const briefColumns = "id, resource, owner, mode, type, ttl, NULL, '', status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
 
+// shortColumns are claimColumns without what is longer than claim.MaxBrief, and whether there is such: see scanShort.
+// octet_length does not read what it measures.
+var shortColumns = strings.Replace(briefColumns, "NULL, ''", fmt.Sprintf(`CASE WHEN octet_length(user_data) <= %[1]d THEN user_data END,
+	CASE WHEN octet_length(value) <= %[1]d THEN value ELSE '' END`, claim.MaxBrief), 1) +
+	fmt.Sprintf(", octet_length(value) > %[1]d OR coalesce(octet_length(user_data) > %[1]d, 0)", claim.MaxBrief)
+
 // limitSQL limits a statement that is kept. SQLite plans a statement anew at each bind of a bare
 // parameter of LIMIT, because the plan might depend on it; that costs more than the statement.
 const limitSQL = " LIMIT ?+0"
@@ -22,12 +29,13 @@ const limitSQL = " LIMIT ?+0"
 // statements are those of the writing connection, prepared once.
 type statements struct {
 	begin, commit, rollback                 *sqlite.Stmt
-	resource, claim, waiting, sharedDue     *sqlite.Stmt
+	resource, claim, shortClaim             *sqlite.Stmt
+	waiting, sharedDue                      *sqlite.Stmt
 	insertResource, updateResource          *sqlite.Stmt
 	insertClaim, updateClaim, endClaim      *sqlite.Stmt
+	updateValue                             *sqlite.Stmt
 	saveClock, saveSeen                     *sqlite.Stmt
-	touchResources, touchClaims             *sqlite.Stmt
-	session, sessionClaims                  *sqlite.Stmt
+	session, sessionClaims, sessionWaits    *sqlite.Stmt
 	countOf, insertOf, forgetOf, pruneOf    *sqlite.Stmt
 	insertSession, updateSession            *sqlite.Stmt
 	deleteSession                           *sqlite.Stmt
@@ -47,25 +55,26 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.rollback, "ROLLBACK"},
 		{&w.resource, resourceSQL},
 		{&w.claim, "SELECT " + claimColumns + " FROM claims WHERE id = ?"},
-		{&w.waiting, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 1 AND position > ? ORDER BY position" + limitSQL},
-		{&w.sharedDue, "SELECT " + claimColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 AND deadline <= ? ORDER BY deadline" + limitSQL},
+		{&w.shortClaim, "SELECT " + shortColumns + " FROM claims WHERE id = ?"},
+		{&w.waiting, "SELECT " + shortColumns + " FROM claims WHERE resource = ? AND status = 1 AND position > ? ORDER BY position" + limitSQL},
+		{&w.sharedDue, "SELECT " + shortColumns + " FROM claims WHERE resource = ? AND status = 2 AND mode = 1 AND deadline <= ? ORDER BY deadline" + limitSQL},
 		{&w.insertResource, "INSERT INTO resources (version, holder, shared, waiting, name) VALUES (?, ?, ?, ?, ?)"},
 		{&w.updateResource, "UPDATE resources SET version = ?, holder = ?, shared = ?, waiting = ? WHERE name = ?"},
 		{&w.insertClaim, "INSERT INTO claims (" + claimColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
-		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, value = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
+		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
+		{&w.updateValue, "UPDATE claims SET value = ? WHERE id = ?"},
 		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
-		{&w.touchResources, "UPDATE resources SET version = version WHERE name = ''"},
-		{&w.touchClaims, "UPDATE claims SET version = version WHERE id = ''"},
 		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
 		{&w.saveSeen, "UPDATE servers SET seen = ? WHERE name = ?"},
 		{&w.session, sessionSQL},
-		{&w.sessionClaims, "SELECT id FROM claims WHERE session = ? AND " + ofSession},
+		{&w.sessionClaims, "SELECT id, status FROM claims INDEXED BY claims_session WHERE session = ? AND " + ofSession + " ORDER BY status" + limitSQL},
+		{&w.sessionWaits, "SELECT id, status FROM claims INDEXED BY claims_session WHERE session = ? AND " + ofSession + " AND status = 1" + limitSQL},
 		{&w.countOf, countOfSQL},
 		{&w.insertOf, "INSERT OR IGNORE INTO identity_claims (identity, claim) VALUES (?, ?)"},
 		{&w.forgetOf, forgetOfSQL},
 		{&w.pruneOf, pruneOfSQL},
-		{&w.insertSession, "INSERT INTO sessions (owner, secret, ttl, server, attached, deadline, created, version, identity, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
-		{&w.updateSession, "UPDATE sessions SET owner = ?, secret = ?, ttl = ?, server = ?, attached = ?, deadline = ?, created = ?, version = ?, identity = ? WHERE id = ?"},
+		{&w.insertSession, "INSERT INTO sessions (owner, secret, ttl, server, attached, deadline, created, version, identity, ending_active, ending_waiting, ending_reason, ended_by, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&w.updateSession, "UPDATE sessions SET owner = ?, secret = ?, ttl = ?, server = ?, attached = ?, deadline = ?, created = ?, version = ?, identity = ?, ending_active = ?, ending_waiting = ?, ending_reason = ?, ended_by = ? WHERE id = ?"},
 		{&w.deleteSession, "DELETE FROM sessions WHERE id = ?"},
 		{&w.vouch, "INSERT INTO servers (name, seen) VALUES (?, ?)"},
 		{&w.deleteServer, "DELETE FROM servers WHERE name = ?"},
@@ -174,5 +183,12 @@ func scan(row *sqlite.Stmt) *claim.Claim {
 	if !row.ColumnIsNull(6) {
 		c.UserData = []byte(row.ColumnText(6))
 	}
+	return c
+}
+
+// scanShort reads a claim from a row of shortColumns.
+func scanShort(row *sqlite.Stmt) *claim.Claim {
+	c := scan(row)
+	c.Brief = row.ColumnBool(row.ColumnCount() - 1)
 	return c
 }

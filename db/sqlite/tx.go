@@ -4,18 +4,12 @@ import (
 	"context"
 	"slices"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 )
 
-const (
-	// waitersChunk is how many waiting claims are read at once.
-	waitersChunk = 16
-	// dueChunk is how many shared holders that are due are read at most.
-	dueChunk = 256
-)
+// waitersChunk is how many waiting claims are read at once.
+const waitersChunk = 16
 
 // tx is a db.Tx.
 type tx struct {
@@ -23,6 +17,8 @@ type tx struct {
 	floor uint64
 	now   claim.Instant
 	saved *claim.Queues // what Save was given, nil if nothing changed
+	due   int           // how many shared holders that are due may still be loaded
+	ends  int           // the same of claims of sessions
 }
 
 // Transact implements db.Store. There are no other servers, so nothing conflicts and fn runs once.
@@ -41,18 +37,19 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 // Load implements db.Tx.
 func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	qs := claim.NewQueues(t.now, len(wanted.Resources)+len(wanted.Claims))
+	t.due, t.ends = db.MaxDue, claim.MaxEnds
 	for _, name := range wanted.Resources {
-		if err := t.loadResource(qs, name); err != nil {
+		if err := t.loadResource(qs, name, wanted); err != nil {
 			return nil, err
 		}
 	}
 	for _, id := range wanted.Claims {
-		if err := t.loadClaim(qs, id); err != nil {
+		if err := t.loadClaim(qs, id, wanted); err != nil {
 			return nil, err
 		}
 	}
 	for _, id := range wanted.Sessions {
-		if err := t.loadSession(qs, id, slices.Contains(wanted.Ending, id)); err != nil {
+		if err := t.loadSession(qs, id, wanted); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +61,7 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	return qs, nil
 }
 
-func (t *tx) loadResource(qs *claim.Queues, name string) error {
+func (t *tx) loadResource(qs *claim.Queues, name string, wanted db.Wanted) error {
 	if qs.Resource(name) != nil {
 		return nil
 	}
@@ -74,31 +71,49 @@ func (t *tx) loadResource(qs *claim.Queues, name string) error {
 		return err
 	}
 	qs.Put(claim.NewQueue(row, t.floor, t.waiters))
-	add := func(stmt *sqlite.Stmt) func() { return func() { qs.Add(scan(stmt)) } }
 	if row.Holder != "" {
-		return query(t.w.claim, add(t.w.claim), row.Holder)
+		_, whole := slices.BinarySearch(wanted.WholeHolders, name)
+		c, err := t.readClaim(row.Holder, whole, wanted)
+		if c != nil {
+			qs.Add(c)
+		}
+		return err
 	}
 	if row.Shared > 0 {
-		return query(t.w.sharedDue, add(t.w.sharedDue), name, int64(t.now.Lease), dueChunk)
+		add := func() { qs.Add(scanShort(t.w.sharedDue)); t.due-- }
+		return query(t.w.sharedDue, add, name, int64(t.now.Lease), max(1, t.due))
 	}
 	return nil
 }
 
-func (t *tx) loadClaim(qs *claim.Queues, id string) error {
-	var c *claim.Claim
-	if err := query(t.w.claim, func() { c = scan(t.w.claim) }, id); err != nil || c == nil {
+func (t *tx) loadClaim(qs *claim.Queues, id string, wanted db.Wanted) error {
+	c, err := t.readClaim(id, false, wanted)
+	if err != nil || c == nil {
 		return err
 	}
-	if err := t.loadResource(qs, c.Resource); err != nil {
+	if err := t.loadResource(qs, c.Resource, wanted); err != nil {
 		return err
 	}
 	qs.Add(c)
 	return nil
 }
 
+// readClaim returns a claim, whole if that is asked for or wanted, or nil.
+func (t *tx) readClaim(id string, whole bool, wanted db.Wanted) (c *claim.Claim, err error) {
+	if !whole {
+		_, whole = slices.BinarySearch(wanted.WholeClaims, id)
+	}
+	if whole {
+		err = query(t.w.claim, func() { c = scan(t.w.claim) }, id)
+	} else {
+		err = query(t.w.shortClaim, func() { c = scanShort(t.w.shortClaim) }, id)
+	}
+	return c, err
+}
+
 // waiters is the claim.MoreWaiters of the queues of this transaction.
 func (t *tx) waiters(resource string, after uint64) (next []*claim.Claim, err error) {
-	err = query(t.w.waiting, func() { next = append(next, scan(t.w.waiting)) },
+	err = query(t.w.waiting, func() { next = append(next, scanShort(t.w.waiting)) },
 		resource, int64(after), waitersChunk)
 	return next, err
 }
@@ -138,9 +153,12 @@ func (t *tx) saveClaim(change claim.Transition) error {
 		return t.insertClaim(change.After)
 	case db.OnlyEnds(change):
 		return t.endClaim(change.After)
-	default:
-		return t.updateClaim(change.After)
+	case change.Before.Value != change.After.Value:
+		if err := run(t.w.updateValue, change.After.Value, change.After.ID); err != nil {
+			return err
+		}
 	}
+	return t.updateClaim(change.After)
 }
 
 func (t *tx) saveResource(q *claim.Queue) error {
@@ -190,16 +208,15 @@ func (t *tx) updateClaim(c *claim.Claim) error {
 	stmt := t.w.updateClaim
 	stmt.BindInt64(1, int64(c.Type))
 	stmt.BindInt64(2, c.TTL.Microseconds())
-	stmt.BindText(3, c.Value)
-	stmt.BindInt64(4, int64(c.Status))
-	stmt.BindInt64(5, int64(c.Token))
-	stmt.BindInt64(6, int64(c.Version))
-	stmt.BindInt64(7, int64(c.Deadline))
-	stmt.BindInt64(8, int64(c.Activated))
-	stmt.BindInt64(9, int64(c.Finished))
-	stmt.BindText(10, c.Reason)
-	stmt.BindText(11, c.EndedBy)
-	stmt.BindText(12, c.ID)
+	stmt.BindInt64(3, int64(c.Status))
+	stmt.BindInt64(4, int64(c.Token))
+	stmt.BindInt64(5, int64(c.Version))
+	stmt.BindInt64(6, int64(c.Deadline))
+	stmt.BindInt64(7, int64(c.Activated))
+	stmt.BindInt64(8, int64(c.Finished))
+	stmt.BindText(9, c.Reason)
+	stmt.BindText(10, c.EndedBy)
+	stmt.BindText(11, c.ID)
 	return run(stmt)
 }
 

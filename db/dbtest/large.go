@@ -1,0 +1,179 @@
+package dbtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var largeCases = []Case{
+	{Name: "LargestClaims", Run: largestClaims},
+	{Name: "LongDataIsKept", Run: longDataIsKept},
+	{Name: "ManySessionsEnd", Run: manySessionsEnd},
+	{Name: "ManyDueAreBounded", Run: manyDueAreBounded},
+}
+
+// largest is a claim that is as large as a claim may be, all of it of bytes that SQL escapes.
+func largest(i int) claim.Create {
+	name := func(n int) string { return fmt.Sprintf("%0*d", n, i) }
+	quotes := strings.Repeat("'", 1000)
+	return longer(claim.Create{ID: name(128), Resource: quotes + name(24), Owner: quotes + name(24), TTL: century, WaitTTL: century})
+}
+
+// largestClaims makes many of the largest claims in one transaction, waiters for them in another, and ends all
+// that hold in a third.
+func largestClaims(t testing.TB, e Engine) {
+	const n = 100
+	position, _, err := e.Store.End(t.Context(), true)
+	must(t, err)
+	var make, wait, end []claim.Command
+	for i := range n {
+		waiter := largest(i)
+		waiter.ID = "w" + waiter.ID[1:]
+		make, wait = append(make, largest(i)), append(wait, waiter)
+		end = append(end, claim.End{ID: largest(i).ID, Reason: strings.Repeat("'", 1024)})
+	}
+	for _, cmds := range [][]claim.Command{make, wait, end} {
+		Do(t, e.Store, cmds...)
+	}
+	for i := range n {
+		ended, holds := get(t, e.Store, largest(i).ID), get(t, e.Store, wait[i].(claim.Create).ID)
+		want := largest(i)
+		for _, c := range []claim.Claim{ended, holds} {
+			if c.Resource != want.Resource || c.Owner != want.Owner || c.Value != want.Value || string(c.UserData) != string(want.UserData) {
+				t.Fatalf("%d: the claim %.10s differs", i, c.ID)
+			}
+		}
+		if ended.Status != claim.Released || holds.Status != claim.Active {
+			t.Fatalf("%d: %s, then %s", i, ended.Status, holds.Status)
+		}
+	}
+	commits, err := e.Store.Changes(t.Context(), position, true)
+	must(t, err)
+	var seen []string
+	for _, c := range commits {
+		must(t, position.Follow(c))
+		for _, change := range c.Changes {
+			seen = append(seen, fmt.Sprint(change.After.ID[:1], change.After.Status))
+		}
+	}
+	equal(t, "number of changes in the feed", len(seen), 4*n)
+	equal(t, "the last two", seen[len(seen)-2:], []string{"0released", "wactive"})
+}
+
+// longDataIsKept changes a claim whose long data nobody needs, in each way that there is.
+func longDataIsKept(t testing.TB, e Engine) {
+	held, waits := longer(exclusive("held", "r")), longer(exclusive("waits", "r"))
+	waits.WaitTTL = time.Hour
+	Do(t, e.Store, held, waits, longer(shared("s1", "shared")), longer(shared("s2", "shared")))
+	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
+		queues, err := tx.Load(db.Wanted{Resources: []string{"r"}, Claims: []string{"held", "s1", "waits"}, WholeClaims: []string{"waits"}})
+		if err != nil {
+			return err
+		}
+		for id, brief := range map[string]bool{"held": true, "s1": true, "waits": false} {
+			if c := queues.QueueOf(id).Find(id); c.Brief != brief || brief == (len(c.Value) == longData) || brief == (len(c.UserData) == longData) {
+				t.Errorf("%s: brief is %v, with %d bytes", id, c.Brief, len(c.Value)+len(c.UserData))
+			}
+		}
+		return nil
+	}))
+	Do(t, e.Store, claim.KeepWaiting{IDs: []string{"waits"}}, claim.Renew{ID: "held", TTL: time.Hour}, claim.Renew{ID: "s1", TTL: time.Minute})
+	equal(t, "length of what renewal answers", len(Do(t, e.Store, claim.Renew{ID: "s2", TTL: time.Minute})[0].Value), longData)
+	DoAt(t, e.Store, 2*time.Hour, claim.Expire{Resources: []string{"r", "shared"}}) // and what waits is granted, unread
+	status(t, e.Store, "held", claim.Expired)
+	status(t, e.Store, "s1", claim.Active) // no transaction has read it
+	for _, id := range []string{"held", "waits", "s1", "s2"} {
+		if c := get(t, e.Store, id); c.Value != held.Value || string(c.UserData) != string(held.UserData) {
+			t.Errorf("%s has %d and %d bytes", id, len(c.Value), len(c.UserData))
+		}
+	}
+	lock := claim.Acquire{ID: "l", Resource: "lock", Owner: "o", TTL: time.Hour, Value: held.Value}
+	Do(t, e.Store, lock)
+	equal(t, "length of the value of what is renewed", len(Do(t, e.Store, lock)[0].Value), longData)
+	lock.Value = "short"
+	Do(t, e.Store, lock)
+	equal(t, "value", get(t, e.Store, "l").Value, "short")
+}
+
+// manySessionsEnd ends several sessions together, by many transactions, none of which does too much.
+func manySessionsEnd(t testing.TB, e Engine) {
+	const sessions, each = 6, claim.MaxEnds / 4
+	left := make(map[int]claim.Command)
+	for s := range sessions {
+		id := fmt.Sprint("s", s)
+		cmds := []claim.Command{attach(id, "s1")}
+		for i := range each {
+			cmds = append(cmds, bound(fmt.Sprint(id, "-", i), fmt.Sprint("r", i), id))
+		}
+		Do(t, e.Store, cmds...)
+		left[s] = ending(id)
+	}
+	left[1] = claim.EndSession{ID: "s1", Keep: true, Waiting: claim.Withdrawn}
+	before := sessions * each
+	for len(left) > 0 {
+		var cmds []claim.Command
+		var of []int
+		for s, cmd := range left {
+			cmds, of = append(cmds, cmd), append(of, s)
+		}
+		for i, answer := range try(t, e.Store, 0, cmds...) {
+			if answer.err == nil {
+				delete(left, of[i])
+			} else {
+				left[of[i]] = claim.Rest(cmds[i])
+			}
+		}
+		live := 0
+		for s := range sessions {
+			claims, err := e.Store.SessionClaims(t.Context(), fmt.Sprint("s", s))
+			must(t, err)
+			live += len(claims)
+		}
+		if before-live > claim.MaxEnds || before == live && len(left) > 0 {
+			t.Fatalf("one transaction has ended %d claims", before-live)
+		}
+		before = live
+	}
+	sessionClaimsAre(t, e.Store, "s0")
+	session(t, e.Store, "s1")
+	kept, err := e.Store.SessionClaims(t.Context(), "s1")
+	must(t, err)
+	for _, c := range kept {
+		equal(t, "status of what is kept", c.Status, claim.Active)
+	}
+	noSession(t, e.Store, "s2")
+}
+
+// manyDueAreBounded has more shared holders due than one transaction loads.
+func manyDueAreBounded(t testing.TB, e Engine) {
+	const resources, each = 6, db.MaxDue / 4
+	for r := range resources {
+		var cmds []claim.Command
+		for i := range each {
+			cmd := shared(fmt.Sprint(r, "-", i), fmt.Sprint("r", r))
+			cmd.TTL = 0
+			cmds = append(cmds, cmd)
+		}
+		Do(t, e.Store, cmds...)
+	}
+	names := []string{"r0", "r1", "r2", "r3", "r4", "r5"}
+	left := func() (n int) {
+		for _, name := range names {
+			n += row(t, e.Store, name).Shared
+		}
+		return n
+	}
+	for before := left(); before > 0; {
+		Do(t, e.Store, claim.Expire{Resources: names})
+		now := left()
+		if ended := before - now; ended == 0 || ended > db.MaxDue+resources {
+			t.Fatalf("one transaction has ended %d", ended)
+		}
+		before = now
+	}
+}

@@ -1,0 +1,74 @@
+package mysql
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/fixtures"
+)
+
+// The largest transactions fit into the smallest packets that a store accepts.
+func TestSmallPackets(t *testing.T) {
+	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
+	large := []string{"LargestClaims", "LongDataIsKept", "ManyResources", "ManySessionsEnd", "SessionEnds"}
+	for _, c := range dbtest.Cases() {
+		if slices.Contains(large, c.Name) {
+			t.Run(c.Name, func(t *testing.T) {
+				dsn := server.CreateDatabase(t)
+				dbtest.RunCase(t, c, func(t testing.TB) dbtest.Engine { return dbtest.Engine{Store: open(t, dsn)} })
+			})
+		}
+	}
+}
+
+// A database that takes smaller ones is refused.
+func TestTooSmallPackets(t *testing.T) {
+	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=512K"))
+	_, err := Open(t.Context(), server.DSN("locket"))
+	if err == nil || !strings.Contains(err.Error(), "max_allowed_packet of the database is 524288; set it to 1048576 or more") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The longest statement with one row fits beside all that a packet may have already.
+func TestLargestStatement(t *testing.T) {
+	w := newWriter(&tx{})
+	c := largestClaim()
+	w.row(insertClaims, onKnownValue, values(&c)...)
+	w.collect()
+	if n := w.tx.script[0].bytes(); n+packetBytes > minPacket {
+		t.Errorf("it has %d bytes", n)
+	}
+	for record := range db.Records(1, largestTransitions(500)) {
+		s := script{}
+		s.add("INSERT INTO feed (server, n, at, ids, changes) VALUES (?, ?, ?, ?, ?)", w.tx.server, w.tx.n, int64(1), strings.Join(record.Left, " "), record.Record)
+		if n := s[0].bytes(); n+packetBytes > minPacket {
+			t.Errorf("a row of the feed has %d bytes", n)
+		}
+	}
+}
+
+// largestClaim is as large as a claim may be.
+func largestClaim() claim.Claim {
+	of := func(n int) string { return strings.Repeat("'", n) }
+	return claim.Claim{
+		ID: of(128), Resource: of(1024), Owner: of(1024), Session: of(128), Reason: of(1024), Identity: of(1024), EndedBy: of(1024),
+		Status: claim.Active, UserData: []byte(of(64 << 10)), Value: of(64 << 10), Enqueued: 1 << 63,
+	}
+}
+
+// largestTransitions are grants of claims whose records are the longest.
+func largestTransitions(n int) (transitions []claim.Transition) {
+	for range n {
+		after := largestClaim()
+		after.Value = after.Value[:db.MaxFeedValue]
+		before := after
+		before.Status = claim.Waiting
+		transitions = append(transitions, claim.Transition{Before: &before, After: &after})
+	}
+	return transitions
+}
