@@ -2,10 +2,12 @@ package authn
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/credentials"
@@ -31,6 +33,9 @@ var (
 type Config struct {
 	// Certificates accepts the certificates of clients that TLS has verified.
 	Certificates bool
+	// Verify checks the certificate of a connection's client as TLS did when it was opened, by what holds
+	// now; nil: TLS was enough.
+	Verify func(tls.ConnectionState) error
 	// TokenFile is a file of tokens, "" for none.
 	TokenFile string
 	// OIDC are the issuers of tokens.
@@ -92,7 +97,10 @@ const authorization = "authorization"
 // Authenticate returns who makes the call of a context: by its peer and its incoming metadata.
 func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error) {
 	p, _ := peer.FromContext(ctx)
-	cert := certificateOf(p)
+	cert, err := a.certificateOf(p)
+	if err != nil {
+		return auth.Identity{}, refused(err)
+	}
 	proxied := a.proxy.trusts(p, cert)
 	if proxied {
 		if id, found, err := a.proxy.identity(ctx); found || err != nil {
@@ -117,10 +125,22 @@ func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error)
 // Known reports whether the call of a context shows valid credentials, as far as that is known without
 // waiting for keys.
 func (a *Authenticator) Known(ctx context.Context) bool {
+	id, err := a.atOnce(ctx)
+	return err == nil && id.Name != ""
+}
+
+// Still reports whether the call of a context, which was that of an identity, is so by what holds now.
+// Credentials that cannot be judged now are those that they were.
+func (a *Authenticator) Still(ctx context.Context, id auth.Identity) bool {
+	now, err := a.atOnce(ctx)
+	return errors.Is(err, ErrUnavailable) || err == nil && now.Name == id.Name && slices.Equal(now.Groups, id.Groups)
+}
+
+// atOnce is Authenticate without waiting.
+func (a *Authenticator) atOnce(ctx context.Context) (auth.Identity, error) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel() // whoever would wait finds that the caller has gone
-	id, err := a.Authenticate(ended)
-	return err == nil && id.Name != ""
+	return a.Authenticate(ended)
 }
 
 func refused(err error) error {
@@ -143,16 +163,22 @@ func (a *Authenticator) byToken(ctx context.Context, token string) (auth.Identit
 	return auth.Identity{}, refused(errors.New("no such token"))
 }
 
-// certificateOf returns the certificate of the client that TLS has verified, nil for none.
-func certificateOf(p *peer.Peer) *x509.Certificate {
+// certificateOf returns the certificate of the client that TLS has verified, nil for none. One that is not
+// good any more is an error, whatever else the call shows.
+func (a *Authenticator) certificateOf(p *peer.Peer) (*x509.Certificate, error) {
 	if p == nil {
-		return nil
+		return nil, nil
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
 	if !ok || len(info.State.VerifiedChains) == 0 {
-		return nil
+		return nil, nil
 	}
-	return info.State.VerifiedChains[0][0]
+	if a.config.Verify != nil {
+		if err := a.config.Verify(info.State); err != nil {
+			return nil, err
+		}
+	}
+	return info.State.VerifiedChains[0][0], nil
 }
 
 // Challenges returns what is accepted, as values of the header WWW-Authenticate (RFC 9110, section

@@ -200,8 +200,6 @@ func (s *issuers) identity(ctx context.Context, token string) (auth.Identity, er
 	switch {
 	case unavailable != nil:
 		return auth.Identity{}, fmt.Errorf("%w: %w", ErrUnavailable, unavailable)
-	case err != nil && ctx.Err() != nil:
-		return auth.Identity{}, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	case err != nil:
 		return auth.Identity{}, refused(err)
 	}

@@ -16,20 +16,26 @@ type ServerFiles struct {
 	Cert, Key string
 	// ClientCA holds the authorities that sign the clients' certificates, "" for none.
 	ClientCA string
+	// CRL holds their revocation lists, "" for none. It may be in DER too.
+	CRL string
 }
 
 // Server has the certificates of a server. It may be used by any number of goroutines.
-type Server struct{ file *follow.File[material] }
+type Server struct {
+	file     *follow.File[*material]
+	verified verified
+}
 
 type material struct {
-	cert tls.Certificate
-	cas  *x509.CertPool
+	cert    tls.Certificate
+	cas     *x509.CertPool
+	revoked revocations
 	// parts describe the certificates.
 	parts []string
 }
 
 // Parts implements follow.Parts.
-func (m material) Parts() []string { return m.parts }
+func (m *material) Parts() []string { return m.parts }
 
 // LoadServer reads the files for the first time, and has the set follow them. Its errors name the
 // file.
@@ -38,17 +44,21 @@ func LoadServer(files ServerFiles, set *follow.Set) (*Server, error) {
 	if files.ClientCA != "" {
 		what += ", --tls-client-ca"
 	}
-	file, err := follow.Open(what, files.parse, files.Cert, files.Key, files.ClientCA)
+	if files.CRL != "" {
+		what += ", --tls-crl"
+	}
+	file, err := follow.Open(what, files.parse, files.Cert, files.Key, files.ClientCA, files.CRL)
 	if err != nil {
 		return nil, err
 	}
 	set.Add(file)
-	return &Server{file}, nil
+	return &Server{file: file}, nil
 }
 
-func (f ServerFiles) parse(contents [][]byte) (m material, err error) {
+func (f ServerFiles) parse(contents [][]byte) (m *material, err error) {
+	m = &material{}
 	if m.cert, err = tls.X509KeyPair(contents[0], contents[1]); err != nil {
-		return m, fmt.Errorf("the server's certificate and key: %w", err)
+		return nil, fmt.Errorf("the server's certificate and key: %w", err)
 	}
 	m.parts = append(m.parts, describe("certificate", m.cert.Leaf))
 	if f.ClientCA == "" {
@@ -56,10 +66,17 @@ func (f ServerFiles) parse(contents [][]byte) (m material, err error) {
 	}
 	var authorities []*x509.Certificate
 	if m.cas, authorities, err = parseAuthorities(contents[2]); err != nil {
-		return m, fmt.Errorf("the clients' authorities: %w", err)
+		return nil, fmt.Errorf("the clients' authorities: %w", err)
 	}
 	for _, authority := range authorities {
 		m.parts = append(m.parts, describe("client authority", authority))
+	}
+	if f.CRL != "" {
+		revoked, parts, err := parseRevocations(contents[3], authorities)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-crl: %w", err)
+		}
+		m.revoked, m.parts = revoked, append(m.parts, parts...)
 	}
 	return m, nil
 }
@@ -84,6 +101,8 @@ func (s *Server) Config(auth tls.ClientAuthType) *tls.Config {
 				Certificates: []tls.Certificate{now.cert},
 				ClientCAs:    now.cas,
 				ClientAuth:   auth,
+				// TLS looks at no revocation lists.
+				VerifyConnection: s.Verify,
 			}, nil
 		},
 	}

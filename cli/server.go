@@ -70,6 +70,7 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "the server's certificate, PEM")
 	flags.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "its key, PEM")
 	flags.StringVar(&c.TLSClientCA, "tls-client-ca", c.TLSClientCA, "the authorities of the clients' certificates, PEM")
+	flags.StringVar(&c.TLSCRL, "tls-crl", c.TLSCRL, "revocation lists of the clients' authorities, PEM or DER")
 	flags.StringVar(&c.AuthTokens, "auth-tokens", c.AuthTokens, "a file of tokens that clients may show; locket token new makes them")
 	flags.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "a file that gets a line for each change and each refusal: who, from where, what; SIGHUP opens it again")
 	flags.StringVar(&c.AuthRules, "auth-rules", c.AuthRules, "a file of rules: who may do what; locket rules check tests it (none: all who are let in read and hold every name)")

@@ -127,7 +127,7 @@ func (w *watch) run(ctx context.Context) error {
 // again reports whether a watch that ended so may go on, at this server or at another one.
 func again(err error) bool {
 	code := status.Code(err)
-	return code == codes.Unavailable || code == codes.ResourceExhausted || errors.Is(err, io.EOF)
+	return code == codes.Unavailable || code == codes.ResourceExhausted || errors.Is(err, io.EOF) || models.ReasonOf(err) == models.ReasonCredentialsEnded
 }
 
 // startOver begins without a cursor.

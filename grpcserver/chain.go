@@ -64,8 +64,10 @@ type Call struct {
 	Identity string
 	// Response is what the handler of a unary call has answered, once next has returned.
 	Response any
-	checks   []func(message any) error
-	checked  []func(message any, err error)
+	// end ends a stream; nil for a unary call.
+	end     context.CancelCauseFunc
+	checks  []func(message any) error
+	checked []func(message any, err error)
 }
 
 // Check adds a check of every message that the caller sends. It is for guards, before they call
@@ -76,6 +78,12 @@ func (c *Call) Check(check func(message any) error) { c.checks = append(c.checks
 // Checked calls a function with every message that the caller sends and what came of its checks. It
 // is for guards, before they call next.
 func (c *Call) Checked(hear func(message any, err error)) { c.checked = append(c.checked, hear) }
+
+// Streams reports whether the call is a stream, which may last.
+func (c *Call) Streams() bool { return c.end != nil }
+
+// End ends a stream with an error, whatever its handler does. Later calls do nothing.
+func (c *Call) End(err error) { c.end(err) }
 
 func (c *Call) check(message any) (err error) {
 	for _, check := range c.checks {
@@ -119,7 +127,7 @@ func (c *Chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 func (c *Chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	call := &Call{FullMethod: info.FullMethod, Stream: true}
 	return c.pass(stream.Context(), call, func(ctx context.Context) error {
-		return c.untilEnd(ctx, func(ctx context.Context) error {
+		return c.untilEnd(ctx, call, func(ctx context.Context) error {
 			if isHealth(call) {
 				return c.watchHealth(ctx, func(ctx context.Context) error {
 					return c.guarded(ctx, call, func(ctx context.Context) error {
@@ -181,17 +189,23 @@ func (c *Chain) endStreams() { time.AfterFunc(lastWord, c.end) }
 
 // untilEnd runs the rest of a stream beside itself, since a handler that is blocked in RecvMsg
 // ends when the interceptor returns, and not before. So recovery is a part of the rest.
-func (c *Chain) untilEnd(ctx context.Context, rest func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.ending, cancel)()
+func (c *Chain) untilEnd(ctx context.Context, call *Call, rest func(context.Context) error) error {
+	ctx, call.end = context.WithCancelCause(ctx)
+	defer call.end(nil)
+	defer context.AfterFunc(c.ending, func() { call.end(nil) })()
 	done := make(chan error, 1)
 	go func() { done <- rest(ctx) }()
 	select {
 	case err := <-done:
+		if ctx.Err() == nil {
+			return err
+		}
+		if cause := context.Cause(ctx); status.Code(cause) != codes.Unknown {
+			return cause // of End; the handler has only seen that it has to end
+		}
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 

@@ -20,6 +20,12 @@ const (
 	// hundreds of calls spends its time on updates. That of a stream has room for a message.
 	window       = 1 << 20
 	streamWindow = MaxRequest
+	// connectionAge is after what time, give or take a tenth, a connection takes no more calls: its
+	// client connects again, shows its certificate again, and may reach another server. Its calls have
+	// connectionGrace to end.
+	connectionAge   = time.Hour
+	connectionGrace = 10 * time.Minute
+
 	// streamWorkers run the handlers without starting a goroutine for each call. Handlers
 	// wait for the commit, so there must be as many as calls in a large batch.
 	streamWorkers = 512
@@ -38,7 +44,9 @@ func Options(tlsConfig *tls.Config, chain *Chain) []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 5 * time.Second, PermitWithoutStream: true,
 		}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
+		}),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(window),

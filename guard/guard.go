@@ -37,6 +37,9 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 			return unauthenticated(a, err)
 		}
 		call.Identity = id.Name
+		if call.Streams() {
+			defer recheck(ctx, call, a, id)()
+		}
 		caller := &auth.Caller{Identity: id, Rules: rules}
 		if !call.Stream {
 			now := rules()
@@ -45,6 +48,35 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		ctx = auth.WithCaller(withoutHeaders(ctx), caller)
 		return next(committer.WithCaller(ctx, claim.Caller{Identity: id.Name, Permit: caller.Permit}))
 	}
+}
+
+// CheckInterval is how often the credentials of a stream are checked again.
+const CheckInterval = 2 * time.Second
+
+var errCredentialsEnded = models.WithInfo(
+	status.New(codes.Unauthenticated, "the credentials of the stream are not valid any more; open it again with others, and go on"),
+	models.ReasonCredentialsEnded, nil)
+
+// recheck ends a stream when its credentials are not those of the identity any more: they have expired, or
+// were withdrawn, or name others. It returns what stops that.
+func recheck(ctx context.Context, call *grpcserver.Call, a *authn.Authenticator, id auth.Identity) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		ticker := time.NewTicker(CheckInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if !a.Still(ctx, id) {
+				call.End(errCredentialsEnded)
+				return
+			}
+		}
+	}()
+	return cancel
 }
 
 // withoutHeaders leaves nothing of the metadata of a call but its id: credentials are for nobody else, and

@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
 )
 
 // grantor asks the server for what a keeper keeps.
@@ -60,6 +62,9 @@ func attemptTimeout(ttl time.Duration) time.Duration { return min(ttl/3, maxAtte
 
 // classify returns what an error of any request means.
 func classify(err error) verdict {
+	if models.ReasonOf(err) == models.ReasonCredentialsEnded {
+		return unclear // others may be there by now
+	}
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.Unimplemented:
 		return permanent

@@ -10,6 +10,7 @@ import (
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/authn"
+	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/guard"
@@ -57,6 +58,7 @@ func (c Config) wrongAuthentication() (wrong []error) {
 	need(len(c.OIDCIssuers) < 2 || c.OIDCKeys == "", "--oidc-keys: it is for one issuer, and --oidc-issuers has several")
 	need(c.AuthRules == "" || config.Enabled(), "--auth-rules: nobody is authenticated; give --tls-client-ca, --auth-tokens, --oidc-issuers or --auth-proxies")
 	need(!c.HTTPAnonymous || !config.OtherThanCertificates(), "--http-anonymous: callers without a certificate are to show something else; leave it out, or the other way of authentication")
+	need(c.TLSCRL == "" || c.TLSClientCA != "", "--tls-crl: it is of the authorities of --tls-client-ca, which is not given")
 	need(len(config.Proxy.Identities) == 0 || c.TLSClientCA != "", "--auth-proxies: the certificates of the proxies need --tls-client-ca")
 	return wrong
 }
@@ -80,10 +82,13 @@ func (s *security) arrive() func(context.Context, func()) func() {
 
 // newSecurity reads the files for the first time. Without any way of authentication there are no
 // guards: whoever reaches a door may do everything.
-func newSecurity(c Config, files *follow.Set, log *slog.Logger, registry prometheus.Registerer) (*security, error) {
+func newSecurity(c Config, certificates *certs.Server, files *follow.Set, log *slog.Logger, registry prometheus.Registerer) (*security, error) {
 	config, err := c.authentication()
 	if err != nil || !config.Enabled() {
 		return &security{}, err
+	}
+	if certificates != nil {
+		config.Verify = certificates.Verify
 	}
 	authenticator, err := authn.New(config, files, log)
 	if err != nil {

@@ -57,6 +57,9 @@ type Config struct {
 	// be left out. They are read again when they change. With TLSClientCA the clients' certificates
 	// say who calls.
 	TLSCert, TLSKey, TLSClientCA string
+	// TLSCRL (--tls-crl) is a file with revocation lists of the clients' authorities, in PEM or DER. It is
+	// read again when it changes, and counts for connections that are open too.
+	TLSCRL string
 	// AuthTokens (--auth-tokens) is a file of tokens that clients may show, and their names.
 	AuthTokens string
 	// AuditLog (--audit-log) is a file that gets a line for each call that changes something, and for

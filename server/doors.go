@@ -57,11 +57,8 @@ func (d *doors) close() {
 }
 
 // members returns the servers at the doors that are open, in the order in which they start.
-func (d *doors) members(c Config, service *Service, secured *security, files *follow.Set, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
-	grpcTLS, httpTLS, err := loadTLS(c, files)
-	if err != nil {
-		return nil, err
-	}
+func (d *doors) members(c Config, service *Service, secured *security, certificates *certs.Server, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
+	grpcTLS, httpTLS := c.tlsOf(certificates)
 	proxies, err := c.trustedProxies()
 	if err != nil {
 		return nil, err
@@ -104,27 +101,31 @@ func atEnd(do func()) ifrit.Runner {
 	})
 }
 
-// loadTLS returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a
+// loadTLS returns the certificates, nil without TLS.
+func loadTLS(c Config, files *follow.Set) (*certs.Server, error) {
+	if c.TLSCert == "" {
+		return nil, nil
+	}
+	return certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA, CRL: c.TLSCRL}, files)
+}
+
+// tlsOf returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a
 // client certificate, unless there is another way of authentication; with HTTPAnonymous, HTTP takes
 // callers without one too.
-func loadTLS(c Config, files *follow.Set) (forGRPC, forHTTP *tls.Config, err error) {
-	if c.TLSCert == "" {
-		return nil, nil, nil
-	}
-	certificates, err := certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA}, files)
-	if err != nil {
-		return nil, nil, err
+func (c Config) tlsOf(certificates *certs.Server) (forGRPC, forHTTP *tls.Config) {
+	if certificates == nil {
+		return nil, nil
 	}
 	overGRPC, overHTTP := tls.RequireAndVerifyClientCert, tls.RequireAndVerifyClientCert
 	if c.HTTPAnonymous {
 		overHTTP = tls.VerifyClientCertIfGiven
 	}
-	config, err := c.authentication()
+	config, _ := c.authentication()
 	switch {
 	case c.TLSClientCA == "":
 		overGRPC, overHTTP = tls.NoClientCert, tls.NoClientCert
 	case config.OtherThanCertificates():
 		overGRPC, overHTTP = tls.VerifyClientCertIfGiven, tls.VerifyClientCertIfGiven
 	}
-	return certificates.Config(overGRPC), certificates.Config(overHTTP), err
+	return certificates.Config(overGRPC), certificates.Config(overHTTP)
 }

@@ -133,7 +133,11 @@ func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards .
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	files := follow.NewSet(log)
-	secured, err := newSecurity(c, files, log, registry)
+	certificates, err := loadTLS(c, files)
+	if err != nil {
+		return nil, err
+	}
+	secured, err := newSecurity(c, certificates, files, log, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +155,7 @@ func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards .
 	secured.guards.May = append(secured.guards.May, guards...)
 	service := NewService(c, store, log, registry, secured.guards)
 	service.readiness.invalid = files.Invalid
-	members, err := doors.members(c, service, secured, files, registry, log)
+	members, err := doors.members(c, service, secured, certificates, registry, log)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,97 @@
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxVerified is how many certificates are remembered.
+const maxVerified = 10_000
+
+// verified remembers certificates that were good, for a call costs less than a signature.
+type verified struct {
+	mu    sync.Mutex
+	known map[*x509.Certificate]verification
+}
+
+// verification is by which files a certificate was good, and until when it is.
+type verification struct {
+	by    *material
+	until time.Time
+}
+
+func (v *verified) remembers(cert *x509.Certificate, by *material) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	known, found := v.known[cert]
+	return found && known.by == by && !time.Now().After(known.until)
+}
+
+func (v *verified) remember(cert *x509.Certificate, found verification) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.known == nil || len(v.known) >= maxVerified {
+		v.known = make(map[*x509.Certificate]verification)
+	}
+	v.known[cert] = found
+}
+
+// Verify checks the client's certificate of a connection by the time and the files as they are now: a
+// connection outlives what it was opened with. It returns nil for a connection without one.
+func (s *Server) Verify(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 {
+		return nil
+	}
+	leaf, now := state.PeerCertificates[0], s.file.Current()
+	if s.verified.remembers(leaf, now) {
+		return nil
+	}
+	until, err := now.verify(leaf, state.PeerCertificates[1:])
+	if err != nil {
+		return fmt.Errorf("the client's certificate: %w", err)
+	}
+	s.verified.remember(leaf, verification{now, until})
+	return nil
+}
+
+// verify returns until when a certificate is good.
+func (m *material) verify(leaf *x509.Certificate, more []*x509.Certificate) (until time.Time, err error) {
+	if leaf.IsCA || leaf.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
+		return until, errors.New("it is that of an authority")
+	}
+	intermediates := x509.NewCertPool()
+	for _, cert := range more {
+		intermediates.AddCert(cert)
+	}
+	chains, err := leaf.Verify(x509.VerifyOptions{
+		Roots: m.cas, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, CurrentTime: time.Now(),
+	})
+	if err != nil {
+		return until, err
+	}
+	for _, chain := range chains {
+		if slices.ContainsFunc(chain, m.isRevoked) {
+			continue
+		}
+		end := chain[0].NotAfter
+		for _, cert := range chain {
+			if cert.NotAfter.Before(end) {
+				end = cert.NotAfter
+			}
+		}
+		if end.After(until) {
+			until = end
+		}
+	}
+	if until.IsZero() {
+		return until, errors.New("it was revoked")
+	}
+	return until, nil
+}
+
+func (m *material) isRevoked(cert *x509.Certificate) bool { return m.revoked[serialOf(cert)] }

@@ -1,0 +1,160 @@
+package auth_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// watchOf opens a watch, and returns how it ends.
+func watchOf(t *testing.T, ctx context.Context, client models.LocketClient) <-chan error {
+	t.Helper()
+	stream, err := client.Watch(ctx, &models.WatchRequest{})
+	must(t, err)
+	_, err = stream.Recv()
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := stream.Recv(); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return ended
+}
+
+func endsWithCredentials(t *testing.T, what string, ended <-chan error) {
+	t.Helper()
+	if err := <-ended; status.Code(err) != codes.Unauthenticated || models.ReasonOf(err) != models.ReasonCredentialsEnded {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// A certificate that is revoked or has expired is refused on connections that are open, and streams end.
+func TestCertificatesOfOpenConnections(t *testing.T) {
+	ca := fixtures.NewCA(t)
+	crl := filepath.Join(t.TempDir(), "crl.pem")
+	ca.Revoke(t, crl)
+	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--tls-crl", crl)
+	connect := func(name string, options ...fixtures.CertOption) (certFile string, over models.LocketClient, overHTTP func() int) {
+		certFile, key := ca.Issue(t, name, options...)
+		pair, err := tls.LoadX509KeyPair(certFile, key)
+		must(t, err)
+		config := &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		conn, err := grpc.NewClient(server.Address(), grpc.WithTransportCredentials(credentials.NewTLS(config)))
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+		t.Cleanup(client.CloseIdleConnections)
+		first := true
+		return certFile, models.NewLocketClient(conn), func() int {
+			trace := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+				if !info.Reused && !first {
+					t.Error("it is another connection")
+				}
+				first = false
+			}})
+			request, err := http.NewRequestWithContext(trace, http.MethodGet, "https://"+server.HTTPAddress()+"/v1/whoami", nil)
+			must(t, err)
+			response, err := client.Do(request)
+			must(t, err)
+			_, err = io.Copy(io.Discard, response.Body)
+			must(t, err)
+			must(t, response.Body.Close())
+			return response.StatusCode
+		}
+	}
+	who := func(client models.LocketClient) error {
+		_, err := client.WhoAmI(t.Context(), &models.WhoAmIRequest{})
+		return err
+	}
+	_, good, goodHTTP := connect("good")
+	file, bad, badHTTP := connect("bad")
+	_, short, _ := connect("short", fixtures.ValidFor(8*time.Second))
+	must(t, who(good))
+	must(t, who(bad))
+	must(t, who(short))
+	if a, b := goodHTTP(), badHTTP(); a != 200 || b != 200 {
+		t.Errorf("%d, %d", a, b)
+	}
+	watches := watchOf(t, t.Context(), good)
+	endBad, endShort := watchOf(t, t.Context(), bad), watchOf(t, t.Context(), short)
+	ca.Revoke(t, crl, file)
+	endsWithCredentials(t, "a certificate that was revoked", endBad)
+	if err := who(bad); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a certificate that was revoked: %v", err)
+	}
+	if code := badHTTP(); code != 401 {
+		t.Errorf("over HTTP: %d", code)
+	}
+	endsWithCredentials(t, "a certificate that has expired", endShort)
+	if err := who(short); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a certificate that has expired: %v", err)
+	}
+	must(t, who(good))
+	if code := goodHTTP(); code != 200 {
+		t.Errorf("another certificate over HTTP: %d", code)
+	}
+	select {
+	case err := <-watches:
+		t.Errorf("the watch of another certificate: %v", err)
+	default:
+	}
+}
+
+// A stream ends when its bearer credential is withdrawn, with a reason; the session of package lock goes on with
+// the one that has taken its place, and holds what it held.
+func TestCredentialsOfStreams(t *testing.T) {
+	before, hashBefore := auth.NewToken()
+	after, hashAfter := auth.NewToken()
+	entry := func(hash string) string { return fmt.Sprintf("  - {name: ci, hash: %q}\n", hash) }
+	file := write(t, "tokens.yaml", "tokens:\n"+entry(hashBefore)+entry(hashAfter))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", file)
+	shown := write(t, "shown", before)
+	conn, err := lock.Dial([]string{server.Address()}, lock.WithTokenFile(write(t, "old", before)))
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	old := models.NewLocketClient(conn)
+	session, err := lock.NewSession([]string{server.Address()}, lock.WithTokenFile(shown))
+	must(t, err)
+	defer func() { _ = session.Close(context.Background()) }()
+	_, err = session.Lock(t.Context(), "r")
+	must(t, err)
+	watch := watchOf(t, t.Context(), old)
+	must(t, os.WriteFile(shown, []byte(after), 0o600))
+	must(t, os.WriteFile(file, []byte("tokens:\n"+entry(hashAfter)), 0o600))
+	endsWithCredentials(t, "a bearer credential that was withdrawn", watch)
+	if _, err := session.Lock(t.Context(), "another"); err != nil {
+		t.Errorf("the session does not go on: %v", err)
+	}
+	plain, err := grpc.NewClient(server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	defer func() { _ = plain.Close() }()
+	w := &world{t: t, tokens: map[string]string{"ci": after}}
+	found, err := models.NewLocketClient(plain).GetQueue(w.as("ci"), &models.GetQueueRequest{Resource: "r", Limit: proto.Uint32(1)})
+	if err != nil || len(found.GetHolders()) != 1 {
+		t.Errorf("what is held: %v, %v", found, err)
+	}
+}
