@@ -88,7 +88,8 @@ type Committer struct {
 
 	queue   *queue
 	failing bool // the database did not take the last commit
-	service service
+	// until is until when nothing was wrong, zero after a commit or beat that failed: see inService.
+	until   time.Time
 	resting bool // there was no beat at the last time for one
 }
 
@@ -171,11 +172,9 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) (err er
 		case <-beat.C:
 			c.beatForLeases()
 		case <-c.queue.wake:
-			if c.service.failed || c.resting { // first, before a lease is looked at; and callers need not wait for two timeouts
-				if err := c.beat(); err != nil {
-					c.answer(c.queue.takeAll(), err)
-					continue
-				}
+			if err := c.resume(); err != nil { // callers need not wait for two timeouts
+				c.answer(c.queue.takeAll(), err)
+				continue
 			}
 			c.gather()
 			c.commit(c.queue.take(c.maxBatch))
@@ -192,42 +191,65 @@ func (c *Committer) answerOld(context.Context) {
 
 // beatForLeases beats, unless there is no lease.
 func (c *Committer) beatForLeases() {
-	if c.leases.none.Load() && !c.service.failed && !c.vouches() {
-		c.resting = true
+	if c.leases.none.Load() && !c.failing && !c.vouches() {
+		if c.resting = true; c.inService() {
+			c.until = time.Now()
+		}
 		return
 	}
 	_ = c.beat() // reported
 }
 
+// inService reports whether this server could commit until now, as far as it knows: not after a commit that
+// failed, and not when this process has done nothing for a while, because it was stopped.
+func (c *Committer) inService() bool { return time.Since(c.until) <= db.MaxSilence }
+
+// resume makes sure that this server is in service, and that lease time passes, before any lease is looked at.
+func (c *Committer) resume() error {
+	if c.inService() && !c.resting {
+		return nil
+	}
+	return c.beat()
+}
+
 // beat is called between batches, not beside them: while the database does not take
-// commits, no time must count against the leases. It returns the error that it has reported.
+// commits, no time must count against the leases. It returns the error that it has reported: always
+// db.ErrUnavailable, since who cannot beat can commit nothing.
 func (c *Committer) beat() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	c.health.begin()
 	defer c.health.answered()
 	begin := time.Now()
-	c.pulse.Lock()
-	var err error
-	if c.service.failed {
-		err = c.store.Resume(ctx)
-	} else {
-		err = c.store.Beat(ctx, c.service.length(begin))
+	beat := c.store.Beat
+	if !c.inService() {
+		beat = c.store.Resume
 	}
+	c.pulse.Lock()
+	err := beat(ctx)
 	c.pulse.Unlock()
 	lost := errors.Is(err, db.ErrVouchLost)
 	if lost {
 		err = nil // the beat itself was done
 	}
-	if err != nil {
-		c.service.fail()
-	} else {
-		c.service.beats(begin, time.Now())
+	if err != nil && !errors.Is(err, db.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	c.committed(err)
+	if err == nil {
 		c.resting = false
 		c.beaten(begin, lost)
 	}
-	c.report(err)
 	return err
+}
+
+// committed notes whether a commit or a beat, which has just ended, has failed.
+func (c *Committer) committed(err error) {
+	c.until = time.Now()
+	if err != nil {
+		c.until = time.Time{}
+	}
+	c.report(err)
 }
 
 // report logs when the database stops taking commits, and when it takes them again, but not
@@ -267,7 +289,7 @@ func (c *Committer) gather() {
 func (c *Committer) stop() { c.answer(c.queue.stop(), ErrStopping) }
 
 // commit carries out a batch and answers its callers. A batch that fails for a reason of
-// its own, not of the database, is cut in two until the request that makes it fail is alone.
+// its own, while the database takes others, is cut in two until the request that makes it fail is alone.
 func (c *Committer) commit(batch []*request) {
 	if len(batch) == 0 {
 		return
@@ -287,27 +309,41 @@ func (c *Committer) commit(batch []*request) {
 	c.metrics.observe(len(batch), end.Sub(start), err)
 	switch {
 	case err == nil:
-		c.service.succeeded(start, end)
-		c.report(nil)
+		if len(queues.Changed())+len(queues.ChangedSessions()) > 0 { // else nothing was committed
+			c.committed(nil)
+		}
 		c.counts.committed(queues, start, counted)
 		c.listeners.committed(queues)
 		c.answer(c.goOn(batch), nil)
 		c.grantMore(queues)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
-		c.service.fail()
 		if errors.Is(err, db.ErrOutcomeUnknown) {
 			c.counts.missed()
 			c.listeners.missed()
 		}
-		c.report(err)
+		c.committed(err)
 		c.answer(batch, err)
 		c.answer(c.queue.takeOlder(end.Add(-c.timeout/2)), err)
-	case len(batch) == 1:
-		c.log.Error("a request failed", "error", err)
-		c.answer(batch, err)
 	default:
-		c.log.Warn("a batch is cut in two", "requests", len(batch), "error", err)
+		c.blame(batch, err)
+	}
+}
+
+// blame deals with a batch that failed, unless it turns out that the database takes no commits at all.
+func (c *Committer) blame(batch []*request, cause error) {
+	switch err := c.beat(); {
+	case err != nil:
+		c.answer(batch, err)
+	case len(batch) == 1:
+		c.log.Error("a request failed", "error", cause)
+		c.answer(batch, cause)
+	default:
+		c.log.Warn("a batch is cut in two", "requests", len(batch), "error", cause)
 		c.commit(batch[:len(batch)/2])
+		if err := c.resume(); err != nil {
+			c.answer(batch[len(batch)/2:], err)
+			return
+		}
 		c.commit(batch[len(batch)/2:])
 	}
 }

@@ -215,15 +215,15 @@ func TestGoneCallersLoadNothing(t *testing.T) {
 	})
 }
 
-// TestSlowCommitsAreService: leases run out although every commit takes longer than beats may
-// be apart.
-func TestSlowCommitsAreService(t *testing.T) {
+// TestSlowCommits: leases run out, later, although every commit takes longer than beats may be
+// apart.
+func TestSlowCommits(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		begin, err := w.Store.Now(t.Context())
 		committertest.Check(t, err)
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
-				time.Sleep(db.MaxSilence + 50*time.Millisecond)
+				time.Sleep(2 * db.MaxSilence)
 				return s.Store.Transact(ctx, fn)
 			}
 		})
@@ -234,8 +234,8 @@ func TestSlowCommitsAreService(t *testing.T) {
 		}
 		end, err := w.Store.Now(t.Context())
 		committertest.Check(t, err)
-		if wall, lease := end.Wall.Sub(begin.Wall), end.Lease.Sub(begin.Lease); wall-lease > time.Second {
-			t.Errorf("lease time moved by %s in %s of service", lease, wall)
+		if wall, lease := end.Wall.Sub(begin.Wall), end.Lease.Sub(begin.Lease); lease < wall/2-time.Second || lease > wall/2+time.Second {
+			t.Errorf("lease time moved by %s in %s", lease, wall)
 		}
 	})
 }

@@ -7,47 +7,46 @@ import (
 )
 
 const (
-	// BeatInterval is how often a server that can commit says so.
+	// BeatInterval is how often a server beats.
 	BeatInterval = 250 * time.Millisecond
-	// MaxSilence is the longest time between two beats of the servers, taken
-	// together, that still counts as service. Anything longer is an outage.
+	// MaxSilence is the most lease time that passes from one beat to the next.
 	MaxSilence = 2 * BeatInterval
 )
 
-// Clock is the row that live servers keep fresh. From it comes lease time, which runs with
-// the database's clock while there is a server to take renewals and stands still otherwise.
-// Deadlines are kept in lease time, so an outage moves all of them at once. A step of the
-// database's clock by more than MaxSilence is treated as an outage.
+// Clock is the row of the database from which lease time comes. Deadlines are kept in lease time,
+// so what moves it moves all of them at once. There is one rule: lease time passes from one beat to
+// the next, as time does, and by MaxSilence at most.
+//
+// A beat is a commit in the tables of the claims, by any server (see Pulse): it shows that renewals
+// could be committed. So no time counts in which none could, but for MaxSilence; and not even that where a
+// server knows that it could not: then the next beat is a Resume.
+//
+// All times are of a clock without steps: see Timeline.
 type Clock struct {
-	// Seen is the time of the last beat, by the database's clock.
+	// Seen is the time of the last beat.
 	Seen claim.Time
-	// Outage is the sum of all time that does not count: outages, and time in which there was
-	// no lease, so that no server beat. Lease time is the database's time less Outage.
+	// Outage is the sum of all time that does not count. Lease time is Seen less Outage, at the last
+	// beat.
 	Outage time.Duration
 }
 
-// Instant returns the two times at a moment of the database's clock. Between two beats
-// lease time continues for MaxSilence at most.
+// Instant returns the two times at a moment after the last beat, of which the database's clock is not
+// known here.
 func (c Clock) Instant(now claim.Time) claim.Instant {
 	lease := min(max(now, c.Seen), c.Seen.Add(MaxSilence))
 	return claim.Instant{Wall: now, Lease: lease.Add(-c.Outage)}
 }
 
-// Beat returns the clock after a beat of a server that has been in service for a while
-// without a break (see Pulse). The whole of a silence that is longer, and of a step back,
-// becomes an outage; a step back of less than MaxSilence counts as the difference of two
-// nodes' clocks: lease time stands still until the clock has caught up.
-func (c Clock) Beat(now claim.Time, inService time.Duration) Clock {
-	silence := now.Sub(c.Seen)
-	if silence > max(MaxSilence, inService+BeatInterval) || silence < -MaxSilence {
-		return c.Resume(now)
-	}
+// Beat returns the clock after a beat. One that comes before the last beat, because two servers read
+// the time of two nodes, changes nothing.
+func (c Clock) Beat(now claim.Time) Clock {
+	c.Outage += max(0, now.Sub(c.Seen)-MaxSilence)
 	c.Seen = max(c.Seen, now)
 	return c
 }
 
-// Resume returns the clock when a server starts service and there has been none
-// since the last beat: all of the time between becomes an outage.
+// Resume returns the clock after a beat of a server that could not commit before: none of the time
+// since the last beat counts.
 func (c Clock) Resume(now claim.Time) Clock {
 	if c.Seen != 0 {
 		c.Outage += now.Sub(c.Seen)

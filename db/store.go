@@ -36,7 +36,8 @@ var (
 )
 
 // Store is one durable home of the queues. Its methods may be called at once, except
-// that there is one caller of Transact, one of Beat and Resume, and one of the Pruner. Each of the parts of a server asks for the role that it needs.
+// that there is one caller of Transact, Beat and Resume, and one of the Pruner. Each of the parts of a server asks for the
+// role that it needs.
 //
 // The end of a context ends each method, with an error. An engine says what cannot be
 // interrupted: for SQLite that is a read of a disk that does not answer.
@@ -65,18 +66,16 @@ type Transactor interface {
 	Transact(ctx context.Context, fn func(Tx) error) error
 }
 
-// Pulse is how a server shows that it is there to take renewals, which keeps lease time
-// running: see Clock. Beat and Resume may run beside Transact, and do not wait for it.
+// Pulse is how a server shows that it can take renewals, which keeps lease time running: see Clock.
 type Pulse interface {
-	// Beat records that a server is there to take renewals. It is to be called every
-	// BeatInterval while there are leases. inService is for how long the server has been so without a break,
-	// since its last Beat or Resume at the most: a beat may be late while commits take
-	// long, and that is no outage. It is 0 for a server that does not know.
-	Beat(ctx context.Context, inService time.Duration) error
+	// Beat commits a transaction over the connection that Transact uses, and in the tables that a renewal writes
+	// in, and moves lease time on with it. So it fails when no renewal could be committed. It is to be called
+	// every BeatInterval while there are leases.
+	Beat(ctx context.Context) error
 
-	// Resume is the first Beat after a time in which this server could not commit. Unless
-	// another server has beaten meanwhile, all of the time since the last beat becomes an
-	// outage, however short it was.
+	// Resume is Beat for a server that could not commit until now: because a commit has failed, because it
+	// has just started, or because it was stopped. None of the time since the last beat of any server
+	// counts.
 	Resume(ctx context.Context) error
 
 	// Vouch says that this server begins to vouch, under a name, for the sessions that will be

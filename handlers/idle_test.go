@@ -52,9 +52,9 @@ func (s *idleStore) Abandoned(ctx context.Context, limit int) ([]string, error) 
 	return s.Store.Abandoned(ctx, limit)
 }
 
-func (s *idleStore) Beat(ctx context.Context, inService time.Duration) error {
+func (s *idleStore) Beat(ctx context.Context) error {
 	s.writes.Add(1)
-	return s.Store.Beat(ctx, inService)
+	return s.Store.Beat(ctx)
 }
 
 func (s *idleStore) Transact(ctx context.Context, fn func(db.Tx) error) error {

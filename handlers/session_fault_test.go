@@ -78,11 +78,11 @@ func (s *faulty) beaten() error {
 	return s.beat()
 }
 
-func (s *faulty) Beat(ctx context.Context, inService time.Duration) error {
+func (s *faulty) Beat(ctx context.Context) error {
 	if err := s.beaten(); err != nil {
 		return err
 	}
-	return s.Store.Beat(ctx, inService)
+	return s.Store.Beat(ctx)
 }
 
 func (s *faulty) Resume(ctx context.Context) error {

@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -48,6 +50,9 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if len(c.IgnoredFields) > 0 {
 		log.Warn("fields of the configuration file without effect", "fields", c.IgnoredFields)
 	}
+	hangups := make(chan os.Signal, 1) // without an audit log SIGHUP means nothing, and does not end the server
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	tuneGC()
 	// gRPC's own messages are about faults of clients: level debug.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))

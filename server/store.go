@@ -27,7 +27,7 @@ const retryStart = time.Second
 func openStore(ctx context.Context, c Config, log *slog.Logger) (db.Store, error) {
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
-		store, err := open(ctx, c)
+		store, err := open(ctx, c, log)
 		switch {
 		case err == nil:
 			return store, nil
@@ -43,7 +43,7 @@ func openStore(ctx context.Context, c Config, log *slog.Logger) (db.Store, error
 	}
 }
 
-func open(ctx context.Context, c Config) (db.Store, error) {
+func open(ctx context.Context, c Config, log *slog.Logger) (db.Store, error) {
 	engine, source, _ := strings.Cut(c.Database, ":")
 	if engine == engineSQLite {
 		return sqlite.Open(source)
@@ -54,7 +54,14 @@ func open(ctx context.Context, c Config) (db.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mysql.Open(ctx, dsn)
+	store, err := mysql.Open(ctx, dsn)
+	if err != nil { // a nil *mysql.Store is no nil db.Store
+		return nil, err
+	}
+	for _, warning := range store.Warnings() {
+		log.Warn("the database may lose what was acknowledged", "reason", warning)
+	}
+	return store, nil
 }
 
 // wrongStore returns what is wrong with the setting of the database by itself.

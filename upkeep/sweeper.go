@@ -154,8 +154,12 @@ func (s *Sweeper) nextDue(ctx context.Context) (next claim.Time, now claim.Insta
 }
 
 // report logs when the sweep stops working, and when it works again, but not every attempt
-// between. An idle server learns from it that its database is gone. It returns err.
+// between. It returns err. Where nobody knows whether there are leases, the committer beats, and so learns
+// whether the database takes commits.
 func (s *Sweeper) report(ctx context.Context, err error) error {
+	if err != nil {
+		s.committer.SetLive(true, s.committer.Grants())
+	}
 	switch failing := err != nil; {
 	case ctx.Err() != nil || failing == s.failing:
 	case failing:

@@ -55,14 +55,14 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 	return transact(ctx, fn)
 }
 
-func (s *Store) Beat(ctx context.Context, inService time.Duration) error {
+func (s *Store) Beat(ctx context.Context) error {
 	s.mu.Lock()
 	beat := s.OnBeat
 	s.mu.Unlock()
 	if beat != nil {
 		beat()
 	}
-	return s.Store.Beat(ctx, inService)
+	return s.Store.Beat(ctx)
 }
 
 func (s *Store) Resume(ctx context.Context) error {

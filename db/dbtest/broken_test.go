@@ -186,7 +186,7 @@ type broken struct {
 	claim     func(*claim.Claim) // after it was read
 	filter    func(db.Filter) db.Filter
 	transact  func(ctx context.Context, fn func(db.Tx) error) error
-	beat      func(context.Context, time.Duration) error
+	beat      func(context.Context) error
 	resume    func(context.Context) error
 	now       func(claim.Instant) claim.Instant
 	holder    func(ctx context.Context, resource string) (claim.Claim, error)
@@ -244,11 +244,11 @@ func (b *broken) Transact(ctx context.Context, fn func(db.Tx) error) error {
 	return b.Store.Transact(ctx, func(tx db.Tx) error { return fn(brokenTx{tx, b}) })
 }
 
-func (b *broken) Beat(ctx context.Context, inService time.Duration) error {
+func (b *broken) Beat(ctx context.Context) error {
 	if b.beat != nil {
-		return b.beat(ctx, inService)
+		return b.beat(ctx)
 	}
-	return b.Store.Beat(ctx, inService)
+	return b.Store.Beat(ctx)
 }
 
 func (b *broken) Resume(ctx context.Context) error {

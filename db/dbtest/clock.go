@@ -12,7 +12,7 @@ var clockCases = []Case{
 	{Name: "NowMoves", Run: nowMoves},
 	{Name: "LeaseClockStands", Run: leaseClockStands},
 	{Name: "LeaseClockGoesOn", Run: leaseClockGoesOn},
-	{Name: "LateBeatInService", Run: lateBeatInService},
+	{Name: "LateBeat", Run: lateBeat},
 	{Name: "TimeAway", Run: timeAway},
 	{Name: "ShortOutage", Run: shortOutage},
 }
@@ -36,10 +36,10 @@ func nowMoves(t testing.TB, e Engine) {
 
 // leaseClockStands has no beats for longer than MaxSilence.
 func leaseClockStands(t testing.TB, e Engine) {
-	ttl := db.MaxSilence + slack
+	ttl := db.MaxSilence + 2*slack
 	cmd := exclusive("a", "r")
 	cmd.TTL = ttl
-	must(t, e.Store.Beat(t.Context(), 0))
+	must(t, e.Store.Beat(t.Context()))
 	Do(t, e.Store, cmd)
 	before := now(t, e.Store)
 	time.Sleep(2 * db.MaxSilence)
@@ -50,12 +50,12 @@ func leaseClockStands(t testing.TB, e Engine) {
 	if d := after.Wall.Sub(before.Wall); d < 2*db.MaxSilence-slack {
 		t.Errorf("the clock moved by %s only", d)
 	}
-	must(t, e.Store.Beat(t.Context(), 0))
+	must(t, e.Store.Beat(t.Context()))
 	if names := dueNames(t, e.Store, 0, 10); len(names) > 0 {
 		t.Error("a lease ran out while no server was there")
 	}
 	at := now(t, e.Store)
-	if d := at.Lease.Sub(before.Lease); d > db.MaxSilence {
+	if d := at.Lease.Sub(before.Lease); d > db.MaxSilence+slack/2 {
 		t.Errorf("the outage was counted: lease time moved by %s", d)
 	}
 	if left := ref(get(t, e.Store, "a")).Remaining(at); left < slack {
@@ -75,7 +75,7 @@ func leaseClockGoesOn(t testing.TB, e Engine) {
 	before := now(t, e.Store)
 	for range 8 {
 		time.Sleep(db.BeatInterval / 2)
-		must(t, e.Store.Beat(t.Context(), 0))
+		must(t, e.Store.Beat(t.Context()))
 	}
 	after := now(t, e.Store)
 	wall, lease := after.Wall.Sub(before.Wall), after.Lease.Sub(before.Lease)
@@ -87,16 +87,15 @@ func leaseClockGoesOn(t testing.TB, e Engine) {
 	status(t, e.Store, "a", claim.Expired)
 }
 
-// lateBeatInService has a beat that is late because commits took long, which is no outage.
-func lateBeatInService(t testing.TB, e Engine) {
-	must(t, e.Store.Beat(t.Context(), 0))
-	start, before := time.Now(), now(t, e.Store)
+// lateBeat has a beat that is late because commits take long: so much lease time passes as may between two
+// beats, however late they are. Else no lease would end on a slow database.
+func lateBeat(t testing.TB, e Engine) {
+	must(t, e.Store.Beat(t.Context()))
+	before := now(t, e.Store)
 	time.Sleep(2 * db.MaxSilence)
-	must(t, e.Store.Beat(t.Context(), time.Since(start)))
-	after := now(t, e.Store)
-	wall, lease := after.Wall.Sub(before.Wall), after.Lease.Sub(before.Lease)
-	if wall < 2*db.MaxSilence-slack || wall-lease > slack {
-		t.Errorf("lease time moved by %s while the server served for %s", lease, wall)
+	must(t, e.Store.Beat(t.Context()))
+	if d := now(t, e.Store).Lease.Sub(before.Lease); d < db.MaxSilence-slack {
+		t.Errorf("lease time moved by %s from one beat to the next", d)
 	}
 }
 
@@ -104,11 +103,11 @@ func timeAway(t testing.TB, e Engine) {
 	cmd := exclusive("a", "r")
 	cmd.TTL = time.Minute
 	deadline := Do(t, e.Store, cmd)[0].Deadline
-	must(t, e.Store.Beat(t.Context(), 0))
+	must(t, e.Store.Beat(t.Context()))
 	before := now(t, e.Store)
 	time.Sleep(3 * db.MaxSilence)
 	s := e.Reopen(t)
-	must(t, s.Beat(t.Context(), 0))
+	must(t, s.Beat(t.Context()))
 	after := now(t, s)
 	if d := after.Lease.Sub(before.Lease); d > db.MaxSilence || d < -db.MaxSilence {
 		t.Errorf("lease time moved by %s while no server was there", d)

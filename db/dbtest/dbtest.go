@@ -53,7 +53,7 @@ func RunCase(t testing.TB, c Case, open func(t testing.TB) Engine) {
 	if c.Servers && e.Second == nil {
 		t.Skip("this engine allows one server only")
 	}
-	must(t, e.Store.Beat(t.Context(), 0))
+	must(t, e.Store.Beat(t.Context()))
 	c.Run(t, e)
 }
 

@@ -302,10 +302,10 @@ func read(fn func(*db.Snapshot)) func(*broken) {
 
 func byID(a, b claim.Claim) int { return strings.Compare(a.ID, b.ID) }
 
-func noBeats(b *broken) { b.beat = func(context.Context, time.Duration) error { return nil } }
+func noBeats(b *broken) { b.beat = func(context.Context) error { return nil } }
 
 func resumeBeats(b *broken) {
-	b.resume = func(ctx context.Context) error { return b.Store.Beat(ctx, 0) }
+	b.resume = b.Store.Beat
 }
 
 // runsOn lets the clock of the leases run with the wall's.
@@ -687,12 +687,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
 	}, []string{"NowMoves", "TimeOfTransaction"}},
 	{"the clock of the leases runs on", runsOn, []string{"LeaseClockStands", "TimeAway", "BeatOfOthers"}},
 	{"a short outage is counted", resumeBeats, []string{"ShortOutage"}},
-	{"a late beat is an outage", func(b *broken) {
-		b.beat = func(ctx context.Context, _ time.Duration) error { return b.Store.Beat(ctx, 0) }
-	}, []string{"LateBeatInService"}},
-	{"every silence is service", func(b *broken) {
-		b.beat = func(ctx context.Context, _ time.Duration) error { return b.Store.Beat(ctx, time.Hour) }
-	}, []string{"LeaseClockStands"}},
+	{"a late beat is an outage", func(b *broken) { b.beat = b.Store.Resume }, []string{"LateBeat", "LeaseClockGoesOn"}},
 	{"beats do nothing", noBeats, []string{"LeaseClockGoesOn", "BeatOfOthers"}},
 	{"answers what it answered first", stale, []string{"SeenAtOnce"}},
 	{"the feed is empty", func(b *broken) {

@@ -394,11 +394,11 @@ func floorOfOthers(t testing.TB, e Engine) {
 // beatOfOthers leaves all beats to the other server. The clock of the leases is one.
 func beatOfOthers(t testing.TB, e Engine) {
 	a, b := e.Store, e.Second(t)
-	must(t, b.Beat(t.Context(), 0))
+	must(t, b.Beat(t.Context()))
 	before := now(t, a)
 	for range 6 {
 		time.Sleep(db.BeatInterval)
-		must(t, b.Beat(t.Context(), 0))
+		must(t, b.Beat(t.Context()))
 	}
 	at, other := now(t, a), now(t, b)
 	if d := at.Lease.Sub(before.Lease); d < 6*db.BeatInterval-slack {
@@ -408,7 +408,7 @@ func beatOfOthers(t testing.TB, e Engine) {
 		t.Errorf("the lease clocks of two servers differ by %s", d)
 	}
 	time.Sleep(2 * db.MaxSilence)
-	must(t, b.Beat(t.Context(), 0))
+	must(t, b.Beat(t.Context()))
 	if d := now(t, a).Lease.Sub(at.Lease); d > db.MaxSilence+slack {
 		t.Errorf("the outage was counted: lease time moved by %s", d)
 	}

@@ -410,9 +410,9 @@ func dueSessions(t testing.TB, e Engine) {
 func serve(t testing.TB, s db.Store, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(db.BeatInterval / 2) {
-		must(t, s.Beat(t.Context(), 0))
+		must(t, s.Beat(t.Context()))
 	}
-	must(t, s.Beat(t.Context(), 0))
+	must(t, s.Beat(t.Context()))
 }
 
 func nextLook(t testing.TB, s db.Store) claim.Time {
@@ -441,7 +441,7 @@ func sessionsKeepTimeRunning(t testing.TB, e Engine) {
 func silentServer(t testing.TB, e Engine) {
 	must(t, e.Store.Vouch(t.Context(), "s1"))
 	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"), attach("c", "elsewhere"), bound("held", "r", "a"))
-	must(t, e.Store.Beat(t.Context(), 0))
+	must(t, e.Store.Beat(t.Context()))
 	beaten := now(t, e.Store).Lease
 	attached := session(t, e.Store, "a")
 	Do(t, e.Store, attach("late", "s1"))
@@ -455,7 +455,7 @@ func silentServer(t testing.TB, e Engine) {
 		t.Errorf("next due is %s after the last beat", next.Sub(beaten))
 	}
 	serve(t, s, db.VouchSilence+db.ClusterSkew+slack)
-	must(t, s.Beat(t.Context(), 0))
+	must(t, s.Beat(t.Context()))
 	detachSilent(t, s, 3)
 	detachSilent(t, s, 0)
 	got := session(t, s, "a")

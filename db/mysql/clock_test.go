@@ -34,7 +34,7 @@ func openAt(t *testing.T, dsn string, fault time.Duration, cluster bool) *Store 
 			case <-end:
 				return
 			case <-time.After(db.BeatInterval):
-				if err := s.Beat(context.Background(), 0); err != nil {
+				if err := s.Beat(context.Background()); err != nil {
 					t.Errorf("beat: %v", err)
 				}
 			}

@@ -49,6 +49,8 @@ func (c connector) setUp(ctx context.Context, conn driver.ExecerContext) error {
 
 // Error codes of the server, by their names in its manual.
 const (
+	codeDatabaseDenied    = 1044
+	codeAccessDenied      = 1045
 	codeUnknownDatabase   = 1049
 	codeShutdown          = 1053
 	codeDuplicateColumn   = 1060
@@ -75,6 +77,13 @@ var unavailableCodes = []uint16{
 	3032, codeHook, 3781, 3782, 3783, 3796, 3797, 3798, 3799,
 }
 
+// refusingCodes are those of a server that no longer lets this user do what it did: its password was
+// changed, has expired, or it was locked; its rights were taken away; the database or a table is gone.
+// While a server starts, they are faults of its settings.
+var refusingCodes = []uint16{
+	codeDatabaseDenied, codeAccessDenied, codeUnknownDatabase, codeTableDenied, 1143, codeNoSuchTable, 1698, 1820, 1862, 3118, 4151,
+}
+
 func isCode(err error, codes ...uint16) bool {
 	var failure *mysql.MySQLError
 	return errors.As(err, &failure) && slices.Contains(codes, failure.Number)
@@ -96,7 +105,7 @@ func translate(ctx context.Context, err error) error {
 		return err
 	case isCode(err, codeStatementTime, codeQueryTime):
 		return fmt.Errorf("%w: %w", db.ErrListTooLong, err)
-	case broken(err), errors.Is(err, errNotServing), isCode(err, unavailableCodes...), ctx.Err() != nil,
+	case broken(err), errors.Is(err, errNotServing), isCode(err, unavailableCodes...), isCode(err, refusingCodes...), ctx.Err() != nil,
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	case conflict(err):
@@ -104,6 +113,15 @@ func translate(ctx context.Context, err error) error {
 	default:
 		return err
 	}
+}
+
+// atStart returns the errors of a start without db.ErrUnavailable where waiting does not help.
+func atStart(err error) error {
+	var failure *mysql.MySQLError
+	if isCode(err, refusingCodes...) && errors.As(err, &failure) {
+		return failure
+	}
+	return err
 }
 
 // errUndone is returned when the connection broke during a commit that was not done.

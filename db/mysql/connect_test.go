@@ -31,6 +31,11 @@ func TestCodes(t *testing.T) {
 		1927: {away, true},
 		3100: {away, true},
 		3797: {away, false}, // a member cannot ask its group
+		1044: {away, false}, // the rights were taken away
+		1045: {away, false}, // the password was changed
+		1049: {away, false}, // the database is gone
+		1142: {away, false},
+		1146: {away, false}, // a table is gone
 		1064: {fault, false},
 		3098: {fault, false}, // a table that a group cannot replicate: ours all can
 	} {

@@ -12,7 +12,7 @@ import (
 // TestIdentityClaims: rows are written for identities that are counted only, and do not outlast the claims.
 func TestIdentityClaims(t *testing.T) {
 	s := open(t, fixtures.MySQL(t))
-	if err := s.Beat(t.Context(), 0); err != nil {
+	if err := s.Beat(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	do := func(counted []string, cmds ...claim.Command) {

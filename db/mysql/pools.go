@@ -28,6 +28,10 @@ var session = []string{
 	"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
 }
 
+// tableWait limits how long a statement waits for a table that others have locked, in seconds. Without it
+// the database would carry out what nobody waits for any more, when the table is free again.
+const tableWait = "SET SESSION lock_wait_timeout = 1"
+
 // optional are variables that some databases do not have. These continue without them.
 var optional = []string{
 	// On Galera a read waits until what other nodes have acknowledged is there. Elsewhere
@@ -68,7 +72,7 @@ type role struct {
 var writing = role{
 	connections: 1, idle: 3 * time.Second, silence: silence, multi: true,
 	session: []string{
-		"SET SESSION autocommit = 0", "SET SESSION wait_timeout = 6",
+		"SET SESSION autocommit = 0", "SET SESSION wait_timeout = 6", tableWait,
 		"SET SESSION net_read_timeout = 6", "SET SESSION net_write_timeout = 6",
 	},
 }
@@ -76,7 +80,7 @@ var writing = role{
 // controlling is for what the server itself needs, each a short statement: the beat, the outcome
 // of a commit, the feed, the leases that are due, the deletion of history. Nothing that callers
 // ask for takes these connections from it.
-var controlling = role{connections: 6, idle: 10 * time.Second, silence: silence}
+var controlling = role{connections: 6, idle: 10 * time.Second, silence: silence, session: []string{tableWait}}
 
 // reading is for what callers ask for. A statement whose caller has left still runs at the
 // database, until the limit that is set here.

@@ -33,12 +33,11 @@ type Store struct {
 
 	name    feedName // of this server in the feed
 	packets bool     // whether several statements may go in one packet: see script
+	losses  []string // what the database's settings may lose
 
-	// What follows belongs to the one goroutine that transacts …
+	// What follows belongs to the one goroutine that transacts and beats …
 	holders holders
 	locks   lockTables
-	// … to the one that beats …
-	seen claim.Time // the last beat of this server, or what was there before the first
 	// vouchingFor is the name under which this server vouches for sessions, nil for none. Others
 	// read it.
 	vouchingFor atomic.Pointer[string]
@@ -57,11 +56,11 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 		return nil, err
 	}
 	if err := createDatabase(ctx, config); err != nil {
-		return nil, err
+		return nil, atStart(err)
 	}
 	s := newStore(config)
 	if err := s.start(ctx, config); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(atStart(err), s.Close())
 	}
 	return s, nil
 }
@@ -91,6 +90,9 @@ func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 		return translate(ctx, err)
 	}
 	if err := s.checkPackets(ctx); err != nil {
+		return translate(ctx, err)
+	}
+	if err := s.detectLosses(ctx); err != nil {
 		return translate(ctx, err)
 	}
 	return s.startClock(ctx)
@@ -227,74 +229,20 @@ func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 	return m.instant(), translate(ctx, err)
 }
 
-// Beat implements db.Pulse.
-func (s *Store) Beat(ctx context.Context, inService time.Duration) error {
-	return s.advance(ctx, func(m meta) db.Clock { return m.clock.Beat(m.at, inService) })
-}
-
-// Resume implements db.Pulse. Another server that could commit meanwhile has beaten after
-// this one, and not longer ago than a BeatInterval.
-func (s *Store) Resume(ctx context.Context) error {
-	return s.advance(ctx, func(m meta) db.Clock {
-		if m.clock.Seen == s.seen || m.at.Sub(m.clock.Seen) > db.BeatInterval {
-			return m.clock.Resume(m.at)
-		}
-		return m.clock.Beat(m.at, 0)
-	})
-}
-
-// advance moves the clock, and says in the same statement that this server is there for its
-// sessions. It is two statements rather than a transaction, because the
-// driver respects the context of a statement, and has none for COMMIT: a network that drops
-// that one without a word would stop the caller.
-//
-// When another server has changed the row in between, this reads it again. On a cluster that
-// is an error if the other server used another node; the statement then had no effect, or the
-// one that was wanted: a clock is never set back.
-func (s *Store) advance(ctx context.Context, next func(meta) db.Clock) error {
-	lost := false
-	move := func(conn *sql.Conn) error {
-		for {
-			m, there, err := s.readVouch(ctx, conn)
-			if err != nil {
-				return err
-			}
-			lost = s.vouching() != "" && !there
-			clock := next(m)
-			if clock == m.clock && !there {
-				return nil
-			}
-			n, err := s.moveClock(ctx, conn, m, clock, there)
-			if err != nil || n > 0 {
-				s.seen = clock.Seen
-				return err
-			}
-		}
-	}
-	err := translate(ctx, retry(ctx, func() error { return s.again(ctx, s.control, move) }))
-	if err == nil && lost {
-		s.vouchingFor.Store(nil)
-		return db.ErrVouchLost
-	}
-	return err
-}
-
 // joinTime is how old the last beat may be where there may be other servers, by clocks that
 // differ. It bounds the skew between the nodes of a cluster.
 const joinTime = 10 * time.Second
 
 // startClock begins service. It first finds out whether there are other servers, and takes up
-// their timeline: if nobody beats for MaxSilence, there is none, and the time since the last
-// beat is an outage. Without this check, the leases would lose the time in which the only
-// server was killed and restarted within MaxSilence.
+// their timeline: if nobody beats for MaxSilence, there is none.
 func (s *Store) startClock(ctx context.Context) error {
 	first, err := s.readMeta(ctx, s.control)
-	s.seen = first.clock.Seen
+	seen := first.clock.Seen
 	begin := time.Now()
-	for before := first; err == nil && first.now.Sub(s.seen).Abs() <= joinTime && time.Since(begin) <= db.MaxSilence; {
+	for before := first; err == nil && first.now.Sub(seen).Abs() <= joinTime && time.Since(begin) <= db.MaxSilence; {
 		time.Sleep(db.BeatInterval / 5)
 		var m meta
-		if m, err = s.readMeta(ctx, s.control); m.clock.Seen != s.seen {
+		if m, err = s.readMeta(ctx, s.control); m.clock.Seen != seen {
 			s.timeline.Join(m.clock.Seen, before.now, m.now)
 			return errors.Join(translate(ctx, err), s.Resume(ctx))
 		}

@@ -6,20 +6,9 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/claim"
-	"github.com/locket-service/locket/db"
 )
 
-const (
-	vouchSQL = "INSERT INTO servers (name, seen) VALUES (?, ?)"
-	// readVouchSQL reads the clock, and whether the server is still there.
-	readVouchSQL = "SELECT (SELECT COUNT(*) FROM servers WHERE name = ?), " + metaColumns + " FROM meta WHERE one = 1"
-
-	moveClockSQL = "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?"
-	// beatSQL changes both rows or none. The count is for the number of rows that it returns: what
-	// is set to what it was does not count as changed.
-	beatSQL = `UPDATE meta JOIN servers ON name = ? SET meta.seen = ?, outage = ?, servers.seen = ?, beats = beats + 1
-		WHERE one = 1 AND meta.seen = ? AND outage = ?`
-)
+const vouchSQL = "INSERT INTO servers (name, seen) VALUES (?, ?)"
 
 // vouching is the name under which this server vouches for sessions, "" for none.
 func (s *Store) vouching() string {
@@ -44,30 +33,6 @@ func (s *Store) Vouch(ctx context.Context, name string) error {
 		s.vouchingFor.Store(&name)
 	}
 	return translate(ctx, err)
-}
-
-// readVouch reads the clock, and whether this server has a row to vouch with.
-func (s *Store) readVouch(ctx context.Context, conn *sql.Conn) (m meta, there bool, err error) {
-	sent := time.Now()
-	m, err = scanMeta(conn.QueryRowContext(ctx, readVouchSQL, s.vouching()), &there)
-	if err == nil {
-		s.correct(&m, sent)
-	}
-	return m, there, err
-}
-
-// moveClock changes the clock if it is as it was read, and with it this server's row if that is
-// there. It returns how many rows have changed: 0 if others have changed them meanwhile.
-func (s *Store) moveClock(ctx context.Context, conn *sql.Conn, m meta, clock db.Clock, there bool) (int64, error) {
-	query, args := moveClockSQL, []any{clock.Seen, clock.Outage.Microseconds()}
-	if there {
-		query, args = beatSQL, []any{s.vouching(), clock.Seen, clock.Outage.Microseconds(), clock.Instant(m.at).Lease}
-	}
-	result, err := conn.ExecContext(ctx, query, append(args, m.clock.Seen, m.clock.Outage.Microseconds())...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
 }
 
 // DetachSilent implements db.Sessions.

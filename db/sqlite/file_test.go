@@ -136,7 +136,7 @@ func TestReplaced(t *testing.T) {
 				check(t, os.Rename(path+part, path+".away"), replace(path+part))
 				for name, use := range map[string]func() error{
 					"a transaction": func() error { return s.Transact(t.Context(), func(db.Tx) error { return nil }) },
-					"a beat":        func() error { return s.Beat(t.Context(), 0) },
+					"a beat":        func() error { return s.Beat(t.Context()) },
 					"pruning":       func() error { _, err := s.Prune(t.Context(), 1, 1); return err },
 					"a read":        func() error { _, _, err := s.Get(t.Context(), "a"); return err },
 				} {

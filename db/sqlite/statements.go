@@ -35,6 +35,7 @@ type statements struct {
 	insertClaim, updateClaim, endClaim      *sqlite.Stmt
 	updateValue                             *sqlite.Stmt
 	saveClock, saveSeen                     *sqlite.Stmt
+	touchResources, touchClaims             *sqlite.Stmt
 	session, sessionClaims, sessionWaits    *sqlite.Stmt
 	countOf, insertOf, forgetOf, pruneOf    *sqlite.Stmt
 	insertSession, updateSession            *sqlite.Stmt
@@ -64,6 +65,8 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.updateClaim, "UPDATE claims SET type = ?, ttl = ?, status = ?, token = ?, version = ?, deadline = ?, activated = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
 		{&w.updateValue, "UPDATE claims SET value = ? WHERE id = ?"},
 		{&w.endClaim, "UPDATE claims SET status = ?, version = ?, finished = ?, reason = ?, ended_by = ? WHERE id = ?"},
+		{&w.touchResources, "UPDATE resources SET version = version WHERE name = ''"},
+		{&w.touchClaims, "UPDATE claims SET version = version WHERE id = ''"},
 		{&w.saveClock, "UPDATE meta SET seen = ?, outage = ?"},
 		{&w.saveSeen, "UPDATE servers SET seen = ? WHERE name = ?"},
 		{&w.session, sessionSQL},

@@ -26,6 +26,7 @@ type Store struct {
 	// clock and floor are the row of meta. Nobody else writes it, so it is kept here as
 	// well.
 	clock atomic.Pointer[db.Clock]
+	time  leaseClock
 	// vouchingFor is the name under which this server vouches for sessions, nil for none.
 	vouchingFor atomic.Pointer[string]
 
@@ -49,6 +50,7 @@ func Open(path string) (_ *Store, err error) {
 		writing: make(chan struct{}, 1), closed: make(chan struct{}),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 		feed:     newFeed(),
+		time:     leaseClock{time.Now()},
 	}
 	defer func() {
 		if err != nil {
@@ -140,10 +142,22 @@ func (s *Store) readMeta() error {
 	})
 }
 
-// wallTime is the database's time: that of this machine.
+// wallTime is the database's clock: that of this machine.
 func wallTime() claim.Time { return claim.Time(time.Now().UnixMicro()) }
 
-func (s *Store) instant() claim.Instant { return s.clock.Load().Instant(wallTime()) }
+// leaseClock is what lease time comes from: the machine's clock when the store was opened, and the time since
+// then, so that no step of the clock counts.
+type leaseClock struct{ opened time.Time }
+
+func (c leaseClock) now() claim.Time {
+	return claim.Time(c.opened.UnixMicro()).Add(time.Since(c.opened))
+}
+
+func (s *Store) instant() claim.Instant {
+	now := s.clock.Load().Instant(s.time.now())
+	now.Wall = wallTime()
+	return now
+}
 
 // Now implements db.Reader.
 func (s *Store) Now(context.Context) (claim.Instant, error) { return s.instant(), nil }
@@ -153,22 +167,23 @@ func (s *Store) ClockState() db.ClockState {
 	return db.ClockState{Outage: s.clock.Load().Outage, Lease: s.instant().Lease}
 }
 
-// Beat implements db.Store.
-func (s *Store) Beat(ctx context.Context, inService time.Duration) error {
-	return s.moveClock(ctx, func(c db.Clock, now claim.Time) db.Clock { return c.Beat(now, inService) })
-}
+// Beat implements db.Pulse.
+func (s *Store) Beat(ctx context.Context) error { return s.beat(ctx, db.Clock.Beat) }
 
-// Resume implements db.Store.
-func (s *Store) Resume(ctx context.Context) error { return s.moveClock(ctx, db.Clock.Resume) }
+// Resume implements db.Pulse.
+func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, db.Clock.Resume) }
 
-func (s *Store) moveClock(ctx context.Context, move func(db.Clock, claim.Time) db.Clock) error {
+// beat also makes sure that the tables of the claims are there. What else keeps renewals from being
+// committed keeps all others from it too: there is one file, with one lock.
+func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clock) error {
 	var clock db.Clock
 	lost := false
 	err := s.write(ctx, func() (err error) {
-		now := wallTime()
-		clock = move(*s.clock.Load(), now)
+		now := s.time.now()
+		clock = next(*s.clock.Load(), now)
+		err = errors.Join(run(s.writer.touchResources), run(s.writer.touchClaims))
 		if name := s.vouching(); name != "" {
-			err = run(s.writer.saveSeen, int64(clock.Instant(now).Lease), name)
+			err = errors.Join(err, run(s.writer.saveSeen, int64(clock.Instant(now).Lease), name))
 			lost = s.conn.Changes() == 0
 		}
 		return errors.Join(err, run(s.writer.saveClock, int64(clock.Seen), clock.Outage.Microseconds()))

@@ -32,7 +32,7 @@ func openNew(t testing.TB) (s *Store, path string) {
 func (s *Store) writes() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Transact":       func(ctx context.Context) error { return s.Transact(ctx, func(db.Tx) error { return nil }) },
-		"Beat":           func(ctx context.Context) error { return s.Beat(ctx, 0) },
+		"Beat":           func(ctx context.Context) error { return s.Beat(ctx) },
 		"Resume":         s.Resume,
 		"Prune":          func(ctx context.Context) error { _, err := s.Prune(ctx, 1, 1); return err },
 		"PruneResources": func(ctx context.Context) error { _, err := s.PruneResources(ctx, "", 1, 1); return err },
@@ -103,7 +103,7 @@ func TestDiskThatHangs(t *testing.T) {
 		gate, commit := make(chan struct{}), s.commit
 		s.commit = func() error { <-gate; return commit() }
 		before := *s.clock.Load()
-		takes(t, "Beat", func(ctx context.Context) error { time.Sleep(10 * time.Millisecond); return s.Beat(ctx, 0) }, db.ErrOutcomeUnknown)
+		takes(t, "Beat", func(ctx context.Context) error { time.Sleep(10 * time.Millisecond); return s.Beat(ctx) }, db.ErrOutcomeUnknown)
 		for name, use := range s.writes() {
 			takes(t, name, use, db.ErrUnavailable)
 		}
@@ -145,7 +145,7 @@ func TestOtherWriter(t *testing.T) {
 		time.AfterFunc(20*time.Second, func() { ended <- sqlitex.ExecuteTransient(other, "ROLLBACK", nil) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := s.Beat(ctx, 0); err != nil {
+		if err := s.Beat(ctx); err != nil {
 			t.Error(err)
 		}
 		if err := errors.Join(<-ended, other.Close(), s.Close()); err != nil {
@@ -202,7 +202,7 @@ func TestPanic(t *testing.T) {
 	if _, _, err := s.Get(t.Context(), "a"); !errors.Is(err, claim.ErrNotFound) {
 		t.Errorf("it was saved: %v", err)
 	}
-	if err := errors.Join(s.Beat(t.Context(), 0), s.Close()); err != nil {
+	if err := errors.Join(s.Beat(t.Context()), s.Close()); err != nil {
 		t.Error(err)
 	}
 }
@@ -269,7 +269,7 @@ func TestNothingToWrite(t *testing.T) {
 			before = after
 		}
 	}
-	if err := s.Beat(t.Context(), 0); err != nil || files() == before {
+	if err := s.Beat(t.Context()); err != nil || files() == before {
 		t.Errorf("a beat did not write (%v)", err)
 	}
 }

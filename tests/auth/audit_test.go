@@ -91,3 +91,16 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%d lines after it was opened again", n)
 	}
 }
+
+// SIGHUP without an audit log means nothing.
+func TestHangupWithoutAuditLog(t *testing.T) {
+	w := start(t, "", []string{"alice"})
+	for range 3 {
+		must(t, w.Signal(syscall.SIGHUP))
+		if _, err := w.Wait(200 * time.Millisecond); err == nil {
+			t.Fatal("the server has ended")
+		}
+	}
+	_, err := w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5})
+	must(t, err)
+}

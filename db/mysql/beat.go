@@ -1,0 +1,79 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// A beat writes in the tables that a renewal writes in, with statements of the same kind, over the same connection:
+// a row of each that belongs to no resource and to no claim, and is in no list (a name that nobody can give,
+// no status, no creation). What keeps renewals from being committed keeps beats from it: tables that are
+// locked or gone, rows that are all locked, a database that is full or cut off. A renewal adds a row to the
+// feed; a beat only takes the table's lock.
+const (
+	beatResourceSQL = "INSERT INTO resources (name, version, holder, shared, waiting) VALUES (X'FF', 1, 'beats', 0, 0) ON DUPLICATE KEY UPDATE version = version + 1"
+	beatClaimSQL    = `INSERT INTO claims (id, resource, owner, mode, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
+		VALUES (X'FF', X'FF', '', 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version + 1`
+	beatFeedSQL = "DELETE FROM feed WHERE server = '' AND n = 0"
+
+	saveSeenSQL = "UPDATE servers SET seen = GREATEST(seen, ?), beats = beats + 1 WHERE name = ?"
+	// saveClockSQL changes nothing when another server has beaten meanwhile.
+	saveClockSQL = "UPDATE meta SET seen = ?, outage = ? WHERE one = 1 AND seen = ? AND outage = ?"
+)
+
+// Beat implements db.Pulse.
+func (s *Store) Beat(ctx context.Context) error { return s.beat(ctx, db.Clock.Beat) }
+
+// Resume implements db.Pulse.
+func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, db.Clock.Resume) }
+
+func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clock) error {
+	name := s.vouching()
+	err := retry(ctx, func() error {
+		return s.again(ctx, s.writer, func(conn *sql.Conn) error {
+			t := &tx{Conn: conn, ctx: ctx, store: s}
+			err := t.beat(name, next)
+			if err != nil {
+				t.rollback()
+			}
+			return err
+		})
+	})
+	if err == nil && name != "" {
+		err = s.vouches(ctx, name)
+	}
+	return translate(ctx, err)
+}
+
+// beat sends all of it together with the COMMIT, so that a server that is lost keeps nothing locked. Only
+// a cluster takes one statement after the other.
+func (t *tx) beat(name string, next func(db.Clock, claim.Time) db.Clock) error {
+	m, err := t.store.readMeta(t.ctx, t)
+	if err != nil {
+		return err
+	}
+	clock := next(m.clock, m.at)
+	t.script.add(beatResourceSQL)
+	t.script.add(beatClaimSQL)
+	t.script.add(beatFeedSQL)
+	if name != "" {
+		t.script.add(saveSeenSQL, clock.Instant(m.at).Lease, name)
+	}
+	t.script.add(saveClockSQL, clock.Seen, clock.Outage.Microseconds(), m.clock.Seen, m.clock.Outage.Microseconds())
+	return t.commit()
+}
+
+// vouches returns db.ErrVouchLost unless this server's row is there, after a beat. Once it was deleted it
+// never comes back, so it was there during the beat too.
+func (s *Store) vouches(ctx context.Context, name string) error {
+	var there bool
+	err := s.scanRow(ctx, s.control, "SELECT COUNT(*) FROM servers WHERE name = ?", []any{name}, &there)
+	if err == nil && !there {
+		s.vouchingFor.Store(nil)
+		err = db.ErrVouchLost
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+)
+
+// Warnings returns which settings of the database, as they were when the store was opened, may lose what was
+// acknowledged, and when.
+func (s *Store) Warnings() []string { return s.losses }
+
+// detectLosses reads the settings on which it depends whether a commit that was answered survives.
+func (s *Store) detectLosses(ctx context.Context) error {
+	is := make(map[string]string)
+	err := each(ctx, s.control, `SHOW GLOBAL VARIABLES WHERE Variable_name IN
+		('innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog')`, nil, func(rows *sql.Rows) error {
+		var name, value string
+		err := rows.Scan(&name, &value)
+		is[name] = strings.ToUpper(value)
+		return err
+	})
+	s.losses = lossesOf(is, !s.packets)
+	return err
+}
+
+// lossesOf returns what settings may lose. Those that a database does not have are not in the map.
+func lossesOf(is map[string]string, cluster bool) (losses []string) {
+	other := func(name string, safe ...string) bool {
+		value, known := is[name]
+		return known && !slices.Contains(safe, value)
+	}
+	lost := "locks and claims that were acknowledged in the last second or so are lost, and may be granted again"
+	if cluster {
+		lost += "; on a cluster, when all nodes fail together"
+	}
+	switch {
+	case other("innodb_flush_log_at_trx_commit", "1", "2", "3"):
+		losses = append(losses, "innodb_flush_log_at_trx_commit is "+is["innodb_flush_log_at_trx_commit"]+", not 1: when the database's process or machine ends without warning, "+lost)
+	case other("innodb_flush_log_at_trx_commit", "1", "3"):
+		losses = append(losses, "innodb_flush_log_at_trx_commit is 2, not 1: when the database's machine loses its power, "+lost)
+	}
+	if is["log_bin"] == "ON" && other("sync_binlog", "1") {
+		losses = append(losses, "sync_binlog is "+is["sync_binlog"]+", not 1, and the binary log is on: when the database's machine loses its power, what the log misses is rolled back at the restart: "+lost)
+	}
+	if other("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER") {
+		losses = append(losses, "innodb_doublewrite is "+is["innodb_doublewrite"]+": when the database's machine loses its power, a half-written page may make tables unreadable, with all locks and claims, unless the file system writes pages at once")
+	}
+	if other("innodb_flush_method", "FSYNC", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC", "UNBUFFERED", "ASYNC_UNBUFFERED", "NORMAL", "") {
+		losses = append(losses, "innodb_flush_method is "+is["innodb_flush_method"]+": when the database's machine loses its power, "+lost)
+	}
+	return losses
+}

@@ -1,0 +1,48 @@
+package mysql
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+func TestLosses(t *testing.T) {
+	safe := map[string]string{"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "innodb_doublewrite": "ON", "innodb_flush_method": "O_DIRECT"}
+	if losses := lossesOf(safe, false); len(losses) > 0 {
+		t.Errorf("safe settings: %q", losses)
+	}
+	for _, c := range []struct{ name, value, says string }{
+		{"innodb_flush_log_at_trx_commit", "0", "process or machine"},
+		{"innodb_flush_log_at_trx_commit", "2", "loses its power"},
+		{"sync_binlog", "0", "rolled back at the restart"},
+		{"sync_binlog", "100", "rolled back at the restart"},
+		{"innodb_doublewrite", "OFF", "half-written page"},
+		{"innodb_flush_method", "NOSYNC", "loses its power"},
+	} {
+		is := map[string]string{}
+		for name, value := range safe {
+			is[name] = value
+		}
+		is[c.name] = c.value
+		if losses := lossesOf(is, false); len(losses) != 1 || !strings.Contains(losses[0], c.name+" is "+c.value) || !strings.Contains(losses[0], c.says) {
+			t.Errorf("%s = %s: %q", c.name, c.value, losses)
+		}
+		if c.name != "sync_binlog" {
+			continue
+		}
+		is["log_bin"] = "OFF"
+		if losses := lossesOf(is, false); len(losses) > 0 {
+			t.Errorf("without a binary log: %q", losses)
+		}
+	}
+}
+
+// TestLossesOfAServer: the settings are those of the database.
+func TestLossesOfAServer(t *testing.T) {
+	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=1"))
+	s := open(t, server.DSN("losses"))
+	if losses := s.Warnings(); len(losses) != 1 || !strings.Contains(losses[0], "innodb_flush_log_at_trx_commit is 2") {
+		t.Errorf("%q", losses)
+	}
+}
