@@ -49,7 +49,7 @@ type ClaimClient interface {
 // (allow_circle).
 func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
 	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
-	settings := newSettings(time.Duration(min(claim.GetTtl()*float64(time.Second), math.MaxInt64)), 0, options)
+	settings := newClaimSettings(claim.GetTtl(), maxTTL, options)
 	settings.retryInterval = min(settings.retryInterval, max(settings.ttl/4, 1))
 	if claim != nil {
 		claim.Ttl = proto.Float64(settings.ttl.Seconds())

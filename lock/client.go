@@ -22,6 +22,9 @@ type Client struct {
 	sessions map[sessionKey]*Session
 	conn     *Conn // for watches; nil until one is needed
 	closed   bool
+
+	ended    chan struct{} // closed when Close has ended
+	closeErr error         // its error
 }
 
 // sessionKey is what sessions of one client differ in.
@@ -43,7 +46,7 @@ func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 		return nil, err
 	}
 	settings := config.settings(config.ttl)
-	return &Client{config: config, owner: settings.ownerOr(""), sessions: make(map[sessionKey]*Session)}, nil
+	return &Client{config: config, owner: settings.ownerOr(""), sessions: make(map[sessionKey]*Session), ended: make(chan struct{})}, nil
 }
 
 // Owner returns the owner of what the client holds, as the servers and their lists name it.
@@ -131,16 +134,16 @@ func (c *Client) join(key sessionKey, resource string, a acquisition, try bool) 
 func isOver(err error) bool { return errors.Is(err, ErrSessionEnded) || errors.Is(err, ErrTimeUp) }
 
 // Do waits for its turn, calls a function while it holds the lock, and releases it. The function gets the
-// fencing token, and a context that ends when ctx does, or the lock is lost: context.Cause then says why. The loss is
+// fencing token, and a context that ends when ctx does, or the lock is lost, as Hold.Context does: context.Cause then says why. The loss is
 // also part of the error that Do returns, beside that of the function.
 func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context, token uint64) error, options ...AcquireOption) (err error) {
 	hold, err := c.Acquire(ctx, key, options...)
 	if err != nil {
 		return err
 	}
-	held, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(hold.Context(), func() { cancel(hold.Err()) })()
+	held := newHoldContext(ctx, hold)
+	defer held.cancel(nil)
+	defer context.AfterFunc(hold.Context(), held.look)()
 	defer func() {
 		if lost := hold.Err(); lost != nil {
 			err = errors.Join(err, lost)
@@ -171,13 +174,23 @@ func (c *Client) rpc() (models.LocketClient, error) {
 
 // Close releases everything, and ends the client: holders are told before the servers are. It returns when a
 // server has carried that out, or after the release timeout (WithReleaseTimeout) with an error; then what
-// was held is free when its TTL has passed. To close again does nothing.
+// was held is free when its TTL has passed. To close again returns the same, when that is known.
 func (c *Client) Close() error {
 	c.mu.Lock()
+	again := c.closed
 	c.closed = true
 	sessions, conn := c.sessions, c.conn
 	c.sessions, c.conn = nil, nil
 	c.mu.Unlock()
+	if !again {
+		c.closeErr = closeAll(sessions, conn)
+		close(c.ended)
+	}
+	<-c.ended
+	return c.closeErr
+}
+
+func closeAll(sessions map[sessionKey]*Session, conn *Conn) error {
 	var all sync.WaitGroup
 	errs := make(chan error, len(sessions)+1)
 	for _, s := range sessions {

@@ -175,20 +175,19 @@ func newClientConfig(addresses []string, options []ClientOption) (*clientConfig,
 
 // settings returns those of a session with a TTL.
 func (c *clientConfig) settings(ttl time.Duration) settings {
-	return newSettings(ttl, 0, c.options)
+	return newSettings(ttl, 0, maxSessionTTL, c.options)
 }
 
 // validateSession returns everything that is wrong with the settings of a session.
 func (s *settings) validateSession() error {
-	var wrong []error
+	wrong := []error{s.wrong}
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
 			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
 	need(s.log != nil, "the logger is nil")
-	need(s.ttl >= time.Second && s.ttl <= maxSessionTTL, "the TTL is %s, and must be 1s to %s", s.ttl, maxSessionTTL)
-	need(s.margin >= lease.Margin(s.ttl) && s.margin <= s.ttl/2, "the margin is %s, and must be %s to %s", s.margin, lease.Margin(s.ttl), s.ttl/2)
+	need(s.wrong != nil || s.margin >= lease.Margin(s.ttl) && s.margin <= s.ttl/2, "the margin is %s, and must be %s to %s", s.margin, lease.Margin(s.ttl), s.ttl/2)
 	need(s.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.releaseTimeout)
 	need(s.jitter >= 0 && s.jitter < 1, "the jitter is %v, and must be at least 0 and less than 1", s.jitter)
 	need(len(s.owner) <= maxOwner && utf8.ValidString(s.owner), "the owner must be UTF-8 of at most %d bytes", maxOwner)

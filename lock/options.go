@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,8 @@ import (
 const (
 	// DefaultTTL is the TTL of a runner that is given 0.
 	DefaultTTL = 15 * time.Second
+	// maxTTL is the longest that the servers allow: 100 years.
+	maxTTL = 100 * 365 * 24 * time.Hour
 	// DefaultRetryInterval is the retry interval of a runner that is given 0.
 	DefaultRetryInterval = 5 * time.Second
 	// DefaultWaitTTL is the wait TTL of a claim that is given none: longer than it takes to reach
@@ -45,6 +48,7 @@ type Callbacks struct {
 type Option func(*settings)
 
 type settings struct {
+	wrong              error // of the TTL, which is the default then
 	ttl, retryInterval time.Duration
 	margin             time.Duration
 	releaseTimeout     time.Duration
@@ -99,13 +103,17 @@ func WithCallbacks(callbacks Callbacks) Option {
 	return func(s *settings) { s.callbacks = callbacks }
 }
 
-func newSettings(ttl, retryInterval time.Duration, options []Option) settings {
+func newSettings(ttl, retryInterval, longest time.Duration, options []Option) settings {
 	s := settings{ttl: ttl, retryInterval: retryInterval, jitter: 0.2, log: slog.New(slog.DiscardHandler)}
 	if ttl == 0 {
 		s.ttl = DefaultTTL
 	}
 	if retryInterval == 0 {
 		s.retryInterval = DefaultRetryInterval
+	}
+	if s.ttl < time.Second || s.ttl > longest {
+		s.wrong = fmt.Errorf("the TTL is %s, and must be 1s to %s", ttl, limit(longest))
+		s.ttl = DefaultTTL
 	}
 	s.releaseTimeout = min(5*time.Second, s.ttl)
 	s.waitTTL = DefaultWaitTTL
@@ -116,9 +124,26 @@ func newSettings(ttl, retryInterval time.Duration, options []Option) settings {
 	return s
 }
 
+// newClaimSettings is newSettings with a TTL in seconds, as claims have it.
+func newClaimSettings(seconds float64, longest time.Duration, options []Option) settings {
+	if seconds >= 0 && seconds <= longest.Seconds() {
+		return newSettings(time.Duration(math.Round(seconds*float64(time.Second))), 0, longest, options)
+	}
+	s := newSettings(0, 0, longest, options) // also for what is no number
+	s.wrong = fmt.Errorf("the TTL is %vs, and must be 1s to %s", seconds, limit(longest))
+	return s
+}
+
+func limit(ttl time.Duration) string {
+	if ttl == maxTTL {
+		return "100 years"
+	}
+	return ttl.String()
+}
+
 // validate returns everything that is wrong with what a runner was given.
 func (r *Runner) validate() error {
-	var wrong []error
+	wrong := []error{r.wrong}
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
 			wrong = append(wrong, fmt.Errorf(format, args...))
@@ -126,9 +151,8 @@ func (r *Runner) validate() error {
 	}
 	need(r.usable, "the client or the lock is missing")
 	need(r.log != nil, "the logger is nil")
-	need(r.margin >= lease.Margin(r.ttl) && r.margin <= r.ttl/2, "the margin is %s, and must be %s to %s", r.margin, lease.Margin(r.ttl), r.ttl/2)
+	need(r.wrong != nil || r.margin >= lease.Margin(r.ttl) && r.margin <= r.ttl/2, "the margin is %s, and must be %s to %s", r.margin, lease.Margin(r.ttl), r.ttl/2)
 	need(r.key != "", "the key is missing")
-	need(r.ttl >= time.Second, "the TTL is %s, and at least 1s is needed", r.ttl)
 	need(r.retryInterval > 0, "the retry interval is %s, and must be more than 0", r.retryInterval)
 	need(r.waitTTL == 0 || r.waitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.waitTTL)
 	need(r.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", r.releaseTimeout)

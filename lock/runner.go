@@ -43,7 +43,7 @@ var _ ifrit.Runner = (*Runner)(nil)
 // default; a TTL is rounded up to seconds on the wire. A resource without an owner gets a
 // UniqueOwner, which every run of this runner has. Invalid arguments are the error of Run.
 func NewLockRunner(client LockClient, resource *models.Resource, ttl, retryInterval time.Duration, options ...Option) *Runner {
-	r := newRunner(client, resource, models.TypeCode_LOCK, newSettings(ttl, retryInterval, options))
+	r := newRunner(client, resource, models.TypeCode_LOCK, newSettings(ttl, retryInterval, maxTTL, options))
 	r.exitOnLoss = true
 	return r
 }
@@ -52,7 +52,7 @@ func NewLockRunner(client LockClient, resource *models.Resource, ttl, retryInter
 // does not end when it is lost, but announces it again. Its arguments are those of
 // NewLockRunner.
 func NewPresenceRunner(client LockClient, resource *models.Resource, ttl, retryInterval time.Duration, options ...Option) *Runner {
-	return newRunner(client, resource, models.TypeCode_PRESENCE, newSettings(ttl, retryInterval, options))
+	return newRunner(client, resource, models.TypeCode_PRESENCE, newSettings(ttl, retryInterval, maxTTL, options))
 }
 
 func newRunner(client LockClient, resource *models.Resource, code models.TypeCode, settings settings) *Runner {

@@ -57,6 +57,7 @@ type Session struct {
 	gates      map[string]*gate
 	listeners  map[*listener]bool
 	farewell   *command // CloseSession
+	closers    int      // how many wait for the end
 
 	// sequence numbers the requests, streams the streams.
 	sequence uint64
@@ -194,7 +195,7 @@ func (s *Session) Err() error {
 }
 
 // Close ends the session, and gives everything up at once. It returns when a server has done that, or ctx
-// is done, whose error it then returns; the session ends with its TTL in that case. To close what is
+// is done, whose error it then returns; the session ends with its TTL in that case, unless another Close still waits. To close what is
 // over does nothing.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
@@ -205,6 +206,7 @@ func (s *Session) Close(ctx context.Context) error {
 		s.end(ErrClosed)
 	}
 	farewell := s.farewell
+	s.closers++
 	s.mu.Unlock()
 	var err error
 	if farewell != nil {
@@ -212,9 +214,19 @@ func (s *Session) Close(ctx context.Context) error {
 		case <-farewell.done:
 		case <-s.stopped:
 		case <-ctx.Done():
-			err = fmt.Errorf("the session is not closed yet, and ends with its TTL: %w", ctx.Err())
+			err = ctx.Err()
 		}
 	}
+	s.mu.Lock()
+	s.closers--
+	if last := s.closers == 0; farewell != nil && s.commands[farewell.sequence] != nil {
+		err = fmt.Errorf("the session is not closed yet, and ends with its TTL: %w", s.inVain(cmp.Or(err, errNoAnswer)))
+		if !last {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	s.mu.Unlock()
 	s.stop()
 	<-s.stopped
 	s.closings.Wait()
@@ -316,6 +328,15 @@ func (s *Session) unverified() error {
 		return s.failure
 	}
 	return errNoAnswer
+}
+
+// inVain returns why somebody has waited in vain: a cause of his own and, if no server has the session, why that is so. The caller
+// has the lock.
+func (s *Session) inVain(cause error) error {
+	if s.failure == nil && !s.window.IsZero() {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", cause, s.unverified())
 }
 
 // lasts returns for how long, from that time on, a server is bound to what it acknowledged last.

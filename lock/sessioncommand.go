@@ -93,15 +93,22 @@ func (s *Session) await(ctx context.Context, c *command, timeout time.Duration) 
 		select {
 		case <-c.done:
 		case <-ctx.Done():
-			return Status{Resource: c.resource}, c.failed(ctx.Err())
+			return s.unanswered(c, ctx.Err())
 		case <-tooLong:
-			return Status{Resource: c.resource}, c.failed(ErrTimeout)
+			return s.unanswered(c, ErrTimeout)
 		}
 	}
 	if c.err != nil {
 		return c.status, c.failed(c.err)
 	}
 	return c.status, nil
+}
+
+// unanswered returns the error of a command whose answer nobody waits for any longer.
+func (s *Session) unanswered(c *command, cause error) (Status, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Status{Resource: c.resource}, c.failed(s.inVain(cause))
 }
 
 func (c *command) failed(err error) error {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"time"
 
@@ -40,7 +39,6 @@ func NewSessionPresenceRunner(client *Client, resource *models.Resource, options
 
 func newSessionRunner(client *Client, claim *models.CreateClaimRequest, options []Option) *Runner {
 	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
-	ttl := time.Duration(min(claim.GetTtl()*float64(time.Second), math.MaxInt64))
 	g := &sessionGrantor{client: client, resource: claim.GetResource(), noWait: claim.GetNoWait()}
 	if client != nil {
 		g.key = sessionKey{ttl: client.config.ttl, owner: client.owner}
@@ -49,11 +47,11 @@ func newSessionRunner(client *Client, claim *models.CreateClaimRequest, options 
 			options = append([]Option{WithOwner(claim.GetOwner())}, options[1:]...)
 		}
 	}
-	if ttl != 0 {
-		g.key.ttl = ttl
+	settings := newSettings(g.key.ttl, 0, maxSessionTTL, options)
+	if claim.GetTtl() != 0 {
+		settings = newClaimSettings(claim.GetTtl(), maxSessionTTL, options)
 	}
-	settings := newSettings(g.key.ttl, 0, options)
-	g.key.owner = settings.owner
+	g.key.ttl, g.key.owner = settings.ttl, settings.owner
 	g.acquisition = acquisition{
 		mode: claim.GetMode(), value: claim.GetValue(), typeCode: claim.GetTypeCode(), circle: true, userData: claim.UserData,
 	}

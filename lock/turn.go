@@ -168,7 +168,7 @@ func (t *turn) abandon(cause error) error {
 	default:
 		t.gate.leave(t)
 	}
-	return fmt.Errorf("lock %q: %w", t.gate.key, cause)
+	return fmt.Errorf("lock %q: %w", t.gate.key, s.inVain(cause))
 }
 
 // giveUp ends a turn, whether it waits or holds, and returns when the server knows of it.
@@ -200,7 +200,8 @@ func (t *turn) hold(ctx context.Context) *Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := &Hold{turn: t}
-	h.ctx, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	h.ctx = newHoldContext(context.WithoutCancel(ctx), h)
+	t.cancel = h.ctx.cancel
 	if t.err != nil {
 		t.cancel(t.err)
 	}
@@ -210,11 +211,13 @@ func (t *turn) hold(ctx context.Context) *Hold {
 // Hold is a lock, or a claim, that is held. Its methods may be called by any number of goroutines.
 type Hold struct {
 	turn *turn
-	ctx  context.Context // it lasts as long as the hold
+	ctx  *holdContext // it lasts as long as the hold
 }
 
 // Context is done as soon as the lock is no longer held: context.Cause then says why, as Err does. It has the
-// values of the context of Acquire, and not its end.
+// values of the context of Acquire, and not its end. Its Err and Done read the clock, as Hold.Err does: after a long pause
+// they are right when they are called. A channel that was had from Done before the pause, and a context with an end of its
+// own that is made of this one, are so when a timer has run, or anybody has asked the hold or this context.
 func (h *Hold) Context() context.Context { return h.ctx }
 
 // Token returns the fencing token of the grant. Goroutines that take over from each other within one

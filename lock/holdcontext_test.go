@@ -1,0 +1,107 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/lock"
+)
+
+// TestHoldContexts: the contexts of a hold and of Do, and those with values that are made of them, are done from the first moment after
+// the trust window on, whether a timer has run or not; those with an end of their own as soon as anybody has asked.
+func TestHoldContexts(t *testing.T) {
+	type key struct{}
+	isDone := func(ctx context.Context) bool {
+		select {
+		case <-ctx.Done():
+			return true
+		default:
+			return false
+		}
+	}
+	ways := map[string]func(ctx context.Context) bool{
+		"Err":  func(ctx context.Context) bool { return ctx.Err() != nil },
+		"Done": isDone,
+		"of one with a value": func(ctx context.Context) bool {
+			return context.WithValue(ctx, key{}, 1).Err() != nil
+		},
+		"of a new one with an end": func(ctx context.Context) bool {
+			child, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return child.Err() != nil
+		},
+	}
+	for name, ended := range ways {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				p := &partition{house: h}
+				c, err := lock.NewClient(houseAddress, p.dialOption())
+				must(t, err)
+				follow := func(ctx context.Context, held *lock.Hold) {
+					child, cancel := context.WithTimeout(ctx, time.Hour)
+					defer cancel()
+					lock.StopClock(held)
+					for range 20_000 {
+						time.Sleep(time.Millisecond)
+						now := time.Now()
+						done, err := ended(ctx), held.Err()
+						if done != (err != nil) {
+							t.Fatalf("done: %t, and the hold says %v", done, err)
+						}
+						if done {
+							if !isDone(child) || !errors.Is(context.Cause(ctx), lock.ErrLost) || !errors.Is(context.Cause(child), lock.ErrLost) || time.Now() != now {
+								t.Errorf("its child: %v; %v, %v", child.Err(), context.Cause(ctx), context.Cause(child))
+							}
+							return
+						}
+					}
+					t.Error("it does not end")
+				}
+				held, err := c.Acquire(t.Context(), "k")
+				must(t, err)
+				p.set(2)
+				follow(held.Context(), held)
+				p.set(0)
+
+				second, err := c.Acquire(t.Context(), "l")
+				must(t, err)
+				err = c.Do(t.Context(), "k", func(ctx context.Context, _ uint64) error {
+					p.set(2)
+					follow(ctx, second) // the two have one window
+					return nil
+				})
+				if !errors.Is(err, lock.ErrLost) {
+					t.Error(err)
+				}
+				must(t, c.Close())
+			})
+		})
+	}
+}
+
+// TestDoWithinDo: the contexts of locks that are held within each other end together, with the loss of their session.
+func TestDoWithinDo(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		p := &partition{house: h}
+		c, err := lock.NewClient(houseAddress, p.dialOption())
+		must(t, err)
+		err = c.Do(t.Context(), "outer", func(ctx context.Context, _ uint64) error {
+			held, err := c.Acquire(ctx, "between")
+			must(t, err)
+			return c.Do(held.Context(), "inner", func(inner context.Context, _ uint64) error {
+				p.set(2)
+				for ctx.Err() == nil || inner.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				<-inner.Done()
+				return context.Cause(inner)
+			})
+		})
+		if !errors.Is(err, lock.ErrLost) {
+			t.Error(err)
+		}
+		must(t, c.Close())
+	})
+}
