@@ -35,11 +35,7 @@ func (e *DeniedError) Error() string {
 	case e.Prefix:
 		what = fmt.Sprintf("all resources that begin with %q", e.Resource)
 	}
-	who := e.Identity
-	if who == "" {
-		who = "a caller without an identity"
-	}
-	return fmt.Sprintf("no rule allows %s to %s %s", who, e.Right, what)
+	return fmt.Sprintf("no rule allows %s to %s %s", e.Identity, e.Right, what)
 }
 
 // Need returns nil if the caller has a right on a name, else a DeniedError.

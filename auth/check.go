@@ -96,7 +96,7 @@ func (rs *Rules) Lint() (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("line %d has no effect: line %d denies it", r.line, overruled.line))
 		}
 		for _, name := range []*string{r.Identity, r.IdentityPrefix, r.Group} {
-			if name != nil && !strings.Contains(*name, ":") {
+			if name != nil && !strings.Contains(*name, ":") && *name != Anonymous {
 				warnings = append(warnings, fmt.Sprintf("line %d: %q has no prefix like oidc: or cert:, so it is nobody's name", r.line, *name))
 			}
 		}

@@ -13,12 +13,16 @@ import (
 
 // Identity is who a caller was authenticated as.
 type Identity struct {
-	// Name is unique among all ways of authentication, "" for a caller that showed nothing where
-	// that is allowed.
+	// Name is unique among all ways of authentication; Anonymous for a caller that showed nothing
+	// where that is allowed.
 	Name string
 	// Groups are those that the credential names.
 	Groups []string
 }
+
+// Anonymous is the name of all callers together that show nothing where that is allowed. No way of
+// authentication gives it: theirs have a prefix.
+const Anonymous = "anonymous"
 
 const (
 	// MaxName is the largest length of a name of an identity or a group, in bytes.

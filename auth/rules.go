@@ -160,9 +160,12 @@ func (r *rule) validate() error {
 	return nil
 }
 
-// about reports whether the rule is about an identity.
+// about reports whether the rule is about an identity. Of what everybody may, anonymous callers may nothing;
+// what everybody may not, they may not either.
 func (r *rule) about(id Identity) bool {
 	switch {
+	case id.Name == Anonymous:
+		return r.Identity != nil && *r.Identity == Anonymous || r.Everybody && r.MayNot != 0
 	case r.Identity != nil:
 		return *r.Identity == id.Name
 	case r.IdentityPrefix != nil:

@@ -42,7 +42,7 @@ type Config struct {
 	OIDC OIDC
 	// Proxy is the trusted proxies.
 	Proxy Proxy
-	// Anonymous lets callers in that show nothing; they have no name. A credential that is wrong is
+	// Anonymous lets callers in that show nothing, as auth.Anonymous. A credential that is wrong is
 	// refused all the same.
 	Anonymous bool
 }
@@ -117,7 +117,7 @@ func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error)
 		id, err := auth.OfCertificate(cert)
 		return id, refused(err)
 	case a.config.Anonymous && !proxied:
-		return auth.Identity{}, nil
+		return auth.Identity{Name: auth.Anonymous}, nil
 	}
 	return auth.Identity{}, ErrNoCredentials
 }
@@ -126,7 +126,7 @@ func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error)
 // waiting for keys.
 func (a *Authenticator) Known(ctx context.Context) bool {
 	id, err := a.atOnce(ctx)
-	return err == nil && id.Name != ""
+	return err == nil && id.Name != auth.Anonymous
 }
 
 // Still reports whether the call of a context, which was that of an identity, is so by what holds now.

@@ -140,7 +140,7 @@ func TestWays(t *testing.T) {
 		{"from another machine", loopback, call{headers: []string{"x-user", "alice", "x-forwarded-for", "127.0.0.1"}}, "none"},
 
 		{"a certificate where it is not needed", anonymous, call{cert: "bbs"}, "cert:bbs"},
-		{"nobody", anonymous, call{}, ""},
+		{"nobody", anonymous, call{}, "anonymous"},
 		{"a token that no way takes", anonymous, call{headers: []string{"authorization", "Bearer " + token}}, "refused"},
 	} {
 		if got := outcome(c.with.Authenticate(c.call.context(t.Context()))); got != c.want {

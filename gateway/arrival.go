@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -13,17 +14,20 @@ import (
 // arrive notes that the body of a request is still to come: until it has come, the request may be cut off.
 // It returns what is called at the end.
 func (c Config) arrive(r *http.Request) (end func()) {
-	md := callMetadata(c, r)
-	md.Append("authorization", r.Header.Values("Authorization")...)
-	known := requestOf(r.Context())
-	ctx := metadata.NewIncomingContext(peer.NewContext(r.Context(), known.peer), md)
-	arriving := &arrivingBody{ReadCloser: r.Body}
-	arriving.arrived = c.Arrive(ctx, func() { arriving.cut(known.connection) })
+	arriving, connection := &arrivingBody{ReadCloser: r.Body}, requestOf(r.Context()).connection
+	arriving.arrived = c.Arrive(c.incoming(r), func() { arriving.cut(connection) })
 	if arriving.arrived == nil {
 		return func() {}
 	}
 	r.Body = arriving
 	return arriving.end
+}
+
+// incoming returns the context that the calls of a request have, with its peer and metadata.
+func (c Config) incoming(r *http.Request) context.Context {
+	md := callMetadata(c, r)
+	md.Append("authorization", r.Header.Values("Authorization")...)
+	return metadata.NewIncomingContext(peer.NewContext(r.Context(), requestOf(r.Context()).peer), md)
 }
 
 // arrivingBody is the body of a request that may be cut off until it has come.

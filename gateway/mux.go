@@ -39,6 +39,9 @@ func newMux(config Config) (http.Handler, error) {
 		return nil, err
 	}
 	served[eventsPath] = events(config, service)
+	if metrics := served[metricsPath]; metrics != nil && config.Guard != nil {
+		served[metricsPath] = guarded(config, metrics)
+	}
 	for path, handler := range served {
 		serve := func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler.ServeHTTP(w, r) }
 		if err := mux.HandlePath(http.MethodGet, path, serve); err != nil {
@@ -46,6 +49,17 @@ func newMux(config Config) (http.Handler, error) {
 		}
 	}
 	return mux, nil
+}
+
+const metricsPath = "/metrics"
+
+// guarded is a page that not everybody may see.
+func guarded(config Config, page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := config.Guard(config.incoming(r), metricsPath, func() { page.ServeHTTP(w, r) }); err != nil {
+			writeError(w, err)
+		}
+	})
 }
 
 // callMetadata is that of the calls of a request. The header Authorization is not there: the mux
@@ -60,14 +74,14 @@ func callMetadata(config Config, r *http.Request) metadata.MD {
 	return md
 }
 
-// pages returns what is served and is no RPC. No guard of the calls' chain protects it.
+// pages returns what is served and is no RPC.
 func pages(config Config) (map[string]http.Handler, error) {
 	document, page, err := newDocs()
 	served := map[string]http.Handler{
 		"/":             http.HandlerFunc(toDocs),
 		"/openapi.json": document,
 		"/docs":         page,
-		"/metrics":      promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
+		metricsPath:     promhttp.HandlerFor(config.Metrics, promhttp.HandlerOpts{}),
 		"/healthz":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
 	}
 	maps.Copy(served, config.Pages)

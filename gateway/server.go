@@ -52,8 +52,11 @@ type Config struct {
 	// Metrics are served, and have the gateway's own added.
 	Metrics *prometheus.Registry
 	// Pages are handlers of GET, by their paths, which are served as well, or in place of the
-	// gateway's own pages. A nil one takes a page away. No guard of the calls protects them.
+	// gateway's own pages. A nil one takes a page away. Of these, Guard protects /metrics alone.
 	Pages map[string]http.Handler
+	// Guard, unless it is nil, decides whether a caller may see the metrics, by its peer and the metadata that
+	// its calls would have: it calls serve, or returns an error.
+	Guard func(ctx context.Context, page string, serve func()) error
 	// ShutdownTimeout is how long requests under way may take to finish.
 	ShutdownTimeout time.Duration
 	Log             *slog.Logger

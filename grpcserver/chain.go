@@ -143,6 +143,16 @@ func (c *Chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	})
 }
 
+// Page has a page, which is no RPC, pass the chain like a unary call without a message; serve writes it.
+// The incoming metadata and the peer of the context say who asks.
+func (c *Chain) Page(ctx context.Context, name string, serve func()) error {
+	_, err := c.unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: name}, func(context.Context, any) (any, error) {
+		serve()
+		return name, nil
+	})
+	return err
+}
+
 // pass is what surrounds all the rest: request id and observation.
 func (c *Chain) pass(ctx context.Context, call *Call, rest func(context.Context) error) error {
 	start := time.Now()

@@ -31,6 +31,9 @@ type Need struct {
 	check  func(*auth.Caller, any) error
 }
 
+// MetricsPage is the name under which the page of the metrics passes the chain.
+const MetricsPage = "/pages/Metrics"
+
 // Needs returns what each method needs, by its full name. Methods that are not in it are refused.
 func Needs() map[string]Need { return needs }
 
@@ -53,6 +56,8 @@ var needs = map[string]Need{
 	models.Locket_ResetSessions_FullMethodName: everything(auth.Administer),
 	models.Locket_Watch_FullMethodName:         watch(),
 	models.Locket_GetWaits_FullMethodName:      free(Filtered),
+
+	MetricsPage: everything(auth.Administer),
 
 	models.Locket_WhoAmI_FullMethodName: free(Anybody),
 	models.Locket_CanI_FullMethodName:   free(Anybody),

@@ -19,8 +19,8 @@ type Config struct {
 	// Without TLS the host must be a loopback address, unless Insecure is set. An empty address
 	// switches the door off; one of the two is open.
 	GRPCAddress, HTTPAddress string
-	// HTTPAnonymous (--http-anonymous) has HTTP take callers without a client certificate. Else
-	// both doors require one if there is TLS.
+	// HTTPAnonymous (--http-anonymous) has HTTP take callers without a client certificate, as
+	// auth.Anonymous. Else both doors require one if there is TLS.
 	HTTPAnonymous bool
 	// HTTPHosts (--http-hosts) are the names, without ports, by which clients may ask for HTTP
 	// without TLS, beside addresses, localhost and the machine's name. Without any, all names are

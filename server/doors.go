@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/guard"
 	"github.com/locket-service/locket/ops"
 )
 
@@ -65,9 +67,6 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	}
 	var members grouper.Members
 	pages := ops.Pages(registry, service.Ready, service.Warnings)
-	if config, _ := c.authentication(); config.OtherThanCertificates() {
-		pages["/metrics"] = nil // TLS lets everybody in, and no guard protects a page: --ops-address has it
-	}
 	if d.ops != nil {
 		pages["/metrics"] = nil // served there
 		members = append(members, grouper.Member{Name: "ops", Runner: ops.New(ops.Config{
@@ -77,7 +76,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	if d.http != nil {
 		members = append(members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
 			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, TrustedProxies: proxies, Headers: secured.headers, Arrive: secured.arrive(), Service: grpcserver.NewLocal(service.Chain, service.Register),
-			Metrics: registry, Pages: pages, ShutdownTimeout: c.ShutdownTimeout, Log: log,
+			Metrics: registry, Pages: pages, Guard: guardMetrics(service.Chain), ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
 	if d.grpc == nil { // who waits over HTTP is to be sent away all the same
@@ -89,6 +88,13 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	})
 	service.readiness.onChange = server.SetReady
 	return append(members, grouper.Member{Name: "grpc", Runner: server}), nil
+}
+
+// guardMetrics returns what decides who may see the metrics at the door for everybody.
+func guardMetrics(chain *grpcserver.Chain) func(context.Context, string, func()) error {
+	return func(ctx context.Context, _ string, serve func()) error {
+		return chain.Page(ctx, guard.MetricsPage, serve)
+	}
 }
 
 // atEnd returns a runner that does nothing but call a function when its end comes.

@@ -105,7 +105,11 @@ func TestPagesAreNotGuarded(t *testing.T) {
 	t.Parallel()
 	d := openDoors(t, nil)
 	d.refuseWith(status.Error(codes.Unauthenticated, "refused"))
-	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/docs", "/openapi.json"} {
+	if code, _, _ := d.request(t, "GET", "/metrics", "", ""); code != http.StatusUnauthorized {
+		t.Errorf("/metrics: %d", code)
+	}
+	d.take()
+	for _, path := range []string{"/healthz", "/readyz", "/docs", "/openapi.json"} {
 		if code, _, _ := d.request(t, "GET", path, "", ""); code != http.StatusOK {
 			t.Errorf("%s: %d", path, code)
 		}

@@ -364,12 +364,12 @@ func TestTLS(t *testing.T) {
 		t.Errorf("without TLS: %v", err)
 	}
 	https := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}}}
-	if resp, err := https.Get("https://" + server.HTTPAddress() + "/metrics"); err == nil {
+	if resp, err := https.Get("https://" + server.HTTPAddress() + "/v1/claims/"); err == nil {
 		resp.Body.Close()
 		t.Errorf("HTTPS without a certificate: %s", resp.Status)
 	}
 	https = http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientTLS(t)}}
-	resp, err := https.Get("https://" + server.HTTPAddress() + "/metrics")
+	resp, err := https.Get("https://" + server.HTTPAddress() + "/v1/claims/")
 	harness.Must(t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -285,9 +287,11 @@ func TestRESTOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "locket")
+	rules := filepath.Join(t.TempDir(), "rules.yaml")
+	harness.Must(t, os.WriteFile(rules, []byte("rules:\n  - {identity: anonymous, may: [read, hold], resource_prefix: \"\"}\n"), 0o600))
 	for client, args := range map[*tls.Config][]string{
 		ca.ClientTLS(t):      nil,
-		{RootCAs: ca.Pool()}: {"--http-anonymous"},
+		{RootCAs: ca.Pool()}: {"--http-anonymous", "--auth-rules", rules},
 	} {
 		args = append(args, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 		server := fixtures.NewLocket(t, harness.SQLiteFile(t), args...)
