@@ -152,7 +152,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 			ID: ids.NewClaim(), Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
 		}
-		r.work.about, r.work.kept = create.ID, nil
+		r.work.about = create.ID
 		a.submit(create, func(result committer.Result, err error) { a.locked(r, cmd, result, err) })
 	}
 }
@@ -166,6 +166,7 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case err != nil:
 		a.refuse(r, err)
 	case result.Claim.Status.Final(): // it ended before its outcome was known here
+		r.omit(&result.Claim)
 		a.start(r)
 	case result.Claim.Status == claim.Waiting && !cmd.AllowCircle && a.check != nil:
 		a.background(func(ctx context.Context) func() {
@@ -185,7 +186,7 @@ func (a *Attached) checked(r *resource, cmd Lock, c *claim.Claim, err error) {
 		a.done(r)
 		return
 	}
-	r.work.kept = nil // the claim came and went
+	r.omit(c) // it came and went
 	a.refuse(r, err)
 }
 

@@ -77,13 +77,19 @@ func (s *server) Changes(_ context.Context, after db.Position, own bool) (commit
 // startServer starts a server on the store of a world.
 func startServer(t *testing.T, w *committertest.World, f *feed, name string) *server {
 	t.Helper()
+	return startServerOn(t, w, w.Store, f, name)
+}
+
+// startServerOn is startServer with another view of the store for the sessions.
+func startServerOn(t *testing.T, w *committertest.World, store session.Store, f *feed, name string) *server {
+	t.Helper()
 	registry := prometheus.NewRegistry()
 	s := &server{feed: f, name: name}
 	s.hub = watch.NewHub(w.Store, registry)
 	s.queues = committer.New(w.Store, committer.Config{
 		Timeout: committertest.Timeout, Log: w.Log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{s.hub, s},
 	})
-	s.sessions = session.New(s.queues, s.hub, w.Store, session.Config{}, registry)
+	s.sessions = session.New(s.queues, s.hub, store, session.Config{}, registry)
 	committertest.Run(t, s.queues)
 	committertest.Run(t, s.sessions)
 	committertest.Run(t, watch.NewFollower(s, s.hub, w.Log))

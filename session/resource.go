@@ -7,7 +7,7 @@ type resource struct {
 	name    string
 	id      string // of the live claim, "" for none
 	token   uint64
-	version uint64 // of the last change that was told
+	version uint64 // of the last change that was told, or left out
 	status  claim.Status
 	mode    claim.Mode
 	work    *work // nil: no commands
@@ -36,6 +36,12 @@ func (r *resource) knows(id string) bool {
 // keeps reports whether the answer to the command under way tells a change of a claim.
 func (r *resource) keeps(c *claim.Claim) bool {
 	return r.work != nil && r.work.about == c.ID && (r.id != c.ID || c.Status.Final())
+}
+
+// omit leaves out the claim that the command under way has made: it has ended, and nothing of it is to be told.
+func (r *resource) omit(c *claim.Claim) {
+	r.version = max(r.version, c.Version)
+	r.work.about, r.work.kept = "", nil
 }
 
 // resource returns what is known of a resource, which may be nothing.
