@@ -73,6 +73,7 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.TLSCRL, "tls-crl", c.TLSCRL, "revocation lists of the clients' authorities, PEM or DER")
 	flags.StringVar(&c.AuthTokens, "auth-tokens", c.AuthTokens, "a file of tokens that clients may show; locket token new makes them")
 	flags.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "a file that gets a line for each change and each refusal: who, from where, what; SIGHUP opens it again")
+	flags.BoolVar(&c.AuditRequired, "audit-required", c.AuditRequired, "refuse what would change something while --audit-log cannot be written")
 	flags.StringVar(&c.AuthRules, "auth-rules", c.AuthRules, "a file of rules: who may do what; locket rules check tests it (none: all who are let in read and hold every name)")
 	flags.StringSliceVar(&c.OIDCIssuers, "oidc-issuers", c.OIDCIssuers, "OIDC providers whose tokens are accepted: URL, or NAME=URL of several")
 	flags.StringVar(&c.OIDCAudience, "oidc-audience", c.OIDCAudience, "the audience that the tokens must have")

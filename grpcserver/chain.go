@@ -62,6 +62,8 @@ type Call struct {
 	Stream bool
 	// Identity is the name of the caller, for the log, once a guard knows it.
 	Identity string
+	// Refused is what is wrong with the caller's credential, for the audit log, once a guard knows it.
+	Refused string
 	// Response is what the handler of a unary call has answered, once next has returned.
 	Response any
 	// end ends a stream; nil for a unary call.

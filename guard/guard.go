@@ -34,6 +34,7 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		id, err := a.Authenticate(ctx)
 		if err != nil {
 			log.DebugContext(ctx, "a caller is not authenticated", "method", call.FullMethod, "reason", err)
+			call.Refused = err.Error()
 			return unauthenticated(a, err)
 		}
 		call.Identity = id.Name

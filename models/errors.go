@@ -111,6 +111,9 @@ const (
 	// ReasonIssuerUnavailable occurs when a token cannot be checked, because the keys of its issuer
 	// cannot be fetched. Ask again after some seconds.
 	ReasonIssuerUnavailable = "ISSUER_UNAVAILABLE"
+	// ReasonAuditUnavailable occurs when a call that would change something cannot be recorded in the
+	// server's audit log, which the server requires. Nothing was changed; ask again, or another server.
+	ReasonAuditUnavailable = "AUDIT_UNAVAILABLE"
 	// ReasonPermissionDenied occurs when the server's rules do not allow a call. It comes with
 	// metadata "right" and "resource": what a rule would have to allow.
 	ReasonPermissionDenied = "PERMISSION_DENIED"

@@ -65,6 +65,9 @@ type Config struct {
 	// AuditLog (--audit-log) is a file that gets a line for each call that changes something, and for
 	// each that is refused for who makes it; opened again on SIGHUP. Empty: none.
 	AuditLog string
+	// AuditRequired (--audit-required) has calls that would change something refused while AuditLog cannot be
+	// written, before they change it.
+	AuditRequired bool
 	// AuthRules (--auth-rules) is a file of rules: who may do what. Without it, everybody who is let
 	// in may read and hold every name.
 	AuthRules string

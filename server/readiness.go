@@ -41,6 +41,9 @@ type readiness struct {
 	files     prometheus.Gauge
 	// invalid returns the settings whose files cannot be used as they are now.
 	invalid func() []string
+	// audit returns why the audit log cannot be written; auditRequired is whether changes are refused then.
+	audit         func() error
+	auditRequired bool
 	// onChange gets each change.
 	onChange func(ready bool)
 
@@ -60,7 +63,7 @@ type reading struct {
 }
 
 func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Logger, registry prometheus.Registerer) *readiness {
-	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, invalid: func() []string { return nil }}
+	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, invalid: func() []string { return nil }, audit: func() error { return nil }}
 	r.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
 	})
@@ -88,6 +91,8 @@ func (r *readiness) Check(context.Context) error {
 		return errors.New("the database takes no commits") // the log says why, and addresses are its own
 	case !h.Began.IsZero() && time.Since(h.Began) > slowCommit:
 		return errors.New("the database does not answer a transaction")
+	case r.auditRequired && r.audit() != nil:
+		return errors.New("the audit log cannot be written, and is required")
 	}
 	return clock
 }
@@ -96,6 +101,9 @@ func (r *readiness) Check(context.Context) error {
 func (r *readiness) warnings() (warnings []string) {
 	for _, setting := range r.invalid() {
 		warnings = append(warnings, setting+": the file cannot be used as it is now; what was valid last is in use")
+	}
+	if r.audit() != nil {
+		warnings = append(warnings, "--audit-log: it cannot be written; lines that find no room are lost")
 	}
 	return warnings
 }

@@ -147,19 +147,26 @@ func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards .
 		return nil, err
 	}
 	before := grouper.Members{{Name: "files", Runner: periodic.New(follow.Interval, files.Look)}}
+	failing := func() error { return nil }
 	if c.AuditLog != "" {
 		audit, err := openAudit(c.AuditLog, log, registry)
 		if err != nil {
 			return nil, err
 		}
 		before = append(before, grouper.Member{Name: "audit", Runner: audit})
-		lines := slog.New(slog.NewJSONHandler(audit, nil))
-		files.OnChange(guard.AuditFile(lines))
-		secured.guards.Who = slices.Insert(secured.guards.Who, 0, guard.Audit(lines))
+		proxies, err := c.trustedProxies()
+		if err != nil {
+			return nil, err
+		}
+		lines := audit.auditing(c.AuditRequired)
+		lines.Proxies, failing = proxies, audit.failing
+		files.OnChange(guard.AuditFile(lines.Lines))
+		secured.guards.Who = slices.Concat([]grpcserver.Guard{guard.Audit(lines, registry)}, secured.guards.Who, []grpcserver.Guard{guard.Record()})
 	}
 	secured.guards.May = append(secured.guards.May, guards...)
 	service := NewService(c, store, log, registry, secured.guards)
 	service.readiness.invalid = files.Invalid
+	service.readiness.audit, service.readiness.auditRequired = failing, c.AuditRequired
 	members, err := doors.members(c, service, secured, certificates, registry, log)
 	if err != nil {
 		return nil, err

@@ -1,17 +1,23 @@
 package auth_test
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
 )
 
@@ -54,13 +60,14 @@ func TestAudit(t *testing.T) {
 	if code != 204 {
 		t.Fatal(body)
 	}
-	lines := calls(t, file)
 	want := []line{
 		{"method": "/models.Locket/CreateClaim", "identity": "token:alice", "outcome": "OK", "asked_resource": "r", "owner": "me", "claim": "a", "status": "STATUS_ACTIVE"},
-		{"method": "/models.Locket/EndClaim", "identity": "token:mallory", "outcome": "PermissionDenied", "reason": "PERMISSION_DENIED", "asked_claim": "a"},
-		{"method": "/models.Locket/CreateClaim", "identity": "", "outcome": "Unauthenticated", "reason": "UNAUTHENTICATED"},
+		{"method": "/models.Locket/EndClaim", "identity": "token:mallory", "outcome": "PermissionDenied", "reason": "PERMISSION_DENIED", "asked_claim": "a", "why": `no rule allows token:mallory to revoke "r"`},
+		{"method": "/models.Locket/CreateClaim", "identity": "", "outcome": "Unauthenticated", "reason": "UNAUTHENTICATED", "why": "the call has no credentials"},
 		{"method": "/models.Locket/EndClaim", "identity": "token:alice", "outcome": "OK", "claim": "a", "resource": "r", "status": "STATUS_RELEASED", "request_id": "mine"},
 	}
+	var lines []line
+	eventually(t, "the lines", func() bool { lines = calls(t, file); return len(lines) >= len(want) })
 	if len(lines) != len(want) {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}
@@ -87,8 +94,9 @@ func TestAudit(t *testing.T) {
 	}
 	_, err = w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5})
 	must(t, err)
-	if n := len(calls(t, file)); n != 1 || len(calls(t, file+".1")) != len(want) {
-		t.Errorf("%d lines after it was opened again", n)
+	eventually(t, "the line after it was opened again", func() bool { return len(calls(t, file)) == 1 })
+	if n := len(calls(t, file+".1")); n != len(want) {
+		t.Errorf("%d lines in the file that was renamed", n)
 	}
 }
 
@@ -103,4 +111,156 @@ func TestHangupWithoutAuditLog(t *testing.T) {
 	}
 	_, err := w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5})
 	must(t, err)
+}
+
+// Refusals of those who are nobody have a bound; how many were left out is counted, and said.
+func TestAuditOfStrangers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	ops := "127.0.0.1:" + strconv.Itoa(fixtures.FreePort(t))
+	w := start(t, "", []string{"alice"}, "--audit-log", file, "--ops-address", ops)
+	const flood = 2000
+	for range flood {
+		if _, err := w.Lock(w.as(""), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5}); status.Code(err) != codes.Unauthenticated {
+			t.Fatal(err)
+		}
+	}
+	_, err := w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5})
+	must(t, err)
+	eventually(t, "the line of the one who is known", func() bool {
+		return slices.ContainsFunc(calls(t, file), func(l line) bool { return l["identity"] == "token:alice" })
+	})
+	var left float64
+	eventually(t, "a line that says how many were left out", func() bool {
+		_, _ = w.Lock(w.as(""), &models.LockRequest{})
+		left = 0
+		for _, l := range calls(t, file) {
+			n, _ := l["left_out_before"].(float64)
+			left += n
+		}
+		return left > 0
+	})
+	if n := len(calls(t, file)); n > flood/2 {
+		t.Errorf("%d lines", n)
+	}
+	_, _, metrics := request(t, http.DefaultClient, "GET", "http://"+ops+"/metrics", "")
+	if strings.Contains(metrics, "locket_audit_left_out_total 0") || !strings.Contains(metrics, "locket_audit_left_out_total") {
+		t.Error("none is counted")
+	}
+}
+
+// The client's own address is that before the trusted proxies, whatever it claims to be.
+func TestAuditBehindProxies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	w := start(t, "", []string{"alice"}, "--audit-log", file, "--trusted-proxies", "127.0.0.1,10.0.0.0/8")
+	other := filepath.Join(t.TempDir(), "audit.log")
+	direct := start(t, "", []string{"alice"}, "--audit-log", other)
+	for i, c := range []struct{ header, client string }{
+		{"192.0.2.7", "192.0.2.7"},
+		{"203.0.113.1, 192.0.2.7, 10.1.1.1", "192.0.2.7"}, // the first was there when the outer proxy got it
+		{"2001:db8::1", "2001:db8::1"},
+		{"10.1.1.1", ""},
+		{"192.0.2.7, not an address", ""},
+		{"", ""},
+	} {
+		headers := []string{}
+		if c.header != "" {
+			headers = append(headers, "X-Forwarded-For: "+c.header)
+		}
+		if code, _, body := w.http("alice", "POST", "/v1/claims/", `{"resource": "r", "ttl": 60}`, headers...); code >= 300 {
+			t.Fatal(body)
+		}
+		var lines []line
+		eventually(t, "a line", func() bool { lines = calls(t, file); return len(lines) == i+1 })
+		got, _ := lines[i]["client"].(string)
+		if from, _ := lines[i]["from"].(string); got != c.client || !strings.HasPrefix(from, "127.0.0.1:") {
+			t.Errorf("%q: the client is %q, from %q; want %q", c.header, got, from, c.client)
+		}
+	}
+	_, _, _ = direct.http("alice", "POST", "/v1/claims/", `{"resource": "r", "ttl": 60}`, "X-Forwarded-For: 192.0.2.7")
+	eventually(t, "a line", func() bool { return len(calls(t, other)) == 1 })
+	if got := calls(t, other)[0]["client"]; got != nil {
+		t.Errorf("without trusted proxies the client is %v", got)
+	}
+}
+
+// A disk that is full is seen, and with --audit-required stops what would change something, before it does. What
+// had been done is recorded when there is room again.
+func TestAuditOnAFullDisk(t *testing.T) {
+	for _, required := range []bool{true, false} {
+		folder := t.TempDir()
+		file := filepath.Join(folder, "audit.log")
+		must(t, os.Symlink("/dev/full", file))
+		w := start(t, "", []string{"alice"}, "--audit-log", file, "--audit-required="+strconv.FormatBool(required))
+		done := 0
+		lock := func() error {
+			_, err := w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: strconv.Itoa(done), Owner: "o"}, TtlInSeconds: 600})
+			if err == nil {
+				done++
+			}
+			return err
+		}
+		page := func() (int, string) {
+			code, _, body := w.http("", "GET", "/readyz", "")
+			return code, body
+		}
+		if required {
+			eventually(t, "a refusal", func() bool {
+				err := lock()
+				return status.Code(err) == codes.Unavailable && models.ReasonOf(err) == models.ReasonAuditUnavailable
+			})
+			_, err := w.Fetch(w.as("alice"), &models.FetchRequest{Key: strconv.Itoa(done)})
+			if status.Code(err) != codes.NotFound { // reads go on, and nothing was changed
+				t.Errorf("what was refused: %v", err)
+			}
+			session, err := w.Session(w.as("alice"))
+			must(t, err)
+			must(t, session.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{Open: &models.OpenSession{Ttl: 10}}}))
+			if _, err := session.Recv(); models.ReasonOf(err) != models.ReasonAuditUnavailable {
+				t.Errorf("a session: %v", err)
+			}
+			if code, body := page(); code != http.StatusServiceUnavailable || !strings.Contains(body, "the audit log cannot be written") {
+				t.Errorf("%d %s", code, body)
+			}
+		} else {
+			must(t, lock())
+			eventually(t, "a warning", func() bool {
+				code, body := page()
+				return code == http.StatusOK && strings.Contains(body, "warning: --audit-log: ")
+			})
+			must(t, lock())
+		}
+		must(t, os.Remove(file))
+		must(t, w.Signal(syscall.SIGHUP))
+		eventually(t, "the end of it", func() bool {
+			code, body := page()
+			return code == http.StatusOK && !strings.Contains(body, "--audit-log")
+		})
+		must(t, lock())
+		eventually(t, "the lines", func() bool {
+			recorded := slices.DeleteFunc(calls(t, file), func(l line) bool { return l["outcome"] != "OK" })
+			return len(recorded) == done
+		})
+		if !strings.Contains(w.Log(), "the audit log cannot be written") || !strings.Contains(w.Log(), "can be written again") {
+			t.Errorf("the log:\n%s", w.Log())
+		}
+	}
+}
+
+// A file that hangs keeps no call waiting, and not the end of the server.
+func TestAuditThatHangs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	w := start(t, "", []string{"alice"}, "--audit-log", file)
+	hang(t, file) // once it is opened again
+	must(t, w.Signal(syscall.SIGHUP))
+	eventually(t, "a warning", func() bool {
+		ctx, cancel := context.WithTimeout(w.as("alice"), 10*time.Second)
+		defer cancel()
+		_, err := w.Lock(ctx, &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5})
+		must(t, err)
+		_, _, body := w.http("", "GET", "/readyz", "")
+		return strings.Contains(body, "warning: --audit-log: ")
+	})
+	if code, took := w.Terminate(); code != 0 || took > 15*time.Second {
+		t.Errorf("it ended with %d after %v", code, took)
+	}
 }
