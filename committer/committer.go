@@ -90,6 +90,7 @@ type Committer struct {
 	failing bool // the database did not take the last commit
 	// until is until when nothing was wrong, zero after a commit or beat that failed: see inService.
 	until   time.Time
+	time    leaseTime
 	resting bool // there was no beat at the last time for one
 }
 
@@ -103,6 +104,7 @@ func New(store Store, config Config) *Committer {
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
 		counts:   counts{of: make(map[string]counted)},
 	}
+	c.time.start()
 	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
 	c.metrics.watch(c.queue)
 	return c
@@ -221,9 +223,9 @@ func (c *Committer) beat() error {
 	c.health.begin()
 	defer c.health.answered()
 	begin := time.Now()
-	beat := c.store.Beat
+	beat, next := c.store.Beat, db.Clock.Beat
 	if !c.inService() {
-		beat = c.store.Resume
+		beat, next = c.store.Resume, db.Clock.Resume
 	}
 	c.pulse.Lock()
 	err := beat(ctx)
@@ -238,6 +240,7 @@ func (c *Committer) beat() error {
 	c.committed(err)
 	if err == nil {
 		c.resting = false
+		c.time.moved(next, begin)
 		c.beaten(begin, lost)
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/session"
 )
@@ -62,7 +63,7 @@ func (h *handler) serve(ctx context.Context, attached *session.Attached, sent <-
 			if left <= 0 {
 				attached.End(session.ErrSilent)
 			}
-			patience.Reset(max(0, left))
+			patience.Reset(max(left, db.BeatInterval)) // lease time may stand still
 			continue
 		case <-attached.Ended():
 			select {

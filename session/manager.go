@@ -66,8 +66,7 @@ type Manager struct {
 	hub    *watch.Hub
 	config Config
 
-	began   time.Time // of the process, for times on its monotonic clock
-	keys    keys      // who opens a session, or detaches it
+	keys    keys // who opens a session, or detaches it
 	reading chan struct{}
 	quit    chan struct{}  // closed at the end
 	tasks   sync.WaitGroup // sessions that are opened, attached, or to be detached
@@ -91,7 +90,7 @@ func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config
 	config.Commands = cmp.Or(config.Commands, DefaultCommands)
 	config.Unread = cmp.Or(config.Unread, DefaultUnread)
 	m := &Manager{
-		queues: queues, store: store, hub: hub, config: config, began: time.Now(),
+		queues: queues, store: store, hub: hub, config: config,
 		reading: make(chan struct{}, parallel), quit: make(chan struct{}), attached: make(map[string]*Attached),
 	}
 	queues.SetVoucher(m)
@@ -225,12 +224,12 @@ func (m *Manager) remove(a *Attached) {
 // database can: from when it was last heard of on it has its TTL. a is the stream that broke; it is
 // nil if there is none, which ends what no stream has.
 func (m *Manager) detachLater(id, name string, a *Attached, ttl time.Duration) {
-	heard := time.Now()
+	heard := m.queues.LeaseTime()
 	if a != nil {
-		heard = a.lastHeard()
+		heard = time.Duration(a.heard.Load())
 	}
 	m.tasks.Go(func() {
-		for !m.detach(id, name, a, max(0, ttl-time.Since(heard))) {
+		for !m.detach(id, name, a, max(0, ttl-(m.queues.LeaseTime()-heard))) {
 			select {
 			case <-m.quit: // other servers will find that this one is silent
 				return
