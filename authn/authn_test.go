@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc/credentials"
@@ -25,6 +24,7 @@ import (
 	"github.com/locket-service/locket/authn"
 	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/periodic"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 func must(t testing.TB, err error) {
@@ -168,25 +168,13 @@ func TestTokenFileThatChanges(t *testing.T) {
 	ctx := call{headers: []string{"authorization", "Bearer " + token}}.context(t.Context())
 	becomes := func(want string) {
 		t.Helper()
-		for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-			got := outcome(a.Authenticate(ctx))
-			if got == want {
-				return
-			}
-			if time.Since(begin) > 5*time.Second {
-				t.Fatalf("%q, want %q", got, want)
-			}
-		}
+		harness.Until(t, want, func() bool { return outcome(a.Authenticate(ctx)) == want })
 	}
 	becomes("refused")
 	must(t, os.WriteFile(file, []byte("tokens:\n  - {name: ci, hash: \""+hash+"\"}\n"), 0o600))
 	becomes("token:ci")
 	must(t, os.WriteFile(file, []byte("tokens: what"), 0o600))
-	for begin := time.Now(); len(files.Invalid()) == 0; time.Sleep(50 * time.Millisecond) {
-		if time.Since(begin) > 5*time.Second {
-			t.Fatal("no warning of a file that is invalid")
-		}
-	}
+	harness.Until(t, "warning of a file that is invalid", func() bool { return len(files.Invalid()) > 0 })
 	becomes("token:ci")
 	must(t, os.WriteFile(file, []byte("tokens: []"), 0o600))
 	becomes("refused")

@@ -24,6 +24,7 @@ import (
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	whole "github.com/locket-service/locket/server"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,9 +55,11 @@ type server struct {
 	url     string
 	process ifrit.Process
 	counter prometheus.Counter
+	drain   func() // sends waiting calls away, as the program does when it ends
 }
 
-const shutdownTimeout = 500 * time.Millisecond
+// shutdownTimeout is one that a test waits for only if something holds up the end.
+const shutdownTimeout = time.Hour
 
 // start starts a server before a service on a new SQLite file.
 func start(t *testing.T, config *tls.Config, more ...prometheus.Collector) *server {
@@ -71,8 +74,10 @@ func startAs(t *testing.T, change func(*gateway.Config), more ...prometheus.Coll
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(append(more, s.counter)...)
 	log := &addressLog{Handler: slog.DiscardHandler}
+	conn, drain := service(t, registry)
+	s.drain = drain
 	config := gateway.Config{
-		Address: "127.0.0.1:0", Service: service(t, registry),
+		Address: "127.0.0.1:0", Service: conn,
 		Metrics: registry, ShutdownTimeout: shutdownTimeout, Log: slog.New(log),
 	}
 	change(&config)
@@ -88,7 +93,7 @@ func startAs(t *testing.T, change func(*gateway.Config), more ...prometheus.Coll
 func (s *server) stop(t *testing.T) {
 	t.Helper()
 	s.process.Signal(os.Interrupt)
-	if err := <-s.process.Wait(); err != nil {
+	if err := harness.Await(t, "end of the server", s.process.Wait()); err != nil {
 		t.Errorf("the end: %v", err)
 	}
 }
@@ -98,7 +103,7 @@ func client(t *testing.T, config *tls.Config) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	return &http.Client{Transport: transport, Timeout: harness.HangTimeout}
 }
 
 func get(t *testing.T, c *http.Client, url string) (status int, body string, err error) {
@@ -120,8 +125,8 @@ func must(t *testing.T, err error) {
 }
 
 // service starts the service that the program serves, on a new SQLite file, and returns a
-// connection to it.
-func service(t testing.TB, registry *prometheus.Registry) grpc.ClientConnInterface {
+// connection to it, and what sends waiting calls away.
+func service(t testing.TB, registry *prometheus.Registry) (conn grpc.ClientConnInterface, drain func()) {
 	t.Helper()
 	store, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
 	if err != nil {
@@ -137,7 +142,7 @@ func service(t testing.TB, registry *prometheus.Registry) grpc.ClientConnInterfa
 			t.Errorf("the end of the service: %v", err)
 		}
 	})
-	return grpcserver.NewLocal(service.Chain, service.Register)
+	return grpcserver.NewLocal(service.Chain, service.Register), service.Drain
 }
 
 // answer is what a client sees of an answer.

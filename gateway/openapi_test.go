@@ -220,7 +220,8 @@ func TestDocs(t *testing.T) {
 func handler(tb testing.TB) http.Handler {
 	tb.Helper()
 	registry := prometheus.NewRegistry()
-	h, err := gateway.New(gateway.Config{Service: service(tb, registry), Metrics: registry}).Handler()
+	conn, _ := service(tb, registry)
+	h, err := gateway.New(gateway.Config{Service: conn, Metrics: registry}).Handler()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -29,8 +29,9 @@ func bubble(t *testing.T, test func(t *testing.T, dial func() net.Conn), changes
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		registry, listener := prometheus.NewRegistry(), newPipes()
+		conn, _ := service(t, registry)
 		config := gateway.Config{
-			Listener: listener, Service: service(t, registry), Metrics: registry,
+			Listener: listener, Service: conn, Metrics: registry,
 			ShutdownTimeout: shutdownTimeout, Log: slog.New(slog.DiscardHandler),
 		}
 		for _, change := range changes {

@@ -5,7 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // waiters reads how many calls wait for a claim.
@@ -19,11 +20,7 @@ func (s *server) waiters(t *testing.T, c *http.Client) string {
 // awaitWaiters returns once so many calls wait.
 func (s *server) awaitWaiters(t *testing.T, c *http.Client, want string) {
 	t.Helper()
-	for begin := time.Now(); s.waiters(t, c) != want; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatalf("%s calls wait, want %s", s.waiters(t, c), want)
-		}
-	}
+	harness.Until(t, want+" calls wait", func() bool { return s.waiters(t, c) == want })
 }
 
 // TestHangUp: a client that goes away ends its wait, and leaves its claim in the line.

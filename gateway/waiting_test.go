@@ -27,7 +27,8 @@ func (f full) Invoke(ctx context.Context, method string, args, reply any, option
 // TestNoRoomToWait: who cannot wait gets the claim as it is, and is asked to pause.
 func TestNoRoomToWait(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h, err := gateway.New(gateway.Config{Service: full{service(t, registry)}, Metrics: registry}).Handler()
+	conn, _ := service(t, registry)
+	h, err := gateway.New(gateway.Config{Service: full{conn}, Metrics: registry}).Handler()
 	must(t, err)
 	serve(t.Context(), h, "POST", "/v1/claims/", []byte(claimOfR))
 	for _, call := range []struct {

@@ -21,6 +21,7 @@ import (
 	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/follow"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // issue returns the files of a server with a certificate by ca that trusts the clients of
@@ -147,5 +148,6 @@ func TestReplacedWhileServing(t *testing.T) {
 		set.Look(t.Context())
 		time.Sleep(50 * time.Millisecond)
 	}
+	harness.Eventually(t, func() error { return check(t, address, credentials.NewTLS(after.ClientTLS(t))) })
 	must(t, ask()) // on the connection that was there
 }

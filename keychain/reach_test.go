@@ -184,14 +184,14 @@ func TestSilentNetwork(t *testing.T) {
 	server := startLocket(t)
 	proxy := fixtures.NewProxy(t, server.HTTPAddress())
 	kc := open(t, "http://"+proxy.Addr())
-	c := claim(t, kc, "r", keychain.WithTTL(6*time.Second), keychain.WithRenewPeriod(200*time.Millisecond))
+	c := claim(t, kc, "r", keychain.WithTTL(5*time.Minute), keychain.WithRenewPeriod(200*time.Millisecond))
 	proxy.Hang()
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // real time: attempts to renew hang meanwhile
 	if !c.Held() {
 		t.Error(c.Err())
 	}
 	proxy.Cut()
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // real time: attempts to renew fail meanwhile
 	proxy.Restore()
 	must(t, c.Refresh(t.Context(), 0))
 	must(t, c.Release(t.Context()))

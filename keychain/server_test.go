@@ -13,6 +13,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/keychain"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 func must(t testing.TB, err error) {
@@ -84,11 +85,7 @@ func getJSON(t testing.TB, url string, into any) {
 // soon returns once something is so.
 func soon(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for begin := time.Now(); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
+	harness.Until(t, what, so)
 }
 
 func isDone(c *keychain.Claim) bool {
@@ -180,7 +177,7 @@ func contention(t *testing.T, url string) {
 					t.Errorf("token %d after %d", c.Token(), last)
 				}
 				last = c.Token()
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // real time: two at once would meet here
 				mu.Unlock()
 				if err := c.Release(t.Context()); err != nil {
 					t.Error(err)
@@ -215,12 +212,8 @@ func fairness(t *testing.T, url string) {
 		})
 		soon(t, "the next one waits", func() bool { _, n := line(t, url, "fairness"); return n == i+1 })
 	}
-	begin := time.Now()
 	must(t, first.Release(t.Context()))
 	all.Wait()
-	if took := time.Since(begin); took > 3*time.Second {
-		t.Errorf("%d turns took %s", waiters, took)
-	}
 	for i, got := range order {
 		if got != i {
 			t.Errorf("the order: %v", order)
@@ -286,7 +279,7 @@ func timeout(t *testing.T, url string) {
 	claim(t, open(t, url), "timeout")
 	begin := time.Now()
 	_, err := kc.Claim(t.Context(), "timeout", keychain.WithTimeout(300*time.Millisecond))
-	if took := time.Since(begin); !errors.Is(err, keychain.ErrTimeout) || took < 300*time.Millisecond || took > 3*time.Second {
+	if took := time.Since(begin); !errors.Is(err, keychain.ErrTimeout) || took < 300*time.Millisecond { // real time: on no machine earlier
 		t.Errorf("%v after %s", err, took)
 	}
 	soon(t, "it is withdrawn", func() bool { _, n := line(t, url, "timeout"); return n == 0 })
@@ -344,13 +337,20 @@ func waiterRevoked(t *testing.T, url string) {
 	}
 }
 
-// renewed: a claim lives for much longer than its TTL.
+// renewed: a claim is renewed again and again.
 func renewed(t *testing.T, url string) {
-	c := claim(t, open(t, url), "renewed", keychain.WithTTL(5*time.Second))
-	for begin := time.Now(); time.Since(begin) < 8*time.Second; time.Sleep(20 * time.Millisecond) {
-		if !c.Held() {
-			t.Fatalf("lost after %s: %v", time.Since(begin), c.Err())
-		}
+	c := claim(t, open(t, url), "renewed", keychain.WithTTL(time.Minute), keychain.WithRenewPeriod(100*time.Millisecond))
+	for range 3 {
+		last := *look(t, c.URL()).TTL
+		soon(t, "it is renewed", func() bool {
+			now := *look(t, c.URL()).TTL
+			renewed := now > last
+			last = now
+			return renewed
+		})
+	}
+	if !c.Held() {
+		t.Fatalf("lost: %v", c.Err())
 	}
 	must(t, c.Validate(t.Context()))
 }
@@ -453,9 +453,10 @@ func TestOutages(t *testing.T) {
 		t.Parallel()
 		server := startLocket(t)
 		kc := open(t, "http://"+server.HTTPAddress())
-		c := claim(t, kc, "r", keychain.WithTTL(20*time.Second), keychain.WithRenewPeriod(100*time.Millisecond))
+		c := claim(t, kc, "r", keychain.WithTTL(5*time.Minute), keychain.WithRenewPeriod(100*time.Millisecond))
 		must(t, server.Restart())
-		time.Sleep(500 * time.Millisecond)
+		before := *look(t, c.URL()).TTL
+		soon(t, "it is renewed", func() bool { return *look(t, c.URL()).TTL > before })
 		if !c.Held() {
 			t.Fatalf("lost: %v", c.Err())
 		}
@@ -466,33 +467,32 @@ func TestOutages(t *testing.T) {
 		t.Parallel()
 		server := startLocket(t)
 		kc := open(t, "http://"+server.HTTPAddress())
-		c := claim(t, kc, "r", keychain.WithTTL(time.Second))
+		c := claim(t, kc, "r", keychain.WithTTL(2*time.Second))
 		must(t, server.Pause())
 		begin, last := time.Now(), time.Now()
-		for ; c.Held(); time.Sleep(time.Millisecond) {
-			last = time.Now()
-		}
-		<-c.Done()
-		if took := last.Sub(begin); took > 950*time.Millisecond || !errors.Is(c.Err(), keychain.ErrLost) || !errors.Is(c.Err(), keychain.ErrTimeUp) {
+		soon(t, "it is lost", func() bool {
+			at := time.Now()
+			if c.Held() {
+				last = at
+			}
+			return isDone(c)
+		})
+		if took := last.Sub(begin); took > 1900*time.Millisecond || !errors.Is(c.Err(), keychain.ErrLost) || !errors.Is(c.Err(), keychain.ErrTimeUp) {
 			t.Errorf("after %s: %v", took, c.Err())
 		}
 		must(t, server.Resume())
-		claim(t, kc, "r", keychain.WithTTL(time.Second)) // behind the one of before, until that expires
+		claim(t, kc, "r", keychain.WithTTL(time.Minute)) // behind the one of before, until that expires
 	})
 	t.Run("down at first", func(t *testing.T) {
 		t.Parallel()
 		server := startLocket(t)
 		server.Kill()
 		kc, short := open(t, "http://"+server.HTTPAddress()), open(t, "http://"+server.HTTPAddress())
-		begin := time.Now()
 		_, err := short.Claim(t.Context(), "r", keychain.WithTimeout(300*time.Millisecond))
 		if !errors.Is(err, keychain.ErrTimeout) {
 			t.Errorf("%v", err)
 		}
-		must(t, short.Close()) // at once: no claim can have been made
-		if took := time.Since(begin); took > 3*time.Second {
-			t.Errorf("after %s", took)
-		}
+		must(t, short.Close()) // no claim can have been made
 		started := make(chan error, 1)
 		go func() { started <- server.Start() }()
 		claim(t, kc, "r")
@@ -506,10 +506,8 @@ func TestOutages(t *testing.T) {
 			claim(t, kc, fmt.Sprint("r", i))
 		}
 		must(t, server.Pause())
-		begin := time.Now()
-		err := kc.Close()
-		if took := time.Since(begin); !errors.Is(err, keychain.ErrNotEnded) || took > 2*time.Second {
-			t.Errorf("%v after %s", err, took)
+		if err := kc.Close(); !errors.Is(err, keychain.ErrNotEnded) {
+			t.Errorf("got %v", err)
 		}
 		must(t, server.Resume())
 	})

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // line is a line of the audit log.
@@ -87,11 +87,7 @@ func TestAudit(t *testing.T) {
 
 	must(t, os.Rename(file, file+".1"))
 	must(t, w.Signal(syscall.SIGHUP))
-	for begin := time.Now(); !strings.Contains(w.Log(), "the audit log was opened again"); time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > 5*time.Second {
-			t.Fatal("the signal did nothing")
-		}
-	}
+	harness.Until(t, "effect of the signal", func() bool { return strings.Contains(w.Log(), "the audit log was opened again") })
 	_, err = w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5})
 	must(t, err)
 	eventually(t, "the line after it was opened again", func() bool { return len(calls(t, file)) == 1 })

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -199,11 +198,7 @@ func TestRulesThatChange(t *testing.T) {
 	file := w.Args[len(w.Args)-1]
 	becomes := func(what string, want bool, is func() bool) {
 		t.Helper()
-		for begin := time.Now(); is() != want; time.Sleep(50 * time.Millisecond) {
-			if time.Since(begin) > 10*time.Second {
-				t.Fatalf("%s is not %v", what, want)
-			}
-		}
+		harness.Until(t, fmt.Sprint(what, want), func() bool { return is() == want })
 	}
 	may := func() bool {
 		code, _, _ := w.http("alice", "POST", "/v1/claims/", `{"resource": "r", "ttl": 60}`)
