@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-
 )
 
 // eventStream is a stream of server-sent events, read as a browser does.
