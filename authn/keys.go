@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ const (
 var (
 	errUnknownKey = errors.New("no key of the issuer made the signature")
 	errNoKeysYet  = errors.New("they are being fetched")
+	errPlainKeys  = errors.New("the issuer is asked over HTTPS, and its keys are at an address without TLS")
 )
 
 // unavailableKey is the key of a context with an *error, which a key set sets when it has no
@@ -193,6 +195,9 @@ func (k *remoteKeys) ask() (*jose.JSONWebKeySet, error) {
 	if err != nil {
 		return nil, err
 	}
+	if strings.HasPrefix(k.issuer, "https:") && request.URL.Scheme != "https" {
+		return nil, errPlainKeys
+	}
 	response, err := k.client.Do(request)
 	if err != nil {
 		return nil, err
@@ -252,7 +257,16 @@ func parse(token string) (*jose.JSONWebSignature, error) {
 	for i, algorithm := range algorithms {
 		allowed[i] = jose.SignatureAlgorithm(algorithm)
 	}
-	return jose.ParseSigned(token, allowed)
+	signed, err := jose.ParseSigned(token, allowed)
+	if err != nil || len(signed.Signatures) != 1 {
+		return signed, err
+	}
+	if kind, given := signed.Signatures[0].Header.ExtraHeaders[jose.HeaderType]; given {
+		if text, ok := kind.(string); !ok || !kinds[strings.ToLower(text)] {
+			return nil, fmt.Errorf("the token is of the type %v", kind)
+		}
+	}
+	return signed, nil
 }
 
 // verification is what came of checking a signature.

@@ -154,7 +154,7 @@ func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
 func newClient(ca string, files *follow.Set) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if ca == "" {
-		return &http.Client{Transport: bounded{transport}, Timeout: fetchTimeout}, nil
+		return clientOver(transport), nil
 	}
 	file, err := follow.Open("--oidc-ca", follow.One(func(text []byte) (*http.Transport, error) {
 		pool, err := certs.ParseAuthorities(text)
@@ -166,7 +166,11 @@ func newClient(ca string, files *follow.Set) (*http.Client, error) {
 		return nil, err
 	}
 	files.Add(file)
-	return &http.Client{Transport: bounded{current{file}}, Timeout: fetchTimeout}, nil
+	return clientOver(current{file}), nil
+}
+
+func clientOver(transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: bounded{transport}, Timeout: fetchTimeout, CheckRedirect: stayEncrypted}
 }
 
 // current is the transport that the file of the authorities makes now.
@@ -175,6 +179,17 @@ type current struct{ file *follow.File[*http.Transport] }
 // RoundTrip implements http.RoundTripper.
 func (c current) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.file.Current().RoundTrip(r)
+}
+
+// stayEncrypted refuses to be led from HTTPS to plain HTTP.
+func stayEncrypted(r *http.Request, before []*http.Request) error {
+	if before[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
+		return errPlainKeys
+	}
+	if len(before) >= 5 {
+		return errors.New("too many redirects")
+	}
+	return nil
 }
 
 func (s *issuers) urls() (urls []string) {
@@ -220,14 +235,63 @@ func (s *issuers) named(i *issuer, token *oidc.IDToken) (auth.Identity, error) {
 	if !ok {
 		return auth.Identity{}, fmt.Errorf("the token has no claim %q that is a text", s.config.UserClaim)
 	}
-	if verified, given := claims["email_verified"].(bool); s.config.UserClaim == "email" && given && !verified {
+	if s.config.UserClaim == "email" && claims["email_verified"] != true {
 		return auth.Identity{}, errors.New("the email of the token is not verified")
+	}
+	if err := kindOf(claims); err != nil {
+		return auth.Identity{}, err
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		if err := begun(name, claims[name]); err != nil {
+			return auth.Identity{}, err
+		}
 	}
 	groups, err := textsOf(claims[s.config.GroupsClaim])
 	if err != nil {
 		return auth.Identity{}, fmt.Errorf("the claim %q: %w", s.config.GroupsClaim, err)
 	}
 	return auth.NewIdentity(i.Name+":", user, groups)
+}
+
+// kinds are the values of "typ" that access tokens and ID tokens have, in the header (RFC 9068, section 2.1) or
+// among the claims, where providers put it.
+var kinds = map[string]bool{
+	"jwt": true, "at+jwt": true, "application/at+jwt": true, "application/jwt": true, "bearer": true, "id": true,
+	"access": true, "access_token": true, "id_token": true,
+}
+
+// kindOf returns what is wrong with a token whose claims say that it is another thing than an access token or an
+// ID token, such as a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
+func kindOf(claims map[string]any) error {
+	if _, logout := claims["events"]; logout {
+		return errors.New("the token reports an event, and is no access token")
+	}
+	switch kind, given := claims["typ"]; kind := kind.(type) {
+	case string:
+		if kinds[strings.ToLower(kind)] {
+			return nil
+		}
+		return fmt.Errorf("the token is of the type %q", kind)
+	default:
+		if given {
+			return errors.New("the type of the token is no text")
+		}
+		return nil
+	}
+}
+
+// begun returns what is wrong with the time from which on a token is valid, or at which it was issued.
+func begun(name string, claim any) error {
+	switch at := claim.(type) {
+	case nil:
+		return nil
+	case float64:
+		if at <= float64(time.Now().Add(skew).Unix()) {
+			return nil
+		}
+		return fmt.Errorf("the time %s of the token is still to come", name)
+	}
+	return fmt.Errorf("the time %s of the token is no number", name)
 }
 
 // textsOf returns a claim that is one text or a list of texts.

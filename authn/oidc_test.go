@@ -90,6 +90,14 @@ func (p *provider) token(more claims) string {
 	return sign(p.t, jose.SigningKey{Algorithm: jose.ES256, Key: key}, p.claims(more))
 }
 
+// typed is token with a type in its header.
+func (p *provider) typed(kind string, more claims) string {
+	p.mu.Lock()
+	key := p.keys[0]
+	p.mu.Unlock()
+	return signWith(p.t, jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType(jose.ContentType(kind)), p.claims(more))
+}
+
 func (p *provider) claims(more claims) claims {
 	all := claims{"iss": p.URL, "aud": "locket", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "groups": []string{"dev", "ops"}}
 	for name, value := range more {
@@ -103,7 +111,12 @@ func (p *provider) claims(more claims) claims {
 
 func sign(t testing.TB, key jose.SigningKey, payload claims) string {
 	t.Helper()
-	signer, err := jose.NewSigner(key, nil)
+	return signWith(t, key, nil, payload)
+}
+
+func signWith(t testing.TB, key jose.SigningKey, options *jose.SignerOptions, payload claims) string {
+	t.Helper()
+	signer, err := jose.NewSigner(key, options)
 	must(t, err)
 	text, err := json.Marshal(payload)
 	must(t, err)
@@ -165,6 +178,21 @@ func TestOIDC(t *testing.T) {
 		"without an end":             {p.token(claims{"exp": nil}), "refused"},
 		"not valid yet":              {p.token(claims{"nbf": now.Add(time.Hour).Unix()}), "refused"},
 		"valid soon, within skew":    {p.token(claims{"nbf": now.Add(20 * time.Second).Unix()}), alice},
+		"not valid yet by a minute":  {p.token(claims{"nbf": now.Add(time.Minute).Unix()}), "refused"},
+		"issued in a minute":         {p.token(claims{"iat": now.Add(time.Minute).Unix()}), "refused"},
+		"issued within skew":         {p.token(claims{"iat": now.Add(20 * time.Second).Unix()}), alice},
+		"without a time of issue":    {p.token(claims{"iat": nil}), alice},
+		"a text for a time":          {p.token(claims{"nbf": "now"}), "refused"},
+		"for logout":                 {p.token(claims{"events": claims{"http://schemas.openid.net/event/backchannel-logout": claims{}}}), "refused"},
+		"of type access":             {p.typed("at+jwt", nil), alice},
+		"of type JWT":                {p.typed("JWT", nil), alice},
+		"of type logout":             {p.typed("logout+jwt", nil), "refused"},
+		"of type DPoP":               {p.typed("dpop+jwt", nil), "refused"},
+		"that says Bearer":           {p.token(claims{"typ": "Bearer"}), alice},
+		"that says ID":               {p.token(claims{"typ": "ID"}), alice},
+		"that says Refresh":          {p.token(claims{"typ": "Refresh"}), "refused"},
+		"that says Logout":           {p.token(claims{"typ": "Logout"}), "refused"},
+		"that says a number":         {p.token(claims{"typ": 1}), "refused"},
 		"of another issuer":          {other.token(nil), "refused"},
 		"says another issuer":        {p.token(claims{"iss": other.URL}), "refused"},
 		"of another's key":           {other.token(claims{"iss": p.URL}), "refused"},
@@ -184,7 +212,7 @@ func TestOIDC(t *testing.T) {
 		}
 	}
 	email := p.authenticator(func(c *authn.OIDC) { c.UserClaim = "email"; c.GroupsClaim = "" })
-	for verified, want := range map[any]string{true: "oidc:a@b", false: "refused", nil: "oidc:a@b"} {
+	for verified, want := range map[any]string{true: "oidc:a@b", false: "refused", nil: "refused", "true": "refused", 1: "refused"} {
 		if got := ask(t, email, p.token(claims{"email": "a@b", "email_verified": verified})); got != want {
 			t.Errorf("verified %v: %q", verified, got)
 		}

@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/locket-service/locket/follow"
@@ -18,6 +20,9 @@ type ServerFiles struct {
 	ClientCA string
 	// CRL holds their revocation lists, "" for none. It may be in DER too.
 	CRL string
+	// Bundles holds for each SPIFFE trust domain its authorities: SPIFFE ids are then accepted of these trust
+	// domains alone, each by its own bundle. Without any, ClientCA is for all of them.
+	Bundles map[string]string
 }
 
 // Server has the certificates of a server. It may be used by any number of goroutines.
@@ -29,6 +34,8 @@ type Server struct {
 type material struct {
 	cert    tls.Certificate
 	cas     *x509.CertPool
+	bundles map[string]*x509.CertPool // by trust domain
+	all     *x509.CertPool            // cas and bundles
 	revoked revocations
 	// parts describe the certificates.
 	parts []string
@@ -47,13 +54,23 @@ func LoadServer(files ServerFiles, set *follow.Set) (*Server, error) {
 	if files.CRL != "" {
 		what += ", --tls-crl"
 	}
-	file, err := follow.Open(what, files.parse, files.Cert, files.Key, files.ClientCA, files.CRL)
+	paths := []string{files.Cert, files.Key, files.ClientCA, files.CRL}
+	for _, domain := range files.domains() {
+		paths = append(paths, files.Bundles[domain])
+	}
+	if len(files.Bundles) > 0 {
+		what += ", --spiffe-bundles"
+	}
+	file, err := follow.Open(what, files.parse, paths...)
 	if err != nil {
 		return nil, err
 	}
 	set.Add(file)
 	return &Server{file: file}, nil
 }
+
+// domains returns the trust domains that have bundles, in their order.
+func (f ServerFiles) domains() []string { return slices.Sorted(maps.Keys(f.Bundles)) }
 
 func (f ServerFiles) parse(contents [][]byte) (m *material, err error) {
 	m = &material{}
@@ -70,6 +87,18 @@ func (f ServerFiles) parse(contents [][]byte) (m *material, err error) {
 	}
 	for _, authority := range authorities {
 		m.parts = append(m.parts, describe("client authority", authority))
+	}
+	m.all, m.bundles = m.cas.Clone(), make(map[string]*x509.CertPool)
+	for i, domain := range f.domains() {
+		pool, more, err := parseAuthorities(contents[4+i])
+		if err != nil {
+			return nil, fmt.Errorf("--spiffe-bundles: the authorities of %s: %w", domain, err)
+		}
+		m.bundles[domain], authorities = pool, append(authorities, more...)
+		for _, authority := range more {
+			m.all.AddCert(authority)
+			m.parts = append(m.parts, describe("authority of "+domain, authority))
+		}
 	}
 	if f.CRL != "" {
 		revoked, parts, err := parseRevocations(contents[3], authorities)
@@ -99,9 +128,9 @@ func (s *Server) Config(auth tls.ClientAuthType) *tls.Config {
 				MinVersion:   tls.VersionTLS12,
 				NextProtos:   []string{"h2", "http/1.1"},
 				Certificates: []tls.Certificate{now.cert},
-				ClientCAs:    now.cas,
+				ClientCAs:    now.all,
 				ClientAuth:   auth,
-				// TLS looks at no revocation lists.
+				// TLS looks at no revocation lists, and knows no trust domains.
 				VerifyConnection: s.Verify,
 			}, nil
 		},

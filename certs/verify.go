@@ -64,12 +64,16 @@ func (m *material) verify(leaf *x509.Certificate, more []*x509.Certificate) (unt
 	if leaf.IsCA || leaf.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
 		return until, errors.New("it is that of an authority")
 	}
+	roots, err := m.rootsOf(leaf)
+	if err != nil {
+		return until, err
+	}
 	intermediates := x509.NewCertPool()
 	for _, cert := range more {
 		intermediates.AddCert(cert)
 	}
 	chains, err := leaf.Verify(x509.VerifyOptions{
-		Roots: m.cas, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, CurrentTime: time.Now(),
+		Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, CurrentTime: time.Now(),
 	})
 	if err != nil {
 		return until, err
@@ -92,6 +96,21 @@ func (m *material) verify(leaf *x509.Certificate, more []*x509.Certificate) (unt
 		return until, errors.New("it was revoked")
 	}
 	return until, nil
+}
+
+// rootsOf returns the authorities that may have signed a certificate: those of the trust domain of its SPIFFE id,
+// where trust domains have bundles of their own.
+func (m *material) rootsOf(leaf *x509.Certificate) (*x509.CertPool, error) {
+	for _, uri := range leaf.URIs {
+		if len(m.bundles) == 0 || uri.Scheme != "spiffe" {
+			continue
+		}
+		if roots := m.bundles[uri.Host]; roots != nil {
+			return roots, nil
+		}
+		return nil, fmt.Errorf("there is no bundle of the trust domain %q", uri.Host)
+	}
+	return m.cas, nil
 }
 
 func (m *material) isRevoked(cert *x509.Certificate) bool { return m.revoked[serialOf(cert)] }

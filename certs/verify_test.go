@@ -3,6 +3,8 @@ package certs_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/follow"
 )
 
 // connectionOf returns the state of a connection on which a client has shown a certificate.
@@ -84,4 +87,47 @@ func TestVerify(t *testing.T) {
 			t.Errorf("no certificate: %v", err)
 		}
 	})
+}
+
+// TestTrustDomains: a SPIFFE id is good by the authorities of its own trust domain alone.
+func TestTrustDomains(t *testing.T) {
+	ca, one, two := fixtures.NewCA(t), fixtures.NewCA(t), fixtures.NewCA(t)
+	files := issue(t, ca, ca)
+	files.Bundles = map[string]string{"one.example": one.File, "two.example": two.File}
+	set := follow.NewSet(slog.New(slog.DiscardHandler))
+	bundled, err := certs.LoadServer(files, set)
+	must(t, err)
+	plain, err := certs.LoadServer(issue(t, ca, ca), set)
+	must(t, err)
+	for _, c := range []struct {
+		by             *fixtures.CA
+		id             string
+		bundled, plain bool
+	}{
+		{one, "spiffe://one.example/a", true, false},
+		{two, "spiffe://two.example/a", true, false},
+		{one, "spiffe://two.example/a", false, false},
+		{two, "spiffe://one.example/a", false, false},
+		{ca, "spiffe://one.example/a", false, true},
+		{ca, "spiffe://three.example/a", false, true},
+		{one, "spiffe://ONE.example/a", false, false},
+		{ca, "", true, true},
+		{one, "", false, false},
+		{ca, "https://one.example/a", true, true},
+	} {
+		id, err := url.Parse(c.id)
+		must(t, err)
+		file, _ := c.by.Issue(t, "client", func(cert *x509.Certificate) {
+			if c.id != "" {
+				cert.URIs = []*url.URL{id}
+			}
+		})
+		state := connectionOf(t, file)
+		if err := bundled.Verify(state); (err == nil) != c.bundled {
+			t.Errorf("%q with bundles: %v", c.id, err)
+		}
+		if err := plain.Verify(state); (err == nil) != c.plain {
+			t.Errorf("%q without bundles: %v", c.id, err)
+		}
+	}
 }

@@ -71,6 +71,7 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "its key, PEM")
 	flags.StringVar(&c.TLSClientCA, "tls-client-ca", c.TLSClientCA, "the authorities of the clients' certificates, PEM")
 	flags.StringVar(&c.TLSCRL, "tls-crl", c.TLSCRL, "revocation lists of the clients' authorities, PEM or DER")
+	flags.StringSliceVar(&c.SPIFFEBundles, "spiffe-bundles", c.SPIFFEBundles, "the authorities of SPIFFE trust domains, PEM: DOMAIN=FILE; SPIFFE ids of others are refused")
 	flags.StringVar(&c.AuthTokens, "auth-tokens", c.AuthTokens, "a file of tokens that clients may show; locket token new makes them")
 	flags.StringVar(&c.AuditLog, "audit-log", c.AuditLog, "a file that gets a line for each change and each refusal: who, from where, what; SIGHUP opens it again")
 	flags.BoolVar(&c.AuditRequired, "audit-required", c.AuditRequired, "refuse what would change something while --audit-log cannot be written")

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/authn"
@@ -59,8 +61,29 @@ func (c Config) wrongAuthentication() (wrong []error) {
 	need(c.AuthRules == "" || config.Enabled(), "--auth-rules: nobody is authenticated; give --tls-client-ca, --auth-tokens, --oidc-issuers or --auth-proxies")
 	need(!c.HTTPAnonymous || !config.OtherThanCertificates(), "--http-anonymous: callers without a certificate are to show something else; leave it out, or the other way of authentication")
 	need(c.TLSCRL == "" || c.TLSClientCA != "", "--tls-crl: it is of the authorities of --tls-client-ca, which is not given")
+	need(len(c.SPIFFEBundles) == 0 || c.TLSClientCA != "", "--spiffe-bundles: it goes together with --tls-client-ca, which is for certificates without a SPIFFE id")
+	if _, err := c.spiffeBundles(); err != nil {
+		wrong = append(wrong, err)
+	}
 	need(len(config.Proxy.Identities) == 0 || c.TLSClientCA != "", "--auth-proxies: the certificates of the proxies need --tls-client-ca")
 	return wrong
+}
+
+// spiffeBundles returns the files of SPIFFEBundles by their trust domains.
+func (c Config) spiffeBundles() (map[string]string, error) {
+	bundles := make(map[string]string)
+	for _, text := range c.SPIFFEBundles {
+		name, file, _ := strings.Cut(text, "=")
+		domain, err := spiffeid.TrustDomainFromString(name)
+		switch {
+		case err != nil || domain.Name() != name || file == "":
+			return nil, fmt.Errorf("--spiffe-bundles: %q must be a trust domain and a file, as in example.org=bundle.pem", text)
+		case bundles[name] != "":
+			return nil, fmt.Errorf("--spiffe-bundles: the trust domain %s is there twice; one file may have several authorities", name)
+		}
+		bundles[name] = file
+	}
+	return bundles, nil
 }
 
 // security is how calls are authenticated and authorized.

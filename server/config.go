@@ -60,6 +60,9 @@ type Config struct {
 	// TLSCRL (--tls-crl) is a file with revocation lists of the clients' authorities, in PEM or DER. It is
 	// read again when it changes, and counts for connections that are open too.
 	TLSCRL string
+	// SPIFFEBundles (--spiffe-bundles) are files with the authorities of SPIFFE trust domains, each as
+	// DOMAIN=FILE, in PEM. With them SPIFFE ids are accepted of these trust domains alone.
+	SPIFFEBundles []string
 	// AuthTokens (--auth-tokens) is a file of tokens that clients may show, and their names.
 	AuthTokens string
 	// AuditLog (--audit-log) is a file that gets a line for each call that changes something, and for

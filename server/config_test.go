@@ -40,6 +40,11 @@ func TestValidate(t *testing.T) {
 		"a password for SQLite":             {func(c *Config) { c.DatabasePassword = "s3cret" }, []string{"$LOCKET_DATABASE_PASSWORD", "mysql:"}},
 		"a password's file for SQLite":      {func(c *Config) { c.DatabasePasswordFile = "f" }, []string{"--database-password-file", "mysql:"}},
 		"authorities for SQLite":            {func(c *Config) { c.DatabaseCA = "f" }, []string{"--database-ca", "mysql:"}},
+		"a revocation list of nobody":       {func(c *Config) { c.TLSCRL = "f" }, []string{"--tls-crl", "--tls-client-ca"}},
+		"bundles without certificates":      {func(c *Config) { c.SPIFFEBundles = []string{"a.example=f"} }, []string{"--spiffe-bundles", "--tls-client-ca"}},
+		"a bundle without a file":           {func(c *Config) { c.SPIFFEBundles = []string{"a.example"} }, []string{"--spiffe-bundles", "a.example"}},
+		"a bundle of a SPIFFE id":           {func(c *Config) { c.SPIFFEBundles = []string{"spiffe://a.example=f"} }, []string{"--spiffe-bundles"}},
+		"two bundles of one trust domain":   {func(c *Config) { c.SPIFFEBundles = []string{"a.example=f", "a.example=g"} }, []string{"--spiffe-bundles", "twice"}},
 		"an unknown level":                  {func(c *Config) { c.LogLevel = "loud" }, []string{"--log-level", "loud"}},
 		"an unknown format":                 {func(c *Config) { c.LogFormat = "xml" }, []string{"--log-format", "xml", "lager"}},
 	} {

@@ -112,7 +112,11 @@ func loadTLS(c Config, files *follow.Set) (*certs.Server, error) {
 	if c.TLSCert == "" {
 		return nil, nil
 	}
-	return certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA, CRL: c.TLSCRL}, files)
+	bundles, err := c.spiffeBundles()
+	if err != nil {
+		return nil, err
+	}
+	return certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA, CRL: c.TLSCRL, Bundles: bundles}, files)
 }
 
 // tlsOf returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a
