@@ -18,8 +18,10 @@ const (
 	// ofSession makes a query use claims_session.
 	ofSession        = "session <> '' AND status < 3"
 	sessionClaimsSQL = "SELECT " + briefColumns + " FROM claims WHERE session = ? AND " + ofSession + " ORDER BY position, id"
-	countSessionSQL  = "(SELECT count(*) FROM claims WHERE session = s.id AND session <> '' AND status < 3 AND status = "
-	sessionsSQL      = "SELECT " + sessionColumns + ", " + countSessionSQL + "2), " + countSessionSQL + "1) FROM sessions s WHERE id > ? ORDER BY id" + limitSQL
+	// endsSQL selects the claims of a session, each with how many bytes SQLite writes anew when it ends.
+	endsSQL         = "SELECT id, octet_length(value) + coalesce(octet_length(user_data), 0) FROM claims INDEXED BY claims_session WHERE session = ? AND " + ofSession
+	countSessionSQL = "(SELECT count(*) FROM claims WHERE session = s.id AND session <> '' AND status < 3 AND status = "
+	sessionsSQL     = "SELECT " + sessionColumns + ", " + countSessionSQL + "2), " + countSessionSQL + "1) FROM sessions s WHERE id > ? ORDER BY id" + limitSQL
 
 	attachedSQL    = "SELECT id FROM sessions WHERE server = ?"
 	dueSessionsSQL = "SELECT id FROM sessions WHERE deadline > 0 AND deadline <= ? ORDER BY deadline" + limitSQL
@@ -81,14 +83,20 @@ func (t *tx) loadSession(qs *claim.Queues, id string, wanted db.Wanted) error {
 		of = t.w.sessionWaits
 	}
 	var claims []string
-	if err := query(of, func() { claims = append(claims, of.ColumnText(0)) }, id, t.ends+1); err != nil {
+	put := qs.PutSession
+	err = queryUntil(of, func() bool {
+		if t.ends == 0 || t.endBytes <= 0 {
+			put = qs.PutPart
+			return false
+		}
+		claims = append(claims, of.ColumnText(0))
+		t.ends--
+		t.endBytes -= of.ColumnInt(1)
+		return true
+	}, id, t.ends+1)
+	if err != nil {
 		return err
 	}
-	put := qs.PutSession
-	if len(claims) > t.ends {
-		claims, put = claims[:t.ends], qs.PutPart
-	}
-	t.ends -= len(claims)
 	for _, id := range claims {
 		if err := t.loadClaim(qs, id, wanted); err != nil {
 			return err

@@ -11,6 +11,9 @@ import (
 // waitersChunk is how many waiting claims are read at once.
 const waitersChunk = 16
 
+// maxEndBytes is how large the claims of sessions may be that one transaction ends, the last one apart.
+const maxEndBytes = 4 << 20
+
 // tx is a db.Tx.
 type tx struct {
 	w     *statements
@@ -18,7 +21,8 @@ type tx struct {
 	now   claim.Instant
 	saved *claim.Queues // what Save was given, nil if nothing changed
 	due   int           // how many shared holders that are due may still be loaded
-	ends  int           // the same of claims of sessions
+	// ends and endBytes are how many claims of sessions may still end, and how large they may be.
+	ends, endBytes int
 }
 
 // Transact implements db.Store. There are no other servers, so nothing conflicts and fn runs once.
@@ -37,7 +41,7 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 // Load implements db.Tx.
 func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	qs := claim.NewQueues(t.now, len(wanted.Resources)+len(wanted.Claims))
-	t.due, t.ends = db.MaxDue, claim.MaxEnds
+	t.due, t.ends, t.endBytes = db.MaxDue, claim.MaxEnds, maxEndBytes
 	for _, name := range wanted.Resources {
 		if err := t.loadResource(qs, name, wanted); err != nil {
 			return nil, err
