@@ -292,9 +292,17 @@ func (c *Committer) gather() {
 func (c *Committer) stop() { c.answer(c.queue.stop(), ErrStopping) }
 
 // commit carries out a batch and answers its callers. A batch that fails for a reason of
-// its own, while the database takes others, is cut in two until the request that makes it fail is alone.
-func (c *Committer) commit(batch []*request) {
-	if len(batch) == 0 {
+// its own, while the database takes others, is cut in two until the request that makes it fail is alone, or
+// until the timeout.
+func (c *Committer) commit(batch []*request) { c.commitUntil(time.Now().Add(c.timeout), batch) }
+
+// commitUntil is commit, and does not begin after a moment: what is left then is answered as it is.
+func (c *Committer) commitUntil(last time.Time, batch []*request) {
+	switch {
+	case len(batch) == 0:
+		return
+	case time.Now().After(last):
+		c.answer(batch, fmt.Errorf("%w: other requests of its batch have failed for %s", db.ErrUnavailable, c.timeout))
 		return
 	}
 	c.health.begin()
@@ -328,12 +336,12 @@ func (c *Committer) commit(batch []*request) {
 		c.answer(batch, err)
 		c.answer(c.queue.takeOlder(end.Add(-c.timeout/2)), err)
 	default:
-		c.blame(batch, err)
+		c.blame(last, batch, err)
 	}
 }
 
 // blame deals with a batch that failed, unless it turns out that the database takes no commits at all.
-func (c *Committer) blame(batch []*request, cause error) {
+func (c *Committer) blame(last time.Time, batch []*request, cause error) {
 	switch err := c.beat(); {
 	case err != nil:
 		c.answer(batch, err)
@@ -342,12 +350,12 @@ func (c *Committer) blame(batch []*request, cause error) {
 		c.answer(batch, cause)
 	default:
 		c.log.Warn("a batch is cut in two", "requests", len(batch), "error", cause)
-		c.commit(batch[:len(batch)/2])
+		c.commitUntil(last, batch[:len(batch)/2])
 		if err := c.resume(); err != nil {
 			c.answer(batch[len(batch)/2:], err)
 			return
 		}
-		c.commit(batch[len(batch)/2:])
+		c.commitUntil(last, batch[len(batch)/2:])
 	}
 }
 

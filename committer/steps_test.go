@@ -116,3 +116,25 @@ func TestSessionEndIsInterrupted(t *testing.T) {
 		})
 	}
 }
+
+// A database in which every transaction fails after a while does not keep a batch for longer than the timeout, however
+// often it is cut in two.
+func TestCuttingEnds(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(context.Context, func(db.Tx) error) error {
+				time.Sleep(time.Second)
+				return db.ErrConflict
+			}
+		})
+		begin := time.Now()
+		for _, r := range w.Send(t.Context(), locks("l", 400)...) {
+			if err := (<-r).Err; !errors.Is(err, db.ErrConflict) && !errors.Is(err, db.ErrUnavailable) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if took := time.Since(begin); took > 2*committertest.Timeout+2*time.Second { // by a fake clock
+			t.Errorf("it took %s", took)
+		}
+	})
+}

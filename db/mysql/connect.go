@@ -129,7 +129,7 @@ var errUndone = errors.New("the commit was not done")
 
 // conflict reports whether a transaction failed because of another one, and may run again.
 func conflict(err error) bool {
-	return errors.Is(err, errUndone) || rolledBack(err) || isCode(err, codeLockWait, codeDuplicate)
+	return errors.Is(err, errUndone) || rolledBack(err) || isCode(err, codeLockWait, codeDuplicate) || len(heldBy(err)) > 0
 }
 
 // rolledBack reports whether the database has rolled back a transaction, or a statement that

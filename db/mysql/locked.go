@@ -215,22 +215,7 @@ func (t *tx) existing(l *locking, keys []string) (found []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	conn, err := t.store.control.Conn(t.ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }()
-	// This holds for the next transaction alone, which is the SELECT.
-	if _, err := conn.ExecContext(t.ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
-		return nil, err
-	}
-	err = each(t.ctx, conn, fmt.Sprintf(l.existing, marks(len(keys))), anys(keys), func(rows *sql.Rows) error {
-		var key string
-		err := rows.Scan(&key)
-		found = append(found, key)
-		return err
-	})
-	return found, err
+	return t.uncommitted(fmt.Sprintf(l.existing, marks(len(keys))), anys(keys))
 }
 
 // refuse answers the commands on resources that are locked.

@@ -19,6 +19,12 @@ func (t *tx) Save(qs *claim.Queues) error {
 	if len(changed) == 0 && len(sessions) == 0 {
 		return nil
 	}
+	if t.store.locks.resources.stuck.careful() {
+		if err := t.heldClaims(qs.Changes()); err != nil {
+			return err
+		}
+		t.ended = nil // which others may have locked, and which may be forgotten later
+	}
 	slices.SortFunc(changed, func(a, b *claim.Queue) int { return strings.Compare(a.Resource, b.Resource) })
 	w := newWriter(t)
 	w.sessions(sessions)

@@ -34,15 +34,23 @@ type tx struct {
 	rows   uint64         // of the feed, that the commit has
 	size   int            // of these rows
 	ended  []identityClaim
+	// held are resources with claims whose rows somebody else has locked.
+	held []string
 }
 
 // Transact implements db.Store.
 func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 	reconnected, lockWaits := false, 0
+	var held []string
 	lastStart := time.Now().Add(retryTime)
 	for attempt := 1; ; attempt++ {
-		err := s.attempt(ctx, fn)
+		err := s.attempt(ctx, held, fn)
+		more := heldBy(err)
 		switch {
+		case len(more) > 0 && ctx.Err() == nil && time.Now().Before(lastStart):
+			held = append(held, more...)
+			s.locks.beCareful()
+			continue
 		case err == nil, ctx.Err() != nil, time.Now().After(lastStart), errors.Is(err, db.ErrOutcomeUnknown):
 			return translate(ctx, err)
 		case isCode(err, codeLockWait) && lockWaits < maxLockWaits:
@@ -64,14 +72,14 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 
 // attempt runs a transaction once. When it fails, nothing of it is left, unless the error
 // is db.ErrOutcomeUnknown.
-func (s *Store) attempt(ctx context.Context, fn func(db.Tx) error) error {
+func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error) error {
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	server, n := s.name.next()
-	t := &tx{Conn: conn, ctx: ctx, server: server, n: n, store: s}
+	t := &tx{Conn: conn, ctx: ctx, server: server, n: n, store: s, held: held}
 	err = fn(t)
 	if err == nil && s.group {
 		err = confirm(ctx, conn) // what is refused is not written, so the group does not see it
@@ -266,7 +274,13 @@ func (t *tx) lockResources(names []string) (rows map[string]claim.Row, m meta, l
 		rows[row.Resource] = row
 		return row.Resource, err
 	}}
-	left, err = t.lock(l, names)
+	isHeld := func(name string) bool { return slices.Contains(t.held, name) }
+	left, err = t.lock(l, slices.DeleteFunc(slices.Clone(names), isHeld))
+	for _, name := range names {
+		if isHeld(name) {
+			left = append(left, name)
+		}
+	}
 	for _, name := range left {
 		delete(rows, name)
 	}

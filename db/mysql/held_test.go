@@ -1,0 +1,84 @@
+package mysql
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/fixtures"
+)
+
+// foreignLocks are rows that somebody else locks, one in each table that transactions change, and a command that needs it.
+var foreignLocks = map[string]struct {
+	row   string
+	needs claim.Command
+}{
+	"resources":      {"resources WHERE name = 'a'", claim.End{ID: "id-a"}},
+	"claims":         {"claims WHERE id = 'id-a'", claim.End{ID: "id-a"}},
+	"claim, renewed": {"claims WHERE id = 'id-a'", claim.Renew{ID: "id-a", TTL: time.Hour}},
+	"claim, granted": {"claims WHERE id = 'waits'", claim.End{ID: "id-w"}},
+	"sessions":       {"sessions WHERE id = 's'", claim.Create{ID: "new", Resource: "new", Session: "s", Server: "here"}},
+	"session_claims": {"session_claims WHERE claim = 'bound'", claim.End{ID: "bound"}},
+	"owner_waits":    {"owner_waits WHERE owner = 'waiter'", claim.Withdraw{ID: "waits"}},
+	"all claims":     {"claims WHERE id > 'id-'", claim.End{ID: "id-a"}},
+}
+
+// TestForeignLocks: a row that somebody else keeps locked refuses the commands that need it; the others of the same
+// transaction are carried out.
+func TestForeignLocks(t *testing.T) {
+	for name, c := range foreignLocks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, fixtures.MySQL(t))
+			results(t, s, append(acquires("a", "w"),
+				claim.Create{ID: "waits", Resource: "w", Owner: "waiter", TTL: time.Hour},
+				claim.Attach{Session: claim.Session{ID: "s", Secret: []byte("secret"), TTL: time.Hour}, Server: "here"},
+				claim.Create{ID: "bound", Resource: "b", Session: "s", Server: "here"})...)
+			foreign, err := s.reader.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = foreign.Rollback() }()
+			if _, err := foreign.Exec("SELECT * FROM " + c.row + " FOR UPDATE"); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				errs, took := results(t, s, append(acquires("x", "y", "z"), c.needs)...)
+				t.Logf("it took %s", took)
+				if errs[0] != nil || errs[1] != nil || errs[2] != nil || !errors.Is(errs[3], db.ErrRowLocked) {
+					t.Fatalf("got %v", errs)
+				}
+			}
+			if err := foreign.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if errs, _ := results(t, s, c.needs); errs[0] != nil {
+				t.Errorf("after its end: %v", errs)
+			}
+		})
+	}
+}
+
+// TestForeignLockOfIdentity: a row that need not be deleted yet is not waited for again.
+func TestForeignLockOfIdentity(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	if _, err := s.reader.Exec(insertIdentityClaims + "('i', 'ended')"); err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := s.reader.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = foreign.Rollback() }()
+	if _, err := foreign.Exec("SELECT * FROM identity_claims WHERE identity = 'i' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Transact(t.Context(), func(tx db.Tx) error {
+		_, err := db.ExecuteCounting(tx, []string{"i"}, acquires("a"), func(qs *claim.Queues) { _, _ = qs.Do(acquires("a")[0]) })
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}

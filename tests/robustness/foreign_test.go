@@ -1,0 +1,104 @@
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// foreignRows are rows that somebody else locks, one in each table that requests change, and the claim whose end needs
+// the row, "" for a lock of the session. The resource "k" is held by the claim "held", for which "waits" waits; "bound" is the session's.
+var foreignRows = map[string]string{
+	"resources WHERE name = 'k'":         "held",
+	"claims WHERE id = 'held'":           "held",
+	"claims WHERE id = 'waits'":          "held", // whose end grants it
+	"owner_waits WHERE owner = 'waits'":  "waits",
+	"session_claims WHERE claim = BOUND": "bound",
+	"sessions WHERE owner = 'bound'":     "",
+}
+
+// TestForeignRowLocks: a row that somebody else keeps locked costs who needs it an answer, RESOURCE_LOCKED, and nobody else.
+func TestForeignRowLocks(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	server := fixtures.StartLocket(t, "mysql:"+dsn)
+	client := server.Client(t)
+	for row, id := range foreignRows {
+		t.Run(row, func(t *testing.T) {
+			harness.Create(t, client, "k", "held", time.Hour)
+			harness.Create(t, client, "k", "waits", time.Hour)
+			s := openAt(t, server, "bound")
+			claims := map[string]string{"held": "held", "waits": "waits", "bound": s.Lock("b", harness.Held).GetClaim()}
+			foreign := openForeigner(t, dsn)
+			foreign.exec("BEGIN")
+			foreign.exec("SELECT * FROM " + strings.Replace(row, "BOUND", "'"+claims["bound"]+"'", 1) + " FOR UPDATE")
+			ctx, stop := context.WithCancel(t.Context())
+			var victim sync.WaitGroup
+			victim.Go(func() { refuses(ctx, t, client, s, claims[id]) })
+			serves(t, client)
+			stop()
+			victim.Wait()
+			foreign.exec("ROLLBACK")
+			s.Close()
+			for _, id := range []string{"held", "waits"} {
+				harness.Eventually(t, func() error {
+					_, err := client.EndClaim(t.Context(), &models.EndClaimRequest{Id: id})
+					return err
+				})
+			}
+			foreign.exec("DELETE FROM claims") // for the next ones of these names
+		})
+	}
+}
+
+// refuses asks for what needs the row until ctx ends, and checks that it is refused: the end of a claim, or a lock of the session.
+func refuses(ctx context.Context, t *testing.T, client models.LocketClient, s *harness.Session, id string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		if id == "" {
+			if response := s.Answer(s.Ask(harness.LockCommand(fmt.Sprint("other ", n)))); response.GetError().GetReason() != "RESOURCE_LOCKED" {
+				t.Errorf("got %v", response)
+			}
+			continue
+		}
+		_, err := client.EndClaim(t.Context(), &models.EndClaimRequest{Id: id})
+		if status.Code(err) != codes.Unavailable || models.ReasonOf(err) != "RESOURCE_LOCKED" {
+			t.Errorf("the end of %s got %v", id, err)
+		}
+	}
+}
+
+// serves has many callers lock and release what is their own, all of whom succeed.
+func serves(t *testing.T, client models.LocketClient) {
+	const callers, rounds = 64, 5
+	took := make([][]time.Duration, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		resource := &models.Resource{Key: fmt.Sprint("own ", i), Owner: "o", TypeCode: models.TypeCode_LOCK}
+		all.Go(func() {
+			for range rounds {
+				begin := time.Now()
+				_, err := client.Lock(t.Context(), &models.LockRequest{Resource: resource, TtlInSeconds: 60})
+				if err == nil {
+					_, err = client.Release(t.Context(), &models.ReleaseRequest{Resource: resource})
+				}
+				took[i] = append(took[i], time.Since(begin))
+				if err != nil {
+					t.Errorf("beside it: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	times := slices.Sorted(slices.Values(slices.Concat(took...)))
+	t.Logf("a lock and its release took %s (p90), %s at most", times[len(times)*9/10], times[len(times)-1])
+}
