@@ -232,3 +232,75 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 		}
 	})
 }
+
+// made returns a claim of a session that is made without this server, and is not heard of.
+func made(t *testing.T, w *committertest.World, id, resource string) claim.Transition {
+	t.Helper()
+	row, _, err := w.Store.Session(t.Context(), "a")
+	committertest.Check(t, err)
+	committertest.Transact(t, w.Store.Store, claim.Create{ID: id, Resource: resource, Session: "a", Server: row.Server})
+	c, _, err := w.Store.Get(t.Context(), id)
+	committertest.Check(t, err)
+	return claim.Transition{After: &c}
+}
+
+// TestClaimNotKnown: a claim that the session does not know, since the outcome of its commit was not known, is found when
+// something is heard of it. One that has ended by then is not told.
+func TestClaimNotKnown(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		heard(t, a)
+		k, l := made(t, w, "1", "k"), made(t, w, "2", "l")
+		committertest.Transact(t, w.Store.Store, claim.End{ID: "2"})
+		for range 3 {
+			a.Changed(k)
+			a.Changed(l)
+			synctest.Wait()
+		}
+		expect(t, heard(t, a), "k: 0 to 2 (active, )")
+	})
+}
+
+// TestGapDuringCheck: the end of a claim that is looked at, and of which nothing is heard, is told after the answer.
+func TestGapDuringCheck(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a, b := open(t, m, "a"), open(t, m, "b")
+		do(t, b, session.Lock{Sequence: 2, Resource: "k"})
+		checked := make(chan struct{})
+		a = openChecked(t, m, "a", func(_ context.Context, result *committer.Result) error {
+			committertest.Transact(t, w.Store.Store, claim.End{ID: result.Claim.ID, Reason: "why"})
+			<-checked
+			return nil
+		})
+		heard(t, a)
+		expect(t, do(t, a, session.Lock{Sequence: 2, Resource: "k"}), "")
+		a.Missed()
+		synctest.Wait()
+		close(checked)
+		synctest.Wait()
+		expect(t, heard(t, a), "k: 0 to 1 (waiting, ); k: 1 to 0 (withdrawn, why)")
+	})
+}
+
+// TestUnlockOfWhatIsGone: an UNLOCK of a claim that ended without being heard of, and is in the history no more, tells that it
+// has ended, nobody knows how. So does a LOCK, which makes another claim.
+func TestUnlockOfWhatIsGone(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+		do(t, a, session.Lock{Sequence: 3, Resource: "l"})
+		claims, err := w.Store.SessionClaims(t.Context(), "a")
+		committertest.Check(t, err)
+		for _, c := range claims {
+			committertest.Transact(t, w.Store.Store, claim.End{ID: c.ID})
+		}
+		time.Sleep(time.Second)
+		pruned, err := w.Store.Prune(t.Context(), claim.Time(time.Now().UnixMicro()), 10)
+		committertest.Check(t, err)
+		if pruned != 2 {
+			t.Fatalf("%d are pruned", pruned)
+		}
+		expect(t, do(t, a, session.Unlock{Sequence: 4, Resource: "k"}), "k: 2 to 0 (status 0, ); k: 0 to 0 (status 0, )")
+		expect(t, do(t, a, session.Lock{Sequence: 5, Resource: "l"}), "l: 2 to 0 (status 0, ); l: 0 to 2 (active, )")
+	})
+}

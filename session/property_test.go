@@ -482,3 +482,27 @@ func TestPropertyNews(t *testing.T) {
 		})
 	})
 }
+
+// TestChangeDuringRead: what is heard of a claim that only the read under way will find is not lost.
+func TestChangeDuringRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := newScene(t)
+		sc.truth.reset()
+		time.Sleep(3 * time.Second) // the feed has been read
+		a := open(t, sc.servers[0].sessions, "a")
+		heard(t, a)
+		sc.elsewhere(claim.Create{ID: "other", Resource: "k", TTL: time.Hour})
+		row, _, err := sc.Store.Session(t.Context(), "a")
+		committertest.Check(t, err)
+		sc.elsewhere(claim.Create{ID: "mine", Resource: "k", Session: "a", Server: row.Server})
+		sc.reads.set(true)
+		a.Missed()
+		synctest.Wait()
+		sc.elsewhere(claim.End{ID: "other"})
+		changes := sc.truth.of("a")
+		a.Changed(changes[len(changes)-1]) // the grant
+		sc.reads.set(false)
+		synctest.Wait()
+		expect(t, heard(t, a), "k: 0 to 1 (waiting, ); k: 1 to 2 (active, )")
+	})
+}

@@ -34,7 +34,6 @@ func (a *Attached) background(read func(context.Context) (then func())) {
 // look reads the claim of a resource that has ended, tells it, and goes on.
 func (a *Attached) look(r *resource, then func()) {
 	id := r.id
-	r.work.about = ""
 	if id == "" { // it has been told meanwhile
 		then()
 		return
