@@ -1,0 +1,56 @@
+package robustness_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// What a session is told is news once, and of what it has now, also while somebody watches at its server, and after it has
+// moved: it locks a resource again that another session has taken meanwhile.
+func TestSessionNewsOnce(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T) (a, b *fixtures.Locket){
+		"one server": func(t *testing.T) (a, b *fixtures.Locket) {
+			a = fixtures.StartLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"))
+			return a, a
+		},
+		"two servers": pairOfServers,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := start(t)
+			for _, server := range []*fixtures.Locket{a, b} {
+				watch, err := server.Client(t).Watch(t.Context(), &models.WatchRequest{})
+				harness.Must(t, err)
+				_, err = watch.Recv()
+				harness.Must(t, err)
+			}
+			s, other := openAt(t, a, "s"), openAt(t, a, "other")
+			for round := range 200 {
+				if round%20 == 19 { // it moves
+					a, b = b, a
+					s = openAt(t, a, "s", harness.Resume)
+				}
+				key := fmt.Sprint(round % 3)
+				stood := func(got *models.SessionStatus, previous models.Holding) {
+					t.Helper()
+					if got.GetPrevious() != previous || len(s.News) > 0 {
+						t.Fatalf("round %d: got %v, want %s before; it heard %v", round, got, previous, s.News)
+					}
+				}
+				stood(s.Lock(key, harness.Held), harness.None)
+				stood(s.Unlock(key), harness.Held)
+				other.Lock(key, harness.Held)
+				stood(s.Lock(key, harness.Waiting), harness.None)
+				other.Unlock(key)
+				s.Hears(key, harness.Waiting, harness.Held)
+				stood(s.Unlock(key), harness.Held)
+			}
+			s.Quiet()
+		})
+	}
+}
