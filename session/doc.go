@@ -21,7 +21,10 @@
 // An Attached carries out the commands about one resource one after the other, and those about
 // different resources side by side, in the batches of the committer. UNLOCK_ALL and CLOSE wait for
 // the commands before them, and those after them wait. What this server commits reaches an
-// Attached before its command is answered; what others commit comes from the feed. The claim's
-// version puts all of it in order. After a gap, or a commit whose outcome is not known, the claims
-// are read again, so that no claim is left that the session does not know.
+// Attached before its command is answered; what others commit comes from the feed, late and perhaps more
+// than once. A session has one claim of a resource at a time, of which a version is told that is newer than
+// the last. All its claims are made by its commands, so that it knows them: what is heard of others is old, and
+// need not be remembered. What becomes of a claim that a command makes, or ends, is told by the answer to that, or
+// after it. After a gap, or a commit whose outcome is not known, the claims are read again, so that no
+// claim is left that the session does not know.
 package session
