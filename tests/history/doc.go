@@ -1,22 +1,22 @@
-// Package history checks recorded histories: what clients asked of real servers, when,
-// and what they were answered. A history is accepted when its operations can be put into
-// one order, each between its call and its return, in which the rules of package claim
-// give the very answers that the clients saw (linearizability). There is no second model:
-// porcupine searches for the order, and claim.Queue answers.
+// Package history checks recorded histories: what clients asked of real servers, when, what they
+// were answered and what they were told, against the claims as the store has them in the end.
 //
-// What clients cannot know stays open:
+// Every claim in the store has the versions of its changes: when it joined the queue, when it was
+// granted, when it ended. A resource has one order of versions, so these are the changes of each
+// resource in the order in which they happened: the history's witness. Check walks along it once. It
+// has the rules of package claim make each change again, by the request that asked for it, and
+// compares claims, versions and tokens; there is no second model. Requests that changed nothing are
+// carried out by the same rules in the first state in which these give the answer that the client
+// saw. So each request gets a place, between its call and its return, and in the same order as
+// requests that came one after the other (linearizability). There is nothing to search: the check
+// takes time in proportion to the history, and always decides.
 //
-//   - The instant of a transaction. The rules count versions from 1; a version or token in
-//     an answer stands for one of theirs. Both must have the same order, so tokens rise,
-//     are kept by renewals and are new with each grant.
-//   - The outcome of a request that was never answered. It is open until the history ends
-//     and explains itself with any answer, so that it may as well never have happened.
-//   - When a lease runs out. Expire is an operation that nobody asked for. The rules get
-//     the earliest instants that the history allows, so that they find a lease too young
-//     whose expiry cannot be right: the time from the last renewal's call, or that of the
-//     request that granted, to an answer given afterwards is shorter than the TTL. So it is with
-//     the waits of claims with a wait TTL.
-//   - When a session of which no server has heard ends. Lapse is an operation that nobody asked for,
-//     never before the sending of the last heartbeat that was acknowledged, and the TTL. A session that
-//     ends does so in the history of each resource that it asked for.
+//   - A request that was never answered has happened if the store has a change that only it
+//     explains, and has not otherwise. A renewal that was not answered may have happened.
+//   - Nobody asks for the end of a lease, of a wait (wait TTL), or of a session of which no server
+//     has heard. Such an end is a change like others. It must not be early: no client may see it
+//     sooner than the TTL after the call of the last renewal, or of the request that granted, or
+//     after the last heartbeat that was acknowledged.
+//   - What a session or a watch is told must be in the witness, each change once, in its order, and
+//     without a gap (CheckStream, CheckWatch).
 package history

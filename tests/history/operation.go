@@ -5,24 +5,22 @@ import (
 	"math"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/locket-service/locket/claim"
 )
 
 // Forever is the return of an operation that was never answered.
 const Forever = math.MaxInt64
 
-// Input is one request, or an expiry that the server decides on alone.
-type Input struct {
+// Operation is a request and its answer. Call and Return are nanoseconds on one clock: when the
+// request was first sent, and when it was answered, or Forever.
+type Operation struct {
+	Call, Return int64
 	Request
-
-	call, end claim.Time // of the operation, rounded outwards
+	Output
 }
 
-// Output is the answer that the client saw. Fields that are zero were not shown. An answer
-// that shows an active claim, or a claim's version, always shows the token too if there is
-// one.
+// Output is the answer that the client saw. Fields that are zero were not shown. An answer that
+// shows an active claim, or a claim's version, always shows the token too if there is one.
 type Output struct {
 	// Unknown: there was no answer. The request may have been carried out or not.
 	Unknown bool
@@ -54,8 +52,6 @@ const (
 	Collision
 	// Transition: the claim's status does not allow the change.
 	Transition
-	// SessionEnded: there is no such session any more.
-	SessionEnded
 )
 
 func (r Refusal) String() string {
@@ -72,35 +68,27 @@ func (r Refusal) String() string {
 		return "collision"
 	case Transition:
 		return "transition"
-	case SessionEnded:
-		return "session ended"
 	default:
 		return fmt.Sprintf("refusal %d", uint8(r))
 	}
 }
 
-// Operation returns a request with its answer as porcupine wants it. Call and end are
-// nanoseconds on one clock: when the request was first sent, and when it was answered, or
-// Forever.
-func Operation(call, end int64, request Request, out Output) porcupine.Operation {
-	in := Input{Request: request, call: claim.Time(call / int64(time.Microsecond)), end: math.MaxInt64}
-	if end != Forever {
-		in.end = claim.Time((end + int64(time.Microsecond) - 1) / int64(time.Microsecond))
-	}
-	return porcupine.Operation{Call: call, Return: end, Input: in, Output: out}
-}
+// micros returns a moment of a history in the unit of the rules.
+func micros(at int64) claim.Time { return claim.Time(at / int64(time.Microsecond)) }
 
-// describe shows an operation in one line.
-func describe(in Input, out Output) string {
-	request := fmt.Sprintf("%s %T%+v", in.Resource, in.command, in.command)
-	switch {
-	case in.Session != "":
-		request = fmt.Sprintf("%s session %s: %s", in.Resource, in.Session, in.special)
-	case in.command == nil:
-		request = fmt.Sprintf("%s %s %s", in.Resource, in.special, in.ID)
+// String shows an operation in one line.
+func (op *Operation) String() string {
+	end := fmt.Sprint(op.Return / 1000)
+	if op.Return == Forever {
+		end = "?"
 	}
-	if out.Unknown {
-		return request + " -> not answered"
+	what := fmt.Sprintf("%T%+v", op.command, op.command)
+	if op.command == nil {
+		what = fmt.Sprintf("%s %s%s", op.special, op.Session, op.ID)
 	}
-	return fmt.Sprintf("%s -> %v %+v", request, out.Refused, out)
+	answer := "not answered"
+	if !op.Unknown {
+		answer = fmt.Sprintf("%v %+v", op.Refused, op.Output)
+	}
+	return fmt.Sprintf("%10d..%s us %s %s -> %s", op.Call/1000, end, op.Resource, what, answer)
 }

@@ -5,14 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/tests/history"
 )
 
 type (
-	ops = []porcupine.Operation
+	ops = []history.Operation
 	out = history.Output
 )
 
@@ -20,24 +18,86 @@ const (
 	exclusive = claim.Exclusive
 	shared    = claim.Shared
 	ttl       = time.Second
-	checkTime = 20 * time.Second
 	never     = -1 // when a request is answered that is not
 )
 
-// at is an operation between two moments in milliseconds.
-func at(call, end int64, request history.Request, answer out) porcupine.Operation {
-	if end == never {
-		return history.Operation(call*1e6, history.Forever, request, answer)
+// story is what is stored in the end, and what was asked and answered.
+type story struct {
+	stored []claim.Claim
+	ops    ops
+}
+
+// stored begins a story with claims that clients asked for, ended and were not answered.
+func stored(claims ...claim.Claim) story {
+	s := story{stored: claims}
+	for _, c := range claims {
+		create := history.CreateFor(claim.Create{ID: c.ID, Resource: "k", Owner: c.Owner, Mode: c.Mode, TTL: ttl, WaitTTL: c.WaitTTL})
+		if c.Session != "" {
+			create = history.Lock("k", c.Session, c.Mode)
+		}
+		s.ops = append(s.ops, at(0, never, create, unanswered))
+		if c.Status.Final() && c.Status != claim.Expired {
+			s.ops = append(s.ops, at(0, never, history.SetStatus("k", c.ID, c.Status), unanswered))
+		}
 	}
-	return history.Operation(call*1e6, end*1e6, request, answer)
+	return s
+}
+
+// and adds requests that were answered.
+func (s story) and(then ...history.Operation) story {
+	s.ops = append(slices.Clone(s.ops), then...)
+	return s
+}
+
+// only leaves out what was not answered.
+func (s story) only(then ...history.Operation) story {
+	s.ops = then
+	return s
+}
+
+func (s story) check() error { return history.Check(s.stored, s.ops) }
+
+// a claim has the versions with which it joined the line, was granted, and was released.
+func a(id string, mode claim.Mode, versions ...uint64) claim.Claim {
+	c := claim.Claim{ID: id, Resource: "k", Owner: id, Mode: mode, TTL: ttl, Status: claim.Waiting, Enqueued: versions[0], Version: versions[len(versions)-1]}
+	if len(versions) > 1 {
+		c.Status, c.Token = claim.Active, versions[1]
+	}
+	if len(versions) > 2 {
+		c.Status = claim.Released
+	}
+	return c
+}
+
+// left is a claim that left the line ungranted.
+func left(id string, mode claim.Mode, enqueued, end uint64) claim.Claim {
+	c := a(id, mode, enqueued)
+	c.Status, c.Version = claim.Withdrawn, end
+	return c
+}
+
+// as is a claim with another status.
+func as(s claim.Status, c claim.Claim) claim.Claim {
+	c.Status = s
+	return c
+}
+
+// at is an operation between two moments in milliseconds.
+func at(call, end int64, request history.Request, answer out) history.Operation {
+	op := history.Operation{Call: call * 1e6, Return: end * 1e6, Request: request, Output: answer}
+	if end == never {
+		op.Return = history.Forever
+	}
+	return op
 }
 
 // The answers that the examples need.
 var (
-	waits    = out{Status: claim.Waiting}
-	released = out{Status: claim.Released}
-	notFound = out{Refused: history.NotFound}
-	final    = out{Refused: history.Transition}
+	waits      = out{Status: claim.Waiting}
+	released   = out{Status: claim.Released}
+	notFound   = out{Refused: history.NotFound}
+	final      = out{Refused: history.Transition}
+	unanswered = out{Unknown: true}
 )
 
 func holds(token uint64) out { return out{Status: claim.Active, Token: token} }
@@ -47,312 +107,251 @@ func heldBy(owner string, token uint64) out {
 }
 
 func create(id string, mode claim.Mode) history.Request { return history.Create("k", id, mode, ttl) }
+func try(id string, mode claim.Mode) history.Request    { return history.Try("k", id, mode, ttl) }
+func lock(owner string) history.Request                 { return history.Acquire("k", owner, ttl) }
+func read(id string) history.Request                    { return history.Read("k", id) }
+func renew(id string) history.Request                   { return history.Renew("k", id, ttl) }
+func end(id string) history.Request                     { return history.End("k", id) }
 
-func try(id string, mode claim.Mode) history.Request { return history.Try("k", id, mode, ttl) }
+func unlock(owner string, token uint64) history.Request { return history.Release("k", owner, token) }
 
-func lock(owner string) history.Request { return history.Acquire("k", owner, owner, ttl) }
-
-func unlock(owner string, token uint64) history.Request {
-	return history.Release("k", owner, owner, token)
-}
-func read(id string) history.Request    { return history.Read("k", id) }
-func renew(id string) history.Request   { return history.Renew("k", id, ttl) }
-func end(id string) history.Request     { return history.End("k", id) }
-func expires(id string) history.Request { return history.Expire("k", id) }
-
-// Each kind of violation is refused, and its correct counterpart accepted.
-func TestPlanted(t *testing.T) {
-	// a holds; b waits, exclusively; c waits.
-	line := func(third claim.Mode, then ...porcupine.Operation) ops {
-		return append(ops{
-			at(1, 2, create("a", exclusive), holds(10)),
-			at(3, 4, create("b", exclusive), waits),
-			at(5, 6, create("c", third), waits),
-		}, then...)
-	}
-	alone := func(then ...porcupine.Operation) ops {
-		return append(ops{at(1, 2, create("a", exclusive), holds(10))}, then...)
-	}
-	locked := func(then ...porcupine.Operation) ops {
-		return append(ops{at(1, 2, lock("a"), holds(10))}, then...)
-	}
-	// The lease of a is renewed at 500 ms, and falls due at 1500 ms.
-	due := func(then ...porcupine.Operation) ops {
-		return alone(append(ops{
-			at(3, 4, create("b", exclusive), waits),
-			at(500, 510, renew("a"), holds(10)),
-		}, then...)...)
-	}
+// Each kind of violation in what is stored is refused, and its correct counterpart accepted.
+func TestPlantedChanges(t *testing.T) {
+	expired := func(c claim.Claim) claim.Claim { return as(claim.Expired, c) }
 	checkPlanted(t, []planted{
 		{
 			"two exclusive holders",
-			alone(at(3, 4, create("b", exclusive), holds(11)), at(5, 6, end("a"), released)),
-			alone(at(3, 6, create("b", exclusive), holds(11)), at(5, 6, end("a"), released)),
-		},
-		{
-			"two locks",
-			locked(at(3, 4, lock("b"), holds(11)), at(5, 6, unlock("a", 10), released)),
-			locked(at(3, 4, lock("b"), heldBy("a", 10)), at(5, 6, unlock("a", 10), released), at(7, 8, lock("b"), holds(11))),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 12, 30)),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 21, 30)),
 		},
 		{
 			"an exclusive holder beside a shared one",
-			ops{at(1, 2, create("a", shared), holds(10)), at(3, 4, create("b", exclusive), holds(11))},
-			ops{at(1, 2, create("a", shared), holds(10)), at(3, 4, create("b", shared), holds(11))},
-		},
-		{
-			"a lock beside a shared holder",
-			ops{at(1, 2, create("a", shared), holds(10)), at(3, 4, lock("b"), holds(11))},
-			ops{at(1, 2, create("a", shared), holds(10)), at(3, 4, lock("b"), heldBy("", 0))},
+			stored(a("a", shared, 9, 10), a("b", exclusive, 11, 12)),
+			stored(a("a", shared, 9, 10), a("b", shared, 11, 12)),
 		},
 		{
 			"a shared holder beside an exclusive one",
-			alone(at(3, 4, create("b", shared), holds(11))),
-			alone(at(3, 4, create("b", shared), waits)),
+			stored(a("a", exclusive, 9, 10), a("b", shared, 11, 12)),
+			stored(a("a", exclusive, 9, 10), a("b", shared, 11)),
 		},
 		{
 			"an exclusive claim overtakes another",
-			line(exclusive, at(7, 8, end("a"), released), at(9, 10, read("c"), holds(12))),
-			line(exclusive, at(7, 8, end("a"), released), at(9, 10, read("b"), holds(12)), at(9, 10, read("c"), waits)),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11), a("c", exclusive, 12, 21)),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 21), a("c", exclusive, 12)),
 		},
 		{
 			"a shared claim overtakes a waiting exclusive one",
-			ops{
-				at(1, 2, create("a", shared), holds(10)),
-				at(3, 4, create("b", exclusive), waits),
-				at(5, 6, create("c", shared), holds(12)),
-			},
-			ops{
-				at(1, 2, create("a", shared), holds(10)),
-				at(3, 6, create("b", exclusive), waits),
-				at(4, 7, create("c", shared), holds(12)),
-			},
-		},
-		{
-			"a try that is not to wait waits",
-			alone(at(3, 4, try("b", exclusive), waits)),
-			alone(at(3, 4, try("b", exclusive), heldBy("a", 10)), at(5, 6, read("b"), notFound)),
-		},
-		{
-			"a refused try keeps a shared one out",
-			ops{
-				at(1, 2, create("a", shared), holds(10)),
-				at(3, 4, try("b", exclusive), heldBy("", 0)),
-				at(5, 6, try("c", shared), heldBy("", 0)),
-			},
-			ops{
-				at(1, 2, create("a", shared), holds(10)),
-				at(3, 4, try("b", exclusive), heldBy("", 0)),
-				at(5, 6, try("c", shared), holds(12)),
-			},
-		},
-		{
-			"a try overtakes a claim that waits",
-			ops{
-				at(1, 2, create("a", shared), holds(10)),
-				at(3, 4, create("b", exclusive), waits),
-				at(5, 6, try("c", shared), holds(12)),
-			},
-			ops{
-				at(1, 2, create("a", shared), holds(10)),
-				at(3, 4, create("b", exclusive), waits),
-				at(5, 6, try("c", shared), heldBy("", 0)),
-			},
+			stored(a("a", shared, 9, 10), a("b", exclusive, 11), a("c", shared, 12, 13)),
+			stored(a("a", shared, 9, 10), a("b", exclusive, 13), a("c", shared, 11, 12)),
 		},
 		{
 			"a shared claim overtakes one that is granted later",
-			line(shared, at(7, 8, end("a"), released), at(9, 10, read("c"), holds(12))),
-			line(shared, at(7, 8, end("a"), released), at(9, 10, end("b"), released), at(11, 12, read("c"), holds(12))),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 31, 40), a("c", shared, 12, 21, 30)),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 21, 30), a("c", shared, 12, 31, 40)),
 		},
 		{
-			"a token falls",
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, lock("b"), holds(9))),
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, lock("b"), holds(11))),
-		},
-		{
-			"a token falls along the line",
-			line(exclusive, at(7, 8, end("a"), released), at(9, 10, end("b"), out{Status: claim.Released, Token: 13}), at(11, 12, read("c"), holds(12))),
-			line(exclusive, at(7, 8, end("a"), released), at(9, 10, end("b"), out{Status: claim.Released, Token: 13}), at(11, 12, read("c"), holds(14))),
+			"a grant has a version of its own",
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 25, 30)),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 21, 30)),
 		},
 		{
 			"a token is that of an earlier grant",
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, lock("b"), holds(10))),
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, lock("b"), holds(12))),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 21, 10, 30)),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 21, 22, 30)),
 		},
 		{
 			"shared holders have one token",
-			ops{at(1, 2, create("a", shared), holds(10)), at(3, 4, create("b", shared), holds(10))},
-			ops{at(1, 2, create("a", shared), holds(10)), at(3, 4, create("b", shared), holds(11))},
-		},
-		{
-			"a token changes when a claim is renewed",
-			alone(at(3, 4, renew("a"), holds(11))),
-			alone(at(3, 4, renew("a"), out{Status: claim.Active, Token: 10, Version: 11})),
-		},
-		{
-			"a token changes when a lock is renewed",
-			locked(at(3, 4, lock("a"), holds(11))),
-			locked(at(3, 4, lock("a"), holds(10))),
-		},
-		{
-			"a version falls",
-			alone(at(3, 4, renew("a"), out{Status: claim.Active, Token: 10, Version: 12}), at(5, 6, renew("a"), out{Status: claim.Active, Token: 10, Version: 11})),
-			alone(at(3, 4, renew("a"), out{Status: claim.Active, Token: 10, Version: 12}), at(5, 6, renew("a"), out{Status: claim.Active, Token: 10, Version: 13})),
-		},
-		{
-			"a lease ends before its deadline",
-			due(at(500, 2000, expires("a"), out{}), at(1400, 1499, read("b"), holds(20))),
-			due(at(500, 2000, expires("a"), out{}), at(1400, 1500, read("b"), holds(20))),
-		},
-		{
-			"a lease ends early for a lock",
-			locked(at(1, 2000, expires("a"), out{}), at(900, 1000, lock("b"), holds(20))),
-			locked(at(1, 2000, expires("a"), out{}), at(900, 1001, lock("b"), holds(20))),
-		},
-		{
-			"a shared lease ends with that of another",
-			ops{
-				at(1, 2, create("a", shared), holds(10)), at(3, 4, create("b", shared), holds(11)),
-				at(900, 910, renew("b"), holds(11)), at(1, 1600, expires("a"), out{}),
-				at(1590, 1600, renew("b"), final),
-			},
-			ops{
-				at(1, 2, create("a", shared), holds(10)), at(3, 4, create("b", shared), holds(11)),
-				at(900, 910, renew("b"), holds(11)), at(1, 1600, expires("a"), out{}),
-				at(1590, 1600, renew("b"), holds(11)),
-			},
-		},
-		{
-			"a lease is too young, granted when another ended",
-			alone(
-				at(3, 4, create("b", exclusive), waits), at(700, 710, end("a"), released),
-				at(5, never, expires("b"), out{}), at(1690, 1699, lock("c"), holds(30)),
-			),
-			alone(
-				at(3, 4, create("b", exclusive), waits), at(700, 710, end("a"), released),
-				at(5, never, expires("b"), out{}), at(1690, 1700, lock("c"), holds(30)),
-			),
-		},
-		{
-			"an expired claim is renewed after somebody else was granted",
-			due(at(1500, 1700, expires("a"), out{}), at(1600, 1700, read("b"), holds(20)), at(1800, 1810, renew("a"), holds(10))),
-			due(at(1500, 1700, expires("a"), out{}), at(1600, 1700, read("b"), holds(20)), at(1800, 1810, renew("a"), final)),
-		},
-		{
-			"an expired lock is renewed after somebody else got it",
-			locked(at(1, 1700, expires("a"), out{}), at(1600, 1700, lock("b"), holds(20)), at(1800, 1810, history.Reacquire("k", "a", "a", 10, ttl), holds(10))),
-			locked(at(1, 1700, expires("a"), out{}), at(1600, 1700, lock("b"), holds(20)), at(1800, 1810, history.Reacquire("k", "a", "a", 10, ttl), heldBy("b", 20))),
-		},
-		{
-			"a lease is taken over though nothing expired",
-			due(at(1600, 1700, read("b"), holds(20))),
-			due(at(1600, 1700, read("b"), waits)),
-		},
-		{
-			"a grant is lost",
-			alone(at(3, 4, read("a"), waits)),
-			alone(at(3, 4, read("a"), holds(10))),
-		},
-		{
-			"a granted claim is lost",
-			alone(at(3, 4, read("a"), notFound)),
-			alone(at(3, 4, read("b"), notFound)),
-		},
-		{
-			"a waiting claim is lost",
-			line(exclusive, at(7, 8, end("a"), released), at(9, 10, end("c"), out{Status: claim.Withdrawn}), at(11, 12, lock("d"), holds(13))),
-			line(exclusive, at(7, 8, end("a"), released), at(9, 10, end("c"), out{Status: claim.Withdrawn}), at(11, 12, lock("d"), heldBy("b", 12))),
-		},
-		{
-			"a release is lost",
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, lock("b"), heldBy("a", 10))),
-			locked(at(3, 6, unlock("a", 10), released), at(5, 6, lock("b"), heldBy("a", 10))),
-		},
-		{
-			"a withdrawal is lost",
-			line(exclusive, at(7, 8, end("b"), out{Status: claim.Withdrawn}), at(9, 10, end("a"), released), at(11, 12, read("c"), waits)),
-			line(exclusive, at(7, 8, end("b"), out{Status: claim.Withdrawn}), at(9, 10, end("a"), released), at(11, 12, read("c"), holds(12))),
-		},
-		{
-			"a final status changes",
-			alone(at(3, 4, end("a"), released), at(5, 6, read("a"), out{Status: claim.Expired})),
-			alone(at(3, 4, end("a"), released), at(5, 6, read("a"), released)),
-		},
-		{
-			"a final claim gets another version",
-			alone(at(3, 4, end("a"), out{Status: claim.Released, Token: 10, Version: 12}), at(5, 6, end("a"), out{Status: claim.Released, Token: 10, Version: 13})),
-			alone(at(3, 4, end("a"), out{Status: claim.Released, Token: 10, Version: 12}), at(5, 6, end("a"), out{Status: claim.Released, Token: 10, Version: 12})),
-		},
-		{
-			"a final claim is moved to another status",
-			alone(at(3, 4, end("a"), released), at(5, 6, history.SetStatus("k", "a", claim.Aborted), out{Status: claim.Aborted})),
-			alone(at(3, 4, end("a"), released), at(5, 6, history.SetStatus("k", "a", claim.Aborted), final)),
+			stored(a("a", shared, 9, 11), a("b", shared, 10, 11)),
+			stored(a("a", shared, 9, 10), a("b", shared, 11, 12)),
 		},
 		{
 			"free with a waiter",
-			alone(at(3, 4, create("b", exclusive), waits), at(5, 6, end("a"), released), at(7, 8, lock("c"), holds(12))),
-			alone(at(3, 4, create("b", exclusive), waits), at(5, 6, end("a"), released), at(7, 8, lock("c"), heldBy("b", 12))),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11), a("c", exclusive, 30, 31)),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 21), a("c", exclusive, 30)),
 		},
 		{
 			"a waiter is left behind",
-			alone(at(3, 4, create("b", exclusive), waits), at(5, 6, end("a"), released), at(7, 8, history.Activate("k", "b"), out{Refused: history.Contention})),
-			alone(at(3, 4, create("b", exclusive), waits), at(5, 6, end("a"), released), at(7, 8, history.Activate("k", "b"), holds(12))),
-		},
-		{
-			"refused though free",
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, lock("b"), heldBy("c", 0))),
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, lock("b"), holds(11))),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11)),
+			stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 21)),
 		},
 		{
 			"waits though free",
-			ops{at(1, 2, create("a", exclusive), waits)},
-			ops{at(1, 2, create("a", exclusive), holds(10))},
+			stored(a("a", exclusive, 9)),
+			stored(a("a", exclusive, 9, 10)),
 		},
 		{
-			"refused in another's name",
-			locked(at(3, 4, lock("b"), heldBy("c", 10))),
-			locked(at(3, 4, lock("b"), heldBy("a", 10))),
+			"a withdrawal is lost",
+			stored(a("a", exclusive, 9, 10, 20), left("b", exclusive, 11, 15), a("c", exclusive, 12)),
+			stored(a("a", exclusive, 9, 10, 20), left("b", exclusive, 11, 15), a("c", exclusive, 12, 21)),
 		},
 		{
-			"an earlier grant's release frees its successor",
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, history.Acquire("k", "a2", "a", ttl), holds(12)), at(7, 8, unlock("a", 10), released)),
-			locked(at(3, 4, unlock("a", 10), released), at(5, 6, history.Acquire("k", "a2", "a", ttl), holds(12)), at(7, 8, unlock("a", 10), notFound)),
+			"a claim that nobody made",
+			stored(a("a", exclusive, 9, 10)).only(),
+			stored(a("a", exclusive, 9, 10)).only(at(1, 2, create("a", exclusive), holds(10))),
 		},
 		{
-			"an id is given twice",
-			alone(at(3, 4, create("a", shared), holds(10))),
-			alone(at(3, 4, create("a", shared), out{Refused: history.IDTaken})),
+			"a claim in another mode",
+			stored(a("a", exclusive, 9, 10)).only(at(1, 2, create("a", shared), holds(10))),
+			stored(a("a", shared, 9, 10)).only(at(1, 2, create("a", shared), holds(10))),
+		},
+		{
+			"an end that nobody asked for",
+			stored(as(claim.Revoked, a("a", exclusive, 9, 10, 20))).only(at(1, 2, create("a", exclusive), holds(10))),
+			stored(expired(a("a", exclusive, 9, 10, 20))).only(at(1, 2, create("a", exclusive), holds(10))),
 		},
 		{
 			"a request without an answer explains what it cannot have done",
-			alone(at(3, never, end("a"), out{Unknown: true}), at(5, 6, end("b"), notFound), at(7, 8, read("a"), out{Status: claim.Withdrawn})),
-			alone(at(3, never, end("a"), out{Unknown: true}), at(5, 6, end("b"), notFound), at(7, 8, read("a"), released)),
+			stored(left("a", exclusive, 9, 20)).only(at(1, 2, create("a", exclusive), holds(10)), at(3, never, end("a"), unanswered)),
+			stored(a("a", exclusive, 9, 10, 20)).only(at(1, 2, create("a", exclusive), holds(10)), at(3, never, end("a"), unanswered)),
 		},
 		{
-			"a request takes effect before it is made",
-			alone(at(5, never, end("a"), out{Unknown: true}), at(3, 4, read("a"), released)),
-			alone(at(5, never, end("a"), out{Unknown: true}), at(6, 7, read("a"), holds(10))),
+			"a request without an answer is carried out twice",
+			stored(a("1", exclusive, 9, 10, 20), a("2", exclusive, 29, 30)).only(
+				at(1, never, lock("1"), unanswered), at(1, never, end("1"), unanswered)),
+			stored(a("1", exclusive, 9, 10, 20)).only(
+				at(1, never, lock("1"), unanswered), at(1, never, lock("1"), unanswered), at(1, never, end("1"), unanswered)),
 		},
 	})
 }
 
-// planted is a history with a violation, and its correct counterpart.
+// Each kind of violation in what clients are answered is refused, and its correct counterpart accepted.
+func TestPlantedAnswers(t *testing.T) {
+	// a holds; b waits, exclusively, and is granted when a ends; then c.
+	line := stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 11, 21, 30), a("c", exclusive, 12, 31)).and(
+		at(1, 2, create("a", exclusive), holds(10)), at(3, 4, create("b", exclusive), waits), at(5, 6, create("c", exclusive), waits))
+	alone := stored(a("a", exclusive, 9, 10, 20)).and(at(1, 2, create("a", exclusive), holds(10)))
+	// a holds, releases, and then b.
+	locked := stored(a("a", exclusive, 9, 10, 20), a("b", exclusive, 29, 30)).only(
+		at(1, 2, lock("a"), holds(10)), at(3, 4, unlock("a", 10), released), at(10, 11, lock("b"), holds(30)))
+	sharing := stored(a("a", shared, 9, 10), a("c", shared, 19, 20)).and(at(1, 2, create("a", shared), holds(10)), at(5, 6, create("c", shared), holds(20)))
+	again := stored(a("a", exclusive, 9, 10, 20), as(claim.Active, a("a2", exclusive, 29, 30)))
+	again.stored[1].Owner = "a"
+	again = again.only(at(1, 2, lock("a"), holds(10)), at(3, 4, unlock("a", 10), released), at(5, 6, lock("a"), holds(30)))
+	held := stored(a("a", exclusive, 9, 10)).and(at(1, 2, create("a", exclusive), holds(10)))
+	checkPlanted(t, []planted{
+		{"a grant is told before it is", line.and(at(7, 8, read("b"), holds(21)), at(9, 10, read("b"), waits)), line.and(at(7, 8, read("b"), waits), at(9, 10, read("b"), holds(21)))},
+		{"a grant is told late", line.and(at(7, 8, end("a"), released), at(9, 10, read("b"), waits)), line.and(at(7, 10, end("a"), released), at(9, 10, read("b"), waits))},
+		{"another's grant is told late", line.and(at(7, 8, read("c"), holds(31)), at(9, 10, read("b"), holds(21))), line.and(at(7, 10, read("c"), holds(31)), at(9, 10, read("b"), holds(21)))},
+		{"a token is told that nobody has", line.and(at(7, 8, read("a"), holds(11))), line.and(at(7, 8, read("a"), holds(10)))},
+		{"a token is not told", line.and(at(7, 8, read("a"), out{Status: claim.Active})), line.and(at(7, 8, read("a"), holds(10)))},
+		{"a try that is not to wait waits", line.and(at(3, 4, try("b", exclusive), waits)), line.and(at(3, 4, try("d", exclusive), heldBy("a", 10)), at(5, 6, read("d"), notFound))},
+		{"a refused try keeps a shared one out", sharing.and(at(3, 4, try("b", exclusive), heldBy("a", 10))), sharing.and(at(3, 4, try("b", exclusive), heldBy("", 0)))},
+		{"refused though free", locked.and(at(5, 6, lock("c"), heldBy("a", 10))), locked.and(at(3, 6, lock("c"), heldBy("a", 10)))},
+		{"refused in another's name", locked.and(at(12, 13, lock("c"), heldBy("a", 30))), locked.and(at(12, 13, lock("c"), heldBy("b", 30)))},
+		{"a release is lost", locked.and(at(5, 6, read("a"), holds(10))), locked.and(at(3, 6, read("a"), holds(10)))},
+		{"a release that did nothing", locked.and(at(5, 6, unlock("a", 10), released)), locked.and(at(5, 6, unlock("a", 10), notFound))},
+		{"an earlier grant's release frees its successor", again.and(at(7, 8, unlock("a", 10), released)), again.and(at(7, 8, unlock("a", 10), notFound))},
+		{"a token changes when a lock is renewed", again.and(at(7, 8, lock("a"), holds(31))), again.and(at(7, 8, lock("a"), holds(30)))},
+		{"a token changes when a claim is renewed", held.and(at(3, 4, renew("a"), holds(11))), held.and(at(3, 4, renew("a"), out{Status: claim.Active, Token: 10, Version: 11}))},
+		{
+			"a version falls",
+			held.and(at(3, 4, renew("a"), out{Status: claim.Active, Token: 10, Version: 12}), at(5, 6, renew("a"), out{Status: claim.Active, Token: 10, Version: 11})),
+			held.and(at(3, 4, renew("a"), out{Status: claim.Active, Token: 10, Version: 12}), at(5, 6, renew("a"), out{Status: claim.Active, Token: 10, Version: 13})),
+		},
+		{
+			"a version that nobody made",
+			held.and(at(3, 4, read("a"), out{Status: claim.Active, Token: 10, Version: 12})),
+			held.and(at(3, never, renew("a"), unanswered), at(3, 4, read("a"), out{Status: claim.Active, Token: 10, Version: 12})),
+		},
+		{"a grant is lost", alone.and(at(3, 4, read("a"), waits)), alone.and(at(3, 4, read("a"), holds(10)))},
+		{"a granted claim is lost", alone.and(at(3, 4, read("a"), notFound)), alone.and(at(3, 4, read("b"), notFound))},
+		{"a final status changes", alone.and(at(3, 4, end("a"), released), at(5, 6, read("a"), out{Status: claim.Expired})), alone.and(at(3, 4, end("a"), released), at(5, 6, read("a"), released))},
+		{"a final claim is moved to another status", alone.and(at(3, 4, end("a"), released), at(5, 6, history.SetStatus("k", "a", claim.Aborted), out{Status: claim.Aborted})), alone.and(at(3, 4, end("a"), released), at(5, 6, history.SetStatus("k", "a", claim.Aborted), final))},
+		{"a final claim gets another version", alone.and(at(3, 4, end("a"), out{Status: claim.Released, Token: 10, Version: 21})), alone.and(at(3, 4, end("a"), out{Status: claim.Released, Token: 10, Version: 20}))},
+		{"a waiter is said to wait on", line.and(at(3, 4, end("a"), released), at(7, 8, history.Activate("k", "b", nil), out{Refused: history.Contention})), line.and(at(3, 4, end("a"), released), at(7, 8, history.Activate("k", "b", nil), holds(21)))},
+		{"an id is given twice", alone.and(at(3, 4, create("a", shared), holds(10))), alone.and(at(3, 4, create("a", shared), out{Refused: history.IDTaken}))},
+		{"a request takes effect before it is made", alone.and(at(5, 6, end("a"), released), at(3, 4, read("a"), released)).without(), alone.and(at(3, 6, end("a"), released), at(3, 4, read("a"), released)).without()},
+		{"a request that was answered was not carried out", held.and(at(5, 6, end("a"), released)), alone.and(at(5, 6, end("a"), released))},
+	})
+}
+
+// without leaves out the ends that were not answered.
+func (s story) without() story {
+	s.ops = slices.DeleteFunc(slices.Clone(s.ops), func(op history.Operation) bool {
+		return op.Unknown && op.Request == history.SetStatus("k", op.ID, claim.Released)
+	})
+	return s
+}
+
+// No lease, no wait and no session ends before its time, and each correct counterpart is accepted.
+func TestPlantedDeadlines(t *testing.T) {
+	expired := as(claim.Expired, a("a", exclusive, 9, 10, 20))
+	b := a("b", exclusive, 11, 21)
+	// The lease of a is renewed at 500 ms, and falls due at 1500 ms.
+	renewed := stored(expired, b).only(
+		at(1, 2, create("a", exclusive), holds(10)), at(3, 4, create("b", exclusive), waits), at(500, 510, renew("a"), holds(10)))
+	lateB := a("b", exclusive, 29, 30)
+	lateB.Enqueued, lateB.Token, lateB.Version = 29, 30, 30
+	taken := stored(as(claim.Expired, a("a", exclusive, 9, 10, 28)), lateB).only(at(1, 2, lock("a"), holds(10)))
+	bound := as(claim.Expired, a("s", exclusive, 9, 10, 20))
+	bound.Session = "s"
+	beat := stored(bound, b).only(
+		at(1, 2, history.Opened("s"), out{}), at(3, 4, history.Lock("k", "s", exclusive), holds(10)), at(5, 6, create("b", exclusive), waits),
+		at(500, 520, history.Heartbeat("s", ttl), out{}))
+	// a is released at 700 ms, and b has its lease from then on.
+	passed := stored(a("a", exclusive, 9, 10, 20), as(claim.Expired, a("b", exclusive, 11, 21, 30)), a("c", exclusive, 40, 41)).only(
+		at(1, 2, create("a", exclusive), holds(10)), at(3, 4, create("b", exclusive), waits), at(700, 710, end("a"), released))
+	both := stored(as(claim.Expired, a("a", shared, 9, 10, 20)), a("b", shared, 11, 12)).only(
+		at(1, 2, create("a", shared), holds(10)), at(3, 4, create("b", shared), holds(12)))
+	checkPlanted(t, []planted{
+		{"a lease ends before its deadline", renewed.and(at(1400, 1499, read("b"), holds(21))), renewed.and(at(1400, 1500, read("b"), holds(21)))},
+		{"a lock's lease ends early", taken.and(at(900, 1000, lock("b"), holds(30))), taken.and(at(900, 1001, lock("b"), holds(30)))},
+		{"a renewal that was not answered makes a lease longer", renewed.and(at(600, never, renew("a"), unanswered), at(1400, 1499, read("b"), holds(21))), renewed.and(at(400, never, renew("a"), unanswered), at(1390, 1400, read("b"), holds(21)))},
+		{"a lease is too young, granted when another ended", passed.and(at(1690, 1699, lock("c"), holds(41))), passed.and(at(1690, 1700, lock("c"), holds(41)))},
+		{"a shared lease ends early", both.and(at(990, 1000, read("a"), out{Status: claim.Expired})), both.and(at(990, 1001, read("a"), out{Status: claim.Expired}))},
+		{"an expired claim is renewed after somebody else was granted", renewed.and(at(1600, 1700, read("b"), holds(21)), at(1800, 1810, renew("a"), holds(10))), renewed.and(at(1600, 1700, read("b"), holds(21)), at(1800, 1810, renew("a"), final))},
+		{"an expired lock is renewed after somebody else got it", taken.and(at(1600, 1700, lock("b"), holds(30)), at(1800, 1810, history.Reacquire("k", "a", 10, ttl), holds(10))), taken.and(at(1600, 1700, lock("b"), holds(30)), at(1800, 1810, history.Reacquire("k", "a", 10, ttl), heldBy("b", 30)))},
+		{"a session ends while its client may trust it", beat.and(at(6, 1499, read("b"), holds(21))), beat.and(at(6, 1500, read("b"), holds(21)))},
+		{"a heartbeat is acknowledged after the end of its session", beat.and(at(1600, 1610, read("b"), holds(21)), at(1620, 1630, beats("s"), out{})), beat.and(at(1600, 1610, read("b"), holds(21)), at(100, 1630, beats("s"), out{}))},
+	})
+}
+
+// Each kind of violation of what wait TTLs promise is refused, and its correct counterpart accepted.
+func TestPlantedWaitTTLs(t *testing.T) {
+	patient := func(c claim.Claim) claim.Claim {
+		c.WaitTTL = ttl
+		return c
+	}
+	held := a("a", exclusive, 9, 10)
+	made := at(100, 110, history.CreateWithWaitTTL("k", "b", exclusive, time.Hour, ttl), waits)
+	long := at(1, 2, history.Create("k", "a", exclusive, time.Hour), holds(10))
+	gone := out{Status: claim.Aborted}
+	line := stored(held, patient(as(claim.Aborted, left("b", exclusive, 11, 20)))).only(long, made)
+	// b was given up, which was found out when its turn came.
+	turn := stored(a("a", exclusive, 9, 10, 20), patient(as(claim.Aborted, left("b", exclusive, 11, 21))), a("c", exclusive, 12, 22)).only(
+		long, made, at(120, 130, create("c", exclusive), waits), at(1050, 1200, end("a"), released))
+	// b was granted, and nobody asked for it.
+	granted := stored(a("a", exclusive, 9, 10, 20), patient(as(claim.Expired, a("b", exclusive, 11, 21, 30))), a("c", exclusive, 12, 31)).only(
+		long, made, at(120, 130, create("c", exclusive), waits), at(200, 210, end("a"), released))
+	checkPlanted(t, []planted{
+		{"a wait ends before the wait TTL", line.and(at(1090, 1099, read("b"), gone)), line.and(at(1090, 1101, read("b"), gone))},
+		{"a wait ends though somebody asked", line.and(at(900, 910, history.Keep("k", "b"), out{}), at(1880, 1899, read("b"), gone)), line.and(at(900, 910, history.Keep("k", "b"), out{}), at(1880, 1901, read("b"), gone))},
+		{"a wait without a wait TTL ends", stored(held, as(claim.Aborted, left("b", exclusive, 11, 20))).only(long, at(3, 4, create("b", exclusive), waits)), line},
+		{"a wait ends early when its turn comes", turn.and(at(1070, 1099, read("b"), gone)), turn.and(at(1070, 1101, read("b"), gone))},
+		{"a grant moves the end of a wait on", granted.and(at(1050, 1099, read("c"), holds(31))), granted.and(at(1050, 1101, read("c"), holds(31)))},
+	})
+}
+
+// planted is a story with a violation, and its correct counterpart.
 type planted struct {
 	name         string
-	wrong, right ops
+	wrong, right story
 }
 
 func checkPlanted(t *testing.T, tests []planted) {
 	t.Helper()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if err := history.Check(test.right, checkTime); err != nil {
+			if err := test.right.check(); err != nil {
 				t.Errorf("the correct history is refused: %v", err)
 			}
-			if history.Check(test.wrong, checkTime) == nil {
+			err := test.wrong.check()
+			if err == nil {
 				t.Error("the violation is overlooked")
 			}
-			other := append(slices.Clone(test.right), history.Operation(1, 2, history.Create("other", "x", exclusive, ttl), waits))
-			if history.Check(other, checkTime) == nil {
+			t.Log(err)
+			other := test.right.and(at(1, 2, history.Create("other", "x", exclusive, ttl), waits))
+			if other.check() == nil {
 				t.Error("the violation on another resource is overlooked")
 			}
 		})

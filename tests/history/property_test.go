@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -12,73 +13,134 @@ import (
 // The rules explain every history of a server that keeps them.
 func TestRunsAreExplained(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		if err := history.Check(operations(runServer(t)), checkTime); err != nil {
+		if err := runServer(t).check(); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// mutations change one answer in a way that no order explains. They report whether there
-// was an answer to change.
-var mutations = map[string]func(*rapid.T, []entry) bool{
-	"a token that another grant has": func(t *rapid.T, all []entry) bool {
-		return mix(t, all, entry.showsToken, func(a *out, other out) { a.Token = other.Token })
+// So they do if some of the answers are lost.
+func TestLostAnswersAreExplained(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := runServer(t)
+		for i := range r.ops {
+			switch op := &r.ops[i]; {
+			case op.Resource == "": // of a session: what is not answered tells nothing
+			case rapid.IntRange(0, 3).Draw(t, "lost") == 0:
+				op.Return, op.Output = history.Forever, unanswered
+			}
+		}
+		if err := history.Check(r.stored, r.ops); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+type op = history.Operation
+
+// mutations change one answer, or one thing that was told, in a way that no order explains. They report
+// whether there was one to change.
+var mutations = map[string]func(*rapid.T, run) bool{
+	"a token that another grant has": func(t *rapid.T, r run) bool {
+		return mix(t, r.ops, showsToken, func(a *out, other out) { a.Token = other.Token })
 	},
-	"a version that another change has": func(t *rapid.T, all []entry) bool {
-		return mix(t, all, entry.showsClaim, func(a *out, other out) { a.Version = other.Version })
+	"a version that another change has": func(t *rapid.T, r run) bool {
+		return mix(t, r.ops, showsClaim, func(a *out, other out) { a.Version = other.Version })
 	},
-	"a token that changes": func(t *rapid.T, all []entry) bool {
-		return change(t, all, func(e entry) bool {
-			return e.showsToken() && countOf(all, func(o entry) bool { return o.showsToken() && o.request.ID == e.request.ID }) > 1
-		}, func(a *out) { a.Token += uint64(rapid.IntRange(1, 10).Draw(t, "more")) })
+	"a token that nobody has": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, showsToken, func(a *out) { a.Token += uint64(rapid.IntRange(1, 10).Draw(t, "more")) })
 	},
-	"a token that is not shown": func(t *rapid.T, all []entry) bool {
-		return change(t, all, entry.showsToken, func(a *out) { a.Token = 0 })
+	"a token that is not shown": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, func(o op) bool { return showsToken(o) && o.Session == "" }, func(a *out) { a.Token = 0 })
 	},
-	"holds, and is said to wait": func(t *rapid.T, all []entry) bool {
-		return change(t, all, has(claim.Active), func(a *out) { a.Status = claim.Waiting })
+	"holds, and is said to wait": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, has(claim.Active), func(a *out) { a.Status = claim.Waiting })
 	},
-	"waits, and is said to hold": func(t *rapid.T, all []entry) bool {
-		return change(t, all, has(claim.Waiting), func(a *out) { a.Status, a.Token = claim.Active, a.Version })
+	"waits, and is said to hold": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, has(claim.Waiting), func(a *out) { a.Status, a.Token = claim.Active, a.Version })
 	},
-	"a status that nobody asked for": func(t *rapid.T, all []entry) bool {
-		return change(t, all, entry.showsClaim, func(a *out) { a.Status = claim.Revoked })
+	"a status that nobody asked for": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, showsClaim, func(a *out) { a.Status = claim.Revoked })
 	},
-	"a holder that there is not": func(t *rapid.T, all []entry) bool {
-		return change(t, all, entry.collides, func(a *out) { a.Holder = "somebody else" })
+	"a holder that there is not": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, func(o op) bool { return o.Refused == history.Collision && o.Session == "" }, func(a *out) { a.Holder = "somebody else" })
 	},
-	"a holder that is not named": func(t *rapid.T, all []entry) bool {
-		return change(t, all, func(e entry) bool { return e.answer.Holder != "" }, func(a *out) { a.Holder = "" })
+	"a holder that is not named": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, func(o op) bool { return o.Holder != "" && o.Session == "" }, func(a *out) { a.Holder = "" })
 	},
-	"a refusal that nobody got": func(t *rapid.T, all []entry) bool {
-		return change(t, all, entry.showsClaim, func(a *out) { *a = out{Refused: history.IDTaken} })
+	"a refusal that nobody got": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, showsClaim, func(a *out) { *a = out{Refused: history.IDTaken} })
 	},
-	"a claim that nobody made": func(t *rapid.T, all []entry) bool {
-		return change(t, all, func(e entry) bool { return e.request.ID == "nobody" && e.answer == notFound }, func(a *out) { *a = released })
+	"a claim that nobody made": func(t *rapid.T, r run) bool {
+		return change(t, r.ops, func(o op) bool { return o.ID == "nobody" && o.Output == notFound }, func(a *out) { *a = released })
+	},
+	"news that is left out": func(t *rapid.T, r run) bool {
+		return retell(t, r, isChange, func(all []history.Told, i int) []history.Told { return slices.Delete(all, i, i+1) })
+	},
+	"news that comes again": func(t *rapid.T, r run) bool {
+		return retell(t, r, isChange, func(all []history.Told, i int) []history.Told {
+			again := all[i]
+			again.Answer = false
+			return append(all, again)
+		})
+	},
+	"an answer that was so once": func(t *rapid.T, r run) bool {
+		return retell(t, r, func(all []history.Told, i int) bool {
+			later := func(t history.Told) bool { return t.Resource == all[i].Resource && t.Version > all[i].Version }
+			return all[i].After != 0 && slices.ContainsFunc(all[i+1:], later)
+		}, func(all []history.Told, i int) []history.Told {
+			again := all[i]
+			again.Before, again.Answer = again.After, true
+			return append(all, again)
+		})
+	},
+	"news with another token": func(t *rapid.T, r run) bool {
+		return retell(t, r, func(all []history.Told, i int) bool { return all[i].Token != 0 }, func(all []history.Told, i int) []history.Told {
+			all[i].Token++
+			return all
+		})
+	},
+	"news in another order": func(t *rapid.T, r run) bool {
+		return retell(t, r, func(all []history.Told, i int) bool {
+			return i > 0 && !all[i].Answer && !all[i-1].Answer && all[i].Resource == all[i-1].Resource
+		}, func(all []history.Told, i int) []history.Told {
+			all[i], all[i-1] = all[i-1], all[i]
+			return all
+		})
+	},
+	"a watch without what was live": func(t *rapid.T, r run) bool {
+		for _, w := range r.watches {
+			if len(w.Had) > 0 {
+				w.Had = w.Had[1:]
+				return true
+			}
+		}
+		return false
 	},
 }
 
-func (e entry) showsClaim() bool { return e.answer.Version != 0 }
-func (e entry) showsToken() bool { return e.showsClaim() && e.answer.Token != 0 }
-func (e entry) collides() bool   { return e.answer.Refused == history.Collision }
+func showsClaim(o op) bool { return o.Version != 0 }
+func showsToken(o op) bool { return showsClaim(o) && o.Token != 0 }
 
-func has(s claim.Status) func(entry) bool {
-	return func(e entry) bool { return e.answer.Status == s }
+func has(s claim.Status) func(op) bool { return func(o op) bool { return o.Status == s } }
+
+func isChange(all []history.Told, i int) bool {
+	return all[i].Claim != "" && all[i].Before != all[i].After
 }
 
-// A history of which one answer is wrong is refused.
+// A history of which one answer, or one thing that was told, is wrong is refused.
 func TestMutationsAreRefused(t *testing.T) {
 	for name, mutate := range mutations {
 		t.Run(name, func(t *testing.T) {
 			tried := 0
 			rapid.Check(t, func(t *rapid.T) {
-				all := runServer(t)
-				if !mutate(t, all) {
+				r := runServer(t)
+				if !mutate(t, r) {
 					return
 				}
 				tried++
-				if history.Check(operations(all), checkTime) == nil {
-					t.Fatalf("the rules explain %+v", all)
+				if r.check() == nil {
+					t.Fatalf("the rules explain %+v", r)
 				}
 			})
 			if tried == 0 {
@@ -89,34 +151,34 @@ func TestMutationsAreRefused(t *testing.T) {
 }
 
 // mix changes an answer by one about another claim.
-func mix(t *rapid.T, all []entry, is func(entry) bool, to func(a *out, other out)) bool {
-	e := pick(t, all, is)
-	if e == nil {
+func mix(t *rapid.T, all ops, is func(op) bool, to func(a *out, other out)) bool {
+	o := pick(t, all, is)
+	if o == nil {
 		return false
 	}
-	other := pick(t, all, func(o entry) bool {
-		return is(o) && o.request.ID != e.request.ID && (o.answer.Token == 0 || o.answer.Token != e.answer.Token)
+	other := pick(t, all, func(p op) bool {
+		return is(p) && p.Resource == o.Resource && p.Version != o.Version && p.Token != o.Token
 	})
 	if other == nil {
 		return false
 	}
-	to(&e.answer, other.answer)
+	to(&o.Output, other.Output)
 	return true
 }
 
 // change changes the answer of one of the operations that may be changed.
-func change(t *rapid.T, all []entry, may func(entry) bool, to func(*out)) bool {
-	e := pick(t, all, may)
-	if e == nil {
+func change(t *rapid.T, all ops, may func(op) bool, to func(*out)) bool {
+	o := pick(t, all, may)
+	if o == nil {
 		return false
 	}
-	to(&e.answer)
+	to(&o.Output)
 	return true
 }
 
 // pick returns one of the operations that will do, or nil.
-func pick(t *rapid.T, all []entry, will func(entry) bool) *entry {
-	var picked []*entry
+func pick(t *rapid.T, all ops, will func(op) bool) *op {
+	var picked []*op
 	for i := range all {
 		if will(all[i]) {
 			picked = append(picked, &all[i])
@@ -128,11 +190,32 @@ func pick(t *rapid.T, all []entry, will func(entry) bool) *entry {
 	return rapid.SampledFrom(picked).Draw(t, "which")
 }
 
-func countOf(all []entry, is func(entry) bool) (n int) {
-	for _, e := range all {
-		if is(e) {
-			n++
+// retell changes what one session or one watch was told, at a place where that may be.
+func retell(t *rapid.T, r run, may func([]history.Told, int) bool, to func([]history.Told, int) []history.Told) bool {
+	type place struct {
+		told *[]history.Told
+		i    int
+	}
+	var places []place
+	add := func(all *[]history.Told) {
+		for i := range *all {
+			if may(*all, i) {
+				places = append(places, place{all, i})
+			}
 		}
 	}
-	return n
+	for _, s := range r.streams {
+		add(&s.Told)
+	}
+	for _, w := range r.watches {
+		if w.Synced { // another one may have begun later
+			add(&w.Told)
+		}
+	}
+	if len(places) == 0 {
+		return false
+	}
+	at := rapid.SampledFrom(places).Draw(t, "where")
+	*at.told = to(*at.told, at.i)
+	return true
 }

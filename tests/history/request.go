@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/locket-service/locket/claim"
@@ -9,8 +10,7 @@ import (
 // Request is what was asked of one resource.
 type Request struct {
 	Resource string
-	// ID names the claim. A lock has no id that its owner knows: its request invents one,
-	// new for each grant.
+	// ID names the claim, "" for a claim whose id the server chooses.
 	ID string
 
 	// Session is who asks, "" for a client without one.
@@ -19,29 +19,31 @@ type Request struct {
 	command claim.Command // nil for a special one, but for a lock of a session
 	special special
 	ttl     time.Duration // of a heartbeat's session
-	token   uint64        // that the request shows, as the client knows it; 0 for none
 }
 
 // special is an operation that is no command of package claim.
 type special string
 
-const (
-	read   special = "read"
-	expire special = "expire"
-)
+const read special = "read"
 
 // Create makes a claim; its owner is its id.
 func Create(resource, id string, mode claim.Mode, ttl time.Duration) Request {
-	return Request{Resource: resource, ID: id, command: claim.Create{
-		ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl,
-	}}
+	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl})
 }
 
 // CreateWithWaitTTL makes a claim that is aborted when nobody has asked about it for the wait TTL.
 func CreateWithWaitTTL(resource, id string, mode claim.Mode, ttl, waitTTL time.Duration) Request {
-	return Request{Resource: resource, ID: id, command: claim.Create{
-		ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl, WaitTTL: waitTTL,
-	}}
+	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl, WaitTTL: waitTTL})
+}
+
+// Try makes a claim that does not wait; its owner is its id.
+func Try(resource, id string, mode claim.Mode, ttl time.Duration) Request {
+	return CreateFor(claim.Create{ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl, NoWait: true})
+}
+
+// CreateFor makes any claim without a session.
+func CreateFor(cmd claim.Create) Request {
+	return Request{Resource: cmd.Resource, ID: cmd.ID, command: cmd}
 }
 
 // Keep is a call that waits for a claim, and so keeps it waiting.
@@ -49,33 +51,21 @@ func Keep(resource, id string) Request {
 	return Request{Resource: resource, ID: id, command: claim.KeepWaiting{IDs: []string{id}}}
 }
 
-// Try makes a claim that does not wait; its owner is its id.
-func Try(resource, id string, mode claim.Mode, ttl time.Duration) Request {
-	return Request{Resource: resource, ID: id, command: claim.Create{
-		ID: id, Resource: resource, Owner: id, Mode: mode, TTL: ttl, NoWait: true,
-	}}
-}
-
-// Acquire takes a lock, or renews it, for an owner. The claim's id is made up: new unless
-// the owner holds the resource.
-func Acquire(resource, id, owner string, ttl time.Duration) Request {
-	return Request{Resource: resource, ID: id, command: claim.Acquire{
-		ID: id, Resource: resource, Owner: owner, Type: claim.Lock, TTL: ttl,
-	}}
+// Acquire takes a lock, or renews it, for an owner.
+func Acquire(resource, owner string, ttl time.Duration) Request {
+	return Reacquire(resource, owner, 0, ttl)
 }
 
 // Reacquire renews a lock by the token of its grant, and takes nothing.
-func Reacquire(resource, id, owner string, token uint64, ttl time.Duration) Request {
-	r := Acquire(resource, id, owner, ttl)
-	r.token = token
-	return r
+func Reacquire(resource, owner string, token uint64, ttl time.Duration) Request {
+	return Request{Resource: resource, command: claim.Acquire{
+		Resource: resource, Owner: owner, Type: claim.Lock, TTL: ttl, Token: token,
+	}}
 }
 
 // Release gives a lock back, that of one grant unless the token is 0.
-func Release(resource, id, owner string, token uint64) Request {
-	return Request{Resource: resource, ID: id, token: token, command: claim.Release{
-		Resource: resource, Owner: owner,
-	}}
+func Release(resource, owner string, token uint64) Request {
+	return Request{Resource: resource, command: claim.Release{Resource: resource, Owner: owner, Token: token}}
 }
 
 // Renew gives a claim a new TTL.
@@ -83,9 +73,9 @@ func Renew(resource, id string, ttl time.Duration) Request {
 	return Request{Resource: resource, ID: id, command: claim.Renew{ID: id, TTL: ttl}}
 }
 
-// Activate asks whether a claim is active by now.
-func Activate(resource, id string) Request {
-	return Request{Resource: resource, ID: id, command: claim.Activate{ID: id}}
+// Activate asks whether a claim is active by now, and gives it a new TTL unless that is nil.
+func Activate(resource, id string, ttl *time.Duration) Request {
+	return Request{Resource: resource, ID: id, command: claim.Activate{ID: id, TTL: ttl}}
 }
 
 // SetStatus moves a claim to a final status.
@@ -103,8 +93,48 @@ func Read(resource, id string) Request {
 	return Request{Resource: resource, ID: id, special: read}
 }
 
-// Expire is the end of a claim whose lease has run out, or of one that waits and whose wait TTL has. No client asks for it: the history
-// says only that it happened, and between which moments.
-func Expire(resource, id string) Request {
-	return Request{Resource: resource, ID: id, special: expire}
+// named returns the request's command about a claim with an id, where the server chose it.
+func (r *Request) named(id string) claim.Command {
+	switch cmd := r.command.(type) {
+	case claim.Acquire:
+		cmd.ID = id
+		return cmd
+	case claim.Create:
+		if r.ID == "" {
+			cmd.ID = id
+		}
+		return cmd
+	default:
+		return cmd
+	}
+}
+
+// renews returns the owner or the id of the claim that the request may give a new TTL, and that.
+func (r *Request) renews() (owner, id string, ttl time.Duration) {
+	switch cmd := r.command.(type) {
+	case claim.Acquire:
+		return cmd.Owner, "", cmd.TTL
+	case claim.Renew:
+		return "", cmd.ID, cmd.TTL
+	case claim.Activate:
+		if cmd.TTL != nil {
+			return "", cmd.ID, *cmd.TTL
+		}
+	}
+	return "", "", 0
+}
+
+// subject returns what the request is about: its session, its claim's id, or its owner.
+func (r *Request) subject() string {
+	switch cmd := r.command.(type) {
+	case claim.Acquire:
+		return cmd.Owner
+	case claim.Release:
+		return cmd.Owner
+	case claim.Create:
+		if r.ID == "" && r.Session == "" {
+			return cmd.Owner
+		}
+	}
+	return cmp.Or(r.Session, r.ID)
 }

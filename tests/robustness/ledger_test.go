@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 	"github.com/locket-service/locket/tests/history"
@@ -36,8 +36,7 @@ type record struct {
 	granted int64                      // when the client heard of it; 0 for never
 	left    int64                      // when its trust window ended: before it asked to end the claim
 	ended   models.Status              // acknowledged
-	expires bool                       // nobody ends it: from since on, the server may
-	since   int64
+	expires bool                       // nobody ends it: the server may
 }
 
 // ledger holds all that the clients of one test got.
@@ -46,7 +45,7 @@ type ledger struct {
 
 	mu      sync.Mutex
 	records map[string]*record
-	history []porcupine.Operation
+	history []history.Operation
 	faults  []string
 }
 
@@ -67,7 +66,7 @@ func (l *ledger) fault(format string, args ...any) {
 func (l *ledger) op(first, end int64, request history.Request, out history.Output) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.history = append(l.history, history.Operation(first, end, request, out))
+	l.history = append(l.history, history.Operation{Call: first, Return: end, Request: request, Output: out})
 }
 
 // open begins the record of a claim or lock before the first request for it.
@@ -97,7 +96,7 @@ func (l *ledger) leave(r *record) {
 func (l *ledger) abandon(r *record, since int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.ended, r.expires, r.since = models.Status_STATUS_EXPIRED, true, since
+	r.ended, r.expires = models.Status_STATUS_EXPIRED, true
 	if r.granted != 0 {
 		r.left = since
 	}
@@ -316,8 +315,7 @@ func (l *ledger) outOfTurn() (faults []string, pairs int) {
 	return faults, pairs
 }
 
-// settle completes the history with what was stored in the end: the expiry of the claims
-// that were left to it, and what all claims have become.
+// settle completes the history with what all claims have become.
 func (l *ledger) settle(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	end := l.now()
@@ -327,30 +325,17 @@ func (l *ledger) settle(t *testing.T, client models.LocketClient) {
 	}
 	expired := 0
 	for id, r := range l.records {
-		c := stored[id]
 		if r.expires {
 			expired++
-			l.op(r.since, l.latest(r, c.GetToken(), end), history.Expire(r.key, id), answer(c))
 		}
 		end++
-		if c == nil {
+		if c := stored[id]; c == nil {
 			l.op(end, end, history.Read(r.key, id), history.Output{Refused: history.NotFound})
 		} else {
-			l.op(end, end, history.Read(r.key, id), answer(c))
+			l.op(end, end, history.Read(r.key, c.GetId()), answer(c))
 		}
 	}
 	t.Logf("%d claims were left to expire", expired)
-}
-
-// latest is when a claim that expired cannot have been there any more: before any grant
-// after its own of which a client heard, unless both are shared.
-func (l *ledger) latest(r *record, token uint64, end int64) int64 {
-	for _, next := range l.records {
-		if next.key == r.key && next.granted != 0 && next.token > token && (!r.shared || !next.shared) {
-			end = min(end, next.granted)
-		}
-	}
-	return end
 }
 
 // answer is what a client saw of a claim.
@@ -358,14 +343,16 @@ func answer(c *models.Claim) history.Output {
 	return history.Output{Status: claim.Status(c.GetStatus()), Token: c.GetToken(), Version: c.GetVersion()}
 }
 
-// checkHistory fails the test when the rules do not explain what clients were answered.
-func (l *ledger) checkHistory(t *testing.T) {
+// checkHistory fails the test when the rules do not explain what a server's store has in the end, and what
+// clients were answered.
+func (l *ledger) checkHistory(t *testing.T, server *fixtures.Locket) {
 	t.Helper()
 	start := time.Now()
-	if err := history.Check(l.history, time.Minute); err != nil {
+	stored := harness.Stored(t, server.Database())
+	if err := history.Check(stored, l.history); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d operations, checked in %v", len(l.history), time.Since(start).Round(time.Millisecond))
+	t.Logf("%d operations on %d claims, checked in %v", len(l.history), len(stored), time.Since(start).Round(time.Millisecond))
 }
 
 func (l *ledger) checkFIFO(t *testing.T) {

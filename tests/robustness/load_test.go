@@ -46,7 +46,8 @@ type load struct {
 	retries  atomic.Int64
 	slowest  atomic.Int64 // nanoseconds of the slowest attempt, waits left out
 	think    time.Duration
-	probes   int // how often a test has probed a server itself
+	server   *fixtures.Locket // one of them
+	probes   int              // how often a test has probed a server itself
 }
 
 var loads atomic.Int64
@@ -54,7 +55,7 @@ var loads atomic.Int64
 // startLoad starts clients, each of which speaks to one of the servers.
 func startLoad(t *testing.T, clients, keys int, think time.Duration, servers ...*fixtures.Locket) *load {
 	t.Helper()
-	l := &load{ledger: newLedger(), name: fmt.Sprint(loads.Add(1)), think: think}
+	l := &load{ledger: newLedger(), name: fmt.Sprint(loads.Add(1)), think: think, server: servers[0]}
 	for i := range keys {
 		l.keys = append(l.keys, fmt.Sprintf("key-%d", i))
 	}
@@ -82,7 +83,7 @@ func (l *load) finish(t *testing.T, client models.LocketClient) {
 	awaitQuiet(t, client)
 	l.settle(t, client)
 	l.audit(t, client)
-	l.checkHistory(t)
+	l.checkHistory(t, l.server)
 }
 
 // awaitQuiet waits until the claims that were abandoned have expired.
@@ -196,7 +197,7 @@ func refusal(err error) history.Output {
 func (w *worker) useLock(key string) {
 	r := w.open(key, fmt.Sprintf("lock-%s-%d-%d", w.name, w.n, w.seq), true, false)
 	c, token := w.lock(r, loadTTL)
-	request := history.Acquire(key, r.id, r.id, loadTTL)
+	request := history.Acquire(key, r.id, loadTTL)
 	if status.Code(c.err) == codes.AlreadyExists {
 		w.op(c.first, c.end, request, refusal(c.err))
 		return
@@ -244,7 +245,7 @@ func (w *worker) renewLock(r *record) {
 		w.fault("renew %s: %v", r.id, c.err)
 		return
 	}
-	w.op(c.last, c.end, history.Reacquire(r.key, r.id, r.id, r.token, loadTTL), holds(token))
+	w.op(c.last, c.end, history.Reacquire(r.key, r.id, r.token, loadTTL), holds(token))
 }
 
 // abandonLock leaves a lock to expire within a second.
@@ -255,7 +256,7 @@ func (w *worker) abandonLock(r *record) {
 		resp, err = w.client.Lock(ctx, &models.LockRequest{Resource: lockOf(r), TtlInSeconds: int64(ttl / time.Second), Token: &r.token})
 		return err
 	})
-	request := history.Reacquire(r.key, r.id, r.id, r.token, ttl)
+	request := history.Reacquire(r.key, r.id, r.token, ttl)
 	if c.err == nil {
 		w.op(c.last, c.end, request, holds(resp.GetToken()))
 		w.abandon(r, c.last+int64(ttl))
@@ -289,7 +290,7 @@ func (w *worker) release(r *record) {
 		w.fault("release %s: %v", r.id, c.err)
 		return
 	}
-	w.op(c.first, c.end, history.Release(r.key, r.id, r.id, r.token), history.Output{Status: claim.Released})
+	w.op(c.first, c.end, history.Release(r.key, r.id, r.token), history.Output{Status: claim.Released})
 	w.end(r, models.Status_STATUS_RELEASED)
 }
 

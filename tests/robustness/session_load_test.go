@@ -12,14 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
-	"github.com/locket-service/locket/tests/history"
+	"github.com/locket-service/locket/tests/recorder"
 )
 
 const (
@@ -28,16 +25,15 @@ const (
 	keptTTL = 30 * time.Second
 )
 
-// sessionLoad is a number of clients with sessions that lock, hold and unlock, and write down what they
-// were told.
+// sessionLoad is a number of clients with sessions that lock, hold and unlock, and the record of that.
 type sessionLoad struct {
-	*ledger
+	*recorder.Recorder
+	faults    faults
 	keys      []string
 	stopping  atomic.Bool
 	done      sync.WaitGroup
 	ids       atomic.Int64
 	over      atomic.Int64 // sessions that were lost
-	resumed   atomic.Int64
 	addresses []string
 	servers   []models.LocketClient
 }
@@ -45,7 +41,7 @@ type sessionLoad struct {
 // startSessionLoad starts clients; every second one speaks to the servers through the proxies.
 func startSessionLoad(t *testing.T, clients, keys int, servers []*fixtures.Locket, proxies []*fixtures.Proxy) *sessionLoad {
 	t.Helper()
-	l := &sessionLoad{ledger: newLedger()}
+	l := &sessionLoad{Recorder: recorder.New()}
 	for i := range keys {
 		l.keys = append(l.keys, fmt.Sprintf("key-%d", i))
 	}
@@ -75,30 +71,19 @@ func (l *sessionLoad) stop() {
 	l.done.Wait()
 }
 
-// sessionClient is a session, with the name that the history has for it.
+// sessionClient is a session.
 type sessionClient struct {
 	*sessionLoad
 	*lock.Session
-	name string
-	ttl  time.Duration
-	// streams counts the streams over which a server had the session.
-	streams atomic.Int64
-	// joined has, for each resource, the version of the claim that waited there last.
-	joined sync.Map
-	// open are the requests that nobody has answered.
-	open []history.Request
-	from []int64
 }
 
 func (l *sessionLoad) newSession(addresses []string, ttl time.Duration) *sessionClient {
-	c := &sessionClient{sessionLoad: l, name: fmt.Sprint("session-", l.ids.Add(1)), ttl: ttl}
-	s, err := lock.NewSession(addresses, lock.TTL(ttl), lock.WithOwner(c.name), lock.WithLogger(slog.New(slog.DiscardHandler)),
-		lock.WithDialOptions(grpc.WithStreamInterceptor(c.tap)))
+	s, err := lock.NewSession(addresses, lock.TTL(ttl), lock.WithOwner(fmt.Sprint("session-", l.ids.Add(1))),
+		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDialOptions(l.DialOptions()...))
 	if err != nil {
 		panic(err)
 	}
-	c.Session = s
-	return c
+	return &sessionClient{l, s}
 }
 
 // use uses a session for a while, and closes it.
@@ -115,17 +100,8 @@ func (l *sessionLoad) use(addresses []string) {
 
 // end closes the session. One that is lost already ends with its TTL.
 func (c *sessionClient) end() {
-	if c.Err() != nil {
+	if c.Err() != nil || c.closeWithin(10*time.Second) != nil || !errors.Is(c.Err(), lock.ErrClosed) {
 		c.lost()
-		return
-	}
-	begin := c.now()
-	err := c.closeWithin(10 * time.Second)
-	switch {
-	case err != nil || !errors.Is(c.Err(), lock.ErrClosed):
-		c.lost()
-	default:
-		c.op(begin, c.now(), history.Close(c.name), history.Output{})
 	}
 }
 
@@ -135,21 +111,10 @@ func (c *sessionClient) closeWithin(timeout time.Duration) error {
 	return c.Close(ctx)
 }
 
-// lost waits until the session is gone. What was asked and not answered was carried out before that, or not
-// at all.
+// lost waits until no server has the session any more. It lapses within its TTL, once there is one.
 func (c *sessionClient) lost() {
 	c.over.Add(1)
-	begin := c.now()
 	_ = c.closeWithin(time.Millisecond)
-	end := c.gone()
-	c.op(begin-int64(c.ttl), end, history.Lapse(c.name), history.Output{})
-	for i, request := range c.open {
-		c.op(c.from[i], end, request, history.Output{Unknown: true})
-	}
-}
-
-// gone returns when no server has the session any more. It lapses within its TTL, once there is one.
-func (c *sessionClient) gone() int64 {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		for _, server := range c.servers {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -157,53 +122,42 @@ func (c *sessionClient) gone() int64 {
 			list, err := server.ListSessions(ctx, &models.ListSessionsRequest{Limit: &limit})
 			cancel()
 			if err == nil && !slices.ContainsFunc(list.GetSessions(), func(s *models.SessionInfo) bool { return s.GetId() == c.ID() }) {
-				return c.now()
+				return
 			}
 		}
 	}
-	c.fault("%s is lost, and has not ended", c.name)
-	return history.Forever
+	c.faults.add("%s is lost, and has not ended", c.ID())
 }
 
-// unanswered notes a request without an answer, and finds fault with an error of a session that is not over.
-func (c *sessionClient) unanswered(begin int64, request history.Request, err error) bool {
-	c.open, c.from = append(c.open, request), append(c.from, begin)
-	if c.Err() == nil {
-		c.fault("%s: %v", c.name, err)
+// goesOn reports whether the session goes on after the answer to a request. An error of one that is not over is a fault.
+func (c *sessionClient) goesOn(err error) bool {
+	if err != nil && c.Err() == nil {
+		c.faults.add("%s: %v", c.ID(), err)
 	}
-	return false
+	return err == nil
 }
 
 // useLock locks a resource, waits for it, holds it, and gives it up. It reports whether the session goes on.
 func (c *sessionClient) useLock(key string) bool {
-	ask, request := c.Lock, history.Lock
+	ask := c.Lock
 	if rand.IntN(4) == 0 {
-		ask, request = c.TryLock, history.TryLock
+		ask = c.TryLock
 	}
-	id := fmt.Sprint("request-", c.ids.Add(1))
-	begin, streams := c.now(), c.streams.Load()
 	status, err := ask(context.Background(), key)
-	if err != nil {
-		return c.unanswered(begin, request(key, id, c.name, claim.Exclusive), err)
-	}
-	switch {
-	case streams == c.streams.Load():
-		c.op(begin, c.now(), request(key, id, c.name, claim.Exclusive), c.answerTo(status))
-	default: // it was sent twice perhaps: the answer is that of the second time
-		c.op(begin, c.now(), request(key, id, c.name, claim.Exclusive), history.Output{Unknown: true})
-		if status.Current != lock.None {
-			c.op(begin, c.now(), history.Stands(key, c.name), c.answerTo(status))
-		}
+	if !c.goesOn(err) {
+		return false
 	}
 	if status.Current == lock.Waiting {
-		if rand.IntN(4) == 0 && !c.again(key, begin) {
-			return false
+		if rand.IntN(4) == 0 {
+			if _, err := c.Lock(context.Background(), key); !c.goesOn(err) {
+				return false
+			}
 		}
-		for patience := 200; patience > 0 && c.Status(key).Current == lock.Waiting; patience-- {
+		for tries := 200; tries > 0 && c.Status(key).Current == lock.Waiting; tries-- {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	for held := rand.IntN(10); held > 0 && c.holds(key); held-- {
+	for held := rand.IntN(10); held > 0 && c.Status(key).Current == lock.Holding; held-- {
 		time.Sleep(rand.N(20 * time.Millisecond))
 	}
 	if c.Err() != nil {
@@ -212,50 +166,24 @@ func (c *sessionClient) useLock(key string) bool {
 	return status.Current == lock.None || c.unlock(key)
 }
 
-// holds looks whether the session holds a resource, which it says only while it is so.
-func (c *sessionClient) holds(key string) bool {
-	begin := c.now()
-	status := c.Status(key)
-	if status.Current == lock.Holding {
-		c.op(begin, c.now(), history.Stands(key, c.name), c.answerTo(status))
-	}
-	return status.Current == lock.Holding
-}
-
-// again asks again for what the session waits for.
-func (c *sessionClient) again(key string, since int64) bool {
-	status, err := c.Lock(context.Background(), key)
-	if err != nil {
-		return c.unanswered(since, history.Stands(key, c.name), err)
-	}
-	c.op(since, c.now(), history.Stands(key, c.name), c.answerTo(status)) // as it was known to the server
-	return true
-}
-
 func (c *sessionClient) unlock(key string) bool {
-	begin := c.now()
-	request, forget := history.Unlock(key, c.name), func() error { _, err := c.Unlock(context.Background(), key); return err }
 	if rand.IntN(5) == 0 {
-		request, forget = history.UnlockAll(c.name), func() error { return c.UnlockAll(context.Background()) }
+		return c.goesOn(c.UnlockAll(context.Background()))
 	}
-	if err := forget(); err != nil {
-		return c.unanswered(begin, request, err)
-	}
-	c.op(begin, c.now(), request, history.Output{})
-	return true
+	_, err := c.Unlock(context.Background(), key)
+	return c.goesOn(err)
 }
 
-// answerTo is what a session was told.
-func (c *sessionClient) answerTo(s lock.Status) history.Output {
-	switch s.Current {
-	case lock.Holding:
-		return history.Output{Status: claim.Active, Token: s.Token}
-	case lock.Waiting:
-		version, _ := c.joined.Load(s.Resource)
-		return history.Output{Status: claim.Waiting, Version: version.(uint64)}
-	case lock.None:
-	}
-	return history.Output{Refused: history.Collision, Holder: s.Holder, Token: s.HolderToken}
+// faults are what must not happen.
+type faults struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (f *faults) add(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, fmt.Sprintf(format, args...))
 }
 
 // disturb kills, stops and silences servers while sessions are used, and then checks all that they were
@@ -302,10 +230,12 @@ func disturb(t *testing.T, database string, servers, rounds int) {
 	if now := next.Status("kept"); now.Current != lock.Waiting {
 		t.Errorf("it waited, and now %+v", now)
 	}
-	report(t, l.faults)
+	report(t, l.faults.all)
 	l.handOn(t, running[0].Client(t))
-	t.Logf("%d sessions and requests, %d sessions resumed, %d lost", l.ids.Load(), l.resumed.Load(), l.over.Load())
-	l.checkHistory(t)
+	if err := l.Check(harness.Stored(t, database)); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d sessions, %d lost: %v", l.ids.Load(), l.over.Load(), l)
 	if err := kept.closeWithin(10 * time.Second); err != nil {
 		t.Error(err)
 	}

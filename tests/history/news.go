@@ -1,0 +1,313 @@
+package history
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// Told is what one message said of one claim.
+type Told struct {
+	Resource, Claim string
+	// Before and After are its status before and now, 0 for a claim that is new. Of a session the final
+	// statuses are 0.
+	Before, After  claim.Status
+	Token, Version uint64
+	// Answer says that it answered a request, and is no news.
+	Answer bool
+}
+
+func (t Told) String() string {
+	return fmt.Sprintf("%s: claim %s from %v to %v, token %d, version %d, an answer: %t", t.Resource, t.Claim, t.Before, t.After, t.Token, t.Version, t.Answer)
+}
+
+// Stream is what a session was told over one stream, in the order in which it came.
+type Stream struct {
+	Session string
+	// Resumed says that the session was there before, and Had what it held and waited for then.
+	Resumed bool
+	Had     []Told
+	Told    []Told
+	// Complete says that it must have heard of all changes that there are.
+	Complete bool
+}
+
+// Watch is what a watch was told, over one or several streams, each of which went on after the one before.
+type Watch struct {
+	Name string
+	// Sees are the claims that it watches, nil for all.
+	Sees func(*claim.Claim) bool
+	// Had are the claims that were live when it began, and Synced says that these were all.
+	Had    []Told
+	Synced bool
+	Told   []Told
+	// Complete says that it must have heard of all changes that there are.
+	Complete bool
+}
+
+// CheckStream returns an error unless all that a session was told happened, rises with the version of each
+// resource, came once, and left out nothing. The claims are as the store has them in the end.
+//
+// A grant may be news before the answer to the request for it: the version says which is later. An
+// answer may say again what was told, if nothing was told since.
+func CheckStream(stored []claim.Claim, s *Stream) error {
+	mine := func(c *claim.Claim) bool { return c.Session == s.Session }
+	truth, err := truthOf(stored, mine)
+	if err != nil {
+		return err
+	}
+	byResource, had := group(s.Told), make(map[string]Told)
+	resources := slices.Collect(maps.Keys(byResource))
+	for _, t := range s.Had {
+		if !truth.has(t) {
+			return fmt.Errorf("session %q had what there was not: %v", s.Session, t)
+		}
+		had[t.Resource] = t
+		resources = append(resources, t.Resource)
+	}
+	if !s.Resumed {
+		resources = slices.AppendSeq(resources, maps.Keys(truth.changes))
+	}
+	for _, resource := range resources {
+		told := byResource[resource]
+		err := inOrder(truth, told, had[resource].Version)
+		if err == nil {
+			err = chained(told, had[resource])
+		}
+		if err == nil && s.Complete {
+			err = truth.complete(resource, told, had[resource], s.Resumed)
+		}
+		if err != nil {
+			return fmt.Errorf("session %q was told of %q %w\n%s", s.Session, resource, err, list(told))
+		}
+	}
+	return nil
+}
+
+// inOrder checks that what was told is true, and that its versions rise.
+func inOrder(truth truth, told []Told, had uint64) error {
+	type saying struct {
+		claim   string
+		version uint64
+	}
+	said := make(map[saying]bool)
+	highest, news := had, had // the versions of all, and of the news
+	for _, t := range told {
+		it := saying{t.Claim, t.Version}
+		switch {
+		case t.Claim == "": // it has nothing to do with the resource: the rules know when that is true
+			continue
+		case !truth.has(t):
+			return fmt.Errorf("what never was: %v", t)
+		case !t.Answer && t.Version <= news:
+			return fmt.Errorf("news that is old: %v", t)
+		case !t.Answer && t.Version < highest:
+			return fmt.Errorf("news that is older than an answer before: %v", t)
+		case t.Answer && (said[it] || t.Version == had) && t.Version < highest:
+			return fmt.Errorf("what is no longer so: %v", t)
+		}
+		if !t.Answer {
+			news = t.Version
+		}
+		said[it], highest = true, max(highest, t.Version)
+	}
+	return nil
+}
+
+// chained checks that each change begins where the one before ended.
+func chained(told []Told, had Told) error {
+	told = slices.DeleteFunc(slices.Clone(told), func(t Told) bool { return t.Claim == "" })
+	slices.SortStableFunc(told, func(a, b Told) int { return cmp.Compare(a.Version, b.Version) })
+	now := had.After
+	for _, t := range told {
+		if t.Before != now {
+			return fmt.Errorf("a change that does not begin with %v: %v", now, t)
+		}
+		now = t.After
+	}
+	return nil
+}
+
+// CheckWatch returns an error unless a watch was told every change since it began, once, in the order in which it
+// happened. The claims are as the store has them in the end. Of a claim that did not change its status it
+// may be told another value.
+func CheckWatch(stored []claim.Claim, w *Watch) error {
+	truth, err := truthOf(stored, w.Sees)
+	if err != nil {
+		return err
+	}
+	for resource, all := range truth.changes {
+		truth.changes[resource] = atOnce(all)
+	}
+	had, told := group(w.Had), group(w.Told)
+	for resource := range truth.changes {
+		if err := truth.watched(resource, had[resource], told[resource], w); err != nil {
+			return fmt.Errorf("watch %q was told of %q %w\nat first\n%sand then\n%s", w.Name, resource, err, list(had[resource]), list(told[resource]))
+		}
+		delete(told, resource)
+	}
+	for _, t := range told {
+		return fmt.Errorf("watch %q was told what never was: %v", w.Name, t[0])
+	}
+	return nil
+}
+
+// atOnce returns the changes as a watch is told them: a claim that was granted as it came did not wait.
+func atOnce(all []event) (told []event) {
+	for _, e := range all {
+		if last := len(told) - 1; e.after == claim.Active && last >= 0 && told[last].claim == e.claim && told[last].before == 0 {
+			e.before = 0
+			told = told[:last]
+		}
+		told = append(told, e)
+	}
+	return told
+}
+
+// truth is what happened, as far as somebody may hear of it.
+type truth struct {
+	claims  map[string]*claim.Claim
+	changes map[string][]event // of a resource, in order
+}
+
+func truthOf(stored []claim.Claim, sees func(*claim.Claim) bool) (truth, error) {
+	var seen []claim.Claim
+	for i := range stored {
+		if sees == nil || sees(&stored[i]) {
+			seen = append(seen, stored[i])
+		}
+	}
+	changes, err := witness(seen)
+	t := truth{make(map[string]*claim.Claim), changes}
+	for i := range seen {
+		t.claims[seen[i].ID] = &seen[i]
+	}
+	return t, err
+}
+
+// has reports whether a claim was ever so with that version. A session hears nothing of how its claims end but
+// that they do.
+func (tr truth) has(t Told) bool {
+	c := tr.claims[t.Claim]
+	if c == nil || c.Resource != t.Resource {
+		return false
+	}
+	return slices.ContainsFunc(changes(c), func(e event) bool {
+		final := t.After == 0 && e.after.Final()
+		return e.version == t.Version && (e.after == t.After || final) && (final || t.Token == tokenOf(e))
+	})
+}
+
+func tokenOf(e event) uint64 {
+	if e.version < e.claim.Token {
+		return 0
+	}
+	return e.claim.Token
+}
+
+// complete checks that the last that a session was told is the last that there is. It was told of nothing that
+// had ended when it was resumed.
+func (tr truth) complete(resource string, told []Told, had Told, resumed bool) error {
+	last := had.Version
+	for _, t := range told {
+		last = max(last, t.Version)
+	}
+	if all := tr.changes[resource]; len(all) > 0 && all[len(all)-1].version > last && (last > 0 || !resumed) {
+		return fmt.Errorf("everything but %v", all[len(all)-1])
+	}
+	return nil
+}
+
+// watched checks what a watch was told of a resource: the values that are right, and the changes.
+func (tr truth) watched(resource string, had, told []Told, w *Watch) error {
+	var news []Told
+	version := uint64(0)
+	for _, t := range told {
+		if t.Version <= version {
+			return fmt.Errorf("what is old: %v", t)
+		}
+		version = t.Version
+		c := tr.claims[t.Claim]
+		switch {
+		case t.Before != t.After:
+			news = append(news, t)
+		case c == nil || t.Token != c.Token || t.Version <= c.Token || c.Status.Final() && t.Version >= c.Version:
+			return fmt.Errorf("a value that was never there: %v", t)
+		}
+	}
+	all := tr.changes[resource]
+	for _, t := range news {
+		if i, found := slices.BinarySearchFunc(all, t.Version, func(e event, v uint64) int { return cmp.Compare(e.version, v) }); !found || !all[i].is(t) {
+			return fmt.Errorf("what never was: %v", t)
+		}
+	}
+	if !w.Complete { // whatever came after the last
+		if len(news) == 0 {
+			return nil
+		}
+		all = all[:1+slices.IndexFunc(all, func(e event) bool { return e.is(news[len(news)-1]) })]
+	}
+	return begins(all, had, news, w)
+}
+
+// is reports whether that is what a watch is told of the event.
+func (e event) is(t Told) bool {
+	return e.version == t.Version && e.claim.ID == t.Claim && e.before == t.Before && e.after == t.After && tokenOf(e) == t.Token
+}
+
+// begins checks that a watch was told the last of all changes, from a moment on at which the claims that it had at first
+// were live. While these are read, claims may end that the watch does not get: it may hear of them.
+func begins(all []event, had, news []Told, w *Watch) error {
+	from, first := len(all), len(news)
+	for from > 0 && first > 0 && all[from-1].is(news[first-1]) {
+		from, first = from-1, first-1
+	}
+	switch {
+	case !w.Synced && first == 0:
+		return nil
+	case !w.Synced:
+		return fmt.Errorf("nothing of %v", all[from-1])
+	}
+	live := make(map[string]event)
+	for i := 0; i <= len(all); i++ {
+		if i >= from && isLive(live, had) && !slices.ContainsFunc(news[:first+max(0, i-from)], func(t Told) bool { _, there := live[t.Claim]; return there }) {
+			return nil
+		}
+		if i < len(all) {
+			if live[all[i].claim.ID] = all[i]; all[i].after.Final() {
+				delete(live, all[i].claim.ID)
+			}
+		}
+	}
+	if from > 0 && len(news) > 0 {
+		return fmt.Errorf("nothing of %v, or of what was live at first", all[from-1])
+	}
+	return errors.New("nothing of what was live at first")
+}
+
+// isLive reports whether the claims that a watch had at first are those that were live.
+func isLive(live map[string]event, had []Told) bool {
+	return len(live) == len(had) && !slices.ContainsFunc(had, func(t Told) bool {
+		e, there := live[t.Claim]
+		return !there || e.after != t.After || tokenOf(e) != t.Token || t.Version < e.version
+	})
+}
+
+func group(told []Told) map[string][]Told {
+	by := make(map[string][]Told)
+	for _, t := range told {
+		by[t.Resource] = append(by[t.Resource], t)
+	}
+	return by
+}
+
+func list(told []Told) (text string) {
+	for _, t := range told[max(0, len(told)-shown):] {
+		text += fmt.Sprintln(t)
+	}
+	return text
+}

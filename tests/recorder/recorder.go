@@ -1,0 +1,116 @@
+// Package recorder writes down what clients of real servers ask, are answered and are told, at the wire: gRPC
+// by interceptors, HTTP by a transport. So it records any client as it is, and each attempt for itself. Package
+// history checks the record.
+package recorder
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/tests/history"
+)
+
+// Recorder is one record. Its methods may be called from any goroutine.
+type Recorder struct {
+	began time.Time
+
+	mu       sync.Mutex
+	ops      []history.Operation
+	sessions map[string]*session
+	streams  []*history.Stream
+	watches  []*watch
+	cursors  map[string]place
+}
+
+// New returns an empty record, which begins now.
+func New() *Recorder {
+	return &Recorder{began: time.Now(), sessions: make(map[string]*session), cursors: make(map[string]place)}
+}
+
+func (r *Recorder) now() int64 { return int64(time.Since(r.began)) }
+
+// add notes a request that was sent at some time and has been answered now, unless the answer is unknown.
+func (r *Recorder) add(call int64, request history.Request, out history.Output) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(call, request, out)
+}
+
+func (r *Recorder) note(call int64, request history.Request, out history.Output) {
+	op := history.Operation{Call: call, Return: r.now(), Request: request, Output: out}
+	if out.Unknown {
+		op.Return = history.Forever
+	}
+	r.ops = append(r.ops, op)
+}
+
+// Check checks the record against the claims that are stored in the end, when no watch is open any more and
+// every session has ended, or is to end.
+func (r *Recorder) Check(stored []claim.Claim) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := history.Check(stored, named(r.ops, stored))
+	for _, s := range r.streams {
+		err = errors.Join(err, history.CheckStream(stored, s))
+	}
+	return errors.Join(err, r.checkWatches(stored))
+}
+
+// CheckWatches checks what was told to watches, those that are open now must have heard everything.
+func (r *Recorder) CheckWatches(stored []claim.Claim) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.watches {
+		w.Complete = w.open
+	}
+	return r.checkWatches(stored)
+}
+
+func (r *Recorder) checkWatches(stored []claim.Claim) (err error) {
+	for _, w := range r.watches {
+		err = errors.Join(err, history.CheckWatch(stored, &w.Watch))
+	}
+	return err
+}
+
+// named returns the operations with the resources of the claims that they name. What was asked of a claim that
+// there is not has no resource.
+func named(ops []history.Operation, stored []claim.Claim) (all []history.Operation) {
+	resources := make(map[string]string, len(stored))
+	for i := range stored {
+		resources[stored[i].ID] = stored[i].Resource
+	}
+	for _, op := range ops {
+		if op.Resource == "" && op.ID != "" {
+			if op.Resource = resources[op.ID]; op.Resource == "" && (op.Unknown || op.Refused == history.NotFound) {
+				continue
+			}
+		}
+		all = append(all, op)
+	}
+	return all
+}
+
+// String shows how much there is.
+func (r *Recorder) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	unknown, news := 0, 0
+	for i := range r.ops {
+		if r.ops[i].Unknown {
+			unknown++
+		}
+	}
+	for _, s := range r.streams {
+		news += len(s.Told)
+	}
+	seen := 0
+	for _, w := range r.watches {
+		seen += len(w.Told)
+	}
+	return fmt.Sprintf("%d requests (%d of them not answered), %d sessions with %d streams that were told %d things, %d watches that saw %d",
+		len(r.ops), unknown, len(r.sessions), len(r.streams), news, len(r.watches), seen)
+}

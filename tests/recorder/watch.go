@@ -1,0 +1,96 @@
+package recorder
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/history"
+)
+
+// watch is a watch, over all its streams so far.
+type watch struct {
+	history.Watch
+	open bool // on the last of them
+}
+
+// place is where a watch was when it got a cursor.
+type place struct {
+	watch *watch
+	told  int
+}
+
+// watchTap records one stream of a watch.
+type watchTap struct {
+	grpc.ClientStream
+	recorder *Recorder
+	request  *models.WatchRequest
+	watch    *watch
+}
+
+// SendMsg implements grpc.ClientStream.
+func (s *watchTap) SendMsg(m any) error {
+	s.request = m.(*models.WatchRequest)
+	return s.ClientStream.SendMsg(m)
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *watchTap) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	s.recorder.mu.Lock()
+	defer s.recorder.mu.Unlock()
+	switch {
+	case err == nil:
+		if s.watch == nil {
+			s.watch = s.recorder.begin(s.request)
+		}
+		s.recorder.see(s.watch, s.request, m.(*models.WatchResponse))
+	case s.watch != nil:
+		s.watch.open = false
+	}
+	return err
+}
+
+// begin begins a watch, or goes on with one from its cursor.
+func (r *Recorder) begin(request *models.WatchRequest) *watch {
+	w := &watch{open: true}
+	w.Name = request.String()
+	w.Sees = func(c *claim.Claim) bool {
+		return (request.Resource == nil || c.Resource == request.GetResource()) && strings.HasPrefix(c.Resource, request.GetPrefix()) &&
+			(request.Owner == nil || c.Owner == request.GetOwner()) && (request.Session == nil || c.Session == request.GetSession())
+	}
+	if from, ok := r.cursors[cursorOf(request, request.GetCursor())]; ok {
+		w.Had, w.Synced, w.Told = from.watch.Had, from.watch.Synced, slices.Clone(from.watch.Told[:from.told])
+	}
+	r.watches = append(r.watches, w)
+	return w
+}
+
+// see notes what a watch was told.
+func (r *Recorder) see(w *watch, request *models.WatchRequest, response *models.WatchResponse) {
+	for _, c := range response.GetSnapshot() {
+		w.Had = append(w.Had, seen(c, 0))
+	}
+	w.Synced = w.Synced || response.GetSynced() && !request.GetNoSnapshot()
+	for _, t := range response.GetTransitions() {
+		w.Told = append(w.Told, seen(t.GetClaim(), claim.Status(t.GetBefore())))
+	}
+	if cursor := response.GetCursor(); cursor != "" {
+		r.cursors[cursorOf(request, cursor)] = place{w, len(w.Told)}
+	}
+}
+
+// cursorOf returns a cursor together with what is watched: watches of different claims may get the same.
+func cursorOf(request *models.WatchRequest, cursor string) string {
+	filter := proto.Clone(request).(*models.WatchRequest)
+	filter.Cursor, filter.NoSnapshot = cursor, false
+	return filter.String()
+}
+
+func seen(c *models.Claim, before claim.Status) history.Told {
+	return history.Told{Resource: c.GetResource(), Claim: c.GetId(), Before: before, After: claim.Status(c.GetStatus()), Token: c.GetToken(), Version: c.GetVersion()}
+}
