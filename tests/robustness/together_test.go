@@ -1,0 +1,292 @@
+package robustness_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+	"github.com/locket-service/locket/tests/recorder"
+)
+
+// together is every kind of client at once, on the same few resources, and the record of all that they
+// ask, are answered and are told.
+type together struct {
+	*recorder.Recorder
+	servers []*fixtures.Locket
+	conns   []*grpc.ClientConn // recorded, to each server
+	keys    []string
+	ids     atomic.Int64
+
+	ctx  context.Context // of the clients, which end what they have when it is done
+	done sync.WaitGroup
+}
+
+// TestTogether has every kind of client use the same resources, at two servers with one database, and at one with
+// SQLite. The rules explain all that any of them was answered, and what sessions and watches were told.
+func TestTogether(t *testing.T) {
+	t.Run("two servers", func(t *testing.T) {
+		t.Parallel()
+		a, b := pairOfServers(t)
+		useTogether(t, 3*time.Second, a, b)
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		useTogether(t, 3*time.Second, fixtures.StartLocket(t, harness.SQLiteFile(t)))
+	})
+}
+
+func useTogether(t *testing.T, length time.Duration, servers ...*fixtures.Locket) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), length)
+	defer stop()
+	w := &together{Recorder: recorder.New(), servers: servers, ctx: ctx}
+	for i := range 4 {
+		w.keys = append(w.keys, fmt.Sprint("key-", i))
+	}
+	watching, stopWatching := context.WithCancel(t.Context())
+	defer stopWatching()
+	var watches sync.WaitGroup
+	for i, server := range servers {
+		conn, err := grpc.NewClient("passthrough:///"+server.Address(), append(w.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+		harness.Must(t, err)
+		t.Cleanup(func() { conn.Close() })
+		w.conns = append(w.conns, conn)
+		began := make(chan struct{})
+		watches.Go(func() { w.watch(watching, i, sync.OnceFunc(func() { close(began) })) })
+		<-began
+	}
+	watches.Go(func() { w.moveWatch(watching) })
+	for i := range 6 {
+		w.done.Go(func() { w.repeat(func() { w.claim(i) }) })
+		w.done.Go(func() { w.repeat(func() { w.session(i) }) })
+	}
+	w.done.Wait()
+	client := servers[0].Client(t)
+	awaitQuiet(t, client)
+	stored := harness.Stored(t, servers[0].Database())
+	harness.Eventually(t, func() error { return w.CheckWatches(stored) })
+	stopWatching()
+	watches.Wait()
+	begin := time.Now()
+	if err := w.Check(stored); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%v; %d claims; checked in %v", w, len(stored), time.Since(begin).Round(time.Millisecond))
+}
+
+// repeat does something again and again.
+func (w *together) repeat(do func()) {
+	for w.ctx.Err() == nil {
+		do()
+		w.pause()
+	}
+}
+
+func (w *together) pause() { time.Sleep(rand.N(5 * time.Millisecond)) }
+
+func (w *together) key() string { return w.keys[rand.IntN(len(w.keys))] }
+
+func (w *together) newID(kind string) string { return fmt.Sprint(kind, "-", w.ids.Add(1)) }
+
+func (w *together) client(i int) models.LocketClient {
+	return models.NewLocketClient(w.conns[i%len(w.conns)])
+}
+
+// claim uses one lock or claim at a server.
+func (w *together) claim(server int) {
+	client, ctx := w.client(server), context.Background()
+	if rand.IntN(3) == 0 {
+		w.lock(ctx, client)
+		return
+	}
+	request := &models.CreateClaimRequest{
+		Resource: w.key(), Id: w.newID("claim"), Mode: models.Mode(rand.IntN(4) / 3), Ttl: proto.Float64(60), NoWait: rand.IntN(4) == 0,
+	}
+	request.Owner = request.GetId()
+	if rand.IntN(10) == 0 {
+		request.Ttl = proto.Float64(0.2) // it expires
+	}
+	c, err := client.CreateClaim(ctx, request)
+	for err == nil && c.GetStatus() == waiting {
+		if rand.IntN(4) == 0 {
+			break
+		}
+		c, err = client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: request.GetId(), Timeout: durationpb.New(rand.N(200 * time.Millisecond))})
+	}
+	w.pause()
+	if rand.IntN(3) == 0 {
+		_, _ = client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: request.GetId(), Ttl: proto.Float64(60)})
+	}
+	switch rand.IntN(4) {
+	case 0:
+		_, _ = client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: request.GetId(), Status: models.Status_STATUS_ABORTED})
+	default:
+		_, _ = client.EndClaim(ctx, &models.EndClaimRequest{Id: request.GetId()})
+	}
+}
+
+// lock takes a lock, renews it, and gives it up.
+func (w *together) lock(ctx context.Context, client models.LocketClient) {
+	resource := &models.Resource{Key: w.key(), Owner: w.newID("owner"), TypeCode: models.TypeCode_LOCK}
+	got, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60})
+	if err != nil {
+		return
+	}
+	w.pause()
+	if rand.IntN(2) == 0 {
+		_, _ = client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60, Token: proto.Uint64(got.GetToken())})
+	}
+	_, _ = client.Release(ctx, &models.ReleaseRequest{Resource: resource})
+}
+
+// session sends random commands over a stream, several at once, and closes the session, resumes it elsewhere, or leaves it
+// to end by itself.
+func (w *together) session(server int) {
+	id := harness.SessionID(w.newID("s"))
+	open := &models.OpenSession{Id: id, Secret: harness.SessionSecret, Owner: id, Ttl: 1}
+	commands := &commands{together: w}
+	for w.stream(server, open, commands) {
+		open.Resume = true
+		server++
+	}
+}
+
+// stream is one stream of a session. It reports whether the session is to be resumed.
+func (w *together) stream(server int, open *models.OpenSession, commands *commands) (more bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream, err := w.client(server).Session(ctx)
+	if err != nil {
+		return false
+	}
+	answers := make(chan uint64, 100)
+	go func() {
+		defer close(answers)
+		for {
+			response, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			if response.GetSequence() != 0 && (response.GetStatus() == nil || response.GetSequence() != 1) {
+				answers <- response.GetSequence()
+			}
+		}
+	}()
+	sequence, under := uint64(0), 0
+	send := func(request *models.SessionRequest) bool {
+		sequence++
+		request.Sequence = sequence
+		if stream.Send(request) != nil {
+			return false
+		}
+		for under++; under > rand.IntN(4); under-- {
+			if _, ok := <-answers; !ok {
+				return false
+			}
+		}
+		return true
+	}
+	if !send(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: open}}) {
+		return false
+	}
+	for range 5 + rand.IntN(30) {
+		if !send(commands.next()) {
+			return false
+		}
+		w.pause()
+	}
+	switch ending := rand.IntN(6); {
+	case ending == 0 || w.ctx.Err() != nil && ending < 5:
+		return ending == 0 && w.ctx.Err() == nil
+	case ending == 1:
+		return true
+	}
+	if send(&models.SessionRequest{Command: &models.SessionRequest_Close{Close: &models.CloseSession{}}}) {
+		for range answers {
+		}
+	}
+	return false
+}
+
+// commands are those of one session. Sessions that wait for each other in a circle are sent away by the server, which is
+// no matter here. So a session waits for one resource, behind all others that it has, until it gives up all.
+type commands struct {
+	*together
+	waits bool
+	last  int // of the keys that it may have, or for which it waits
+}
+
+// next is a random one.
+func (c *commands) next() *models.SessionRequest {
+	switch n := rand.IntN(20); {
+	case n < 9:
+		return c.lock()
+	case n < 17:
+		return harness.UnlockCommand(c.key())
+	case n < 19:
+		c.waits, c.last = false, 0
+		return &models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}}
+	}
+	return harness.HeartbeatCommand()
+}
+
+func (c *commands) lock() *models.SessionRequest {
+	try, key := rand.IntN(3) == 0, rand.IntN(len(c.keys))
+	switch {
+	case c.waits && try:
+		key = rand.IntN(c.last + 1)
+	case c.waits:
+		key = c.last
+	default:
+		if !try {
+			key = c.last + rand.IntN(len(c.keys)-c.last)
+		}
+		c.waits, c.last = !try, max(c.last, key)
+	}
+	return harness.LockCommand(c.keys[key], func(l *models.LockCommand) { l.Try = try })
+}
+
+// watch watches at one server.
+func (w *together) watch(ctx context.Context, server int, began func()) {
+	stream, err := w.client(server).Watch(ctx, &models.WatchRequest{})
+	for err == nil {
+		_, err = stream.Recv()
+		began()
+	}
+}
+
+// moveWatch watches for a while at one server after the other: from the last cursor on, or anew, all resources or one.
+func (w *together) moveWatch(ctx context.Context) {
+	request := &models.WatchRequest{}
+	for i := 0; ctx.Err() == nil; i++ {
+		part, cancel := context.WithTimeout(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond))
+		stream, err := w.client(i).Watch(part, request)
+		for err == nil {
+			var response *models.WatchResponse
+			if response, err = stream.Recv(); response.GetCursor() != "" {
+				request.Cursor = response.GetCursor()
+			}
+		}
+		cancel()
+		if rand.IntN(4) == 0 {
+			request = &models.WatchRequest{}
+			if rand.IntN(2) == 0 {
+				request.Resource = proto.String(w.key())
+			}
+		} else {
+			request = proto.Clone(request).(*models.WatchRequest)
+		}
+	}
+}
