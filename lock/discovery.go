@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,10 +32,14 @@ func (d discovery) Build(target resolver.Target, cc resolver.ClientConn, _ resol
 
 // follow reports the addresses to a connection until the context is done.
 func (d discovery) follow(ctx context.Context, prefix string, cc resolver.ClientConn) {
-	for ctx.Err() == nil {
+	var told []string
+	for first := true; ctx.Err() == nil; {
 		set, err := Presences(ctx, d.client, prefix)
 		for err == nil {
-			_ = cc.UpdateState(resolver.State{Endpoints: endpoints(set.All())}) // the balancer's state, which asks again by itself
+			if now := addresses(set.All()); first || !slices.Equal(now, told) {
+				told, first = now, false
+				_ = cc.UpdateState(resolver.State{Endpoints: endpoints(now)}) // the balancer's state, which asks again by itself
+			}
 			_, err = set.Next(ctx)
 		}
 		if ctx.Err() != nil {
@@ -48,15 +53,23 @@ func (d discovery) follow(ctx context.Context, prefix string, cc resolver.Client
 	}
 }
 
-// endpoints returns one endpoint for each address that is announced.
-func endpoints(presences []PresenceInfo) []resolver.Endpoint {
-	all := make([]resolver.Endpoint, 0, len(presences))
-	seen := make(map[string]bool)
+// addresses returns those that are announced, each once.
+func addresses(presences []PresenceInfo) []string {
+	var all []string
 	for _, p := range presences {
-		if p.Value != "" && !seen[p.Value] {
-			seen[p.Value] = true
-			all = append(all, resolver.Endpoint{Addresses: []resolver.Address{{Addr: p.Value, ServerName: p.Value}}})
+		if p.Value != "" {
+			all = append(all, p.Value)
 		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// endpoints returns one endpoint for each address.
+func endpoints(addresses []string) []resolver.Endpoint {
+	all := make([]resolver.Endpoint, len(addresses))
+	for i, address := range addresses {
+		all[i].Addresses = []resolver.Address{{Addr: address, ServerName: address}}
 	}
 	return all
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"sync"
-	"time"
 
 	"github.com/locket-service/locket/models"
 )
@@ -98,21 +97,17 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 		following.Go(func() { failed <- f.run(ctx) })
 		defer following.Wait()
 		defer cancel()
-		e.observe(ctx, leaders, failed, yield)
+		e.observe(leaders, failed, yield)
 	}
 }
 
 // observe yields leaders that differ from the one before.
-func (e *Election) observe(ctx context.Context, leaders <-chan *models.Claim, failed <-chan error, yield func(Leader, error) bool) {
+func (e *Election) observe(leaders <-chan *models.Claim, failed <-chan error, yield func(Leader, error) bool) {
 	for last, first := (Leader{}), true; ; {
 		select {
 		case claim := <-leaders:
-			leader, err := e.leader(ctx, claim)
-			switch {
-			case err != nil:
-				yield(Leader{}, fmt.Errorf("election %q: %w", e.name, err))
-				return
-			case leader == last && !first:
+			leader := Leader{claim.GetOwner(), claim.GetValue(), claim.GetToken()}
+			if leader == last && !first {
 				continue
 			}
 			if last, first = leader, false; !yield(leader, nil) {
@@ -121,35 +116,6 @@ func (e *Election) observe(ctx context.Context, leaders <-chan *models.Claim, fa
 		case err := <-failed:
 			yield(Leader{}, fmt.Errorf("election %q: %w", e.name, err))
 			return
-		}
-	}
-}
-
-// leader returns what a claim says. A value that is too long for Watch is fetched.
-func (e *Election) leader(ctx context.Context, claim *models.Claim) (Leader, error) {
-	leader := Leader{claim.GetOwner(), claim.GetValue(), claim.GetToken()}
-	if claim == nil || leader.Value != "" {
-		return leader, nil
-	}
-	rpc, err := e.client.rpc()
-	if err != nil {
-		return Leader{}, err
-	}
-	for {
-		got, err := rpc.Fetch(ctx, &models.FetchRequest{Key: e.name})
-		switch {
-		case err == nil && got.GetToken() == leader.Token:
-			leader.Value = got.GetResource().GetValue()
-			return leader, nil
-		case err == nil, errors.Is(err, models.ErrResourceNotFound): // another leader, or none, comes next
-			return leader, nil
-		case classify(err) != unclear:
-			return Leader{}, err
-		}
-		select {
-		case <-time.After(maxFollowPause):
-		case <-ctx.Done():
-			return Leader{}, ctx.Err()
 		}
 	}
 }

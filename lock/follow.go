@@ -2,39 +2,58 @@ package lock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/models"
 )
 
-// follower keeps the claims that match a request of Watch as they are, over any number of streams.
+// follower keeps the claims that match a request of Watch as they are, over any number of streams. It takes what belongs
+// together, up to a cursor, whole: what comes again after a break was not taken before.
 type follower struct {
 	client  *Client
 	request *models.WatchRequest
 	// changed gets the live claims whenever they have changed, for the first time when all are
-	// known. It must not keep the map.
+	// known. It must not change the map.
 	changed func(claims map[string]*models.Claim)
 
 	claims map[string]*models.Claim // by id
-	// fresh are those of a snapshot that is not complete; nil outside of one.
-	fresh map[string]*models.Claim
+	// came are the claims, as they are after their changes, of messages without a cursor.
+	came []*models.Claim
+	// fresh is set in a snapshot that is not complete: what is not in it has ended.
+	fresh bool
+	// fetched are claims of what came that have been fetched, which another attempt need not do again.
+	fetched map[string]*models.Claim
 }
 
 // maxFollowPause is the longest pause between two streams.
 const maxFollowPause = time.Second
 
+const (
+	// valueCalls is how many values are fetched at once, valueTimeout how long one may take.
+	valueCalls   = 8
+	valueTimeout = 5 * time.Second
+)
+
 // run follows until the context is done, or the servers refuse; its error is never nil. While none can be
 // reached, the claims stay as they were.
 func (f *follower) run(ctx context.Context) error {
+	f.fetched = make(map[string]*models.Claim)
+	var failure error // of the last stream
 	pause := firstPause
 	for {
 		healthy, err := f.stream(ctx)
 		switch {
+		case ctx.Err() != nil && !healthy && failure != nil:
+			return fmt.Errorf("%w: %w", context.Cause(ctx), failure)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case models.ReasonOf(err) == models.ReasonCursorTooOld:
@@ -42,19 +61,18 @@ func (f *follower) run(ctx context.Context) error {
 		case classify(err) == permanent, classify(err) == denied:
 			return err
 		}
-		if healthy {
+		if failure = err; healthy {
 			pause = firstPause
 		}
 		select {
 		case <-time.After(pause - time.Duration(rand.Float64()*float64(pause)/2)):
 		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 		pause = min(2*pause, maxFollowPause)
 	}
 }
 
-// stream follows over one stream, and reports whether anything came.
+// stream follows over one stream, and reports whether anything was taken.
 func (f *follower) stream(ctx context.Context) (healthy bool, err error) {
 	rpc, err := f.client.rpc()
 	if err != nil {
@@ -66,47 +84,108 @@ func (f *follower) stream(ctx context.Context) (healthy bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f.fresh = nil
-	if f.request.GetCursor() == "" {
-		f.fresh = make(map[string]*models.Claim)
-	}
+	f.came, f.fresh = nil, f.request.GetCursor() == ""
 	for {
 		m, err := stream.Recv()
+		if err == nil {
+			err = f.take(ctx, rpc, m)
+		}
 		if err != nil {
 			return healthy, err
 		}
-		healthy = true
-		f.take(m)
+		healthy = healthy || m.GetCursor() != ""
 	}
 }
 
-// take takes a message whole.
-func (f *follower) take(m *models.WatchResponse) {
-	for _, c := range m.GetSnapshot() {
-		f.fresh[c.GetId()] = c
-	}
-	changed := len(m.GetTransitions()) > 0
-	if m.GetSynced() && f.fresh != nil {
-		changed = true
-		f.claims, f.fresh = f.fresh, nil
-	}
+// take takes a message, and those before it if it has a cursor.
+func (f *follower) take(ctx context.Context, rpc models.LocketClient, m *models.WatchResponse) error {
+	f.came = append(f.came, m.GetSnapshot()...)
 	for _, t := range m.GetTransitions() {
-		c := t.GetClaim()
-		if known := f.claims[c.GetId()]; known.GetVersion() > c.GetVersion() {
-			continue
+		f.came = append(f.came, t.GetClaim())
+	}
+	if m.GetCursor() == "" {
+		return nil
+	}
+	if len(f.came) > 0 || f.fresh {
+		claims := f.next()
+		if err := f.fetch(ctx, rpc, claims); err != nil {
+			return err
 		}
-		if isLive(c.GetStatus()) {
-			f.claims[c.GetId()] = c
-		} else {
-			delete(f.claims, c.GetId())
+		f.claims, f.came, f.fresh, f.fetched = claims, nil, false, make(map[string]*models.Claim)
+		f.changed(claims)
+	}
+	f.request.Cursor = m.GetCursor()
+	return nil
+}
+
+// next returns the claims with what came: each as it was last, by its version.
+func (f *follower) next() map[string]*models.Claim {
+	claims := make(map[string]*models.Claim)
+	if !f.fresh {
+		maps.Copy(claims, f.claims)
+	}
+	for _, c := range f.came {
+		known := claims[c.GetId()]
+		if known == nil {
+			known = f.claims[c.GetId()]
+		}
+		switch {
+		case known.GetVersion() >= c.GetVersion() && isLive(c.GetStatus()):
+			claims[c.GetId()] = known
+		case known.GetVersion() > c.GetVersion():
+		case isLive(c.GetStatus()):
+			claims[c.GetId()] = c
+		default:
+			delete(claims, c.GetId())
 		}
 	}
-	if m.GetCursor() != "" {
-		f.request.Cursor = m.GetCursor()
+	return claims
+}
+
+// fetch gets the values of holders that are new and have none: Watch leaves long ones out.
+func (f *follower) fetch(ctx context.Context, rpc models.LocketClient, claims map[string]*models.Claim) error {
+	var missing []*models.Claim
+	for id, c := range claims {
+		switch whole := f.fetched[id]; {
+		case c == f.claims[id], c.GetStatus() != models.Status_STATUS_ACTIVE, c.GetValue() != "":
+		case whole.GetVersion() >= c.GetVersion():
+			claims[id] = whole
+		default:
+			missing = append(missing, c)
+		}
 	}
-	if changed {
-		f.changed(maps.Clone(f.claims))
+	whole, errs := make([]*models.Claim, len(missing)), make([]error, len(missing))
+	var all sync.WaitGroup
+	for worker := range min(valueCalls, len(missing)) {
+		all.Go(func() {
+			for i := worker; i < len(missing) && errs[worker] == nil; i += valueCalls {
+				whole[i], errs[worker] = fetchClaim(ctx, rpc, missing[i])
+			}
+		})
 	}
+	all.Wait()
+	for i, c := range missing {
+		if whole[i] != nil {
+			claims[c.GetId()], f.fetched[c.GetId()] = whole[i], whole[i]
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fetchClaim returns a claim with its value: as it is in the message or later.
+func fetchClaim(ctx context.Context, rpc models.LocketClient, c *models.Claim) (*models.Claim, error) {
+	ctx, cancel := context.WithTimeout(withRequestID(ctx), valueTimeout)
+	defer cancel()
+	whole, err := rpc.GetClaim(ctx, &models.GetClaimRequest{Id: c.GetId()})
+	switch {
+	case status.Code(err) == codes.NotFound:
+		ended, _ := proto.Clone(c).(*models.Claim)
+		ended.Status = models.Status_STATUS_UNSPECIFIED // the news of its end are on their way
+		return ended, nil
+	case err == nil && whole.GetVersion() < c.GetVersion():
+		return nil, status.Error(codes.Unavailable, "the server does not know yet what another has told")
+	}
+	return whole, err
 }
 
 func isLive(s models.Status) bool {
