@@ -331,6 +331,32 @@ func (cmd End) apply(qs *Queues) (*member, error) {
 	return m, nil
 }
 
+// IfVersion carries out a command about one claim if the claim has still a version: nothing has changed since its
+// caller saw it. It is a VersionError otherwise, which changes nothing.
+type IfVersion struct {
+	ID      string
+	Version uint64
+	Then    Command
+}
+
+// Targets implements Command.
+func (cmd IfVersion) Targets() []Target { return cmd.Then.Targets() }
+
+func (cmd IfVersion) apply(qs *Queues) (*member, error) {
+	q := qs.targets[0]
+	m := q.find(cmd.ID)
+	if m == nil {
+		return nil, ErrNotFound
+	}
+	if err := q.permit(ToSee, m); err != nil {
+		return nil, err
+	}
+	if m.Version != cmd.Version {
+		return nil, &VersionError{Version: m.Version}
+	}
+	return cmd.Then.apply(qs)
+}
+
 // Withdraw withdraws a claim that waits. One that does not wait stays as it is, which is no error.
 type Withdraw struct {
 	ID     string

@@ -32,6 +32,14 @@ func (e *CollisionError) Error() string {
 	return fmt.Sprintf("the resource is held by %q", e.Holder.Owner)
 }
 
+// VersionError is returned by IfVersion for a claim that has another version.
+type VersionError struct {
+	// Version is that of the claim.
+	Version uint64
+}
+
+func (e *VersionError) Error() string { return "the claim has changed since" }
+
 // TransitionError is returned when a claim's status does not allow the change that
 // was asked for. It changes nothing.
 type TransitionError struct {

@@ -780,3 +780,18 @@ func TestQueueIsBounded(t *testing.T) {
 	d.do(claim.End{ID: "last"})
 	d.exclusive("more")
 }
+
+// TestIfVersion: a command for a version of a claim is carried out only while the claim has it.
+func TestIfVersion(t *testing.T) {
+	d := setup(t)
+	a := d.exclusive("a")
+	wantErr(t, d.refuse(claim.IfVersion{ID: "b", Version: a.Version, Then: claim.End{ID: "b"}}), claim.ErrNotFound)
+	renewed := d.do(claim.IfVersion{ID: "a", Version: a.Version, Then: claim.Renew{ID: "a", TTL: time.Hour}})
+	var changed *claim.VersionError
+	if err := d.refuse(claim.IfVersion{ID: "a", Version: a.Version, Then: claim.End{ID: "a"}}); !errors.As(err, &changed) || changed.Version != renewed.Version {
+		t.Errorf("the old version: %v, want that of %+v", err, renewed)
+	}
+	if got := d.do(claim.IfVersion{ID: "a", Version: renewed.Version, Then: claim.End{ID: "a"}}); got.Status != claim.Released {
+		t.Errorf("it is %+v", got)
+	}
+}

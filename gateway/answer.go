@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -116,7 +117,14 @@ func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) erro
 	}
 	switch answer := answer.(type) {
 	case *models.Claim:
-		if code := codeOf(r.method, answer.GetStatus()); code != http.StatusOK {
+		code := codeOf(r.method, answer.GetStatus())
+		if code != http.StatusNoContent {
+			w.Header().Set("ETag", etagOf(answer.GetVersion()))
+		}
+		if code == http.StatusAccepted && w.Header().Get("Retry-After") == "" {
+			w.Header().Set("Retry-After", strconv.Itoa(askAgain(answer)))
+		}
+		if code != http.StatusOK {
 			if r.method == http.MethodPost {
 				w.Header().Set("Location", claimURL(r.base, answer))
 			}
@@ -127,6 +135,16 @@ func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) erro
 		}
 	}
 	return nil
+}
+
+// askAgain returns after how many seconds a client that does not wait with Prefer asks again about a claim
+// that waits: soon enough to keep it waiting.
+func askAgain(c *models.Claim) int {
+	const pause = 5
+	if c.WaitTtl == nil {
+		return pause
+	}
+	return max(1, int(min(pause, c.GetWaitTtl()/3)))
 }
 
 // codeOf returns the HTTP status of an answer with a claim.

@@ -34,17 +34,17 @@ func common(config Config, next http.Handler) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if refused := hosts.refuseOrigin(r); refused != nil {
-			refused.write(w)
+			refused.write(w, r)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, known))
 		r.Method = known.method
 		if err != nil {
-			badRequest(problems{"message": "the path: " + err.Error()}).write(w)
+			badRequest(problems{"message": "the path: " + err.Error()}).write(w, r)
 			return
 		}
 		if refused := refuseCredentials(known.query); refused != nil {
-			refused.write(w)
+			refused.write(w, r)
 			return
 		}
 		r.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}

@@ -24,6 +24,14 @@ func newDocs() (document, page http.Handler, err error) {
 	}
 	functions := template.FuncMap{
 		"upper": strings.ToUpper,
+		"example": func(content object) (string, error) {
+			json, _ := content["application/json"].(object)
+			if json == nil || json["example"] == nil {
+				return "", nil
+			}
+			return indented(json["example"])
+		},
+		"indented": indented,
 		"schema": func(content object) string {
 			if json, ok := content["application/json"].(object); ok {
 				return schemaName(json["schema"].(object))
@@ -43,6 +51,12 @@ func newDocs() (document, page http.Handler, err error) {
 	return static("application/json", text), static("text/html; charset=utf-8", html.Bytes()), nil
 }
 
+// indented returns a value as JSON for people.
+func indented(value any) (string, error) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	return string(text), err
+}
+
 // toDocs leads who opens the server's address in a browser to its description.
 func toDocs(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Location", requestOf(r.Context()).base+"/docs")
@@ -53,6 +67,12 @@ func toDocs(w http.ResponseWriter, r *http.Request) {
 func schemaName(schema object) string {
 	if to, ok := schema["$ref"].(string); ok {
 		return to[strings.LastIndex(to, "/")+1:]
+	}
+	if schema["anyOf"] != nil {
+		return "anything"
+	}
+	if whole, ok := schema["allOf"].([]any); ok {
+		return schemaName(whole[0].(object))
 	}
 	if items, ok := schema["items"].(object); ok {
 		return "array of " + schemaName(items)

@@ -3,7 +3,11 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -34,8 +38,40 @@ type circleView struct {
 	Circle  json.RawMessage `json:"circle"`
 }
 
-func (r *refusal) write(w http.ResponseWriter) {
+// problemType is the media type of an error for those who ask for it (RFC 9457).
+const problemType = "application/problem+json"
+
+// problemView is the body of an error of that type.
+type problemView struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Instance names the request, as the header X-Request-Id and the log do.
+	Instance string `json:"instance,omitempty"`
+	// Errors is the body that others get, without message and circle.
+	Errors problems        `json:"errors,omitempty"`
+	Circle json.RawMessage `json:"circle,omitempty"`
+}
+
+// problem returns the refusal for those who ask for a problem.
+func (r *refusal) problem(id string) problemView {
+	p := problemView{Title: http.StatusText(r.code), Status: r.code, Errors: maps.Clone(r.body), Circle: r.circle}
+	if id != "" {
+		p.Instance = "urn:request:" + url.PathEscape(id)
+	}
+	if p.Detail = r.body["message"]; p.Detail == "" {
+		p.Detail = "parameters are wrong: " + strings.Join(slices.Sorted(maps.Keys(r.body)), ", ")
+	}
+	delete(p.Errors, "message")
+	return p
+}
+
+func (r *refusal) write(w http.ResponseWriter, request *http.Request) {
+	asProblem := wantsProblem(request)
 	w.Header().Set("Content-Type", "application/json")
+	if asProblem {
+		w.Header().Set("Content-Type", problemType)
+	}
 	if r.code == http.StatusServiceUnavailable || r.code == http.StatusTooManyRequests {
 		if w.Header().Get("Retry-After") == "" {
 			w.Header().Set("Retry-After", "1")
@@ -43,25 +79,28 @@ func (r *refusal) write(w http.ResponseWriter) {
 	}
 	w.WriteHeader(r.code)
 	var body any = r.body
-	if r.circle != nil {
+	switch {
+	case asProblem:
+		body = r.problem(w.Header().Get("X-Request-Id"))
+	case r.circle != nil:
 		body = circleView{r.body["message"], r.circle}
 	}
 	_ = json.NewEncoder(w).Encode(body) // the client may have gone
 }
 
 // fail answers with an error of the service.
-func fail(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+func fail(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	requestOf(ctx).tellApplied(w.Header())
-	writeError(w, err)
+	writeError(w, r, err)
 }
 
 // writeError answers with an error of the service.
-func writeError(w http.ResponseWriter, err error) {
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if challenges := models.ErrorInfoOf(err).GetMetadata()[models.ChallengesKey]; challenges != "" {
 		w.Header().Set("WWW-Authenticate", challenges)
 	}
 	limits(w.Header(), status.Convert(err))
-	refusalOf(status.Convert(err)).write(w)
+	refusalOf(status.Convert(err)).write(w, r)
 }
 
 func refusalOf(s *status.Status) *refusal {
@@ -73,13 +112,14 @@ func refusalOf(s *status.Status) *refusal {
 		for _, violation := range violations {
 			r.body[violation.GetField()] = violation.GetDescription()
 		}
-	case info.GetReason() == models.ReasonCursorTooOld:
-		r.code = http.StatusGone
 	case info.GetReason() == models.ReasonLockCollision:
 		r.body["message"] = "others hold the resource or wait for it"
 		r.describe(info)
 	case info.GetReason() == models.ReasonIDTaken:
 		r.body = problems{"id": s.Message()}
+	case info.GetReason() == models.ReasonVersionChanged:
+		r.code = http.StatusPreconditionFailed
+		r.body["version"] = info.GetMetadata()["version"]
 	case info.GetReason() == models.ReasonWrongStatus:
 		r.body["status"] = info.GetMetadata()["status"]
 	case info.GetReason() == models.ReasonClaimNotFound:
@@ -122,5 +162,5 @@ func failRouting(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w 
 		}
 		message = r.Method + " is not possible here; see the header Allow"
 	}
-	(&refusal{code: code, body: problems{"message": message}}).write(w)
+	(&refusal{code: code, body: problems{"message": message}}).write(w, r)
 }

@@ -23,6 +23,8 @@ const (
 	// keepAliveInterval is how often a comment is sent, so that neither side, nor a proxy between
 	// them, takes a quiet connection for a dead one.
 	keepAliveInterval = 15 * time.Second
+	// reconnectPause is after how long a client connects again whose stream has ended.
+	reconnectPause = time.Second
 	// eventTimeout is how long a client may take for what is sent at once.
 	eventTimeout = 10 * time.Second
 	// lastEventID is the header with which a client goes on after an event (the HTML standard,
@@ -65,24 +67,34 @@ func events(config Config, service models.LocketClient) http.Handler {
 		md.Append("authorization", r.Header.Values("Authorization")...)
 		ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), md))
 		defer cancel()
-		stream, err := service.Watch(ctx, known.message.(*models.WatchRequest))
-		var first *models.WatchResponse
-		if err == nil {
-			first, err = stream.Recv()
+		request, reset := known.message.(*models.WatchRequest), false
+		stream, first, err := watch(ctx, service, request)
+		if models.ReasonOf(err) == models.ReasonCursorTooOld { // an EventSource that is refused gives up for good
+			request.Cursor, reset = "", true
+			stream, first, err = watch(ctx, service, request)
 		}
 		if err != nil {
-			writeError(w, err)
+			writeError(w, r, err)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no") // of nginx
 		w.Header().Set(gzhttp.HeaderNoCompression, "true")
 		out := eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known}
+		out.begin(reset)
 		if err := out.send(first); err != nil || r.Method == http.MethodHead {
 			return
 		}
 		out.follow(ctx, stream)
 	})
+}
+
+// watch begins a watch, and returns its first response.
+func watch(ctx context.Context, service models.LocketClient, request *models.WatchRequest) (stream grpc.ServerStreamingClient[models.WatchResponse], first *models.WatchResponse, err error) {
+	if stream, err = service.Watch(ctx, request); err == nil {
+		first, err = stream.Recv()
+	}
+	return stream, first, err
 }
 
 // eventWriter writes responses of Watch as server-sent events.
@@ -156,6 +168,15 @@ func (o *eventWriter) send(response *models.WatchResponse) error {
 		fmt.Fprintf(&o.text, "id: %s\n\n", response.GetCursor())
 	}
 	return o.write()
+}
+
+// begin says after which pause a client connects again, and, with reset, that changes were missed, and the claims that
+// are live come anew.
+func (o *eventWriter) begin(reset bool) {
+	fmt.Fprintf(&o.text, "retry: %d\n\n", reconnectPause.Milliseconds())
+	if reset {
+		fmt.Fprint(&o.text, "event: reset\ndata: {}\n\n")
+	}
 }
 
 type event struct {

@@ -17,6 +17,7 @@ type eventStream struct {
 	resp   *http.Response
 	lines  *bufio.Scanner
 	lastID string
+	retry  string
 	stop   context.CancelFunc
 }
 
@@ -52,6 +53,8 @@ func (s *eventStream) next() (name, data string) {
 			data = value
 		case "id":
 			s.lastID = value
+		case "retry":
+			s.retry = value
 		}
 	}
 	s.t.Fatalf("the stream has ended: %v", s.lines.Err())

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +22,13 @@ func openAPI() object {
 	schemas := object{"Problems": object{
 		"type": "object", "description": "What is wrong, by the name of the parameter, or under message.",
 		"additionalProperties": object{"type": "string"}, "minProperties": 1,
+		"example":    example(problemsExample),
 		"properties": object{"circle": object{"type": "array", "items": object{"type": "object"}, "description": "The members of a circle: owner, session, claim and resource of each."}},
 	}}
+	schemas["Problem"] = schemaOfProblem(schemas)
 	paths := object{}
 	for _, o := range operations {
-		path := o.path + "/"
+		path := o.path
 		if paths[path] == nil {
 			paths[path] = object{}
 		}
@@ -37,9 +41,28 @@ func openAPI() object {
 			"description": "Locks, claims that wait their turn, and presences. The final slash of a path is optional.",
 		},
 		"servers":    []any{object{"url": "/"}},
+		"security":   []any{object{"bearer": []string{}}, object{"basic": []string{}}, object{}},
 		"paths":      paths,
-		"components": object{"schemas": schemas},
+		"components": object{"schemas": schemas, "securitySchemes": securitySchemes},
 	}
+}
+
+// securitySchemes are the ways to show credentials in a request. A client certificate is shown by the connection, and
+// what a proxy says comes from the proxy.
+var securitySchemes = object{
+	"bearer": object{"type": "http", "scheme": "bearer", "description": "A bearer credential: one of the server's file, or a token of an OIDC provider."},
+	"basic":  object{"type": "http", "scheme": "basic", "description": "The bearer credential as the password, with any name."},
+}
+
+// schemaOfProblem describes an error for those who ask for application/problem+json.
+func schemaOfProblem(schemas object) object {
+	schema := structSchema(reflect.TypeFor[problemView](), schemas)
+	properties := schema["properties"].(object)
+	properties["errors"] = object{"type": "object", "additionalProperties": object{"type": "string"}, "description": "What is wrong, by the name of the parameter."}
+	properties["circle"] = object{"type": "array", "items": object{"type": "object"}, "description": "The members of a circle: owner, session, claim and resource of each."}
+	schema["description"], schema["example"] = "An error (RFC 9457).", example(problemExample)
+	schema["required"] = []string{"title", "status", "detail"}
+	return schema
 }
 
 func (o operation) document(schemas object) object {
@@ -48,7 +71,7 @@ func (o operation) document(schemas object) object {
 		described["parameters"] = parameters
 	}
 	if o.body != nil {
-		described["requestBody"] = object{"required": true, "content": jsonContent(schemaOf(reflect.TypeOf(o.body), schemas))}
+		described["requestBody"] = object{"required": true, "content": jsonContent(schemaOf(reflect.TypeOf(o.body), schemas), example(bodyExamples[o.id]))}
 	}
 	return described
 }
@@ -61,10 +84,14 @@ func (o operation) parameters() (list []any) {
 	}
 	if o.query != nil {
 		for field := range reflect.TypeOf(o.query).Fields() {
-			list = append(list, object{
+			parameter := object{
 				"in": "query", "name": nameOf(field), "description": field.Tag.Get("doc"),
 				"schema": bounded(schemaOf(field.Type.Elem(), nil), field.Tag),
-			})
+			}
+			if field.Tag.Get("required") != "" {
+				parameter["required"] = true
+			}
+			list = append(list, parameter)
 		}
 	}
 	for _, h := range o.headers {
@@ -79,14 +106,16 @@ func (o operation) responses(schemas object) object {
 		response := object{"description": a.doc}
 		switch {
 		case a.events != nil:
-			for _, view := range a.events {
-				schemaOf(reflect.TypeOf(view), schemas)
+			data := []any{}
+			for _, name := range slices.Sorted(maps.Keys(a.events)) {
+				data = append(data, schemaOf(reflect.TypeOf(a.events[name]), schemas))
 			}
-			response["content"] = object{"text/event-stream": object{"schema": object{"type": "string"}}}
+			response["content"] = object{"text/event-stream": object{"schema": object{"description": "The data of an event.", "oneOf": data}}}
 		case a.body != nil:
-			response["content"] = jsonContent(schemaOf(reflect.TypeOf(a.body), schemas))
+			t := reflect.TypeOf(a.body)
+			response["content"] = jsonContent(schemaOf(t, schemas), exampleOf(t))
 		case a.code >= http.StatusBadRequest:
-			response["content"] = jsonContent(reference("Problems"))
+			response["content"] = object{"application/json": object{"schema": reference("Problems")}, problemType: object{"schema": reference("Problem")}}
 		}
 		headers := object{"X-Request-Id": headerSchema, markHeader: headerSchema}
 		for _, name := range a.headers {
@@ -100,7 +129,9 @@ func (o operation) responses(schemas object) object {
 
 var headerSchema = object{"schema": object{"type": "string"}}
 
-func jsonContent(schema object) object { return object{"application/json": object{"schema": schema}} }
+func jsonContent(schema object, example any) object {
+	return object{"application/json": object{"schema": schema, "example": example}}
+}
 
 func reference(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
@@ -110,7 +141,10 @@ func schemaOf(t reflect.Type, schemas object) object {
 	case jsonview.Timestamp, time.Time:
 		return object{"type": "string", "format": "date-time"}
 	case jsonview.JSON:
-		return object{} // anything
+		return object{"anyOf": []any{
+			object{"type": "object", "additionalProperties": true, "nullable": true}, object{"type": "array", "items": object{}},
+			object{"type": "string"}, object{"type": "number"}, object{"type": "boolean"},
+		}}
 	}
 	if named, ok := reflect.Zero(t).Interface().(enum); ok {
 		values := []any{}
@@ -124,6 +158,8 @@ func schemaOf(t reflect.Type, schemas object) object {
 		return object{"type": "boolean"}
 	case reflect.Float64:
 		return object{"type": "number"}
+	case reflect.Int:
+		return object{"type": "integer"}
 	case reflect.Uint32, reflect.Uint64:
 		return object{"type": "integer", "minimum": 0}
 	case reflect.Slice:
@@ -177,10 +213,13 @@ func fieldSchema(field reflect.StructField, schemas object) object {
 		t, null = t.Elem(), field.Tag.Get("required") == ""
 	}
 	schema := bounded(schemaOf(t, schemas), field.Tag)
+	if schema["$ref"] != nil { // which has nothing beside it
+		schema = object{"allOf": []any{schema}}
+	}
 	if doc := field.Tag.Get("doc"); doc != "" {
 		schema["description"] = doc
 	}
-	if null {
+	if null && schema["anyOf"] == nil { // which has null among the others
 		schema["nullable"] = true
 		if names, ok := schema["enum"].([]any); ok {
 			schema["enum"] = append(names, nil)

@@ -42,6 +42,7 @@ type answer struct {
 
 var (
 	preferHeader      = headerParameter{"Prefer", "wait=SECONDS (RFC 7240) delays the answer until the claim no longer waits, or the time is up."}
+	ifMatchHeader     = headerParameter{"If-Match", "The ETag of the claim as it was seen: the change is made only if it has not changed since."}
 	idempotencyHeader = headerParameter{idempotencyKey, "Another way to give the id."}
 
 	badParameters = answer{code: http.StatusBadRequest, doc: "A parameter is missing, unknown or invalid; the keys name it."}
@@ -49,7 +50,8 @@ var (
 	notHeld       = answer{code: http.StatusNotFound, doc: "Nobody holds it."}
 	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for other claims: at position, for holder with claim_id and token, or for holders with the mode shared."}
 	notChanged    = answer{code: http.StatusBadRequest, doc: "A parameter is invalid, or the claim's current status, which the body has, does not allow the change."}
-	changed       = answer{code: http.StatusOK, doc: "The claim is active.", body: claimView{}, headers: []string{"Preference-Applied"}}
+	changed       = answer{code: http.StatusOK, doc: "The claim is active.", body: claimView{}, headers: []string{"ETag", "Preference-Applied"}}
+	hasChanged    = answer{code: http.StatusPreconditionFailed, doc: "The claim has another version than If-Match says; version has it."}
 	ended         = answer{code: http.StatusNoContent, doc: "The claim has ended."}
 
 	// bodyAnswers are those of an operation with a body.
@@ -58,6 +60,7 @@ var (
 		{code: http.StatusUnsupportedMediaType, doc: "The body is not application/json in UTF-8, or is compressed."},
 	}
 	commonAnswers = []answer{
+		{code: http.StatusNotAcceptable, doc: "The header Accept excludes all that the operation answers."},
 		{code: http.StatusUnauthorized, doc: "The request has no valid credentials; the header says what is accepted.", headers: []string{"WWW-Authenticate"}},
 		{code: http.StatusForbidden, doc: "The server's rules do not allow it; or a page of another origin has sent the request."},
 		{code: http.StatusMisdirectedRequest, doc: "The Host of the request is not a name of this server."},
@@ -72,9 +75,9 @@ var operations = []operation{
 		method: http.MethodPost, path: "/v1/claims", id: "createClaim", summary: "Claim a resource",
 		translate: translateCreate, body: createBody{}, headers: []headerParameter{preferHeader, idempotencyHeader},
 		answers: append([]answer{
-			{code: http.StatusCreated, doc: "The claim is active.", body: claimView{}, headers: []string{"Location", "Preference-Applied"}},
-			{code: http.StatusAccepted, doc: "The claim waits for other claims.", body: claimView{}, headers: []string{"Location", "Preference-Applied"}},
-			{code: http.StatusOK, doc: "The request was repeated, and the claim has ended.", body: claimView{}, headers: []string{"Location", "Preference-Applied"}},
+			{code: http.StatusCreated, doc: "The claim is active.", body: claimView{}, headers: []string{"Location", "ETag", "Preference-Applied"}},
+			{code: http.StatusAccepted, doc: "The claim waits for other claims.", body: claimView{}, headers: []string{"Location", "Retry-After", "ETag", "Preference-Applied"}},
+			{code: http.StatusOK, doc: "The request was repeated, and the claim has ended.", body: claimView{}, headers: []string{"Location", "ETag", "Preference-Applied"}},
 			badParameters,
 			{code: http.StatusConflict, doc: "The id names another claim; or, with no_wait, others hold the resource or wait for it: holder, claim_id and token, or the mode shared, say who holds it; or the claim would close a circle, of which circle has the members."},
 		}, bodyAnswers...),
@@ -91,24 +94,24 @@ var operations = []operation{
 		method: http.MethodGet, path: "/v1/claims/{id}", id: "getClaim", summary: "Get a claim",
 		headers: []headerParameter{preferHeader},
 		answers: []answer{
-			{code: http.StatusOK, doc: "The claim, live or ended.", body: claimView{}, headers: []string{"Preference-Applied"}},
+			{code: http.StatusOK, doc: "The claim, live or ended.", body: claimView{}, headers: []string{"ETag", "Preference-Applied"}},
 			noClaim,
 		},
 	},
 	{
 		method: http.MethodPatch, path: "/v1/claims/{id}", id: "updateClaim", summary: "Renew, activate or end a claim: either ttl or status",
-		translate: translatePatch, body: updateBody{}, headers: []headerParameter{preferHeader},
-		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst}, bodyAnswers...),
+		translate: translatePatch, body: updateBody{}, headers: []headerParameter{preferHeader, ifMatchHeader},
+		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst, hasChanged}, bodyAnswers...),
 	},
 	{
 		method: http.MethodPut, path: "/v1/claims/{id}", id: "refreshClaim", summary: "Like PATCH, and ttl together with the status active",
-		translate: body[updateBody], body: updateBody{}, headers: []headerParameter{preferHeader},
-		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst}, bodyAnswers...),
+		translate: body[updateBody], body: updateBody{}, headers: []headerParameter{preferHeader, ifMatchHeader},
+		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst, hasChanged}, bodyAnswers...),
 	},
 	{
 		method: http.MethodDelete, path: "/v1/claims/{id}", id: "endClaim", summary: "End a claim: an active one is released, a waiting one withdrawn",
-		translate: query[endQuery], query: endQuery{},
-		answers: []answer{ended, badParameters, noClaim},
+		translate: query[endQuery], query: endQuery{}, headers: []headerParameter{ifMatchHeader},
+		answers: []answer{ended, badParameters, noClaim, hasChanged},
 	},
 	{
 		method: http.MethodGet, path: "/v1/resources/{resource}", id: "getResource", summary: "The holders and the waiters of a resource, in order",
@@ -149,11 +152,10 @@ var operations = []operation{
 		answers: []answer{
 			{
 				code:   http.StatusOK,
-				doc:    "Server-sent events, until the client ends them: claim for each live claim at first, synced, transition for each change, end if there is no more.",
+				doc:    "Server-sent events, until the client ends them: claim for each live claim at first, synced, transition for each change, end if there is no more. If changes after the cursor are no longer kept, reset comes first, and then the live claims anew.",
 				events: map[string]any{"claim": jsonview.Watched{}, "transition": jsonview.Transition{}},
 			},
 			badParameters,
-			{code: http.StatusGone, doc: "Changes after the cursor are no longer kept; begin again without it."},
 		},
 	},
 }

@@ -111,7 +111,7 @@ func (q *heldQuery) message() proto.Message {
 
 // rightQuery is the query of GET /v1/permissions/NAME/.
 type rightQuery struct {
-	Right *jsonview.Right `json:"right" doc:"What the caller wants to do with the resource; it must be given."`
+	Right *jsonview.Right `json:"right" doc:"What the caller wants to do with the resource; it must be given." required:"true"`
 }
 
 func (q *rightQuery) message() proto.Message {

@@ -26,9 +26,14 @@ func translate(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 		known := requestOf(r.Context())
 		pattern, _ := runtime.HTTPPattern(r.Context())
-		message, refused := operationOf[r.Method+" "+pathOf(pattern.String())].read(r)
+		o := operationOf[r.Method+" "+pathOf(pattern.String())]
+		refused := o.refuseAccept(r)
+		var message proto.Message
+		if refused == nil {
+			message, refused = o.read(r)
+		}
 		if refused != nil {
-			refused.write(w)
+			refused.write(w, r)
 			return
 		}
 		known.message = message
@@ -52,7 +57,10 @@ func (o operation) read(r *http.Request) (message proto.Message, refused *refusa
 	if o.translate == nil {
 		return nil, nil
 	}
-	return o.translate(r)
+	if message, refused = o.translate(r); refused == nil {
+		refused = ifMatch(message, r.Header)
+	}
+	return message, refused
 }
 
 // merging is a connection that adds to each request what translate has read.

@@ -117,7 +117,15 @@ func decodeUpdate(req *models.UpdateClaimRequest) (claim.Command, error) {
 	case to != 0:
 		c.fail("status", "must be ACTIVE, RELEASED, ABORTED, WITHDRAWN or REVOKED")
 	}
-	return cmd, c.err()
+	return ifVersion(req.GetId(), req.IfVersion, cmd), c.err()
+}
+
+// ifVersion returns a command that is carried out only if the claim has the version; nil: whatever it has.
+func ifVersion(id string, version *uint64, cmd claim.Command) claim.Command {
+	if version == nil {
+		return cmd
+	}
+	return claim.IfVersion{ID: id, Version: *version, Then: cmd}
 }
 
 func decodeEnd(req *models.EndClaimRequest) (claim.Command, error) {
@@ -126,7 +134,7 @@ func decodeEnd(req *models.EndClaimRequest) (claim.Command, error) {
 	}
 	var c check
 	c.text("reason", req.GetReason())
-	return claim.End{ID: req.GetId(), Reason: req.GetReason()}, c.err()
+	return ifVersion(req.GetId(), req.IfVersion, claim.End{ID: req.GetId(), Reason: req.GetReason()}), c.err()
 }
 
 func decodeQueue(req *models.GetQueueRequest) (resource string, limit int, err error) {

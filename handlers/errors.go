@@ -82,6 +82,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		collision  *claim.CollisionError
 		denied     *auth.DeniedError
 		transition *claim.TransitionError
+		version    *claim.VersionError
 		mode       *session.ModeError
 		fields     fieldErrors
 		circle     *waits.CircleError
@@ -94,6 +95,9 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	case errors.As(err, &transition):
 		return withInfo(status.New(codes.FailedPrecondition, transition.Error()), models.ReasonWrongStatus,
 			map[string]string{"status": transition.From.String()})
+	case errors.As(err, &version):
+		return withInfo(status.New(codes.FailedPrecondition, version.Error()), models.ReasonVersionChanged,
+			map[string]string{"version": strconv.FormatUint(version.Version, 10)})
 	case errors.As(err, &mode):
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
 	case errors.As(err, &circle):

@@ -75,6 +75,8 @@ const (
 	// the claim has, such as the renewal of one that has ended. It comes with metadata
 	// "status": the status that the claim has.
 	ReasonWrongStatus = "WRONG_STATUS"
+	// ReasonVersionChanged: the request was for another version of the claim; the metadata has its version now.
+	ReasonVersionChanged = "VERSION_CHANGED"
 	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy.
 	// Nothing has changed; ask again.
 	ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"

@@ -1516,7 +1516,10 @@ type UpdateClaimRequest struct {
 	// ABORTED, WITHDRAWN or REVOKED. Repeating the same final status is no error.
 	Status Status `protobuf:"varint,3,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
 	// Why; kept with a final status: up to 1,024 bytes.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Only if this is the claim's version, which every change of the claim raises.
+	// Errors: FailedPrecondition, reason VERSION_CHANGED.
+	IfVersion     *uint64 `protobuf:"varint,5,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1579,6 +1582,13 @@ func (x *UpdateClaimRequest) GetReason() string {
 	return ""
 }
 
+func (x *UpdateClaimRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
 type AwaitClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1637,7 +1647,9 @@ type EndClaimRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Why; kept with the final status: up to 1,024 bytes.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Only if this is the claim's version; see UpdateClaimRequest.
+	IfVersion     *uint64 `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1684,6 +1696,13 @@ func (x *EndClaimRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *EndClaimRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
 }
 
 type GetQueueRequest struct {
@@ -3848,19 +3867,25 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x06_limit\"c\n" +
 	"\x12ListClaimsResponse\x12%\n" +
 	"\x06claims\x18\x01 \x03(\v2\r.models.ClaimR\x06claims\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x83\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb6\x01\n" +
 	"\x12UpdateClaimRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x03ttl\x18\x02 \x01(\x01H\x00R\x03ttl\x88\x01\x01\x12&\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x0e.models.StatusR\x06status\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reasonB\x06\n" +
-	"\x04_ttl\"X\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\"\n" +
+	"\n" +
+	"if_version\x18\x05 \x01(\x04H\x01R\tifVersion\x88\x01\x01B\x06\n" +
+	"\x04_ttlB\r\n" +
+	"\v_if_version\"X\n" +
 	"\x11AwaitClaimRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x123\n" +
-	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"9\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"l\n" +
 	"\x0fEndClaimRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"R\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\"\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
+	"\v_if_version\"R\n" +
 	"\x0fGetQueueRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\rH\x00R\x05limit\x88\x01\x01B\b\n" +
@@ -4242,6 +4267,7 @@ func file_models_locket_proto_init() {
 	file_models_locket_proto_msgTypes[11].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[13].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[15].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[17].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[18].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[20].OneofWrappers = []any{
 		(*SessionRequest_Open)(nil),

@@ -51,7 +51,9 @@ def main():
     while True:
         try:
             for last, name, data in events(url, cursor):
-                if name == "claim":
+                if name == "reset":  # changes were missed; the claims come anew
+                    seen = {}
+                elif name == "claim":
                     print(data["resource"], data["owner"], "is", data["status"], flush=True)
                 elif name == "synced":
                     print("these were all; changes follow", flush=True)
@@ -62,9 +64,6 @@ def main():
                 if last != cursor:
                     cursor, seen = last, {}  # everything before it comes no more
         except urllib.error.HTTPError as error:
-            if error.code == 410:  # the changes after the cursor are no longer kept
-                cursor, seen = "", {}
-                continue
             if error.code < 500 and error.code != 429:
                 raise
             time.sleep(1)
