@@ -77,6 +77,11 @@ test-auth: deps ## run the tests with real OIDC and SAML providers, Apache and n
 	tools/deps tools/packages-auth
 	go test -tags auth -count=1 -timeout 10m -run Real -v ./tests/auth
 
+.PHONY: test-openapi
+test-openapi: deps ## check the OpenAPI document with a linter and a generated client, from npm
+	tools/deps tools/packages-openapi
+	go test -tags openapi -count=1 -timeout 10m ./tests/openapi
+
 .PHONY: soak
 soak: deps ## run the tests that take their time
 	go test -tags soak -count=1 -timeout 60m -run Soak -v ./...
