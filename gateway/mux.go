@@ -57,7 +57,7 @@ const metricsPath = "/metrics"
 func guarded(config Config, page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := config.Guard(config.incoming(r), metricsPath, func() { page.ServeHTTP(w, r) }); err != nil {
-			writeError(w, err)
+			writeError(w, r, err)
 		}
 	})
 }

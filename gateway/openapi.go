@@ -142,8 +142,11 @@ func schemaOf(t reflect.Type, schemas object) object {
 		return object{"type": "string", "format": "date-time"}
 	case jsonview.JSON:
 		return object{"anyOf": []any{
-			object{"type": "object", "additionalProperties": true, "nullable": true}, object{"type": "array", "items": object{}},
-			object{"type": "string"}, object{"type": "number"}, object{"type": "boolean"},
+			object{"type": "object", "additionalProperties": true, "nullable": true},
+			object{"type": "array", "items": object{}},
+			object{"type": "string"},
+			object{"type": "number"},
+			object{"type": "boolean"},
 		}}
 	}
 	if named, ok := reflect.Zero(t).Interface().(enum); ok {
