@@ -3,6 +3,7 @@ package auth
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Parts returns the rules, the examples and the quotas as texts, by which two files are compared.
@@ -101,17 +102,20 @@ func (r *quotaRule) text() string {
 
 // Parts returns the entries, without their hashes.
 func (t *Tokens) Parts() (parts []string) {
-	for _, known := range t.byHash {
-		parts = append(parts, known.text())
+	for _, entry := range t.entries {
+		parts = append(parts, entry.text())
 	}
 	return parts
 }
 
-// text says whose the token is.
-func (k tokenOf) text() string {
-	text := k.identity.Name
-	if len(k.identity.Groups) > 0 {
-		text += " of " + strings.Join(k.identity.Groups, ", ")
+// text says whose the credential is, and until when.
+func (e TokenEntry) text() string {
+	text := fmt.Sprintf("credential %s of %s%s", e.ID(), TokenPrefix, e.Name)
+	if len(e.Groups) > 0 {
+		text += " in " + strings.Join(e.Groups, ", ")
+	}
+	if !e.Expires.IsZero() {
+		text += " until " + e.Expires.UTC().Format(time.RFC3339)
 	}
 	return text
 }

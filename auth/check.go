@@ -37,7 +37,7 @@ func (e *example) UnmarshalYAML(node *yaml.Node) error {
 
 // test returns what is wrong with the decisions about an example.
 func (e *example) test(rs *Rules) (wrong []error) {
-	id := Identity{e.Identity, e.Groups}
+	id := Identity{Name: e.Identity, Groups: e.Groups}
 	for _, known := range rightNames {
 		if Right(e.May|e.MayNot)&known.right == 0 {
 			continue

@@ -18,6 +18,8 @@ type Identity struct {
 	Name string
 	// Groups are those that the credential names.
 	Groups []string
+	// Credential is the id of what the caller showed, for the audit log; "" where there is none.
+	Credential string
 }
 
 // Anonymous is the name of all callers together that show nothing where that is allowed. No way of

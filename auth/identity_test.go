@@ -3,10 +3,12 @@ package auth_test
 import (
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/locket-service/locket/auth"
 )
@@ -57,14 +59,15 @@ func TestTokens(t *testing.T) {
 		t.Fatalf("%s %s", token, hash)
 	}
 	tokens, err := auth.ParseTokens([]byte("tokens:\n  - {name: ci, hash: \"" + hash + "\", groups: [builders]}\n  - {name: ci, hash: \"" + otherHash + "\"}\n"))
-	if err != nil || tokens.Len() != 2 {
+	if err != nil || len(tokens.Entries()) != 2 {
 		t.Fatal(err)
 	}
-	if id, found := tokens.Find(token); !found || id.Name != "token:ci" || !slices.Equal(id.Groups, []string{"token:builders"}) {
-		t.Errorf("%+v %v", id, found)
+	now := time.Now()
+	if id, err := tokens.Find(token, now); err != nil || id.Credential != hash[7:19] || id.Name != "token:ci" || !slices.Equal(id.Groups, []string{"token:builders"}) {
+		t.Errorf("%+v %v", id, err)
 	}
 	for _, wrong := range []string{"", token + "x", token[:len(token)-1], strings.ToUpper(token), hash, "x"} {
-		if id, found := tokens.Find(wrong); found || id.Name != "" {
+		if id, err := tokens.Find(wrong, now); !errors.Is(err, auth.ErrUnknownToken) || id.Name != "" {
 			t.Errorf("%q is %+v", wrong, id)
 		}
 	}
@@ -80,8 +83,29 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if tokens, err := auth.ParseTokens(nil); err != nil || tokens.Len() != 0 {
+	if tokens, err := auth.ParseTokens(nil); err != nil || len(tokens.Entries()) != 0 {
 		t.Error(err)
+	}
+}
+
+// A credential ends at its time; one without a time does not end.
+func TestTokenExpiry(t *testing.T) {
+	token, hash := auth.NewToken()
+	end := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
+	for expires, ends := range map[string]bool{"": false, ", expires: 2027-01-02T03:04:05Z": true} {
+		tokens, err := auth.ParseTokens([]byte("tokens: [{name: ci, hash: \"" + hash + "\"" + expires + "}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tokens.Find(token, end.Add(-time.Second)); err != nil {
+			t.Errorf("before: %v", err)
+		}
+		if id, err := tokens.Find(token, end); (err != nil) != ends || errors.Is(err, auth.ErrUnknownToken) || ends && (id.Name != "" || !strings.Contains(err.Error(), hash[7:19])) {
+			t.Errorf("%q: %+v, %v", expires, id, err)
+		}
+	}
+	if _, err := auth.ParseTokens([]byte("tokens: [{name: ci, hash: \"" + hash + "\", expires: soon}]")); err == nil {
+		t.Error("soon is no time")
 	}
 }
 
@@ -93,7 +117,7 @@ func FuzzTokens(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if id, found := tokens.Find(token); found && id.Name == "" {
+		if id, err := tokens.Find(token, time.Now()); err == nil && id.Name == "" {
 			t.Error("an identity without a name")
 		}
 	})

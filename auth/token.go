@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -47,6 +48,18 @@ type TokenEntry struct {
 	Hash string `yaml:"hash"`
 	// Groups are without the prefix too.
 	Groups []string `yaml:"groups,omitempty,flow"`
+	// Expires is when the credential ends; the zero time for never.
+	Expires time.Time `yaml:"expires,omitempty"`
+}
+
+// idDigits is the length of an id.
+const idDigits = 12
+
+// ID names the credential in lists and in the audit log: the first digits of its hash. It tells nothing of the
+// credential itself.
+func (e TokenEntry) ID() string {
+	digits := strings.TrimPrefix(e.Hash, hashPrefix)
+	return strings.ToLower(digits[:min(len(digits), idDigits)])
 }
 
 // tokenFile is the form of a token file.
@@ -56,12 +69,14 @@ type tokenFile struct {
 
 // Tokens are those of a token file.
 type Tokens struct {
-	byHash map[[sha256.Size]byte]tokenOf
+	entries []TokenEntry
+	byHash  map[[sha256.Size]byte]tokenOf
 }
 
 type tokenOf struct {
 	hash     [sha256.Size]byte
 	identity Identity
+	expires  time.Time
 }
 
 // ParseTokens reads a token file. Several tokens may have one name, so that they can be replaced
@@ -94,21 +109,33 @@ func (t *Tokens) add(entry TokenEntry) error {
 	if _, known := t.byHash[hash]; known {
 		return errors.New("another entry has the same hash")
 	}
-	t.byHash[hash] = tokenOf{hash, identity}
+	identity.Credential = entry.ID()
+	t.byHash[hash] = tokenOf{hash, identity, entry.Expires}
+	t.entries = append(t.entries, entry)
 	return nil
 }
 
-// Find returns the identity of a token. How long it takes tells nothing of the tokens: what is
+// ErrUnknownToken is returned for a credential that is not in the file.
+var ErrUnknownToken = errors.New("no such token")
+
+// Find returns the identity of a token. It returns ErrUnknownToken, or another error for one that has
+// expired. How long it takes tells nothing of the tokens: what is
 // looked up is a hash, of which the caller cannot choose a part, and the comparison that decides
 // takes the same time wherever the two differ.
-func (t *Tokens) Find(token string) (Identity, bool) {
+func (t *Tokens) Find(token string, now time.Time) (Identity, error) {
 	sum := sha256.Sum256([]byte(token))
 	known := t.byHash[sum]
-	return known.identity, subtle.ConstantTimeCompare(known.hash[:], sum[:]) == 1
+	if subtle.ConstantTimeCompare(known.hash[:], sum[:]) != 1 {
+		return Identity{}, ErrUnknownToken
+	}
+	if !known.expires.IsZero() && !now.Before(known.expires) {
+		return Identity{}, fmt.Errorf("the credential %s of %s expired at %s", known.identity.Credential, known.identity.Name, known.expires.UTC().Format(time.RFC3339))
+	}
+	return known.identity, nil
 }
 
-// Len returns how many tokens there are.
-func (t *Tokens) Len() int { return len(t.byHash) }
+// Entries returns what the file has, in its order.
+func (t *Tokens) Entries() []TokenEntry { return t.entries }
 
 // decodeFile reads a file in YAML whose members are all known.
 func decodeFile(text []byte, into any) error {

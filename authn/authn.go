@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -72,7 +73,7 @@ func New(c Config, files *follow.Set, log *slog.Logger) (*Authenticator, error) 
 	a := &Authenticator{config: c}
 	var err error
 	if c.TokenFile != "" {
-		if a.tokens, err = follow.Open("--auth-tokens", follow.One(auth.ParseTokens), c.TokenFile); err != nil {
+		if a.tokens, err = follow.OpenPrivate("--auth-tokens", follow.One(auth.ParseTokens), c.TokenFile); err != nil {
 			return nil, err
 		}
 		files.Add(a.tokens)
@@ -153,14 +154,14 @@ func refused(err error) error {
 // byToken asks the file first, which costs next to nothing.
 func (a *Authenticator) byToken(ctx context.Context, token string) (auth.Identity, error) {
 	if a.tokens != nil {
-		if id, found := a.tokens.Current().Find(token); found {
-			return id, nil
+		if id, err := a.tokens.Current().Find(token, time.Now()); !errors.Is(err, auth.ErrUnknownToken) {
+			return id, refused(err)
 		}
 	}
 	if a.issuers != nil && strings.Count(token, ".") == 2 {
 		return a.issuers.identity(ctx, token)
 	}
-	return auth.Identity{}, refused(errors.New("no such token"))
+	return auth.Identity{}, refused(auth.ErrUnknownToken)
 }
 
 // certificateOf returns the certificate of the client that TLS has verified, nil for none. One that is not

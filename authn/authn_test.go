@@ -181,4 +181,8 @@ func TestTokenFileThatChanges(t *testing.T) {
 	if wrong := files.Invalid(); len(wrong) > 0 {
 		t.Error(wrong)
 	}
+	must(t, os.Chmod(file, 0o644))
+	if _, err := authn.New(authn.Config{TokenFile: file}, files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "others may read or write it") {
+		t.Errorf("a file for everybody: %v", err)
+	}
 }

@@ -1,15 +1,17 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/follow"
 )
 
 func newTokenCommand() *cobra.Command {
@@ -20,20 +22,61 @@ func newTokenCommand() *cobra.Command {
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTokenNewCommand())
+	cmd.AddCommand(newTokenNewCommand(), newTokenListCommand())
 	return cmd
+}
+
+// defaultTokenTTL is how long a token is good.
+const defaultTokenTTL = 90 * 24 * time.Hour
+
+func newTokenListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list FILE",
+		Short:   "List what a token file has: ids, names, groups, ends",
+		Long:    `List the entries of a token file. The id is what the server's audit log names a token by.`,
+		Example: `  locket token list tokens.yaml`,
+		Args:    takes("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := follow.Read("the token file", args[0])
+			if err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			tokens, err := auth.ParseTokens(text)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(table, "ID\tIDENTITY\tGROUPS\tENDS")
+			for _, entry := range tokens.Entries() {
+				ends := "never"
+				if !entry.Expires.IsZero() {
+					ends = entry.Expires.UTC().Format(time.RFC3339)
+					if time.Now().After(entry.Expires) {
+						ends += " (expired)"
+					}
+				}
+				fmt.Fprintf(table, "%s\t%s%s\t%s\t%s\n", entry.ID(), auth.TokenPrefix, entry.Name, strings.Join(entry.Groups, ","), ends)
+			}
+			return table.Flush()
+		},
+	}
 }
 
 func newTokenNewCommand() *cobra.Command {
 	var groups []string
 	var file string
+	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Make a token, and print it once",
 		Long: `Make a token, and print it. It is printed once: the token file has only its hash.
 With --file the entry for the token file is added to it, else it is printed on
 standard error. A server reads its token file again when it changes. Several
-entries may have one name, so that a token can be replaced without a break.
+entries may have one name, so that a token can be replaced without a break: it ends
+90 days after it was made, or after --ttl (0 for never).
+
+The file is replaced as a whole, keeps its mode and its owner, and is written by one
+process at a time. It is an error if others may read or write it.
 
 Who shows the token is token:NAME, in the groups token:GROUP.`,
 		Example: `  locket token new ci --file tokens.yaml > ci.token
@@ -42,6 +85,12 @@ Who shows the token is token:NAME, in the groups token:GROUP.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			token, hash := auth.NewToken()
 			entry := auth.TokenEntry{Name: args[0], Hash: hash, Groups: groups}
+			switch {
+			case ttl < 0:
+				return exit.Usagef("--ttl: must be 0 or more")
+			case ttl > 0:
+				entry.Expires = time.Now().Add(ttl).UTC().Truncate(time.Second)
+			}
 			if _, err := auth.NewIdentity(auth.TokenPrefix, entry.Name, groups); err != nil {
 				return exit.With(exit.Usage, err)
 			}
@@ -63,28 +112,6 @@ Who shows the token is token:NAME, in the groups token:GROUP.`,
 	}
 	cmd.Flags().StringSliceVar(&groups, "groups", nil, "the groups of the identity")
 	cmd.Flags().StringVar(&file, "file", "", "add the entry to this token file")
+	cmd.Flags().DurationVar(&ttl, "ttl", defaultTokenTTL, "how long the token is good; 0 for ever")
 	return cmd
-}
-
-// addEntry adds an entry to a token file, which is replaced as a whole: a server may read it at any time.
-func addEntry(file, entry string) error {
-	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if len(text) == 0 {
-		text = []byte("tokens:\n")
-	}
-	if text[len(text)-1] != '\n' {
-		text = append(text, '\n')
-	}
-	text = append(text, entry...)
-	if _, err := auth.ParseTokens(text); err != nil {
-		return fmt.Errorf("%s: the entry cannot be added at its end; add it by hand (%w)", file, err)
-	}
-	next := file + ".new"
-	if err := os.WriteFile(next, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, file)
 }

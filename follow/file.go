@@ -35,6 +35,8 @@ type File[T any] struct {
 	what  string
 	paths []string
 	parse Parser[T]
+	// private is whether others than owner and group may neither read nor write the files.
+	private bool
 
 	reading atomic.Pointer[string] // the path that is read now
 	good    atomic.Pointer[good[T]]
@@ -62,7 +64,18 @@ func New[T any](what string, parse Parser[T], paths ...string) *File[T] {
 // Open is New and the first read. Its errors name the file; one that cannot be read within 5 s is
 // an error too.
 func Open[T any](what string, parse Parser[T], paths ...string) (*File[T], error) {
+	return New(what, parse, paths...).open()
+}
+
+// OpenPrivate is Open for files that others than their owner and group may neither read nor write: if they
+// may, the file is invalid.
+func OpenPrivate[T any](what string, parse Parser[T], paths ...string) (*File[T], error) {
 	f := New(what, parse, paths...)
+	f.private = true
+	return f.open()
+}
+
+func (f *File[T]) open() (*File[T], error) {
 	if _, err := f.within(context.Background(), openTimeout); err != nil {
 		return nil, err
 	}
@@ -122,7 +135,7 @@ func (f *File[T]) begin(then func(look)) <-chan struct{} {
 	done := make(chan struct{})
 	f.looking, f.began = done, time.Now()
 	go func() {
-		found := lookAt(f.paths, func(path string) { f.reading.Store(&path) })
+		found := lookAt(f.paths, f.private, func(path string) { f.reading.Store(&path) })
 		then(found)
 		f.mu.Lock()
 		f.looking = nil

@@ -259,3 +259,15 @@ func TestFresh(t *testing.T) {
 		}
 	}
 }
+
+// A file that others may read or write is not taken, at the start and later.
+func TestPrivate(t *testing.T) {
+	for mode, good := range map[os.FileMode]bool{0o600: true, 0o640: true, 0o660: true, 0o604: false, 0o602: false, 0o644: false} {
+		path := filepath.Join(t.TempDir(), "file")
+		must(t, os.WriteFile(path, []byte("one"), 0o600))
+		must(t, os.Chmod(path, mode))
+		if _, err := follow.OpenPrivate("--flag", follow.One(parse), path); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "chmod o-rwx "+path) {
+			t.Errorf("%o: %v", mode, err)
+		}
+	}
+}

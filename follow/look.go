@@ -22,13 +22,16 @@ type look struct {
 }
 
 // lookAt reads files. reading hears of each path before it is touched.
-func lookAt(paths []string, reading func(path string)) (l look) {
+func lookAt(paths []string, private bool, reading func(path string)) (l look) {
 	digest := sha256.New()
 	for _, path := range paths {
 		var content []byte
 		if path != "" {
 			reading(path)
 			info, text, err := readFile(path)
+			if err == nil && private {
+				err = CheckPrivate(path, info)
+			}
 			if err != nil {
 				return look{stamp: err.Error(), err: err}
 			}
@@ -44,6 +47,14 @@ func lookAt(paths []string, reading func(path string)) (l look) {
 	l.digest = "sha256:" + hex.EncodeToString(digest.Sum(nil))
 	l.stamp += l.digest
 	return l
+}
+
+// CheckPrivate returns an error for a file that others than its owner and its group may read or write.
+func CheckPrivate(path string, info os.FileInfo) error {
+	if others := info.Mode().Perm() & 0o006; others != 0 {
+		return fmt.Errorf("%s: others may read or write it (mode %04o); take that away: chmod o-rwx %s", path, info.Mode().Perm(), path)
+	}
+	return nil
 }
 
 func readFile(path string) (os.FileInfo, []byte, error) {

@@ -62,6 +62,8 @@ type Call struct {
 	Stream bool
 	// Identity is the name of the caller, for the log, once a guard knows it.
 	Identity string
+	// Credential is the id of the credential that was shown, for the audit log, "" where there is none.
+	Credential string
 	// Refused is what is wrong with the caller's credential, for the audit log, once a guard knows it.
 	Refused string
 	// Response is what the handler of a unary call has answered, once next has returned.

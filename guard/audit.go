@@ -192,6 +192,9 @@ func (a *audit) renege() {
 // write writes the line about a call or a message that ended with err.
 func (a *audit) write(ctx context.Context, err error) {
 	attrs := []slog.Attr{slog.String("method", a.call.FullMethod), slog.String("identity", a.call.Identity), slog.String("from", a.from)}
+	if a.call.Credential != "" {
+		attrs = append(attrs, slog.String("credential", a.call.Credential))
+	}
 	if a.client != "" {
 		attrs = append(attrs, slog.String("client", a.client))
 	}

@@ -37,7 +37,7 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 			call.Refused = err.Error()
 			return unauthenticated(a, err)
 		}
-		call.Identity = id.Name
+		call.Identity, call.Credential = id.Name, id.Credential
 		if call.Streams() {
 			defer recheck(ctx, call, a, id)()
 		}

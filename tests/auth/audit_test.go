@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
@@ -77,6 +78,9 @@ func TestAudit(t *testing.T) {
 			if lines[i][name] != value {
 				t.Errorf("line %d: %s is %v, want %v", i, name, lines[i][name], value)
 			}
+		}
+		if id, _ := lines[i]["credential"].(string); (len(id) == 12) != (want[i]["identity"] != "") {
+			t.Errorf("line %d: the credential is %q", i, id)
 		}
 		if from, _ := lines[i]["from"].(string); !strings.HasPrefix(from, "127.0.0.1:") {
 			t.Errorf("line %d comes from %v", i, lines[i]["from"])
@@ -259,5 +263,22 @@ func TestAuditThatHangs(t *testing.T) {
 	})
 	if code, took := w.Terminate(); code != 0 || took > 15*time.Second {
 		t.Errorf("it ended with %d after %v", code, took)
+	}
+}
+
+// A credential that has expired is refused, and the audit log says which, and why.
+func TestAuditOfAnExpiredCredential(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	token, hash := auth.NewToken()
+	tokens := write(t, "tokens.yaml", "tokens: [{name: ci, hash: \""+hash+"\", expires: 2001-02-03T04:05:06Z}]\n")
+	w := &world{t: t, tokens: map[string]string{"ci": token}, Locket: fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", tokens, "--audit-log", file)}
+	if code, _, body := w.http("ci", "GET", "/v1/whoami", ""); code != http.StatusUnauthorized || strings.Contains(body, "expired") {
+		t.Errorf("%d %s", code, body)
+	}
+	var lines []line
+	eventually(t, "a line", func() bool { lines = calls(t, file); return len(lines) == 1 })
+	want := "the credential " + hash[7:19] + " of token:ci expired at 2001-02-03T04:05:06Z"
+	if why, _ := lines[0]["why"].(string); !strings.Contains(why, want) {
+		t.Errorf("why: %q", why)
 	}
 }
