@@ -46,12 +46,21 @@ func Run(t *testing.T, open func(t testing.TB) Engine) {
 	}
 }
 
+// RunAlone is Run for an engine that allows one server only.
+func RunAlone(t *testing.T, open func(t testing.TB) Engine) {
+	for _, c := range Cases() {
+		if !c.Servers {
+			t.Run(c.Name, func(t *testing.T) { RunCase(t, c, open) })
+		}
+	}
+}
+
 // RunCase runs one case against a new store from open.
 func RunCase(t testing.TB, c Case, open func(t testing.TB) Engine) {
 	t.Helper()
 	e := open(t)
 	if c.Servers && e.Second == nil {
-		t.Skip("this engine allows one server only")
+		t.Fatal("the case needs a second server, and the engine has none")
 	}
 	must(t, e.Store.Beat(t.Context()))
 	c.Run(t, e)

@@ -43,7 +43,7 @@ func engine(t testing.TB) dbtest.Engine {
 	}}
 }
 
-func TestStore(t *testing.T) { dbtest.Run(t, engine) }
+func TestStore(t *testing.T) { dbtest.RunAlone(t, engine) }
 
 func TestOneServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locket.db")

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -17,42 +14,41 @@ import (
 const family = `trap "" TERM; sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sh -c 'sleep 1000; :' & (sleep 1000 &); echo ready; wait`
 
 // Of the keeper, the reaper and the guard any two may be killed at once: the third one ends all
-// that came from the command, releases the lock, and leaves no control group.
+// that came from the command, releases the lock, and leaves no control group. Whether the command
+// has one is as on this machine; TestRunKilledTogetherChaos has both.
 func TestRunKilledTogether(t *testing.T) {
 	t.Parallel()
+	killTogether(t, func(*runner) {}, func(string) bool { return true })
+}
+
+// killTogether runs commands, prepared, whose control group ("" for none) must be the right one, and
+// kills their keepers.
+func killTogether(t *testing.T, prepare func(r *runner), right func(cgroup string) bool) {
+	t.Helper()
 	server := runServer(t)
-	for _, way := range []struct {
-		name    string
-		prepare func(t *testing.T, r *runner)
-		grouped bool
-	}{
-		{"cgroup", needCgroups, true},
-		{"no cgroup", hideCgroups, false},
-	} {
-		for _, victims := range [][]string{{"reaper"}, {"guard"}, {"keeper", "guard"}, {"keeper", "reaper"}, {"reaper", "guard"}} {
-			t.Run(fmt.Sprint(way.name, victims), func(t *testing.T) {
-				t.Parallel()
-				r := newRunner(t, server.Address(), t.Name(), "--grace", "200ms", "--ttl", "1h", "--", "sh", "-c", family)
-				way.prepare(t, r)
-				r.start().prints("ready")
-				folder := r.cgroupFolder()
-				if (folder != "") != way.grouped {
-					t.Fatalf("the control group is %q", folder)
-				}
-				r.killTogether(victims)
-				if len(victims) == 1 && victims[0] == "reaper" { // the others can do without it
-					r.signal(syscall.SIGTERM)
-				}
-				r.leavesNothing()
-				if _, err := os.Stat(folder); folder != "" && !os.IsNotExist(err) {
-					r.eventually("the control group is removed", func() bool {
-						_, err := os.Stat(folder)
-						return os.IsNotExist(err)
-					})
-				}
-				r.queue(server.Client(t), t.Name(), 0, 0) // who is left has released it
-			})
-		}
+	for _, victims := range [][]string{{"reaper"}, {"guard"}, {"keeper", "guard"}, {"keeper", "reaper"}, {"reaper", "guard"}} {
+		t.Run(fmt.Sprint(victims), func(t *testing.T) {
+			t.Parallel()
+			r := newRunner(t, server.Address(), t.Name(), "--grace", "200ms", "--ttl", "1h", "--", "sh", "-c", family)
+			prepare(r)
+			r.start().prints("ready")
+			folder := r.cgroupFolder()
+			if !right(folder) {
+				t.Fatalf("the control group is %q", folder)
+			}
+			r.killTogether(victims)
+			if len(victims) == 1 && victims[0] == "reaper" { // the others can do without it
+				r.signal(syscall.SIGTERM)
+			}
+			r.leavesNothing()
+			if folder != "" {
+				r.eventually("the control group is removed", func() bool {
+					_, err := os.Stat(folder)
+					return os.IsNotExist(err)
+				})
+			}
+			r.queue(server.Client(t), t.Name(), 0, 0) // who is left has released it
+		})
 	}
 }
 
@@ -85,46 +81,4 @@ func (r *runner) cgroupFolder() string {
 		})
 	}
 	return folder
-}
-
-// needCgroups skips the test where it is not certain that locket may make control groups.
-func needCgroups(t *testing.T, _ *runner) {
-	t.Helper()
-	if os.Geteuid() != 0 || len(cgroupMounts(t)) == 0 {
-		t.Skip("only root may surely make control groups, and only where version 2 is mounted")
-	}
-}
-
-// hideCgroups runs locket where no control groups are mounted.
-func hideCgroups(t *testing.T, r *runner) {
-	t.Helper()
-	mounts := cgroupMounts(t)
-	if len(mounts) == 0 {
-		return
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("only root may unmount the control groups, in a mount namespace")
-	}
-	script := ""
-	for _, mount := range mounts {
-		script += "umount -l '" + mount + "'; "
-	}
-	r.cmd.Args = append([]string{"sh", "-c", script + `exec "$0" "$@"`, fixtures.LocketProgram(t)}, r.cmd.Args[1:]...)
-	shell, err := exec.LookPath("sh")
-	harness.Must(t, err)
-	r.cmd.Path = shell
-	r.cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
-}
-
-// cgroupMounts returns where control groups of version 2 are mounted.
-func cgroupMounts(t *testing.T) (mounts []string) {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/mounts")
-	harness.Must(t, err)
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); fields[2] == "cgroup2" {
-			mounts = append(mounts, fields[1])
-		}
-	}
-	return mounts
 }
