@@ -41,8 +41,9 @@ type History struct {
 	// Retention is for how long they are kept, and Limit how many of them.
 	Retention time.Duration
 	Limit     int
-	// Minimum is for how long they are kept however many they are, unless the Retention is
-	// shorter: a request that is repeated within this time finds what it did the first time.
+	// Minimum is for how long they are kept however many they are, and whatever steps the database's clock
+	// makes, unless the Retention is shorter: a request that is repeated within this time finds what it did
+	// the first time.
 	Minimum time.Duration
 }
 
@@ -61,6 +62,8 @@ type Janitor struct {
 	claims  *prometheus.GaugeVec // how many there are, by status
 
 	rested time.Time // when there was nothing to delete
+	ended  *db.Past  // tells which claims ended before the minimum age
+	unused *db.Past  // tells which resources have not changed for resourceAge
 
 	counted time.Time
 	cutoff  claim.Time // older than the limit-th newest
@@ -74,7 +77,10 @@ func NewJanitor(store db.Pruner, history History, log *slog.Logger, registerer p
 		Name: "locket_claims", Help: "Claims in the database by status, counted every 15 seconds.",
 	}, []string{"status"})
 	registerer.MustRegister(claims)
-	return &Janitor{store: store, history: history, log: log, claims: claims}
+	return &Janitor{
+		store: store, history: history, log: log, claims: claims,
+		ended: db.NewPast(min(history.Minimum, history.Retention)), unused: db.NewPast(resourceAge),
+	}
 }
 
 // Run implements ifrit.Runner.
@@ -97,11 +103,13 @@ func (j *Janitor) clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n, err := j.prune(ctx, j.history.before(now.Wall, j.cutoff))
+	j.ended.Saw(now.Wall)
+	j.unused.Saw(now.Wall)
+	n, err := j.prune(ctx, min(j.history.before(now.Wall, j.cutoff), j.ended.Before()))
 	if err != nil {
 		return err
 	}
-	if err := j.pruneResources(ctx, now.Wall.Add(-resourceAge)); err != nil {
+	if err := j.pruneResources(ctx, j.unused.Before()); err != nil {
 		return err
 	}
 	if n == 0 && j.walk == "" {
@@ -119,7 +127,7 @@ func (j *Janitor) now(ctx context.Context) (claim.Instant, error) {
 // pruneResources walks over the resources, some steps at a time, and rests when it has seen
 // all of them.
 func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
-	if j.walk == "" && time.Since(j.walked) < walkInterval {
+	if before == 0 || j.walk == "" && time.Since(j.walked) < walkInterval {
 		return nil
 	}
 	for range walkSteps {

@@ -40,9 +40,9 @@ func TestRetention(t *testing.T) {
 		finish(t, w, "new", 3)
 		time.Sleep(4 * time.Second) // 19 s after the last of the old ones
 		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 253})
-		time.Sleep(11 * time.Second) // it rests for ten seconds when it finds nothing
+		time.Sleep(23 * time.Second) // the clocks may differ by ten seconds, and it rests for ten when it finds nothing
 		counts(t, w, db.Counts{Active: 1, Waiting: 1, Finished: 3})
-		time.Sleep(16 * time.Second)
+		time.Sleep(25 * time.Second)
 		counts(t, w, db.Counts{Active: 1, Waiting: 1})
 	})
 }
@@ -85,9 +85,59 @@ func TestHistoryMinimum(t *testing.T) {
 			t.Errorf("a retry has taken the lock again: it is %s", again.Status)
 		}
 		counts(t, w, db.Counts{Finished: 301})
-		time.Sleep(20 * time.Second)
+		time.Sleep(time.Minute)
 		counts(t, w, db.Counts{Finished: 5})
 	})
+}
+
+// TestStepsOfTheClock: a step of the database's clock by more than a day makes nothing old that has just ended, or
+// was just used: a request that is repeated finds what it did.
+func TestStepsOfTheClock(t *testing.T) {
+	for _, step := range []time.Duration{25 * time.Hour, -25 * time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+				const minimum = 10 * time.Minute
+				store := &steppedStore{Store: w.Store}
+				history := upkeep.History{Retention: 24 * time.Hour, Limit: 1_000_000, Minimum: minimum}
+				committertest.Run(t, upkeep.NewJanitor(store, history, w.Log, prometheus.NewRegistry()))
+				rest := func() { w.SetLive(false, w.Grants()) } // it need not beat for hours
+				rest()
+				time.Sleep(3 * time.Hour)
+				finish(t, w, "c", 1)
+				rest()
+				store.step.Store(int64(step))
+				for range 2 { // there, and back again
+					time.Sleep(minimum/2 - time.Second)
+					if !w.Has(t, "c0") {
+						t.Fatal("its history is deleted")
+					}
+					row, _, err := w.Store.Queue(t.Context(), "r", 1)
+					committertest.Check(t, err)
+					if row.Version == 0 {
+						t.Fatal("its resource is deleted")
+					}
+					store.step.Store(0)
+				}
+				store.step.Store(int64(25 * time.Hour))
+				time.Sleep(2 * time.Hour)
+				if row, _, err := w.Store.Queue(t.Context(), "r", 1); w.Has(t, "c0") || row.Version != 0 || err != nil {
+					t.Errorf("it is never deleted: %+v (%v)", row, err)
+				}
+			})
+		})
+	}
+}
+
+// steppedStore is a store whose clock has stepped since it was written in.
+type steppedStore struct {
+	db.Store
+	step atomic.Int64
+}
+
+func (s *steppedStore) Now(ctx context.Context) (claim.Instant, error) {
+	now, err := s.Store.Now(ctx)
+	now.Wall = now.Wall.Add(time.Duration(s.step.Load()))
+	return now, err
 }
 
 // TestCountHangs: counting that does not end delays pruning for a while only.

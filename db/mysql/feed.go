@@ -213,8 +213,10 @@ func (s *Store) sweepFeed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.feedPast.Saw(now)
+	gone := min(now.Add(-2*db.FeedAge), s.feedPast.Before())
 	for _, e := range ends {
-		if e.server != name && e.at < now.Add(-2*db.FeedAge) {
+		if e.server != name && e.at < gone {
 			if err := s.deleteFeed(ctx, e.server, e.n); err != nil {
 				return err
 			}

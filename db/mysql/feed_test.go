@@ -166,6 +166,7 @@ func TestFeedSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s.feedPast = db.NewPast(0)
 	sweep(t, s)
 	wantNumbers(t, feedOf(t, s, nil), "other")
 }
@@ -182,6 +183,7 @@ func TestServersThatAreGone(t *testing.T) {
 		}
 		other.name.older(by)
 	}
+	s.feedPast, other.feedPast = db.NewPast(0), db.NewPast(0) // as if they had run for long
 	age(db.FeedAge)
 	sweep(t, other)
 	age(db.FeedAge + db.FeedAge/2)
@@ -192,6 +194,19 @@ func TestServersThatAreGone(t *testing.T) {
 	wantNumbers(t, feedOf(t, s, nil), other.name.get())
 	results(t, other, acquires("b")...)
 	wantNumbers(t, feedOf(t, s, nil), other.name.get(), 2)
+}
+
+// TestFeedBehindStep: when the clock steps by a day, the rows of other servers look old, and stay all the same.
+func TestFeedBehindStep(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	s, other := open(t, dsn), open(t, dsn)
+	results(t, other, acquires("a")...)
+	sweep(t, s)
+	if _, err := s.reader.Exec("UPDATE feed SET at = at - ?", (25 * time.Hour).Microseconds()); err != nil {
+		t.Fatal(err)
+	}
+	sweep(t, s)
+	wantNumbers(t, feedOf(t, s, nil), other.name.get(), 1)
 }
 
 // TestTooManyChanges: a read is bounded.

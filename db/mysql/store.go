@@ -43,6 +43,7 @@ type Store struct {
 	vouchingFor atomic.Pointer[string]
 	// … and to the one that prunes.
 	feedSwept time.Time
+	feedPast  *db.Past
 }
 
 var _ db.Store = (*Store)(nil)
@@ -68,10 +69,11 @@ func Open(ctx context.Context, dsn string) (*Store, error) {
 // newStore returns a store that has not connected yet: see start.
 func newStore(config *mysql.Config) *Store {
 	s := &Store{
-		scans:   make(chan struct{}, maxScans),
-		pools:   newPools(config),
-		holders: make(holders),
-		locks:   newLockTables(),
+		scans:    make(chan struct{}, maxScans),
+		pools:    newPools(config),
+		holders:  make(holders),
+		locks:    newLockTables(),
+		feedPast: db.NewPast(2 * db.FeedAge),
 	}
 	s.name.change()
 	return s
@@ -229,17 +231,13 @@ func (s *Store) Now(ctx context.Context) (claim.Instant, error) {
 	return m.instant(), translate(ctx, err)
 }
 
-// joinTime is how old the last beat may be where there may be other servers, by clocks that
-// differ. It bounds the skew between the nodes of a cluster.
-const joinTime = 10 * time.Second
-
 // startClock begins service. It first finds out whether there are other servers, and takes up
 // their timeline: if nobody beats for MaxSilence, there is none.
 func (s *Store) startClock(ctx context.Context) error {
 	first, err := s.readMeta(ctx, s.control)
 	seen := first.clock.Seen
 	begin := time.Now()
-	for before := first; err == nil && first.now.Sub(seen).Abs() <= joinTime && time.Since(begin) <= db.MaxSilence; {
+	for before := first; err == nil && first.now.Sub(seen).Abs() <= db.MaxSkew && time.Since(begin) <= db.MaxSilence; {
 		time.Sleep(db.BeatInterval / 5)
 		var m meta
 		if m, err = s.readMeta(ctx, s.control); m.clock.Seen != seen {

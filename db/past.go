@@ -1,0 +1,62 @@
+package db
+
+import (
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// MaxSkew is by how much the clocks of a cluster's nodes may differ.
+const MaxSkew = 10 * time.Second
+
+// Past tells which rows are old, by the times of the database's clock that they have, also when that clock
+// has stepped. It knows how low the clock has been in the last so long of this server's own time: the time of a
+// row that is younger is not below that. What it knows begins with its first reading, so it calls nothing old before it is
+// as old as that itself. Only a clock that steps back and forth between two readings deceives it.
+type Past struct {
+	age         time.Duration
+	first, last time.Time // of the readings
+	spans       []span    // in order, those that are wholly older than the age left out
+}
+
+// span is the lowest time that a row may have got in a part of the past, which ends at a moment.
+type span struct {
+	end time.Time
+	low claim.Time
+}
+
+// NewPast returns a Past for an age. With 0 every row is old.
+func NewPast(age time.Duration) *Past { return &Past{age: age} }
+
+// Saw notes a reading of the database's clock. It is to be called often, compared with the age.
+func (p *Past) Saw(now claim.Time) {
+	at, width := time.Now(), p.age/32
+	if p.first.IsZero() {
+		p.first, p.last = at, at
+	}
+	low := now.Add(-at.Sub(p.last)) // a row may have got that, whenever the clock has stepped since the last reading
+	p.last = at
+	if n := len(p.spans); n > 0 && at.Before(p.spans[n-1].end) {
+		p.spans[n-1].low = min(p.spans[n-1].low, low)
+	} else {
+		p.spans = append(p.spans, span{at.Add(width), low})
+	}
+	for at.Sub(p.spans[0].end) > p.age {
+		p.spans = p.spans[1:]
+	}
+}
+
+// Before returns a time below which the times of all rows are older than the age: 0 if none is known.
+func (p *Past) Before() claim.Time {
+	switch {
+	case p.age == 0:
+		return claim.Forever
+	case p.first.IsZero(), time.Since(p.first) < p.age:
+		return 0
+	}
+	low := claim.Time(claim.Forever)
+	for _, s := range p.spans {
+		low = min(low, s.low)
+	}
+	return low.Add(-MaxSkew)
+}
