@@ -44,7 +44,9 @@ type Watch struct {
 	// Had are the claims that were live when it began, and Synced says that these were all.
 	Had    []Told
 	Synced bool
-	Told   []Told
+	// Quiet says that no claim ended while these were read. Otherwise it may hear of the end of a claim that it never had.
+	Quiet bool
+	Told  []Told
 	// Complete says that it must have heard of all changes that there are.
 	Complete bool
 }
@@ -260,7 +262,7 @@ func (e event) is(t Told) bool {
 }
 
 // begins checks that a watch was told the last of all changes, from a moment on at which the claims that it had at first
-// were live. While these are read, claims may end that the watch does not get: it may hear of them.
+// were live.
 func begins(all []event, had, news []Told, w *Watch) error {
 	from, first := len(all), len(news)
 	for from > 0 && first > 0 && all[from-1].is(news[first-1]) {
@@ -269,11 +271,14 @@ func begins(all []event, had, news []Told, w *Watch) error {
 	switch {
 	case !w.Synced && first == 0:
 		return nil
-	case !w.Synced:
+	case !w.Synced, w.Quiet && first > 0:
 		return fmt.Errorf("nothing of %v", all[from-1])
 	}
 	live := make(map[string]event)
 	for i := 0; i <= len(all); i++ {
+		if i > from && w.Quiet {
+			break
+		}
 		if i >= from && isLive(live, had) && !slices.ContainsFunc(news[:first+max(0, i-from)], func(t Told) bool { _, there := live[t.Claim]; return there }) {
 			return nil
 		}

@@ -258,7 +258,7 @@ func told(before, after *claim.Claim, answer bool) history.Told {
 
 // watch begins a watch, with what is live.
 func (s *server) watch() {
-	w := &history.Watch{Name: fmt.Sprint(len(s.watches)), Complete: true}
+	w := &history.Watch{Name: fmt.Sprint(len(s.watches)), Quiet: true, Complete: true}
 	if w.Synced = rapid.Bool().Draw(s.t, "a snapshot"); w.Synced {
 		for _, id := range s.ids {
 			if c := s.find(id); c != nil && c.Status.Live() {
