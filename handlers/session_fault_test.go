@@ -237,7 +237,7 @@ func TestVouchLost(t *testing.T) {
 }
 
 // TestDetachLater: a session whose stream breaks while the database is away is detached when that is
-// back, and has its TTL from when it was last heard of.
+// back, and has its TTL from when it was last heard of. The time in which no renewal could be committed does not count.
 func TestDetachLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{}
@@ -255,7 +255,7 @@ func TestDetachLater(t *testing.T) {
 		}
 		store.set(nil, nil)
 		b.Hears("k", inLine, holding)
-		if took := time.Since(heard); took < 10*time.Second || took > 11*time.Second {
+		if took := time.Since(heard); took < 13*time.Second || took > 14*time.Second {
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -274,7 +274,7 @@ func TestOpenWithoutClaims(t *testing.T) {
 		again.Ask(harness.OpenRequest("a", harness.Resume))
 		begin := time.Now()
 		again.Ends(codes.Unavailable, "DATABASE_UNAVAILABLE")
-		a.Ends(codes.Unavailable, "SESSION_DETACHED")
+		a.Ends(codes.Aborted, "SESSION_MOVED")
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("the older stream went on for %s", took)
 		}
