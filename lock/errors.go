@@ -8,7 +8,8 @@ import (
 )
 
 var (
-	// ErrLost is what a runner ends with when its lock is lost, wrapped around the cause.
+	// ErrLost is what a runner ends with when its lock is lost, wrapped around the cause. FromGroup finds it in the
+	// error of an ifrit group.
 	ErrLost = errors.New("the lock was lost")
 	// ErrTimeUp is the cause of a loss: no renewal succeeded within the trust window. It is
 	// wrapped around the error of the last attempt.

@@ -1,0 +1,32 @@
+package lock
+
+import (
+	"errors"
+
+	"github.com/tedsuo/ifrit/grouper"
+)
+
+// FromGroup returns an error of an ifrit group such that errors.Is and errors.As find the errors of its members, also of those in
+// groups within the group: errors.Is(lock.FromGroup(err), lock.ErrLost) reports whether the group ended because a lock was lost.
+// By itself a grouper.ErrorTrace hides them. Any other error, and nil, is returned as it is.
+func FromGroup(err error) error {
+	var trace grouper.ErrorTrace
+	if !errors.As(err, &trace) {
+		return err
+	}
+	g := groupError{error: err}
+	for _, exit := range trace {
+		if exit.Err != nil {
+			g.members = append(g.members, FromGroup(exit.Err))
+		}
+	}
+	return g
+}
+
+// groupError is the error of a group, and those of its members.
+type groupError struct {
+	error
+	members []error
+}
+
+func (e groupError) Unwrap() []error { return append([]error{e.error}, e.members...) }

@@ -1,0 +1,49 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// TestFromGroup: the loss of a lock is found in the error of the group whose member held it, and of the groups around that.
+func TestFromGroup(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		c := h.client()
+		server, done := h.direct()
+		wait := func(signals <-chan os.Signal, ready chan<- struct{}) error {
+			close(ready)
+			<-signals
+			return nil
+		}
+		inner := grouper.NewOrdered(os.Interrupt, grouper.Members{
+			{Name: "lock", Runner: lock.NewSessionRunner(c, &models.CreateClaimRequest{Resource: "k"})},
+			{Name: "work", Runner: ifrit.RunFunc(wait)},
+		})
+		p := ifrit.Invoke(grouper.NewParallel(os.Interrupt, grouper.Members{{Name: "inner", Runner: inner}, {Name: "other", Runner: ifrit.RunFunc(wait)}}))
+		_, err := server.ResetSessions(t.Context(), &models.ResetSessionsRequest{})
+		must(t, err)
+		err = <-p.Wait()
+		var trace grouper.ErrorTrace
+		if got := lock.FromGroup(err); errors.Is(err, lock.ErrLost) || !errors.Is(got, lock.ErrLost) || !errors.Is(got, lock.ErrSessionEnded) || !errors.As(got, &trace) || got.Error() != err.Error() {
+			t.Errorf("%v, and of the group %v", got, err)
+		}
+		for _, err := range []error{nil, lock.ErrClosed, fmt.Errorf("own: %w", lock.ErrClosed)} {
+			if got := lock.FromGroup(err); !errors.Is(got, err) || fmt.Sprint(got) != fmt.Sprint(err) {
+				t.Errorf("%v of %v", got, err)
+			}
+		}
+		if got := lock.FromGroup(fmt.Errorf("wrapped: %w", grouper.ErrorTrace{{Err: lock.ErrLost}})); !errors.Is(got, lock.ErrLost) || errors.Is(got, lock.ErrClosed) {
+			t.Error(got)
+		}
+		must(t, c.Close())
+		done()
+	})
+}
