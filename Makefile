@@ -10,7 +10,7 @@ BENCHFLAGS ?=
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## build locket and serve on an SQLite file in this folder
@@ -18,13 +18,21 @@ run: ## build locket and serve on an SQLite file in this folder
 	./locket server --database sqlite:locket.db
 
 .PHONY: test
-# Most of the time the tests wait, so there are three packages at a time for two cores.
+# Most of the time the tests wait, so there are three packages at a time for two cores. The timeout is for what hangs
+# on a machine of any speed.
 test: deps ## run all tests with the race detector, installing what they need
-	go test -race -p 3 -timeout 10m ./...
+	go test -race -p 3 -timeout 30m ./...
 
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release
 	tools/test-fresh
+
+# How many rounds `make test-fresh-busy` has.
+ROUNDS ?= 10
+
+.PHONY: test-fresh-busy
+test-fresh-busy: ## the same ROUNDS (10) times, beside processes that keep all cores busy
+	tools/test-fresh --busy $(ROUNDS)
 
 # What the tests need besides Go; says nothing when all of it is there.
 .PHONY: deps
