@@ -39,11 +39,13 @@ type Attached struct {
 	out       []Event            // not sent yet
 	loading   bool               // its claims are being read for the first time
 	early     []claim.Transition // came meanwhile
-	reads     int                // how many times they are being read again
+	reads     int                // how many times they are to be read again, or are being read
+	reading   bool               // they are being read: no resource is forgotten
 	doubtful  bool               // they must be
 	asking    bool               // whether the session is still attached here
 	holding   int
 	waiting   int
+	making    int // claims that are not told, and may be there already
 }
 
 func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {

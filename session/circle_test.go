@@ -49,6 +49,26 @@ func TestGrantDuringCheck(t *testing.T) {
 	})
 }
 
+// TestCheckOutlivesTheStream: a claim that waits is looked at to the end, also when its stream breaks: it may close a
+// circle, and a session that is resumed keeps it without asking again.
+func TestCheckOutlivesTheStream(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		b := open(t, m, "b")
+		do(t, b, session.Lock{Sequence: 2, Resource: "k"})
+		broken, checked := make(chan struct{}), make(chan error)
+		a := openChecked(t, m, "a", func(ctx context.Context, _ *committer.Result) error {
+			<-broken
+			checked <- ctx.Err()
+			return nil
+		})
+		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+		a.End(session.ErrDetached)
+		synctest.Wait()
+		close(broken)
+		committertest.Check(t, <-checked)
+	})
+}
+
 // TestCircleEndedElsewhere: a Lock that is refused because of a circle has only that answer, also if another server has
 // withdrawn its claim, and before this one hears of that.
 func TestCircleEndedElsewhere(t *testing.T) {

@@ -125,9 +125,7 @@ func (a *Attached) start(r *resource) {
 // done ends the first command about a resource, which has been answered, and begins the next.
 func (a *Attached) done(r *resource) {
 	a.running--
-	kept := r.work.kept
-	r.work.about, r.work.kept = "", nil
-	if kept != nil { // the answer did not tell it
+	if kept := a.conclude(r); kept != nil {
 		a.learn(r, kept)
 	}
 	if r.work.commands = r.work.commands[1:]; len(r.work.commands) > 0 {
@@ -145,14 +143,15 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 		a.refuse(r, &ModeError{r.mode})
 	case r.id != "":
 		a.submit(claim.Activate{ID: r.id}, func(result committer.Result, err error) { a.repeated(r, cmd, &result.Claim, err) })
-	case len(a.resources) > claim.MaxSessionClaims:
+	case a.holding+a.waiting+a.making >= claim.MaxSessionClaims:
 		a.refuse(r, claim.ErrSessionFull)
 	default:
 		create := claim.Create{
 			ID: ids.NewClaim(), Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
 		}
-		r.work.about = create.ID
+		r.work.about, r.work.makes = create.ID, true
+		a.making++
 		a.submit(create, func(result committer.Result, err error) { a.locked(r, cmd, result, err) })
 	}
 }
@@ -166,10 +165,10 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case err != nil:
 		a.refuse(r, err)
 	case result.Claim.Status.Final(): // it ended before its outcome was known here
-		r.omit(&result.Claim)
+		a.omit(r, &result.Claim)
 		a.start(r)
 	case result.Claim.Status == claim.Waiting && !cmd.AllowCircle && a.check != nil:
-		a.background(func(ctx context.Context) func() {
+		a.beside(a.caller, func(ctx context.Context) func() { // to the end: the claim stays when the stream breaks
 			err := a.check(ctx, &result)
 			return func() { a.checked(r, cmd, &result.Claim, err) }
 		})
@@ -186,7 +185,7 @@ func (a *Attached) checked(r *resource, cmd Lock, c *claim.Claim, err error) {
 		a.done(r)
 		return
 	}
-	r.omit(c) // it came and went
+	a.omit(r, c) // it came and went
 	a.refuse(r, err)
 }
 

@@ -71,10 +71,19 @@ func TestTooSlow(t *testing.T) {
 	})
 }
 
-// TestSessionFull: a session that has as many claims as it may gets no more.
+// TestSessionFull: a session that has as many claims as it may gets no more, until it has given some up; so it is while its
+// claims are being read.
 func TestSessionFull(t *testing.T) {
-	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reads := committertest.New(t, 0), &gate{}
+		m := session.New(w.Committer, w.Hub, slowStore{w.Store, reads}, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
 		a := open(t, m, "a")
+		reads.set(true)
+		defer reads.set(false)
+		a.Missed()
+		synctest.Wait()
 		go func() {
 			for i := range claim.MaxSessionClaims + 1 {
 				lock(t, a, fmt.Sprint(i))
@@ -109,6 +118,9 @@ func TestSessionFull(t *testing.T) {
 		if n := w.Metric(t, "locket_session_claims", "holding"); n != 0 {
 			t.Errorf("the metric says %v", n)
 		}
+		synctest.Wait()
+		heard(t, a)
+		expect(t, do(t, a, session.Lock{Sequence: 4, Resource: "one more"}), "one more: 0 to 2 (active, )")
 	})
 }
 

@@ -264,10 +264,10 @@ func TestClaimNotKnown(t *testing.T) {
 // TestGapDuringCheck: the end of a claim that is looked at, and of which nothing is heard, is told after the answer.
 func TestGapDuringCheck(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
-		a, b := open(t, m, "a"), open(t, m, "b")
+		b := open(t, m, "b")
 		do(t, b, session.Lock{Sequence: 2, Resource: "k"})
 		checked := make(chan struct{})
-		a = openChecked(t, m, "a", func(_ context.Context, result *committer.Result) error {
+		a := openChecked(t, m, "a", func(_ context.Context, result *committer.Result) error {
 			committertest.Transact(t, w.Store.Store, claim.End{ID: result.Claim.ID, Reason: "why"})
 			<-checked
 			return nil

@@ -161,7 +161,7 @@ func newScene(t *testing.T) *scene {
 	sc.Store.Set(func(s *committertest.Store) { s.OnTransact = sc.transact })
 	f := &feed{}
 	for _, name := range []string{"a", "b"} {
-		sc.servers = append(sc.servers, startServerOn(t, sc.World, slowStore{sc.Store, sc}, f, name))
+		sc.servers = append(sc.servers, startServerOn(t, sc.World, slowStore{sc.Store, &sc.reads}, f, name))
 	}
 	return sc
 }
@@ -181,12 +181,12 @@ func (sc *scene) setRefusal(to refusal) {
 // slowStore reads the claims of sessions slowly.
 type slowStore struct {
 	*committertest.Store
-	sc *scene
+	reads *gate
 }
 
 func (s slowStore) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
 	claims, err := s.Store.SessionClaims(ctx, id)
-	s.sc.reads.pass(ctx)
+	s.reads.pass(ctx)
 	return claims, errors.Join(err, ctx.Err())
 }
 

@@ -12,17 +12,26 @@ import (
 // background reads something beside the commands, and then calls what the read returned, unless
 // the session has ended.
 func (a *Attached) background(read func(context.Context) (then func())) {
-	a.m.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(a.caller, readTimeout)
+	ctx, cancel := context.WithCancel(a.caller)
+	go func() {
+		select {
+		case <-a.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	a.beside(ctx, func(ctx context.Context) func() {
 		defer cancel()
-		go func() {
-			select {
-			case <-a.ended:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		then := read(ctx)
+		return read(ctx)
+	})
+}
+
+// beside is background for what is also done when the session has ended.
+func (a *Attached) beside(ctx context.Context, work func(context.Context) (then func())) {
+	a.m.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		then := work(ctx)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.err == nil && then != nil {
@@ -92,6 +101,7 @@ func (a *Attached) reconcile() {
 		claims, ended, err := a.readClaims(ctx)
 		return func() {
 			a.reads--
+			a.reading = false
 			if err != nil {
 				time.AfterFunc(retryPause, a.Missed)
 				return
@@ -123,6 +133,7 @@ func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []
 		return nil, nil, ctx.Err()
 	}
 	a.mu.Lock()
+	a.reading = true
 	known := make(map[string]*claim.Claim, len(a.resources)) // how each claim ended if it is there no more
 	for _, r := range a.resources {
 		if r.id != "" {

@@ -17,6 +17,7 @@ type resource struct {
 type work struct {
 	commands []Command
 	about    string       // the claim that the first makes or ends, as its answer will tell; "" for none
+	makes    bool         // whether it makes it
 	kept     *claim.Claim // the last that is known of that claim and was not told; nil for nothing
 }
 
@@ -38,10 +39,20 @@ func (r *resource) keeps(c *claim.Claim) bool {
 	return r.work != nil && r.work.about == c.ID && (r.id != c.ID || c.Status.Final())
 }
 
+// conclude ends what the command under way is about. It returns what its answer did not tell, nil for nothing.
+func (a *Attached) conclude(r *resource) (kept *claim.Claim) {
+	kept = r.work.kept
+	if r.work.makes {
+		a.making--
+	}
+	r.work.about, r.work.makes, r.work.kept = "", false, nil
+	return kept
+}
+
 // omit leaves out the claim that the command under way has made: it has ended, and nothing of it is to be told.
-func (r *resource) omit(c *claim.Claim) {
+func (a *Attached) omit(r *resource, c *claim.Claim) {
 	r.version = max(r.version, c.Version)
-	r.work.about, r.work.kept = "", nil
+	a.conclude(r)
 }
 
 // resource returns what is known of a resource, which may be nothing.
@@ -57,7 +68,7 @@ func (a *Attached) resource(name string) *resource {
 // forget drops a resource about which there is nothing to know. While claims are being read it stays: the
 // read may have begun before its claim ended.
 func (a *Attached) forget(r *resource) {
-	if r.id == "" && r.work == nil && a.reads == 0 {
+	if r.id == "" && r.work == nil && !a.reading {
 		delete(a.resources, r.name)
 	}
 }
@@ -107,7 +118,7 @@ func (a *Attached) changed(t claim.Transition) {
 	switch r := a.resources[c.Resource]; {
 	case r.knows(c.ID):
 		a.learn(r, c)
-	case a.reads > 0, t.Before == nil && c.Status.Live():
+	case a.reading, t.Before == nil && c.Status.Live():
 		// It may be a claim that was made over an older stream, by a commit whose outcome was not known.
 		a.reconcile()
 	}
