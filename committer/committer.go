@@ -235,7 +235,7 @@ func (c *Committer) beat() error {
 		err = nil // the beat itself was done
 	}
 	if err != nil && !errors.Is(err, db.ErrUnavailable) {
-		err = fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+		err = fmt.Errorf("%w: %v", db.ErrUnavailable, err) //nolint:errorlint // the outcome of a beat is none of a request
 	}
 	c.committed(err)
 	if err == nil {

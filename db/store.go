@@ -23,7 +23,7 @@ var (
 	// not happened. The other commands of the transaction are not affected.
 	ErrRowLocked = errors.New("another server's transaction keeps the row locked")
 	// ErrOutcomeUnknown is returned when the connection broke during a commit and the
-	// outcome could not be read back in time, or when the disk did not confirm it in time.
+	// outcome could not be read back in time, or when the disk did not confirm it: in time, or at all.
 	ErrOutcomeUnknown = errors.New("the outcome of the commit is not known")
 	// ErrListTooLong is returned by List for a filter that too many claims would have to be
 	// read for, or while many such lists wait.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"zombiezen.com/go/sqlite"
+
 	"github.com/locket-service/locket/db"
 )
 
@@ -37,14 +39,33 @@ func (s *Store) write(ctx context.Context, fn func() error, committed func()) er
 	}()
 	select {
 	case err := <-outcome:
-		return translate(err)
+		return commitError(err)
 	case <-ctx.Done():
 	}
 	select {
 	case err := <-outcome:
-		return translate(err)
+		return commitError(err)
 	default:
 		return fmt.Errorf("%w: the disk has not confirmed it: %w", db.ErrOutcomeUnknown, context.Cause(ctx))
+	}
+}
+
+// commitError returns what a commit that failed is answered with. The end of a transaction is written to the log
+// last, so it was not done if there was no room for that, or if the write was refused. After any other
+// failure, such as a sync that failed, it may be in the log, and count after a restart: until the next
+// commit, which is written in its place.
+func commitError(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch code := sqlite.ErrCode(err); code.ToPrimary() {
+	case sqlite.ResultFull, sqlite.ResultBusy:
+		return translate(err)
+	default:
+		if code == sqlite.ResultIOErrWrite {
+			return translate(err)
+		}
+		return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 	}
 }
 
