@@ -38,7 +38,7 @@ type Config struct {
 	// a password, and is never logged whole.
 	Database string
 	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile
-	// (--database-password-file) is the password for a Database that holds none.
+	// (--database-password-file) is the password for a Database that holds none. The file is read again when it changes.
 	DatabasePassword, DatabasePasswordFile string
 	// DatabaseCA (--database-ca) is a file in PEM with the authorities of the database's
 	// certificate; with it connections to the database need TLS.

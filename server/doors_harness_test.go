@@ -24,6 +24,7 @@ import (
 
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/grpcserver"
 )
 
@@ -151,7 +152,8 @@ func serveDoors(t *testing.T, c Config, guard grpcserver.Guard) (addresses map[s
 	var logs fixtures.Buffer
 	listeners, err := listen(c)
 	must(t, err)
-	group, err := newGroup(c, store, listeners, slog.New(slog.NewTextHandler(&logs, nil)), guard)
+	log := slog.New(slog.NewTextHandler(&logs, nil))
+	group, err := newGroup(c, store, listeners, follow.NewSet(log), log, guard)
 	must(t, err)
 	process := ifrit.Invoke(group)
 	end = sync.OnceFunc(func() {

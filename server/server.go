@@ -56,7 +56,8 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	tuneGC()
 	// gRPC's own messages are about faults of clients: level debug.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))
-	store, err := openStore(ctx, c, log)
+	files := follow.NewSet(log)
+	store, err := openStore(ctx, c, files, log)
 	switch {
 	case err != nil && ctx.Err() != nil: // a signal came while the database was awaited
 		return nil
@@ -69,7 +70,7 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 		return err
 	}
 	defer doors.close()
-	group, err := newGroup(c, store, doors, log)
+	group, err := newGroup(c, store, doors, files, log)
 	if err != nil {
 		return err
 	}
@@ -134,10 +135,9 @@ func engineOf(database string) string {
 // newGroup returns all long-lived runners, in the order in which they start; they stop
 // in reverse. The guards decide about the calls of every door,
 // after those of the configuration.
-func newGroup(c Config, store db.Store, doors *doors, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
+func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	files := follow.NewSet(log)
 	certificates, err := loadTLS(c, files)
 	if err != nil {
 		return nil, err

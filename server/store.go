@@ -11,6 +11,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/follow"
 )
 
 // The engines of --database.
@@ -24,10 +25,14 @@ const retryStart = time.Second
 
 // openStore opens the database, waiting for it for a while if it is not up. The error is that of ctx if
 // that ends first.
-func openStore(ctx context.Context, c Config, log *slog.Logger) (db.Store, error) {
+func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logger) (db.Store, error) {
+	open, err := opener(c, files, log)
+	if err != nil {
+		return nil, fmt.Errorf("--database: %w", err)
+	}
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
-		store, err := open(ctx, c, log)
+		store, err := open(ctx)
 		switch {
 		case err == nil:
 			return store, nil
@@ -43,25 +48,28 @@ func openStore(ctx context.Context, c Config, log *slog.Logger) (db.Store, error
 	}
 }
 
-func open(ctx context.Context, c Config, log *slog.Logger) (db.Store, error) {
+// opener returns what tries to open the database. It reads the files of the secrets.
+func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
 	engine, source, _ := strings.Cut(c.Database, ":")
 	if engine == engineSQLite {
-		return sqlite.Open(source)
+		return func(context.Context) (db.Store, error) { return sqlite.Open(source) }, nil
 	}
-	dsn, err := mysql.WithSecrets(source, mysql.Secrets{
+	secrets, err := mysql.Secrets{
 		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
-	})
+	}.Follow(files)
 	if err != nil {
 		return nil, err
 	}
-	store, err := mysql.Open(ctx, dsn)
-	if err != nil { // a nil *mysql.Store is no nil db.Store
-		return nil, err
-	}
-	for _, warning := range store.Warnings() {
-		log.Warn("the database may lose what was acknowledged", "reason", warning)
-	}
-	return store, nil
+	return func(ctx context.Context) (db.Store, error) {
+		store, err := mysql.Open(ctx, source, secrets)
+		if err != nil { // a nil *mysql.Store is no nil db.Store
+			return nil, err
+		}
+		for _, warning := range store.Warnings() {
+			log.Warn("the database may lose what was acknowledged", "reason", warning)
+		}
+		return store, nil
+	}, nil
 }
 
 // wrongStore returns what is wrong with the setting of the database by itself.

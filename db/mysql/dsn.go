@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -25,8 +26,8 @@ type Secrets struct {
 	AnyName bool
 }
 
-// tlsName is the name by which a DSN refers to the TLS of WithSecrets.
-const tlsName = "locket"
+// Option changes how Open connects.
+type Option func(*mysql.Config) error
 
 // CheckDSN returns what is wrong with a DSN by itself, nil if nothing is. The error does not show its
 // password.
@@ -56,67 +57,89 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 	return config, nil
 }
 
-// WithSecrets returns a DSN for Open in this process. The secrets must agree with the DSN: a
-// password or a TLS setting in both is an error. The files are read once.
-func WithSecrets(dsn string, s Secrets) (string, error) {
-	if s == (Secrets{}) || s == (Secrets{AnyName: true}) {
-		return dsn, nil
-	}
-	config, err := parseDSN(dsn)
+// Follow reads the files of the secrets for the first time, and has the set follow them: each connection is made
+// with what they say then. The option returns an error if the DSN has a password or a TLS setting of its own.
+func (s Secrets) Follow(set *follow.Set) (Option, error) {
+	password, err := s.followPassword(set)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	password, err := s.password()
-	switch {
-	case err != nil:
-		return "", err
-	case password != "" && config.Passwd != "":
-		return "", errors.New("the DSN holds a password, and another one is given beside it")
-	case password != "":
-		config.Passwd = password
+	pool, err := s.followCA(set)
+	if err != nil {
+		return nil, err
 	}
-	if s.CA != "" {
-		if config.TLSConfig != "" {
-			return "", errors.New("the DSN says tls, and a file of authorities is given beside it")
+	return func(config *mysql.Config) error {
+		switch {
+		case password != nil && config.Passwd != "":
+			return errors.New("the DSN holds a password, and another one is given beside it")
+		case pool != nil && config.TLSConfig != "":
+			return errors.New("the DSN says tls, and a file of authorities is given beside it")
 		}
-		if err := s.registerTLS(); err != nil {
-			return "", err
-		}
-		config.TLSConfig = tlsName
-	}
-	return config.FormatDSN(), nil
+		return config.Apply(mysql.BeforeConnect(func(_ context.Context, config *mysql.Config) error {
+			if password != nil {
+				config.Passwd = password()
+			}
+			if pool != nil {
+				config.TLS = s.tls(pool(), config.Addr)
+			}
+			return nil
+		}))
+	}, nil
 }
 
-func (s Secrets) password() (string, error) {
+// followPassword returns what returns the password, nil if none is given.
+func (s Secrets) followPassword(set *follow.Set) (func() string, error) {
 	if s.PasswordFile == "" {
-		return s.Password, nil
+		if s.Password == "" {
+			return nil, nil
+		}
+		return func() string { return s.Password }, nil
 	}
-	text, err := follow.Read("the password of the database", s.PasswordFile)
+	file, err := follow.Open("--database-password-file", follow.One(parsePassword), s.PasswordFile)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	set.Add(file)
+	return file.Current, nil
+}
+
+func parsePassword(text []byte) (string, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	if line = strings.TrimSuffix(line, "\r"); line == "" {
-		return "", fmt.Errorf("the password of the database: the first line of %s is empty", s.PasswordFile)
+		return "", errors.New("its first line, the password of the database, is empty")
 	}
 	return line, nil
 }
 
-func (s Secrets) registerTLS() error {
-	text, err := follow.Read("the authorities of the database's certificate", s.CA)
-	if err != nil {
-		return err
+// followCA returns what returns the authorities, nil if none are given.
+func (s Secrets) followCA(set *follow.Set) (func() *x509.CertPool, error) {
+	if s.CA == "" {
+		return nil, nil
 	}
+	file, err := follow.Open("--database-ca", follow.One(parseAuthorities), s.CA)
+	if err != nil {
+		return nil, err
+	}
+	set.Add(file)
+	return file.Current, nil
+}
+
+func parseAuthorities(text []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return fmt.Errorf("the authorities of the database's certificate: no certificate in %s", s.CA)
+		return nil, errors.New("no certificate of the database's authorities")
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	return pool, nil
+}
+
+func (s Secrets) tls(pool *x509.CertPool, address string) *tls.Config {
+	host, _, _ := net.SplitHostPort(address)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: host}
 	if s.AnyName {
 		config.InsecureSkipVerify = true // VerifyConnection checks all but the name
 		config.VerifyConnection = func(state tls.ConnectionState) error { return signedBy(pool, state.PeerCertificates) }
 	}
-	return mysql.RegisterTLSConfig(tlsName, config)
+	return config
 }
 
 // signedBy verifies a chain of certificates, leaf first, and not its names.

@@ -3,12 +3,19 @@ package mysql
 import (
 	"crypto/x509"
 	"database/sql"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/follow"
 )
 
 func must(t *testing.T, err error) {
@@ -38,7 +45,6 @@ func TestSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	must(t, os.WriteFile(file, []byte(password+"\nmore\n"), 0o600))
 	dsn := "safe@tcp(" + database.Addr() + ")/locket"
-	// TLS has one name in a process, so these are one after the other.
 	for _, test := range []struct {
 		name, dsn string
 		secrets   Secrets
@@ -59,10 +65,10 @@ func TestSecrets(t *testing.T) {
 		{"authorities that are none", dsn, Secrets{CA: file}, file},
 		{"not a DSN", "nonsense", Secrets{Password: password}, "DSN"},
 	} {
-		complete, err := WithSecrets(test.dsn, test.secrets)
+		option, err := test.secrets.Follow(follow.NewSet(slog.New(slog.DiscardHandler)))
 		if err == nil {
 			var store *Store
-			if store, err = Open(t.Context(), complete); err == nil {
+			if store, err = Open(t.Context(), test.dsn, option); err == nil {
 				must(t, store.Close())
 			}
 		}
@@ -75,7 +81,49 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s: the error contains the password", test.name)
 		}
 	}
-	if same, err := WithSecrets(dsn, Secrets{}); err != nil || same != dsn {
-		t.Errorf("without secrets: %s, %v", same, err)
+}
+
+// TestPasswordThatChanges: connections are made with the password that the file has then.
+func TestPasswordThatChanges(t *testing.T) {
+	t.Parallel()
+	config, err := mysql.ParseDSN(fixtures.MySQL(t))
+	must(t, err)
+	admin, err := sql.Open("mysql", config.FormatDSN())
+	must(t, err)
+	defer admin.Close()
+	user := "u_" + config.DBName + "@'%'"
+	do := func(statement string) {
+		t.Helper()
+		_, err := admin.ExecContext(t.Context(), statement)
+		must(t, err)
 	}
+	do("CREATE USER " + user + " IDENTIFIED BY 'first'")
+	defer admin.Exec("DROP USER " + user)
+	do("GRANT ALL ON " + config.DBName + ".* TO " + user)
+	config.User, config.Passwd = "u_"+config.DBName, ""
+	file := filepath.Join(t.TempDir(), "password")
+	must(t, os.WriteFile(file, []byte("first\n"), 0o600))
+	set := follow.NewSet(slog.New(slog.DiscardHandler))
+	option, err := Secrets{PasswordFile: file}.Follow(set)
+	must(t, err)
+	s, err := Open(t.Context(), config.FormatDSN(), option)
+	must(t, err)
+	defer s.Close()
+	do("ALTER USER " + user + " IDENTIFIED BY 'second'")
+	s.renew()
+	if _, err := s.Now(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	must(t, os.WriteFile(file, []byte("second\n"), 0o600))
+	for begin := time.Now(); !now(t, s); time.Sleep(50 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatal("the new password is not used")
+		}
+		set.Look(t.Context())
+	}
+}
+
+func now(t *testing.T, s *Store) bool {
+	_, err := s.Now(t.Context())
+	return err == nil
 }

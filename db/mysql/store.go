@@ -51,10 +51,15 @@ var _ db.Store = (*Store)(nil)
 // Open connects to the database that a DSN of go-sql-driver/mysql names, and makes the
 // database and its tables if they are not there. It returns db.ErrUnavailable when the
 // database does not answer, db.ErrNewerSchema, and ErrNoRowLocks.
-func Open(ctx context.Context, dsn string) (*Store, error) {
+func Open(ctx context.Context, dsn string, options ...Option) (*Store, error) {
 	config, err := parseDSN(dsn)
 	if err != nil {
 		return nil, err
+	}
+	for _, option := range options {
+		if err := option(config); err != nil {
+			return nil, err
+		}
 	}
 	if err := createDatabase(ctx, config); err != nil {
 		return nil, atStart(err)
