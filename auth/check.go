@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -100,8 +102,53 @@ func (rs *Rules) Lint() (warnings []string) {
 				warnings = append(warnings, fmt.Sprintf("line %d: %q has no prefix like oidc: or cert:, so it is nobody's name", r.line, *name))
 			}
 		}
+		for _, prefix := range []*string{r.IdentityPrefix, r.ResourcePrefix} {
+			if prefix != nil && endless(*prefix) {
+				warnings = append(warnings, fmt.Sprintf("line %d: %q is also how other names begin, such as %q; end it with a separator", r.line, *prefix, *prefix+"-other"))
+			}
+		}
+		warnings = append(warnings, rs.lifts(r)...)
+	}
+	for _, q := range rs.quotas {
+		if q.IdentityPrefix != nil && endless(*q.IdentityPrefix) {
+			warnings = append(warnings, fmt.Sprintf("the quota for %q: this is also how other names begin, such as %q; end it with a separator", *q.IdentityPrefix, *q.IdentityPrefix+"-other"))
+		}
 	}
 	return warnings
+}
+
+// endless reports whether a prefix ends within a word.
+func endless(prefix string) bool {
+	last, _ := utf8.DecodeLastRuneInString(prefix)
+	return unicode.IsLetter(last) || unicode.IsDigit(last)
+}
+
+// lifts returns which denials a rule lifts for those that both are about, because it is about a more
+// specific resource.
+func (rs *Rules) lifts(r *rule) (warnings []string) {
+	for _, other := range rs.rules {
+		within := r.target() != other.target() && other.ResourcePrefix != nil && strings.HasPrefix(r.target(), other.target()) ||
+			r.target() == other.target() && r.Resource != nil && other.ResourcePrefix != nil
+		if both := Right(r.May & other.MayNot); both != 0 && within && r.meets(other) {
+			warnings = append(warnings, fmt.Sprintf("line %d lifts what line %d denies (%s): the more specific resource decides", r.line, other.line, both))
+		}
+	}
+	return warnings
+}
+
+// meets reports whether there may be callers that both rules are about.
+func (r *rule) meets(other *rule) bool {
+	begins := func(name, prefix *string) bool {
+		return name != nil && prefix != nil && strings.HasPrefix(*name, *prefix)
+	}
+	switch {
+	case r.Group != nil || r.Everybody || other.Group != nil || other.Everybody:
+		return true
+	case r.Identity != nil && other.Identity != nil:
+		return *r.Identity == *other.Identity
+	}
+	return begins(r.Identity, other.IdentityPrefix) || begins(other.Identity, r.IdentityPrefix) ||
+		begins(r.IdentityPrefix, other.IdentityPrefix) || begins(other.IdentityPrefix, r.IdentityPrefix)
 }
 
 // overruled returns a rule about everybody that denies all that a rule allows, nil if there is none.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Identity is who a caller was authenticated as.
@@ -41,9 +42,10 @@ const (
 	ProxyPrefix = "proxy:"
 )
 
-// NewIdentity returns an identity whose name and groups have the prefix. Its errors name what is
+// NewIdentity returns an identity whose name and groups have the prefix, in the normal form NFC. Its errors name what is
 // wrong.
 func NewIdentity(prefix, name string, groups []string) (Identity, error) {
+	name = norm.NFC.String(name)
 	if err := ValidName(name); err != nil {
 		return Identity{}, fmt.Errorf("the name of the identity %w", err)
 	}
@@ -52,6 +54,7 @@ func NewIdentity(prefix, name string, groups []string) (Identity, error) {
 	}
 	id := Identity{Name: prefix + name}
 	for _, group := range groups {
+		group = norm.NFC.String(group)
 		if err := ValidName(group); err != nil {
 			return Identity{}, fmt.Errorf("a group of the identity %w", err)
 		}
@@ -61,19 +64,29 @@ func NewIdentity(prefix, name string, groups []string) (Identity, error) {
 }
 
 // ValidName returns what is wrong with a name of an identity or of a group: it has 1 to MaxName
-// bytes of UTF-8 without control characters, and no blank at either end.
+// bytes of UTF-8, which all can be seen (no control characters, no marks of direction or of width zero), in the
+// normal form NFC, and no blank at either end. So two names that look the same are mostly one.
 func ValidName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("is empty")
 	case len(name) > MaxName:
 		return fmt.Errorf("has %d bytes, and at most %d are allowed", len(name), MaxName)
-	case !utf8.ValidString(name):
-		return errors.New("is not valid UTF-8")
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return errors.New("contains a control character")
 	case strings.TrimSpace(name) != name:
 		return errors.New("begins or ends with a blank")
+	}
+	return validText(name)
+}
+
+// validText is ValidName for a part of a name.
+func validText(text string) error {
+	switch {
+	case !utf8.ValidString(text):
+		return errors.New("is not valid UTF-8")
+	case strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return errors.New("contains a character that cannot be printed")
+	case !norm.NFC.IsNormalString(text):
+		return errors.New("is not in the normal form NFC of Unicode, in which names are compared")
 	}
 	return nil
 }

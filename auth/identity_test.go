@@ -122,3 +122,30 @@ func FuzzTokens(f *testing.F) {
 		}
 	})
 }
+
+// Names can be seen, and what looks the same because of how it is encoded is the same.
+func TestNamesOfIdentities(t *testing.T) {
+	for name, want := range map[string]string{
+		"jose\u0301":             "oidc:jos\u00e9",
+		"jos\u00e9":              "oidc:jos\u00e9",
+		"Zo\u00eb van A":         "oidc:Zo\u00eb van A",
+		"a\u200bb":               "", // of width zero
+		"a\u202eb":               "", // what follows is shown from right to left
+		"a\u00a0b":               "", // a blank that looks like another one
+		"a\tb":                   "",
+		"\ufeffa":                "",
+		"a ":                     "",
+		strings.Repeat("x", 513): "",
+	} {
+		id, err := auth.NewIdentity(auth.OIDCPrefix, name, []string{name})
+		if id.Name != want || (err == nil) != (want != "") || err == nil && id.Groups[0] != want {
+			t.Errorf("%q: %q, %v", name, id, err)
+		}
+	}
+	for _, member := range []string{"identity", "identity_prefix", "group"} {
+		_, err := auth.ParseRules([]byte("rules:\n  - {" + member + ": \"oidc:jose\u0301\", may: [read], resource: r}\n"))
+		if err == nil || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), "NFC") {
+			t.Errorf("%s: %v", member, err)
+		}
+	}
+}

@@ -80,7 +80,12 @@ func (r *quotaRule) validate() error {
 	case q == (Quota{}):
 		return errors.New("the quota limits nothing")
 	}
-	return nil
+	if r.Identity != nil {
+		if err := ValidName(*r.Identity); err != nil {
+			return fmt.Errorf("the identity %w", err)
+		}
+	}
+	return validPrefix(r.IdentityPrefix)
 }
 
 // QuotaOf returns the quota of an identity: the one for its name, else that for the longest prefix, else

@@ -157,6 +157,17 @@ func (r *rule) validate() error {
 			return fmt.Errorf("the identity or group %w", err)
 		}
 	}
+	return validPrefix(r.IdentityPrefix)
+}
+
+// validPrefix returns what is wrong with an identity_prefix, which may be missing.
+func validPrefix(prefix *string) error {
+	if prefix == nil {
+		return nil
+	}
+	if err := validText(*prefix); err != nil {
+		return fmt.Errorf("the identity_prefix %w", err)
+	}
 	return nil
 }
 

@@ -96,7 +96,7 @@ func TestInvalidRules(t *testing.T) {
 		`rules: [{identity: "oidc:a", may: [read], resource: ""}]`:                 "the resource is empty",
 		`rules: [{identity_prefix: "", may: [read], resource: x}]`:                 "identity_prefix is empty",
 		`rules: [{identity: "", may: [read], resource: x}]`:                        "is empty",
-		`rules: [{identity: "a\nb", may: [read], resource: x}]`:                    "control character",
+		`rules: [{identity: "a\nb", may: [read], resource: x}]`:                    "cannot be printed",
 		`rules: [read]`: "must have members",
 		"rules:\n  - {everybody: true, may: [read], resource: x}\n  - {everybody: true}": "line 3",
 		`rule: []`:                    "rule",
@@ -277,5 +277,33 @@ quotas:
 		if _, err := auth.ParseRules([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// Prefixes that end within a word, and denials that a more specific rule lifts, are suspicious.
+func TestLintOfPrefixesAndDenials(t *testing.T) {
+	warnings := strings.Join(rulesOf(t, `
+rules:
+  - {identity_prefix: "spiffe://example.org", may: [read], resource_prefix: "deploy"}
+  - {identity_prefix: "spiffe://example.org/", may: [read], resource_prefix: "deploy/"}
+  - {everybody: true, may_not: [hold, revoke], resource_prefix: "prod/"}
+  - {group: "oidc:ops", may: [hold], resource_prefix: "prod/db/"}
+  - {identity: "token:ci", may: [all], resource: "prod/web"}
+  - {identity: "token:ci", may: [read], resource: "prod/web"}
+  - {identity_prefix: "oidc:", may_not: [administer], resource_prefix: ""}
+  - {identity: "token:ci", may: [administer], resource_prefix: "test/"}
+  - {identity: "oidc:root", may: [administer], resource_prefix: "test/"}
+  - {identity: anonymous, may: [read], resource_prefix: "pub/"}
+quotas:
+  - {identity_prefix: "cert:x", watches: 1}
+`).Lint(), "\n")
+	want := `line 3: "spiffe://example.org" is also how other names begin, such as "spiffe://example.org-other"; end it with a separator
+line 3: "deploy" is also how other names begin, such as "deploy-other"; end it with a separator
+line 6 lifts what line 5 denies (hold): the more specific resource decides
+line 7 lifts what line 5 denies (hold, revoke): the more specific resource decides
+line 11 lifts what line 9 denies (administer): the more specific resource decides
+the quota for "cert:x": this is also how other names begin, such as "cert:x-other"; end it with a separator`
+	if got := strings.TrimPrefix(warnings, "there is no example: nothing tests the rules\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

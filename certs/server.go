@@ -23,12 +23,15 @@ type ServerFiles struct {
 	// Bundles holds for each SPIFFE trust domain its authorities: SPIFFE ids are then accepted of these trust
 	// domains alone, each by its own bundle. Without any, ClientCA is for all of them.
 	Bundles map[string]string
+	// MinVersion is the lowest version of TLS; TLS 1.2 if it is 0.
+	MinVersion uint16
 }
 
 // Server has the certificates of a server. It may be used by any number of goroutines.
 type Server struct {
-	file     *follow.File[*material]
-	verified verified
+	file       *follow.File[*material]
+	verified   verified
+	minVersion uint16
 }
 
 type material struct {
@@ -66,7 +69,7 @@ func LoadServer(files ServerFiles, set *follow.Set) (*Server, error) {
 		return nil, err
 	}
 	set.Add(file)
-	return &Server{file: file}, nil
+	return &Server{file: file, minVersion: max(files.MinVersion, tls.VersionTLS12)}, nil
 }
 
 // domains returns the trust domains that have bundles, in their order.
@@ -116,16 +119,25 @@ func describe(what string, cert *x509.Certificate) string {
 	return fmt.Sprintf("%s %q until %s, SHA-256 %s", what, cert.Subject, cert.NotAfter.UTC().Format(time.RFC3339), hex.EncodeToString(sum[:]))
 }
 
-// Config returns a TLS configuration (TLS 1.2 and up) whose connections use the
+// suites are those of TLS 1.2 whose encryption is authenticated, and whose keys are made for each connection: none with
+// CBC. The suites of TLS 1.3 are all so.
+var suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// Config returns a TLS configuration whose connections use the
 // certificates that are good at their time. No handshake reads a file.
 func (s *Server) Config(auth tls.ClientAuthType) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
+		MinVersion: s.minVersion,
 		NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			now := s.file.Current()
 			return &tls.Config{
-				MinVersion:   tls.VersionTLS12,
+				MinVersion:   s.minVersion,
+				CipherSuites: suites,
 				NextProtos:   []string{"h2", "http/1.1"},
 				Certificates: []tls.Certificate{now.cert},
 				ClientCAs:    now.all,

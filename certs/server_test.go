@@ -192,3 +192,30 @@ func TestNoCertificates(t *testing.T) {
 		}
 	}
 }
+
+// TestSuites: over TLS 1.2 no suite with CBC is taken, and no version below the lowest.
+func TestSuites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := fixtures.NewCA(t)
+		h := newHandshakes(t, ca)
+		client := ca.ClientTLS(t)
+		client.MaxVersion = tls.VersionTLS12
+		shakes := func(what string, good bool, suites ...uint16) {
+			t.Helper()
+			client.CipherSuites = suites
+			if _, err := h.shake(t, client); (err == nil) != good {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		shakes("all suites", true)
+		shakes("CBC alone", false, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA)
+		shakes("GCM", true, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
+		h.files.MinVersion = tls.VersionTLS13
+		var err error
+		h.certificates, err = certs.LoadServer(h.files, h.set)
+		must(t, err)
+		shakes("TLS 1.2, where 1.3 is the lowest", false)
+		client.MaxVersion = tls.VersionTLS13
+		shakes("TLS 1.3", true)
+	})
+}

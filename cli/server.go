@@ -70,6 +70,7 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "the server's certificate, PEM")
 	flags.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "its key, PEM")
 	flags.StringVar(&c.TLSClientCA, "tls-client-ca", c.TLSClientCA, "the authorities of the clients' certificates, PEM")
+	flags.StringVar(&c.TLSMinVersion, "tls-min-version", c.TLSMinVersion, "the lowest version of TLS: 1.2 or 1.3")
 	flags.StringVar(&c.TLSCRL, "tls-crl", c.TLSCRL, "revocation lists of the clients' authorities, PEM or DER")
 	flags.StringSliceVar(&c.SPIFFEBundles, "spiffe-bundles", c.SPIFFEBundles, "the authorities of SPIFFE trust domains, PEM: DOMAIN=FILE; SPIFFE ids of others are refused")
 	flags.StringVar(&c.AuthTokens, "auth-tokens", c.AuthTokens, "a file of tokens that clients may show; locket token new makes them")

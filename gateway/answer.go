@@ -118,6 +118,9 @@ func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) erro
 	switch answer := answer.(type) {
 	case *models.Claim:
 		code := codeOf(r.method, answer.GetStatus())
+		if answer.GetCreated() == nil { // the caller may not see the claim that it has changed
+			code = http.StatusNoContent
+		}
 		if code != http.StatusNoContent {
 			w.Header().Set("ETag", etagOf(answer.GetVersion()))
 		}

@@ -68,6 +68,8 @@ type Call struct {
 	Refused string
 	// Response is what the handler of a unary call has answered, once next has returned.
 	Response any
+	// conceal makes of a response what the caller gets; nil: all of it.
+	conceal func(response any) any
 	// end ends a stream; nil for a unary call.
 	end     context.CancelCauseFunc
 	checks  []func(message any) error
@@ -82,6 +84,10 @@ func (c *Call) Check(check func(message any) error) { c.checks = append(c.checks
 // Checked calls a function with every message that the caller sends and what came of its checks. It
 // is for guards, before they call next.
 func (c *Call) Checked(hear func(message any, err error)) { c.checked = append(c.checked, hear) }
+
+// Conceal has the caller of a unary call get what a function makes of the response. Response stays
+// whole, for guards. It is for guards, before they call next.
+func (c *Call) Conceal(conceal func(response any) any) { c.conceal = conceal }
 
 // Streams reports whether the call is a stream, which may last.
 func (c *Call) Streams() bool { return c.end != nil }
@@ -123,6 +129,9 @@ func (c *Chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	})
 	if err == nil && resp == nil {
 		err = status.Error(codes.Internal, "no guard refused the call, and no handler answered it")
+	}
+	if err == nil && call.conceal != nil {
+		resp = call.conceal(resp)
 	}
 	return resp, err
 }

@@ -114,8 +114,19 @@ func Authorize() grpcserver.Guard {
 		}
 		caller := auth.CallerOf(ctx)
 		call.Check(func(message any) error { return denied(need.check(caller, message)) })
+		call.Conceal(func(response any) any { return visible(caller, response) })
 		return next(ctx)
 	}
+}
+
+// visible is a response as its caller may see it: of a claim that it may revoke, and neither read nor administer,
+// nothing but what it has asked for.
+func visible(caller *auth.Caller, response any) any {
+	c, ok := response.(*models.Claim)
+	if !ok || caller.Sees(&claim.Claim{Resource: c.GetResource(), Identity: c.GetIdentity()}) || caller.Need(auth.Administer, c.GetResource()) == nil {
+		return response
+	}
+	return &models.Claim{Id: c.GetId(), Status: c.GetStatus()}
 }
 
 // denied turns a DeniedError into the status that callers get.

@@ -57,6 +57,8 @@ type Config struct {
 	// be left out. They are read again when they change. With TLSClientCA the clients' certificates
 	// say who calls.
 	TLSCert, TLSKey, TLSClientCA string
+	// TLSMinVersion (--tls-min-version) is the lowest version of TLS: 1.2 or 1.3.
+	TLSMinVersion string
 	// TLSCRL (--tls-crl) is a file with revocation lists of the clients' authorities, in PEM or DER. It is
 	// read again when it changes, and counts for connections that are open too.
 	TLSCRL string
@@ -125,7 +127,7 @@ func DefaultConfig() Config {
 		Database: "sqlite:locket.db", DatabaseWait: time.Minute, DatabaseTimeout: 10 * time.Second,
 		HistoryRetention: 24 * time.Hour, HistoryLimit: 1_000_000, HistoryMinimum: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Second,
-		LogLevel:        "info", LogFormat: "auto",
+		LogLevel:        "info", LogFormat: "auto", TLSMinVersion: "1.2",
 		OIDCUserClaim: authn.DefaultUserClaim, AuthProxyUserHeader: authn.DefaultUserHeader,
 	}
 }

@@ -45,6 +45,7 @@ func TestValidate(t *testing.T) {
 		"a bundle without a file":           {func(c *Config) { c.SPIFFEBundles = []string{"a.example"} }, []string{"--spiffe-bundles", "a.example"}},
 		"a bundle of a SPIFFE id":           {func(c *Config) { c.SPIFFEBundles = []string{"spiffe://a.example=f"} }, []string{"--spiffe-bundles"}},
 		"two bundles of one trust domain":   {func(c *Config) { c.SPIFFEBundles = []string{"a.example=f", "a.example=g"} }, []string{"--spiffe-bundles", "twice"}},
+		"an old TLS":                        {func(c *Config) { c.TLSMinVersion = "1.1" }, []string{"--tls-min-version", "1.2 or 1.3"}},
 		"an unknown level":                  {func(c *Config) { c.LogLevel = "loud" }, []string{"--log-level", "loud"}},
 		"an unknown format":                 {func(c *Config) { c.LogFormat = "xml" }, []string{"--log-format", "xml", "lager"}},
 	} {

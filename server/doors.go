@@ -107,6 +107,9 @@ func atEnd(do func()) ifrit.Runner {
 	})
 }
 
+// tlsVersions are the values of TLSMinVersion.
+var tlsVersions = map[string]uint16{"": tls.VersionTLS12, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
 // loadTLS returns the certificates, nil without TLS.
 func loadTLS(c Config, files *follow.Set) (*certs.Server, error) {
 	if c.TLSCert == "" {
@@ -116,7 +119,7 @@ func loadTLS(c Config, files *follow.Set) (*certs.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA, CRL: c.TLSCRL, Bundles: bundles}, files)
+	return certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA, CRL: c.TLSCRL, Bundles: bundles, MinVersion: tlsVersions[c.TLSMinVersion]}, files)
 }
 
 // tlsOf returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a

@@ -65,6 +65,9 @@ func (c Config) wrongDoors() (wrong []error) {
 	case !secure || !config.OtherThanCertificates():
 		wrong = append(wrong, errors.New("--tls-cert, --tls-key and --tls-client-ca go together: give all three, or none; with another way of authentication --tls-client-ca may be left out"))
 	}
+	if tlsVersions[c.TLSMinVersion] == 0 {
+		wrong = append(wrong, fmt.Errorf("--tls-min-version %q: must be 1.2 or 1.3", c.TLSMinVersion))
+	}
 	if c.GRPCAddress == "" && c.HTTPAddress == "" {
 		wrong = append(wrong, errors.New("--grpc-address and --http-address: both are off, so nothing is served"))
 	}
