@@ -32,7 +32,7 @@ func TestFromGroup(t *testing.T) {
 		must(t, err)
 		err = <-p.Wait()
 		var trace grouper.ErrorTrace
-		if got := lock.FromGroup(err); errors.Is(err, lock.ErrLost) || !errors.Is(got, lock.ErrLost) || !errors.Is(got, lock.ErrSessionEnded) || !errors.As(got, &trace) || got.Error() != err.Error() {
+		if got := lock.FromGroup(err); errors.Is(err, lock.ErrLost) || !errors.Is(got, lock.ErrLost) || !errors.As(got, &trace) || got.Error() != err.Error() {
 			t.Errorf("%v, and of the group %v", got, err)
 		}
 		for _, err := range []error{nil, lock.ErrClosed, fmt.Errorf("own: %w", lock.ErrClosed)} {
