@@ -255,7 +255,7 @@ func TestDetachLater(t *testing.T) {
 		}
 		store.set(nil, nil)
 		b.Hears("k", inLine, holding)
-		if took := time.Since(heard); took < 13*time.Second || took > 14*time.Second {
+		if took := time.Since(heard); took < 12*time.Second || took > 14*time.Second {
 			t.Errorf("it took %s", took)
 		}
 	})
