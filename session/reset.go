@@ -47,19 +47,19 @@ func (m *Manager) Reset(ctx context.Context, keep []string) (ended int, err erro
 func (m *Manager) others(ctx context.Context, keep []string) (ids []string, err error) {
 	keep = slices.Sorted(slices.Values(keep))
 	for after := ""; ; {
-		page, _, err := m.store.Sessions(ctx, after, resetPage)
+		page, err := m.store.SessionIDs(ctx, after, resetPage)
 		if err != nil {
 			return nil, err
 		}
-		for i := range page {
-			if _, kept := slices.BinarySearch(keep, page[i].ID); !kept {
-				ids = append(ids, page[i].ID)
+		for _, id := range page {
+			if _, kept := slices.BinarySearch(keep, id); !kept {
+				ids = append(ids, id)
 			}
 		}
 		if len(page) < resetPage {
 			return ids, nil
 		}
-		after = page[len(page)-1].ID
+		after = page[len(page)-1]
 	}
 }
 

@@ -572,7 +572,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
 		b.waitsOf = func(ctx context.Context, parties []claim.Party, _ int) ([]claim.Claim, error) {
 			return b.Store.WaitsOf(ctx, parties, lots)
 		}
-	}, []string{"WaitsOfLimit"}},
+	}, []string{"WaitsOfLimit", "WaitsOfMany"}},
 	{"WaitsOf sees holders", func(b *broken) {
 		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
 			waits, err := b.Store.WaitsOf(ctx, parties, limit)

@@ -15,6 +15,7 @@ var largeCases = []Case{
 	{Name: "LongDataIsKept", Run: longDataIsKept},
 	{Name: "ManySessionsEnd", Run: manySessionsEnd},
 	{Name: "ManyDueAreBounded", Run: manyDueAreBounded},
+	{Name: "WaitsOfMany", Run: waitsOfMany},
 }
 
 // largest is a claim that is as large as a claim may be, all of it of bytes that SQL escapes.
@@ -175,5 +176,25 @@ func manyDueAreBounded(t testing.TB, e Engine) {
 			t.Fatalf("one transaction has ended %d", ended)
 		}
 		before = now
+	}
+}
+
+// waitsOfMany asks for the waits of more parties, with the longest names, than one request to a database may name.
+func waitsOfMany(t testing.TB, e Engine) {
+	const n = 1000
+	parties := []claim.Party{{Session: "none"}}
+	Do(t, e.Store, exclusive("holder", "r"))
+	for i := range n {
+		c := largest(i)
+		c.Resource, c.UserData, c.Value = "r", nil, ""
+		if i%100 == 0 {
+			Do(t, e.Store, c)
+		}
+		parties = append(parties, claim.Party{Owner: c.Owner})
+	}
+	for _, limit := range []int{n, 3} {
+		waits, err := e.Store.WaitsOf(t.Context(), parties, limit)
+		must(t, err)
+		equal(t, "number of waits", len(waits), min(limit, n/100))
 	}
 }

@@ -14,7 +14,7 @@ import (
 // The largest transactions fit into the smallest packets that a store accepts.
 func TestSmallPackets(t *testing.T) {
 	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
-	large := []string{"LargestClaims", "LongDataIsKept", "ManyResources", "ManySessionsEnd", "SessionEnds"}
+	large := []string{"LargestClaims", "LongDataIsKept", "ManyResources", "ManySessionsEnd", "SessionEnds", "WaitsOfMany"}
 	for _, c := range dbtest.Cases() {
 		if slices.Contains(large, c.Name) {
 			t.Run(c.Name, func(t *testing.T) {

@@ -23,6 +23,7 @@ const (
 	countSessionSQL = "(SELECT count(*) FROM claims WHERE session = s.id AND session <> '' AND status < 3 AND status = "
 	sessionsSQL     = "SELECT " + sessionColumns + ", " + countSessionSQL + "2), " + countSessionSQL + "1) FROM sessions s WHERE id > ? ORDER BY id" + limitSQL
 
+	sessionIDsSQL  = "SELECT id FROM sessions WHERE id > ? ORDER BY id" + limitSQL
 	attachedSQL    = "SELECT id FROM sessions WHERE server = ?"
 	dueSessionsSQL = "SELECT id FROM sessions WHERE deadline > 0 AND deadline <= ? ORDER BY deadline" + limitSQL
 
@@ -135,6 +136,12 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 		page = append(page, db.SessionCount{Session: scanSession(row), Active: row.ColumnInt(14), Waiting: row.ColumnInt(15)})
 	}, after, limit)
 	return page, s.instant(), err
+}
+
+// SessionIDs implements db.Sessions.
+func (s *Store) SessionIDs(ctx context.Context, after string, limit int) (ids []string, err error) {
+	err = s.read(ctx, sessionIDsSQL, func(row *sqlite.Stmt) { ids = append(ids, row.ColumnText(0)) }, after, limit)
+	return ids, err
 }
 
 // SessionClaims implements db.Sessions.

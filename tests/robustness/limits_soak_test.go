@@ -1,0 +1,23 @@
+//go:build soak
+
+package robustness_test
+
+import (
+	"testing"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// TestSoakAllLimits is TestAllLimits with more of everything than one transaction has room for.
+func TestSoakAllLimits(t *testing.T) {
+	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
+	databases := harness.Engines()
+	databases["mysql with small packets"] = func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) }
+	for name, database := range databases {
+		t.Run(name, func(t *testing.T) {
+			startExtremes(t, database(t), amounts{claims: 200, locks: 2000, waiters: claim.MaxGrants + 200}).run()
+		})
+	}
+}
