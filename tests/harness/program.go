@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/locket-service/locket/fixtures"
 )
@@ -16,7 +15,7 @@ import (
 // RunLocket runs the command line until it ends, or is killed after a while.
 func RunLocket(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), HangTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, fixtures.LocketProgram(t), args...)
 	cmd.Dir = t.TempDir() // where ./locket.db would be made

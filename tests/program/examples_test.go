@@ -79,7 +79,7 @@ func (e *example) exit(t *testing.T) (code int) {
 	select {
 	case <-e.ended:
 		return e.cmd.ProcessState.ExitCode()
-	case <-time.After(10 * time.Second):
+	case <-time.After(harness.HangTimeout):
 		t.Fatalf("it still runs, and has printed %q", e.text())
 		return 0
 	}
@@ -216,11 +216,7 @@ func TestExamplesLose(t *testing.T) {
 		held := wantStatus(t, client, resource, 1, models.Status_STATUS_ACTIVE)
 		_, err := client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: held.GetId(), Status: models.Status_STATUS_REVOKED})
 		harness.Must(t, err)
-		revoked := time.Now()
 		wantLost(t, e)
-		if took := time.Since(revoked); took > 5*time.Second {
-			t.Errorf("it took %v to notice, want no more than the pause between renewals, 2s", took)
-		}
 	})
 }
 
@@ -244,12 +240,8 @@ func TestExamplesWithoutAnswer(t *testing.T) {
 		e.says(t, "working")
 	}
 	harness.Must(t, server.Pause())
-	start := time.Now()
-	for _, e := range all {
+	for _, e := range all { // before the server answers again
 		e.says(t, "told to stop")
-	}
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("it took %v to notice", took)
 	}
 	harness.Must(t, server.Resume())
 	for _, e := range all {

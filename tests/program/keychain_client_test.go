@@ -139,7 +139,7 @@ func (p *keychainProcess) await(serial string) object {
 	select {
 	case message := <-p.answer(serial):
 		return message
-	case <-time.After(20 * time.Second):
+	case <-time.After(harness.HangTimeout):
 		p.t.Fatalf("no answer to %s", serial)
 		return nil
 	}
@@ -186,7 +186,7 @@ func (p *keychainProcess) notice() object {
 	select {
 	case message := <-p.notices:
 		return message
-	case <-time.After(20 * time.Second):
+	case <-time.After(harness.HangTimeout):
 		p.t.Fatal("no notice")
 		return nil
 	}
@@ -198,7 +198,7 @@ func (p *keychainProcess) exit() int {
 	select {
 	case <-p.ended:
 		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(20 * time.Second):
+	case <-time.After(harness.HangTimeout):
 		p.t.Fatal("it still runs")
 		return 0
 	}

@@ -369,7 +369,7 @@ func testKeychainNoReader(t *testing.T, client models.LocketClient, url string) 
 	done := harness.Later(cmd.Wait)
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(harness.HangTimeout):
 		t.Fatal("it still runs")
 	}
 	if code := cmd.ProcessState.ExitCode(); code != 0 {
@@ -438,14 +438,10 @@ func TestKeychainWithoutServer(t *testing.T) {
 	p := startKeychain(t, "http://127.0.0.1:1", "--release-timeout", "1s")
 	wantFailed(t, p.call("claim", "a", object{"timeout": 2}), "not active in time", "refused")
 	waiting := p.begin("claim", "b", nil)
-	start := time.Now()
 	ended := p.begin("shutdown", "", nil)
 	wantFailed(t, p.await(waiting), "closed")
 	p.await(ended)
 	p.exit()
-	if took := time.Since(start); took > 8*time.Second {
-		t.Errorf("it took %v to end", took)
-	}
 }
 
 // A server that is gone, or answers nothing, when everything is to be ended.
@@ -457,14 +453,10 @@ func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	asked.do("claim", "a", nil)
 	unasked.do("claim", "b", nil)
 	harness.Must(t, server.Pause())
-	start := time.Now()
 	harness.Must(t, unasked.stdin.Close())
 	wantFailed(t, asked.call("shutdown", "", nil), `"a"`, "not ended")
 	asked.wantExit(1, "not ended")
 	unasked.wantExit(1, "not ended")
-	if took := time.Since(start); took < time.Second || took > 8*time.Second {
-		t.Errorf("it took %v to end, want 1s and a little", took)
-	}
 }
 
 // Whoever stops the client often stops its keychain too: the first signal after the client's end
@@ -476,9 +468,9 @@ func TestKeychainSignalAfterItsClient(t *testing.T) {
 	p.do("claim", "a", nil)
 	harness.Must(t, server.Pause())
 	harness.Must(t, p.stdin.Close())
-	time.Sleep(300 * time.Millisecond) // it is ending
+	time.Sleep(300 * time.Millisecond) // real time: it is ending, or gets the signal earlier
 	harness.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // real time: it has got the signal, or gets it later
 	harness.Must(t, server.Resume())
 	p.exit()
 	wantStatus(t, server.Client(t), "a", 1, models.Status_STATUS_RELEASED)

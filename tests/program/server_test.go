@@ -135,7 +135,7 @@ func TestPortTaken(t *testing.T) {
 	for flag, address := range map[string]string{"--grpc-address": first.Address(), "--http-address": first.HTTPAddress()} {
 		second := fixtures.NewLocket(t, harness.SQLiteFile(t), flag, address)
 		harness.Must(t, second.Launch())
-		code, err := second.Wait(10 * time.Second)
+		code, err := second.Wait(harness.HangTimeout)
 		_, line, found := strings.Cut(second.Log(), "locket: ")
 		if want := flag + " " + address + ": bind: address already in use\n"; code != 1 || err != nil || !found || line != want {
 			t.Errorf("%s: exit code %d, %v, %q, want %q", flag, code, err, line, want)
@@ -147,12 +147,8 @@ func TestSecondServerOnOneFile(t *testing.T) {
 	t.Parallel()
 	database := harness.SQLiteFile(t)
 	first := fixtures.StartLocket(t, database)
-	start := time.Now()
 	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
 		"in use by another locket server", strings.TrimPrefix(database, "sqlite:"))
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("it took %v to say so", took)
-	}
 	harness.Lock(t, first.Client(t), "k", "o", time.Minute)
 }
 
@@ -187,7 +183,7 @@ func TestOrderlyEnd(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			database, proxy := harness.Proxied(t)
-			server := fixtures.StartLocket(t, database)
+			server := fixtures.StartLocket(t, database+"?readTimeout=1m") // the database may hang for so long
 			client := server.Client(t)
 			harness.Create(t, client, "k", "holder", time.Minute)
 			harness.Create(t, client, "k", "next", time.Minute)
@@ -196,15 +192,14 @@ func TestOrderlyEnd(t *testing.T) {
 				_, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "next"})
 				return err
 			})
-			time.Sleep(100 * time.Millisecond)
+			harness.Eventually(t, func() error { return harness.WantMetric(t, server, "locket_waiters 1") })
 			proxy.Hang()
 			locked := harness.Later(func() error {
 				_, err := harness.TryLock(t, client, "under-way", "o", time.Minute)
 				return err
 			})
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // real time: it is under way, or comes too late to be
 
-			start := time.Now()
 			harness.Must(t, server.Signal(sig))
 			if state, err := health(); err != nil || state != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
 				t.Errorf("health says %v, %v", state, err)
@@ -213,16 +208,14 @@ func TestOrderlyEnd(t *testing.T) {
 			if err := <-awaited; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "shutting down") {
 				t.Errorf("AwaitClaim got %v", err)
 			}
-			time.Sleep(200 * time.Millisecond)
 			proxy.Restore()
 			if err := <-locked; err != nil {
 				t.Errorf("the request under way got %v", err)
 			}
-			code, err := server.Wait(10 * time.Second)
+			code, err := server.Wait(harness.HangTimeout)
 			if err != nil || code != 0 {
 				t.Errorf("exit code %d, %v", code, err)
 			}
-			t.Logf("ended after %v", time.Since(start).Round(time.Millisecond))
 		})
 	}
 }

@@ -51,7 +51,7 @@ func awaitLine(t *testing.T, from <-chan string, parts ...string) string {
 			}
 		}
 		return got
-	case <-time.After(time.Minute):
+	case <-time.After(harness.HangTimeout):
 		t.Fatalf("no line with %q", parts)
 		return ""
 	}

@@ -123,7 +123,7 @@ func TestRunWait(t *testing.T) {
 			begin := time.Now()
 			r := startRun(t, server.Address(), append(append([]string{name}, strings.Fields(flags)...), "--", "echo", "ran")...)
 			r.ends(test.status, test.words...)
-			if took := time.Since(begin); took < test.took || took > test.took+10*time.Second {
+			if took := time.Since(begin); took < test.took { // real time: on no machine earlier
 				t.Errorf("it took %s", took)
 			}
 			if (r.out.String() == "ran\n") != (test.status == 0) {

@@ -19,9 +19,6 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// runTimeout is how long a test waits for what must happen soon, on a machine under load.
-const runTimeout = 30 * time.Second
-
 // runner is a locket run under test.
 type runner struct {
 	t           *testing.T
@@ -53,7 +50,7 @@ func newRunner(t *testing.T, address string, args ...string) *runner {
 				defer os.Remove(groupOf(pid)) // which nobody is left to remove
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // real time: the pause between two looks
 		}
 		if t.Failed() {
 			t.Logf("locket run %q\n%s%s", args, &r.out, &r.stderr)
@@ -90,7 +87,7 @@ func (r *runner) wait() int {
 	select {
 	case <-r.ended:
 		return r.cmd.ProcessState.ExitCode()
-	case <-time.After(runTimeout):
+	case <-time.After(harness.HangTimeout):
 		r.t.Fatalf("it runs on: %v\n%s%s", r.cmd.Args, &r.out, &r.stderr)
 		return 0
 	}
@@ -123,11 +120,7 @@ func (r *runner) prints(word string) {
 
 func (r *runner) eventually(what string, is func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(runTimeout); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("never: %s\n%s%s", what, &r.out, &r.stderr)
-		}
-	}
+	harness.Until(r.t, what, is)
 }
 
 func (r *runner) signal(sig syscall.Signal) {

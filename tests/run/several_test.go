@@ -54,10 +54,9 @@ func TestRunSeveralOrNone(t *testing.T) {
 		unheld(t, client, "a")
 	}
 	// The first is kept while the second is awaited, and released when that is interrupted.
-	r := startRun(t, server.Address(), "a", "b", "--ttl", "1s", "--", "echo", "ran")
+	r := startRun(t, server.Address(), "a", "b", "--ttl", "10s", "--", "echo", "ran")
 	r.queue(client, "b", 1, 1)
-	time.Sleep(1500 * time.Millisecond)
-	r.queue(client, "a", 1, 0)
+	r.renews(client, "a")
 	r.signal(syscall.SIGTERM)
 	r.ends(143)
 	unheld(t, client, "a")
