@@ -103,13 +103,13 @@ func (r *quotaRule) text() string {
 // Parts returns the entries, without their hashes.
 func (t *Tokens) Parts() (parts []string) {
 	for _, entry := range t.entries {
-		parts = append(parts, entry.text())
+		parts = append(parts, entry.String())
 	}
 	return parts
 }
 
-// text says whose the credential is, and until when.
-func (e TokenEntry) text() string {
+// String says whose the credential is, and until when.
+func (e TokenEntry) String() string {
 	text := fmt.Sprintf("credential %s of %s%s", e.ID(), TokenPrefix, e.Name)
 	if len(e.Groups) > 0 {
 		text += " in " + strings.Join(e.Groups, ", ")

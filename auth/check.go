@@ -161,3 +161,32 @@ func (rs *Rules) overruled(r *rule) *rule {
 	}
 	return nil
 }
+
+// About returns the rules that are about an identity, as text.
+func (rs *Rules) About(id Identity) (lines []string) {
+	for _, r := range rs.rules {
+		if r.about(id) {
+			lines = append(lines, r.String())
+		}
+	}
+	return lines
+}
+
+// Unknown returns the rules about names and groups of a token file that has none of these.
+func (rs *Rules) Unknown(tokens *Tokens) (warnings []string) {
+	known := make(map[string]bool)
+	for _, of := range tokens.byHash {
+		known[of.identity.Name] = true
+		for _, group := range of.identity.Groups {
+			known[group] = true
+		}
+	}
+	for _, r := range rs.rules {
+		for _, name := range []*string{r.Identity, r.Group} {
+			if name != nil && strings.HasPrefix(*name, TokenPrefix) && !known[*name] {
+				warnings = append(warnings, fmt.Sprintf("line %d: no credential of the token file is %s", r.line, *name))
+			}
+		}
+	}
+	return warnings
+}

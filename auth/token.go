@@ -62,6 +62,13 @@ func (e TokenEntry) ID() string {
 	return strings.ToLower(digits[:min(len(digits), idDigits)])
 }
 
+// Identity returns who shows the credential.
+func (e TokenEntry) Identity() (Identity, error) {
+	identity, err := NewIdentity(TokenPrefix, e.Name, e.Groups)
+	identity.Credential = e.ID()
+	return identity, err
+}
+
 // tokenFile is the form of a token file.
 type tokenFile struct {
 	Tokens []TokenEntry `yaml:"tokens"`
@@ -96,7 +103,7 @@ func ParseTokens(text []byte) (*Tokens, error) {
 }
 
 func (t *Tokens) add(entry TokenEntry) error {
-	identity, err := NewIdentity(TokenPrefix, entry.Name, entry.Groups)
+	identity, err := entry.Identity()
 	if err != nil {
 		return err
 	}
@@ -109,7 +116,6 @@ func (t *Tokens) add(entry TokenEntry) error {
 	if _, known := t.byHash[hash]; known {
 		return errors.New("another entry has the same hash")
 	}
-	identity.Credential = entry.ID()
 	t.byHash[hash] = tokenOf{hash, identity, entry.Expires}
 	t.entries = append(t.entries, entry)
 	return nil

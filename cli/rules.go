@@ -2,12 +2,12 @@ package cli
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/follow"
 )
 
 func newRulesCommand() *cobra.Command {
@@ -23,16 +23,21 @@ func newRulesCommand() *cobra.Command {
 }
 
 func newRulesCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	var tokenFile string
+	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a file of rules: read it, explain it, and test its examples",
 		Long: `Check a file of rules: read it, print what each rule says, warn of what is suspicious,
 and test the examples that the file has. The status is 1 if the file is invalid, or
-an example is decided otherwise: a server does not take such a file.`,
-		Example: `  locket rules check rules.yaml`,
-		Args:    takes("FILE"),
+an example is decided otherwise: a server does not take such a file.
+
+With --tokens it also prints which rules are about each credential of a token file, by
+its name and its id, and warns of rules about names that none has.`,
+		Example: `  locket rules check rules.yaml
+  locket rules check rules.yaml --tokens tokens.yaml`,
+		Args: takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := os.ReadFile(args[0])
+			text, err := follow.Read("the rules", args[0])
 			if err != nil {
 				return exit.With(exit.Usage, err)
 			}
@@ -47,6 +52,11 @@ an example is decided otherwise: a server does not take such a file.`,
 			for _, warning := range rules.Lint() {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 			}
+			if tokenFile != "" {
+				if err := checkTokens(cmd, rules, tokenFile); err != nil {
+					return err
+				}
+			}
 			if err := rules.Test(); err != nil {
 				return err
 			}
@@ -54,4 +64,32 @@ an example is decided otherwise: a server does not take such a file.`,
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&tokenFile, "tokens", "", "a token file whose credentials the rules are compared with")
+	return cmd
+}
+
+// checkTokens prints which rules are about the credentials of a token file.
+func checkTokens(cmd *cobra.Command, rules *auth.Rules, file string) error {
+	text, err := follow.Read("the token file", file)
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	tokens, err := auth.ParseTokens(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, entry := range tokens.Entries() {
+		fmt.Fprintln(cmd.OutOrStdout(), entry)
+		id, err := entry.Identity()
+		if err != nil {
+			return err
+		}
+		for _, line := range rules.About(id) {
+			fmt.Fprintln(cmd.OutOrStdout(), "  "+line)
+		}
+	}
+	for _, warning := range rules.Unknown(tokens) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+	}
+	return nil
 }

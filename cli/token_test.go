@@ -139,3 +139,35 @@ func TestTokenTTL(t *testing.T) {
 		t.Error("a TTL that has passed")
 	}
 }
+
+// The rules are shown beside the credentials that they are about.
+func TestRulesOfTokens(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	file, rules := filepath.Join(folder, "tokens.yaml"), filepath.Join(folder, "rules.yaml")
+	_, err := token(t, "new", "ci", "--file", file, "--groups", "builders")
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(rules, []byte(`rules:
+  - {identity: "token:ci", may: [hold], resource_prefix: ""}
+  - {group: "token:builders", may: [read], resource_prefix: ""}
+  - {identity: "token:gone", may: [all], resource_prefix: ""}
+  - {identity: "oidc:alice", may: [all], resource_prefix: ""}
+`), 0o600))
+	cmd := newRulesCommand()
+	var out, warned bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&warned)
+	cmd.SetArgs([]string{"check", rules, "--tokens", file})
+	harness.Must(t, cmd.ExecuteContext(t.Context()))
+	content, err := os.ReadFile(file)
+	harness.Must(t, err)
+	tokens, err := auth.ParseTokens(content)
+	harness.Must(t, err)
+	want := "credential " + tokens.Entries()[0].ID() + " of token:ci in builders until "
+	if _, after, found := strings.Cut(out.String(), want); !found || !strings.Contains(after, "\n  line 2: ") || !strings.Contains(after, "\n  line 3: ") || strings.Contains(after, "  line 4") {
+		t.Errorf("it says:\n%s", &out)
+	}
+	if !strings.Contains(warned.String(), "line 4: no credential of the token file is token:gone") || strings.Contains(warned.String(), "alice is") {
+		t.Errorf("it warns:\n%s", &warned)
+	}
+}

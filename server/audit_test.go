@@ -1,0 +1,103 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// startAudit runs an audit log, and returns what ends it.
+func startAudit(t *testing.T, path string) (f *auditFile, registry *prometheus.Registry, end func()) {
+	t.Helper()
+	registry = prometheus.NewRegistry()
+	var logs fixtures.Buffer
+	f, err := openAudit(path, slog.New(slog.NewTextHandler(&logs, nil)), registry)
+	must(t, err)
+	process := ifrit.Invoke(f)
+	end = sync.OnceFunc(func() {
+		process.Signal(os.Interrupt)
+		must(t, <-process.Wait())
+	})
+	t.Cleanup(end)
+	return f, registry, end
+}
+
+// metric returns the value of a counter or a gauge.
+func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	must(t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			m := family.GetMetric()[0]
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
+// Lines are bounded while they cannot be written; those beyond are counted, at the end too.
+func TestAuditIsBounded(t *testing.T) {
+	f, registry, end := startAudit(t, "/dev/full")
+	lost := 0
+	for range auditLines + 100 {
+		if _, err := f.Write([]byte("line\n")); err != nil {
+			lost++
+		}
+	}
+	if n := metric(t, registry, "locket_audit_lost_total"); lost != 100 || n != 100 {
+		t.Errorf("%d are lost, %v are counted", lost, n)
+	}
+	if err := f.promise(); err == nil {
+		t.Error("a line is promised for which there is no room")
+	}
+	end()
+	if n := metric(t, registry, "locket_audit_lost_total"); n != auditLines+100 {
+		t.Errorf("%v are counted at the end", n)
+	}
+}
+
+// What was promised has room, whoever else writes; what is given back has none. At the end all is in the file, each
+// line whole.
+func TestAuditPromises(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	f, registry, end := startAudit(t, path)
+	long := strings.Repeat("x", 500) + "\n"
+	var writers sync.WaitGroup
+	for range 8 {
+		writers.Go(func() {
+			for i := range 1000 {
+				if err := f.promise(); errors.Is(err, errNoRoom) {
+					continue
+				}
+				if i%10 == 0 {
+					f.renege()
+					continue
+				}
+				if _, err := f.promised([]byte(long)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	end()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	if n := strings.Count(string(text), long); n != 8*900 || len(text) != n*len(long) {
+		t.Errorf("%d lines in %d bytes", n, len(text))
+	}
+	if left := metric(t, registry, "locket_audit_waiting_lines"); left != 0 {
+		t.Errorf("the room of %v lines is not given back", left)
+	}
+}
