@@ -58,6 +58,7 @@ func addServerFlags(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.HTTPAddress, "http-address", c.HTTPAddress, "where to serve HTTP: /v1/claims, /docs, /healthz, /readyz, /metrics")
 	flags.BoolVar(&c.HTTPAnonymous, "http-anonymous", c.HTTPAnonymous, "with TLS, serve HTTP without client certificates too, as far as rules let the identity anonymous")
 	flags.StringSliceVar(&c.HTTPHosts, "http-hosts", c.HTTPHosts, "names of this server over plain HTTP; others are refused (none: all but on loopback)")
+	flags.StringSliceVar(&c.HTTPOrigins, "http-origins", c.HTTPOrigins, "origins whose pages in a browser may use HTTP (CORS): https://console.example.com")
 	flags.StringSliceVar(&c.TrustedProxies, "trusted-proxies", c.TrustedProxies, "proxies whose X-Forwarded headers over HTTP are used: 10.0.0.1, 10.0.0.0/8")
 	flags.StringVar(&c.OpsAddress, "ops-address", c.OpsAddress, "where to serve /healthz, /readyz, /metrics and /debug/pprof/; /metrics then only there")
 	flags.BoolVar(&c.OpsInsecure, "ops-insecure", c.OpsInsecure, "serve --ops-address on addresses other than loopback")

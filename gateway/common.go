@@ -24,7 +24,7 @@ const (
 )
 
 // common does what all requests have in common, and passes them on.
-func common(config Config, next http.Handler) http.Handler {
+func common(config Config, origins *origins, next http.Handler) http.Handler {
 	hosts, proxies := newHosts(config.Hosts), proxies(config.TrustedProxies)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, err := cleanPath(r.URL.EscapedPath())
@@ -33,8 +33,15 @@ func common(config Config, next http.Handler) http.Handler {
 		w.Header().Set("X-Request-Id", known.id)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		if refused := hosts.refuseOrigin(r); refused != nil {
-			refused.write(w, r)
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		origins.allow(w, r)
+		for _, refused := range []*refusal{hosts.refuse(r), origins.refuse(r)} {
+			if refused != nil {
+				refused.write(w, r)
+				return
+			}
+		}
+		if origins.answer(w, r) {
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, known))

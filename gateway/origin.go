@@ -9,9 +9,9 @@ import (
 )
 
 // A page that somebody opens in a browser can send requests to every server that this browser
-// reaches, one on loopback included. This file refuses them: requests that a page of another
-// site sends (crossSite), and those that ask for a name which is not this server's, because the
-// page's own name now leads here (hosts). With readBody, which takes no type of content that a
+// reaches, one on loopback included. Refused are those that a page of another origin sends
+// (origins), and those that ask for a name which is not this server's, because the
+// page's own name now leads here (hosts, in this file). With readBody, which takes no type of content that a
 // page may send unasked, each of them is enough against simple requests.
 
 // hosts are the names that the header Host of a request may have, besides addresses and those
@@ -64,32 +64,12 @@ func onLoopback(r *http.Request) bool {
 	return err == nil && address.Addr().Unmap().IsLoopback()
 }
 
-// crossSite reports whether a browser says that a page of another origin sent the request. A
-// link to a page of this server is none: nothing but the person who follows it sees the answer.
-// What is no browser sends neither header.
-func crossSite(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "same-origin", "none":
-		return false
-	case "":
-		origin := r.Header.Get("Origin")
-		_, host, found := strings.Cut(origin, "://")
-		return origin != "" && (!found || !strings.EqualFold(host, r.Host))
-	default:
-		link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
-		return !link
+// refuse returns nil for a request that may be answered.
+func (h hosts) refuse(r *http.Request) *refusal {
+	if h.allow(r) {
+		return nil
 	}
-}
-
-// refuseOrigin returns nil for a request that may be answered.
-func (h hosts) refuseOrigin(r *http.Request) *refusal {
-	switch {
-	case !h.allow(r):
-		return &refusal{code: http.StatusMisdirectedRequest, body: problems{
-			"message": "the Host of the request is not a name of this server; --http-hosts lists those that it has",
-		}}
-	case crossSite(r):
-		return &refusal{code: http.StatusForbidden, body: problems{"message": "pages of other origins may not use this server"}}
-	}
-	return nil
+	return &refusal{code: http.StatusMisdirectedRequest, body: problems{
+		"message": "the Host of the request is not a name of this server; --http-hosts lists those that it has",
+	}}
 }

@@ -81,11 +81,58 @@ func TestCrossSite(t *testing.T) {
 			path = "/v1/claims/c/"
 		}
 		got := do(t, c, test.method, s.url+path, body, test.header...)
-		if got.code != test.code || got.header.Get("Access-Control-Allow-Origin") != "" {
+		if got.code != test.code || got.header.Get("Access-Control-Allow-Origin") != "" || got.header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
 			t.Errorf("%s %q: %d %s, want %d", test.method, test.header, got.code, got.body, test.code)
 		}
 	}
 	do(t, c, "GET", s.url+"/v1/claims/c/", "").says(t, 200, "active")
+}
+
+// TestOrigins: pages of origins that are allowed may ask, send and see; others may not.
+func TestOrigins(t *testing.T) {
+	const console, evil = "https://console.example", "https://console.example.evil"
+	s, c := startAs(t, func(c *gateway.Config) { c.Origins = []string{console, "http://localhost:3000"} }), client(t, nil)
+	for _, test := range []struct {
+		method, origin string
+		preflight      bool
+		code           int
+		allowed        bool
+	}{
+		{"OPTIONS", console, true, 204, true},
+		{"OPTIONS", "http://localhost:3000", true, 204, true},
+		{"OPTIONS", evil, true, 403, false},
+		{"OPTIONS", "http://localhost:3001", true, 403, false},
+		{"OPTIONS", console, false, 204, true},
+		{"POST", console, false, 201, true},
+		{"POST", evil, false, 403, false},
+		{"POST", "http://console.example", false, 403, false},
+		{"POST", "", false, 202, false},
+		{"GET", console, false, 200, true},
+		{"GET", evil, false, 403, false},
+	} {
+		var header []string
+		body := ""
+		if test.origin != "" {
+			header = []string{"Origin: " + test.origin, "Sec-Fetch-Site: cross-site"}
+		}
+		if test.preflight {
+			header = append(header, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,content-type")
+		}
+		if test.method == "POST" {
+			body = `{"resource": "r", "ttl": 60}`
+		}
+		got := do(t, c, test.method, s.url+"/v1/claims/", body, header...)
+		origin, methods, headers := got.header.Get("Access-Control-Allow-Origin"), got.header.Get("Access-Control-Allow-Methods"), got.header.Get("Access-Control-Allow-Headers")
+		if got.code != test.code || (origin != "") != test.allowed || test.allowed && origin != test.origin || !strings.Contains(strings.Join(got.header.Values("Vary"), ","), "Origin") {
+			t.Errorf("%+v: %d %v", test, got.code, got.header)
+		}
+		if may := test.preflight && test.allowed; strings.Contains(methods, "DELETE") != may || strings.Contains(headers, "Authorization") != may {
+			t.Errorf("%+v: methods %q, headers %q", test, methods, headers)
+		}
+		if test.allowed && !strings.Contains(got.header.Get("Access-Control-Expose-Headers"), "Location") || got.header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%+v: %v", test, got.header)
+		}
+	}
 }
 
 // TestRoot: the address of the server leads to its description.

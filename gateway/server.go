@@ -36,6 +36,9 @@ type Config struct {
 	// TLS every name is. If it is empty, other names are refused on loopback only, where they may
 	// be those of a page in a browser whose name was made to lead here.
 	Hosts []string
+	// Origins are those whose pages in a browser may use the server (CORS), like
+	// https://console.example.com, beside its own.
+	Origins []string
 	// TrustedProxies are the addresses of proxies whose headers X-Forwarded-Proto, X-Forwarded-Host
 	// and X-Forwarded-Prefix say how clients see this server. From others they are ignored.
 	TrustedProxies []netip.Prefix
@@ -83,7 +86,11 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("route HTTP: %w", err)
 	}
-	return promhttp.InstrumentHandlerCounter(s.requests, common(s.config, gzhttp.GzipHandler(mux))), nil
+	origins, err := newOrigins(s.config.Origins)
+	if err != nil {
+		return nil, err
+	}
+	return promhttp.InstrumentHandlerCounter(s.requests, common(s.config, origins, gzhttp.GzipHandler(mux))), nil
 }
 
 // Run implements ifrit.Runner. It is ready when it listens.

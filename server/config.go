@@ -26,6 +26,9 @@ type Config struct {
 	// without TLS, beside addresses, localhost and the machine's name. Without any, all names are
 	// allowed, but on loopback none.
 	HTTPHosts []string
+	// HTTPOrigins (--http-origins) are the origins whose pages in a browser may use HTTP (CORS), each like
+	// https://console.example.com.
+	HTTPOrigins []string
 	// TrustedProxies (--trusted-proxies) are the addresses, or the networks in CIDR notation, of
 	// proxies whose headers X-Forwarded-Proto, -Host and -Prefix over HTTP are used.
 	TrustedProxies []string

@@ -75,7 +75,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	}
 	if d.http != nil {
 		members = append(members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
-			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, TrustedProxies: proxies, Headers: secured.headers, Arrive: secured.arrive(), Service: grpcserver.NewLocal(service.Chain, service.Register),
+			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, Origins: c.HTTPOrigins, TrustedProxies: proxies, Headers: secured.headers, Arrive: secured.arrive(), Service: grpcserver.NewLocal(service.Chain, service.Register),
 			Metrics: registry, Pages: pages, Guard: guardMetrics(service.Chain), ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}

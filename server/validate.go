@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/locket-service/locket/gateway"
 )
 
 // Validate returns everything that is wrong with a configuration by itself, each with the name of
@@ -67,6 +69,9 @@ func (c Config) wrongDoors() (wrong []error) {
 	}
 	if tlsVersions[c.TLSMinVersion] == 0 {
 		wrong = append(wrong, fmt.Errorf("--tls-min-version %q: must be 1.2 or 1.3", c.TLSMinVersion))
+	}
+	if err := gateway.ValidOrigins(c.HTTPOrigins); err != nil {
+		wrong = append(wrong, fmt.Errorf("--http-origins: %w", err))
 	}
 	if c.GRPCAddress == "" && c.HTTPAddress == "" {
 		wrong = append(wrong, errors.New("--grpc-address and --http-address: both are off, so nothing is served"))

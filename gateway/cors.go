@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+const (
+	// corsMethods and corsHeaders are what pages of allowed origins may send, and corsExposed the headers
+	// that they may read.
+	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+	corsHeaders = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id"
+	corsExposed = "ETag, Link, Locket-Api, Location, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
+	// corsAge is for how many seconds a browser need not ask again.
+	corsAge = "600"
+)
+
+// origins are those whose pages may use the server, beside its own.
+type origins struct {
+	protection *http.CrossOriginProtection
+	allowed    map[string]bool
+}
+
+func newOrigins(configured []string) (*origins, error) {
+	o := &origins{protection: http.NewCrossOriginProtection(), allowed: make(map[string]bool)}
+	for _, origin := range configured {
+		if err := o.protection.AddTrustedOrigin(origin); err != nil || strings.ToLower(origin) != origin {
+			return nil, fmt.Errorf("the origin %q: must be as browsers send it, like https://console.example.com", origin)
+		}
+		o.allowed[origin] = true
+	}
+	return o, nil
+}
+
+// ValidOrigins returns what is wrong with origins that pages may have.
+func ValidOrigins(origins []string) error {
+	_, err := newOrigins(origins)
+	return err
+}
+
+// refuse returns nil for a request that does not come from a page of an origin that is not allowed. Requests
+// that change nothing are no exception: the page does not see the answer, but a watch costs. A link to a page
+// of this server is one.
+func (o *origins) refuse(r *http.Request) *refusal {
+	unsafe := *r
+	unsafe.Method = http.MethodPost
+	link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+	if link || o.protection.Check(&unsafe) == nil {
+		return nil
+	}
+	return &refusal{code: http.StatusForbidden, body: problems{"message": "pages of other origins may not use this server; --http-origins lists those that may"}}
+}
+
+// allow lets a page of an allowed origin see the answer.
+func (o *origins) allow(w http.ResponseWriter, r *http.Request) {
+	if len(o.allowed) == 0 {
+		return
+	}
+	header := w.Header()
+	header.Add("Vary", "Origin")
+	if origin := r.Header.Get("Origin"); o.allowed[origin] {
+		header.Set("Access-Control-Allow-Origin", origin)
+		header.Set("Access-Control-Expose-Headers", corsExposed)
+	}
+}
+
+// answer answers the question of a browser what a page of an allowed origin may send (a CORS preflight), and
+// reports whether the request was one.
+func (o *origins) answer(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodOptions || !o.allowed[r.Header.Get("Origin")] || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	w.Header().Set("Access-Control-Allow-Methods", corsMethods)
+	w.Header().Set("Access-Control-Allow-Headers", corsHeaders)
+	w.Header().Set("Access-Control-Max-Age", corsAge)
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
