@@ -18,6 +18,7 @@ type Recorder struct {
 	began time.Time
 
 	mu       sync.Mutex
+	busy     bool
 	ops      []history.Operation
 	sessions map[string]*session
 	streams  []*history.Stream
@@ -28,6 +29,13 @@ type Recorder struct {
 // New returns an empty record, which begins now.
 func New() *Recorder {
 	return &Recorder{began: time.Now(), sessions: make(map[string]*session), cursors: make(map[string]place)}
+}
+
+// Busy says that clients begin to change something: what is live may change while a watch that begins later reads it.
+func (r *Recorder) Busy() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy = true
 }
 
 func (r *Recorder) now() int64 { return int64(time.Since(r.began)) }

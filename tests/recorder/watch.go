@@ -58,13 +58,14 @@ func (s *watchTap) RecvMsg(m any) error {
 // begin begins a watch, or goes on with one from its cursor.
 func (r *Recorder) begin(request *models.WatchRequest) *watch {
 	w := &watch{open: true}
-	w.Quiet = len(r.ops) == 0
+	w.Quiet = !r.busy
 	w.Name = request.String()
 	w.Sees = func(c *claim.Claim) bool {
 		return (request.Resource == nil || c.Resource == request.GetResource()) && strings.HasPrefix(c.Resource, request.GetPrefix()) &&
 			(request.Owner == nil || c.Owner == request.GetOwner()) && (request.Session == nil || c.Session == request.GetSession())
 	}
-	if from, ok := r.cursors[cursorOf(request, request.GetCursor())]; ok {
+	// A cursor that came with what was live is older than that, unless nothing has changed: what changed meanwhile comes again.
+	if from, ok := r.cursors[cursorOf(request, request.GetCursor())]; ok && (from.told > 0 || from.watch.Quiet) {
 		w.Had, w.Synced, w.Quiet, w.Told = from.watch.Had, from.watch.Synced, from.watch.Quiet, slices.Clone(from.watch.Told[:from.told])
 	}
 	r.watches = append(r.watches, w)

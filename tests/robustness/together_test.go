@@ -3,7 +3,11 @@ package robustness_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/keychain"
+	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 	"github.com/locket-service/locket/tests/recorder"
@@ -67,10 +73,19 @@ func useTogether(t *testing.T, length time.Duration, servers ...*fixtures.Locket
 		watches.Go(func() { w.watch(watching, i, sync.OnceFunc(func() { close(began) })) })
 		<-began
 	}
+	began := make(chan struct{})
+	watches.Go(func() { _ = w.Events(watching, w.url(0), sync.OnceFunc(func() { close(began) })) })
+	<-began
+	w.Busy()
 	watches.Go(func() { w.moveWatch(watching) })
-	for i := range 6 {
+	for i := range 4 {
 		w.done.Go(func() { w.repeat(func() { w.claim(i) }) })
 		w.done.Go(func() { w.repeat(func() { w.session(i) }) })
+	}
+	for i := range 2 {
+		w.done.Go(func() { w.repeat(func() { w.rest(i) }) })
+		w.done.Go(func() { w.keep(t, i) })
+		w.done.Go(func() { w.campaign(t, i) })
 	}
 	w.done.Wait()
 	client := servers[0].Client(t)
@@ -149,6 +164,99 @@ func (w *together) lock(ctx context.Context, client models.LocketClient) {
 		_, _ = client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60, Token: proto.Uint64(got.GetToken())})
 	}
 	_, _ = client.Release(ctx, &models.ReleaseRequest{Resource: resource})
+}
+
+func (w *together) url(server int) string {
+	return "http://" + w.servers[server%len(w.servers)].HTTPAddress()
+}
+
+// rest uses one claim over REST.
+func (w *together) rest(server int) {
+	client := &http.Client{Transport: w.Transport(http.DefaultTransport)}
+	id := w.newID("rest")
+	send := func(method, path, body string) (code int) {
+		req, err := http.NewRequest(method, w.url(server)+path, strings.NewReader(body))
+		if err != nil {
+			panic(err)
+		}
+		if req.Header.Set("Content-Type", "application/json"); rand.IntN(2) == 0 {
+			req.Header.Set("Prefer", "wait=1")
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	path := "/v1/claims/" + id + "/"
+	code := send("POST", "/v1/claims/", fmt.Sprintf(`{"resource": %q, "id": %q, "owner": %q, "ttl": 60, "no_wait": %t}`, w.key(), id, id, rand.IntN(3) == 0))
+	for code == http.StatusAccepted || code == http.StatusConflict && rand.IntN(3) > 0 {
+		code = send("PATCH", path, `{"status": "active"}`)
+	}
+	switch rand.IntN(4) {
+	case 0:
+		send("PATCH", path, `{"ttl": 30}`)
+	case 1:
+		send("GET", path, "")
+	case 2:
+		send("PUT", path, `{"ttl": 30, "status": "active"}`)
+	}
+	if rand.IntN(2) == 0 {
+		send("PATCH", path, `{"status": "released"}`)
+	}
+	send("DELETE", path, "")
+}
+
+// keep uses claims by a keychain.
+func (w *together) keep(t *testing.T, server int) {
+	keys, err := keychain.New(w.url(server), keychain.WithTransport(w.Transport(http.DefaultTransport)), keychain.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	w.repeat(func() {
+		if c, err := keys.Claim(w.ctx, w.key(), keychain.WithOwner(w.newID("keychain"))); err == nil {
+			w.pause()
+			err = c.Release(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err := keys.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// campaign is elected and resigns, and observes who else is.
+func (w *together) campaign(t *testing.T, server int) {
+	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithInsecure(), lock.TTL(2*time.Second),
+		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDialOptions(w.DialOptions()...))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var observing sync.WaitGroup
+	election := lock.NewElection(client, w.keys[0])
+	observing.Go(func() {
+		for range election.Observe(w.ctx) { // its watch is recorded
+			w.pause()
+		}
+	})
+	w.repeat(func() {
+		if _, err := election.Campaign(w.ctx, "value"); err == nil {
+			w.pause()
+			if err := election.Resign(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	observing.Wait()
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // session sends random commands over a stream, several at once, and closes the session, resumes it elsewhere, or leaves it
