@@ -308,10 +308,12 @@ func (cmd SetStatus) apply(qs *Queues) (*member, error) {
 type End struct {
 	ID     string
 	Reason string
+	// Brief says that the answer may be so: see Claim.Brief.
+	Brief bool
 }
 
 // Targets implements Command.
-func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID, Whole: true}} }
+func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID, Whole: !cmd.Brief}} }
 
 func (cmd End) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now

@@ -235,7 +235,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 		return
 	}
 	r.work.about = r.id
-	a.submit(claim.End{ID: r.id}, func(result committer.Result, err error) {
+	a.submit(claim.End{ID: r.id, Brief: true}, func(result committer.Result, err error) {
 		switch {
 		case errors.Is(err, claim.ErrNotFound): // it ended long ago
 			a.look(r, func() { a.start(r) })

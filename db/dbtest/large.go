@@ -85,10 +85,15 @@ func longDataIsKept(t testing.TB, e Engine) {
 	}))
 	Do(t, e.Store, claim.KeepWaiting{IDs: []string{"waits"}}, claim.Renew{ID: "held", TTL: time.Hour}, claim.Renew{ID: "s1", TTL: time.Minute})
 	equal(t, "length of what renewal answers", len(Do(t, e.Store, claim.Renew{ID: "s2", TTL: time.Minute})[0].Value), longData)
+	due := longer(shared("s3", "due"))
+	due.TTL = 0
+	Do(t, e.Store, due)
+	equal(t, "length of what the renewal of a claim answers that is due", len(Do(t, e.Store, claim.Renew{ID: "s3", TTL: time.Minute})[0].Value), longData)
+	equal(t, "whether a brief end is brief", Do(t, e.Store, claim.End{ID: "s3", Brief: true})[0].Brief, true)
 	DoAt(t, e.Store, 2*time.Hour, claim.Expire{Resources: []string{"r", "shared"}}) // and what waits is granted, unread
 	status(t, e.Store, "held", claim.Expired)
 	status(t, e.Store, "s1", claim.Active) // no transaction has read it
-	for _, id := range []string{"held", "waits", "s1", "s2"} {
+	for _, id := range []string{"held", "waits", "s1", "s2", "s3"} {
 		if c := get(t, e.Store, id); c.Value != held.Value || string(c.UserData) != string(held.UserData) {
 			t.Errorf("%s has %d and %d bytes", id, len(c.Value), len(c.UserData))
 		}

@@ -84,7 +84,13 @@ func (t *tx) loadResource(qs *claim.Queues, name string, wanted db.Wanted) error
 		return err
 	}
 	if row.Shared > 0 {
-		add := func() { qs.Add(scanShort(t.w.sharedDue)); t.due-- }
+		add := func() {
+			c := scanShort(t.w.sharedDue)
+			if _, whole := slices.BinarySearch(wanted.WholeClaims, c.ID); !whole { // else it is added as it is read for that
+				qs.Add(c)
+			}
+			t.due--
+		}
 		return query(t.w.sharedDue, add, name, int64(t.now.Lease), max(1, t.due))
 	}
 	return nil

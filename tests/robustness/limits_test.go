@@ -51,9 +51,10 @@ var longJSON = `"` + strings.Repeat(`\"`, longData/2-1) + `"`
 
 // amounts are how much of everything there is at once.
 type amounts struct {
-	claims  int // by each door
-	locks   int // of a session
-	waiters int // that share
+	claims  int     // by each door
+	locks   int     // of a session
+	waiters int     // that share
+	ttl     float64 // of the session, in seconds
 }
 
 // extremes is a server whose callers are all at their limits.
@@ -144,7 +145,7 @@ func at(n int, do func(i int)) {
 
 func (x *extremes) longest(kind string, n int) *models.CreateClaimRequest {
 	return &models.CreateClaimRequest{
-		Id: longIDOf(kind, n), Resource: longNameOf(n), Owner: longNameOf(n), Ttl: proto.Float64(longTTL), WaitTtl: proto.Float64(longTTL),
+		Id: longIDOf(kind, n), Resource: longNameOf(n), Owner: filler[:longName-longID] + longIDOf(kind, n), Ttl: proto.Float64(longTTL), WaitTtl: proto.Float64(longTTL),
 		UserData: &longJSON, Value: filler[:longData],
 	}
 }
@@ -232,7 +233,7 @@ func (x *extremes) http(method, path string, body []byte, want int) {
 // session holds many resources, and ends; what it held is granted to those that wait.
 func (x *extremes) session() {
 	s := harness.DialSession(x.t, x.LocketClient)
-	s.Open(strings.Repeat("s", longID-len(harness.SessionID(""))), func(open *models.OpenSession) { open.Owner, open.Ttl = longNameOf(0), 2 })
+	s.Open(strings.Repeat("s", longID-len(harness.SessionID(""))), func(open *models.OpenSession) { open.Owner, open.Ttl = longNameOf(0), x.ttl })
 	s.KeepAlive()
 	const together = 64
 	for first := 0; first < x.locks; first += together {
@@ -254,16 +255,19 @@ func (x *extremes) session() {
 
 // lockAll has a session lock the resources of some numbers, again where it is refused since the server has too much to do.
 func (x *extremes) lockAll(s *harness.Session, first, end int) {
-	var asked []uint64
+	asked := make(map[uint64]int)
 	for i := first; i < end; i++ {
-		asked = append(asked, s.Ask(harness.LockCommand(longNameOf(300_000+i), func(l *models.LockCommand) { l.Value, l.UserData = filler[:longData], &longJSON })))
+		asked[s.Ask(harness.LockCommand(longNameOf(300_000+i), func(l *models.LockCommand) { l.Value, l.UserData = filler[:longData], &longJSON }))] = i
 	}
 	var refused []int
-	for i, sequence := range asked {
-		answer := s.Answer(sequence)
+	for len(asked) > 0 {
+		answer := s.Next()
+		i, mine := asked[answer.GetSequence()]
+		delete(asked, answer.GetSequence())
 		switch reason := answer.GetError().GetReason(); {
+		case !mine: // news
 		case reason == models.ReasonOverloaded, reason == models.ReasonDatabaseUnavailable:
-			refused = append(refused, first+i)
+			refused = append(refused, i)
 		case answer.GetStatus().GetCurrent() != harness.Held:
 			x.t.Errorf("LOCK: %.300v", answer)
 		}
@@ -375,7 +379,7 @@ func TestAllLimits(t *testing.T) {
 		"mysql":  func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			startExtremes(t, database(t), amounts{claims: 36, locks: 150, waiters: 20}).run()
+			startExtremes(t, database(t), amounts{claims: 36, locks: 150, waiters: 20, ttl: 6}).run()
 		})
 	}
 }
