@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,10 +27,12 @@ const (
 	snapshotPage     = 1000
 	// watchBytes is about how large a response becomes.
 	watchBytes = 256 << 10
-	// joinTimeout is how long a watch waits for the first read of the feed.
+	// joinTimeout is how long a watch waits for a read of the feed, for its begin and its snapshot.
 	joinTimeout = 10 * time.Second
 	// sendTimeout is for how long a caller may take no response.
 	sendTimeout = 10 * time.Second
+	// aheadInterval is how often a watch looks whether the feed has been read, while it reads its snapshot.
+	aheadInterval = 5 * time.Millisecond
 	// cursorInterval is how often a watch gets a new cursor although nothing has happened.
 	cursorInterval = 30 * time.Second
 	// commitTime is longer than a transaction takes, and than the clocks of a cluster's nodes may differ.
@@ -120,34 +123,38 @@ type watching struct {
 	filter  watchFilter
 	watcher *watch.Watcher
 	out     *outbox
-	// known has the versions of the claims in the snapshot that may have changed while it was
-	// read: the log has these changes too. They are needed until the watcher has seen everything
-	// up to then.
-	known map[string]uint64
-	since time.Time
 }
 
-// snapshot sends the live claims.
+// snapshot sends the live claims as they are now, and what has changed until they were read. A claim
+// that has changed by the time that it is read is in the log only, so that no change comes after a later one.
 func (s *watching) snapshot(ctx context.Context) error {
+	if err := readAhead(ctx, s.watcher, time.Now(), make(map[string]bool)); err != nil {
+		return err
+	}
 	before := s.watcher.Cursor().At.Add(-commitTime)
-	s.known = make(map[string]uint64)
+	ahead, changed := *s.watcher, make(map[string]bool)
 	for page := (db.Page{Limit: snapshotPage, Bytes: watchBytes}); ; {
 		claims, err := s.readPage(ctx, page)
 		if err != nil {
 			return err
 		}
 		if len(claims) == 0 {
-			s.since = time.Now()
-			return nil
+			until := time.Now()
+			if err := readAhead(ctx, &ahead, until, changed); err != nil {
+				return err
+			}
+			return s.catchUp(ctx, until)
+		}
+		if slices.ContainsFunc(claims, func(c claim.Claim) bool { return c.Version > uint64(before) }) {
+			if err := readAhead(ctx, &ahead, time.Now(), changed); err != nil {
+				return err
+			}
 		}
 		response := &models.WatchResponse{}
 		for i := range claims {
 			c := &claims[i]
-			if s.filter.passes(c) {
+			if s.filter.passes(c) && !changed[c.ID] {
 				response.Snapshot = append(response.Snapshot, encodeBrief(c))
-				if c.Version > uint64(before) {
-					s.known[c.ID] = c.Version
-				}
 			}
 		}
 		if len(response.GetSnapshot()) > 0 {
@@ -169,6 +176,43 @@ func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, e
 	return s.store.Live(ctx, s.filter.resource, page)
 }
 
+// readAhead reads the log until it has all that was committed before a moment, and notes which claims have changed.
+func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed map[string]bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, joinTimeout, db.ErrUnavailable)
+	defer cancel()
+	for !log.SeenAfter(until) {
+		commits, err := log.Next(ctx, time.After(aheadInterval))
+		if err != nil {
+			return err
+		}
+		for _, commit := range commits {
+			for _, t := range commit.Changes {
+				changed[t.After.ID] = true
+			}
+		}
+	}
+	return nil
+}
+
+// catchUp sends what was committed before a moment, which the log has, without a cursor: the snapshot is not complete
+// before.
+func (s *watching) catchUp(ctx context.Context, until time.Time) error {
+	for !s.watcher.SeenAfter(until) {
+		commits, err := s.watcher.Next(ctx, time.After(aheadInterval))
+		if err != nil {
+			return err
+		}
+		response, err := s.send(ctx, commits)
+		if err == nil && len(response.GetTransitions()) > 0 {
+			err = s.out.send(ctx, response)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // follow sends what happens, and from time to time where that is.
 func (s *watching) follow(ctx context.Context) error {
 	refresh := time.NewTicker(cursorInterval)
@@ -178,24 +222,9 @@ func (s *watching) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		response, bytes := &models.WatchResponse{}, 0
-		for _, commit := range commits {
-			for _, t := range commit.Changes {
-				if !s.passes(t) {
-					continue
-				}
-				if bytes > watchBytes {
-					if err := s.out.send(ctx, response); err != nil {
-						return err
-					}
-					response, bytes = &models.WatchResponse{}, 0
-				}
-				response.Transitions = append(response.Transitions, encodeTransition(t, commit.At))
-				bytes += watchedBytes(t.After)
-			}
-		}
-		if s.known != nil && s.watcher.SeenAfter(s.since) {
-			s.known = nil
+		response, err := s.send(ctx, commits)
+		if err != nil {
+			return err
 		}
 		if len(response.GetTransitions()) == 0 && time.Since(sent) < cursorInterval {
 			continue
@@ -208,10 +237,31 @@ func (s *watching) follow(ctx context.Context) error {
 	}
 }
 
+// send sends what commits have changed, and returns the last response, which is not sent yet.
+func (s *watching) send(ctx context.Context, commits []db.Commit) (*models.WatchResponse, error) {
+	response, bytes := &models.WatchResponse{}, 0
+	for _, commit := range commits {
+		for _, t := range commit.Changes {
+			if !s.passes(t) {
+				continue
+			}
+			if bytes > watchBytes {
+				if err := s.out.send(ctx, response); err != nil {
+					return nil, err
+				}
+				response, bytes = &models.WatchResponse{}, 0
+			}
+			response.Transitions = append(response.Transitions, encodeTransition(t, commit.At))
+			bytes += watchedBytes(t.After)
+		}
+	}
+	return response, nil
+}
+
 // passes reports whether a transition is to be sent: the caller may see it, by the rules that are in
-// force now, and it is no part of the snapshot.
+// force now.
 func (s *watching) passes(t claim.Transition) bool {
-	return s.filter.passes(t.After) && s.caller.Sees(t.After) && t.After.Version > s.known[t.After.ID]
+	return s.filter.passes(t.After) && s.caller.Sees(t.After)
 }
 
 // watchedBytes is about how much a claim takes in a response.

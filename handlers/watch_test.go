@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/models"
 	whole "github.com/locket-service/locket/server"
@@ -125,6 +126,44 @@ func TestWatch(t *testing.T) {
 		if got := strings.Join(again.rest, ","); !strings.HasSuffix(got, " >active") && strings.Count(got, ">") != 2 {
 			t.Errorf("got %q", got)
 		}
+	})
+}
+
+// handOver is a store that lets something happen before each page of live claims is read.
+type handOver struct {
+	db.Store
+	before func(after string)
+}
+
+func (s *handOver) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
+	if s.before != nil {
+		s.before(page.After)
+	}
+	return s.Store.Live(ctx, resource, page)
+}
+
+// TestWatchDuringHandOver: what happens while the snapshot is read comes before it is complete, each resource's changes in
+// their order: the claim that has ended first, and the next holder then.
+func TestWatchDuringHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &handOver{}
+		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
+		s.create(t, "r", "first", 60)
+		s.create(t, "r", "next", 60)
+		s.create(t, "other", "unchanged", 60)
+		store.before = func(after string) {
+			switch after {
+			case "":
+				s.end(t, "first", models.Status_STATUS_RELEASED)
+			case "unchanged":
+				s.create(t, "late", "zzz", 60) // would be in a page that is empty
+			}
+		}
+		w := s.watch(t, &models.WatchRequest{})
+		w.sees("unchanged active", "first active>released", "next waiting>active", "zzz >active", "synced")
+		store.before = nil
+		s.end(t, "next", models.Status_STATUS_RELEASED)
+		w.sees("next active>released")
 	})
 }
 
