@@ -2614,7 +2614,7 @@ func (*Done) Descriptor() ([]byte, []int) {
 	return file_models_locket_proto_rawDescGZIP(), []int{29}
 }
 
-// SessionStatus is how a session stands to a resource, and how it stood before.
+// SessionStatus is how a session stands to a resource, and how it stood before, as it was told.
 type SessionStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
@@ -2626,7 +2626,7 @@ type SessionStatus struct {
 	Claim  string `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`
 	Status Status `protobuf:"varint,6,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Rises with every change of the claim.
+	// Rises with every change that is told of the resource; 0 if there is nothing to know.
 	Version uint64 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
 	Mode    Mode   `protobuf:"varint,9,opt,name=mode,proto3,enum=models.Mode" json:"mode,omitempty"`
 	// For a TRY that was not granted: the owner, session and token of a holder.
@@ -3227,9 +3227,10 @@ type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With it Watch goes on after this response, on any server. It may come alone.
 	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// The claims that were live when the watch began.
+	// The claims that were live when the watch began, but for those that have changed since then:
+	// these changes come as transitions.
 	Snapshot []*Claim `protobuf:"bytes,2,rep,name=snapshot,proto3" json:"snapshot,omitempty"`
-	// Set once, when the snapshot is complete (or was left out): transitions follow.
+	// Set once, when the snapshot is complete (or was left out). What changed while it was read came before.
 	Synced        bool          `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
 	Transitions   []*Transition `protobuf:"bytes,4,rep,name=transitions,proto3" json:"transitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
