@@ -90,6 +90,10 @@ test-openapi: deps ## check the OpenAPI document with a linter and a generated c
 	tools/deps tools/packages-openapi
 	go test -tags openapi -count=1 -timeout 10m ./tests/openapi
 
+.PHONY: test-timing
+test-timing: deps ## run the tests of how long something may take; on a machine that does nothing else
+	go test -tags timing -count=1 -timeout 30m ./tests/robustness
+
 .PHONY: soak
 soak: deps ## run the tests that take their time
 	go test -tags soak -count=1 -timeout 60m -run Soak -v ./...

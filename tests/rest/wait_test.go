@@ -51,9 +51,9 @@ func (s *restServer) line(t *testing.T, name string) (holder, waiter string) {
 	return holder, waiter
 }
 
-// prompt is how soon an answer must come that need wait no longer, on a machine that may
+// prompt is how soon an answer must come that need wait no longer: no test waits for longer. A machine that
 // be busy.
-const prompt = 5 * time.Second
+const prompt = harness.HangTimeout
 
 // TestRESTWait shows what Prefer: wait does to the requests that can wait.
 func TestRESTWait(t *testing.T) {

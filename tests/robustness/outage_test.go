@@ -46,10 +46,10 @@ func TestLeasesStandStillWithoutServers(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
 		client := server.Client(t)
-		const long, short = 2 * time.Second, time.Second
+		const long, short = 5 * time.Second, 4 * time.Second
 		lockToken, claimToken := hold(t, client, "long", long)
 		server.Kill()
-		time.Sleep(2 * long)
+		time.Sleep(2 * long) // real time: the leases would be over
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestLeasesStandStillWithoutServers(t *testing.T) {
 		}
 		stillHeld(t, client, "short", lockToken, claimToken, short)
 		server.Terminate()
-		time.Sleep(2 * short)
+		time.Sleep(2 * short) // real time: the leases would be over
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -87,13 +87,13 @@ func TestLeasesStandStillWithoutDatabase(t *testing.T) {
 	mariadb := fixtures.NewMariaDB(t)
 	server := fixtures.StartLocket(t, "mysql:"+mariadb.CreateDatabase(t), "--database-timeout", "3s")
 	client := server.Client(t)
-	const ttl = 2 * time.Second
+	const ttl = 5 * time.Second
 
 	t.Run("paused", func(t *testing.T) {
 		lockToken, claimToken := hold(t, client, "paused", ttl)
 		harness.Must(t, mariadb.Pause())
 		begin := time.Now()
-		callersAreTold(t, client, 5*time.Second)
+		callersAreTold(t, client, 6*time.Second)
 		harness.Must(t, mariadb.Resume())
 		awaitDatabase(t, client)
 		t.Logf("away for %v", time.Since(begin).Round(time.Millisecond))
@@ -102,7 +102,7 @@ func TestLeasesStandStillWithoutDatabase(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		lockToken, claimToken := hold(t, client, "killed", ttl)
 		harness.Must(t, mariadb.Kill())
-		callersAreTold(t, client, 4*time.Second)
+		callersAreTold(t, client, 6*time.Second)
 		harness.Must(t, mariadb.Start())
 		start := time.Now()
 		awaitDatabase(t, client)
@@ -166,8 +166,8 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 		server := fixtures.NewLocket(t, "mysql:"+dsn, "--database-wait", "2s")
 		start := time.Now()
 		harness.Must(t, server.Launch())
-		code, err := server.Wait(10 * time.Second)
-		if took := time.Since(start); err != nil || code != 1 || took < 2*time.Second {
+		code, err := server.Wait(harness.HangTimeout)
+		if took := time.Since(start); err != nil || code != 1 || took < 2*time.Second { // real time: on no machine earlier
 			t.Errorf("exit code %d (%v) after %v", code, err, took)
 		}
 		lines := strings.Split(strings.TrimSpace(server.Log()), "\n")
@@ -179,13 +179,13 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		server := fixtures.NewLocket(t, "mysql:"+dsn)
 		harness.Must(t, server.Launch())
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(1500 * time.Millisecond) // real time: if it does not wait for the database, it serves or ends meanwhile
 		if conn, err := net.Dial("tcp", server.Address()); err == nil {
 			conn.Close()
 			t.Error("serves without a database")
 		}
 		harness.Must(t, mariadb.Start())
-		harness.Must(t, server.AwaitServing(15*time.Second))
+		harness.Must(t, server.AwaitServing(harness.HangTimeout))
 		harness.Lock(t, server.Client(t), "k", "o", time.Minute)
 	})
 	t.Run("gets a signal", func(t *testing.T) {
@@ -285,15 +285,16 @@ func TestDatabaseHangs(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(200+round) * time.Millisecond)
+		time.Sleep(time.Duration(200+round) * time.Millisecond) // real time: of load
 		proxy.Hang()
 		start := time.Now()
 		_, err := harness.TryLock(t, client, "k", "o", time.Minute)
 		took := time.Since(start)
 		t.Logf("after %v: %v", took, err)
-		if status.Code(err) != codes.Unavailable || took > 15*timeout {
+		if status.Code(err) != codes.Unavailable {
 			t.Errorf("got %v after %v", err, took)
 		}
+		harness.AtMost(t, "the refusal", took, 15*timeout)
 		stop()
 		proxy.Restore()
 		start = time.Now()

@@ -55,9 +55,11 @@ func TestSessionServerKilled(t *testing.T) {
 	}
 	again.KeepAlive()
 	again.Hears("l", harness.Waiting, harness.Held)
-	if took := time.Since(killed); took < 3*time.Second || took > 6*time.Second {
+	took := time.Since(killed)
+	if took < 3*time.Second { // real time: on no machine earlier
 		t.Errorf("the session of the killed server ended after %s", took)
 	}
+	harness.AtMost(t, "the end of the session of the killed server", took, 6*time.Second)
 	again.Quiet()
 	other.Quiet()
 	again.Unlock("k")
@@ -127,7 +129,7 @@ func TestSessionHandOver(t *testing.T) {
 	var took []time.Duration
 	for range rounds {
 		b.Lock("k", harness.Waiting)
-		time.Sleep(60 * time.Millisecond)
+		time.Sleep(60 * time.Millisecond) // real time: the follower is not in the middle of what came before
 		start := time.Now()
 		a.Ask(harness.UnlockCommand("k"))
 		b.Hears("k", harness.Waiting, harness.Held)
@@ -136,10 +138,8 @@ func TestSessionHandOver(t *testing.T) {
 		a, b = b, a
 	}
 	slices.Sort(took)
-	t.Logf("UNLOCK at one server to HELD at the other: median %v, maximum %v", took[rounds/2], took[rounds-1])
-	if took[rounds/2] >= median || took[rounds-1] > worst {
-		t.Errorf("want less than %v and %v", median, worst)
-	}
+	harness.AtMost(t, "UNLOCK at one server to HELD at the other, in the median,", took[rounds/2], median)
+	harness.AtMost(t, "the longest", took[rounds-1], worst)
 }
 
 // A reset at one server ends the sessions of the other.
@@ -171,7 +171,7 @@ func TestSessionMovedElsewhere(t *testing.T) {
 	second.KeepAlive()
 	first.Ends(codes.Aborted, "SESSION_MOVED")
 	second.Lock("k", harness.Held)
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // real time: what comes late would be heard
 	second.Lock("k", harness.Held)
 	second.Quiet()
 }
@@ -189,7 +189,7 @@ func holdBySession(address string) error {
 		return err
 	}
 	fmt.Println("held")
-	time.Sleep(time.Minute)
+	time.Sleep(time.Hour) // real time: until it is killed
 	return nil
 }
 
@@ -215,9 +215,7 @@ func TestSessionClientKilled(t *testing.T) {
 		killed := time.Now()
 		_ = client.Wait()
 		next.Hears("k", harness.Waiting, harness.Held)
-		if took := time.Since(killed); took < 900*time.Millisecond || took > 3*time.Second {
-			t.Errorf("it took %s", took)
-		}
+		harness.AtMost(t, "the end of the client's session", time.Since(killed), 3*time.Second)
 	})
 }
 
@@ -240,7 +238,7 @@ func TestSessionsCloseACircle(t *testing.T) {
 		if refused >= 0 {
 			answers++
 		} else {
-			for refused < 0 && time.Since(begin) < 2*time.Second {
+			for refused < 0 && time.Since(begin) < harness.HangTimeout { // real time: it hangs
 				refused = slices.IndexFunc(pair, func(s *harness.Session) bool { return s.Heard(20 * time.Millisecond) })
 			}
 			if refused < 0 {
@@ -250,9 +248,7 @@ func TestSessionsCloseACircle(t *testing.T) {
 				t.Errorf("round %d: %v", round, news)
 			}
 		}
-		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("round %d: after %s", round, took)
-		}
+		harness.AtMost(t, "a refusal", time.Since(begin), 2*time.Second)
 		waits := pair[1-refused]
 		waits.Stands(got[1-refused], mine[refused], harness.Waiting)
 		pair[refused].Unlock(mine[refused])

@@ -49,9 +49,7 @@ func watchMoves(t *testing.T, transitions int64, first, second string) {
 			}
 		})
 	}
-	for made.Load() < transitions/2 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	harness.Until(t, "load", func() bool { return made.Load() >= transitions/2 })
 	harness.Must(t, servers[0].Restart())
 	load.Wait()
 
@@ -75,14 +73,14 @@ func watchMoves(t *testing.T, transitions int64, first, second string) {
 func claimAndEnd(ctx context.Context, client models.LocketClient) int64 {
 	claim, err := client.CreateClaim(ctx, &models.CreateClaimRequest{Resource: fmt.Sprint("r", rand.N(40)), Ttl: proto.Float64(3600)})
 	if err != nil {
-		time.Sleep(10 * time.Millisecond) // the server is down
+		time.Sleep(10 * time.Millisecond) // real time: the server is down
 		return 0
 	}
 	for range 200 {
 		if _, err = client.EndClaim(ctx, &models.EndClaimRequest{Id: claim.GetId()}); err == nil {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // real time: the server is down
 	}
 	return 2
 }
@@ -207,7 +205,7 @@ func TestManyWatches(t *testing.T) {
 		response, err := stalled.Recv()
 		if err == nil {
 			if seen == 0 {
-				time.Sleep(15 * time.Second) // in all, longer than a server waits for a caller to read
+				time.Sleep(15 * time.Second) // real time: in all, longer than a server waits for a caller to read
 			}
 			cursor, seen = response.GetCursor(), seen+len(response.GetTransitions())
 			continue
@@ -231,7 +229,7 @@ func TestManyWatches(t *testing.T) {
 
 // watchSome watches until so many changes of the small resource have come.
 func watchSome(ctx context.Context, client models.LocketClient, changes int, ready func()) error {
-	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, harness.HangTimeout)
 	defer cancel()
 	stream, err := client.Watch(ctx, &models.WatchRequest{Resource: proto.String("small")})
 	if err == nil {

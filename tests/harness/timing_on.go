@@ -1,0 +1,5 @@
+//go:build timing
+
+package harness
+
+const timed = true
