@@ -63,6 +63,17 @@ func (qs *Queues) RefuseSession(err error, id string) {
 	qs.refused["s"+id] = err
 }
 
+// RenewHolders gives the holders of a resource that are known their TTL anew: their rows were locked, so that
+// nobody could renew them. It is called before the first command.
+func (qs *Queues) RenewHolders(resource string) {
+	q := qs.byResource[resource]
+	for _, m := range q.members {
+		if due := qs.Now.Lease.Add(m.TTL); m.Status == Active && m.Deadline < due {
+			q.change(m, qs.Now).Deadline = due
+		}
+	}
+}
+
 // Resource returns the queue of a resource, nil if it was not read.
 func (qs *Queues) Resource(name string) *Queue { return qs.byResource[name] }
 

@@ -38,6 +38,7 @@ type Store struct {
 	// What follows belongs to the one goroutine that transacts and beats …
 	holders holders
 	locks   lockTables
+	refused refusedRows
 	// vouchingFor is the name under which this server vouches for sessions, nil for none. Others
 	// read it.
 	vouchingFor atomic.Pointer[string]
@@ -78,6 +79,7 @@ func newStore(config *mysql.Config) *Store {
 		pools:    newPools(config),
 		holders:  make(holders),
 		locks:    newLockTables(),
+		refused:  make(refusedRows),
 		feedPast: db.NewPast(2 * db.FeedAge),
 	}
 	s.name.change()

@@ -36,6 +36,8 @@ type tx struct {
 	ended  []identityClaim
 	// held are resources with claims whose rows somebody else has locked.
 	held []string
+	// renewed are resources whose holders this transaction has renewed, because nobody could.
+	renewed []string
 }
 
 // Transact implements db.Store.
@@ -104,6 +106,7 @@ func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error
 		s.name.committed(t.rows, t.size)
 	}
 	s.holders.remember(t.queues)
+	s.refused.done(t.renewed)
 	return nil
 }
 
@@ -171,7 +174,11 @@ func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
 	if err := t.loadCounts(qs, wanted.Identities); err != nil {
 		return nil, err
 	}
-	return qs, t.loadDue(qs, rows)
+	if err := t.loadDue(qs, rows); err != nil {
+		return nil, err
+	}
+	t.renewed = t.store.refused.renew(qs, rows, left)
+	return qs, nil
 }
 
 // loadClaims adds the exclusive holders, and the claims that commands name. A holder

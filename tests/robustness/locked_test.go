@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,26 +113,33 @@ func TestLeasesStandStillBehindLocks(t *testing.T) {
 	}
 }
 
-// standStill has clients of the first server renew every second, with a waiter behind each at the last one,
-// while there is an obstacle for longer than the TTL.
-func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remove func())) {
-	const (
-		ttl     = 3 * time.Second
-		clients = 5
-	)
-	client, other := servers[0].Client(t), servers[len(servers)-1].Client(t)
-	ctx, stop := context.WithCancel(t.Context())
+// renewing are clients of one server that renew their claims every second, with a waiter behind each at another.
+type renewing struct {
+	client, other models.LocketClient
+	tokens        map[string]uint64 // of the claims, by their ids and resources
+	stop          func()
+}
+
+// renewTTL is for how long they claim.
+const renewTTL = 3 * time.Second
+
+func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	var renewals sync.WaitGroup
-	defer renewals.Wait()
-	defer stop()
-	tokens := make(map[string]uint64)
-	for n := range clients {
+	r := &renewing{client: server.Client(t), other: other.Client(t), tokens: make(map[string]uint64)}
+	r.stop = func() {
+		cancel()
+		renewals.Wait()
+	}
+	t.Cleanup(r.stop)
+	for n := range 5 {
 		id := fmt.Sprintf("c%d", n)
-		tokens[id] = harness.Create(t, client, id, id, ttl).GetToken()
-		harness.Create(t, other, id, id+"-next", time.Hour)
+		r.tokens[id] = harness.Create(t, r.client, id, id, renewTTL).GetToken()
+		harness.Create(t, r.other, id, id+"-next", time.Hour)
 		renewals.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = harness.Renew(t, client, id, ttl) // what comes of it is seen in the end
+				_, _ = harness.Renew(t, r.client, id, renewTTL) // what comes of it is seen in the end
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Second):
@@ -141,6 +147,32 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 			}
 		})
 	}
+	return r
+}
+
+// kept checks that no lease has ended, and that leases do end when nobody renews them.
+func (r *renewing) kept(t *testing.T) {
+	t.Helper()
+	time.Sleep(2 * time.Second) // time for whoever would take the leases away
+	r.stop()
+	for id, token := range r.tokens {
+		if c, err := harness.Renew(t, r.client, id, renewTTL); err != nil || c.GetToken() != token {
+			t.Errorf("the renewal of %s got %v (%v), want token %d", id, c, err, token)
+		}
+		if c, err := r.other.GetClaim(t.Context(), &models.GetClaimRequest{Id: id + "-next"}); err != nil || c.GetStatus() != waiting {
+			t.Errorf("who waits for %s: %v (%v)", id, c, err)
+		}
+	}
+	for id := range r.tokens {
+		if c, err := r.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: id + "-next"}); err != nil || c.GetStatus() != active {
+			t.Errorf("after the lease of %s: %v (%v)", id, c, err)
+		}
+	}
+}
+
+// standStill has an obstacle for longer than the TTL of clients that renew.
+func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remove func())) {
+	clients := startRenewing(t, servers[0], servers[len(servers)-1])
 	remove := obstacle()
 	begin := time.Now()
 	for _, server := range servers {
@@ -151,7 +183,7 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 			return nil
 		})
 	}
-	for time.Since(begin) < 4*ttl {
+	for time.Since(begin) < 4*renewTTL {
 		for n, server := range servers {
 			if ready(server) == nil {
 				t.Errorf("server %d says that it is ready after %v", n, time.Since(begin))
@@ -164,25 +196,41 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 	for _, server := range servers {
 		harness.Eventually(t, func() error { return ready(server) })
 	}
-	time.Sleep(2 * time.Second) // time for whoever would take the leases away
-	stop()
-	renewals.Wait()
-	for id, token := range tokens {
-		if c, err := harness.Renew(t, client, id, ttl); err != nil || c.GetToken() != token {
-			t.Errorf("the renewal of %s got %v (%v), want token %d", id, c, err, token)
-		}
-		if c, err := other.GetClaim(t.Context(), &models.GetClaimRequest{Id: id + "-next"}); err != nil || c.GetStatus() != waiting {
-			t.Errorf("who waits for %s: %v (%v)", id, c, err)
-		}
-	}
-	for id := range tokens { // and lease time goes on
-		if c, err := other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: id + "-next"}); err != nil || c.GetStatus() != active {
-			t.Errorf("after the lease of %s: %v (%v)", id, c, err)
-		}
-	}
-	for _, server := range servers {
-		if strings.Contains(server.Log(), "panic") {
-			t.Error("a panic")
+	clients.kept(t)
+}
+
+// TestLeasesOfLockedRows: while the rows of some claims or resources are locked, their leases do not end, at any server,
+// and others do: lease time goes on.
+func TestLeasesOfLockedRows(t *testing.T) {
+	for name, lock := range map[string]string{
+		"claims":    "SELECT id FROM claims FORCE INDEX (PRIMARY) WHERE id IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE",
+		"resources": "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE name IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE",
+	} {
+		for servers := 1; servers <= 2; servers++ {
+			t.Run(fmt.Sprintf("%s/%d servers", name, servers), func(t *testing.T) {
+				t.Parallel()
+				dsn := fixtures.MySQL(t)
+				first := fixtures.StartLocket(t, "mysql:"+dsn)
+				last := first
+				if servers > 1 {
+					last = fixtures.StartLocket(t, "mysql:"+dsn)
+				}
+				clients := startRenewing(t, first, last)
+				foreigner := openForeigner(t, dsn)
+				foreigner.exec("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+				foreigner.exec("BEGIN")
+				foreigner.exec(lock)
+				for n := range 2 { // for so long they are locked
+					id := fmt.Sprint("free ", n)
+					harness.Create(t, clients.client, id, fmt.Sprint("free-", n), 2*renewTTL)
+					harness.Create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)
+					if c, err := clients.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: fmt.Sprint("free-next-", n)}); err != nil || c.GetStatus() != active {
+						t.Errorf("after the lease of another resource: %v (%v)", c, err)
+					}
+				}
+				foreigner.exec("COMMIT")
+				clients.kept(t)
+			})
 		}
 	}
 }
