@@ -133,7 +133,9 @@ func (g *claimGrantor) release(ctx context.Context, _ uint64) error {
 	return err
 }
 
-func (g *claimGrantor) lost() <-chan struct{} { return nil }
+func (g *claimGrantor) watch(ctx context.Context, _ uint64, look func()) error {
+	return watchGrant(ctx, g.client, g.claim.GetResource(), g.claim.GetOwner(), g.ttl, func(c *models.Claim) bool { return c.GetId() == g.id() }, look)
+}
 
 func (g *claimGrantor) exact(uint64) bool { return true }
 

@@ -78,6 +78,8 @@
 //     time: the server may have taken a renewal whose answer was lost.
 //   - Another owner holds the lock, or the grant has ended and been given anew (its token
 //     changed): lost, at once.
+//   - Somebody ends the grant: lost, at once, with the reason, since the runner watches its claim; at the next
+//     renewal with servers that have no Watch.
 //   - The process is stopped for longer than its lease (SIGSTOP, a long collection, a frozen
 //     virtual machine whose clock goes on): Held returns that from the first moment on, and the
 //     runner ends before it sends anything. What was written before the check may still reach

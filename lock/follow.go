@@ -16,22 +16,16 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// follower keeps the claims that match a request of Watch as they are, over any number of streams. It takes what belongs
-// together, up to a cursor, whole: what comes again after a break was not taken before.
-type follower struct {
-	client  *Client
+// feed reads a Watch over any number of streams.
+type feed struct {
+	watch   func() (watchClient, error)
 	request *models.WatchRequest
-	// changed gets the live claims whenever they have changed, for the first time when all are
-	// known. It must not change the map.
-	changed func(claims map[string]*models.Claim)
-
-	claims map[string]*models.Claim // by id
-	// came are the claims, as they are after their changes, of messages without a cursor.
-	came []*models.Claim
-	// fresh is set in a snapshot that is not complete: what is not in it has ended.
-	fresh bool
-	// fetched are claims of what came that have been fetched, which another attempt need not do again.
-	fetched map[string]*models.Claim
+	// begun, if it is set, is called when a stream begins, which brings again what came after the last cursor.
+	begun func()
+	// take takes a message. With an error of it the stream ends, and the next one brings the message again.
+	take func(context.Context, *models.WatchResponse) error
+	// longest is the longest pause between two streams.
+	longest time.Duration
 }
 
 // maxFollowPause is the longest pause between two streams.
@@ -43,10 +37,8 @@ const (
 	valueTimeout = 5 * time.Second
 )
 
-// run follows until the context is done, or the servers refuse; its error is never nil. While none can be
-// reached, the claims stay as they were.
-func (f *follower) run(ctx context.Context) error {
-	f.fetched = make(map[string]*models.Claim)
+// run follows until the context is done, or the servers refuse; its error is never nil.
+func (f *feed) run(ctx context.Context) error {
 	var failure error // of the last stream
 	pause := firstPause
 	for {
@@ -68,53 +60,90 @@ func (f *follower) run(ctx context.Context) error {
 		case <-time.After(pause - time.Duration(rand.Float64()*float64(pause)/2)):
 		case <-ctx.Done():
 		}
-		pause = min(2*pause, maxFollowPause)
+		pause = min(2*pause, f.longest)
 	}
 }
 
 // stream follows over one stream, and reports whether anything was taken.
-func (f *follower) stream(ctx context.Context) (healthy bool, err error) {
-	rpc, err := f.client.rpc()
+func (f *feed) stream(ctx context.Context) (healthy bool, err error) {
+	watcher, err := f.watch()
 	if err != nil {
 		return false, status.Error(codes.InvalidArgument, err.Error())
 	}
 	ctx, cancel := context.WithCancel(withRequestID(ctx))
 	defer cancel()
-	stream, err := rpc.Watch(ctx, f.request)
+	stream, err := watcher.Watch(ctx, f.request)
 	if err != nil {
 		return false, err
 	}
-	f.came, f.fresh = nil, f.request.GetCursor() == ""
+	if f.begun != nil {
+		f.begun()
+	}
 	for {
 		m, err := stream.Recv()
 		if err == nil {
-			err = f.take(ctx, rpc, m)
+			err = f.take(ctx, m)
 		}
 		if err != nil {
 			return healthy, err
 		}
-		healthy = healthy || m.GetCursor() != ""
+		if m.GetCursor() != "" {
+			f.request.Cursor, healthy = m.GetCursor(), true
+		}
 	}
 }
 
-// take takes a message, and those before it if it has a cursor.
-func (f *follower) take(ctx context.Context, rpc models.LocketClient, m *models.WatchResponse) error {
-	f.came = append(f.came, m.GetSnapshot()...)
+// claimsOf returns the claims of a message, as they are after their changes.
+func claimsOf(m *models.WatchResponse) []*models.Claim {
+	claims := m.GetSnapshot()
 	for _, t := range m.GetTransitions() {
-		f.came = append(f.came, t.GetClaim())
+		claims = append(claims, t.GetClaim())
 	}
-	if m.GetCursor() == "" {
-		return nil
-	}
-	if len(f.came) > 0 || f.fresh {
+	return claims
+}
+
+// follower keeps the claims that match a request of Watch as they are. It takes what belongs
+// together, up to a cursor, whole: what comes again after a break was not taken before.
+type follower struct {
+	client  *Client
+	request *models.WatchRequest
+	// changed gets the live claims whenever they have changed, for the first time when all are
+	// known. It must not change the map.
+	changed func(claims map[string]*models.Claim)
+
+	claims map[string]*models.Claim // by id
+	// came are the claims, as they are after their changes, of messages without a cursor.
+	came []*models.Claim
+	// fresh is set in a snapshot that is not complete: what is not in it has ended.
+	fresh bool
+	// fetched are claims of what came that have been fetched, which another attempt need not do again.
+	fetched map[string]*models.Claim
+}
+
+// run follows until the context is done, or the servers refuse; its error is never nil. While none can be
+// reached, the claims stay as they were.
+func (f *follower) run(ctx context.Context) error {
+	f.fetched = make(map[string]*models.Claim)
+	return (&feed{
+		watch:   func() (watchClient, error) { return f.client.rpc() },
+		request: f.request,
+		begun:   func() { f.came, f.fresh = nil, f.request.GetCursor() == "" },
+		take:    f.take,
+		longest: maxFollowPause,
+	}).run(ctx)
+}
+
+// take takes a message, and those before it if it has a cursor.
+func (f *follower) take(ctx context.Context, m *models.WatchResponse) error {
+	f.came = append(f.came, claimsOf(m)...)
+	if m.GetCursor() != "" && (len(f.came) > 0 || f.fresh) {
 		claims := f.next()
-		if err := f.fetch(ctx, rpc, claims); err != nil {
+		if err := f.fetch(ctx, claims); err != nil {
 			return err
 		}
 		f.claims, f.came, f.fresh, f.fetched = claims, nil, false, make(map[string]*models.Claim)
 		f.changed(claims)
 	}
-	f.request.Cursor = m.GetCursor()
 	return nil
 }
 
@@ -143,7 +172,11 @@ func (f *follower) next() map[string]*models.Claim {
 }
 
 // fetch gets the values of holders that are new and have none: Watch leaves long ones out.
-func (f *follower) fetch(ctx context.Context, rpc models.LocketClient, claims map[string]*models.Claim) error {
+func (f *follower) fetch(ctx context.Context, claims map[string]*models.Claim) error {
+	rpc, err := f.client.rpc()
+	if err != nil {
+		return err
+	}
 	var missing []*models.Claim
 	for id, c := range claims {
 		switch whole := f.fetched[id]; {

@@ -20,9 +20,9 @@ type grantor interface {
 	release(ctx context.Context, token uint64) error
 	// exact reports whether release with a token can end no other grant than that one.
 	exact(token uint64) bool
-	// lost returns a channel that is closed as soon as the grant is known to have ended, without anybody
-	// asking; nil where only a renewal shows that.
-	lost() <-chan struct{}
+	// watch returns how the grant with a token has ended, as soon as that is known without a renewal; nil when
+	// the context is done, or only a renewal shows it. It may call look to have one made now.
+	watch(ctx context.Context, token uint64, look func()) error
 	// timeout is how long one call of take may last.
 	timeout(token uint64) time.Duration
 	// classify returns what an error of take or release means.

@@ -30,8 +30,13 @@ type keeper struct {
 	// attempt delivers the result of the attempt under way; nil when there is none.
 	attempt <-chan result
 	cancel  context.CancelFunc
-	// gone is closed when the grant is known to have ended; nil while that cannot be.
-	gone <-chan struct{}
+	// ended gets how the grant has ended, when that is known without a renewal, and look has one made now. unwatch
+	// ends that.
+	ended   <-chan error
+	look    <-chan struct{}
+	unwatch context.CancelFunc
+	// again is set if a renewal is to follow the attempt under way at once: that may have come too early.
+	again bool
 	// leaving is done when the runner ends.
 	leaving context.Context
 	leave   context.CancelFunc
@@ -66,7 +71,7 @@ func newKeeper(r *Runner, ready chan<- struct{}, exitOnLoss bool) *keeper {
 	r.setClaimID(r.grantor.id())
 	return &keeper{
 		Runner: r, ready: ready, exitOnLoss: exitOnLoss, log: r.log.With("lock", r.key, "owner", r.owner),
-		grantor: r.grantor, next: time.NewTimer(0), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, leaving: leaving, leave: leave,
+		grantor: r.grantor, next: time.NewTimer(0), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, unwatch: func() {}, leaving: leaving, leave: leave,
 	}
 }
 
@@ -77,6 +82,7 @@ func (k *keeper) run(signals <-chan os.Signal) error {
 	for {
 		var due, expired bool
 		var answered *result
+		var ended error
 		select {
 		case <-signals:
 			k.stop()
@@ -85,11 +91,12 @@ func (k *keeper) run(signals <-chan os.Signal) error {
 			expired = true
 		case <-k.next.C:
 			due = true
-		case <-k.gone: // the next attempt finds out why
-			k.gone = nil
-			k.cancel()
-			k.next.Reset(0)
+		case <-k.look:
+			if k.again = k.attempt != nil; !k.again {
+				k.next.Reset(0)
+			}
 			continue
+		case ended = <-k.ended:
 		case r := <-k.attempt:
 			k.attempt, answered = nil, &r
 		}
@@ -97,8 +104,13 @@ func (k *keeper) run(signals <-chan os.Signal) error {
 		switch {
 		case k.held && !k.granted.trust.Trusted(time.Now()):
 			err = k.lose(timeUp(k.failure))
+		case ended != nil:
+			err = k.over(ended)
 		case answered != nil:
-			err = k.conclude(*answered)
+			if err = k.conclude(*answered); k.again {
+				k.again = false
+				k.next.Reset(0)
+			}
 		case due:
 			k.try()
 		case expired: // it was renewed in the last moment
@@ -203,7 +215,6 @@ func (k *keeper) gain(r result) {
 		return
 	}
 	k.publish(g)
-	k.gone = k.grantor.lost()
 	left := g.trust.Left(time.Now())
 	k.expiry.Reset(left)
 	pause := k.jittered(min(k.ttl/3, left/2))
@@ -212,6 +223,7 @@ func (k *keeper) gain(r result) {
 		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart
 		k.log.Info("lock acquired", "token", r.token)
 		k.held = true
+		k.watch(r.token)
 		if k.ready != nil {
 			close(k.ready)
 			k.ready = nil
@@ -249,7 +261,9 @@ func (k *keeper) wait(sent time.Time) {
 
 // lose ends the trust window. It returns the error that the runner ends with, nil for a presence.
 func (k *keeper) lose(cause error) error {
-	k.held, k.unverified, k.denied, k.gone = false, false, false, nil
+	k.held, k.unverified, k.denied = false, false, false
+	k.unwatch()
+	k.ended, k.look = nil, nil
 	k.publish(grant{})
 	if k.exitOnLoss {
 		k.releaseLater(k.margin)
@@ -264,6 +278,33 @@ func (k *keeper) lose(cause error) error {
 	}
 	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/10)))
 	return nil
+}
+
+// watch has it told how the grant ends.
+func (k *keeper) watch(token uint64) {
+	ctx, cancel := context.WithCancel(k.leaving)
+	ended, look := make(chan error, 1), make(chan struct{}, 1)
+	k.ended, k.look, k.unwatch = ended, look, cancel
+	grantor := k.grantor
+	go func() {
+		err := grantor.watch(ctx, token, func() {
+			select {
+			case look <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			ended <- err
+		}
+	}()
+}
+
+// over loses a grant that is known to have ended. An attempt that is under way says nothing new.
+func (k *keeper) over(cause error) error {
+	k.cancel()
+	k.attempt = nil
+	k.token, k.open, k.failure = 0, false, cause
+	return k.lose(cause)
 }
 
 // replaced loses a grant in whose place the server has made another.

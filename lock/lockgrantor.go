@@ -13,7 +13,8 @@ import (
 
 // LockClient is what the runners of locks and presences need of a client: a
 // models.LocketClient, or a fake of these two methods. Answers without a token are those of a
-// server that has none. The calls must return when their contexts are done.
+// server that has none. The calls must return when their contexts are done. A client that has Watch too, as in
+// models.LocketClient, lets the runner hear at once that somebody else has ended its grant.
 type LockClient interface {
 	// Lock takes the lock of a resource for its owner, or renews it. The errors are those of
 	// models.LocketClient; ErrLockCollision and ErrResourceNotFound say that it is not held.
@@ -47,7 +48,12 @@ func (g *lockGrantor) release(ctx context.Context, token uint64) error {
 	return err
 }
 
-func (g *lockGrantor) lost() <-chan struct{} { return nil }
+func (g *lockGrantor) watch(ctx context.Context, token uint64, look func()) error {
+	if token == 0 { // of a server that gives none
+		return nil
+	}
+	return watchGrant(ctx, g.client, g.resource.GetKey(), g.resource.GetOwner(), g.ttl, func(c *models.Claim) bool { return c.GetToken() == token }, look)
+}
 
 func (g *lockGrantor) exact(token uint64) bool { return token != 0 }
 

@@ -149,13 +149,19 @@ func (g *sessionGrantor) release(ctx context.Context, token uint64) error {
 	return err
 }
 
-func (g *sessionGrantor) lost() <-chan struct{} {
+// watch has a renewal find out, which also looks whether the whole session is over.
+func (g *sessionGrantor) watch(ctx context.Context, _ uint64, look func()) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.turn == nil {
-		return nil
+	t := g.turn
+	g.mu.Unlock()
+	if t != nil {
+		select {
+		case <-t.done:
+			look()
+		case <-ctx.Done():
+		}
 	}
-	return g.turn.done
+	return nil
 }
 
 func (g *sessionGrantor) exact(uint64) bool { return true }
