@@ -62,8 +62,8 @@ func TestRunnersHearOfTheEnd(t *testing.T) {
 				if restart {
 					h.stop()
 					h.start()
-					time.Sleep(5 * time.Second)
 				}
+				time.Sleep(5 * time.Second) // it watches
 				revoked := time.Now()
 				revoke(name)
 				err := <-lost
