@@ -17,7 +17,7 @@ func TestSoakAllLimits(t *testing.T) {
 	databases["mysql with small packets"] = func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) }
 	for name, database := range databases {
 		t.Run(name, func(t *testing.T) {
-			startExtremes(t, database(t), amounts{claims: 200, locks: 2000, waiters: claim.MaxGrants + 200, ttl: 60}).run()
+			startExtremes(t, database(t), amounts{claims: 100, locks: 4 * claim.MaxEnds, waiters: claim.MaxGrants + 50, ttl: 60}).run()
 		})
 	}
 }
