@@ -51,8 +51,8 @@ func (s *restServer) line(t *testing.T, name string) (holder, waiter string) {
 	return holder, waiter
 }
 
-// prompt is how soon an answer must come that need wait no longer: no test waits for longer. A machine that
-// be busy.
+// prompt is how soon an answer must come that need wait no longer: no test waits for longer. The machine
+// may be busy.
 const prompt = harness.HangTimeout
 
 // TestRESTWait shows what Prefer: wait does to the requests that can wait.

@@ -1,0 +1,177 @@
+// Package speed_test checks that no verdict of a test depends on how fast the machine is.
+package speed_test
+
+import (
+	"go/ast"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// reason begins the comment that justifies real time on its line.
+const reason = "real time: "
+
+// TestRealTime: tests sleep, and look at how much time has passed, in the fake time of a bubble. Others wait for a
+// condition (harness.Eventually, Until, Await), hand durations to harness.AtMost, or say on the line
+// why the verdict does not depend on the speed: "// real time: ...". And no test skips. What known
+// allows was there before this rule: a number in it only falls.
+func TestRealTime(t *testing.T) {
+	found := make(map[string][]string)
+	for _, p := range parsePackages(t) {
+		p.realTime(func(file, what string) { found[file] = append(found[file], what) })
+	}
+	for _, file := range slices.Sorted(maps.Keys(found)) {
+		if len(found[file]) > known[file] {
+			t.Errorf("%s: %d times real time without a reason, %d are known:\n\t%s", file, len(found[file]), known[file], strings.Join(found[file], "\n\t"))
+		}
+	}
+	for file, n := range known {
+		if len(found[file]) < n {
+			t.Logf("%s: %d times real time without a reason; lower its number in known to that", file, len(found[file]))
+		}
+	}
+}
+
+// TestRealTimeIsFound: what the rule is for is found, and bubbles, reasons and AtMost are not.
+func TestRealTimeIsFound(t *testing.T) {
+	set := token.NewFileSet()
+	const header = "package x\nfunc TestX(t *testing.T) {\n"
+	for text, want := range map[string]int{
+		"time.Sleep(1)\n}":                                                            1,
+		"for time.Since(begin) < 1 {}\n}":                                             1,
+		"t.Skip()\n}":                                                                 1,
+		"f := time.Sleep; f(1)\n}":                                                    1,
+		"helper()\n}\nfunc helper() { time.Sleep(1) }":                                1,
+		"time.Sleep(1) // real time: to see\n}":                                       0,
+		"harness.AtMost(t, what, time.Since(begin), 1)\n}":                            0,
+		"synctest.Test(t, func(t *testing.T) { time.Sleep(1) })\n}":                   0,
+		"synctest.Test(t, func(t *testing.T) { h() })\n}\nfunc h() { time.Sleep(1) }": 0,
+		"inBubble(t, func() { time.Sleep(1) })\n}\nfunc inBubble(t *testing.T, do func()) { synctest.Test(t, func(*testing.T) { do() }) }": 0,
+	} {
+		file, err := parser.ParseFile(set, "x_test.go", header+text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		(&pkg{set, []*ast.File{file}}).realTime(func(string, string) { n++ })
+		if n != want {
+			t.Errorf("found %d times in %s, want %d", n, text, want)
+		}
+	}
+}
+
+// pkg is the tests of a package, or a package for tests.
+type pkg struct {
+	set   *token.FileSet
+	files []*ast.File
+}
+
+// parsePackages reads what `make test` runs.
+func parsePackages(t *testing.T) map[string]*pkg {
+	t.Helper()
+	packages := make(map[string]*pkg)
+	set := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !strings.HasSuffix(path, "_test.go") && !strings.Contains(string(text), "\t\"testing\"\n") {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(set, name, text, parser.ParseComments)
+		if err != nil || isTagged(file) {
+			return err
+		}
+		folder := filepath.Dir(name)
+		if packages[folder] == nil {
+			packages[folder] = &pkg{set: set}
+		}
+		packages[folder].files = append(packages[folder].files, file)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
+}
+
+// isTagged reports whether a file is only for builds with a tag of this project.
+func isTagged(file *ast.File) bool {
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if !constraint.IsGoBuild(comment.Text) {
+				continue
+			}
+			if x, err := constraint.Parse(comment.Text); err == nil && !x.Eval(func(tag string) bool { return tag == "linux" || tag == "unix" }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// realTime calls found for each use of real time without a reason, and for each skip.
+func (p *pkg) realTime(found func(file, what string)) {
+	reasons := p.reasons()
+	inBubbles := findBubbles(p.files)
+	for _, f := range inBubbles.funcs {
+		fake := inBubbles.inBubble(f)
+		ast.Inspect(f.Body, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok && isCall(call, "harness", "AtMost") {
+				return false
+			}
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			of, name := "", selector.Sel.Name
+			if id, ok := selector.X.(*ast.Ident); ok {
+				of = id.Name
+			}
+			isReal := !fake && of == "time" && slices.Contains([]string{"Sleep", "Since", "Until"}, name)
+			skips := of == "t" && strings.HasPrefix(name, "Skip")
+			if at := p.set.Position(n.Pos()); (isReal || skips) && !reasons[at.Filename][at.Line] {
+				found(at.Filename, at.String()+": "+of+"."+name)
+			}
+			return true
+		})
+	}
+}
+
+// reasons returns the lines that have one.
+func (p *pkg) reasons() map[string]map[int]bool {
+	lines := make(map[string]map[int]bool)
+	for _, file := range p.files {
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				at := p.set.Position(comment.Pos())
+				if lines[at.Filename] == nil {
+					lines[at.Filename] = make(map[int]bool)
+				}
+				if strings.HasPrefix(comment.Text, "// "+reason) {
+					lines[at.Filename][at.Line] = true
+				}
+			}
+		}
+	}
+	return lines
+}
