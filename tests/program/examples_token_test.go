@@ -44,6 +44,9 @@ func TestExamplesWithTokens(t *testing.T) {
 	}
 	withToken := append(env[:len(env):len(env)], "LOCKET_TOKEN_FILE="+write("token", token+"\n"))
 	out, _ := lines(t, withToken[len(fixtures.CleanEnv()):], python, "../../examples/python/watch.py", url, "jobs/")
+	if line := <-out; line != "these were all; changes follow" {
+		t.Fatalf("the watch says %q of a server that has nothing", line)
+	}
 	for name := range examples {
 		if text, err := run(name, env); err == nil {
 			t.Errorf("%s without a token: %s", name, text)
