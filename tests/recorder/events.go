@@ -24,7 +24,7 @@ func (r *Recorder) Events(ctx context.Context, url string, began func()) error {
 	}
 	defer resp.Body.Close()
 	r.mu.Lock()
-	w := r.begin(&models.WatchRequest{})
+	w := r.begin(ctx, &models.WatchRequest{})
 	r.mu.Unlock()
 	lines := bufio.NewScanner(resp.Body)
 	for name := ""; lines.Scan(); {

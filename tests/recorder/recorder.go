@@ -21,6 +21,7 @@ type Recorder struct {
 	busy     bool
 	ops      []history.Operation
 	sessions map[string]*session
+	taps     []*sessionTap
 	streams  []*history.Stream
 	watches  []*watch
 	cursors  map[string]place
@@ -60,6 +61,9 @@ func (r *Recorder) note(call int64, request history.Request, out history.Output)
 func (r *Recorder) Check(stored []claim.Claim) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, tap := range r.taps {
+		tap.end() // whatever has no answer yet
+	}
 	err := history.Check(stored, named(r.ops, stored))
 	for _, s := range r.streams {
 		err = errors.Join(err, history.CheckStream(stored, s))
@@ -72,7 +76,7 @@ func (r *Recorder) CheckWatches(stored []claim.Claim) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.watches {
-		w.Complete = w.open
+		w.Complete = w.open && w.ctx.Err() == nil
 	}
 	return r.checkWatches(stored)
 }

@@ -85,7 +85,7 @@ func (s *sessionTap) open(open *models.OpenSession) {
 	}
 	s.session = known
 	s.told = &history.Stream{Session: s.id}
-	s.recorder.streams = append(s.recorder.streams, s.told)
+	s.recorder.streams, s.recorder.taps = append(s.recorder.streams, s.told), append(s.recorder.taps, s)
 }
 
 // RecvMsg implements grpc.ClientStream.

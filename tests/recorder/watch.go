@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -15,7 +16,8 @@ import (
 // watch is a watch, over all its streams so far.
 type watch struct {
 	history.Watch
-	open bool // on the last of them
+	open bool            // on the last of them
+	ctx  context.Context // of that: a client that has cancelled it may not look at it again
 }
 
 // place is where a watch was when it got a cursor.
@@ -46,7 +48,7 @@ func (s *watchTap) RecvMsg(m any) error {
 	switch {
 	case err == nil:
 		if s.watch == nil {
-			s.watch = s.recorder.begin(s.request)
+			s.watch = s.recorder.begin(s.Context(), s.request)
 		}
 		s.recorder.see(s.watch, s.request, m.(*models.WatchResponse))
 	case s.watch != nil:
@@ -56,8 +58,8 @@ func (s *watchTap) RecvMsg(m any) error {
 }
 
 // begin begins a watch, or goes on with one from its cursor.
-func (r *Recorder) begin(request *models.WatchRequest) *watch {
-	w := &watch{open: true}
+func (r *Recorder) begin(ctx context.Context, request *models.WatchRequest) *watch {
+	w := &watch{open: true, ctx: ctx}
 	w.Quiet = !r.busy
 	w.Name = request.String()
 	w.Sees = func(c *claim.Claim) bool {
