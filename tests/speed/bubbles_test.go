@@ -2,7 +2,6 @@ package speed_test
 
 import (
 	"go/ast"
-
 	"strings"
 )
 
