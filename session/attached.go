@@ -42,6 +42,8 @@ type Attached struct {
 	reads     int                // how many times they are to be read again, or are being read
 	reading   bool               // they are being read: no resource is forgotten
 	doubtful  bool               // they must be
+	unknown   bool               // the outcome of a command was not known, and the claims have not been read since
+	known     func()             // waits until they have: see whenKnown; or nil
 	asking    bool               // whether the session is still attached here
 	holding   int
 	waiting   int

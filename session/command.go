@@ -288,19 +288,24 @@ func (a *Attached) pass() {
 	_, isClose := a.barrier.(Close)
 	cmd.Keep = !isClose
 	a.submit(cmd, func(_ committer.Result, err error) {
-		answer := Event{Sequence: a.barrier.sequence(), Done: err == nil, Err: err, answers: true}
-		a.send(answer) // the news came before
 		if isClose && err == nil {
+			a.send(Event{Sequence: a.barrier.sequence(), Done: true, answers: true})
 			a.stop(ErrClosed)
 			return
 		}
-		a.barrier = nil
-		blocked := a.blocked
-		a.blocked = nil
-		for _, next := range blocked {
-			a.take(next)
-		}
+		a.whenKnown(func() { a.passed(err) })
 	})
+}
+
+// passed answers the barrier, after what it has changed was told, and begins what it has blocked.
+func (a *Attached) passed(err error) {
+	a.send(Event{Sequence: a.barrier.sequence(), Done: err == nil, Err: err, answers: true})
+	a.barrier = nil
+	blocked := a.blocked
+	a.blocked = nil
+	for _, next := range blocked {
+		a.take(next)
+	}
 }
 
 // submit has a command carried out, and calls then with the outcome, while the session goes on. A
@@ -315,6 +320,7 @@ func (a *Attached) attempt(cmd claim.Command, unknown bool, then func(committer.
 		switch {
 		case a.err != nil:
 		case errors.Is(err, db.ErrOutcomeUnknown), unknown && indefinite(err):
+			a.unknown = true
 			time.AfterFunc(retryPause, func() {
 				a.mu.Lock()
 				defer a.mu.Unlock()

@@ -103,6 +103,7 @@ func (a *Attached) reconcile() {
 			a.reads--
 			a.reading = false
 			if err != nil {
+				a.doubtful = true
 				time.AfterFunc(retryPause, a.Missed)
 				return
 			}
@@ -119,9 +120,25 @@ func (a *Attached) reconcile() {
 			}
 			if a.doubtful {
 				a.reconcile()
+				return
+			}
+			a.unknown = false
+			if then := a.known; then != nil {
+				a.known = nil
+				then()
 			}
 		}
 	})
+}
+
+// whenKnown calls then after what commands have changed was told: at once, or, if the outcome of one was not known,
+// after the claims were read. It is called for one thing at a time.
+func (a *Attached) whenKnown(then func()) {
+	if a.unknown && (a.reads > 0 || a.doubtful) {
+		a.known = then
+		return
+	}
+	then()
 }
 
 // readClaims reads the live claims of the session, and those that it had and that have ended.
