@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -300,6 +301,22 @@ func (s *Session) Quiet() {
 // Ends checks how the stream ends, after the messages that have come.
 func (s *Session) Ends(code codes.Code, reason string) {
 	s.t.Helper()
+	if err := s.end(); status.Code(err) != code || models.ReasonOf(err) != reason {
+		s.t.Fatalf("the stream ended with %v (%s), want %s %s", err, models.ReasonOf(err), code, reason)
+	}
+}
+
+// EndsFor checks that the stream ends for one of several reasons, of which the server may learn in any order.
+func (s *Session) EndsFor(reasons ...string) {
+	s.t.Helper()
+	if err := s.end(); !slices.Contains(reasons, models.ReasonOf(err)) {
+		s.t.Fatalf("the stream ended with %v (%s), want one of %q", err, models.ReasonOf(err), reasons)
+	}
+}
+
+// end returns the error with which the stream ends, nil for a good end.
+func (s *Session) end() error {
+	s.t.Helper()
 	for {
 		select {
 		case response, more := <-s.responses:
@@ -312,13 +329,10 @@ func (s *Session) Ends(code codes.Code, reason string) {
 		}
 		break
 	}
-	err := s.Err
-	if err.Error() == "EOF" {
-		err = nil
+	if s.Err.Error() == "EOF" {
+		return nil
 	}
-	if status.Code(err) != code || models.ReasonOf(err) != reason {
-		s.t.Fatalf("the stream ended with %v (%s), want %s %s", err, models.ReasonOf(err), code, reason)
-	}
+	return s.Err
 }
 
 // aliveSequence is that of the heartbeats whose answers are nobody's business.

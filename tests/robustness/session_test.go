@@ -86,8 +86,8 @@ func TestSessionServerStopped(t *testing.T) {
 	lock := stale.Ask(harness.LockCommand("n"))
 	unlock := stale.Ask(harness.UnlockCommand("k"))
 	harness.Must(t, a.Resume())
-	moved.Ends(codes.Unavailable, "SESSION_DETACHED")
-	stale.Ends(codes.Unavailable, "SESSION_DETACHED")
+	moved.EndsFor("SESSION_DETACHED", "SESSION_MOVED")
+	stale.EndsFor("SESSION_DETACHED", "SESSION_ENDED")
 	for _, news := range stale.Rest {
 		switch news.GetSequence() {
 		case heartbeat:
