@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,7 +43,7 @@ type Watch struct {
 	// Had are the claims that were live when it began, and Synced says that these were all.
 	Had    []Told
 	Synced bool
-	// Quiet says that no claim ended while these were read. Otherwise it may hear of the end of a claim that it never had.
+	// Quiet says that no claim changed while these were read. One that did is in Told alone.
 	Quiet bool
 	Told  []Told
 	// Complete says that it must have heard of all changes that there are.
@@ -262,44 +261,38 @@ func (e event) is(t Told) bool {
 }
 
 // begins checks that a watch was told the last of all changes, from a moment on at which the claims that it had at first
-// were live.
+// were live. A claim that was live then and changed while they were read is in the changes alone.
 func begins(all []event, had, news []Told, w *Watch) error {
-	from, first := len(all), len(news)
-	for from > 0 && first > 0 && all[from-1].is(news[first-1]) {
-		from, first = from-1, first-1
+	from := len(all) - len(news)
+	for i := len(all); i > max(0, from); i-- {
+		if !all[i-1].is(news[i-1-from]) {
+			return fmt.Errorf("nothing of %v", all[i-1])
+		}
 	}
-	switch {
-	case !w.Synced && first == 0:
+	if from < 0 {
+		return fmt.Errorf("what came again: %v", news[0])
+	}
+	if !w.Synced {
 		return nil
-	case !w.Synced, w.Quiet && first > 0:
-		return fmt.Errorf("nothing of %v", all[from-1])
 	}
 	live := make(map[string]event)
-	for i := 0; i <= len(all); i++ {
-		if i > from && w.Quiet {
-			break
-		}
-		if i >= from && isLive(live, had) && !slices.ContainsFunc(news[:first+max(0, i-from)], func(t Told) bool { _, there := live[t.Claim]; return there }) {
-			return nil
-		}
-		if i < len(all) {
-			if live[all[i].claim.ID] = all[i]; all[i].after.Final() {
-				delete(live, all[i].claim.ID)
-			}
+	for _, e := range all[:from] {
+		if live[e.claim.ID] = e; e.after.Final() {
+			delete(live, e.claim.ID)
 		}
 	}
-	if from > 0 && len(news) > 0 {
-		return fmt.Errorf("nothing of %v, or of what was live at first", all[from-1])
+	for _, t := range had {
+		if e, there := live[t.Claim]; !there || e.after != t.After || tokenOf(e) != t.Token || t.Version < e.version {
+			return fmt.Errorf("at first that there was %v", t)
+		}
+		delete(live, t.Claim)
 	}
-	return errors.New("nothing of what was live at first")
-}
-
-// isLive reports whether the claims that a watch had at first are those that were live.
-func isLive(live map[string]event, had []Told) bool {
-	return len(live) == len(had) && !slices.ContainsFunc(had, func(t Told) bool {
-		e, there := live[t.Claim]
-		return !there || e.after != t.After || tokenOf(e) != t.Token || t.Version < e.version
-	})
+	for _, e := range live {
+		if w.Quiet || !slices.ContainsFunc(news, func(t Told) bool { return t.Claim == e.claim.ID }) {
+			return fmt.Errorf("nothing at first of what was live: %v", e)
+		}
+	}
+	return nil
 }
 
 func group(told []Told) map[string][]Told {

@@ -94,11 +94,10 @@ func TestPlantedWatches(t *testing.T) {
 	watch := func(had, told telling) *history.Watch {
 		return &history.Watch{Name: "w", Synced: true, Quiet: true, Had: had, Told: told, Complete: true}
 	}
-	// 1 ends while what is live is read.
+	// While what is live is read, changes come.
 	busy := func(had, told telling) *history.Watch {
 		return &history.Watch{Name: "w", Synced: true, Had: had, Told: told, Complete: true}
 	}
-	after := telling{news("2", unclaimed, active, 21, 21)}
 	for _, test := range []struct {
 		name         string
 		wrong, right *history.Watch
@@ -116,8 +115,9 @@ func TestPlantedWatches(t *testing.T) {
 		{"another token", watch(nil, append(slices.Clone(all[:6]), news("3", waiting, active, 31, 32))), watch(nil, all)},
 		{"a value of one who does not hold", watch(nil, append(slices.Clone(all), news("2", active, active, 21, 33))), watch(nil, append(slices.Clone(all), news("3", active, active, 32, 33)))},
 		{"a claim that nobody made", watch(nil, append(slices.Clone(all), news("4", unclaimed, waiting, 0, 33))), watch(nil, all)},
-		{"a claim that ended before is live later", watch(after, append(telling{all[2]}, all[4:]...)), busy(after, append(telling{all[2]}, all[4:]...))},
-		{"a claim that ended before is news again", busy(after, append(telling{all[3]}, all[4:]...)), busy(after, all[4:])},
+		{"what was live at first, and changed then, is left out", watch(snapshot[1:], all[2:]), busy(snapshot[1:], all[2:])},
+		{"what was live at first, and did not change, is left out", &history.Watch{Synced: true, Told: all[4:5]}, &history.Watch{Synced: true, Had: telling{news("2", unclaimed, active, 21, 21)}, Told: all[4:5]}},
+		{"the end comes before what was live", busy(telling{news("2", unclaimed, active, 21, 21)}, all[2:]), busy(snapshot, all[2:])},
 		{"another's claim", &history.Watch{Sees: func(c *claim.Claim) bool { return c.ID != "2" }, Told: all}, watch(nil, all)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
