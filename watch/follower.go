@@ -58,10 +58,12 @@ func (f *Follower) pause() time.Duration {
 }
 
 func (f *Follower) follow(ctx context.Context) {
-	select { // commits come one after the other: one read for several of them
-	case <-time.After(busyFollow - time.Since(f.read)):
-	case <-ctx.Done():
-		return
+	if pause := busyFollow - time.Since(f.read); pause > 0 { // commits come one after the other: one read for several of them
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
 	}
 	f.read = time.Now()
 	if err := f.followOnce(ctx); err != nil {
