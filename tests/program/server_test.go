@@ -62,7 +62,7 @@ func TestRefusals(t *testing.T) {
 		{server("--ops-address", "0.0.0.0:8893"), []string{"--ops-address", "0.0.0.0:8893", "--ops-insecure"}},
 		{server("--tls-cert", "s.crt"), []string{"--tls-cert", "--tls-key", "--tls-client-ca", "all three"}},
 		{server("--tls-cert", "s.crt", "--tls-key", "s.key"), []string{"--tls-client-ca", "all three"}},
-		{server("--tls-cert", "nosuch.crt", "--tls-key", "nosuch.key", "--tls-client-ca", "ca.crt"), []string{"certificate", "nosuch.crt"}},
+		{server("--tls-cert", "nosuch.crt", "--tls-key", "nosuch.key", "--tls-client-ca", "ca.crt"), []string{"--tls-cert", "nosuch.crt"}},
 		{server("--nosuch"), []string{"--nosuch"}},
 		{server("surplus"), []string{"surplus"}},
 		{server("--database", "oracle:x"), []string{"--database", "oracle", "sqlite:FILE"}},
