@@ -72,6 +72,8 @@ type guard struct {
 	orders chan order
 	out    *json.Encoder
 
+	// abandoned: the keeper is gone.
+	abandoned bool
 	// running: the command itself has not ended.
 	running bool
 	status  syscall.WaitStatus
@@ -130,7 +132,7 @@ func (p pipes) guard() (abandoned bool) {
 	} else {
 		p.cgroup.remove()
 	}
-	return g.orders == nil
+	return g.abandoned
 }
 
 // isText reports whether a file begins as text does, by the sign that shells go by.
@@ -171,8 +173,12 @@ func (g *guard) listen(in *json.Decoder) {
 	}
 }
 
-// report sends a report. Its reader may be gone.
-func (g *guard) report(r report) { _ = g.out.Encode(r) }
+// report sends a report. If its reader is gone, so is the keeper.
+func (g *guard) report(r report) {
+	if g.out.Encode(r) != nil {
+		g.abandoned = true
+	}
+}
 
 // watch returns when the command and all that it left are gone.
 func (g *guard) watch(children <-chan os.Signal) {
@@ -180,7 +186,7 @@ func (g *guard) watch(children <-chan os.Signal) {
 		select {
 		case o, ok := <-g.orders:
 			if !ok {
-				g.orders = nil
+				g.orders, g.abandoned = nil, true
 				g.stop()
 			}
 			g.obey(o)

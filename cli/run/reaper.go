@@ -69,6 +69,9 @@ func Reaper(value string, dial Dial) error {
 			}
 			return nil
 		case pid == guard && status.Exited() && status.ExitStatus() == 0: // it has done all that is to do
+			if os.Getppid() != keeper { // which may have gone when the guard had
+				return releaseForKeeper(dial)
+			}
 			return nil
 		case pid == guard:
 			killed = true
