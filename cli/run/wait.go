@@ -159,10 +159,18 @@ func (k *kept) holders(l *keptLock) string {
 	case 0:
 		return "others came first"
 	case 1:
-		return "held by " + strconv.Quote(holders[0].GetOwner())
+		return "held by " + nameOf(holders[0])
 	default:
-		return fmt.Sprintf("held by %q and %d more", holders[0].GetOwner(), len(holders)-1)
+		return fmt.Sprintf("held by %s and %d more", nameOf(holders[0]), len(holders)-1)
 	}
+}
+
+// nameOf returns by what a holder is known: its owner, or the id of its claim if it has none.
+func nameOf(holder *models.Claim) string {
+	if holder.GetOwner() == "" {
+		return "the claim " + holder.GetId()
+	}
+	return strconv.Quote(holder.GetOwner())
 }
 
 // unreachable returns why no server has answered.

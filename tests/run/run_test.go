@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
@@ -491,7 +493,8 @@ func TestRunVerbose(t *testing.T) {
 	server := runServer(t)
 	client := server.Client(t)
 	harness.Create(t, client, "n", "first", time.Hour)
-	harness.Create(t, client, "n", "second", time.Hour)
+	_, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "second", Resource: "n", Ttl: proto.Float64(3600)}) // without an owner
+	harness.Must(t, err)
 	r := startRun(t, server.Address(), "n", "-v", "--", "true")
 	says := func(text string) {
 		t.Helper()
@@ -499,7 +502,7 @@ func TestRunVerbose(t *testing.T) {
 	}
 	says(`"n": held by "first", place 2 in the line; waiting for its turn`)
 	harness.Release(t, client, "first")
-	says(`"n": held by "second", place 1 in the line`)
+	says(`"n": held by the claim second, place 1 in the line`)
 	harness.Release(t, client, "second")
 	if status := r.wait(); status != 0 {
 		t.Errorf("status %d", status)
