@@ -23,9 +23,17 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 	defer h.unsubscribe(s)
 	look := time.NewTimer(h.untilLook())
 	defer look.Stop()
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if h.running.Err() == nil { // else it reads once
+		defer context.AfterFunc(h.running, cancel)() // the database may hang
+	}
 	for {
-		c, now, err := h.store.Get(ctx, id)
-		if err != nil || c.Status != claim.Waiting {
+		c, now, err := h.store.Get(reading, id)
+		switch {
+		case err != nil && ctx.Err() == nil && reading.Err() != nil:
+			return claim.Claim{}, claim.Instant{}, ErrStopped
+		case err != nil || c.Status != claim.Waiting:
 			return c, now, err
 		}
 		h.keeping(s, &c, now)
@@ -36,7 +44,7 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 			}
 		case <-look.C:
 			look.Reset(h.untilLook())
-		case <-h.stopped:
+		case <-h.running.Done():
 			return claim.Claim{}, claim.Instant{}, ErrStopped
 		case <-ctx.Done():
 			return claim.Claim{}, claim.Instant{}, context.Cause(ctx)

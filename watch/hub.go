@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -31,9 +32,9 @@ type Hub struct {
 	waiting map[string]map[*subscription]struct{} // by the claim's id
 	count   int
 	kept    kept
-	wake    chan struct{} // gets a value when the feed is to be read at once
-	stopped chan struct{}
-	once    sync.Once
+	wake    chan struct{}   // gets a value when the feed is to be read at once
+	running context.Context // ends with Stop
+	stop    func()
 
 	sessions map[string]SessionListener // by the session's id
 	awaited  int                        // sessions that wait for something
@@ -59,7 +60,8 @@ type news struct {
 // NewHub returns a hub that reads claims in a store, and exports the numbers of calls that
 // wait, and of watches.
 func NewHub(store Store, registerer prometheus.Registerer) *Hub {
-	h := &Hub{store: store, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), stopped: make(chan struct{}), sessions: make(map[string]SessionListener)}
+	running, stop := context.WithCancel(context.Background())
+	h := &Hub{store: store, running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]SessionListener)}
 	h.kept.began = make(chan struct{}, 1)
 	h.log = newFeedLog(store, h.poke, registerer)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -194,4 +196,4 @@ func (h *Hub) waits() bool {
 }
 
 // Stop makes every Await and every Watcher return ErrStopped, now and from now on.
-func (h *Hub) Stop() { h.once.Do(func() { close(h.stopped) }) }
+func (h *Hub) Stop() { h.stop() }

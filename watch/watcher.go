@@ -77,7 +77,7 @@ func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, timeout <-c
 	case <-changed:
 	case <-timeout:
 		expired = true
-	case <-w.hub.stopped:
+	case <-w.hub.running.Done():
 		err = ErrStopped
 	case <-ctx.Done():
 		err = context.Cause(ctx)
