@@ -101,16 +101,16 @@ func (r *quotaRule) text() string {
 }
 
 // Parts returns the entries, without their hashes.
-func (t *Tokens) Parts() (parts []string) {
-	for _, entry := range t.entries {
+func (c *Credentials) Parts() (parts []string) {
+	for _, entry := range c.entries {
 		parts = append(parts, entry.String())
 	}
 	return parts
 }
 
 // String says whose the credential is, and until when.
-func (e TokenEntry) String() string {
-	text := fmt.Sprintf("credential %s of %s%s", e.ID(), TokenPrefix, e.Name)
+func (e CredentialEntry) String() string {
+	text := fmt.Sprintf("credential %s of %s%s", e.ID(), CredentialPrefix, e.Name)
 	if len(e.Groups) > 0 {
 		text += " in " + strings.Join(e.Groups, ", ")
 	}

@@ -172,10 +172,10 @@ func (rs *Rules) About(id Identity) (lines []string) {
 	return lines
 }
 
-// Unknown returns the rules about names and groups of a token file that has none of these.
-func (rs *Rules) Unknown(tokens *Tokens) (warnings []string) {
+// Unknown returns the rules about names and groups of a credentials file that has none of these.
+func (rs *Rules) Unknown(credentials *Credentials) (warnings []string) {
 	known := make(map[string]bool)
-	for _, of := range tokens.byHash {
+	for _, of := range credentials.byHash {
 		known[of.identity.Name] = true
 		for _, group := range of.identity.Groups {
 			known[group] = true
@@ -183,8 +183,8 @@ func (rs *Rules) Unknown(tokens *Tokens) (warnings []string) {
 	}
 	for _, r := range rs.rules {
 		for _, name := range []*string{r.Identity, r.Group} {
-			if name != nil && strings.HasPrefix(*name, TokenPrefix) && !known[*name] {
-				warnings = append(warnings, fmt.Sprintf("line %d: no credential of the token file is %s", r.line, *name))
+			if name != nil && strings.HasPrefix(*name, CredentialPrefix) && !known[*name] {
+				warnings = append(warnings, fmt.Sprintf("line %d: the credentials file has no %s", r.line, *name))
 			}
 		}
 	}

@@ -7,8 +7,8 @@
 //
 //	spiffe://TRUST-DOMAIN/PATH   a client certificate with a SPIFFE id
 //	cert:COMMON-NAME             another client certificate
-//	oidc:USER                    a token of the OIDC issuer; an issuer that was given a name has that before the colon
-//	token:NAME                   a token of the token file
+//	oidc:USER                    a credential of the OIDC issuer; an issuer that was given a name has that before the colon
+//	credential:NAME                   a credential of the credentials file
 //	proxy:USER                   a header of a trusted proxy
 //
 // Groups have the same prefixes; those of a certificate are its organisations, cert:ORGANISATION.

@@ -36,10 +36,10 @@ const (
 
 // The prefixes of names, by the way in which an identity was found.
 const (
-	CertPrefix  = "cert:"
-	OIDCPrefix  = "oidc:"
-	TokenPrefix = "token:"
-	ProxyPrefix = "proxy:"
+	CertPrefix       = "cert:"
+	OIDCPrefix       = "oidc:"
+	CredentialPrefix = "credential:"
+	ProxyPrefix      = "proxy:"
 )
 
 // NewIdentity returns an identity whose name and groups have the prefix, in the normal form NFC. Its errors name what is

@@ -52,72 +52,72 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-func TestTokens(t *testing.T) {
-	token, hash := auth.NewToken()
-	other, otherHash := auth.NewToken()
-	if !strings.HasPrefix(token, "locket_") || len(token) < 45 || token == other || strings.Contains(hash, token) {
-		t.Fatalf("%s %s", token, hash)
+func TestCredentials(t *testing.T) {
+	credential, hash := auth.NewCredential()
+	other, otherHash := auth.NewCredential()
+	if !strings.HasPrefix(credential, "locket_") || len(credential) < 45 || credential == other || strings.Contains(hash, credential) {
+		t.Fatalf("%s %s", credential, hash)
 	}
-	tokens, err := auth.ParseTokens([]byte("tokens:\n  - {name: ci, hash: \"" + hash + "\", groups: [builders]}\n  - {name: ci, hash: \"" + otherHash + "\"}\n"))
-	if err != nil || len(tokens.Entries()) != 2 {
+	credentials, err := auth.ParseCredentials([]byte("credentials:\n  - {name: ci, hash: \"" + hash + "\", groups: [builders]}\n  - {name: ci, hash: \"" + otherHash + "\"}\n"))
+	if err != nil || len(credentials.Entries()) != 2 {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	if id, err := tokens.Find(token, now); err != nil || id.Credential != hash[7:19] || id.Name != "token:ci" || !slices.Equal(id.Groups, []string{"token:builders"}) {
+	if id, err := credentials.Find(credential, now); err != nil || id.Credential != hash[7:19] || id.Name != "credential:ci" || !slices.Equal(id.Groups, []string{"credential:builders"}) {
 		t.Errorf("%+v %v", id, err)
 	}
-	for _, wrong := range []string{"", token + "x", token[:len(token)-1], strings.ToUpper(token), hash, "x"} {
-		if id, err := tokens.Find(wrong, now); !errors.Is(err, auth.ErrUnknownToken) || id.Name != "" {
+	for _, wrong := range []string{"", credential + "x", credential[:len(credential)-1], strings.ToUpper(credential), hash, "x"} {
+		if id, err := credentials.Find(wrong, now); !errors.Is(err, auth.ErrUnknownCredential) || id.Name != "" {
 			t.Errorf("%q is %+v", wrong, id)
 		}
 	}
 	for text, want := range map[string]string{
-		"tokens: [{name: a, hash: x}]":                                                   "64 hexadecimal digits",
-		"tokens: [{name: a, hash: \"sha256:00\"}]":                                       "64 hexadecimal digits",
-		"tokens: [{hash: \"" + hash + "\"}]":                                             "is empty",
-		"tokens: [{name: a, hash: \"" + hash + "\", x: 1}]":                              "not found",
-		"tokens: [{name: a, hash: \"" + hash + "\"}, {name: b, hash: \"" + hash + "\"}]": "same hash",
-		"token: []": "not found",
+		"credentials: [{name: a, hash: x}]":                                                   "64 hexadecimal digits",
+		"credentials: [{name: a, hash: \"sha256:00\"}]":                                       "64 hexadecimal digits",
+		"credentials: [{hash: \"" + hash + "\"}]":                                             "is empty",
+		"credentials: [{name: a, hash: \"" + hash + "\", x: 1}]":                              "not found",
+		"credentials: [{name: a, hash: \"" + hash + "\"}, {name: b, hash: \"" + hash + "\"}]": "same hash",
+		"credential: []": "not found",
 	} {
-		if _, err := auth.ParseTokens([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := auth.ParseCredentials([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if tokens, err := auth.ParseTokens(nil); err != nil || len(tokens.Entries()) != 0 {
+	if credentials, err := auth.ParseCredentials(nil); err != nil || len(credentials.Entries()) != 0 {
 		t.Error(err)
 	}
 }
 
 // A credential ends at its time; one without a time does not end.
-func TestTokenExpiry(t *testing.T) {
-	token, hash := auth.NewToken()
+func TestCredentialExpiry(t *testing.T) {
+	credential, hash := auth.NewCredential()
 	end := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
 	for expires, ends := range map[string]bool{"": false, ", expires: 2027-01-02T03:04:05Z": true} {
-		tokens, err := auth.ParseTokens([]byte("tokens: [{name: ci, hash: \"" + hash + "\"" + expires + "}]"))
+		credentials, err := auth.ParseCredentials([]byte("credentials: [{name: ci, hash: \"" + hash + "\"" + expires + "}]"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tokens.Find(token, end.Add(-time.Second)); err != nil {
+		if _, err := credentials.Find(credential, end.Add(-time.Second)); err != nil {
 			t.Errorf("before: %v", err)
 		}
-		if id, err := tokens.Find(token, end); (err != nil) != ends || errors.Is(err, auth.ErrUnknownToken) || ends && (id.Name != "" || !strings.Contains(err.Error(), hash[7:19])) {
+		if id, err := credentials.Find(credential, end); (err != nil) != ends || errors.Is(err, auth.ErrUnknownCredential) || ends && (id.Name != "" || !strings.Contains(err.Error(), hash[7:19])) {
 			t.Errorf("%q: %+v, %v", expires, id, err)
 		}
 	}
-	if _, err := auth.ParseTokens([]byte("tokens: [{name: ci, hash: \"" + hash + "\", expires: soon}]")); err == nil {
+	if _, err := auth.ParseCredentials([]byte("credentials: [{name: ci, hash: \"" + hash + "\", expires: soon}]")); err == nil {
 		t.Error("soon is no time")
 	}
 }
 
-func FuzzTokens(f *testing.F) {
-	_, hash := auth.NewToken()
-	f.Add([]byte("tokens:\n  - {name: ci, hash: \""+hash+"\", groups: [builders]}\n"), "locket_x")
-	f.Fuzz(func(t *testing.T, text []byte, token string) {
-		tokens, err := auth.ParseTokens(text)
+func FuzzCredentials(f *testing.F) {
+	_, hash := auth.NewCredential()
+	f.Add([]byte("credentials:\n  - {name: ci, hash: \""+hash+"\", groups: [builders]}\n"), "locket_x")
+	f.Fuzz(func(t *testing.T, text []byte, credential string) {
+		credentials, err := auth.ParseCredentials(text)
 		if err != nil {
 			return
 		}
-		if id, err := tokens.Find(token, time.Now()); err == nil && id.Name == "" {
+		if id, err := credentials.Find(credential, time.Now()); err == nil && id.Name == "" {
 			t.Error("an identity without a name")
 		}
 	})

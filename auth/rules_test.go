@@ -160,10 +160,10 @@ rules:
 func TestPermit(t *testing.T) {
 	rules := rulesOf(t, `
 rules:
-  - {identity: "token:reader", may: [read], resource_prefix: ""}
-  - {identity: "token:holder", may: [hold], resource_prefix: ""}
-  - {identity: "token:revoker", may: [revoke], resource_prefix: ""}
-  - {identity: "token:admin", may: [administer], resource_prefix: ""}
+  - {identity: "credential:reader", may: [read], resource_prefix: ""}
+  - {identity: "credential:holder", may: [hold], resource_prefix: ""}
+  - {identity: "credential:revoker", may: [revoke], resource_prefix: ""}
+  - {identity: "credential:admin", may: [administer], resource_prefix: ""}
 `)
 	const see, renew, end = claim.ToSee, claim.ToRenew, claim.ToEnd
 	const ok, hidden, denied = "ok", "hidden", "denied"
@@ -171,18 +171,18 @@ rules:
 		caller, owner   string
 		see, renew, end string
 	}{
-		{"token:stranger", "token:owner", hidden, hidden, hidden},
-		{"token:reader", "token:owner", ok, denied, denied},
-		{"token:holder", "token:owner", hidden, hidden, hidden},
-		{"token:revoker", "token:owner", hidden, hidden, ok},
-		{"token:admin", "token:owner", hidden, ok, hidden},
-		{"token:stranger", "token:stranger", ok, denied, ok},
-		{"token:holder", "token:holder", ok, ok, ok},
-		{"token:stranger", "", hidden, hidden, hidden},
-		{"token:reader", "", ok, denied, denied},
-		{"token:holder", "", hidden, ok, ok},
+		{"credential:stranger", "credential:owner", hidden, hidden, hidden},
+		{"credential:reader", "credential:owner", ok, denied, denied},
+		{"credential:holder", "credential:owner", hidden, hidden, hidden},
+		{"credential:revoker", "credential:owner", hidden, hidden, ok},
+		{"credential:admin", "credential:owner", hidden, ok, hidden},
+		{"credential:stranger", "credential:stranger", ok, denied, ok},
+		{"credential:holder", "credential:holder", ok, ok, ok},
+		{"credential:stranger", "", hidden, hidden, hidden},
+		{"credential:reader", "", ok, denied, denied},
+		{"credential:holder", "", hidden, ok, ok},
 		{"", "", hidden, hidden, hidden},
-		{"", "token:owner", hidden, hidden, hidden},
+		{"", "credential:owner", hidden, hidden, hidden},
 	} {
 		caller := &auth.Caller{Identity: auth.Identity{Name: c.caller}, Rules: func() *auth.Rules { return rules }}
 		made := &claim.Claim{Resource: "r", Identity: c.owner}
@@ -201,7 +201,7 @@ rules:
 		}
 	}
 	var off *auth.Caller
-	made := &claim.Claim{Resource: "r", Identity: "token:owner"}
+	made := &claim.Claim{Resource: "r", Identity: "credential:owner"}
 	if !off.Sees(made) || !off.SeesUserData(made) || off.NeedAll(auth.Administer, "") != nil {
 		t.Error("without authentication everything is allowed")
 	}
@@ -288,10 +288,10 @@ rules:
   - {identity_prefix: "spiffe://example.org/", may: [read], resource_prefix: "deploy/"}
   - {everybody: true, may_not: [hold, revoke], resource_prefix: "prod/"}
   - {group: "oidc:ops", may: [hold], resource_prefix: "prod/db/"}
-  - {identity: "token:ci", may: [all], resource: "prod/web"}
-  - {identity: "token:ci", may: [read], resource: "prod/web"}
+  - {identity: "credential:ci", may: [all], resource: "prod/web"}
+  - {identity: "credential:ci", may: [read], resource: "prod/web"}
   - {identity_prefix: "oidc:", may_not: [administer], resource_prefix: ""}
-  - {identity: "token:ci", may: [administer], resource_prefix: "test/"}
+  - {identity: "credential:ci", may: [administer], resource_prefix: "test/"}
   - {identity: "oidc:root", may: [administer], resource_prefix: "test/"}
   - {identity: anonymous, may: [read], resource_prefix: "pub/"}
 quotas:

@@ -37,9 +37,9 @@ type Config struct {
 	// Verify checks the certificate of a connection's client as TLS did when it was opened, by what holds
 	// now; nil: TLS was enough.
 	Verify func(tls.ConnectionState) error
-	// TokenFile is a file of tokens, "" for none.
-	TokenFile string
-	// OIDC are the issuers of tokens.
+	// CredentialFile is a file of credentials, "" for none.
+	CredentialFile string
+	// OIDC are the issuers of JWTs.
 	OIDC OIDC
 	// Proxy is the trusted proxies.
 	Proxy Proxy
@@ -50,7 +50,7 @@ type Config struct {
 
 // Enabled reports whether there is any way of authentication.
 func (c Config) Enabled() bool {
-	return c.Certificates || c.TokenFile != "" || len(c.OIDC.Issuers) > 0 || c.Proxy.enabled()
+	return c.Certificates || c.CredentialFile != "" || len(c.OIDC.Issuers) > 0 || c.Proxy.enabled()
 }
 
 // OtherThanCertificates reports whether callers without a certificate can be identified.
@@ -61,10 +61,10 @@ func (c Config) OtherThanCertificates() bool {
 
 // Authenticator finds out who calls.
 type Authenticator struct {
-	config  Config
-	tokens  *follow.File[*auth.Tokens] // nil without a file
-	issuers *issuers                   // nil without any
-	proxy   *proxy
+	config      Config
+	credentials *follow.File[*auth.Credentials] // nil without a file
+	issuers     *issuers                        // nil without any
+	proxy       *proxy
 }
 
 // New reads the files for the first time, and has the set follow them. Its errors name the file or the
@@ -72,11 +72,11 @@ type Authenticator struct {
 func New(c Config, files *follow.Set, log *slog.Logger) (*Authenticator, error) {
 	a := &Authenticator{config: c}
 	var err error
-	if c.TokenFile != "" {
-		if a.tokens, err = follow.OpenPrivate("--auth-tokens", follow.One(auth.ParseTokens), c.TokenFile); err != nil {
+	if c.CredentialFile != "" {
+		if a.credentials, err = follow.OpenPrivate("--auth-credentials", follow.One(auth.ParseCredentials), c.CredentialFile); err != nil {
 			return nil, err
 		}
-		files.Add(a.tokens)
+		files.Add(a.credentials)
 	}
 	if len(c.OIDC.Issuers) > 0 {
 		if a.issuers, err = newIssuers(c.OIDC, files, log); err != nil {
@@ -108,12 +108,12 @@ func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error)
 			return id, refused(err)
 		}
 	}
-	token, found, err := tokenOf(metadata.ValueFromIncomingContext(ctx, authorization))
+	credential, found, err := credentialOf(metadata.ValueFromIncomingContext(ctx, authorization))
 	switch {
 	case err != nil:
 		return auth.Identity{}, refused(err)
 	case found:
-		return a.byToken(ctx, token)
+		return a.byCredential(ctx, credential)
 	case cert != nil && a.config.Certificates && !proxied:
 		id, err := auth.OfCertificate(cert)
 		return id, refused(err)
@@ -151,17 +151,17 @@ func refused(err error) error {
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
-// byToken asks the file first, which costs next to nothing.
-func (a *Authenticator) byToken(ctx context.Context, token string) (auth.Identity, error) {
-	if a.tokens != nil {
-		if id, err := a.tokens.Current().Find(token, time.Now()); !errors.Is(err, auth.ErrUnknownToken) {
+// byCredential asks the file first, which costs next to nothing.
+func (a *Authenticator) byCredential(ctx context.Context, credential string) (auth.Identity, error) {
+	if a.credentials != nil {
+		if id, err := a.credentials.Current().Find(credential, time.Now()); !errors.Is(err, auth.ErrUnknownCredential) {
 			return id, refused(err)
 		}
 	}
-	if a.issuers != nil && strings.Count(token, ".") == 2 {
-		return a.issuers.identity(ctx, token)
+	if a.issuers != nil && strings.Count(credential, ".") == 2 {
+		return a.issuers.identity(ctx, credential)
 	}
-	return auth.Identity{}, refused(auth.ErrUnknownToken)
+	return auth.Identity{}, refused(auth.ErrUnknownCredential)
 }
 
 // certificateOf returns the certificate of the client that TLS has verified, nil for none. One that is not
@@ -186,7 +186,7 @@ func (a *Authenticator) certificateOf(p *peer.Peer) (*x509.Certificate, error) {
 // 11.6.1). Certificate and Proxy are no registered schemes, since there is none for these.
 func (a *Authenticator) Challenges() []string {
 	var challenges []string
-	if a.tokens != nil || a.issuers != nil {
+	if a.credentials != nil || a.issuers != nil {
 		challenges = append(challenges, `Bearer realm="locket"`, `Basic realm="locket", charset="UTF-8"`)
 	}
 	if a.config.Certificates {
@@ -202,10 +202,10 @@ func (a *Authenticator) Challenges() []string {
 func (a *Authenticator) Accepted() string {
 	var ways []string
 	if a.issuers != nil {
-		ways = append(ways, "a bearer token of "+strings.Join(a.issuers.urls(), " or "))
+		ways = append(ways, "a bearer credential of "+strings.Join(a.issuers.urls(), " or "))
 	}
-	if a.tokens != nil {
-		ways = append(ways, "a token of the server's token file")
+	if a.credentials != nil {
+		ways = append(ways, "a credential of the server's credentials file")
 	}
 	if a.config.Certificates {
 		ways = append(ways, "a client certificate")

@@ -89,12 +89,12 @@ func outcome(id auth.Identity, err error) string {
 }
 
 func TestWays(t *testing.T) {
-	token, hash := auth.NewToken()
-	file := filepath.Join(t.TempDir(), "tokens")
-	must(t, os.WriteFile(file, []byte("tokens:\n  - {name: ci, hash: \""+hash+"\"}\n"), 0o600))
+	credential, hash := auth.NewCredential()
+	file := filepath.Join(t.TempDir(), "credentials")
+	must(t, os.WriteFile(file, []byte("credentials:\n  - {name: ci, hash: \""+hash+"\"}\n"), 0o600))
 	proxy := authn.Proxy{Identities: []string{"cert:proxy"}, GroupsHeader: "X-Remote-Groups"}
-	all := newAuthenticator(t, authn.Config{Certificates: true, TokenFile: file, Proxy: proxy})
-	loopback := newAuthenticator(t, authn.Config{TokenFile: file, Proxy: authn.Proxy{Loopback: true, UserHeader: "X-User"}})
+	all := newAuthenticator(t, authn.Config{Certificates: true, CredentialFile: file, Proxy: proxy})
+	loopback := newAuthenticator(t, authn.Config{CredentialFile: file, Proxy: authn.Proxy{Loopback: true, UserHeader: "X-User"}})
 	anonymous := newAuthenticator(t, authn.Config{Certificates: true, Anonymous: true})
 	basic := func(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
 	for _, c := range []struct {
@@ -105,18 +105,18 @@ func TestWays(t *testing.T) {
 	}{
 		{"nothing", all, call{}, "none"},
 		{"a certificate", all, call{cert: "bbs"}, "cert:bbs"},
-		{"a token", all, call{headers: []string{"authorization", "Bearer " + token}}, "token:ci"},
-		{"the scheme in other letters", all, call{headers: []string{"authorization", "bEARER  " + token}}, "token:ci"},
-		{"a token before a certificate", all, call{cert: "bbs", headers: []string{"authorization", "Bearer " + token}}, "token:ci"},
-		{"a wrong token and a certificate", all, call{cert: "bbs", headers: []string{"authorization", "Bearer wrong"}}, "refused"},
-		{"basic", all, call{headers: []string{"authorization", basic("whoever:" + token)}}, "token:ci"},
-		{"basic without a user", all, call{headers: []string{"authorization", basic(":" + token)}}, "token:ci"},
-		{"basic without a colon", all, call{headers: []string{"authorization", basic(token)}}, "refused"},
+		{"a credential", all, call{headers: []string{"authorization", "Bearer " + credential}}, "credential:ci"},
+		{"the scheme in other letters", all, call{headers: []string{"authorization", "bEARER  " + credential}}, "credential:ci"},
+		{"a credential before a certificate", all, call{cert: "bbs", headers: []string{"authorization", "Bearer " + credential}}, "credential:ci"},
+		{"a wrong credential and a certificate", all, call{cert: "bbs", headers: []string{"authorization", "Bearer wrong"}}, "refused"},
+		{"basic", all, call{headers: []string{"authorization", basic("whoever:" + credential)}}, "credential:ci"},
+		{"basic without a user", all, call{headers: []string{"authorization", basic(":" + credential)}}, "credential:ci"},
+		{"basic without a colon", all, call{headers: []string{"authorization", basic(credential)}}, "refused"},
 		{"basic that is none", all, call{headers: []string{"authorization", "Basic !"}}, "refused"},
 		{"another scheme", all, call{cert: "bbs", headers: []string{"authorization", "Negotiate x"}}, "refused"},
 		{"an empty one", all, call{cert: "bbs", headers: []string{"authorization", ""}}, "refused"},
-		{"two tokens", all, call{headers: []string{"authorization", "Bearer " + token, "authorization", "Bearer " + token}}, "refused"},
-		{"a huge token", all, call{headers: []string{"authorization", "Bearer " + strings.Repeat("x", 20<<10)}}, "refused"},
+		{"two credentials", all, call{headers: []string{"authorization", "Bearer " + credential, "authorization", "Bearer " + credential}}, "refused"},
+		{"a huge credential", all, call{headers: []string{"authorization", "Bearer " + strings.Repeat("x", 20<<10)}}, "refused"},
 
 		{"a user of the proxy", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "x-remote-groups", "dev; ops,"}}, "proxy:alice proxy:dev proxy:ops"},
 		{"the header of anybody else", all, call{cert: "bbs", headers: []string{"x-remote-user", "alice"}}, "cert:bbs"},
@@ -131,8 +131,8 @@ func TestWays(t *testing.T) {
 		{"repeated groups", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "x-remote-groups", "a", "x-remote-groups", "b"}}, "refused"},
 		{"underscores", all, call{cert: "proxy", headers: []string{"x_remote_user", "root"}}, "none"},
 		{"control characters", all, call{cert: "proxy", headers: []string{"x-remote-user", "a\tb"}}, "refused"},
-		{"a token by way of the proxy", all, call{cert: "proxy", headers: []string{"authorization", "Bearer " + token}}, "token:ci"},
-		{"the user of the proxy and a token of the client", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "authorization", "Basic x"}}, "proxy:alice"},
+		{"a credential by way of the proxy", all, call{cert: "proxy", headers: []string{"authorization", "Bearer " + credential}}, "credential:ci"},
+		{"the user of the proxy and a credential of the client", all, call{cert: "proxy", headers: []string{"x-remote-user", "alice", "authorization", "Basic x"}}, "proxy:alice"},
 
 		{"a proxy on loopback", loopback, call{address: "127.0.0.1", headers: []string{"x-user", "alice"}}, "proxy:alice"},
 		{"a proxy on loopback, IPv6", loopback, call{address: "::1", headers: []string{"x-user", "alice"}}, "proxy:alice"},
@@ -141,7 +141,7 @@ func TestWays(t *testing.T) {
 
 		{"a certificate where it is not needed", anonymous, call{cert: "bbs"}, "cert:bbs"},
 		{"nobody", anonymous, call{}, "anonymous"},
-		{"a token that no way takes", anonymous, call{headers: []string{"authorization", "Bearer " + token}}, "refused"},
+		{"a credential that no way takes", anonymous, call{headers: []string{"authorization", "Bearer " + credential}}, "refused"},
 	} {
 		if got := outcome(c.with.Authenticate(c.call.context(t.Context()))); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
@@ -160,29 +160,29 @@ func TestProxyHeaders(t *testing.T) {
 	}
 }
 
-func TestTokenFileThatChanges(t *testing.T) {
-	token, hash := auth.NewToken()
-	file := filepath.Join(t.TempDir(), "tokens")
+func TestCredentialFileThatChanges(t *testing.T) {
+	credential, hash := auth.NewCredential()
+	file := filepath.Join(t.TempDir(), "credentials")
 	must(t, os.WriteFile(file, nil, 0o600))
-	a, files := followAuthenticator(t, authn.Config{TokenFile: file})
-	ctx := call{headers: []string{"authorization", "Bearer " + token}}.context(t.Context())
+	a, files := followAuthenticator(t, authn.Config{CredentialFile: file})
+	ctx := call{headers: []string{"authorization", "Bearer " + credential}}.context(t.Context())
 	becomes := func(want string) {
 		t.Helper()
 		harness.Until(t, want, func() bool { return outcome(a.Authenticate(ctx)) == want })
 	}
 	becomes("refused")
-	must(t, os.WriteFile(file, []byte("tokens:\n  - {name: ci, hash: \""+hash+"\"}\n"), 0o600))
-	becomes("token:ci")
-	must(t, os.WriteFile(file, []byte("tokens: what"), 0o600))
+	must(t, os.WriteFile(file, []byte("credentials:\n  - {name: ci, hash: \""+hash+"\"}\n"), 0o600))
+	becomes("credential:ci")
+	must(t, os.WriteFile(file, []byte("credentials: what"), 0o600))
 	harness.Until(t, "warning of a file that is invalid", func() bool { return len(files.Invalid()) > 0 })
-	becomes("token:ci")
-	must(t, os.WriteFile(file, []byte("tokens: []"), 0o600))
+	becomes("credential:ci")
+	must(t, os.WriteFile(file, []byte("credentials: []"), 0o600))
 	becomes("refused")
 	if wrong := files.Invalid(); len(wrong) > 0 {
 		t.Error(wrong)
 	}
 	must(t, os.Chmod(file, 0o644))
-	if _, err := authn.New(authn.Config{TokenFile: file}, files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "others may read or write it") {
+	if _, err := authn.New(authn.Config{CredentialFile: file}, files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "others may read or write it") {
 		t.Errorf("a file for everybody: %v", err)
 	}
 }

@@ -36,14 +36,14 @@ func signedBy(t *testing.T, key jose.JSONWebKey) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := signed.CompactSerialize()
+	jwt, err := signed.CompactSerialize()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return token
+	return jwt
 }
 
-// While the issuer does not answer, tokens with unknown keys wait for a second at most, so many at
+// While the issuer does not answer, JWTs with unknown keys wait for a second at most, so many at
 // once, and once only; those with known keys do not notice.
 func TestIssuerThatHangs(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// maxToken is the length of the longest token that is looked at.
-const maxToken = 16 << 10
+// maxCredential is the length of the longest credential that is looked at.
+const maxCredential = 16 << 10
 
-// tokenOf returns the token in the values of the header Authorization: that of the scheme Bearer (RFC 6750), or the
+// credentialOf returns the credential in the values of the header Authorization: that of the scheme Bearer (RFC 6750), or the
 // password of the scheme Basic (RFC 7617), whose user is not used.
-func tokenOf(values []string) (token string, found bool, err error) {
+func credentialOf(values []string) (credential string, found bool, err error) {
 	switch {
 	case len(values) == 0:
 		return "", false, nil
@@ -19,21 +19,21 @@ func tokenOf(values []string) (token string, found bool, err error) {
 		return "", false, errors.New("there is more than one header Authorization")
 	}
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(values[0]), " ")
-	token = strings.TrimSpace(rest)
+	credential = strings.TrimSpace(rest)
 	switch strings.ToLower(scheme) {
 	case "bearer":
 	case "basic":
-		decoded, err := base64.StdEncoding.DecodeString(token)
+		decoded, err := base64.StdEncoding.DecodeString(credential)
 		_, password, separated := strings.Cut(string(decoded), ":")
 		if err != nil || !separated {
 			return "", false, errors.New("the basic authentication cannot be decoded")
 		}
-		token = password
+		credential = password
 	default:
 		return "", false, errors.New("the scheme of the header Authorization is neither Bearer nor Basic")
 	}
-	if token == "" || len(token) > maxToken {
-		return "", false, errors.New("the token is empty, or too long")
+	if credential == "" || len(credential) > maxCredential {
+		return "", false, errors.New("the credential is empty, or too long")
 	}
-	return token, true, nil
+	return credential, true, nil
 }

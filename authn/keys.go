@@ -27,7 +27,7 @@ const (
 	// key that the issuer has withdrawn is forgotten.
 	keyRefresh = 10 * time.Minute
 	// coolDown is for how long after a fetch an unknown key is not looked for again: anybody can
-	// make tokens with any key id.
+	// make JWTs with any key id.
 	coolDown = 10 * time.Second
 	// retryAfter is coolDown after a fetch that failed.
 	retryAfter = 2 * time.Second
@@ -55,7 +55,7 @@ func noKeys(ctx context.Context, err error) error {
 }
 
 // remoteKeys are the keys of an issuer with discovery. They are fetched beside the calls: at the start,
-// every keyRefresh while they are used, and when a token has an unknown key (once in coolDown at most).
+// every keyRefresh while they are used, and when a JWT has an unknown key (once in coolDown at most).
 // Keys that were fetched stay in use while the issuer cannot be reached.
 type remoteKeys struct {
 	issuer string
@@ -73,8 +73,8 @@ type remoteKeys struct {
 }
 
 // VerifySignature implements oidc.KeySet.
-func (k *remoteKeys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	signed, err := parse(token)
+func (k *remoteKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	signed, err := parse(jwt)
 	if err != nil {
 		return nil, err
 	}
@@ -240,8 +240,8 @@ type fileKeys struct {
 }
 
 // VerifySignature implements oidc.KeySet.
-func (k fileKeys) VerifySignature(_ context.Context, token string) ([]byte, error) {
-	signed, err := parse(token)
+func (k fileKeys) VerifySignature(_ context.Context, jwt string) ([]byte, error) {
+	signed, err := parse(jwt)
 	if err != nil {
 		return nil, err
 	}
@@ -252,18 +252,18 @@ func (k fileKeys) VerifySignature(_ context.Context, token string) ([]byte, erro
 	return payload.text, payload.err
 }
 
-func parse(token string) (*jose.JSONWebSignature, error) {
+func parse(jwt string) (*jose.JSONWebSignature, error) {
 	allowed := make([]jose.SignatureAlgorithm, len(algorithms))
 	for i, algorithm := range algorithms {
 		allowed[i] = jose.SignatureAlgorithm(algorithm)
 	}
-	signed, err := jose.ParseSigned(token, allowed)
+	signed, err := jose.ParseSigned(jwt, allowed)
 	if err != nil || len(signed.Signatures) != 1 {
 		return signed, err
 	}
 	if kind, given := signed.Signatures[0].Header.ExtraHeaders[jose.HeaderType]; given {
 		if text, ok := kind.(string); !ok || !kinds[strings.ToLower(text)] {
-			return nil, fmt.Errorf("the token is of the type %v", kind)
+			return nil, fmt.Errorf("the JWT is of the type %v", kind)
 		}
 	}
 	return signed, nil
@@ -275,19 +275,19 @@ type verification struct {
 	err  error
 }
 
-// verify checks the signature of a token, and reports whether its key is known. A token without a
+// verify checks the signature of a JWT, and reports whether its key is known. A JWT without a
 // key id may be of any key.
-func verify(token *jose.JSONWebSignature, set *jose.JSONWebKeySet) (v verification, known bool) {
-	if set == nil || len(token.Signatures) != 1 {
+func verify(jwt *jose.JSONWebSignature, set *jose.JSONWebKeySet) (v verification, known bool) {
+	if set == nil || len(jwt.Signatures) != 1 {
 		return v, false
 	}
-	header := token.Signatures[0].Header
+	header := jwt.Signatures[0].Header
 	for i := range set.Keys {
 		key := &set.Keys[i]
 		if header.KeyID != "" && key.KeyID != header.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
 			continue
 		}
-		if v.text, v.err = token.Verify(key); v.err == nil {
+		if v.text, v.err = jwt.Verify(key); v.err == nil {
 			return v, true
 		}
 		known = true

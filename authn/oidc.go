@@ -24,10 +24,10 @@ import (
 	"github.com/locket-service/locket/follow"
 )
 
-// OIDC says which tokens in JWT (RFC 7519) are accepted.
+// OIDC says which JWTs (RFC 7519) are accepted.
 type OIDC struct {
 	Issuers []Issuer
-	// Audience must be among the audiences of a token. It is required: a token for another service
+	// Audience must be among the audiences of a JWT. It is required: a JWT for another service
 	// is none for this one.
 	Audience string
 	// UserClaim names the user, DefaultUserClaim if it is empty; GroupsClaim has the groups, "" for
@@ -47,7 +47,7 @@ const DefaultUserClaim = "sub"
 type Issuer struct {
 	// Name is the prefix of its identities, without the colon.
 	Name string
-	// URL is what its tokens have as their issuer, and where its discovery document is.
+	// URL is what its JWTs have as their issuer, and where its discovery document is.
 	URL string
 }
 
@@ -66,7 +66,7 @@ func ParseIssuers(texts []string) ([]Issuer, error) {
 			return nil, fmt.Errorf("the issuer %q: must be an address as in https://login.example.com, with a name as in corp=https://login.example.com if there are several; http is for loopback only", text)
 		case seen[name]:
 			return nil, fmt.Errorf("the issuer %q: another one has the name %q; give each a name as in corp=https://login.example.com", text, name)
-		case name+":" == auth.CertPrefix, name+":" == auth.TokenPrefix, name+":" == auth.ProxyPrefix, name == "spiffe", strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "", name == "":
+		case name+":" == auth.CertPrefix, name+":" == auth.CredentialPrefix, name+":" == auth.ProxyPrefix, name == "spiffe", strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "", name == "":
 			return nil, fmt.Errorf("the issuer %q: the name %q is taken, or has other characters than a-z, 0-9 and -", text, name)
 		}
 		seen[name] = true
@@ -83,18 +83,18 @@ func isLoopback(host string) bool {
 const (
 	// skew is by how much the clocks of an issuer and of this machine may differ.
 	skew = 30 * time.Second
-	// maxCached is how many tokens are remembered, and cacheTime for how long: a token whose key is
+	// maxCached is how many JWTs are remembered, and cacheTime for how long: a JWT whose key is
 	// withdrawn is refused after that and the time of the keys (keyRefresh).
 	maxCached = 10_000
 	cacheTime = time.Minute
 )
 
-// algorithms are those with a public key: with a shared one, whoever can check a token can make one.
+// algorithms are those with a public key: with a shared one, whoever can check a JWT can make one.
 var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// issuers check tokens. Those that were good are remembered, by their hashes, so that a caller
+// issuers check JWTs. Those that were good are remembered, by their hashes, so that a caller
 // costs one check of a signature a minute.
 type issuers struct {
 	config OIDC
@@ -102,7 +102,7 @@ type issuers struct {
 	file   *follow.File[*jose.JSONWebKeySet] // nil without
 
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]knownToken
+	known map[[sha256.Size]byte]knownJWT
 }
 
 type issuer struct {
@@ -110,19 +110,19 @@ type issuer struct {
 	verifier *oidc.IDTokenVerifier
 }
 
-type knownToken struct {
+type knownJWT struct {
 	identity auth.Identity
 	until    time.Time
 }
 
 func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
 	if c.Audience == "" {
-		return nil, errors.New("the audience of the tokens is missing")
+		return nil, errors.New("the audience of the JWTs is missing")
 	}
 	if c.UserClaim == "" {
 		c.UserClaim = DefaultUserClaim
 	}
-	all := &issuers{config: c, byURL: make(map[string]*issuer), known: make(map[[sha256.Size]byte]knownToken)}
+	all := &issuers{config: c, byURL: make(map[string]*issuer), known: make(map[[sha256.Size]byte]knownJWT)}
 	client, err := newClient(c.CA, files)
 	if err != nil {
 		return nil, err
@@ -199,19 +199,19 @@ func (s *issuers) urls() (urls []string) {
 	return urls
 }
 
-// identity returns whom a token names, after its signature, issuer, audience and times have been
+// identity returns whom a JWT names, after its signature, issuer, audience and times have been
 // checked.
-func (s *issuers) identity(ctx context.Context, token string) (auth.Identity, error) {
-	hash := sha256.Sum256([]byte(token))
+func (s *issuers) identity(ctx context.Context, jwt string) (auth.Identity, error) {
+	hash := sha256.Sum256([]byte(jwt))
 	if id, found := s.remembered(hash); found {
 		return id, nil
 	}
-	i := s.byURL[issuerOf(token)]
+	i := s.byURL[issuerOf(jwt)]
 	if i == nil {
-		return auth.Identity{}, refused(errors.New("the token is of no issuer that is accepted"))
+		return auth.Identity{}, refused(errors.New("the JWT is of no issuer that is accepted"))
 	}
 	var unavailable error
-	verified, err := i.verifier.Verify(context.WithValue(ctx, unavailableKey{}, &unavailable), token)
+	verified, err := i.verifier.Verify(context.WithValue(ctx, unavailableKey{}, &unavailable), jwt)
 	switch {
 	case unavailable != nil:
 		return auth.Identity{}, fmt.Errorf("%w: %w", ErrUnavailable, unavailable)
@@ -226,17 +226,17 @@ func (s *issuers) identity(ctx context.Context, token string) (auth.Identity, er
 	return id, nil
 }
 
-func (s *issuers) named(i *issuer, token *oidc.IDToken) (auth.Identity, error) {
+func (s *issuers) named(i *issuer, jwt *oidc.IDToken) (auth.Identity, error) {
 	var claims map[string]any
-	if err := token.Claims(&claims); err != nil {
+	if err := jwt.Claims(&claims); err != nil {
 		return auth.Identity{}, err
 	}
 	user, ok := claims[s.config.UserClaim].(string)
 	if !ok {
-		return auth.Identity{}, fmt.Errorf("the token has no claim %q that is a text", s.config.UserClaim)
+		return auth.Identity{}, fmt.Errorf("the JWT has no claim %q that is a text", s.config.UserClaim)
 	}
 	if s.config.UserClaim == "email" && claims["email_verified"] != true {
-		return auth.Identity{}, errors.New("the email of the token is not verified")
+		return auth.Identity{}, errors.New("the email of the JWT is not verified")
 	}
 	if err := kindOf(claims); err != nil {
 		return auth.Identity{}, err
@@ -260,27 +260,27 @@ var kinds = map[string]bool{
 	"access": true, "access_token": true, "id_token": true,
 }
 
-// kindOf returns what is wrong with a token whose claims say that it is another thing than an access token or an
+// kindOf returns what is wrong with a JWT whose claims say that it is another thing than an access token or an
 // ID token, such as a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
 func kindOf(claims map[string]any) error {
 	if _, logout := claims["events"]; logout {
-		return errors.New("the token reports an event, and is no access token")
+		return errors.New("the JWT reports an event, and is no access token")
 	}
 	switch kind, given := claims["typ"]; kind := kind.(type) {
 	case string:
 		if kinds[strings.ToLower(kind)] {
 			return nil
 		}
-		return fmt.Errorf("the token is of the type %q", kind)
+		return fmt.Errorf("the JWT is of the type %q", kind)
 	default:
 		if given {
-			return errors.New("the type of the token is no text")
+			return errors.New("the type of the JWT is no text")
 		}
 		return nil
 	}
 }
 
-// begun returns what is wrong with the time from which on a token is valid, or at which it was issued.
+// begun returns what is wrong with the time from which on a JWT is valid, or at which it was issued.
 func begun(name string, claim any) error {
 	switch at := claim.(type) {
 	case nil:
@@ -289,9 +289,9 @@ func begun(name string, claim any) error {
 		if at <= float64(time.Now().Add(skew).Unix()) {
 			return nil
 		}
-		return fmt.Errorf("the time %s of the token is still to come", name)
+		return fmt.Errorf("the time %s of the JWT is still to come", name)
 	}
-	return fmt.Errorf("the time %s of the token is no number", name)
+	return fmt.Errorf("the time %s of the JWT is no number", name)
 }
 
 // textsOf returns a claim that is one text or a list of texts.
@@ -335,12 +335,12 @@ func (s *issuers) remember(hash [sha256.Size]byte, id auth.Identity, expiry time
 	if len(s.known) >= maxCached {
 		clear(s.known)
 	}
-	s.known[hash] = knownToken{id, until}
+	s.known[hash] = knownJWT{id, until}
 }
 
-// issuerOf returns what a token says its issuer is, to choose who checks it.
-func issuerOf(token string) string {
-	_, rest, _ := strings.Cut(token, ".")
+// issuerOf returns what a JWT says its issuer is, to choose who checks it.
+func issuerOf(jwt string) string {
+	_, rest, _ := strings.Cut(jwt, ".")
 	payload, _, _ := strings.Cut(rest, ".")
 	text, err := base64.RawURLEncoding.DecodeString(payload)
 	var claims struct {

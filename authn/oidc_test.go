@@ -82,15 +82,15 @@ func (p *provider) rotate(id string) {
 
 type claims map[string]any
 
-// token returns a token with the usual claims, changed by more; nil takes one out.
-func (p *provider) token(more claims) string {
+// jwt returns a JWT with the usual claims, changed by more; nil takes one out.
+func (p *provider) jwt(more claims) string {
 	p.mu.Lock()
 	key := p.keys[0]
 	p.mu.Unlock()
 	return sign(p.t, jose.SigningKey{Algorithm: jose.ES256, Key: key}, p.claims(more))
 }
 
-// typed is token with a type in its header.
+// typed is jwt with a type in its header.
 func (p *provider) typed(kind string, more claims) string {
 	p.mu.Lock()
 	key := p.keys[0]
@@ -122,9 +122,9 @@ func signWith(t testing.TB, key jose.SigningKey, options *jose.SignerOptions, pa
 	must(t, err)
 	signed, err := signer.Sign(text)
 	must(t, err)
-	token, err := signed.CompactSerialize()
+	jwt, err := signed.CompactSerialize()
 	must(t, err)
-	return token
+	return jwt
 }
 
 func (p *provider) authenticator(change func(*authn.OIDC)) *authn.Authenticator {
@@ -135,16 +135,16 @@ func (p *provider) authenticator(change func(*authn.OIDC)) *authn.Authenticator 
 	return newAuthenticator(p.t, authn.Config{OIDC: config})
 }
 
-// ask returns who a token is.
-func ask(t testing.TB, a *authn.Authenticator, token string) string {
+// ask returns who a JWT is.
+func ask(t testing.TB, a *authn.Authenticator, jwt string) string {
 	t.Helper()
-	return outcome(a.Authenticate(call{headers: []string{"authorization", "Bearer " + token}}.context(t.Context())))
+	return outcome(a.Authenticate(call{headers: []string{"authorization", "Bearer " + jwt}}.context(t.Context())))
 }
 
-// becomesAlice waits until a new token is accepted.
+// becomesAlice waits until a new JWT is accepted.
 func (p *provider) becomesAlice(a *authn.Authenticator) {
 	p.t.Helper()
-	harness.Until(p.t, "token is accepted", func() bool { return ask(p.t, a, p.token(nil)) == alice })
+	harness.Until(p.t, "a JWT is accepted", func() bool { return ask(p.t, a, p.jwt(nil)) == alice })
 }
 
 const alice = "oidc:alice oidc:dev oidc:ops"
@@ -163,42 +163,42 @@ func TestOIDC(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
 	unsigned := part(claims{"alg": "none"}) + "." + part(p.claims(nil)) + "."
-	good := p.token(nil)
+	good := p.jwt(nil)
 	parts := strings.Split(good, ".")
-	for what, c := range map[string]struct{ token, want string }{
+	for what, c := range map[string]struct{ jwt, want string }{
 		"good":                       {good, alice},
-		"of several audiences":       {p.token(claims{"aud": []string{"a", "locket"}}), alice},
-		"without groups":             {p.token(claims{"groups": nil}), "oidc:alice"},
-		"one group":                  {p.token(claims{"groups": "dev"}), "oidc:alice oidc:dev"},
-		"groups that are none":       {p.token(claims{"groups": []any{1}}), "refused"},
-		"for somebody else":          {p.token(claims{"aud": "other"}), "refused"},
-		"for nobody":                 {p.token(claims{"aud": nil}), "refused"},
-		"expired":                    {p.token(claims{"exp": now.Add(-time.Minute).Unix()}), "refused"},
-		"expired within the skew":    {p.token(claims{"exp": now.Add(-20 * time.Second).Unix()}), alice},
-		"without an end":             {p.token(claims{"exp": nil}), "refused"},
-		"not valid yet":              {p.token(claims{"nbf": now.Add(time.Hour).Unix()}), "refused"},
-		"valid soon, within skew":    {p.token(claims{"nbf": now.Add(20 * time.Second).Unix()}), alice},
-		"not valid yet by a minute":  {p.token(claims{"nbf": now.Add(time.Minute).Unix()}), "refused"},
-		"issued in a minute":         {p.token(claims{"iat": now.Add(time.Minute).Unix()}), "refused"},
-		"issued within skew":         {p.token(claims{"iat": now.Add(20 * time.Second).Unix()}), alice},
-		"without a time of issue":    {p.token(claims{"iat": nil}), alice},
-		"a text for a time":          {p.token(claims{"nbf": "now"}), "refused"},
-		"for logout":                 {p.token(claims{"events": claims{"http://schemas.openid.net/event/backchannel-logout": claims{}}}), "refused"},
+		"of several audiences":       {p.jwt(claims{"aud": []string{"a", "locket"}}), alice},
+		"without groups":             {p.jwt(claims{"groups": nil}), "oidc:alice"},
+		"one group":                  {p.jwt(claims{"groups": "dev"}), "oidc:alice oidc:dev"},
+		"groups that are none":       {p.jwt(claims{"groups": []any{1}}), "refused"},
+		"for somebody else":          {p.jwt(claims{"aud": "other"}), "refused"},
+		"for nobody":                 {p.jwt(claims{"aud": nil}), "refused"},
+		"expired":                    {p.jwt(claims{"exp": now.Add(-time.Minute).Unix()}), "refused"},
+		"expired within the skew":    {p.jwt(claims{"exp": now.Add(-20 * time.Second).Unix()}), alice},
+		"without an end":             {p.jwt(claims{"exp": nil}), "refused"},
+		"not valid yet":              {p.jwt(claims{"nbf": now.Add(time.Hour).Unix()}), "refused"},
+		"valid soon, within skew":    {p.jwt(claims{"nbf": now.Add(20 * time.Second).Unix()}), alice},
+		"not valid yet by a minute":  {p.jwt(claims{"nbf": now.Add(time.Minute).Unix()}), "refused"},
+		"issued in a minute":         {p.jwt(claims{"iat": now.Add(time.Minute).Unix()}), "refused"},
+		"issued within skew":         {p.jwt(claims{"iat": now.Add(20 * time.Second).Unix()}), alice},
+		"without a time of issue":    {p.jwt(claims{"iat": nil}), alice},
+		"a text for a time":          {p.jwt(claims{"nbf": "now"}), "refused"},
+		"for logout":                 {p.jwt(claims{"events": claims{"http://schemas.openid.net/event/backchannel-logout": claims{}}}), "refused"},
 		"of type access":             {p.typed("at+jwt", nil), alice},
 		"of type JWT":                {p.typed("JWT", nil), alice},
 		"of type logout":             {p.typed("logout+jwt", nil), "refused"},
 		"of type DPoP":               {p.typed("dpop+jwt", nil), "refused"},
-		"that says Bearer":           {p.token(claims{"typ": "Bearer"}), alice},
-		"that says ID":               {p.token(claims{"typ": "ID"}), alice},
-		"that says Refresh":          {p.token(claims{"typ": "Refresh"}), "refused"},
-		"that says Logout":           {p.token(claims{"typ": "Logout"}), "refused"},
-		"that says a number":         {p.token(claims{"typ": 1}), "refused"},
-		"of another issuer":          {other.token(nil), "refused"},
-		"says another issuer":        {p.token(claims{"iss": other.URL}), "refused"},
-		"of another's key":           {other.token(claims{"iss": p.URL}), "refused"},
-		"without a user":             {p.token(claims{"sub": nil}), "refused"},
-		"an empty user":              {p.token(claims{"sub": ""}), "refused"},
-		"a number for a user":        {p.token(claims{"sub": 7}), "refused"},
+		"that says Bearer":           {p.jwt(claims{"typ": "Bearer"}), alice},
+		"that says ID":               {p.jwt(claims{"typ": "ID"}), alice},
+		"that says Refresh":          {p.jwt(claims{"typ": "Refresh"}), "refused"},
+		"that says Logout":           {p.jwt(claims{"typ": "Logout"}), "refused"},
+		"that says a number":         {p.jwt(claims{"typ": 1}), "refused"},
+		"of another issuer":          {other.jwt(nil), "refused"},
+		"says another issuer":        {p.jwt(claims{"iss": other.URL}), "refused"},
+		"of another's key":           {other.jwt(claims{"iss": p.URL}), "refused"},
+		"without a user":             {p.jwt(claims{"sub": nil}), "refused"},
+		"an empty user":              {p.jwt(claims{"sub": ""}), "refused"},
+		"a number for a user":        {p.jwt(claims{"sub": 7}), "refused"},
 		"alg none":                   {unsigned, "refused"},
 		"another algorithm's key":    {foreign, "refused"},
 		"shared key: the public one": {shared, "refused"},
@@ -207,13 +207,13 @@ func TestOIDC(t *testing.T) {
 		"nothing":                    {"..", "refused"},
 		"no JSON":                    {"a.b.c", "refused"},
 	} {
-		if got := ask(t, a, c.token); got != c.want {
-			t.Errorf("a token %s: %q, want %q", what, got, c.want)
+		if got := ask(t, a, c.jwt); got != c.want {
+			t.Errorf("a JWT %s: %q, want %q", what, got, c.want)
 		}
 	}
 	email := p.authenticator(func(c *authn.OIDC) { c.UserClaim = "email"; c.GroupsClaim = "" })
 	for verified, want := range map[any]string{true: "oidc:a@b", false: "refused", nil: "refused", "true": "refused", 1: "refused"} {
-		if got := ask(t, email, p.token(claims{"email": "a@b", "email_verified": verified})); got != want {
+		if got := ask(t, email, p.jwt(claims{"email": "a@b", "email_verified": verified})); got != want {
 			t.Errorf("verified %v: %q", verified, got)
 		}
 	}
@@ -222,12 +222,12 @@ func TestOIDC(t *testing.T) {
 func TestSeveralIssuers(t *testing.T) {
 	p, q := newProvider(t), newProvider(t)
 	a := p.authenticator(func(c *authn.OIDC) { c.Issuers = []authn.Issuer{{Name: "a", URL: p.URL}, {Name: "b", URL: q.URL}} })
-	if got := ask(t, a, p.token(claims{"groups": nil})) + " " + ask(t, a, q.token(claims{"groups": nil})); got != "a:alice b:alice" {
+	if got := ask(t, a, p.jwt(claims{"groups": nil})) + " " + ask(t, a, q.jwt(claims{"groups": nil})); got != "a:alice b:alice" {
 		t.Errorf("got %s", got)
 	}
 	for text, want := range map[string]bool{
 		"https://a": true, "corp=https://a": true, "corp=https://a/?x=y": true, "https://a/?x=y": true, "http://127.0.0.1:1": true, "http://localhost": true,
-		"http://a": false, "a": false, "": false, "cert=https://a": false, "token=https://a": false, "spiffe=https://a": false, "a:b=https://a": false, "Corp=https://a": false, "=https://a": false, "ftp://a": false,
+		"http://a": false, "a": false, "": false, "cert=https://a": false, "credential=https://a": false, "spiffe=https://a": false, "a:b=https://a": false, "Corp=https://a": false, "=https://a": false, "ftp://a": false,
 	} {
 		if _, err := authn.ParseIssuers([]string{text}); (err == nil) != want {
 			t.Errorf("%q: %v", text, err)
@@ -241,7 +241,7 @@ func TestSeveralIssuers(t *testing.T) {
 func TestKeyRotation(t *testing.T) {
 	p := newProvider(t)
 	a := p.authenticator(nil)
-	old := p.token(nil)
+	old := p.jwt(nil)
 	if got := ask(t, a, old); got != alice {
 		t.Fatal(got)
 	}
@@ -256,18 +256,18 @@ func TestUnknownKeys(t *testing.T) {
 	p, forger := newProvider(t), newProvider(t)
 	begin := time.Now()
 	a := p.authenticator(nil)
-	tokens := make([]string, 10_000)
-	for i := range tokens {
+	jwts := make([]string, 10_000)
+	for i := range jwts {
 		forger.mu.Lock()
 		forger.keys[0].KeyID = strconv.Itoa(i)
 		forger.mu.Unlock()
-		tokens[i] = forger.token(claims{"iss": p.URL})
+		jwts[i] = forger.jwt(claims{"iss": p.URL})
 	}
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
-			for i := worker; i < len(tokens); i += 8 {
-				if got := ask(t, a, tokens[i]); got != "refused" {
+			for i := worker; i < len(jwts); i += 8 {
+				if got := ask(t, a, jwts[i]); got != "refused" {
 					t.Errorf("%d: %s", i, got)
 				}
 			}
@@ -277,8 +277,8 @@ func TestUnknownKeys(t *testing.T) {
 	if n, most := p.fetches.Load(), 1+int64(time.Since(begin)/(10*time.Second)); n > most { // real time: the slower, the more are allowed
 		t.Errorf("%d fetches", n)
 	}
-	if got := ask(t, a, p.token(nil)); got != alice {
-		t.Errorf("a good token after it: %s", got)
+	if got := ask(t, a, p.jwt(nil)); got != alice {
+		t.Errorf("a good JWT after it: %s", got)
 	}
 }
 
@@ -286,13 +286,13 @@ func TestIssuerThatIsDown(t *testing.T) {
 	p := newProvider(t)
 	p.down.Store(true)
 	a := p.authenticator(nil)
-	if got := ask(t, a, p.token(nil)); got != "unavailable" {
+	if got := ask(t, a, p.jwt(nil)); got != "unavailable" {
 		t.Errorf("down: %s", got)
 	}
 	p.down.Store(false)
 	p.becomesAlice(a)
 	p.down.Store(true)
-	if got := ask(t, a, p.token(claims{"jti": "another"})); got != alice {
+	if got := ask(t, a, p.jwt(claims{"jti": "another"})); got != alice {
 		t.Errorf("with keys from before: %s", got)
 	}
 }
@@ -302,30 +302,30 @@ func TestKeyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.json")
 	must(t, os.WriteFile(file, p.public(), 0o600))
 	a := p.authenticator(func(c *authn.OIDC) { c.KeyFile = file })
-	if got := ask(t, a, p.token(nil)); got != alice || p.fetches.Load() != 0 {
+	if got := ask(t, a, p.jwt(nil)); got != alice || p.fetches.Load() != 0 {
 		t.Errorf("%s after %d fetches", got, p.fetches.Load())
 	}
 	p.rotate("two")
-	if got := ask(t, a, p.token(nil)); got != "refused" {
+	if got := ask(t, a, p.jwt(nil)); got != "refused" {
 		t.Errorf("with another key: %s", got)
 	}
 	must(t, os.WriteFile(file, p.public(), 0o600))
 	p.becomesAlice(a)
 }
 
-func FuzzOIDCToken(f *testing.F) {
+func FuzzOIDC(f *testing.F) {
 	p := newProvider(f)
 	a := p.authenticator(nil)
-	good := p.token(nil)
+	good := p.jwt(nil)
 	if got := ask(f, a, good); got != alice { // from here on the keys are known
 		f.Fatal(got)
 	}
 	f.Add(good)
 	f.Add("a.b.c")
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
-	f.Fuzz(func(t *testing.T, token string) {
-		if got := ask(t, a, token); got != "refused" && strings.TrimSpace(token) != good {
-			t.Errorf("%q is %s", token, got)
+	f.Fuzz(func(t *testing.T, jwt string) {
+		if got := ask(t, a, jwt); got != "refused" && strings.TrimSpace(jwt) != good {
+			t.Errorf("%q is %s", jwt, got)
 		}
 	})
 }
@@ -333,9 +333,9 @@ func FuzzOIDCToken(f *testing.F) {
 func BenchmarkOIDC(b *testing.B) {
 	p := newProvider(b)
 	a := p.authenticator(nil)
-	token := p.token(nil)
+	jwt := p.jwt(nil)
 	for b.Loop() {
-		if got := ask(b, a, token); got != alice {
+		if got := ask(b, a, jwt); got != alice {
 			b.Fatal(got)
 		}
 	}

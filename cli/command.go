@@ -45,7 +45,7 @@ who does it now, and passes it on when that one dies.`,
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
 	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
-	addGroup(root, groupServer, newServerCommand(), newTokenCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
+	addGroup(root, groupServer, newServerCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newManCommand())
 	setUp(root)
 	return root

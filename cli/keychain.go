@@ -40,7 +40,7 @@ in JSON, an object a line. It renews the claims until they are released, and
 ends all of them when the program ends, however it ends. It speaks HTTP, to
 Locket or to any server with the same /v1/claims. docs/keychain.md has the
 requests, and examples/ has clients in Python and Perl.`,
-		Example: `  locket keychain --url https://locket.internal:8892 --tls-ca ca.crt --token-file token
+		Example: `  locket keychain --url https://locket.internal:8892 --tls-ca ca.crt --credential-file me.credential
   locket keychain --ttl 15s --notices
   locket keychain --signal-parent=TERM --kill-after 30s
   # and then, for instance:
@@ -73,9 +73,9 @@ func addKeychainConnection(flags *pflag.FlagSet) {
 	own.String("tls-ca", "", "the `file` (PEM) has the authorities of the server's certificate (default the system's)")
 	own.String("tls-cert", "", "the `file` (PEM) has the certificate to show to the server")
 	own.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
-	own.String("token-file", "", "the `file` has a bearer token to send along; it is read again for every request")
+	own.String("credential-file", "", "the `file` has a bearer credential to send along; it is read again for every request")
 	connect.AddOIDCFlags(own)
-	own.Bool("insecure", false, "send the bearer token to another machine without TLS")
+	own.Bool("insecure", false, "send the bearer credential to another machine without TLS")
 	own.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{connect.FlagMark: {"true"}} })
 	flags.AddFlagSet(own)
 }
@@ -150,15 +150,15 @@ func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (optio
 	case insecure:
 		options = append(options, keychain.WithInsecure())
 	}
-	file := s.Value("token-file")
-	source, err := connect.TokenSource(connect.OIDCOf(s), file)
+	file := s.Value("credential-file")
+	source, err := connect.CredentialSource(connect.OIDCOf(s), file)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case source != nil:
-		options = append(options, keychain.WithTokenSource(source))
+		options = append(options, keychain.WithCredentialSource(source))
 	case file != "":
-		options = append(options, keychain.WithBearerTokenFile(file))
+		options = append(options, keychain.WithCredentialFile(file))
 	}
 	urls, err = urlsOf(flags, s)
 	return options, urls, err

@@ -23,7 +23,7 @@ func newRulesCommand() *cobra.Command {
 }
 
 func newRulesCheckCommand() *cobra.Command {
-	var tokenFile string
+	var credentials string
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a file of rules: read it, explain it, and test its examples",
@@ -31,10 +31,10 @@ func newRulesCheckCommand() *cobra.Command {
 and test the examples that the file has. The status is 1 if the file is invalid, or
 an example is decided otherwise: a server does not take such a file.
 
-With --tokens it also prints which rules are about each credential of a token file, by
+With --credentials it also prints which rules are about each credential of a credentials file, by
 its name and its id, and warns of rules about names that none has.`,
 		Example: `  locket rules check rules.yaml
-  locket rules check rules.yaml --tokens tokens.yaml`,
+  locket rules check rules.yaml --credentials credentials.yaml`,
 		Args: takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := follow.Read("the rules", args[0])
@@ -52,8 +52,8 @@ its name and its id, and warns of rules about names that none has.`,
 			for _, warning := range rules.Lint() {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 			}
-			if tokenFile != "" {
-				if err := checkTokens(cmd, rules, tokenFile); err != nil {
+			if credentials != "" {
+				if err := checkCredentials(cmd, rules, credentials); err != nil {
 					return err
 				}
 			}
@@ -64,21 +64,21 @@ its name and its id, and warns of rules about names that none has.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&tokenFile, "tokens", "", "a token file whose credentials the rules are compared with")
+	cmd.Flags().StringVar(&credentials, "credentials", "", "a credentials file whose credentials the rules are compared with")
 	return cmd
 }
 
-// checkTokens prints which rules are about the credentials of a token file.
-func checkTokens(cmd *cobra.Command, rules *auth.Rules, file string) error {
-	text, err := follow.Read("the token file", file)
+// checkCredentials prints which rules are about the credentials of a credentials file.
+func checkCredentials(cmd *cobra.Command, rules *auth.Rules, file string) error {
+	text, err := follow.Read("the credentials file", file)
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	tokens, err := auth.ParseTokens(text)
+	credentials, err := auth.ParseCredentials(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	for _, entry := range tokens.Entries() {
+	for _, entry := range credentials.Entries() {
 		fmt.Fprintln(cmd.OutOrStdout(), entry)
 		id, err := entry.Identity()
 		if err != nil {
@@ -88,7 +88,7 @@ func checkTokens(cmd *cobra.Command, rules *auth.Rules, file string) error {
 			fmt.Fprintln(cmd.OutOrStdout(), "  "+line)
 		}
 	}
-	for _, warning := range rules.Unknown(tokens) {
+	for _, warning := range rules.Unknown(credentials) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 	}
 	return nil

@@ -18,7 +18,7 @@ func newWhoAmICommand() *cobra.Command {
 	return clientCommand(&cobra.Command{
 		Use:   "whoami",
 		Short: "Who the server says that you are",
-		Example: `  locket whoami --token-file ci.token
+		Example: `  locket whoami --credential-file ci.credential
   locket whoami -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

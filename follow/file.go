@@ -56,7 +56,7 @@ type good[T any] struct {
 }
 
 // New returns a File that has not been read yet. what says in messages what the files are for: the
-// name of a flag, or "the bearer token". Paths that are empty are read as empty.
+// name of a flag, or "the bearer credential". Paths that are empty are read as empty.
 func New[T any](what string, parse Parser[T], paths ...string) *File[T] {
 	return &File[T]{what: what, parse: parse, paths: paths, err: errors.New(what + ": not read yet")}
 }

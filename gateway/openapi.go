@@ -50,7 +50,7 @@ func openAPI() object {
 // securitySchemes are the ways to show credentials in a request. A client certificate is shown by the connection, and
 // what a proxy says comes from the proxy.
 var securitySchemes = object{
-	"bearer": object{"type": "http", "scheme": "bearer", "description": "A bearer credential: one of the server's file, or a token of an OIDC provider."},
+	"bearer": object{"type": "http", "scheme": "bearer", "description": "A bearer credential: one of the server's file, or a JWT of an OIDC provider."},
 	"basic":  object{"type": "http", "scheme": "basic", "description": "The bearer credential as the password, with any name."},
 }
 

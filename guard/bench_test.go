@@ -42,7 +42,7 @@ func BenchmarkGuards(b *testing.B) {
 	must(err)
 	signed, err := signer.Sign(claims)
 	must(err)
-	token, err := signed.CompactSerialize()
+	jwt, err := signed.CompactSerialize()
 	must(err)
 	folder, log := b.TempDir(), slog.New(slog.DiscardHandler)
 	must(os.WriteFile(filepath.Join(folder, "keys"), keys, 0o600))
@@ -61,7 +61,7 @@ quotas:
 	rules, err := follow.Open("the rules", follow.One(auth.LoadRules), filepath.Join(folder, "rules"))
 	must(err)
 	guards := []grpcserver.Guard{guard.Authenticate(authenticator, rules.Current, log), guard.Authorize(), guard.Limit()}
-	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("authorization", "Bearer "+token, "uuid", "x", "user-agent", "y", ":authority", "z", "content-type", "application/grpc"))
+	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("authorization", "Bearer "+jwt, "uuid", "x", "user-agent", "y", ":authority", "z", "content-type", "application/grpc"))
 	var through func(context.Context, int, *grpcserver.Call) error
 	through = func(ctx context.Context, i int, call *grpcserver.Call) error {
 		if i == len(guards) {

@@ -155,9 +155,9 @@ func forward(server *fixtures.Locket) http.Handler {
 	}}
 }
 
-// A token that is replaced in its file is used at once; while there is none in it, or no file,
+// A credential that is replaced in its file is used at once; while there is none in it, or no file,
 // the last one is.
-func TestBearerTokenFile(t *testing.T) {
+func TestCredentialFile(t *testing.T) {
 	t.Parallel()
 	server := startLocket(t)
 	var wanted, seen atomic.Value
@@ -171,13 +171,13 @@ func TestBearerTokenFile(t *testing.T) {
 		forward(server).ServeHTTP(w, r)
 	}))
 	t.Cleanup(door.Close)
-	file := filepath.Join(t.TempDir(), "token")
-	if _, err := keychain.New(door.URL, keychain.WithBearerTokenFile(file)); err == nil || !strings.Contains(err.Error(), file) {
+	file := filepath.Join(t.TempDir(), "credential")
+	if _, err := keychain.New(door.URL, keychain.WithCredentialFile(file)); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("no file: %v", err)
 	}
 	must(t, os.WriteFile(file, []byte(" first\n"), 0o600))
 	alerts := make(chan error, 10)
-	kc := open(t, door.URL, keychain.WithBearerTokenFile(file), keychain.WithAlert(func(err error) { alerts <- err }))
+	kc := open(t, door.URL, keychain.WithCredentialFile(file), keychain.WithAlert(func(err error) { alerts <- err }))
 	c := claim(t, kc, "r", keychain.WithTTL(10*time.Second))
 	for _, bad := range []string{"", "\n", "two words\n", "nul\x00\n", strings.Repeat("x", 1<<20)} {
 		must(t, os.WriteFile(file, []byte(bad), 0o600))

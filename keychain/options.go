@@ -33,7 +33,7 @@ type settings struct {
 	tls            *tls.Config
 	files          *Files
 	more           []string                      // addresses of servers
-	token          func() (bearer.Source, error) // nil for none
+	credential     func() (bearer.Source, error) // nil for none
 	insecure       bool
 	transport      http.RoundTripper
 	retries        Retries
@@ -64,33 +64,33 @@ func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = con
 // while they cannot be read, or do not belong together (yet), the last good ones stay in use.
 func WithTLSFiles(files Files) Option { return func(s *settings) { s.files = &files } }
 
-// WithBearerToken sends a token along with every request to the servers (RFC 6750), but not to
+// WithCredential sends a credential along with every request to the servers (RFC 6750), but not to
 // a Location on another host. It needs https unless the servers are on this machine, or
-// WithInsecure is given. "" is no token.
-func WithBearerToken(text string) Option {
+// WithInsecure is given. "" is none.
+func WithCredential(text string) Option {
 	return func(s *settings) {
-		s.token = nil
+		s.credential = nil
 		if text != "" {
-			s.token = func() (bearer.Source, error) { return bearer.Text(text), nil }
+			s.credential = func() (bearer.Source, error) { return bearer.Text(text), nil }
 		}
 	}
 }
 
-// WithBearerTokenFile is WithBearerToken by a file, which has the token in a line of its own.
-// New fails when it cannot be read. It is read again for every request, so a token that is
+// WithCredentialFile is WithCredential by a file, which has the credential in a line of its own.
+// New fails when it cannot be read. It is read again for every request, so a credential that is
 // replaced is used at once; while the file cannot be read, or has none, the last good one is.
-func WithBearerTokenFile(file string) Option {
-	return func(s *settings) { s.token = func() (bearer.Source, error) { return bearer.OpenFile(file) } }
+func WithCredentialFile(file string) Option {
+	return func(s *settings) { s.credential = func() (bearer.Source, error) { return bearer.OpenFile(file) } }
 }
 
-// WithTokenSource is WithBearerToken by what gives a token for each request, such as
-// bearer/clientcredentials. A request without a token fails, and is repeated as one that found no
+// WithCredentialSource is WithCredential by what gives a credential for each request, such as
+// bearer/clientcredentials. A request without one fails, and is repeated as one that found no
 // server.
-func WithTokenSource(source bearer.Source) Option {
-	return func(s *settings) { s.token = func() (bearer.Source, error) { return source, nil } }
+func WithCredentialSource(source bearer.Source) Option {
+	return func(s *settings) { s.credential = func() (bearer.Source, error) { return source, nil } }
 }
 
-// WithInsecure allows a bearer token in plain text on the way to another machine.
+// WithInsecure allows a bearer credential in plain text on the way to another machine.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 
 // WithTransport has the requests made by another transport, which must respect their contexts,

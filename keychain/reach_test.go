@@ -23,26 +23,26 @@ func TestArguments(t *testing.T) {
 		url    string
 		option keychain.Option
 	}{
-		"no address":        {"", nil},
-		"no scheme":         {"127.0.0.1:8892", nil},
-		"another scheme":    {"ftp://127.0.0.1", nil},
-		"no host":           {"http:///v1", nil},
-		"a password":        {"http://me:secret@127.0.0.1", nil},
-		"a query":           {"http://127.0.0.1/?a=b", nil},
-		"a control":         {"http://127.0.0.1/\x7f", nil},
-		"TLS without https": {"http://127.0.0.1", keychain.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})},
-		"no such files":     {"https://127.0.0.1", keychain.WithTLSFiles(keychain.Files{CA: "/no/such/file"})},
-		"half a pair":       {"https://127.0.0.1", keychain.WithTLSFiles(keychain.Files{Cert: "/no/such/file"})},
-		"a token in plain":  {"http://locket.example", keychain.WithBearerToken("secret")},
-		"request timeout":   {"http://127.0.0.1", keychain.WithRequestTimeout(0)},
-		"release timeout":   {"http://127.0.0.1", keychain.WithReleaseTimeout(-1)},
-		"long poll":         {"http://127.0.0.1", keychain.WithLongPoll(-1)},
-		"logger":            {"http://127.0.0.1", keychain.WithLogger(nil)},
-		"retries, first":    {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Abort: keychain.Backoff{First: -1}})},
-		"retries, factor":   {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Poll: keychain.Backoff{Factor: 0.5}})},
-		"retries, jitter":   {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{Jitter: 1}})},
-		"retries, max":      {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{First: 2, Max: 1}})},
-		"transport and TLS": {"https://127.0.0.1", func() keychain.Option { return nil }()},
+		"no address":            {"", nil},
+		"no scheme":             {"127.0.0.1:8892", nil},
+		"another scheme":        {"ftp://127.0.0.1", nil},
+		"no host":               {"http:///v1", nil},
+		"a password":            {"http://me:secret@127.0.0.1", nil},
+		"a query":               {"http://127.0.0.1/?a=b", nil},
+		"a control":             {"http://127.0.0.1/\x7f", nil},
+		"TLS without https":     {"http://127.0.0.1", keychain.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12})},
+		"no such files":         {"https://127.0.0.1", keychain.WithTLSFiles(keychain.Files{CA: "/no/such/file"})},
+		"half a pair":           {"https://127.0.0.1", keychain.WithTLSFiles(keychain.Files{Cert: "/no/such/file"})},
+		"a credential in plain": {"http://locket.example", keychain.WithCredential("secret")},
+		"request timeout":       {"http://127.0.0.1", keychain.WithRequestTimeout(0)},
+		"release timeout":       {"http://127.0.0.1", keychain.WithReleaseTimeout(-1)},
+		"long poll":             {"http://127.0.0.1", keychain.WithLongPoll(-1)},
+		"logger":                {"http://127.0.0.1", keychain.WithLogger(nil)},
+		"retries, first":        {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Abort: keychain.Backoff{First: -1}})},
+		"retries, factor":       {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Poll: keychain.Backoff{Factor: 0.5}})},
+		"retries, jitter":       {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{Jitter: 1}})},
+		"retries, max":          {"http://127.0.0.1", keychain.WithRetries(keychain.Retries{Renew: keychain.Backoff{First: 2, Max: 1}})},
+		"transport and TLS":     {"https://127.0.0.1", func() keychain.Option { return nil }()},
 	} {
 		options := []keychain.Option{c.option}
 		switch {
@@ -77,11 +77,11 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A token goes to the server, and to nobody else; a Location is used as it is, but not in
+// A credential goes to the server, and to nobody else; a Location is used as it is, but not in
 // plain text if the server's address is not.
 func TestLocations(t *testing.T) {
 	t.Parallel()
-	var stranger, token atomic.Value
+	var stranger, shown atomic.Value
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stranger.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization"))
 		w.WriteHeader(http.StatusNoContent)
@@ -89,7 +89,7 @@ func TestLocations(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	answer := func(location string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			token.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization"))
+			shown.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization"))
 			if location == "" || r.Method != "POST" {
 				w.WriteHeader(http.StatusNoContent)
 				return
@@ -101,10 +101,10 @@ func TestLocations(t *testing.T) {
 	for _, location := range []string{"/v1/claims/a/", "a", "../claims/a", elsewhere.URL + "/v1/claims/a/"} {
 		server := httptest.NewServer(answer(location))
 		t.Cleanup(server.Close)
-		kc := open(t, server.URL+"/sub", keychain.WithBearerToken("secret"))
+		kc := open(t, server.URL+"/sub", keychain.WithCredential("secret"))
 		c := claim(t, kc, "r")
-		if token.Load() != "POST /sub/v1/claims/ Bearer secret" {
-			t.Errorf("%v", token.Load())
+		if shown.Load() != "POST /sub/v1/claims/ Bearer secret" {
+			t.Errorf("%v", shown.Load())
 		}
 		must(t, c.Release(t.Context()))
 		switch {
@@ -113,7 +113,7 @@ func TestLocations(t *testing.T) {
 				t.Errorf("%v; %s", stranger.Load(), c.ID())
 			}
 		default:
-			if got := token.Load().(string); !strings.HasPrefix(got, "PATCH /") || !strings.HasSuffix(got, "Bearer secret") || c.ID() != "a" {
+			if got := shown.Load().(string); !strings.HasPrefix(got, "PATCH /") || !strings.HasSuffix(got, "Bearer secret") || c.ID() != "a" {
 				t.Errorf("%v; %s", got, c.ID())
 			}
 		}

@@ -74,9 +74,9 @@ var foreign = map[string]fault{
 		"Content-Length: 100\r\n\r\n{}"),
 }
 
-// denials are the server's own, which a new token may mend.
+// denials are the server's own, which a new credential may mend.
 var denials = map[string]fault{
-	"401": problem(401, `{"message": "the token has expired"}`),
+	"401": problem(401, `{"message": "the credential has expired"}`),
 	"403": problem(403, `{"message": "not for you"}`),
 	"407": problem(407, `{"message": "not for you"}`),
 }

@@ -47,8 +47,8 @@ func parseServer(address string, s *settings) (*url.URL, error) {
 		return nil, errors.New("more than a scheme, a host and a path")
 	case root.Scheme == "http" && (s.tls != nil || s.files != nil):
 		return nil, errors.New("TLS is for https")
-	case s.token != nil && root.Scheme == "http" && !s.insecure && !isLoopback(root.Hostname()):
-		return nil, errors.New("a bearer token needs https to another machine, or WithInsecure")
+	case s.credential != nil && root.Scheme == "http" && !s.insecure && !isLoopback(root.Hostname()):
+		return nil, errors.New("a bearer credential needs https to another machine, or WithInsecure")
 	}
 	return root.JoinPath("/"), nil
 }
@@ -92,7 +92,7 @@ func (s *servers) find(address *url.URL) (server int, path string, found bool) {
 
 func isSameHost(a, b *url.URL) bool { return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host) }
 
-// isOurs reports whether an address is on the host of a server, which may see the token.
+// isOurs reports whether an address is on the host of a server, which may see the credential.
 func (s *servers) isOurs(address *url.URL) bool {
 	for _, root := range s.roots {
 		if isSameHost(address, root) {

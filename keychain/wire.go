@@ -27,10 +27,10 @@ const markHeader = "Locket-Api"
 
 // wire sends requests to the servers of one service.
 type wire struct {
-	client  *http.Client
-	servers *servers
-	token   bearer.Source // nil if there is none
-	log     *slog.Logger
+	client     *http.Client
+	servers    *servers
+	credential bearer.Source // nil if there is none
+	log        *slog.Logger
 	// hangUp closes connections that are not in use, after one has gone silent: others to the
 	// same server may have too.
 	hangUp func()
@@ -48,8 +48,8 @@ func newWire(addresses []string, s *settings) (*wire, error) {
 		return nil, err
 	}
 	w := &wire{servers: list, log: s.log, hangUp: func() {}}
-	if s.token != nil {
-		if w.token, err = s.token(); err != nil {
+	if s.credential != nil {
+		if w.credential, err = s.credential(); err != nil {
 			return nil, err
 		}
 	}
@@ -219,12 +219,12 @@ func (w *wire) newRequest(ctx context.Context, r request, target string) (*http.
 	if r.wait > 0 {
 		req.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.wait/time.Second)))
 	}
-	if w.token != nil && w.servers.isOurs(req.URL) {
-		token, err := w.token.Token(ctx)
+	if w.credential != nil && w.servers.isOurs(req.URL) {
+		credential, err := w.credential.Credential(ctx)
 		if err != nil {
 			return nil, err
 		}
-		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Authorization", "Bearer "+credential)
 	}
 	return req, nil
 }

@@ -24,7 +24,7 @@ const loopbackProxy = "loopback"
 // authentication returns the ways of authentication. Files are not read yet.
 func (c Config) authentication() (authn.Config, error) {
 	config := authn.Config{
-		Certificates: c.TLSClientCA != "", TokenFile: c.AuthTokens, Anonymous: c.HTTPAnonymous,
+		Certificates: c.TLSClientCA != "", CredentialFile: c.AuthCredentials, Anonymous: c.HTTPAnonymous,
 		OIDC:  authn.OIDC{Audience: c.OIDCAudience, UserClaim: c.OIDCUserClaim, GroupsClaim: c.OIDCGroupsClaim, KeyFile: c.OIDCKeys, CA: c.OIDCCA},
 		Proxy: authn.Proxy{UserHeader: c.AuthProxyUserHeader, GroupsHeader: c.AuthProxyGroupsHeader},
 	}
@@ -58,7 +58,7 @@ func (c Config) wrongAuthentication() (wrong []error) {
 	need(issuers == (c.OIDCAudience != ""), "--oidc-issuers and --oidc-audience go together")
 	need(issuers || c.OIDCKeys+c.OIDCCA+c.OIDCGroupsClaim == "", "--oidc-keys, --oidc-ca and --oidc-groups-claim: without --oidc-issuers they mean nothing")
 	need(len(c.OIDCIssuers) < 2 || c.OIDCKeys == "", "--oidc-keys: it is for one issuer, and --oidc-issuers has several")
-	need(c.AuthRules == "" || config.Enabled(), "--auth-rules: nobody is authenticated; give --tls-client-ca, --auth-tokens, --oidc-issuers or --auth-proxies")
+	need(c.AuthRules == "" || config.Enabled(), "--auth-rules: nobody is authenticated; give --tls-client-ca, --auth-credentials, --oidc-issuers or --auth-proxies")
 	need(!c.HTTPAnonymous || !config.OtherThanCertificates(), "--http-anonymous: callers without a certificate are to show something else; leave it out, or the other way of authentication")
 	need(c.TLSCRL == "" || c.TLSClientCA != "", "--tls-crl: it is of the authorities of --tls-client-ca, which is not given")
 	need(len(c.SPIFFEBundles) == 0 || c.TLSClientCA != "", "--spiffe-bundles: it goes together with --tls-client-ca, which is for certificates without a SPIFFE id")

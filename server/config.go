@@ -68,8 +68,8 @@ type Config struct {
 	// SPIFFEBundles (--spiffe-bundles) are files with the authorities of SPIFFE trust domains, each as
 	// DOMAIN=FILE, in PEM. With them SPIFFE ids are accepted of these trust domains alone.
 	SPIFFEBundles []string
-	// AuthTokens (--auth-tokens) is a file of tokens that clients may show, and their names.
-	AuthTokens string
+	// AuthCredentials (--auth-credentials) is a file of bearer credentials that clients may show, and their names.
+	AuthCredentials string
 	// AuditLog (--audit-log) is a file that gets a line for each call that changes something, and for
 	// each that is refused for who makes it; opened again on SIGHUP. Empty: none.
 	AuditLog string
@@ -79,13 +79,13 @@ type Config struct {
 	// AuthRules (--auth-rules) is a file of rules: who may do what. Without it, everybody who is let
 	// in may read and hold every name.
 	AuthRules string
-	// OIDCIssuers (--oidc-issuers) are the addresses of OIDC providers whose tokens are accepted,
+	// OIDCIssuers (--oidc-issuers) are the addresses of OIDC providers whose JWTs are accepted,
 	// each as URL, or NAME=URL if there are several.
 	OIDCIssuers []string
-	// OIDCAudience (--oidc-audience) must be among the audiences of each token.
+	// OIDCAudience (--oidc-audience) must be among the audiences of each JWT.
 	OIDCAudience string
 	// OIDCUserClaim and OIDCGroupsClaim (--oidc-user-claim, --oidc-groups-claim) are the claims of a
-	// token that name the user and the groups; no groups claim: no groups.
+	// JWT that name the user and the groups; no groups claim: no groups.
 	OIDCUserClaim, OIDCGroupsClaim string
 	// OIDCKeys (--oidc-keys) is a file with the issuer's keys (JWK set), for places without discovery.
 	OIDCKeys string

@@ -1,4 +1,4 @@
-// Package clientcredentials gets bearer tokens from an OIDC provider for a program (OAuth 2.0, RFC
+// Package clientcredentials gets credentials from an OIDC provider for a program (OAuth 2.0, RFC
 // 6749, section 4.4). It keeps each until shortly before its end.
 package clientcredentials
 
@@ -24,13 +24,13 @@ import (
 // timeout bounds a request to the provider.
 const timeout = 10 * time.Second
 
-// Config says where to get tokens, and by which right.
+// Config says where to get access tokens, and by which right.
 type Config struct {
-	// Issuer is the provider's address; discovery finds where it gives tokens.
+	// Issuer is the provider's address; discovery finds where it gives them.
 	Issuer string
 	// ID names the program at the provider.
 	ID string
-	// SecretFile has its secret, in a line of its own. It is looked at for every token; while it
+	// SecretFile has its secret, in a line of its own. It is looked at for every access token; while it
 	// cannot be read, the last one is used.
 	SecretFile string
 	// Scopes may be empty.
@@ -48,11 +48,11 @@ type Source struct {
 	client *http.Client
 	secret *follow.File[string]
 
-	mu    sync.Mutex
-	token *oauth2.Token
+	mu     sync.Mutex
+	access *oauth2.Token
 }
 
-// New returns a source that asks for a token when the first is needed.
+// New returns a source that asks for an access token when the first is needed.
 func New(c Config) (*Source, error) {
 	if c.Issuer == "" || c.ID == "" || c.SecretFile == "" {
 		return nil, errors.New("client credentials need an issuer, a client id and a file with the secret")
@@ -70,19 +70,19 @@ func New(c Config) (*Source, error) {
 	return &Source{config: c, client: &http.Client{Transport: transport, Timeout: timeout}, secret: secret}, nil
 }
 
-// Token implements bearer.Source. Callers that come while a token is fetched wait for it.
-func (s *Source) Token(ctx context.Context) (string, error) {
+// Credential implements bearer.Source. Callers that come while an access token is fetched wait for it.
+func (s *Source) Credential(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.token.Valid() { // a token that ends within 10 s is not
-		return s.token.AccessToken, nil
+	if s.access.Valid() { // one that ends within 10 s is not
+		return s.access.AccessToken, nil
 	}
-	token, err := s.fetch(ctx)
+	access, err := s.fetch(ctx)
 	if err != nil {
-		return "", fmt.Errorf("no token from %s: %w", s.config.Issuer, err)
+		return "", fmt.Errorf("no access token from %s: %w", s.config.Issuer, err)
 	}
-	s.token = token
-	return token.AccessToken, nil
+	s.access = access
+	return access.AccessToken, nil
 }
 
 func (s *Source) fetch(ctx context.Context) (*oauth2.Token, error) {

@@ -39,7 +39,7 @@ func AddFlags(cmd *cobra.Command) {
 	flags.String("tls-ca", "", "use TLS; the `file` (PEM) has the authorities of the servers' certificates; system: the system's")
 	flags.String("tls-cert", "", "use TLS; the `file` (PEM) has the certificate to show to the servers")
 	flags.String("tls-key", "", "the `file` (PEM) has the key of that certificate")
-	flags.String("token-file", "", "the `file` has a token to send along; it is read again for every request")
+	flags.String("credential-file", "", "the `file` has a credential to send along; it is read again for every request")
 	AddOIDCFlags(flags)
 	flags.Bool("insecure", false, "talk to servers on other machines without TLS")
 	flags.Duration("timeout", DefaultTimeout, "how long a request may take")
@@ -94,7 +94,7 @@ type Settings struct {
 	addresses              []string
 	tlsCA, tlsCert, tlsKey string
 	insecure               bool
-	tokenFile              string
+	credentialFile         string
 	oidc                   clientcredentials.Config
 	// Timeout bounds each request.
 	Timeout time.Duration
@@ -108,7 +108,7 @@ func (s Settings) Address() string { return strings.Join(s.addresses, ",") }
 func (s Settings) Environment() map[string]string {
 	env := map[string]string{"LOCKET_ADDRESS": s.Address(), "LOCKET_INSECURE": strconv.FormatBool(s.insecure)}
 	for flag, file := range map[string]string{
-		"tls-ca": s.tlsCA, "tls-cert": s.tlsCert, "tls-key": s.tlsKey, "token-file": s.tokenFile,
+		"tls-ca": s.tlsCA, "tls-cert": s.tlsCert, "tls-key": s.tlsKey, "credential-file": s.credentialFile,
 		"oidc-client-secret-file": s.oidc.SecretFile, "oidc-ca": s.oidc.CA,
 	} {
 		if path, err := filepath.Abs(file); err == nil && file != "" && file != settings.SystemCA {
@@ -135,7 +135,7 @@ func settingsOf(flags *pflag.FlagSet) (Settings, error) {
 	s.tlsCA = sources.Value("tls-ca")
 	s.tlsCert = sources.Value("tls-cert")
 	s.tlsKey = sources.Value("tls-key")
-	s.tokenFile = sources.Value("token-file")
+	s.credentialFile = sources.Value("credential-file")
 	s.oidc = OIDCOf(sources)
 	if s.insecure, err = strconv.ParseBool(sources.Value("insecure")); err != nil {
 		return Settings{}, sources.Wrong("insecure", "true or false")
@@ -155,14 +155,14 @@ func (s Settings) dialOptions() ([]locklib.DialOption, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := TokenSource(s.oidc, s.tokenFile)
+	source, err := CredentialSource(s.oidc, s.credentialFile)
 	switch {
 	case err != nil:
 		return nil, err
 	case source != nil:
-		security = append(security, locklib.WithTokenSource(source))
-	case s.tokenFile != "":
-		security = append(security, locklib.WithTokenFile(s.tokenFile))
+		security = append(security, locklib.WithCredentialSource(source))
+	case s.credentialFile != "":
+		security = append(security, locklib.WithCredentialFile(s.credentialFile))
 	}
 	return security, nil
 }

@@ -49,7 +49,7 @@ func explainReason(reason string, s *status.Status) error {
 	case models.ReasonPermissionDenied:
 		return exit.With(exit.Denied, message)
 	case models.ReasonUnauthenticated:
-		return exit.With(exit.Denied, fmt.Errorf("%w; --token-file, --oidc-issuer or --tls-cert say who you are", message))
+		return exit.With(exit.Denied, fmt.Errorf("%w; --credential-file, --oidc-issuer or --tls-cert say who you are", message))
 	case models.ReasonResourceNotFound:
 		return exit.With(exit.NotFound, message)
 	case models.ReasonInvalidField, models.ReasonInvalidTTL, models.ReasonInvalidOwner, models.ReasonInvalidType:

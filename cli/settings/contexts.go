@@ -35,8 +35,8 @@ type namedContext struct {
 	TLSCert  string      `yaml:"tls_cert"`
 	TLSKey   string      `yaml:"tls_key"`
 	Insecure bool        `yaml:"insecure"`
-	// TokenFile, or the fields that begin with OIDC, say what token to send.
-	TokenFile            string `yaml:"token_file"`
+	// CredentialFile, or the fields that begin with OIDC, say what credential to send.
+	CredentialFile       string `yaml:"credential_file"`
 	OIDCIssuer           string `yaml:"oidc_issuer"`
 	OIDCClientID         string `yaml:"oidc_client_id"`
 	OIDCClientSecretFile string `yaml:"oidc_client_secret_file"`
@@ -135,7 +135,7 @@ func (f *contextFile) values(name string) (values, error) {
 		"address": strings.Join(named.Address, ","),
 		"tls-ca":  f.relative(named.TLSCA), "tls-cert": f.relative(named.TLSCert), "tls-key": f.relative(named.TLSKey),
 		"timeout": named.Timeout, "insecure": strconv.FormatBool(named.Insecure),
-		"token-file": f.relative(named.TokenFile), "oidc-issuer": named.OIDCIssuer, "oidc-client-id": named.OIDCClientID,
+		"credential-file": f.relative(named.CredentialFile), "oidc-issuer": named.OIDCIssuer, "oidc-client-id": named.OIDCClientID,
 		"oidc-client-secret-file": f.relative(named.OIDCClientSecretFile), "oidc-scopes": named.OIDCScopes,
 		"oidc-audience": named.OIDCAudience, "oidc-ca": f.relative(named.OIDCCA),
 	}

@@ -18,10 +18,10 @@ import { pathToFileURL } from "node:url";
 const WAIT = 20; // seconds for which one request waits for its turn
 const TIMEOUT = 5; // seconds for a request that does not wait
 
-// credentials say who calls, if the server asks: with a token in a file, which is read for each
+// credentials say who calls, if the server asks: with a bearer credential in a file, which is read for each
 // request.
 async function credentials() {
-  const file = process.env.LOCKET_TOKEN_FILE;
+  const file = process.env.LOCKET_CREDENTIAL_FILE;
   return file ? { Authorization: `Bearer ${(await readFile(file, "utf8")).trim()}` } : {};
 }
 

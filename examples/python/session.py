@@ -24,10 +24,10 @@ MARGIN = 1  # seconds: stop before anybody else may hold the lock
 
 
 def credentials():
-    """Says who calls, if the server asks: with a token in a file."""
-    if "LOCKET_TOKEN_FILE" not in os.environ:
+    """Says who calls, if the server asks: with a bearer credential in a file."""
+    if "LOCKET_CREDENTIAL_FILE" not in os.environ:
         return []
-    with open(os.environ["LOCKET_TOKEN_FILE"]) as file:
+    with open(os.environ["LOCKET_CREDENTIAL_FILE"]) as file:
         return [("authorization", "Bearer " + file.read().strip())]
 
 

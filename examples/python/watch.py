@@ -18,10 +18,10 @@ import urllib.request
 
 
 def credentials():
-    """Says who calls, if the server asks: with a token in a file, which is read for each request."""
-    if "LOCKET_TOKEN_FILE" not in os.environ:
+    """Says who calls, if the server asks: with a bearer credential in a file, which is read for each request."""
+    if "LOCKET_CREDENTIAL_FILE" not in os.environ:
         return {}
-    with open(os.environ["LOCKET_TOKEN_FILE"]) as file:
+    with open(os.environ["LOCKET_CREDENTIAL_FILE"]) as file:
         return {"Authorization": "Bearer " + file.read().strip()}
 
 

@@ -63,8 +63,8 @@ rules:
 func TestMetricsNeedARight(t *testing.T) {
 	w := start(t, `
 rules:
-  - {identity: "token:boss", may: [administer], resource_prefix: ""}
-  - {identity: "token:part", may: [administer], resource_prefix: "deploy/"}
+  - {identity: "credential:boss", may: [administer], resource_prefix: ""}
+  - {identity: "credential:part", may: [administer], resource_prefix: "deploy/"}
   - {everybody: true, may: [read, hold, revoke], resource_prefix: ""}
 `, []string{"boss", "part", "ann"})
 	for user, want := range map[string]int{"": 401, "ann": 403, "part": 403, "boss": 200} {

@@ -27,7 +27,7 @@ func TestUnfinishedRequests(t *testing.T) {
 		go func() { ended <- stream.RecvMsg(&models.Claim{}) }()
 		return ended
 	}
-	own := begin(w.tokens["alice"])
+	own := begin(w.credentials["alice"])
 	var cut []<-chan error
 	for range guard.MaxArrivals + 1 {
 		cut = append(cut, begin("wrong"))

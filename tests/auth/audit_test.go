@@ -63,10 +63,10 @@ func TestAudit(t *testing.T) {
 		t.Fatal(body)
 	}
 	want := []line{
-		{"method": "/models.Locket/CreateClaim", "identity": "token:alice", "outcome": "OK", "asked_resource": "r", "owner": "me", "claim": "a", "status": "STATUS_ACTIVE"},
-		{"method": "/models.Locket/EndClaim", "identity": "token:mallory", "outcome": "PermissionDenied", "reason": "PERMISSION_DENIED", "asked_claim": "a", "why": `no rule allows token:mallory to revoke "r"`},
+		{"method": "/models.Locket/CreateClaim", "identity": "credential:alice", "outcome": "OK", "asked_resource": "r", "owner": "me", "claim": "a", "status": "STATUS_ACTIVE"},
+		{"method": "/models.Locket/EndClaim", "identity": "credential:mallory", "outcome": "PermissionDenied", "reason": "PERMISSION_DENIED", "asked_claim": "a", "why": `no rule allows credential:mallory to revoke "r"`},
 		{"method": "/models.Locket/CreateClaim", "identity": "", "outcome": "Unauthenticated", "reason": "UNAUTHENTICATED", "why": "the call has no credentials"},
-		{"method": "/models.Locket/EndClaim", "identity": "token:alice", "outcome": "OK", "claim": "a", "resource": "r", "status": "STATUS_RELEASED", "request_id": "mine"},
+		{"method": "/models.Locket/EndClaim", "identity": "credential:alice", "outcome": "OK", "claim": "a", "resource": "r", "status": "STATUS_RELEASED", "request_id": "mine"},
 	}
 	var lines []line
 	eventually(t, "the lines", func() bool { lines = calls(t, file); return len(lines) >= len(want) })
@@ -86,7 +86,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("line %d comes from %v", i, lines[i]["from"])
 		}
 	}
-	if text, _ := os.ReadFile(file); strings.Contains(string(text), "private") || strings.Contains(string(text), w.tokens["alice"]) {
+	if text, _ := os.ReadFile(file); strings.Contains(string(text), "private") || strings.Contains(string(text), w.credentials["alice"]) {
 		t.Errorf("the log has private data:\n%s", text)
 	}
 
@@ -128,7 +128,7 @@ func TestAuditOfStrangers(t *testing.T) {
 	_, err := w.Lock(w.as("alice"), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o"}, TtlInSeconds: 5})
 	must(t, err)
 	eventually(t, "the line of the one who is known", func() bool {
-		return slices.ContainsFunc(calls(t, file), func(l line) bool { return l["identity"] == "token:alice" })
+		return slices.ContainsFunc(calls(t, file), func(l line) bool { return l["identity"] == "credential:alice" })
 	})
 	var left float64
 	eventually(t, "a line that says how many were left out", func() bool {
@@ -269,15 +269,15 @@ func TestAuditThatHangs(t *testing.T) {
 // A credential that has expired is refused, and the audit log says which, and why.
 func TestAuditOfAnExpiredCredential(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
-	token, hash := auth.NewToken()
-	tokens := write(t, "tokens.yaml", "tokens: [{name: ci, hash: \""+hash+"\", expires: 2001-02-03T04:05:06Z}]\n")
-	w := &world{t: t, tokens: map[string]string{"ci": token}, Locket: fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", tokens, "--audit-log", file)}
+	credential, hash := auth.NewCredential()
+	credentials := write(t, "credentials.yaml", "credentials: [{name: ci, hash: \""+hash+"\", expires: 2001-02-03T04:05:06Z}]\n")
+	w := &world{t: t, credentials: map[string]string{"ci": credential}, Locket: fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", credentials, "--audit-log", file)}
 	if code, _, body := w.http("ci", "GET", "/v1/whoami", ""); code != http.StatusUnauthorized || strings.Contains(body, "expired") {
 		t.Errorf("%d %s", code, body)
 	}
 	var lines []line
 	eventually(t, "a line", func() bool { lines = calls(t, file); return len(lines) == 1 })
-	want := "the credential " + hash[7:19] + " of token:ci expired at 2001-02-03T04:05:06Z"
+	want := "the credential " + hash[7:19] + " of credential:ci expired at 2001-02-03T04:05:06Z"
 	if why, _ := lines[0]["why"].(string); !strings.Contains(why, want) {
 		t.Errorf("why: %q", why)
 	}

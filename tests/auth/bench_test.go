@@ -30,7 +30,7 @@ rules:
   - {everybody: true, may_not: [hold], resource: "deploy/frozen"}
 `
 
-// BenchmarkCost measures lock and release by 64 callers at two servers: one with rules and tokens in JWT,
+// BenchmarkCost measures lock and release by 64 callers at two servers: one with rules and JWTs,
 // one without authentication. Rounds take turns. It reports the operations a second of both, and the
 // median of the ratios of the rounds that follow each other.
 func BenchmarkCost(b *testing.B) {
@@ -50,7 +50,7 @@ func BenchmarkCost(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	token, _ := signed.CompactSerialize()
+	jwt, _ := signed.CompactSerialize()
 	run := func(args ...string) models.LocketClient {
 		server := fixtures.StartLocket(b, "sqlite:"+filepath.Join(b.TempDir(), "locket.db"), args...)
 		conn, err := grpc.NewClient(server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -88,7 +88,7 @@ func BenchmarkCost(b *testing.B) {
 		}
 		return float64(total) / time.Since(begin).Seconds()
 	}
-	with := metadata.AppendToOutgoingContext(b.Context(), "authorization", "Bearer "+token)
+	with := metadata.AppendToOutgoingContext(b.Context(), "authorization", "Bearer "+jwt)
 	round(off, b.Context())
 	round(on, with)
 	var ratios, offs, ons []float64

@@ -108,26 +108,26 @@ func httpsClient(t *testing.T, ca *fixtures.CA, name string) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 }
 
-func TestCertificatesBesideTokens(t *testing.T) {
+func TestCertificatesBesideCredentials(t *testing.T) {
 	ca := fixtures.NewCA(t)
-	file, tokens := tokenFile(t, "alice")
-	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--auth-tokens", file, "--auth-proxies", "cert:proxy")
+	file, credentials := credentialsFile(t, "alice")
+	server := secureServer(t, ca, "--tls-client-ca", ca.File, "--auth-credentials", file, "--auth-proxies", "cert:proxy")
 	whoami := "https://" + server.HTTPAddress() + "/v1/whoami"
-	bearer := "Authorization: Bearer " + tokens["alice"]
+	bearer := "Authorization: Bearer " + credentials["alice"]
 	for _, c := range []struct {
 		cert    string
 		headers []string
 		code    int
 		want    string
 	}{
-		{"", nil, 401, "a token of the server's token file, or a client certificate"},
-		{"", []string{bearer}, 200, `"token:alice"`},
+		{"", nil, 401, "a credential of the server's credentials file, or a client certificate"},
+		{"", []string{bearer}, 200, `"credential:alice"`},
 		{"bbs", nil, 200, `"cert:bbs"`},
-		{"bbs", []string{bearer}, 200, `"token:alice"`},
+		{"bbs", []string{bearer}, 200, `"credential:alice"`},
 		{"bbs", []string{"X-Remote-User: root"}, 200, `"cert:bbs"`},
 		{"proxy", []string{"X-Remote-User: bob"}, 200, `"proxy:bob"`},
 		{"proxy", nil, 401, ""},
-		{"proxy", []string{bearer}, 200, `"token:alice"`},
+		{"proxy", []string{bearer}, 200, `"credential:alice"`},
 	} {
 		code, _, body := request(t, httpsClient(t, ca, c.cert), "GET", whoami, "", c.headers...)
 		if code != c.code || !strings.Contains(body, c.want) {
@@ -157,18 +157,18 @@ func TestCertificatesBesideTokens(t *testing.T) {
 	}
 }
 
-// TLS without the clients' authorities, and tokens: the token file of the client is read for every call.
-func TestTokenFileOfAClient(t *testing.T) {
+// TLS without the clients' authorities, and credentials: the credential file of the client is read for every call.
+func TestCredentialFileOfAClient(t *testing.T) {
 	ca := fixtures.NewCA(t)
-	file, tokens := tokenFile(t, "alice", "bob")
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--auth-tokens", file)
+	file, credentials := credentialsFile(t, "alice", "bob")
+	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--auth-credentials", file)
 	cert, key := ca.Issue(t, "server")
 	server.Args = append(server.Args, "--tls-cert", cert, "--tls-key", key)
 	server.ClientTLS = &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
 	must(t, server.Start())
-	token := filepath.Join(t.TempDir(), "token")
-	must(t, os.WriteFile(token, []byte(tokens["alice"]+"\n"), 0o600))
-	conn, err := lock.Dial([]string{server.Address()}, lock.WithTLSFiles(lock.Files{CA: ca.File}), lock.WithTokenFile(token))
+	credential := filepath.Join(t.TempDir(), "credential")
+	must(t, os.WriteFile(credential, []byte(credentials["alice"]+"\n"), 0o600))
+	conn, err := lock.Dial([]string{server.Address()}, lock.WithTLSFiles(lock.Files{CA: ca.File}), lock.WithCredentialFile(credential))
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	client := models.NewLocketClient(conn)
@@ -178,19 +178,19 @@ func TestTokenFileOfAClient(t *testing.T) {
 			t.Errorf("%s, %v; want %s", id, err, want)
 		}
 	}
-	is("token:alice")
-	must(t, os.WriteFile(token, []byte(tokens["bob"]), 0o600))
-	is("token:bob")
-	must(t, os.WriteFile(token, nil, 0o600)) // while it is being replaced
-	is("token:bob")
-	hang(t, token)
-	is("token:bob")
-	must(t, os.Remove(token))
-	is("token:bob")
-	if _, err := lock.Dial([]string{server.Address()}, lock.WithTokenFile(token)); err == nil || !strings.Contains(err.Error(), token) {
+	is("credential:alice")
+	must(t, os.WriteFile(credential, []byte(credentials["bob"]), 0o600))
+	is("credential:bob")
+	must(t, os.WriteFile(credential, nil, 0o600)) // while it is being replaced
+	is("credential:bob")
+	hang(t, credential)
+	is("credential:bob")
+	must(t, os.Remove(credential))
+	is("credential:bob")
+	if _, err := lock.Dial([]string{server.Address()}, lock.WithCredentialFile(credential)); err == nil || !strings.Contains(err.Error(), credential) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if _, err := lock.Dial([]string{"example.com:1"}, lock.WithTokenFile(file)); err == nil {
-		t.Error("a token in plain text to another machine")
+	if _, err := lock.Dial([]string{"example.com:1"}, lock.WithCredentialFile(file)); err == nil {
+		t.Error("a credential in plain text to another machine")
 	}
 }

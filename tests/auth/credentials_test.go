@@ -127,24 +127,24 @@ func TestCertificatesOfOpenConnections(t *testing.T) {
 // A stream ends when its bearer credential is withdrawn, with a reason; the session of package lock goes on with
 // the one that has taken its place, and holds what it held.
 func TestCredentialsOfStreams(t *testing.T) {
-	before, hashBefore := auth.NewToken()
-	after, hashAfter := auth.NewToken()
+	before, hashBefore := auth.NewCredential()
+	after, hashAfter := auth.NewCredential()
 	entry := func(hash string) string { return fmt.Sprintf("  - {name: ci, hash: %q}\n", hash) }
-	file := write(t, "tokens.yaml", "tokens:\n"+entry(hashBefore)+entry(hashAfter))
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", file)
+	file := write(t, "credentials.yaml", "credentials:\n"+entry(hashBefore)+entry(hashAfter))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", file)
 	shown := write(t, "shown", before)
-	conn, err := lock.Dial([]string{server.Address()}, lock.WithTokenFile(write(t, "old", before)))
+	conn, err := lock.Dial([]string{server.Address()}, lock.WithCredentialFile(write(t, "old", before)))
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	old := models.NewLocketClient(conn)
-	session, err := lock.NewSession([]string{server.Address()}, lock.WithTokenFile(shown))
+	session, err := lock.NewSession([]string{server.Address()}, lock.WithCredentialFile(shown))
 	must(t, err)
 	defer func() { _ = session.Close(context.Background()) }()
 	_, err = session.Lock(t.Context(), "r")
 	must(t, err)
 	watch := watchOf(t, t.Context(), old)
 	must(t, os.WriteFile(shown, []byte(after), 0o600))
-	must(t, os.WriteFile(file, []byte("tokens:\n"+entry(hashAfter)), 0o600))
+	must(t, os.WriteFile(file, []byte("credentials:\n"+entry(hashAfter)), 0o600))
 	endsWithCredentials(t, "a bearer credential that was withdrawn", watch)
 	if _, err := session.Lock(t.Context(), "another"); err != nil {
 		t.Errorf("the session does not go on: %v", err)
@@ -152,7 +152,7 @@ func TestCredentialsOfStreams(t *testing.T) {
 	plain, err := grpc.NewClient(server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	defer func() { _ = plain.Close() }()
-	w := &world{t: t, tokens: map[string]string{"ci": after}}
+	w := &world{t: t, credentials: map[string]string{"ci": after}}
 	found, err := models.NewLocketClient(plain).GetQueue(w.as("ci"), &models.GetQueueRequest{Resource: "r", Limit: proto.Uint32(1)})
 	if err != nil || len(found.GetHolders()) != 1 {
 		t.Errorf("what is held: %v, %v", found, err)

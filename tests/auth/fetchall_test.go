@@ -16,8 +16,8 @@ import (
 func TestFetchAllBehindOthers(t *testing.T) {
 	w := start(t, `
 rules:
-  - {identity: "token:loud", may: [read, hold], resource_prefix: "loud/"}
-  - {identity: "token:quiet", may: [read, hold], resource_prefix: "quiet/"}
+  - {identity: "credential:loud", may: [read, hold], resource_prefix: "loud/"}
+  - {identity: "credential:quiet", may: [read, hold], resource_prefix: "quiet/"}
 `, []string{"loud", "quiet"})
 	present := func(user, key, value string) {
 		_, err := w.Lock(w.as(user), &models.LockRequest{

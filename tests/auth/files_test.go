@@ -42,9 +42,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestFilesThatHang(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	w := start(t, `rules: [{everybody: true, may: [all], resource_prefix: ""}]`+"\n", []string{"alice"}, "--audit-log", audit)
-	rules, tokens := w.Args[len(w.Args)-1], w.Args[len(w.Args)-3]
+	rules, credentials := w.Args[len(w.Args)-1], w.Args[len(w.Args)-3]
 	hang(t, rules)
-	hang(t, tokens)
+	hang(t, credentials)
 	renew := func() {
 		ctx, cancel := context.WithTimeout(w.as("alice"), 10*time.Second)
 		defer cancel()
@@ -55,7 +55,7 @@ func TestFilesThatHang(t *testing.T) {
 		renew()
 		client := &http.Client{Timeout: 10 * time.Second}
 		code, _, body := request(t, client, "GET", "http://"+w.HTTPAddress()+"/readyz", "")
-		return code == http.StatusOK && strings.Contains(body, "warning: --auth-rules: ") && strings.Contains(body, "warning: --auth-tokens: ")
+		return code == http.StatusOK && strings.Contains(body, "warning: --auth-rules: ") && strings.Contains(body, "warning: --auth-credentials: ")
 	})
 	renew()
 	if !strings.Contains(w.Log(), rules+" cannot be read: its file system does not answer") {
@@ -70,13 +70,13 @@ func TestFilesThatHang(t *testing.T) {
 func TestStartOnAFileThatHangs(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
-	tokens, _ := tokenFile(t, "alice")
+	credentials, _ := credentialsFile(t, "alice")
 	rules := write(t, "rules.yaml", "rules: []\n")
-	for _, file := range []string{rules, tokens, key} {
+	for _, file := range []string{rules, credentials, key} {
 		content, err := os.ReadFile(file)
 		must(t, err)
 		hang(t, file)
-		server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--auth-rules", rules, "--auth-tokens", tokens, "--tls-cert", cert, "--tls-key", key)
+		server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--auth-rules", rules, "--auth-credentials", credentials, "--tls-cert", cert, "--tls-key", key)
 		if err := server.Start(); err == nil || !strings.Contains(server.Log(), file+" cannot be read: its file system does not answer") {
 			t.Errorf("%s: %v\n%s", file, err, server.Log())
 		}
@@ -95,7 +95,7 @@ rules:
 	const deny = `
   - {everybody: true, may_not: [hold], resource: "frozen"}
 examples:
-  - {identity: "token:alice", may_not: [hold], resource: "frozen"}
+  - {identity: "credential:alice", may_not: [hold], resource: "frozen"}
 `
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	w := start(t, allow+deny, []string{"alice"}, "--audit-log", audit)

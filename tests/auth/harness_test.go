@@ -20,12 +20,12 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// world is a server with a token for each of some names.
+// world is a server with a credential for each of some names.
 type world struct {
 	*fixtures.Locket
-	t      *testing.T
-	tokens map[string]string
-	conn   *grpc.ClientConn
+	t           *testing.T
+	credentials map[string]string
+	conn        *grpc.ClientConn
 	models.LocketClient
 }
 
@@ -44,28 +44,28 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// tokenFile returns a token file with a token for each name, and the tokens.
-func tokenFile(t *testing.T, names ...string) (file string, tokens map[string]string) {
+// credentialsFile returns a credentials file with a credential for each name, and the credentials.
+func credentialsFile(t *testing.T, names ...string) (file string, credentials map[string]string) {
 	t.Helper()
-	text := "tokens:\n"
-	tokens = make(map[string]string)
+	text := "credentials:\n"
+	credentials = make(map[string]string)
 	for _, name := range names {
-		token, hash := auth.NewToken()
-		tokens[name] = token
+		credential, hash := auth.NewCredential()
+		credentials[name] = credential
 		text += fmt.Sprintf("  - {name: %s, hash: %q, groups: [people, %s-group]}\n", name, hash, name)
 	}
-	return write(t, "tokens.yaml", text), tokens
+	return write(t, "credentials.yaml", text), credentials
 }
 
-// start starts a server with tokens for some names; rules may be empty.
+// start starts a server with credentials for some names; rules may be empty.
 func start(t *testing.T, rules string, names []string, args ...string) *world {
 	t.Helper()
-	file, tokens := tokenFile(t, names...)
-	args = append(args, "--auth-tokens", file)
+	file, credentials := credentialsFile(t, names...)
+	args = append(args, "--auth-credentials", file)
 	if rules != "" {
 		args = append(args, "--auth-rules", write(t, "rules.yaml", rules))
 	}
-	w := &world{t: t, tokens: tokens, Locket: fixtures.StartLocket(t, harness.SQLiteFile(t), args...)}
+	w := &world{t: t, credentials: credentials, Locket: fixtures.StartLocket(t, harness.SQLiteFile(t), args...)}
 	var err error
 	w.conn, err = grpc.NewClient(w.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
@@ -79,14 +79,14 @@ func (w *world) as(name string) context.Context {
 	if name == "" {
 		return w.t.Context()
 	}
-	return metadata.AppendToOutgoingContext(w.t.Context(), "authorization", "Bearer "+w.tokens[name])
+	return metadata.AppendToOutgoingContext(w.t.Context(), "authorization", "Bearer "+w.credentials[name])
 }
 
 // http sends a request of a name, and returns the code, the header and the body of the answer.
 func (w *world) http(name, method, path, body string, headers ...string) (int, http.Header, string) {
 	w.t.Helper()
 	if name != "" {
-		headers = append(headers, "Authorization: Bearer "+w.tokens[name])
+		headers = append(headers, "Authorization: Bearer "+w.credentials[name])
 	}
 	return request(w.t, http.DefaultClient, method, "http://"+w.HTTPAddress()+path, body, headers...)
 }

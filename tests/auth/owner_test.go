@@ -31,12 +31,12 @@ func TestDefault(t *testing.T) {
 	}
 	made, err := create("alice", s.holder)
 	must(t, err)
-	if made.GetIdentity() != "token:alice" || made.GetUserData() != `"secret"` {
+	if made.GetIdentity() != "credential:alice" || made.GetUserData() != `"secret"` {
 		t.Errorf("made %s", made)
 	}
 	seen, err := w.GetClaim(w.as("mallory"), &models.GetClaimRequest{Id: "a"})
 	must(t, err)
-	if seen.GetOwner() != "jim" || seen.GetIdentity() != "token:alice" || seen.UserData != nil {
+	if seen.GetOwner() != "jim" || seen.GetIdentity() != "credential:alice" || seen.UserData != nil {
 		t.Errorf("another identity sees %s", seen)
 	}
 	for what, call := range map[string]func() error{
@@ -73,14 +73,14 @@ func TestDefault(t *testing.T) {
 	_, err = w.EndClaim(w.as("alice"), &models.EndClaimRequest{Id: "a", Reason: "done"})
 	must(t, err)
 	ended, err := w.GetClaim(w.as("mallory"), &models.GetClaimRequest{Id: "a"})
-	if err != nil || ended.GetEndedBy() != "token:alice" {
+	if err != nil || ended.GetEndedBy() != "credential:alice" {
 		t.Errorf("%s, %v", ended, err)
 	}
 }
 
 // A claim that was made before authentication was switched on is everybody's who may hold.
 func TestClaimsFromBefore(t *testing.T) {
-	file, tokens := tokenFile(t, "alice", "bob")
+	file, credentials := credentialsFile(t, "alice", "bob")
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	old, err := lock.Dial([]string{server.Address()})
 	must(t, err)
@@ -88,9 +88,9 @@ func TestClaimsFromBefore(t *testing.T) {
 	_, err = models.NewLocketClient(old).Lock(t.Context(), &models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "bbs"}, TtlInSeconds: 600})
 	must(t, err)
 	server.Terminate()
-	server.Args = append(server.Args, "--auth-tokens", file)
+	server.Args = append(server.Args, "--auth-credentials", file)
 	must(t, server.Start())
-	conn, err := lock.Dial([]string{server.Address()}, lock.WithTokenFile(write(t, "token", tokens["alice"]+"\n")))
+	conn, err := lock.Dial([]string{server.Address()}, lock.WithCredentialFile(write(t, "credential", credentials["alice"]+"\n")))
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	client := models.NewLocketClient(conn)
@@ -104,10 +104,10 @@ func TestClaimsFromBefore(t *testing.T) {
 
 const shelves = `
 rules:
-  - {group: "token:people", may: [hold], resource_prefix: ""}
-  - {identity: "token:alice", may: [read], resource_prefix: "a/"}
-  - {identity: "token:alice", may_not: [read], resource_prefix: "a/secret"}
-  - {identity: "token:all", may: [read], resource_prefix: ""}
+  - {group: "credential:people", may: [hold], resource_prefix: ""}
+  - {identity: "credential:alice", may: [read], resource_prefix: "a/"}
+  - {identity: "credential:alice", may_not: [read], resource_prefix: "a/secret"}
+  - {identity: "credential:all", may: [read], resource_prefix: ""}
 `
 
 // Lists show what may be read, and the caller's own; pages and offsets count these alone.
@@ -192,7 +192,7 @@ func TestLists(t *testing.T) {
 // Rules are read again; while they are invalid the last ones stay, and readiness says so.
 func TestRulesThatChange(t *testing.T) {
 	rules := func(right string) string {
-		return `rules: [{identity: "token:alice", may: [` + right + `], resource_prefix: ""}]` + "\n"
+		return `rules: [{identity: "credential:alice", may: [` + right + `], resource_prefix: ""}]` + "\n"
 	}
 	w := start(t, rules("read"), []string{"alice"})
 	file := w.Args[len(w.Args)-1]
@@ -226,16 +226,16 @@ func TestRulesThatChange(t *testing.T) {
 	becomes("a warning", false, warned)
 }
 
-func TestTokensOverREST(t *testing.T) {
+func TestCredentialsOverREST(t *testing.T) {
 	w := start(t, "", []string{"alice"})
-	basic := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+w.tokens["alice"]))
-	if code, _, body := w.http("", "GET", "/v1/whoami", "", basic); code != 200 || !strings.Contains(body, `"token:alice"`) {
+	basic := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+w.credentials["alice"]))
+	if code, _, body := w.http("", "GET", "/v1/whoami", "", basic); code != 200 || !strings.Contains(body, `"credential:alice"`) {
 		t.Errorf("basic: %d %s", code, body)
 	}
 	for _, query := range []string{"access_token", "ACCESS_TOKEN", "token", "api_key", "authorization"} {
 		for _, user := range []string{"", "alice"} { // with a good header too
-			code, _, body := w.http(user, "GET", "/v1/claims/?"+query+"="+w.tokens["alice"], "")
-			if code != http.StatusBadRequest || strings.Contains(body, w.tokens["alice"]) || !strings.Contains(body, "credentials do not belong into an address") {
+			code, _, body := w.http(user, "GET", "/v1/claims/?"+query+"="+w.credentials["alice"], "")
+			if code != http.StatusBadRequest || strings.Contains(body, w.credentials["alice"]) || !strings.Contains(body, "credentials do not belong into an address") {
 				t.Errorf("%s: %d %s", query, code, body)
 			}
 		}
@@ -245,16 +245,16 @@ func TestTokensOverREST(t *testing.T) {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
-	if strings.Contains(w.Log(), w.tokens["alice"]) {
-		t.Error("a token is in the log")
+	if strings.Contains(w.Log(), w.credentials["alice"]) {
+		t.Error("a credential is in the log")
 	}
 }
 
 // Headers of a proxy, and what clients try with them. The client's header may stand before or after
 // that of the proxy.
 func TestSmuggling(t *testing.T) {
-	file, tokens := tokenFile(t, "alice")
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", file, "--auth-proxies", "loopback", "--auth-proxy-groups-header", "X-Remote-Groups")
+	file, credentials := credentialsFile(t, "alice")
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", file, "--auth-proxies", "loopback", "--auth-proxy-groups-header", "X-Remote-Groups")
 	url := "http://" + server.HTTPAddress() + "/v1/whoami"
 	for _, c := range []struct {
 		headers []string
@@ -271,14 +271,14 @@ func TestSmuggling(t *testing.T) {
 		{[]string{"Remote-User: root"}, 401, ""},
 		{[]string{"Grpc-Metadata-X-Remote-User: root"}, 401, ""},
 		{[]string{"X-Remote-User: bob", "Grpc-Metadata-X-Remote-User: root"}, 200, `"proxy:bob"`},
-		{[]string{"Grpc-Metadata-Authorization: Bearer " + tokens["alice"]}, 401, ""},
+		{[]string{"Grpc-Metadata-Authorization: Bearer " + credentials["alice"]}, 401, ""},
 		{[]string{"X-Forwarded-User: root"}, 401, ""},
 		{[]string{"X-Remote-User: "}, 401, ""},
 		{[]string{"X-Remote-User: bob\u00a0"}, 401, ""},
 		{[]string{"Connection: X-Remote-User", "X-Remote-User: bob"}, 200, `"proxy:bob"`}, // it is the proxy's to take out
-		{[]string{"X-Remote-User: bob", "Authorization: Bearer " + tokens["alice"]}, 200, `"proxy:bob"`},
-		{[]string{"Authorization: Bearer " + tokens["alice"]}, 200, `"token:alice"`},
-		{[]string{"Authorization: Bearer " + tokens["alice"], "Authorization: Bearer x"}, 401, ""},
+		{[]string{"X-Remote-User: bob", "Authorization: Bearer " + credentials["alice"]}, 200, `"proxy:bob"`},
+		{[]string{"Authorization: Bearer " + credentials["alice"]}, 200, `"credential:alice"`},
+		{[]string{"Authorization: Bearer " + credentials["alice"], "Authorization: Bearer x"}, 401, ""},
 	} {
 		code, _, body := request(t, http.DefaultClient, "GET", url, "", c.headers...)
 		if code != c.code || !strings.Contains(body, c.body) {
@@ -291,7 +291,7 @@ func TestSmuggling(t *testing.T) {
 		t.Errorf("without a proxy: %d", code)
 	}
 	ctx := metadata.AppendToOutgoingContext(w.as("alice"), "x-remote-user", "root")
-	if id, err := w.WhoAmI(ctx, &models.WhoAmIRequest{}); err != nil || id.GetName() != "token:alice" {
+	if id, err := w.WhoAmI(ctx, &models.WhoAmIRequest{}); err != nil || id.GetName() != "credential:alice" {
 		t.Errorf("over gRPC: %s, %v", id, err)
 	}
 }
@@ -304,21 +304,21 @@ func TestCommandLine(t *testing.T) {
 		_ = cmd.Run()
 		return out.String(), problems.String(), cmd.ProcessState.ExitCode()
 	}
-	tokens := write(t, "tokens.yaml", "")
-	token, _, code := run("token", "new", "ci", "--groups", "builders", "--file", tokens)
-	other, _, _ := run("token", "new", "other", "--file", tokens)
-	if code != 0 || !strings.HasPrefix(token, "locket_") || token == other {
-		t.Fatalf("%d %s", code, token)
+	credentials := write(t, "credentials.yaml", "")
+	credential, _, code := run("credential", "new", "ci", "--groups", "builders", "--file", credentials)
+	other, _, _ := run("credential", "new", "other", "--file", credentials)
+	if code != 0 || !strings.HasPrefix(credential, "locket_") || credential == other {
+		t.Fatalf("%d %s", code, credential)
 	}
-	if text, err := os.ReadFile(tokens); err != nil || strings.Contains(string(text), strings.TrimSpace(token)) {
-		t.Errorf("the token file: %s, %v", text, err)
+	if text, err := os.ReadFile(credentials); err != nil || strings.Contains(string(text), strings.TrimSpace(credential)) {
+		t.Errorf("the credentials file: %s, %v", text, err)
 	}
 	rules := write(t, "rules.yaml", `
 rules:
-  - {group: "token:builders", may: [hold, read], resource_prefix: "deploy/"}
+  - {group: "credential:builders", may: [hold, read], resource_prefix: "deploy/"}
 examples:
-  - {identity: "token:ci", groups: ["token:builders"], may: [hold], resource: "deploy/prod"}
-  - {identity: "token:ci", groups: ["token:builders"], may_not: [hold], resource: "prod"}
+  - {identity: "credential:ci", groups: ["credential:builders"], may: [hold], resource: "deploy/prod"}
+  - {identity: "credential:ci", groups: ["credential:builders"], may_not: [hold], resource: "prod"}
 `)
 	if out, problems, code := run("rules", "check", rules); code != 0 || !strings.Contains(out, "1 rules, 2 examples: good") {
 		t.Errorf("%d %s %s", code, out, problems)
@@ -327,17 +327,17 @@ examples:
 	if _, problems, code := run("rules", "check", wrong); code != 1 || !strings.Contains(problems, "no rule says anything") {
 		t.Errorf("%d %s", code, problems)
 	}
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", tokens, "--auth-rules", rules)
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", credentials, "--auth-rules", rules)
 	with := func(args ...string) []string {
-		return append(args, "--address", server.Address(), "--token-file", write(t, "token", token))
+		return append(args, "--address", server.Address(), "--credential-file", write(t, "credential", credential))
 	}
 	for _, c := range []struct {
 		args []string
 		code int
 		out  string
 	}{
-		{with("whoami"), 0, "token:ci"},
-		{with("whoami", "-o", "name"), 0, "token:ci\n"},
+		{with("whoami"), 0, "credential:ci"},
+		{with("whoami", "-o", "name"), 0, "credential:ci\n"},
 		{with("can-i", "hold", "deploy/prod"), 0, "yes, by line 3 of the rules"},
 		{with("can-i", "revoke", "deploy/prod"), 6, "no"},
 		{with("can-i", "write", "deploy/prod"), 2, ""},

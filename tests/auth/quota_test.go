@@ -19,8 +19,8 @@ import (
 
 const quotas = `
 quotas:
-  - {identity: "token:busy", requests_per_second: 1, burst: 10}
-  - {identity_prefix: "token:s", user_data_bytes: 10, longest_ttl: 1m, waiting_calls: 2, watches: 1, sessions: 1}
+  - {identity: "credential:busy", requests_per_second: 1, burst: 10}
+  - {identity_prefix: "credential:s", user_data_bytes: 10, longest_ttl: 1m, waiting_calls: 2, watches: 1, sessions: 1}
   - {everybody: true, requests_per_second: 100000}
 `
 
@@ -77,7 +77,7 @@ func TestRequestQuota(t *testing.T) {
 func TestClaimQuotas(t *testing.T) {
 	const quotas = `
 quotas:
-  - {identity_prefix: "token:c", claims_held: 3, claims_waiting: 2}
+  - {identity_prefix: "credential:c", claims_held: 3, claims_waiting: 2}
 `
 	w := start(t, quotas, []string{"ci", "cd", "other"})
 	create := func(user, id, resource string) error {

@@ -87,8 +87,8 @@ func startProvider(t *testing.T, port int, key string, env ...string) (issuer st
 	return fmt.Sprintf("http://127.0.0.1:%d", port), stop
 }
 
-// tokenFrom asks the provider for a token of a program.
-func tokenFrom(t *testing.T, issuer, program, audience string) string {
+// jwtFrom asks the provider for an access token of a program.
+func jwtFrom(t *testing.T, issuer, program, audience string) string {
 	t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "resource": {audience}, "scope": {"locks"}}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, issuer+"/token", strings.NewReader(form.Encode()))
@@ -99,51 +99,51 @@ func tokenFrom(t *testing.T, issuer, program, audience string) string {
 	must(t, err)
 	defer func() { _ = response.Body.Close() }()
 	var answer struct {
-		Token string `json:"access_token"`
+		Credential string `json:"access_token"`
 	}
 	must(t, json.NewDecoder(response.Body).Decode(&answer))
-	if answer.Token == "" {
-		t.Fatalf("no token: %s", response.Status)
+	if answer.Credential == "" {
+		t.Fatalf("no access token: %s", response.Status)
 	}
-	return answer.Token
+	return answer.Credential
 }
 
 func TestRealOIDCProvider(t *testing.T) {
 	port := fixtures.FreePort(t)
 	issuer, stop := startProvider(t, port, "one")
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--oidc-issuers", issuer, "--oidc-audience", "urn:locket", "--oidc-groups-claim", "groups")
-	whoami := func(token string) (int, string) {
-		code, _, body := request(t, http.DefaultClient, "GET", "http://"+server.HTTPAddress()+"/v1/whoami", "", "Authorization: Bearer "+token)
+	whoami := func(credential string) (int, string) {
+		code, _, body := request(t, http.DefaultClient, "GET", "http://"+server.HTTPAddress()+"/v1/whoami", "", "Authorization: Bearer "+credential)
 		return code, body
 	}
-	want := func(what, token string, code int) {
+	want := func(what, credential string, code int) {
 		t.Helper()
-		if got, body := whoami(token); got != code || code == 200 && !strings.Contains(body, `{"name":"oidc:ci","groups":["oidc:builders"]`) {
+		if got, body := whoami(credential); got != code || code == 200 && !strings.Contains(body, `{"name":"oidc:ci","groups":["oidc:builders"]`) {
 			t.Errorf("%s: %d %s", what, got, body)
 		}
 	}
-	good := tokenFrom(t, issuer, "ci", "urn:locket")
-	want("a token", good, 200)
-	want("a token for somebody else", tokenFrom(t, issuer, "ci", "urn:other"), 401)
+	good := jwtFrom(t, issuer, "ci", "urn:locket")
+	want("a credential", good, 200)
+	want("a credential for somebody else", jwtFrom(t, issuer, "ci", "urn:other"), 401)
 	parts := strings.Split(good, ".")
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"at+jwt"}`))
 	want("alg none", none+"."+parts[1]+".", 401)
 	want("alg none with a signature", none+"."+parts[1]+"."+parts[2], 401)
-	short := tokenFrom(t, issuer, "short", "urn:locket")
+	short := jwtFrom(t, issuer, "short", "urn:locket")
 	if code, _ := whoami(short); code != 200 {
-		t.Errorf("a short token: %d", code)
+		t.Errorf("a short credential: %d", code)
 	}
 	time.Sleep(2*time.Second + 31*time.Second) // and the skew
-	want("an expired token", short, 401)
+	want("an expired credential", short, 401)
 
 	stop() // the provider comes back with other keys
 	want("while the provider is away", good, 200)
 	_, _ = startProvider(t, port, "two")
-	rotated := tokenFrom(t, issuer, "ci", "urn:locket")
+	rotated := jwtFrom(t, issuer, "ci", "urn:locket")
 	eventually(t, "the new key is known", func() bool { code, _ := whoami(rotated); return code == 200 })
-	want("a token of the new key", rotated, 200)
+	want("a credential of the new key", rotated, 200)
 	if strings.Contains(server.Log(), good) {
-		t.Error("a token is in the log")
+		t.Error("a credential is in the log")
 	}
 
 	t.Run("client credentials of the command line", func(t *testing.T) {
@@ -155,18 +155,18 @@ func TestRealOIDCProvider(t *testing.T) {
 		}
 		must(t, os.WriteFile(secret, []byte("wrong"), 0o600))
 		output, err = exec.Command(fixtures.LocketProgram(t), append([]string{"whoami"}, args...)...).CombinedOutput()
-		if err == nil || !strings.Contains(string(output), "no token from "+issuer) || !strings.Contains(string(output), "invalid_client") {
+		if err == nil || !strings.Contains(string(output), "no access token from "+issuer) || !strings.Contains(string(output), "invalid_client") {
 			t.Errorf("with a wrong secret: %v: %s", err, output)
 		}
 	})
 }
 
-// TestRealNginx: nginx ends TLS, and passes the clients' tokens on.
+// TestRealNginx: nginx ends TLS, and passes the clients' credentials on.
 func TestRealNginx(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "nginx")
-	file, tokens := tokenFile(t, "alice")
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", file, "--trusted-proxies", "127.0.0.1")
+	file, credentials := credentialsFile(t, "alice")
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", file, "--trusted-proxies", "127.0.0.1")
 	rest, grpc := fixtures.FreePort(t), fixtures.FreePort(t)
 	folder := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(folder, "nginx.conf"), fmt.Appendf(nil, `
@@ -193,15 +193,15 @@ func TestRealNginx(t *testing.T) {
 	eventually(t, "nginx listens", answers(fmt.Sprintf("127.0.0.1:%d", grpc)))
 	client := httpsClient(t, ca, "")
 	url := fmt.Sprintf("https://127.0.0.1:%d/v1/claims", rest)
-	code, header, body := request(t, client, "POST", url, `{"resource": "r", "ttl": 60}`, "Authorization: Bearer "+tokens["alice"])
-	if code != 201 || !strings.Contains(body, `"token:alice"`) || !strings.HasPrefix(header.Get("Location"), url) {
+	code, header, body := request(t, client, "POST", url, `{"resource": "r", "ttl": 60}`, "Authorization: Bearer "+credentials["alice"])
+	if code != 201 || !strings.Contains(body, `"credential:alice"`) || !strings.HasPrefix(header.Get("Location"), url) {
 		t.Errorf("%d %s %s", code, header, body)
 	}
 	if code, header, _ := request(t, client, "GET", url, "", "X-Remote-User: root"); code != 401 || header.Get("Www-Authenticate") == "" {
-		t.Errorf("without a token: %d", code)
+		t.Errorf("without a credential: %d", code)
 	}
-	args := []string{"whoami", "-o", "name", "--address", fmt.Sprintf("127.0.0.1:%d", grpc), "--tls-ca", ca.File, "--token-file", write(t, "token", tokens["alice"])}
-	if output, err := exec.Command(fixtures.LocketProgram(t), args...).CombinedOutput(); err != nil || string(output) != "token:alice\n" {
+	args := []string{"whoami", "-o", "name", "--address", fmt.Sprintf("127.0.0.1:%d", grpc), "--tls-ca", ca.File, "--credential-file", write(t, "credential", credentials["alice"])}
+	if output, err := exec.Command(fixtures.LocketProgram(t), args...).CombinedOutput(); err != nil || string(output) != "credential:alice\n" {
 		t.Errorf("gRPC: %v: %s", err, output)
 	}
 }

@@ -18,8 +18,8 @@ func TestRevokeWithoutRead(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit")
 	w := start(t, `
 rules:
-  - {identity: "token:ann", may: [read, hold], resource_prefix: ""}
-  - {identity: "token:guard", may: [revoke], resource_prefix: ""}
+  - {identity: "credential:ann", may: [read, hold], resource_prefix: ""}
+  - {identity: "credential:guard", may: [revoke], resource_prefix: ""}
 `, []string{"ann", "guard"}, "--audit-log", audit)
 	make := func(id string) {
 		_, err := w.CreateClaim(w.as("ann"), &models.CreateClaimRequest{
@@ -49,7 +49,7 @@ rules:
 			text, err := os.ReadFile(audit)
 			must(t, err)
 			return slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool {
-				return strings.Contains(line, `"identity":"token:guard"`) && strings.Contains(line, `"claim":"`+id+`","resource":"hidden/`+id+`"`)
+				return strings.Contains(line, `"identity":"credential:guard"`) && strings.Contains(line, `"claim":"`+id+`","resource":"hidden/`+id+`"`)
 			})
 		})
 	}

@@ -49,8 +49,8 @@ func listSessions(ctx context.Context, w *world) (ids []string, err error) {
 func TestOwnSessions(t *testing.T) {
 	const rules = `
 rules:
-  - {identity: "token:boss", may: [administer], resource_prefix: ""}
-  - {identity: "token:part", may: [administer], resource_prefix: "deploy/"}
+  - {identity: "credential:boss", may: [administer], resource_prefix: ""}
+  - {identity: "credential:part", may: [administer], resource_prefix: "deploy/"}
   - {everybody: true, may: [hold], resource_prefix: ""}
 `
 	w := start(t, rules, []string{"ann", "bob", "none", "part", "boss"})

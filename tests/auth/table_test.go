@@ -25,11 +25,11 @@ var callers = []string{"nobody", "read", "hold", "revoke", "administer"}
 
 const tableRules = `
 rules:
-  - {identity: "token:owner", may: [hold], resource_prefix: ""}
-  - {identity: "token:read", may: [read], resource_prefix: ""}
-  - {identity: "token:hold", may: [hold], resource_prefix: ""}
-  - {identity: "token:revoke", may: [revoke], resource_prefix: ""}
-  - {identity: "token:administer", may: [administer], resource_prefix: ""}
+  - {identity: "credential:owner", may: [hold], resource_prefix: ""}
+  - {identity: "credential:read", may: [read], resource_prefix: ""}
+  - {identity: "credential:hold", may: [hold], resource_prefix: ""}
+  - {identity: "credential:revoke", may: [revoke], resource_prefix: ""}
+  - {identity: "credential:administer", may: [administer], resource_prefix: ""}
 `
 
 // scene is a resource with a lock that owner holds, and a claim of owner that waits.
@@ -263,7 +263,7 @@ var table = []way{
 	}},
 	{"WhoAmI", "", callers, func(ctx context.Context, s scene) error {
 		id, err := s.WhoAmI(ctx, &models.WhoAmIRequest{})
-		if err == nil && (id.GetName() != "token:"+s.user || !slices.Equal(id.GetGroups(), []string{"token:people", "token:" + s.user + "-group"}) || !id.GetAuthentication()) {
+		if err == nil && (id.GetName() != "credential:"+s.user || !slices.Equal(id.GetGroups(), []string{"credential:people", "credential:" + s.user + "-group"}) || !id.GetAuthentication()) {
 			return fmt.Errorf("the identity %s", id)
 		}
 		return err
@@ -339,7 +339,7 @@ func TestNothingWithoutCredentials(t *testing.T) {
 	s := w.scene(1, "")
 	wrong := map[string]string{"": "", "unknown": "Bearer locket_unknown", "empty": "Bearer ", "scheme": "Digest x", "basic": "Basic ???"}
 	for what, credential := range wrong {
-		w.tokens["wrong"] = strings.TrimPrefix(credential, "Bearer ")
+		w.credentials["wrong"] = strings.TrimPrefix(credential, "Bearer ")
 		user := "wrong"
 		if what == "" {
 			user = ""
@@ -348,7 +348,7 @@ func TestNothingWithoutCredentials(t *testing.T) {
 			ctx, cancel := context.WithTimeout(w.as(user), 5*time.Second)
 			err := way.do(ctx, s)
 			cancel()
-			if status.Code(err) != codes.Unauthenticated || models.ReasonOf(err) != models.ReasonUnauthenticated || !strings.Contains(err.Error(), "a token of the server's token file") {
+			if status.Code(err) != codes.Unauthenticated || models.ReasonOf(err) != models.ReasonUnauthenticated || !strings.Contains(err.Error(), "a credential of the server's credentials file") {
 				t.Errorf("%s with a credential that is %s: %v", way.method, what, err)
 			}
 		}

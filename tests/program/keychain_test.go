@@ -497,7 +497,7 @@ func TestKeychainSecondSignal(t *testing.T) {
 
 func TestKeychainRefusals(t *testing.T) {
 	t.Parallel()
-	empty := filepath.Join(t.TempDir(), "token")
+	empty := filepath.Join(t.TempDir(), "credential")
 	harness.Must(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	for _, test := range []struct{ args, words []string }{
 		{[]string{"surplus"}, []string{"surplus"}},
@@ -505,8 +505,8 @@ func TestKeychainRefusals(t *testing.T) {
 		{[]string{"--url", "nonsense"}, []string{"nonsense", "http://127.0.0.1:8892"}},
 		{[]string{"--tls-ca", "/nosuch.crt"}, []string{"TLS is for https"}},
 		{[]string{"--url", "https://127.0.0.1:1", "--tls-ca", "/nosuch.crt"}, []string{"/nosuch.crt"}},
-		{[]string{"--token-file", "/nosuch"}, []string{"token", "/nosuch"}},
-		{[]string{"--token-file", empty}, []string{empty}},
+		{[]string{"--credential-file", "/nosuch"}, []string{"credential", "/nosuch"}},
+		{[]string{"--credential-file", empty}, []string{empty}},
 		{[]string{"--ttl", "10ms"}, []string{"--ttl", "1s"}},
 		{[]string{"--timeout", "-1s"}, []string{"--timeout"}},
 		{[]string{"--release-timeout", "0s"}, []string{"release timeout"}},
@@ -534,7 +534,7 @@ func TestKeychainTLS(t *testing.T) {
 	wantFailed(t, startKeychain(t, "https://"+server.HTTPAddress()).call("claim", "a", object{"timeout": 3}), "certificate")
 }
 
-func TestKeychainToken(t *testing.T) {
+func TestKeychainCredential(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -545,11 +545,11 @@ func TestKeychainToken(t *testing.T) {
 		_, _ = w.Write([]byte(`{"message": "not for you"}`))
 	}))
 	defer server.Close()
-	file := filepath.Join(t.TempDir(), "token")
+	file := filepath.Join(t.TempDir(), "credential")
 	harness.Must(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
-	wantFailed(t, startKeychain(t, server.URL, "--token-file", file).call("claim", "a", nil), "403")
-	if token := <-told; token != "Bearer s3cret" {
-		t.Errorf("the server got %q", token)
+	wantFailed(t, startKeychain(t, server.URL, "--credential-file", file).call("claim", "a", nil), "403")
+	if credential := <-told; credential != "Bearer s3cret" {
+		t.Errorf("the server got %q", credential)
 	}
 }
 

@@ -60,10 +60,10 @@ type amounts struct {
 // extremes is a server whose callers are all at their limits.
 type extremes struct {
 	amounts
-	t      *testing.T
-	server *fixtures.Locket
-	token  string
-	again  atomic.Int64 // calls that were repeated
+	t          *testing.T
+	server     *fixtures.Locket
+	credential string
+	again      atomic.Int64 // calls that were repeated
 	models.LocketClient
 }
 
@@ -75,11 +75,11 @@ func startExtremes(t *testing.T, database string, a amounts) *extremes {
 		harness.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
-	token, hash := auth.NewToken()
-	name := strings.Repeat("n", longIdent-len("token:"))
-	tokens := write("tokens.yaml", fmt.Sprintf("tokens:\n  - {name: %s, hash: %q}\n", name, hash))
+	credential, hash := auth.NewCredential()
+	name := strings.Repeat("n", longIdent-len("credential:"))
+	credentials := write("credentials.yaml", fmt.Sprintf("credentials:\n  - {name: %s, hash: %q}\n", name, hash))
 	rules := write("rules.yaml", "rules:\n  - {everybody: true, may: [all], resource_prefix: \"\"}\nquotas:\n  - {everybody: true, claims_held: 1000000, claims_waiting: 1000000}\n")
-	x := &extremes{amounts: a, t: t, token: token, server: fixtures.StartLocket(t, database, "--auth-tokens", tokens, "--auth-rules", rules)}
+	x := &extremes{amounts: a, t: t, credential: credential, server: fixtures.StartLocket(t, database, "--auth-credentials", credentials, "--auth-rules", rules)}
 	conn, err := grpc.NewClient("passthrough:///"+x.server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(x))
 	harness.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
@@ -89,7 +89,7 @@ func startExtremes(t *testing.T, database string, a amounts) *extremes {
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (x *extremes) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + x.token, "uuid": strings.Repeat("u", longID)}, nil
+	return map[string]string{"authorization": "Bearer " + x.credential, "uuid": strings.Repeat("u", longID)}, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
@@ -208,7 +208,7 @@ func (x *extremes) http(method, path string, body []byte, want int) {
 	for {
 		request, err := http.NewRequestWithContext(ctx, method, "http://"+x.server.HTTPAddress()+path, bytes.NewReader(body))
 		harness.Must(x.t, err)
-		request.Header.Set("Authorization", "Bearer "+x.token)
+		request.Header.Set("Authorization", "Bearer "+x.credential)
 		request.Header.Set("Content-Type", "application/json")
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {

@@ -3,8 +3,8 @@ package speed_test
 // known are the files that use real time without a reason, and how often.
 var known = map[string]int{
 	"cli/complete_test.go":                  2,
+	"cli/credential_test.go":                1,
 	"cli/hold_test.go":                      1,
-	"cli/token_test.go":                     1,
 	"committer/committer_test.go":           1,
 	"db/dbtest/clock.go":                    10,
 	"db/dbtest/columns.go":                  1,

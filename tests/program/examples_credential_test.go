@@ -13,19 +13,19 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestExamplesWithTokens: at a server that asks who calls, each example shows the token of
-// LOCKET_TOKEN_FILE, and is refused without one.
-func TestExamplesWithTokens(t *testing.T) {
+// TestExamplesWithCredentials: at a server that asks who calls, each example shows the credential of
+// LOCKET_CREDENTIAL_FILE, and is refused without one.
+func TestExamplesWithCredentials(t *testing.T) {
 	t.Parallel()
 	stubs, folder := pythonStubs(t), t.TempDir()
-	token, hash := auth.NewToken()
+	credential, hash := auth.NewCredential()
 	write := func(name, text string) string {
 		file := filepath.Join(folder, name)
 		harness.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
-	tokens := write("tokens.yaml", fmt.Sprintf("tokens:\n  - {name: me, hash: %q}\n", hash))
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-tokens", tokens)
+	credentials := write("credentials.yaml", fmt.Sprintf("credentials:\n  - {name: me, hash: %q}\n", hash))
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", credentials)
 	env := append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1")
 	url := "http://" + server.HTTPAddress()
 	examples := map[string][]string{
@@ -42,16 +42,16 @@ func TestExamplesWithTokens(t *testing.T) {
 		text, err := cmd.CombinedOutput()
 		return string(text), err
 	}
-	withToken := append(env[:len(env):len(env)], "LOCKET_TOKEN_FILE="+write("token", token+"\n"))
-	out, _ := lines(t, withToken[len(fixtures.CleanEnv()):], python, "../../examples/python/watch.py", url, "jobs/")
+	withCredential := append(env[:len(env):len(env)], "LOCKET_CREDENTIAL_FILE="+write("credential", credential+"\n"))
+	out, _ := lines(t, withCredential[len(fixtures.CleanEnv()):], python, "../../examples/python/watch.py", url, "jobs/")
 	if line := <-out; line != "these were all; changes follow" {
 		t.Fatalf("the watch says %q of a server that has nothing", line)
 	}
 	for name := range examples {
 		if text, err := run(name, env); err == nil {
-			t.Errorf("%s without a token: %s", name, text)
+			t.Errorf("%s without a credential: %s", name, text)
 		}
-		if text, err := run(name, withToken); err != nil {
+		if text, err := run(name, withCredential); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/locket-service/locket/cli/settings"
 )
 
-// AddOIDCFlags adds the flags by which a command gets its tokens from an OIDC provider.
+// AddOIDCFlags adds the flags by which a command gets its credentials from an OIDC provider.
 func AddOIDCFlags(flags *pflag.FlagSet) {
-	flags.String("oidc-issuer", "", "get a token for this program from the OIDC provider at this `address`")
+	flags.String("oidc-issuer", "", "get a credential for this program from the OIDC provider at this `address`")
 	flags.String("oidc-client-id", "", "the `name` of this program at the provider")
 	flags.String("oidc-client-secret-file", "", "the `file` has its secret")
 	flags.String("oidc-scopes", "", "the `scopes` to ask for, separated by commas")
@@ -31,13 +31,13 @@ func OIDCOf(s *settings.Sources) clientcredentials.Config {
 	}
 }
 
-// TokenSource returns what gets tokens from a provider, nil if none is named.
-func TokenSource(c clientcredentials.Config, tokenFile string) (bearer.Source, error) {
+// CredentialSource returns what gets credentials from a provider, nil if none is named.
+func CredentialSource(c clientcredentials.Config, credentialFile string) (bearer.Source, error) {
 	switch {
 	case c.Issuer == "" && c.ID == "" && c.SecretFile == "":
 		return nil, nil
-	case tokenFile != "":
-		return nil, exit.Usagef("--token-file and --oidc-issuer exclude each other, also in the environment and the context")
+	case credentialFile != "":
+		return nil, exit.Usagef("--credential-file and --oidc-issuer exclude each other, also in the environment and the context")
 	}
 	source, err := clientcredentials.New(c)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// token carries out locket token, and returns what it prints.
-func token(t *testing.T, arguments ...string) (string, error) {
+// runCredential carries out locket credential, and returns what it prints.
+func runCredential(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
-	cmd := newTokenCommand()
+	cmd := newCredentialCommand()
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
@@ -27,26 +27,26 @@ func token(t *testing.T, arguments ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// good reports whether a token is in a file.
+// good reports whether a credential is in a file.
 func good(t *testing.T, file, text string) bool {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	harness.Must(t, err)
-	tokens, err := auth.ParseTokens(content)
+	credentials, err := auth.ParseCredentials(content)
 	harness.Must(t, err)
-	_, err = tokens.Find(text, time.Now())
+	_, err = credentials.Find(text, time.Now())
 	return err == nil
 }
 
-// Each token that is printed is in the file, however many are made at once.
-func TestTokensMadeTogether(t *testing.T) {
+// Each credential that is printed is in the file, however many are made at once.
+func TestCredentialsMadeTogether(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	file := filepath.Join(t.TempDir(), "credentials.yaml")
 	made := make([]string, 30)
 	var group sync.WaitGroup
 	for i := range made {
 		group.Go(func() {
-			text, err := token(t, "new", "ci", "--file", file)
+			text, err := runCredential(t, "new", "ci", "--file", file)
 			if err != nil {
 				t.Error(err)
 			}
@@ -56,7 +56,7 @@ func TestTokensMadeTogether(t *testing.T) {
 	group.Wait()
 	for _, text := range made {
 		if !good(t, file, text) {
-			t.Error("a token that was printed is not in the file")
+			t.Error("a credential that was printed is not in the file")
 		}
 	}
 	left, err := os.ReadDir(filepath.Dir(file))
@@ -67,17 +67,17 @@ func TestTokensMadeTogether(t *testing.T) {
 }
 
 // The file keeps its mode, its owner and the link that leads to it.
-func TestTokenFileStaysAsItIs(t *testing.T) {
+func TestCredentialsFileStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	file, link := filepath.Join(folder, "tokens.yaml"), filepath.Join(t.TempDir(), "link")
+	file, link := filepath.Join(folder, "credentials.yaml"), filepath.Join(t.TempDir(), "link")
 	harness.Must(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o640), os.Symlink(file, link)))
 	if os.Getuid() == 0 {
 		harness.Must(t, os.Chown(file, 12, 34))
 	}
 	before, err := os.Stat(file)
 	harness.Must(t, err)
-	text, err := token(t, "new", "ci", "--file", link)
+	text, err := runCredential(t, "new", "ci", "--file", link)
 	harness.Must(t, err)
 	after, err := os.Lstat(file)
 	harness.Must(t, err)
@@ -90,84 +90,84 @@ func TestTokenFileStaysAsItIs(t *testing.T) {
 	}
 }
 
-// What cannot be done leaves the file as it was, and prints no token.
-func TestTokenFileRefused(t *testing.T) {
+// What cannot be done leaves the file as it was, and prints no credential.
+func TestCredentialsFileRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(file string) error{
 		"others":         func(file string) error { return os.Chmod(file, 0o644) },
 		"hard links":     func(file string) error { return os.Link(file, file+".other") },
-		"add it by hand": func(file string) error { return os.WriteFile(file, []byte("tokens: []\n"), 0o600) },
+		"add it by hand": func(file string) error { return os.WriteFile(file, []byte("credentials: []\n"), 0o600) },
 		"no file":        func(file string) error { return errors.Join(os.Remove(file), os.Symlink("nowhere", file)) },
 	} {
-		file := filepath.Join(t.TempDir(), "tokens.yaml")
-		harness.Must(t, os.WriteFile(file, []byte("tokens:\n"), 0o600))
+		file := filepath.Join(t.TempDir(), "credentials.yaml")
+		harness.Must(t, os.WriteFile(file, []byte("credentials:\n"), 0o600))
 		harness.Must(t, spoil(file))
 		before, _ := os.ReadFile(file)
-		text, err := token(t, "new", "ci", "--file", file)
+		text, err := runCredential(t, "new", "ci", "--file", file)
 		after, _ := os.ReadFile(file)
-		if err == nil || !strings.Contains(err.Error(), name) || strings.Contains(text, auth.TokenStart) || !bytes.Equal(before, after) {
+		if err == nil || !strings.Contains(err.Error(), name) || strings.Contains(text, auth.CredentialStart) || !bytes.Equal(before, after) {
 			t.Errorf("%s: %v, %q", name, err, text)
 		}
 	}
 }
 
-// A token ends after 90 days, or when it is said; the list shows it.
-func TestTokenTTL(t *testing.T) {
+// A credential ends after 90 days, or when it is said; the list shows it.
+func TestCredentialTTL(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "tokens.yaml")
+	file := filepath.Join(t.TempDir(), "credentials.yaml")
 	for _, arguments := range [][]string{{"usual"}, {"short", "--ttl", "1h", "--groups", "a,b"}, {"long", "--ttl", "0"}} {
-		_, err := token(t, append([]string{"new", "--file", file}, arguments...)...)
+		_, err := runCredential(t, append([]string{"new", "--file", file}, arguments...)...)
 		harness.Must(t, err)
 	}
 	content, err := os.ReadFile(file)
 	harness.Must(t, err)
-	tokens, err := auth.ParseTokens(content)
+	credentials, err := auth.ParseCredentials(content)
 	harness.Must(t, err)
-	list, err := token(t, "list", file)
+	list, err := runCredential(t, "list", file)
 	harness.Must(t, err)
 	lines := strings.Split(list, "\n")
 	for i, ttl := range []time.Duration{90 * 24 * time.Hour, time.Hour, 0} {
-		entry := tokens.Entries()[i]
+		entry := credentials.Entries()[i]
 		if left := time.Until(entry.Expires); ttl == 0 != entry.Expires.IsZero() || ttl > 0 && (left > ttl || left < ttl-10*time.Minute) {
 			t.Errorf("%s ends at %v", entry.Name, entry.Expires)
 		}
-		if line := lines[i+1]; !strings.HasPrefix(line, entry.ID()) || !strings.Contains(line, "token:"+entry.Name) || ttl == 0 != strings.Contains(line, "never") {
+		if line := lines[i+1]; !strings.HasPrefix(line, entry.ID()) || !strings.Contains(line, "credential:"+entry.Name) || ttl == 0 != strings.Contains(line, "never") {
 			t.Errorf("the list says %q", line)
 		}
 	}
-	if _, err := token(t, "new", "ci", "--ttl", "-1h"); err == nil {
+	if _, err := runCredential(t, "new", "ci", "--ttl", "-1h"); err == nil {
 		t.Error("a TTL that has passed")
 	}
 }
 
 // The rules are shown beside the credentials that they are about.
-func TestRulesOfTokens(t *testing.T) {
+func TestRulesOfCredentials(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	file, rules := filepath.Join(folder, "tokens.yaml"), filepath.Join(folder, "rules.yaml")
-	_, err := token(t, "new", "ci", "--file", file, "--groups", "builders")
+	file, rules := filepath.Join(folder, "credentials.yaml"), filepath.Join(folder, "rules.yaml")
+	_, err := runCredential(t, "new", "ci", "--file", file, "--groups", "builders")
 	harness.Must(t, err)
 	harness.Must(t, os.WriteFile(rules, []byte(`rules:
-  - {identity: "token:ci", may: [hold], resource_prefix: ""}
-  - {group: "token:builders", may: [read], resource_prefix: ""}
-  - {identity: "token:gone", may: [all], resource_prefix: ""}
+  - {identity: "credential:ci", may: [hold], resource_prefix: ""}
+  - {group: "credential:builders", may: [read], resource_prefix: ""}
+  - {identity: "credential:gone", may: [all], resource_prefix: ""}
   - {identity: "oidc:alice", may: [all], resource_prefix: ""}
 `), 0o600))
 	cmd := newRulesCommand()
 	var out, warned bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&warned)
-	cmd.SetArgs([]string{"check", rules, "--tokens", file})
+	cmd.SetArgs([]string{"check", rules, "--credentials", file})
 	harness.Must(t, cmd.ExecuteContext(t.Context()))
 	content, err := os.ReadFile(file)
 	harness.Must(t, err)
-	tokens, err := auth.ParseTokens(content)
+	credentials, err := auth.ParseCredentials(content)
 	harness.Must(t, err)
-	want := "credential " + tokens.Entries()[0].ID() + " of token:ci in builders until "
+	want := "credential " + credentials.Entries()[0].ID() + " of credential:ci in builders until "
 	if _, after, found := strings.Cut(out.String(), want); !found || !strings.Contains(after, "\n  line 2: ") || !strings.Contains(after, "\n  line 3: ") || strings.Contains(after, "  line 4") {
 		t.Errorf("it says:\n%s", &out)
 	}
-	if !strings.Contains(warned.String(), "line 4: no credential of the token file is token:gone") || strings.Contains(warned.String(), "alice is") {
+	if !strings.Contains(warned.String(), "line 4: the credentials file has no credential:gone") || strings.Contains(warned.String(), "alice is") {
 		t.Errorf("it warns:\n%s", &warned)
 	}
 }

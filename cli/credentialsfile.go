@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/follow"
 )
 
-// addEntry adds an entry to a token file. The file is replaced as a whole, since a server may read it at any time,
+// addEntry adds an entry to a credentials file. The file is replaced as a whole, since a server may read it at any time,
 // with the same mode and owner, and behind the same symbolic links; a folder is locked meanwhile, so that of
 // several processes none loses what another one has added. When addEntry returns, the entry is on the disk.
 func addEntry(file, entry string) (err error) {
@@ -30,12 +30,12 @@ func addEntry(file, entry string) (err error) {
 	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", folder.Name(), err)
 	}
-	text, info, err := readTokens(path)
+	text, info, err := readCredentials(path)
 	if err != nil {
 		return err
 	}
 	text = append(text, entry...)
-	if _, err := auth.ParseTokens(text); err != nil {
+	if _, err := auth.ParseCredentials(text); err != nil {
 		return fmt.Errorf("%s: the entry cannot be added at its end; add it by hand (%w)", file, err)
 	}
 	if err := replace(path, text, info); err != nil {
@@ -53,11 +53,11 @@ func missing(file string) (string, error) {
 	return filepath.Join(folder, filepath.Base(file)), err
 }
 
-// readTokens reads a token file so that an entry may follow. info is nil if there is none.
-func readTokens(path string) (text []byte, info os.FileInfo, err error) {
+// readCredentials reads a credentials file so that an entry may follow. info is nil if there is none.
+func readCredentials(path string) (text []byte, info os.FileInfo, err error) {
 	info, err = os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return []byte("tokens:\n"), nil, nil
+		return []byte("credentials:\n"), nil, nil
 	}
 	if err == nil {
 		err = follow.CheckPrivate(path, info)
@@ -66,13 +66,13 @@ func readTokens(path string) (text []byte, info os.FileInfo, err error) {
 		err = fmt.Errorf("%s: it has %d names (hard links); the others would keep what it was", path, stat.Nlink)
 	}
 	if err == nil {
-		text, err = follow.Read("the token file", path)
+		text, err = follow.Read("the credentials file", path)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(text) == 0 {
-		text = []byte("tokens:\n")
+		text = []byte("credentials:\n")
 	}
 	if text[len(text)-1] != '\n' {
 		text = append(text, '\n')

@@ -1,0 +1,103 @@
+// Package words_test checks that a word which docs/words.md defines is used for nothing else.
+package words_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const root = "../.."
+
+// aToken finds what is called a token.
+var aToken = regexp.MustCompile(`(?i)token`)
+
+// standard are the names that the standards give to other things, which docs/words.md lists: OAuth 2.0 and OpenID
+// Connect to credentials, AIP-158 to the place of the next page.
+var standard = regexp.MustCompile(`(?i)fencing tokens?|(access|id|logout|refresh|auth|page)[ _]?tokens?\b|bearer token|oauth2\.Token|\bTokenURL|IDTokenVerifier|(credentials|decoder)\.Token\(|token_endpoint|issuer\+"/token"|"token"\}`)
+
+// aboutCallers are the files, and folders, that are about who calls, where no fencing token is meant.
+var aboutCallers = []string{
+	"auth/", "authn/", "bearer/", "certs/", "follow/", "guard/", "cli/connect/", "cli/settings/", "cli/credential",
+	"cli/rules.go", "cli/whoami.go", "lock/credential.go", "keychain/options.go", "keychain/servers.go", "keychain/wire.go", "server/",
+	"docs/security.md", "tests/auth/harness_test.go", "tests/auth/cert_test.go", "tests/auth/real_test.go",
+}
+
+// credentials are phrases that call a credential a token.
+var credentials = regexp.MustCompile(`(?i)bearer token|token[- _]?file|auth[-_]tokens|authtokens|\btokens?\.(yaml|txt)|ci\.token|` +
+	`['"` + "`" + `]token:[a-z]|token:[A-Z]{2}|Bearer TOKEN|With(Bearer)?Token(s|File|Source)?\(|TokenSource|locket token|LOCKET_TOKEN_FILE|` +
+	`(forged|expired|unsigned|signed|invalid|garbage) tokens?\b|tokens? (in|from) (a|the|its) file|tokens? of (an|the) (OIDC|provider|issuer)`)
+
+// TestTokenIsTheFencingToken: a token is the number of a grant, and nothing else. What a caller shows is a credential.
+func TestTokenIsTheFencingToken(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name, relErr := filepath.Rel(root, path)
+		switch {
+		case err != nil || relErr != nil:
+			return err
+		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || name == "docs/sources" || name == "tests/words" || entry.Name() == "node_modules"):
+			return fs.SkipDir
+		case !entry.Type().IsRegular() || strings.HasPrefix(entry.Name(), ".") || name == "docs/words.md" || name == "CHANGELOG.md" || name == "locket":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || len(text) > 1<<20 || !utf8.Valid(text) {
+			return err
+		}
+		files++
+		for i, line := range strings.Split(string(text), "\n") {
+			if word := misused(name, line); word != "" {
+				t.Errorf("%s:%d: %q is no fencing token; docs/words.md has the word for it: %s", name, i+1, word, strings.TrimSpace(line))
+			}
+		}
+		return nil
+	})
+	if err != nil || files < 100 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
+
+// misused returns what a line of a file calls a token although it is none, "" if nothing.
+func misused(file, line string) string {
+	if !aToken.MatchString(line) {
+		return ""
+	}
+	if found := credentials.FindString(line); found != "" {
+		return found
+	}
+	if !slices.ContainsFunc(aboutCallers, func(prefix string) bool { return strings.HasPrefix(file, prefix) }) {
+		return ""
+	}
+	return aToken.FindString(standard.ReplaceAllString(line, ""))
+}
+
+// TestMisusedTokens: what the rule is for is found, and fencing tokens and the names of standards are not.
+func TestMisusedTokens(t *testing.T) {
+	for _, c := range []struct {
+		file, line string
+		misused    bool
+	}{
+		{"cli/lock.go", "the fencing token of the grant", false},
+		{"docs/rest.md", `  "token": 1795283222123457,`, false},
+		{"docs/rest.md", "page_token=MQ", false},
+		{"authn/oidc.go", "neither an access token nor an ID token", false},
+		{"authn/oidc.go", "the token has expired", true},
+		{"auth/credential.go", "func NewToken() string", true},
+		{"docs/security.md", "locket token new ci", true},
+		{"docs/security.md", "{identity: \"token:ci\"}", true},
+		{"docs/security.md", "`token:GROUP`", true},
+		{"docs/security.md", "whatever token they send", true},
+		{"README.md", "--token-file ci.txt", true},
+		{"examples/x.py", "os.environ['LOCKET_TOKEN_FILE']", true},
+	} {
+		if got := misused(c.file, c.line); (got != "") != c.misused {
+			t.Errorf("%s: %s: found %q", c.file, c.line, got)
+		}
+	}
+}
