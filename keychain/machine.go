@@ -2,8 +2,7 @@ package keychain
 
 import "slices"
 
-// state is where a claim stands, in the words of the original. Those that begin with a capital
-// wait for the answer to a request.
+// state is where a claim stands, in the words of the original.
 type state string
 
 const (
@@ -121,27 +120,30 @@ type pair struct {
 // in it, no request is under way.
 func (s state) final() bool { return slices.Contains(finals, s) }
 
+// sends has the request that a state has sent, and waits for the answer to.
+var sends = map[state]action{
+	stateRegistering: sendRegister, stateRecalling: sendRegister, stateActivating: sendActivate,
+	stateConfirming: sendRenew, stateRenewing: sendRenew,
+	stateReleasing: sendRelease, stateWithdrawing: sendWithdraw, stateAborting: sendAbort,
+}
+
+// sendsAgain has the request that a state waits to send again.
+var sendsAgain = map[state]action{
+	stateRetryingRegister: sendRegister, stateRetryingRecall: sendRegister, stateRetryingActivate: sendActivate,
+	stateRetryingConfirm: sendRenew, stateRetryingRenew: sendRenew,
+	stateRetryingRelease: sendRelease, stateRetryingWithdraw: sendWithdraw, stateRetryingAbort: sendAbort,
+}
+
 // kind returns which request a state sends, or waits to send again; "" for the others.
 func (s state) kind() action {
-	switch s {
-	case stateRegistering, stateRetryingRegister, stateRecalling, stateRetryingRecall:
-		return sendRegister
-	case stateActivating, stateRetryingActivate:
-		return sendActivate
-	case stateConfirming, stateRetryingConfirm, stateRenewing, stateRetryingRenew:
-		return sendRenew
-	case stateReleasing, stateRetryingRelease:
-		return sendRelease
-	case stateWithdrawing, stateRetryingWithdraw:
-		return sendWithdraw
-	case stateAborting, stateRetryingAbort:
-		return sendAbort
+	if kind := sends[s]; kind != "" {
+		return kind
 	}
-	return ""
+	return sendsAgain[s]
 }
 
 // asks reports whether a state waits for an answer.
-func (s state) asks() bool { return s.kind() != "" && s[0] >= 'A' && s[0] <= 'Z' }
+func (s state) asks() bool { return sends[s] != "" }
 
 // holds reports whether a claim is the client's, as long as its lease lasts.
 func (s state) holds() bool {
