@@ -51,11 +51,18 @@ func (c *Claim) await(ctx context.Context) error {
 	case err := <-c.outcome:
 		return err
 	case <-ctx.Done():
-		c.tell(command{event: eventRelease, cause: context.Cause(ctx)})
+		c.giveUp(context.Cause(ctx))
 		return context.Cause(ctx)
 	case <-c.keychain.closing: // which gives the claim back
 		return ErrClosed
 	}
+}
+
+// giveUp has the claim ended. When it returns, or before, the claim is neither held nor in the way of the
+// next one, whatever the keeper has done about it by then.
+func (c *Claim) giveUp(cause error) {
+	c.published.giveUp()
+	c.tell(command{event: eventRelease, cause: cause})
 }
 
 // tell has a command carried out, unless the claim has ended.
@@ -83,7 +90,7 @@ func (c *Claim) Token() uint64 { return c.published.fencingToken() }
 // Held reports whether the resource is ours at this moment. It asks the clock and not the
 // server, so it is right even in the first moment after a long pause. Ask it before each step
 // that must not be done twice.
-func (c *Claim) Held() bool { return c.published.held() }
+func (c *Claim) Held() bool { return c.published.held() && c.published.isWanted() }
 
 // Done returns a channel that is closed as soon as the claim is not ours any more: it was
 // lost, or is being ended.
@@ -180,12 +187,7 @@ func (c *Claim) look(ctx context.Context) error {
 // done, when it goes on in the background, or the time of WithReleaseTimeout is up
 // (ErrNotEnded). A claim that was released already is no error; one that was lost is.
 func (c *Claim) Release(ctx context.Context) error {
-	select {
-	case c.commands <- command{event: eventRelease, cause: ErrReleased}:
-	case <-c.ended:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	c.giveUp(ErrReleased)
 	select {
 	case <-c.ended:
 		if c.result == nil {

@@ -47,6 +47,7 @@ type entry struct {
 
 	claim     *keychain.Claim // nil while it waits; guarded by the desk's mutex
 	withdrawn bool            // so it is
+	toldLost  bool            // so it is
 
 	concluded chan struct{} // closed when the request to claim is answered
 	result    error         // of releasing a claim that became active all the same
@@ -131,10 +132,11 @@ func (d *desk) answer(r *request, failure error, claim members) {
 
 // beginClaim claims a resource; e is the claim that is in the way.
 func (d *desk) beginClaim(r *request, e *entry) error {
-	if e != nil && e.claim != nil {
+	switch {
+	case e == nil || d.isLost(e): // perhaps nobody but the client knows that yet, by a validate that failed
+	case e.claim != nil:
 		return fmt.Errorf("%q is claimed already", r.resource)
-	}
-	if e != nil {
+	default:
 		return fmt.Errorf("%q is being claimed already", r.resource)
 	}
 	options, err := r.claimOptions()
@@ -228,12 +230,23 @@ func (d *desk) beginValidate(r *request, e *entry) error {
 // watch waits for the end of a claim. If that is a loss, it tells the client.
 func (d *desk) watch(e *entry) {
 	<-e.claim.Done()
-	if err := e.claim.Err(); errors.Is(err, keychain.ErrLost) {
-		d.tellLost(e, err)
-		d.mu.Lock()
-		defer d.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.isLost(e)
+}
+
+// isLost reports whether a claim was lost. It tells the client so once, before another claim of the
+// resource can be made, and makes place for that. The caller holds the mutex.
+func (d *desk) isLost(e *entry) bool {
+	if e.claim == nil || !errors.Is(e.claim.Err(), keychain.ErrLost) {
+		return false
+	}
+	if !e.toldLost {
+		e.toldLost = true
+		d.tellLost(e, e.claim.Err())
 		d.forget(e)
 	}
+	return true
 }
 
 // tellLost tells the client that a claim is not ours any more: first with a signal, which
