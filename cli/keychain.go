@@ -21,6 +21,7 @@ import (
 type keychainOptions struct {
 	ttl, timeout   time.Duration
 	waitTTL        time.Duration
+	margin         time.Duration
 	releaseTimeout time.Duration
 	notices        bool
 	signalParent   string
@@ -53,6 +54,7 @@ requests, and examples/ has clients in Python and Perl.`,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&o.ttl, "ttl", keychain.DefaultTTL, "for how long a server keeps a claim that is not renewed, unless the claim says")
+	flags.DurationVar(&o.margin, "margin", 0, "how long before the end of its lease a claim is lost that could not be renewed: the time to stop; half of the TTL at most (default a twentieth of the TTL)")
 	flags.DurationVar(&o.timeout, "timeout", 0, "how long a claim may wait, unless it says; 0: as long as it takes")
 	flags.DurationVar(&o.waitTTL, "wait-ttl", keychain.DefaultWaitTTL, "how long a claim keeps its place when the server does not hear from here; 0: for ever")
 	flags.DurationVar(&o.releaseTimeout, "release-timeout", keychain.DefaultReleaseTimeout, "how long ending all claims may take")
@@ -126,15 +128,17 @@ func urlsOf(flags *pflag.FlagSet, s *settings.Sources) ([]string, error) {
 
 // connect returns the arguments of keychain.New.
 func (o *keychainOptions) connect(flags *pflag.FlagSet, log *slog.Logger) (options []keychain.Option, urls []string, err error) {
-	if o.ttl < time.Second || o.timeout < 0 {
-		return nil, nil, exit.Usagef("--ttl must be 1s at least, --timeout not negative")
+	if o.ttl < time.Second || o.timeout < 0 || o.margin < 0 {
+		return nil, nil, exit.Usagef("--ttl must be 1s at least, --timeout and --margin not negative")
 	}
 	if o.waitTTL != 0 && o.waitTTL < 15*time.Second {
 		return nil, nil, exit.Usagef("--wait-ttl %s: must be 15s at least, or 0 for ever", o.waitTTL)
 	}
 	options = []keychain.Option{
 		keychain.WithLogger(log), keychain.WithReleaseTimeout(o.releaseTimeout),
-		keychain.WithDefaults(keychain.WithTTL(o.ttl), keychain.WithTimeout(o.timeout), keychain.WithWaitTTL(o.waitTTL)),
+		keychain.WithDefaults(
+			keychain.WithTTL(o.ttl), keychain.WithMargin(o.margin), keychain.WithTimeout(o.timeout), keychain.WithWaitTTL(o.waitTTL),
+		),
 	}
 	s := settings.New(flags)
 	files := keychain.Files{CA: s.Value("tls-ca"), Cert: s.Value("tls-cert"), Key: s.Value("tls-key")}

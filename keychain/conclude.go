@@ -137,9 +137,10 @@ func (k *keeper) renewed(a *answer) event {
 // and so is one that says null, or nothing, of what it was asked for.
 func (k *keeper) window(a *answer, since time.Time, ttl time.Duration) lease.Window {
 	ttl = min(ttl, k.shortest)
-	w := lease.From(since, ttl)
+	margin := k.margin(ttl)
+	w := lease.WithMargin(since, ttl, margin)
 	if left, told := a.ttlLeft(); told && left < ttl {
-		if shorter := lease.FromLeft(a.sent, left, ttl); shorter.Left(a.sent) < w.Left(a.sent) {
+		if shorter := lease.WithMargin(a.sent, left, margin); shorter.Left(a.sent) < w.Left(a.sent) {
 			return shorter
 		}
 	}
@@ -149,7 +150,7 @@ func (k *keeper) window(a *answer, since time.Time, ttl time.Duration) lease.Win
 // isTooShort reports whether a server has granted so little that the lease was over at once.
 func (k *keeper) isTooShort(a *answer) bool {
 	left, told := a.ttlLeft()
-	return told && left < a.ttl && !lease.FromLeft(a.sent, left, a.ttl).Trusted(a.sent)
+	return told && left < a.ttl && !lease.WithMargin(a.sent, left, k.margin(a.ttl)).Trusted(a.sent)
 }
 
 // untilRenewal returns how long to pause before the next renewal.

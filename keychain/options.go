@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/bearer"
+	"github.com/locket-service/locket/lease"
 )
 
 const (
@@ -177,6 +178,7 @@ type ClaimOption func(*claimSettings)
 
 type claimSettings struct {
 	ttl, timeout, renewPeriod time.Duration
+	leastMargin               time.Duration
 	userData                  any
 	hasUserData               bool
 	mode                      Mode
@@ -196,6 +198,13 @@ const (
 // WithTTL sets how long the server keeps the claim after the last renewal: a minute unless it
 // is set, and a second at least. It is renewed by itself.
 func WithTTL(ttl time.Duration) ClaimOption { return func(s *claimSettings) { s.ttl = ttl } }
+
+// WithMargin sets how long before the end of its lease a claim that could not be renewed is lost, for
+// a holder that needs time to stop: a twentieth of the TTL, and 100 ms at least, unless it is set; it
+// cannot be less than that (package lease), and is never more than half of the TTL.
+func WithMargin(margin time.Duration) ClaimOption {
+	return func(s *claimSettings) { s.leastMargin = margin }
+}
 
 // WithTimeout bounds the time until the claim is active; 0, the default, waits as long as it
 // takes (as the original's users did), or as the context allows.
@@ -250,6 +259,9 @@ func (s *claimSettings) validate(resource string) error {
 	if s.timeout < 0 {
 		wrong = append(wrong, fmt.Errorf("the timeout is %s, and must not be negative", s.timeout))
 	}
+	if s.leastMargin < 0 {
+		wrong = append(wrong, fmt.Errorf("the margin is %s, and must not be negative", s.leastMargin))
+	}
 	if s.waitTTL != 0 && (s.waitTTL < minWaitTTL || s.waitTTL > maxTTL) {
 		wrong = append(wrong, fmt.Errorf("the wait TTL is %s, and must be 0 or %s to 100 years", s.waitTTL, minWaitTTL))
 	}
@@ -257,6 +269,11 @@ func (s *claimSettings) validate(resource string) error {
 		wrong = append(wrong, fmt.Errorf("the renew period is %s, and must not be more than half of the TTL, %s", s.renewPeriod, s.ttl))
 	}
 	return errors.Join(wrong...)
+}
+
+// margin is how long before the end of a lease of ttl the trust in it ends.
+func (s *claimSettings) margin(ttl time.Duration) time.Duration {
+	return max(lease.Margin(ttl), min(s.leastMargin, ttl/2))
 }
 
 // registration is the body of POST. It has nothing of Locket's own that was not asked for,

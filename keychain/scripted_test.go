@@ -300,3 +300,23 @@ func TestStorms(t *testing.T) {
 		}
 	}
 }
+
+// TestMargin: with WithMargin a claim that cannot be renewed is lost so long before its lease ends.
+func TestMargin(t *testing.T) {
+	for margin, want := range map[time.Duration]time.Duration{
+		0: scriptedTTL / 20, time.Millisecond: scriptedTTL / 20, 8 * time.Second: 8 * time.Second, time.Hour: scriptedTTL / 2,
+	} {
+		bubble(t, func(t *testing.T, s *nessyServer, connect func(...keychain.Option) *keychain.Keychain) {
+			s.fault = always("renew", hangs)
+			kc := connect(keychain.WithDefaults(keychain.WithTTL(scriptedTTL), keychain.WithMargin(margin)))
+			c, err := kc.Claim(t.Context(), "r")
+			must(t, err)
+			granted := time.Now()
+			<-c.Done()
+			if left := scriptedTTL - time.Since(granted); left != want || !errors.Is(c.Err(), keychain.ErrTimeUp) {
+				t.Errorf("margin %s: lost %s before the end, want %s: %v", margin, left, want, c.Err())
+			}
+			_ = kc.Close()
+		})
+	}
+}

@@ -509,6 +509,7 @@ func TestKeychainRefusals(t *testing.T) {
 		{[]string{"--credential-file", empty}, []string{empty}},
 		{[]string{"--ttl", "10ms"}, []string{"--ttl", "1s"}},
 		{[]string{"--timeout", "-1s"}, []string{"--timeout"}},
+		{[]string{"--margin", "-1s"}, []string{"--margin"}},
 		{[]string{"--release-timeout", "0s"}, []string{"release timeout"}},
 		{[]string{"--signal-parent=NOSUCH"}, []string{"--signal-parent", "NOSUCH", "TERM"}},
 		{[]string{"--kill-after", "-1s"}, []string{"--kill-after"}},
