@@ -59,8 +59,9 @@ func filtersOf(cmd *cobra.Command) (*models.ListClaimsRequest, error) {
 		req.Mode = models.Mode(mode).Enum()
 	}
 	var status jsonview.Status
-	f.choose("status", &status)
-	req.Status = models.Status(status)
+	if f.choose("status", &status) {
+		req.Status = []models.Status{models.Status(status)}
+	}
 	return req, f.err
 }
 

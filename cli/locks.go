@@ -36,7 +36,7 @@ func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withServers(cmd, func(_ context.Context, c *connection) error {
 			// Not FetchAll, which leaves out token and TTL.
-			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: models.Status_STATUS_ACTIVE}, 0)
+			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}}, 0)
 			if err != nil {
 				return err
 			}

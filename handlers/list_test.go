@@ -56,11 +56,11 @@ func TestFilters(t *testing.T) {
 			{"no owner", &filter{Owner: ptr("")}, "d "},
 			{"exclusive", &filter{Mode: ptr(models.Mode_MODE_EXCLUSIVE)}, "a b d "},
 			{"shared", &filter{Mode: ptr(models.Mode_MODE_SHARED)}, "c e "},
-			{"waiting", &filter{Status: waiting}, "c "},
-			{"active", &filter{Status: active}, "b e "},
-			{"released", &filter{Status: released}, "a "},
-			{"withdrawn", &filter{Status: withdrawn}, "d "},
-			{"expired", &filter{Status: expired}, ""},
+			{"waiting", &filter{Status: []models.Status{waiting}}, "c "},
+			{"active", &filter{Status: []models.Status{active}}, "b e "},
+			{"released", &filter{Status: []models.Status{released}}, "a "},
+			{"withdrawn", &filter{Status: []models.Status{withdrawn}}, "d "},
+			{"expired", &filter{Status: []models.Status{expired}}, ""},
 
 			{"active for so long at least", &filter{MinimumActiveDuration: ptr(4.0)}, "a b "},
 			{"active for longer", &filter{MinimumActiveDuration: ptr(4.000001)}, ""},
@@ -80,7 +80,7 @@ func TestFilters(t *testing.T) {
 			{"created long ago", &filter{MaximumCreated: &timestamppb.Timestamp{Seconds: -62135596800}}, ""},
 
 			{"all together", &filter{
-				Resource: ptr("r1"), Owner: ptr("joe"), Mode: ptr(models.Mode_MODE_EXCLUSIVE), Status: active,
+				Resource: ptr("r1"), Owner: ptr("joe"), Mode: ptr(models.Mode_MODE_EXCLUSIVE), Status: []models.Status{active},
 				MinimumTtl: ptr(90.0), MinimumWaitingDuration: ptr(3.0), MaximumCreated: second(1),
 			}, "b "},
 			{"limit", &filter{Limit: ptr(uint32(2))}, "a b "},

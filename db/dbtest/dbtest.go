@@ -36,7 +36,7 @@ type Case struct {
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, pruneCases, clockCases, sessionCases, countCases, largeCases, serverCases)
+	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, resourceCases, pruneCases, clockCases, sessionCases, countCases, largeCases, serverCases)
 }
 
 // Run runs the suite against new stores from open.

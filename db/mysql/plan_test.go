@@ -62,13 +62,19 @@ func TestPlans(t *testing.T) {
 		"count":             {countSQL, []string{"claims_phase"}},
 		"cutoff":            {cutoffSQL, []string{"claims_phase"}},
 
-		"count waiting": {countLiveSQL(claim.Waiting), []string{"PRIMARY", "", "claims_phase"}},
-		"count active":  {countLiveSQL(claim.Active), []string{"PRIMARY", "", "claims_phase"}},
+		"count waiting": {countFew(claim.Waiting), []string{"PRIMARY", "", "claims_phase"}},
+		"count active":  {countFew(claim.Active), []string{"PRIMARY", "", "claims_phase"}},
+		"count live":    {countFew(claim.Waiting, claim.Active), []string{"PRIMARY", "", "claims_phase"}},
 	} {
 		if keys := plan(t, s.reader, c.sql); strings.Join(keys, " ") != strings.Join(c.want, " ") {
 			t.Errorf("%s uses %v, want %v", name, keys, c.want)
 		}
 	}
+}
+
+func countFew(statuses ...claim.Status) string {
+	query, _ := countFewSQL(db.Filter{Statuses: statuses})
+	return query
 }
 
 // plan returns the keys that the database uses for a statement, in the order in which it
@@ -126,16 +132,16 @@ func TestListPlans(t *testing.T) {
 		"after":              {db.Filter{After: after}, false, byCreation},
 		"resource":           {db.Filter{Resource: &r}, false, byCreation},
 		"owner":              {db.Filter{Owner: &o}, false, byCreation},
-		"released":           {db.Filter{Status: claim.Released}, false, byCreation},
-		"waiting":            {db.Filter{Status: claim.Waiting}, false, byCreation},
-		"active":             {db.Filter{Status: claim.Active}, false, byCreation},
-		"active, after":      {db.Filter{Status: claim.Active, After: after}, false, byCreation},
-		"active of an owner": {db.Filter{Status: claim.Active, Owner: &o}, false, byCreation},
-		"few waiting":        {db.Filter{Status: claim.Waiting}, true, waiting},
-		"few active":         {db.Filter{Status: claim.Active}, true, byPhase},
-		"few active, after":  {db.Filter{Status: claim.Active, After: after}, true, byPhase},
-		"few of an owner":    {db.Filter{Status: claim.Active, Owner: &o}, true, byPhase},
-		"live of a resource": {db.Filter{Resource: &r, Status: claim.Active}, false, []string{
+		"released":           {db.Filter{Statuses: []claim.Status{claim.Released}}, false, byCreation},
+		"waiting":            {db.Filter{Statuses: []claim.Status{claim.Waiting}}, false, byCreation},
+		"active":             {db.Filter{Statuses: []claim.Status{claim.Active}}, false, byCreation},
+		"active, after":      {db.Filter{Statuses: []claim.Status{claim.Active}, After: after}, false, byCreation},
+		"active of an owner": {db.Filter{Statuses: []claim.Status{claim.Active}, Owner: &o}, false, byCreation},
+		"few waiting":        {db.Filter{Statuses: []claim.Status{claim.Waiting}}, true, waiting},
+		"few active":         {db.Filter{Statuses: []claim.Status{claim.Active}}, true, byPhase},
+		"few active, after":  {db.Filter{Statuses: []claim.Status{claim.Active}, After: after}, true, byPhase},
+		"few of an owner":    {db.Filter{Statuses: []claim.Status{claim.Active}, Owner: &o}, true, byPhase},
+		"live of a resource": {db.Filter{Resource: &r, Statuses: []claim.Status{claim.Active}}, false, []string{
 			"ALL  sorted", "eq_ref PRIMARY", "const PRIMARY", "ref claims_line", "ref claims_line",
 		}},
 	} {
@@ -159,7 +165,7 @@ func TestListPlans(t *testing.T) {
 // TestFewLive: few live claims and many are listed alike.
 func TestFewLive(t *testing.T) {
 	s := crowded(t)
-	f := db.Filter{Status: claim.Active, Limit: 1001}
+	f := db.Filter{Statuses: []claim.Status{claim.Active}, Limit: 1001}
 	list := func(want bool) []claim.Claim {
 		t.Helper()
 		if _, few, err := s.few(t.Context(), f); err != nil || few != want {

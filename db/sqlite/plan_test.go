@@ -136,7 +136,7 @@ func TestListPlans(t *testing.T) {
 		"all":     {f: db.Filter{}, want: []string{"USING INDEX claims_created"}},
 		"after":   {f: db.Filter{After: after}, want: []string{"SEARCH claims USING INDEX claims_created (created>?)"}},
 		"created": {f: db.Filter{MinCreated: &at, MaxCreated: &at}, want: []string{"SEARCH claims USING INDEX claims_created (created>? AND created<?)"}},
-		"live of a resource": {f: db.Filter{Resource: &r, Status: claim.Active}, sort: true, want: []string{
+		"live of a resource": {f: db.Filter{Resource: &r, Statuses: []claim.Status{claim.Active}}, sort: true, want: []string{
 			"SEARCH claims USING PRIMARY KEY (id=?)", "SEARCH resources USING PRIMARY KEY (name=?)",
 			"SEARCH claims USING COVERING INDEX claims_waiting (resource=?)", "SEARCH claims USING COVERING INDEX claims_holding (resource=?)",
 		}},
@@ -147,20 +147,20 @@ func TestListPlans(t *testing.T) {
 		"owner": {f: db.Filter{Owner: &o}, sort: true, want: []string{
 			"SEARCH claims USING PRIMARY KEY (id=?)", "SCAN claims USING COVERING INDEX claims_created",
 		}},
-		"released":         {f: db.Filter{Status: claim.Released}, want: []string{"SEARCH claims USING INDEX claims_ended (status=?)"}},
-		"aborted, after":   {f: db.Filter{Status: claim.Aborted, After: after}, want: []string{"SEARCH claims USING INDEX claims_ended (status=? AND created>?)"}},
-		"expired, created": {f: db.Filter{Status: claim.Expired, MinCreated: &at, MaxCreated: &at}, want: []string{"USING INDEX claims_ended (status=? AND created>? AND created<?)"}},
-		"aborted of an owner": {f: db.Filter{Status: claim.Aborted, Owner: &o}, sort: true, want: []string{
+		"released":         {f: db.Filter{Statuses: []claim.Status{claim.Released}}, want: []string{"SEARCH claims USING INDEX claims_ended (status=?)"}},
+		"aborted, after":   {f: db.Filter{Statuses: []claim.Status{claim.Aborted}, After: after}, want: []string{"SEARCH claims USING INDEX claims_ended (status=? AND created>?)"}},
+		"expired, created": {f: db.Filter{Statuses: []claim.Status{claim.Expired}, MinCreated: &at, MaxCreated: &at}, want: []string{"USING INDEX claims_ended (status=? AND created>? AND created<?)"}},
+		"aborted of an owner": {f: db.Filter{Statuses: []claim.Status{claim.Aborted}, Owner: &o}, sort: true, want: []string{
 			"SEARCH claims USING PRIMARY KEY (id=?)", "SCAN claims USING COVERING INDEX claims_created",
 		}},
-		"few waiting":       {f: db.Filter{Status: claim.Waiting}, few: true, sort: true, want: []string{"USING INDEX claims_waiting"}},
-		"few active":        {f: db.Filter{Status: claim.Active}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
-		"few active, after": {f: db.Filter{Status: claim.Active, After: after}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
-		"few of an owner":   {f: db.Filter{Status: claim.Active, Owner: &o}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
-		"waiting":           {f: db.Filter{Status: claim.Waiting}, want: []string{"USING INDEX claims_created"}},
-		"active":            {f: db.Filter{Status: claim.Active}, want: []string{"USING INDEX claims_created"}},
-		"active, after":     {f: db.Filter{Status: claim.Active, After: after}, want: []string{"SEARCH claims USING INDEX claims_created (created>?)"}},
-		"active of an owner": {f: db.Filter{Status: claim.Active, Owner: &o}, sort: true, want: []string{
+		"few waiting":       {f: db.Filter{Statuses: []claim.Status{claim.Waiting}}, few: true, sort: true, want: []string{"USING INDEX claims_waiting"}},
+		"few active":        {f: db.Filter{Statuses: []claim.Status{claim.Active}}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
+		"few active, after": {f: db.Filter{Statuses: []claim.Status{claim.Active}, After: after}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
+		"few of an owner":   {f: db.Filter{Statuses: []claim.Status{claim.Active}, Owner: &o}, few: true, sort: true, want: []string{"USING INDEX claims_held"}},
+		"waiting":           {f: db.Filter{Statuses: []claim.Status{claim.Waiting}}, want: []string{"USING INDEX claims_created"}},
+		"active":            {f: db.Filter{Statuses: []claim.Status{claim.Active}}, want: []string{"USING INDEX claims_created"}},
+		"active, after":     {f: db.Filter{Statuses: []claim.Status{claim.Active}, After: after}, want: []string{"SEARCH claims USING INDEX claims_created (created>?)"}},
+		"active of an owner": {f: db.Filter{Statuses: []claim.Status{claim.Active}, Owner: &o}, sort: true, want: []string{
 			"SEARCH claims USING PRIMARY KEY (id=?)", "SCAN claims USING COVERING INDEX claims_created",
 		}},
 	} {
@@ -175,7 +175,7 @@ func TestListPlans(t *testing.T) {
 // TestFewLive: few live claims and many are listed alike.
 func TestFewLive(t *testing.T) {
 	s := crowded(t)
-	f := db.Filter{Status: claim.Active, Limit: 1001}
+	f := db.Filter{Statuses: []claim.Status{claim.Active}, Limit: 1001}
 	list := func(want bool) []claim.Claim {
 		t.Helper()
 		if few, err := s.few(t.Context(), f); err != nil || few != want {

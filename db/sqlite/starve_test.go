@@ -28,7 +28,7 @@ func BenchmarkBesideLists(b *testing.B) {
 		b.Fatal(err)
 	}
 	for name, f := range map[string]db.Filter{
-		"status":   {Status: claim.Aborted, Limit: 11},
+		"status":   {Statuses: []claim.Status{claim.Aborted}, Limit: 11},
 		"duration": {MinActive: new(time.Duration), Mode: ptr(claim.Shared), Limit: 11},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -309,7 +309,7 @@ func (x *extremes) lists() {
 	ctx, cancel := x.call()
 	defer cancel()
 	filter := &models.ListClaimsRequest{
-		Owner: proto.String(longNameOf(0)), Mode: models.Mode_MODE_EXCLUSIVE.Enum(), Status: active, Limit: proto.Uint32(1000), Offset: 1 << 20,
+		Owner: proto.String(longNameOf(0)), Mode: models.Mode_MODE_EXCLUSIVE.Enum(), Status: []models.Status{active}, Limit: proto.Uint32(1000), Offset: 1 << 20,
 		MinimumActiveDuration: proto.Float64(-longTTL), MaximumActiveDuration: proto.Float64(longTTL), MinimumTtl: proto.Float64(0), MaximumTtl: proto.Float64(longTTL),
 		MaximumCreated: timestamppb.New(time.Now().Add(time.Hour)),
 	}

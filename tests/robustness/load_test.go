@@ -91,7 +91,7 @@ func awaitQuiet(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	harness.Eventually(t, func() error {
 		for _, live := range []models.Status{waiting, active} {
-			list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Status: live})
+			list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Status: []models.Status{live}})
 			if err != nil || len(list.GetClaims()) > 0 {
 				return fmt.Errorf("%v claims: %v, %w", live, list.GetClaims(), err)
 			}
