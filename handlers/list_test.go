@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,17 @@ func TestFilters(t *testing.T) {
 			{"waiting", &filter{Status: []models.Status{waiting}}, "c "},
 			{"active", &filter{Status: []models.Status{active}}, "b e "},
 			{"released", &filter{Status: []models.Status{released}}, "a "},
+			{"live", &filter{Status: []models.Status{waiting, active}}, "b c e "},
+			{"ended", &filter{Status: []models.Status{released, withdrawn, released}}, "a d "},
+			{"some of both", &filter{Status: []models.Status{released, waiting}}, "a c "},
+			{"prefix", &filter{Prefix: "r"}, "a b c d e "},
+			{"whole name as prefix", &filter{Prefix: "r1"}, "a b c d "},
+			{"no such prefix", &filter{Prefix: "R"}, ""},
+			{"live of a prefix", &filter{Prefix: "r1", Status: []models.Status{waiting, active}}, "b c "},
+			{"newest first", &filter{Order: newest}, "e d c b a "},
+			{"newest live first", &filter{Order: newest, Status: []models.Status{waiting, active}}, "e c b "},
+			{"the newest", &filter{Order: newest, Limit: ptr(uint32(2))}, "e d "},
+			{"the newest but one", &filter{Order: newest, Limit: ptr(uint32(1)), Offset: 1}, "d "},
 			{"withdrawn", &filter{Status: []models.Status{withdrawn}}, "d "},
 			{"expired", &filter{Status: []models.Status{expired}}, ""},
 
@@ -116,12 +128,26 @@ func TestPages(t *testing.T) {
 			t.Errorf("by offset %q, at once %q", byOffset, all)
 		}
 		for _, limit := range []uint32{1, 4, 5, 10, 25, 26} {
-			if got := s.walk(t, limit, nil); got != all {
+			if got := s.walk(t, limit, oldest, nil); got != all {
 				t.Errorf("by pages of %d %q, at once %q", limit, got, all)
+			}
+			back := strings.Fields(s.walk(t, limit, newest, nil))
+			if slices.Reverse(back); strings.Join(back, " ")+" " != all {
+				t.Errorf("newest first by pages of %d %q, at once %q", limit, back, all)
 			}
 		}
 		n := 0
-		got := s.walk(t, 5, func() {
+		newer := func() {
+			s.create(t, "new", number("newer", n), 60)
+			n++
+		}
+		before := s.walk(t, 1000, newest, nil)
+		if got := s.walk(t, 5, newest, newer); got != before {
+			t.Errorf("newest first by pages, while claims are made, %q, before %q", got, before)
+		}
+		time.Sleep(time.Second)
+		all = s.walk(t, 1000, oldest, nil)
+		got := s.walk(t, 5, oldest, func() {
 			s.create(t, "new", number("new", n), 60)
 			n++
 		})
@@ -131,10 +157,12 @@ func TestPages(t *testing.T) {
 	})
 }
 
+const oldest, newest = models.Order_ORDER_OLDEST, models.Order_ORDER_NEWEST
+
 // walk lists all claims by pages. between is called after each of them, five times at most.
-func (s *server) walk(t *testing.T, limit uint32, between func()) (listed string) {
+func (s *server) walk(t *testing.T, limit uint32, order models.Order, between func()) (listed string) {
 	t.Helper()
-	req := &models.ListClaimsRequest{Limit: &limit}
+	req := &models.ListClaimsRequest{Limit: &limit, Order: order}
 	for page := 0; ; page++ {
 		resp := s.list(t, req)
 		listed += ids(resp.GetClaims())

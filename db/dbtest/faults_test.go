@@ -330,7 +330,7 @@ func nextDueOf(sees func(claim.Claim) bool) func(*broken) {
 	}
 }
 
-var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
+var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaults, []fault{
 	{"stores what a claim was first, not what became of it", func(b *broken) {
 		b.save = func(tx db.Tx, queues *claim.Queues) error {
 			for _, change := range queues.Changes() {
