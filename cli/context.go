@@ -98,7 +98,7 @@ func (l contextList) names() []string {
 }
 
 func (l contextList) text(look look) string {
-	t := newTable("CURRENT", "NAME", "ADDRESS", "TLS", "CREDENTIAL")
+	t := newTable(fixed("CURRENT"), long("NAME"), long("ADDRESS"), fixed("TLS"), fixed("CREDENTIAL"))
 	for _, c := range l {
 		current := ""
 		if c.Current {

@@ -76,7 +76,7 @@ func (l lockList) names() []string {
 }
 
 func (l lockList) text(look look) string {
-	t := newTable("NAME", "OWNER", "TTL", "TOKEN", "VALUE")
+	t := newTable(long("NAME"), long("OWNER"), fixed("TTL"), fixed("TOKEN"), long("VALUE"))
 	for _, v := range l {
 		t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), ttlCell(v.TTL), tokenCell(v.Token), valueCell(v.Value))
 	}

@@ -210,7 +210,7 @@ func TestCompletions(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"fetch", "-o", ""}, "json\nyaml\nname\ntable\n:4\n"},
+		{[]string{"fetch", "-o", ""}, "json\nyaml\nname\ntable\nwide\njsonpath=\ntemplate=\n:4\n"},
 		{[]string{"claims", "--status", ""}, "waiting\nactive\nreleased\nexpired\naborted\nwithdrawn\nrevoked\n:4\n"},
 		{[]string{"claims", "--mode", ""}, "exclusive\nshared\n:4\n"},
 		{[]string{"get", "--context-file", file, "--context", ""}, "commas\nempty\nseveral\nusual\n:4\n"},
