@@ -319,7 +319,7 @@ func sameAsRules(t testing.TB, e Engine) {
 		if t.Failed() {
 			t.Fatalf("batch %d went wrong", batch)
 		}
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(100 * time.Microsecond) // real time: leases of milliseconds run out between batches, some or others
 	}
 	r.compare(t, e.Store)
 }

@@ -125,7 +125,7 @@ func (t *splitTx) Load(wanted db.Wanted) (queues *claim.Queues, err error) {
 		}
 		return err
 	})
-	time.Sleep(time.Microsecond)
+	time.Sleep(time.Microsecond) // real time: none, faults run in bubbles
 	return queues, err
 }
 
@@ -258,7 +258,7 @@ func exclusiveOnly(b *broken) {
 func inPieces(b *broken) {
 	b.queue = func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
 		s, now, err := b.Store.Queue(ctx, resource, limit)
-		time.Sleep(time.Microsecond)
+		time.Sleep(time.Microsecond) // real time: none, faults run in bubbles
 		later, _, laterErr := b.Store.Queue(ctx, resource, limit)
 		s.Holders, s.Waiters = later.Holders, later.Waiters
 		return s, now, errors.Join(err, laterErr)
@@ -619,7 +619,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 			next, now, err := b.Store.NextDue(ctx, idle)
 			if first.Wall == 0 {
 				first = now
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // real time: none, faults run in bubbles
 			}
 			return next, first, err
 		}
