@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -84,7 +85,7 @@ func TestMigratingCommands(t *testing.T) {
 	harness.Create(t, client, "report", "taken", time.Minute)
 	for line, want := range map[string]int{lines[1]: 9, "locket run report --no-wait -- make-report": 124} {
 		_, err := bash(t, line, env...)
-		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != want || !strings.Contains(line, "--no-wait") {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != want || !strings.Contains(line, "--no-wait") {
 			t.Errorf("%s: %v, want status %d", line, err, want)
 		}
 	}
