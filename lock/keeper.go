@@ -71,7 +71,7 @@ func newKeeper(r *Runner, ready chan<- struct{}, exitOnLoss bool) *keeper {
 	r.setClaimID(r.grantor.id())
 	return &keeper{
 		Runner: r, ready: ready, exitOnLoss: exitOnLoss, log: r.log.With("lock", r.key, "owner", r.owner),
-		grantor: r.grantor, next: time.NewTimer(0), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, unwatch: func() {}, leaving: leaving, leave: leave,
+		grantor: r.grantor, next: time.NewTimer(math.MaxInt64), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, unwatch: func() {}, leaving: leaving, leave: leave,
 	}
 }
 
@@ -79,6 +79,7 @@ func newKeeper(r *Runner, ready chan<- struct{}, exitOnLoss bool) *keeper {
 // reads the clock before it does anything else.
 func (k *keeper) run(signals <-chan os.Signal) error {
 	defer k.forget()
+	k.try()
 	for {
 		var due, expired bool
 		var answered *result

@@ -143,6 +143,40 @@ func TestSessionResigns(t *testing.T) {
 	})
 }
 
+// TestSessionStaysDone: a session whose window has ended in a pause between two attempts, as while its process was stopped, opens no
+// further stream, though no timer has run yet.
+func TestSessionStaysDone(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer(), lock.TTL(ttl))
+		must(t, err)
+		go func() {
+			st := s.attach()
+			asked := st.next()
+			st.answer(asked.GetSequence(), holds("k", 1, 1))
+			st.end <- status.Error(codes.Unavailable, "shutting down")
+		}()
+		begun := time.Now()
+		held, err := client.Acquire(t.Context(), "k")
+		must(t, err)
+		lock.StopClock(held)
+		for over := false; !over; {
+			select {
+			case st := <-s.streams:
+				if err := held.Err(); err != nil {
+					t.Errorf("after %v, with %v, it opens a stream", time.Since(begun), err)
+				}
+				st.end <- status.Error(codes.Unavailable, "shutting down")
+			case <-time.After(ttl):
+				over = true
+			}
+		}
+		if err := held.Err(); !errors.Is(err, lock.ErrTimeUp) {
+			t.Error(err)
+		}
+		_ = client.Close()
+	})
+}
+
 // TestSessionOpening: what the errors of a stream lead to before the session is open, and after.
 func TestSessionOpening(t *testing.T) {
 	t.Run("an attempt was carried out and forgotten", func(t *testing.T) {

@@ -69,8 +69,9 @@ type sessionGrantor struct {
 	acquisition acquisition
 	noWait      bool
 
-	mu   sync.Mutex
-	turn *turn // the one that waits or holds; nil without one
+	mu    sync.Mutex
+	turn  *turn     // the one that waits or holds; nil without one
+	until time.Time // of the lease as take has returned it
 }
 
 func (g *sessionGrantor) take(ctx, leave context.Context, token uint64) (uint64, time.Duration, error) {
@@ -87,7 +88,7 @@ func (g *sessionGrantor) take(ctx, leave context.Context, token uint64) (uint64,
 		case <-leave.Done():
 			return 0, 0, errWaiting
 		}
-	} else if err := t.gate.session.verify(ctx, begun.Add(-g.key.ttl/3)); err != nil && t.verdict() == nil {
+	} else if err := g.verify(ctx, t, begun); err != nil && t.verdict() == nil {
 		return 0, 0, err
 	}
 	if err := t.verdict(); err != nil {
@@ -97,7 +98,21 @@ func (g *sessionGrantor) take(ctx, leave context.Context, token uint64) (uint64,
 		}
 		return 0, 0, cmp.Or(t.gate.session.whether(ctx, err), err)
 	}
-	return t.token, t.gate.session.lasts(begun), nil
+	lasts := t.gate.session.lasts(begun)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.until = begun.Add(lasts)
+	return t.token, lasts, nil
+}
+
+// verify returns when a server was heard of since a third of the TTL, or with an error while half of what is left of the lease is.
+func (g *sessionGrantor) verify(ctx context.Context, t *turn, begun time.Time) error {
+	g.mu.Lock()
+	left := g.until.Sub(begun)
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, left/2)
+	defer cancel()
+	return t.gate.session.verify(ctx, begun.Add(-g.key.ttl/3))
 }
 
 // current returns the turn under way; without a token it makes one if there is none.

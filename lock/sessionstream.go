@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -59,11 +60,22 @@ func (s *Session) run(ctx context.Context) {
 		if failures++; healthy {
 			failures = 0
 		}
-		if !s.pause(ctx, failures) {
+		if !s.pause(ctx, failures) || !s.wanted() {
 			return
 		}
 	}
 }
+
+// wanted reports whether another stream is to be opened: after a pause the trust window may have ended.
+func (s *Session) wanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resignIfUntrusted()
+	return s.err == nil || s.closing()
+}
+
+// closing reports whether a server has yet to be told of the end. The caller has the lock.
+func (s *Session) closing() bool { return s.farewell != nil && s.commands[s.farewell.sequence] != nil }
 
 // pause waits before the next attempt, unless there is a server that has not failed yet.
 func (s *Session) pause(ctx context.Context, failures int) bool {
@@ -92,7 +104,7 @@ func (s *Session) goOn(err error) bool {
 		if reason == models.ReasonSessionEnded {
 			s.said()
 		}
-		return s.farewell != nil && s.commands[s.farewell.sequence] != nil
+		return s.closing()
 	case reason == models.ReasonSessionEnded && s.opened:
 		s.end(fmt.Errorf("%w: %w", ErrSessionEnded, err))
 	case reason == models.ReasonSessionEnded: // an attempt whose answer was lost had made it
@@ -111,7 +123,7 @@ func (s *Session) goOn(err error) bool {
 
 // said says that the server has ended the session, as it was told. The caller has the lock.
 func (s *Session) said() {
-	if s.farewell != nil && s.commands[s.farewell.sequence] != nil {
+	if s.closing() {
 		delete(s.commands, s.farewell.sequence)
 		s.farewell.conclude(Status{}, nil)
 	}
@@ -295,21 +307,21 @@ func (s *Session) acknowledge(now time.Time) {
 // write sends heartbeats, and commands once the first heartbeat was acknowledged: what is held before
 // that could not be relied on.
 func (s *Session) write(ctx context.Context, stream grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]) {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-timer.C:
-		}
 		requests, wait := s.outgoing()
 		timer.Reset(wait)
 		for _, request := range requests {
 			if stream.Send(request) != nil {
 				return // the reader gets the error
 			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
 		}
 	}
 }
