@@ -95,11 +95,10 @@ func (l claimList) names() []string {
 }
 
 func (l claimList) text(look look) string {
-	t := newTable(fixed("ID"), long("RESOURCE"), long("OWNER"), onlyWide("MODE"), fixed("STATUS"), since("SINCE"), fixed("TTL"),
-		onlyWide("TOKEN"), onlyWide("SESSION"), onlyWide("VALUE"), onlyWide("REASON"))
+	t := newTable("ID", "RESOURCE", "OWNER", "MODE", "STATUS", "SINCE", "TTL", "TOKEN")
 	for _, v := range l {
 		t.add(plain(v.ID), plain(printable.Quoted(v.Resource)), nameCell(v.Owner), plain(v.Mode.String()), statusCell(v.Status),
-			plain(look.since(v.since())), ttlCell(v.TTL), tokenCell(v.Token), nameCell(v.Session), valueCell(v.Value), nameCell(v.Reason))
+			plain(look.since(v.since())), ttlCell(v.TTL), tokenCell(v.Token))
 	}
 	return t.text(look)
 }
@@ -111,14 +110,7 @@ func ttlCell(ttl *jsonview.Seconds) cell {
 	return plain(brief(ttl.Duration(), 2))
 }
 
-// claimRow is a claim of which people see a row, with the token: they have just made or changed it.
+// claimRow is a claim of which people see a row.
 type claimRow struct{ claimView }
 
-func (v claimRow) text(look look) string {
-	if look.wide {
-		return claimList{v.claimView}.text(look)
-	}
-	t := newTable(fixed("ID"), long("RESOURCE"), fixed("STATUS"), fixed("TTL"), fixed("TOKEN"))
-	t.add(plain(v.ID), plain(printable.Quoted(v.Resource)), statusCell(v.Status), ttlCell(v.TTL), tokenCell(v.Token))
-	return t.text(look)
-}
+func (v claimRow) text(look look) string { return claimList{v.claimView}.text(look) }

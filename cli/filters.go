@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/cli/exit"
-	"github.com/locket-service/locket/cli/settings"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -60,9 +59,8 @@ func filtersOf(cmd *cobra.Command) (*models.ListClaimsRequest, error) {
 		req.Mode = models.Mode(mode).Enum()
 	}
 	var status jsonview.Status
-	if f.choose("status", &status) {
-		req.Status = []models.Status{models.Status(status)}
-	}
+	f.choose("status", &status)
+	req.Status = models.Status(status)
 	return req, f.err
 }
 
@@ -118,7 +116,7 @@ func (f *filters) time(name string) *timestamppb.Timestamp {
 
 // parseTime understands a time, a day, and how long ago it was.
 func parseTime(text string, now time.Time) (time.Time, error) {
-	if ago, err := settings.ParseDuration(text); err == nil && strings.Trim(text, "0123456789.") != "" { // 2026 may be meant as a year
+	if ago, err := time.ParseDuration(text); err == nil {
 		return now.Add(-ago), nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {

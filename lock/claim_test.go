@@ -46,7 +46,7 @@ func TestClaimsTakeTurns(t *testing.T) {
 		var last uint64
 		for i, p := range processes {
 			<-p.Ready()
-			time.Sleep(5 * time.Minute)
+			time.Sleep(time.Minute)
 			token, held := runners[i].Held()
 			if !held || token <= last {
 				t.Errorf("%d: held %t with %d, after %d", i, held, token, last)

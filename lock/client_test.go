@@ -32,7 +32,7 @@ func TestAcquire(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		time.Sleep(5 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		must(t, held.Err())
 		second := make(chan *lock.Hold)
 		go func() {

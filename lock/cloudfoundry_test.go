@@ -65,7 +65,7 @@ func TestTheirClient(t *testing.T) {
 		first := ifrit.Invoke(theirs{w.client(), theirLock("z1"), true})
 		second := ifrit.Background(theirs{w.client(), theirLock("z2"), true})
 		cell := ifrit.Invoke(theirs{w.client(), &models.Resource{Key: "cell-1", Owner: "c", Value: "10.0.0.1", Type: models.PresenceType}, false})
-		time.Sleep(10 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		if isReady(second) {
 			t.Error("the second got the lock")
 		}
@@ -130,7 +130,7 @@ func TestTheirServer(t *testing.T) {
 		first := lock.NewLockRunner(tokenless{w.client()}, resource("k", "a"), ttl, retry, d.callbacks())
 		p := ifrit.Invoke(first)
 		q := ifrit.Background(lock.NewLockRunner(tokenless{w.client()}, resource("k", "b"), ttl, retry))
-		time.Sleep(5 * time.Minute)
+		time.Sleep(time.Minute)
 		if _, held := first.Held(); !held || isReady(q) {
 			t.Errorf("held %t, the second is ready: %t", held, isReady(q))
 		}

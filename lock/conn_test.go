@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,8 +17,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // connSleep is a server on which "sleep" in the metadata is how long a call takes, whatever
@@ -73,44 +74,54 @@ func TestStuckConnection(t *testing.T) {
 	})
 }
 
-// TestStuckServer is on real sockets: one server of two cannot be reached any more, which
-// nobody tells. After one call that times out none does.
+// TestStuckServer: one server of two cannot be reached any more, which nobody tells. After one call that times out
+// none does.
 func TestStuckServer(t *testing.T) {
-	var calls dialCounter
-	serve := func(name string) string {
-		address, _ := dialListen(t, nil, func(context.Context, string) error {
-			calls.add(name)
-			return nil
+	synctest.Test(t, func(t *testing.T) {
+		var calls dialCounter
+		nets := make(map[string]*dialNet)
+		for _, address := range []string{"127.0.0.1:1", "127.0.0.1:2"} {
+			nets[address] = newDialNet(t, func(context.Context, string) error {
+				calls.add(address)
+				return nil
+			})
+		}
+		conn := dialConn(t, []string{"127.0.0.1:1", "127.0.0.1:2"}, lock.WithDialOptions(grpc.WithContextDialer(
+			func(ctx context.Context, address string) (net.Conn, error) { return nets[address].dial(ctx, address) })))
+		const one, other = "127.0.0.1:1", "127.0.0.1:2"
+		call := func(until func() bool) {
+			t.Helper()
+			for range 100 {
+				dialMust(t, dialCall(conn, "Lock", 10*time.Second))
+				if until() {
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			t.Fatalf("the calls: %v", calls.calls)
+		}
+		call(func() bool { return calls.of(one) > 0 && calls.of(other) > 0 })
+		nets[one].breakBy(func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
 		})
-		return address
-	}
-	proxy := fixtures.NewProxy(t, serve("one"))
-	conn := dialConn(t, []string{proxy.Addr(), serve("other")})
-	for start := time.Now(); calls.of("one") == 0 || calls.of("other") == 0; time.Sleep(time.Millisecond) {
-		dialMust(t, dialCall(conn, "Lock", 10*time.Second))
-		if time.Since(start) > 20*time.Second {
-			t.Fatal("not both servers are called")
+		for _, wire := range nets[one].all() {
+			wire.stuck.Store(true)
 		}
-	}
-	proxy.Hang()
-	failed := 0
-	for range 50 {
-		if err := dialCall(conn, "Lock", time.Second); err != nil {
-			dialWantCode(t, err, codes.DeadlineExceeded)
-			failed++
+		failed := 0
+		for range 50 {
+			if err := dialCall(conn, "Lock", time.Second); err != nil {
+				dialWantCode(t, err, codes.DeadlineExceeded)
+				failed++
+			}
 		}
-	}
-	if failed != 1 {
-		t.Errorf("%d of 50 calls failed, want the first one on the stuck connection", failed)
-	}
-	before := calls.of("one")
-	proxy.Restore()
-	for start := time.Now(); calls.of("one") == before; time.Sleep(time.Millisecond) {
-		dialMust(t, dialCall(conn, "Lock", 10*time.Second))
-		if time.Since(start) > 20*time.Second {
-			t.Fatal("the server that is back is not called")
+		if failed != 1 {
+			t.Errorf("%d of 50 calls failed, want the first one on the stuck connection", failed)
 		}
-	}
+		before := calls.of(one)
+		nets[one].breakBy(nil)
+		call(func() bool { return calls.of(one) > before })
+	})
 }
 
 // TestLongCalls: calls on the old connection go on, and it is closed when the last one has
@@ -337,10 +348,7 @@ func TestConnStress(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(2500 * time.Millisecond)
+	harness.Until(t, "answers and late calls", func() bool { return answered.Load() > 500 && late.Load() > 100 })
 	dialMust(t, conn.Close())
 	calls.Wait()
-	if answered.Load() == 0 || late.Load() == 0 {
-		t.Errorf("%d answers, %d late", answered.Load(), late.Load())
-	}
 }

@@ -76,13 +76,12 @@ func countBackends(ctx context.Context, conn *grpc.ClientConn, want int) int {
 		seen := make(map[string]bool)
 		for range 10 {
 			var from peer.Peer
-			if _, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.Peer(&from)); err == nil {
+			if _, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true), grpc.Peer(&from)); err == nil {
 				seen[from.Addr.String()] = true
 			}
 		}
 		if len(seen) == want || ctx.Err() != nil {
 			return len(seen)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }

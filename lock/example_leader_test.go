@@ -27,7 +27,6 @@ func ExampleNewLockRunner() {
 
 	first := ifrit.Invoke(newScheduler(client, "first"))
 	second := ifrit.Background(newScheduler(client, "second"))
-	time.Sleep(100 * time.Millisecond) // it waits
 
 	first.Signal(os.Interrupt) // somebody stops it
 	if err := <-first.Wait(); err != nil {

@@ -57,7 +57,7 @@ type world struct {
 func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, file: filepath.Join(t.TempDir(), "locket.db"), calls: make(map[string]int)}
+		w := &world{t: t, file: newDatabase(t), calls: make(map[string]int)}
 		w.start()
 		w.conn, w.direct = w.connect(grpc.WithUnaryInterceptor(w.intercept)), w.connect()
 		defer func() {
@@ -67,6 +67,46 @@ func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 		}()
 		test(t, w)
 	})
+}
+
+// newFolder returns a new folder, in memory where the machine has one there: time in a bubble stands still while a busy
+// disk is written to, and leases of processes run out.
+func newFolder(t testing.TB) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("/dev/shm", "locket-lock-") //nolint:usetesting // not where temporary files are
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { must(t, os.RemoveAll(folder)) })
+	return folder
+}
+
+// emptyDatabase returns the content of a database as it is at first.
+var emptyDatabase = sync.OnceValues(func() ([]byte, error) {
+	folder, err := os.MkdirTemp("", "locket-lock-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "locket.db")
+	store, err := sqlite.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
+
+// newDatabase returns the file of a new database.
+func newDatabase(t testing.TB) string {
+	t.Helper()
+	content, err := emptyDatabase()
+	must(t, err)
+	file := filepath.Join(newFolder(t), "locket.db")
+	must(t, os.WriteFile(file, content, 0o600))
+	return file
 }
 
 // connect returns a connection to the server that is up when it is needed.

@@ -145,7 +145,7 @@ func TestJointOfClaims(t *testing.T) {
 		a, b := claim("a", ""), claim("b", "of-b")
 		joint := lock.NewJoint(a, b)
 		p := ifrit.Background(joint)
-		time.Sleep(5 * time.Minute) // many tries
+		time.Sleep(3 * time.Minute) // many tries
 		if gone, err := exited(p); gone || isReady(p) {
 			t.Fatalf("ended: %t, %v", gone, err)
 		}

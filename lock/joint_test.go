@@ -35,7 +35,7 @@ func TestJointHoldsAll(t *testing.T) {
 		p := ifrit.Invoke(w.both("x", "b", "a"))
 		w.holders("x", "x")
 		q := ifrit.Background(w.both("y", "a", "b"))
-		time.Sleep(10 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		if isReady(q) {
 			t.Error("the second is ready while the first holds")
 		}

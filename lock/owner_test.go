@@ -86,7 +86,7 @@ func TestRunTwice(t *testing.T) {
 				if gone, err := exited(ifrit.Background(r)); !gone || !errors.Is(err, lock.ErrRunning) {
 					t.Fatalf("the second run ended: %t, %v", gone, err)
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(2 * ttl)
 				if gone, err := exited(p); gone {
 					t.Errorf("the first run ended: %v", err)
 				}

@@ -100,7 +100,7 @@ func beMember(text string) int {
 		Acquired: func(token uint64) { noteNow(memberAcquired, token, nil) },
 		Unverifiable: func(err error) {
 			noteNow(memberUnverifiable, 0, err)
-			time.Sleep(plan.Stall)
+			time.Sleep(plan.Stall) // real time: the member is to be busy
 		},
 		Verified: func() { noteNow(memberVerified, 0, nil) },
 		Lost:     func(err error) { noteNow(memberLost, 0, err) },
@@ -181,7 +181,7 @@ func (s *notingStream) RecvMsg(m any) error {
 	}
 	l.note()
 	if l.kind == memberRenewed {
-		time.Sleep(s.delay)
+		time.Sleep(s.delay) // real time: answers are to be late
 	}
 	return err
 }
@@ -233,7 +233,7 @@ func (c *noting) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.
 	}
 	l.note()
 	if err == nil {
-		time.Sleep(c.delay)
+		time.Sleep(c.delay) // real time: answers are to be late
 	}
 	return resp, err
 }

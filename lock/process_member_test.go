@@ -16,11 +16,8 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
-
-// testTimeout is how long tests of processes wait for what must come. It checks no promise:
-// those are checked by the times that the members print.
-const testTimeout = time.Minute
 
 // member is a process that wants the lock: this test binary, executed again.
 type member struct {
@@ -102,19 +99,21 @@ func (m *member) told(kind string) []memberLine {
 // await returns the first line of a kind about something after a moment.
 func (m *member) await(kind string, since time.Duration) memberLine {
 	m.t.Helper()
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	var found memberLine
+	harness.Eventually(m.t, func() error {
 		ended := m.ended()
 		for _, l := range m.told(kind) {
 			if l.before > since {
-				return l
+				found = l
+				return nil
 			}
 		}
 		if ended {
 			m.t.Fatalf("%s ended, and has not printed %q", m.plan.Owner, kind)
 		}
-	}
-	m.t.Fatalf("%s does not print %q", m.plan.Owner, kind)
-	return memberLine{}
+		return fmt.Errorf("%s does not print %q", m.plan.Owner, kind)
+	})
+	return found
 }
 
 func (m *member) ended() bool {
@@ -139,11 +138,7 @@ func (m *member) signal(sig syscall.Signal) time.Duration {
 func (m *member) ends(code int) memberLine {
 	m.t.Helper()
 	last := m.await(memberEnded, 0)
-	select {
-	case <-m.done:
-	case <-time.After(testTimeout):
-		m.t.Fatalf("%s does not end", m.plan.Owner)
-	}
+	harness.Await(m.t, "end of "+m.plan.Owner, m.done)
 	if got := m.cmd.ProcessState.ExitCode(); got != code {
 		m.t.Errorf("%s ended with %d (%s), want %d", m.plan.Owner, got, last.text, code)
 	}

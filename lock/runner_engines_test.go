@@ -20,6 +20,8 @@ type engine struct {
 	lock     func(owner string, options ...lock.Option) *lock.Runner
 	presence func(owner string, options ...lock.Option) *lock.Runner
 	claim    func(key, owner string, options ...lock.Option) *lock.Runner
+	// server is beside the network of the runners.
+	server models.LocketClient
 }
 
 // onEngines runs a test with runners that renew by calls, and with runners that hold by a session.
@@ -28,6 +30,8 @@ func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Run("calls", func(t *testing.T) {
 		inHouse(t, func(t *testing.T, h *house) {
 			p := &partition{house: h}
+			server, done := h.direct()
+			defer done()
 			conn, err := lock.Dial(houseAddress, p.dialOption())
 			must(t, err)
 			defer func() { must(t, conn.Close()) }()
@@ -43,12 +47,15 @@ func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 				func(key, owner string, options ...lock.Option) *lock.Runner {
 					return lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Ttl: proto.Float64(ttl.Seconds())}, options...)
 				},
+				server,
 			})
 		})
 	})
 	t.Run("session", func(t *testing.T) {
 		inHouse(t, func(t *testing.T, h *house) {
 			p := &partition{house: h}
+			server, done := h.direct()
+			defer done()
 			client, err := lock.NewClient(houseAddress, lock.TTL(ttl), p.dialOption())
 			must(t, err)
 			defer func() { must(t, client.Close()) }()
@@ -62,17 +69,16 @@ func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 					return lock.NewSessionPresenceRunner(client, resource("k", owner), options...)
 				},
 				claim,
+				server,
 			})
 		})
 	})
 }
 
-// holder returns what the server says of a key, beside the network of the runners.
+// holder returns what the server says of a key.
 func (e engine) holder(key string) (owner string, token uint64) {
 	e.t.Helper()
-	server, end := e.direct()
-	defer end()
-	got, err := server.Fetch(e.t.Context(), &models.FetchRequest{Key: key})
+	got, err := e.server.Fetch(e.t.Context(), &models.FetchRequest{Key: key})
 	if err != nil {
 		return "", 0
 	}
@@ -82,11 +88,9 @@ func (e engine) holder(key string) (owner string, token uint64) {
 // revoke ends the claim that holds a key.
 func (e engine) revoke(key string) {
 	e.t.Helper()
-	server, end := e.direct()
-	defer end()
-	queue, err := server.GetQueue(e.t.Context(), &models.GetQueueRequest{Resource: key})
+	queue, err := e.server.GetQueue(e.t.Context(), &models.GetQueueRequest{Resource: key})
 	must(e.t, err)
-	_, err = server.UpdateClaim(e.t.Context(), &models.UpdateClaimRequest{Id: queue.GetHolders()[0].GetId(), Status: models.Status_STATUS_REVOKED, Reason: "a test"})
+	_, err = e.server.UpdateClaim(e.t.Context(), &models.UpdateClaimRequest{Id: queue.GetHolders()[0].GetId(), Status: models.Status_STATUS_REVOKED, Reason: "a test"})
 	must(e.t, err)
 }
 
@@ -154,11 +158,11 @@ func TestRunnerOutage(t *testing.T) {
 					var d diary
 					r := e.lock("a", d.callbacks())
 					p := ifrit.Invoke(r)
-					time.Sleep(time.Minute)
+					time.Sleep(2 * ttl)
 					e.set(mode)
 					begin := time.Now()
 					for time.Since(begin) < outage {
-						time.Sleep(100 * time.Millisecond)
+						time.Sleep(250 * time.Millisecond)
 						synctest.Wait()
 						if _, held := r.Held(); held {
 							if owner, _ := e.holder("k"); owner != "a" {
@@ -179,6 +183,26 @@ func TestRunnerOutage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRunnersSayFirst: a runner that loses its lock because no server can be reached has said before that it cannot verify
+// it, whenever it began.
+func TestRunnersSayFirst(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		diaries, processes := make([]diary, 100), make([]ifrit.Process, 100)
+		for i := range processes {
+			processes[i] = ifrit.Invoke(e.claim(fmt.Sprint(i), "a", diaries[i].callbacks()))
+			time.Sleep(100 * time.Millisecond)
+		}
+		e.set(2)
+		for i, p := range processes {
+			if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
+				t.Error(err)
+			}
+			diaries[i].says(t, "acquired, unverifiable, lost")
+		}
+		e.set(0)
+	})
 }
 
 // TestRunnerServerRestart: the lock outlives a restart of the server that is shorter than the lease.
@@ -235,10 +259,8 @@ func TestRunnerPresence(t *testing.T) {
 		e.set(0)
 		time.Sleep(ttl + retry)
 		d.says(t, "acquired, lost, acquired, unverifiable, lost, acquired")
-		server, done := e.direct()
-		list, err := server.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE})
+		list, err := e.server.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE})
 		must(t, err)
-		done()
 		if len(list.GetResources()) != 1 || list.GetResources()[0].GetValue() != "of a" {
 			t.Errorf("the presences: %v", list)
 		}

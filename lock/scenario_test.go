@@ -132,12 +132,12 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// TestTenGoroutinesFiveSessions: ten goroutines on five sessions add 2,000 times under one mutex, and nothing
+// TestTenGoroutinesFiveSessions: ten goroutines on five sessions add 500 times under one mutex, and nothing
 // is lost.
 func TestTenGoroutinesFiveSessions(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		all := sessions(h, 5)
-		const each = 200
+		const each = 50
 		var sum int // guarded by nothing but the mutex
 		var last uint64
 		var adding sync.WaitGroup

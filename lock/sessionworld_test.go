@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,7 +41,7 @@ type house struct {
 func inHouse(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{t: t, file: filepath.Join(t.TempDir(), "locket.db")}
+		h := &house{t: t, file: newDatabase(t)}
 		h.start()
 		defer func() {
 			h.stop()
@@ -140,9 +139,10 @@ func (h *house) direct() (client models.LocketClient, end func()) {
 // partition is what stands between one client and the server.
 type partition struct {
 	*house
-	mu    sync.Mutex
-	mode  int // 0: nothing, 1: bytes are held back, 2: cut
-	conns []*partitioned
+	mu      sync.Mutex
+	mode    int           // 0: nothing, 1: bytes are held back, 2: cut
+	changed chan struct{} // closed when the mode changes; nil if nobody waits for that
+	conns   []*partitioned
 }
 
 func (p *partition) dialer() lock.ClientOption { return p.dialOption() }
@@ -171,12 +171,29 @@ func (p *partition) set(mode int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mode = mode
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
 	if mode == 2 {
 		for _, c := range p.conns {
 			_ = c.Conn.Close()
 		}
 		p.conns = nil
 	}
+}
+
+// holdsBack returns what is closed when bytes may be held back no longer, nil if they are not.
+func (p *partition) holdsBack() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode != 1 {
+		return nil
+	}
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.changed
 }
 
 // partitioned is a connection through a partition.
@@ -189,14 +206,12 @@ type partitioned struct {
 
 func (c *partitioned) pass() {
 	for {
-		c.p.mu.Lock()
-		held := c.p.mode == 1
-		c.p.mu.Unlock()
-		if !held {
+		changed := c.p.holdsBack()
+		if changed == nil {
 			return
 		}
 		select {
-		case <-time.After(10 * time.Millisecond):
+		case <-changed:
 		case <-c.closed:
 			return
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // longTTL is long beside the wait TTL.
-const longTTL = 6 * time.Minute
+const longTTL = 3 * time.Minute
 
 // long returns a runner of a claim with a long TTL.
 func (w *world) long(id string, options ...lock.Option) *lock.Runner {
@@ -42,7 +42,7 @@ func TestWaitTTL(t *testing.T) {
 		first := ifrit.Invoke(w.long("a"))
 		next := w.long("b")
 		second := ifrit.Background(next)
-		time.Sleep(5 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		must(t, end(first))
 		begin := time.Now()
 		<-second.Ready()

@@ -44,15 +44,10 @@ func AddFlags(cmd *cobra.Command) {
 	flags.Bool("insecure", false, "talk to servers on other machines without TLS")
 	flags.Duration("timeout", DefaultTimeout, "how long a request may take")
 	flags.String("context", "", "the `name` of a context, for what flags and environment leave open")
-	AddContextFile(flags)
+	flags.String("context-file", "", "the `file` of contexts (default ~/.config/locket/contexts.yaml)")
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{FlagMark: {"true"}} })
 	cmd.Flags().AddFlagSet(flags)
-	_ = cmd.RegisterFlagCompletionFunc("context", CompleteContexts)
-}
-
-// AddContextFile adds the flag that names the file of contexts.
-func AddContextFile(flags *pflag.FlagSet) {
-	flags.String("context-file", "", "the `file` of contexts (default ~/.config/locket/contexts.yaml)")
+	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
 }
 
 // Connection is a connection to the servers that flags, environment and context name.
@@ -145,8 +140,8 @@ func settingsOf(flags *pflag.FlagSet) (Settings, error) {
 	if s.insecure, err = strconv.ParseBool(sources.Value("insecure")); err != nil {
 		return Settings{}, sources.Wrong("insecure", "true or false")
 	}
-	if s.Timeout, err = settings.ParseDuration(sources.Value("timeout")); err != nil || s.Timeout <= 0 {
-		return Settings{}, sources.Wrong("timeout", "more than 0: "+settings.DurationHelp)
+	if s.Timeout, err = time.ParseDuration(sources.Value("timeout")); err != nil || s.Timeout <= 0 {
+		return Settings{}, sources.Wrong("timeout", "a time like 10s")
 	}
 	return s, nil
 }
@@ -195,15 +190,11 @@ func (s Settings) securityOptions() ([]locklib.DialOption, error) {
 	return nil, nil
 }
 
-// CompleteContexts completes the names of contexts.
-func CompleteContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	contexts, err := settings.Contexts(cmd.Flags())
+// completeContexts is for the shells.
+func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	names, err := settings.Contexts(cmd.Flags())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
-	}
-	names := make([]string, len(contexts))
-	for i, c := range contexts {
-		names[i] = c.Name
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

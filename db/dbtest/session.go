@@ -20,7 +20,13 @@ var sessionCases = []Case{
 	{Name: "SessionNamesAreBytes", Run: sessionNamesAreBytes},
 	{Name: "SessionClaims", Run: sessionClaims},
 	{Name: "SessionRefusals", Run: sessionRefusals},
+	{Name: "SessionEnds", Run: sessionEnds},
+	{Name: "SessionEndsInItsBatch", Run: sessionEndsInItsBatch},
 	{Name: "SessionsPages", Run: sessionsPages},
+	{Name: "DueSessions", Run: dueSessions},
+	{Name: "SessionsKeepTimeRunning", Run: sessionsKeepTimeRunning},
+	{Name: "SilentServer", Run: silentServer},
+	{Name: "AbandonedSession", Run: abandonedSession},
 }
 
 // attach attaches a session to a server.
@@ -228,6 +234,107 @@ func sessionRefusals(t testing.TB, e Engine) {
 	equal(t, "row of what was refused", row(t, e.Store, "x").Version, 0)
 }
 
+// longData is as long as data of a claim may be.
+const longData = 64 << 10
+
+// longer gives a claim as much data as it may have.
+func longer(cmd claim.Create) claim.Create {
+	cmd.UserData, cmd.Value = []byte(strings.Repeat("'", longData)), strings.Repeat("\\", longData)
+	return cmd
+}
+
+// inSteps carries out a command in as many transactions as it takes, and calls between after each but the last.
+func inSteps(t testing.TB, s db.Store, cmd claim.Command, between func()) {
+	t.Helper()
+	for {
+		answers := try(t, s, 0, cmd)
+		if answers[0].err == nil {
+			return
+		}
+		if !errors.Is(answers[0].err, claim.ErrUnfinished) {
+			t.Fatalf("%T: %v", cmd, answers[0].err)
+		}
+		between()
+		cmd = claim.Rest(cmd)
+	}
+}
+
+// sessionEnds ends a session that holds and waits for many resources: those that it waits for first, not too many
+// in one transaction. What it holds has long values.
+func sessionEnds(t testing.TB, e Engine) {
+	const n = 1200
+	Do(t, e.Store, attach("s", "s1"), attach("next", "s1"))
+	var first, theirs []claim.Command
+	for i := range n {
+		resource := fmt.Sprint("r", i)
+		mine, other := claim.Command(bound(fmt.Sprint("mine", i), resource, "s")), claim.Command(bound(fmt.Sprint("other", i), resource, "next"))
+		if i%3 == 0 { // this one waits
+			mine, other = other, mine
+		} else if i%100 == 1 {
+			mine = longer(mine.(claim.Create))
+		}
+		first, theirs = append(first, mine), append(theirs, other)
+	}
+	Do(t, e.Store, first...)
+	Do(t, e.Store, theirs...)
+	Do(t, e.Store, exclusive("mine too", "own"))
+	live, steps := n, 0
+	inSteps(t, e.Store, ending("s"), func() {
+		claims, err := e.Store.SessionClaims(t.Context(), "s")
+		must(t, err)
+		waits := slices.ContainsFunc(claims, func(c claim.Claim) bool { return c.Status == claim.Waiting })
+		if ended := live - len(claims); ended == 0 || ended > claim.MaxEnds || waits && len(claims) < n-n/3 {
+			t.Fatalf("one transaction has ended %d, %d are left", ended, len(claims))
+		}
+		live = len(claims)
+		steps++
+		s := session(t, e.Store, "s")
+		if want := (claim.Ending{Active: claim.Expired, Waiting: claim.Aborted, Reason: "over"}); s.Ending != want || s.Server != "" || s.Deadline == 0 {
+			t.Fatalf("after step %d: %+v", steps, s)
+		}
+	})
+	if steps < n/claim.MaxEnds {
+		t.Errorf("it took %d steps", steps)
+	}
+	noSession(t, e.Store, "s")
+	sessionClaimsAre(t, e.Store, "s")
+	for i := range n {
+		mine, other := get(t, e.Store, fmt.Sprint("mine", i)), get(t, e.Store, fmt.Sprint("other", i))
+		want := claim.Expired
+		if i%3 == 0 {
+			want = claim.Aborted
+		}
+		if mine.Status != want || mine.Reason != "over" || other.Status != claim.Active || other.Deadline != claim.Forever {
+			t.Fatalf("%d: %+v, then %+v", i, mine, other)
+		}
+	}
+	status(t, e.Store, "mine too", claim.Active)
+	claims, err := e.Store.SessionClaims(t.Context(), "next")
+	must(t, err)
+	equal(t, "claims of the other session", len(claims), n)
+	long := get(t, e.Store, "mine1")
+	equal(t, "length of the value and of the user data", []int{len(long.Value), len(long.UserData)}, []int{longData, longData})
+	inSteps(t, e.Store, ending("next"), func() {})
+	equal(t, "waiting and held", func() db.Counts { n, _ := e.Store.Count(t.Context()); return n }(), db.Counts{Active: 1, Finished: 2 * n})
+}
+
+// sessionEndsInItsBatch ends a session together with what is done for it.
+func sessionEndsInItsBatch(t testing.TB, e Engine) {
+	Do(t, e.Store, attach("s", "s1"), bound("a", "r", "s"), exclusive("next", "r"))
+	Do(t, e.Store, bound("b", "q", "s"), ending("s"), attach("new", "s1"), bound("c", "p", "new"), ending("new"))
+	for _, id := range []string{"a", "b", "c"} {
+		status(t, e.Store, id, claim.Expired)
+	}
+	status(t, e.Store, "next", claim.Active)
+	noSession(t, e.Store, "s")
+	noSession(t, e.Store, "new")
+	answers := try(t, e.Store, 0, attach("x", "s1"), ending("x"), bound("d", "p", "x"), attach("x", "s1"))
+	if !errors.Is(answers[2].err, claim.ErrSessionEnded) || !errors.Is(answers[3].err, claim.ErrSessionEnded) {
+		t.Errorf("what came after the end: %v", answers)
+	}
+	noSession(t, e.Store, "x")
+}
+
 func sessionsPages(t testing.TB, e Engine) {
 	var want []string
 	for i := range 25 {
@@ -266,4 +373,132 @@ func sessionsPages(t testing.TB, e Engine) {
 		}
 		equal(t, fmt.Sprintf("sessions in pages of %d", limit), got, want)
 	}
+}
+
+func dueSessionsAre(t testing.TB, s db.Store, limit int, want ...string) {
+	t.Helper()
+	got, err := s.DueSessions(t.Context(), limit)
+	must(t, err)
+	equal(t, "due sessions", fmt.Sprintf("%q", got), fmt.Sprintf("%q", want))
+}
+
+func dueSessions(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		Do(t, e.Store, attach(id, "s1"))
+	}
+	Do(t, e.Store, bound("held by b", "r", "b"))
+	dueSessionsAre(t, e.Store, 10)
+	left := map[string]time.Duration{"c": 0, "b": 20 * time.Millisecond, "d": time.Minute}
+	for _, id := range []string{"c", "b", "d"} {
+		Do(t, e.Store, claim.Detach{ID: id, Server: "s1", Left: left[id]})
+	}
+	serve(t, e.Store, time.Second)
+	dueSessionsAre(t, e.Store, 10, "c", "b")
+	dueSessionsAre(t, e.Store, 1, "c")
+	for _, id := range []string{"a", "b", "c", "d"} {
+		end := ending(id)
+		end.OnlyDue = true
+		Do(t, e.Store, end)
+	}
+	dueSessionsAre(t, e.Store, 10)
+	noSession(t, e.Store, "b")
+	noSession(t, e.Store, "c")
+	status(t, e.Store, "held by b", claim.Expired)
+	equal(t, "sessions that are left", session(t, e.Store, "a").Server, "s1")
+	if next, due := nextLook(t, e.Store), session(t, e.Store, "d").Deadline; next < due || next > due.Add(db.ClusterSkew) {
+		t.Errorf("next due is %d, the deadline is %d", next, due)
+	}
+}
+
+// serve is there, with beats, for a while.
+func serve(t testing.TB, s db.Store, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(db.BeatInterval / 2) {
+		must(t, s.Beat(t.Context()))
+	}
+	must(t, s.Beat(t.Context()))
+}
+
+func nextLook(t testing.TB, s db.Store) claim.Time {
+	t.Helper()
+	next, _, err := s.NextDue(t.Context(), time.Minute)
+	must(t, err)
+	return next
+}
+
+func sessionsKeepTimeRunning(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	equal(t, "next due without sessions", nextLook(t, e.Store), 0)
+	Do(t, e.Store, attach("a", "s1"))
+	equal(t, "next due of an attached session", nextLook(t, e.Store), claim.Forever)
+	Do(t, e.Store, bound("c", "r", "a"))
+	equal(t, "next due of its claim", nextLook(t, e.Store), claim.Forever)
+	Do(t, e.Store, claim.Detach{ID: "a", Server: "s1", Left: time.Minute})
+	if next, due := nextLook(t, e.Store), session(t, e.Store, "a").Deadline; next < due || next > due.Add(db.ClusterSkew) {
+		t.Errorf("next due of a detached session: %d, its deadline is %d", next, due)
+	}
+	Do(t, e.Store, ending("a"))
+	equal(t, "next due in the end", nextLook(t, e.Store), 0)
+}
+
+// silentServer has a server that is gone: it is started anew under another name.
+func silentServer(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"), attach("c", "elsewhere"), bound("held", "r", "a"))
+	must(t, e.Store.Beat(t.Context()))
+	beaten := now(t, e.Store).Lease
+	attached := session(t, e.Store, "a")
+	Do(t, e.Store, attach("late", "s1"))
+	late := session(t, e.Store, "late")
+
+	s := e.Reopen(t)
+	must(t, s.Vouch(t.Context(), "s2"))
+	Do(t, s, attach("c", "s2"))
+	detachSilent(t, s, 0)
+	if next := nextLook(t, s); next < beaten.Add(db.VouchSilence-slack) || next > beaten.Add(db.VouchSilence+db.ClusterSkew+slack) {
+		t.Errorf("next due is %s after the last beat", next.Sub(beaten))
+	}
+	serve(t, s, db.VouchSilence+db.ClusterSkew+slack)
+	must(t, s.Beat(t.Context()))
+	detachSilent(t, s, 3)
+	detachSilent(t, s, 0)
+	got := session(t, s, "a")
+	if got.Server != "" || got.Attached != 0 || got.Version <= attached.Version {
+		t.Errorf("the session of a silent server: %+v", got)
+	}
+	if d := got.Deadline.Sub(attached.Attached.Add(attached.TTL)); d < 0 || d > beaten.Sub(attached.Attached) {
+		t.Errorf("the deadline is %s after that of a session attached to it", d)
+	}
+	if got := session(t, s, "late"); got.Deadline < late.Attached.Add(late.TTL) {
+		t.Errorf("a session attached after the last beat: %+v", got)
+	}
+	equal(t, "the session that was moved", session(t, s, "c").Server, "s2")
+	status(t, s, "held", claim.Active)
+	if next := nextLook(t, s); next < got.Deadline {
+		t.Errorf("a server that is gone is looked for again: %d", next)
+	}
+}
+
+func detachSilent(t testing.TB, s db.Store, want int) {
+	t.Helper()
+	n, err := s.DetachSilent(t.Context(), db.VouchSilence)
+	must(t, err)
+	equal(t, "sessions of silent servers", n, want)
+}
+
+// abandonedSession is attached to a server that nobody knows: it was declared gone before.
+func abandonedSession(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	Do(t, e.Store, attach("mine", "s1"), attach("a", "gone"))
+	attached := session(t, e.Store, "a")
+	equal(t, "attached", attached.Attached > 0, true)
+	if next := nextLook(t, e.Store); next == 0 || next > now(t, e.Store).Lease {
+		t.Errorf("nobody will look at it: next due is %d", next)
+	}
+	detachSilent(t, e.Store, 1)
+	got := session(t, e.Store, "a")
+	equal(t, "deadline", got.Deadline, attached.Attached.Add(attached.TTL))
+	equal(t, "server", got.Server, "")
+	equal(t, "a session of this server", session(t, e.Store, "mine").Server, "s1")
 }

@@ -6,25 +6,21 @@ The stubs are generated from models/locket.proto alone, as lock.py says:
     examples/python/session.py 127.0.0.1:8891 nightly-report sleep 60
 """
 
-import itertools
 import os
 import queue
 import secrets
-import signal
+import subprocess
 import sys
 import threading
 import time
 
 import grpc
 
-import command
 import locket_pb2
 import locket_pb2_grpc
 
 TTL = 15  # seconds for which the session lives without its server hearing from it
-TRUST = 0.75 * TTL  # for so long it counts as ours, from when the last answered heartbeat was sent
-GRACE = 0.15 * TTL  # then the command has so long to end, and the rest is a margin
-TIMEOUT = 5  # seconds for the end of the session
+MARGIN = 1  # seconds: stop before anybody else may hold the lock
 
 
 def credentials():
@@ -40,11 +36,10 @@ class Session:
 
     def __init__(self, stub):
         self.requests = queue.Queue()
-        self.sequences = itertools.count(1)
+        self.sequence = 0
         self.sent = {}  # when each heartbeat was sent, by its sequence
-        self.versions = {}  # of what was told last, by resource
-        self.trusted_until = time.monotonic() + TRUST  # what it holds may be relied on until then
-        self.ended = threading.Event()
+        # Until then what it holds may be relied on.
+        self.trusted = time.monotonic() + TTL - MARGIN
         self.send(
             open=locket_pb2.OpenSession(
                 id=secrets.token_hex(16), secret=secrets.token_hex(16), ttl=TTL
@@ -52,17 +47,18 @@ class Session:
         )
         self.responses = stub.Session(iter(self.requests.get, None), metadata=credentials())
 
-    def send(self, **request):
-        """Sends a message. Its answer has the same sequence."""
-        sequence = next(self.sequences)
-        if "heartbeat" in request:
-            self.sent[sequence] = time.monotonic()
-        self.requests.put(locket_pb2.SessionRequest(sequence=sequence, **request))
+    def send(self, **command):
+        """Sends a message; its answer has the sequence that this returns."""
+        self.sequence += 1
+        self.requests.put(locket_pb2.SessionRequest(sequence=self.sequence, **command))
+        return self.sequence
 
     def beat(self):
         """Sends heartbeats, in a thread of its own."""
-        while not self.ended.wait(TTL / 3):
-            self.send(heartbeat=locket_pb2.Heartbeat())
+        while True:
+            at = time.monotonic()
+            self.sent[self.send(heartbeat=locket_pb2.Heartbeat())] = at
+            time.sleep(TTL / 3)
 
     def statuses(self):
         """Yields how the session stands to a resource, each time that changes."""
@@ -70,59 +66,52 @@ class Session:
             event = response.WhichOneof("event")
             if event == "heartbeat":
                 # From when it was sent: the server has vouched for the session since.
-                self.trusted_until = self.sent.pop(response.sequence) + TRUST
+                self.trusted = self.sent.pop(response.sequence) + TTL - MARGIN
             elif event == "status":
-                # Answers and news may cross: only what is newer than what was told counts.
-                status = response.status
-                if status.version > self.versions.get(status.resource, -1):
-                    self.versions[status.resource] = status.version
-                    yield status
+                yield response.status
             elif event == "error":
-                print("refused: " + response.error.message, file=sys.stderr)
-                return
-
-    def close(self):
-        """Ends the session with all that it holds and waits for. If that fails, it ends with its TTL."""
-        self.send(close=locket_pb2.CloseSession())
-        self.ended.wait(TIMEOUT)
+                sys.exit("refused: " + response.error.message)
 
 
-def listen(session, key, told):
-    """Says when the lock is held, and when it is lost, in a thread of its own."""
+def watch(session, key, held, lost):
+    """Says when the lock is held, and when it is lost."""
     try:
         for status in session.statuses():
             print(key, locket_pb2.Holding.Name(status.current), status.token, flush=True)
             if status.current == locket_pb2.HOLDING_HELD:
-                told.set()
-            elif told.is_set():
+                held.set()
+            elif held.is_set():
                 break
     except grpc.RpcError as error:
         print("the session has ended: %s" % error.details(), file=sys.stderr)
-    session.trusted_until = min(session.trusted_until, time.monotonic())
-    session.ended.set()
-    told.set()
+    lost.set()
+    held.set()
 
 
-def main(address, key, *words):
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit("stopped"))  # through every finally
-    told = threading.Event()  # that the lock is held, or never will be
+def main(address, key, command):
+    held, lost = threading.Event(), threading.Event()
     with grpc.insecure_channel(address) as channel:
         session = Session(locket_pb2_grpc.LocketStub(channel))
-        try:
-            threading.Thread(target=session.beat, daemon=True).start()
-            threading.Thread(target=listen, args=(session, key, told), daemon=True).start()
-            session.send(lock=locket_pb2.LockCommand(resource=key))
-            told.wait()
-            if session.ended.is_set():
-                sys.exit("the lock is not to be had")
-            status = command.run(words, lambda: session.trusted_until, GRACE)
-        finally:
-            session.close()
-    sys.exit("the lock is lost" if status is None else status)
+        threading.Thread(target=session.beat, daemon=True).start()
+        threading.Thread(target=watch, args=(session, key, held, lost), daemon=True).start()
+        session.send(lock=locket_pb2.LockCommand(resource=key))
+        held.wait()
+        if lost.is_set():
+            sys.exit("there is no session")
+        work = subprocess.Popen(command)
+        while work.poll() is None:
+            # Without an answer in time somebody else may hold the lock soon.
+            if lost.is_set() or time.monotonic() > session.trusted:
+                work.kill()
+                sys.exit("the lock is lost")
+            time.sleep(0.05)
+        # It ends with all that it holds and waits for, and the next in the queue is granted.
+        session.send(close=locket_pb2.CloseSession())
+        lost.wait()
+        sys.exit(work.returncode)
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit("usage: session.py ADDRESS KEY COMMAND...")
-    main(*sys.argv[1:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

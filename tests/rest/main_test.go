@@ -5,7 +5,10 @@ package rest_test
 import (
 	"testing"
 
-	"github.com/locket-service/locket/tests/harness"
+	"github.com/locket-service/locket/fixtures"
 )
 
-func TestMain(m *testing.M) { harness.Run(m) }
+func TestMain(m *testing.M) {
+	m.Run()
+	fixtures.Shutdown()
+}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/locket-service/locket/tests/harness"
+	"github.com/locket-service/locket/fixtures"
 )
 
 func TestMain(m *testing.M) {
@@ -17,5 +17,6 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	harness.Run(m)
+	m.Run()
+	fixtures.Shutdown()
 }

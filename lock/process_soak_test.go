@@ -1,0 +1,166 @@
+//go:build soak
+
+package lock_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// TestSoakProcessServerRestarts: a server that is killed again and again, and down for less than
+// the lease, costs nobody the lock.
+func TestSoakProcessServerRestarts(t *testing.T) { onBothEngines(t, testSoakProcessServerRestarts) }
+
+func testSoakProcessServerRestarts(t *testing.T, plan planner) {
+	server := startSQLite(t)
+	a, b := startPair(t, plan("a", safeTTL, server.Address()), plan("b", safeTTL, server.Address()))
+	for round := range 6 {
+		server.Kill()
+		time.Sleep(time.Duration(round) * 200 * time.Millisecond)
+		must(t, server.Start())
+		a.await(memberRenewed, sinceBoot())
+	}
+	a.kept()
+	signalled := a.signal(syscall.SIGTERM)
+	a.ends(0)
+	within(t, "the hand-over after all restarts", b.await(memberBeat, 0).after-signalled, processRetry)
+	b.signal(syscall.SIGTERM)
+	b.ends(0)
+	checkMembers(t, 2, a, b)
+}
+
+// TestSoakProcessServerStaysDown: the lock is lost when the lease is over, though the server
+// cannot say so and the runner is busy, and somebody has it soon after the server is back.
+// Its downtime does not count for it, so that it keeps to the lease of the first for a while.
+func TestSoakProcessServerStaysDown(t *testing.T) { onBothEngines(t, testSoakProcessServerStaysDown) }
+
+func testSoakProcessServerStaysDown(t *testing.T, plan planner) {
+	server := startSQLite(t)
+	stalling := plan("a", processTTL, server.Address())
+	stalling.Stall = processTTL
+	a, b := startPair(t, stalling, plan("b", processTTL, server.Address()))
+	server.Kill()
+	killed := sinceBoot()
+	a.ends(1)
+	beats := a.told(memberBeat)
+	if last := beats[len(beats)-1]; last.before > killed+processTTL {
+		t.Errorf("was within its trust window for %v without a server", last.before-killed)
+	}
+	must(t, server.Start())
+	back := sinceBoot()
+	within(t, "after the server was back, the hand-over", b.await(memberBeat, 0).after-back, processTTL+processRetry)
+	b.signal(syscall.SIGTERM)
+	b.ends(0)
+	checkMembers(t, 2, a, b)
+}
+
+// TestSoakProcessNetworkHangs: the trust window of one whose network swallows everything ends before
+// another's begins, also when answers had been slow to come. What the network delivers late
+// changes nothing.
+func TestSoakProcessNetworkHangs(t *testing.T) { onBothEngines(t, testSoakProcessNetworkHangs) }
+
+func testSoakProcessNetworkHangs(t *testing.T, plan planner) {
+	server := startSQLite(t)
+	proxy := fixtures.NewProxy(t, server.Address())
+	const ttl = 5 * time.Second
+	slow := plan("a", ttl, proxy.Addr())
+	slow.Delay = time.Second
+	a, b := startPair(t, slow, plan("b", ttl, server.Address()))
+	a.await(memberRenewed, sinceBoot())
+	proxy.Hang()
+	hung := sinceBoot()
+	within(t, "the take-over", b.await(memberBeat, 0).after-hung, ttl+processRetry)
+	a.await(memberLost, 0)
+	proxy.Restore()
+	a.ends(1)
+	b.await(memberRenewed, sinceBoot()+time.Second)
+	b.kept()
+	checkMembers(t, 2, a, b)
+}
+
+// TestSoakProcessConnectionHangs: when one connection only, or the way to one address only,
+// swallows everything, the lock is kept.
+func TestSoakProcessConnectionHangs(t *testing.T) { onBothEngines(t, testSoakProcessConnectionHangs) }
+
+func testSoakProcessConnectionHangs(t *testing.T, plan planner) {
+	const ttl = 8 * time.Second
+	for name, way := range map[string]func(hanging, good string) memberPlan{
+		"one connection of one address": func(hanging, good string) memberPlan {
+			return memberPlan{Addresses: []string{good}, Ways: []string{hanging, good}}
+		},
+		"one address of two": func(hanging, good string) memberPlan {
+			return memberPlan{Addresses: []string{hanging, good}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startSQLite(t)
+			proxy := fixtures.NewProxy(t, server.Address())
+			first, through := plan("a", ttl), way(proxy.Addr(), server.Address())
+			first.Addresses, first.Ways = through.Addresses, through.Ways
+			a, b := startPair(t, first, plan("b", ttl, server.Address()))
+			time.Sleep(2 * processRetry) // so that there is a connection to either address
+			proxy.Hang()
+			hung := sinceBoot()
+			if !first.Session { // a session may be on the good way already, or be back before anybody has doubts
+				failed := a.await(memberFailed, hung).before // when that renewal was sent
+				within(t, "in doubt", a.await(memberVerified, hung).after-failed, ttl/3+2*processRetry)
+			}
+			a.await(memberRenewed, hung+ttl)
+			a.kept()
+			a.signal(syscall.SIGTERM)
+			a.ends(0)
+			b.await(memberBeat, 0)
+			checkMembers(t, 2, a, b)
+		})
+	}
+}
+
+// TestSoakProcessTwoServers: with two servers on one database the lock is kept while one of them
+// is killed, and then the other.
+func TestSoakProcessTwoServers(t *testing.T) { onBothEngines(t, testSoakProcessTwoServers) }
+
+func testSoakProcessTwoServers(t *testing.T, plan planner) {
+	database := "mysql:" + fixtures.MySQL(t)
+	servers := []*fixtures.Locket{fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)}
+	addresses := []string{servers[0].Address(), servers[1].Address()}
+	a, b := startPair(t, plan("a", safeTTL, addresses...), plan("b", safeTTL, addresses...))
+	for _, server := range servers {
+		server.Kill()
+		for range 3 {
+			a.await(memberRenewed, sinceBoot())
+		}
+		must(t, server.Start())
+	}
+	a.kept()
+	signalled := a.signal(syscall.SIGTERM)
+	a.ends(0)
+	within(t, "the hand-over", b.await(memberBeat, 0).after-signalled, safeTTL)
+	b.signal(syscall.SIGTERM)
+	b.ends(0)
+	checkMembers(t, 2, a, b)
+}
+
+// TestSoakProcessRollingRestart: the old and the new process of a rolling restart, on one host and
+// with the default owner, are never both leader. While both want the lock the old one keeps it.
+func TestSoakProcessRollingRestart(t *testing.T) { onBothEngines(t, testSoakProcessRollingRestart) }
+
+func testSoakProcessRollingRestart(t *testing.T, plan planner) {
+	server := startSQLite(t)
+	members := []*member{startMember(t, plan("", processTTL, server.Address()))}
+	members[0].await(memberBeat, 0)
+	for i := range 2 {
+		next := startMember(t, plan("", processTTL, server.Address()))
+		next.await(memberFailed, 0)
+		members[i].await(memberRenewed, sinceBoot())
+		members[i].kept()
+		members[i].signal(syscall.SIGTERM)
+		members[i].ends(0)
+		next.await(memberBeat, 0)
+		members = append(members, next)
+	}
+	checkMembers(t, len(members), members...)
+}
