@@ -173,7 +173,7 @@ const retryPause = 300 * time.Millisecond
 // makeClaim makes a claim. Its request has an id, so it is sent again if the answer is lost.
 func (c *connection) makeClaim(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
 	for tries := 1; ; tries++ {
-		claim, err := c.CreateClaim(ctx, req)
+		claim, err := c.createOnce(ctx, req)
 		if status.Code(err) != codes.Unavailable || tries == 3 {
 			return claim, err
 		}
@@ -181,6 +181,21 @@ func (c *connection) makeClaim(ctx context.Context, req *models.CreateClaimReque
 			return nil, err
 		}
 	}
+}
+
+// answerTime is for how long an interrupted command waits for the answer to a request under way: without the answer
+// it does not know of the claim that it has to withdraw.
+const answerTime = time.Second
+
+func (c *connection) createOnce(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
+	attempt, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		attempt, cancel = context.WithDeadline(attempt, deadline)
+		defer cancel()
+	}
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerTime, cancel) })()
+	return c.CreateClaim(attempt, req)
 }
 
 // pause waits, less long if the context ends.

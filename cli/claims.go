@@ -95,10 +95,11 @@ func (l claimList) names() []string {
 }
 
 func (l claimList) text(look look) string {
-	t := newTable("ID", "RESOURCE", "OWNER", "MODE", "STATUS", "SINCE", "TTL", "TOKEN")
+	t := newTable(fixed("ID"), long("RESOURCE"), long("OWNER"), onlyWide("MODE"), fixed("STATUS"), since("SINCE"), fixed("TTL"),
+		onlyWide("TOKEN"), onlyWide("SESSION"), onlyWide("VALUE"), onlyWide("REASON"))
 	for _, v := range l {
 		t.add(plain(v.ID), plain(printable.Quoted(v.Resource)), nameCell(v.Owner), plain(v.Mode.String()), statusCell(v.Status),
-			plain(look.since(v.since())), ttlCell(v.TTL), tokenCell(v.Token))
+			plain(look.since(v.since())), ttlCell(v.TTL), tokenCell(v.Token), nameCell(v.Session), valueCell(v.Value), nameCell(v.Reason))
 	}
 	return t.text(look)
 }
@@ -110,7 +111,14 @@ func ttlCell(ttl *jsonview.Seconds) cell {
 	return plain(brief(ttl.Duration(), 2))
 }
 
-// claimRow is a claim of which people see a row.
+// claimRow is a claim of which people see a row, with the token: they have just made or changed it.
 type claimRow struct{ claimView }
 
-func (v claimRow) text(look look) string { return claimList{v.claimView}.text(look) }
+func (v claimRow) text(look look) string {
+	if look.wide {
+		return claimList{v.claimView}.text(look)
+	}
+	t := newTable(fixed("ID"), long("RESOURCE"), fixed("STATUS"), fixed("TTL"), fixed("TOKEN"))
+	t.add(plain(v.ID), plain(printable.Quoted(v.Resource)), statusCell(v.Status), ttlCell(v.TTL), tokenCell(v.Token))
+	return t.text(look)
+}

@@ -31,10 +31,8 @@ who does it now, and passes it on when that one dies.`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// How many letters may be wrong for a suggestion.
-		SuggestionsMinimumDistance: 2,
-		Args:                       unknownCommand,
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddGroup(
 		&cobra.Group{ID: groupLocks, Title: "Locks and presences:"},
@@ -45,7 +43,7 @@ who does it now, and passes it on when that one dies.`,
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
 	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
-	addGroup(root, groupServer, newServerCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
+	addGroup(root, groupServer, newServerCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newManCommand())
 	setUp(root)
 	return root

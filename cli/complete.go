@@ -90,7 +90,7 @@ func completeFrom(cmd *cobra.Command, begun string, given []string, of func(*mod
 	defer cancel()
 	var found []string
 	for _, status := range []models.Status{models.Status_STATUS_ACTIVE, models.Status_STATUS_WAITING} {
-		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: status, Limit: proto.Uint32(maxPage)})
+		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: []models.Status{status}, Limit: proto.Uint32(maxPage)})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -128,7 +128,7 @@ func TestCredentialTTL(t *testing.T) {
 	lines := strings.Split(list, "\n")
 	for i, ttl := range []time.Duration{90 * 24 * time.Hour, time.Hour, 0} {
 		entry := credentials.Entries()[i]
-		if left := time.Until(entry.Expires); ttl == 0 != entry.Expires.IsZero() || ttl > 0 && (left > ttl || left < ttl-10*time.Minute) {
+		if left := time.Until(entry.Expires); ttl == 0 != entry.Expires.IsZero() || ttl > 0 && (left > ttl || left < ttl-10*time.Minute) { // real time: ten minutes are long enough for any machine
 			t.Errorf("%s ends at %v", entry.Name, entry.Expires)
 		}
 		if line := lines[i+1]; !strings.HasPrefix(line, entry.ID()) || !strings.Contains(line, "credential:"+entry.Name) || ttl == 0 != strings.Contains(line, "never") {

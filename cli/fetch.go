@@ -38,7 +38,7 @@ elsewhere as one line, with tabs between them. Status 4 says that nobody does.`,
 func (v heldView) names() []string { return []string{v.Key} }
 
 func (v heldView) text(look look) string {
-	t := newTable("NAME", "OWNER", "TOKEN", "VALUE")
+	t := newTable(long("NAME"), long("OWNER"), fixed("TOKEN"), long("VALUE"))
 	t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), plain(strconv.FormatUint(v.Token, 10)), valueCell(v.Value))
 	return t.text(look)
 }

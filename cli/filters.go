@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/settings"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -59,8 +60,9 @@ func filtersOf(cmd *cobra.Command) (*models.ListClaimsRequest, error) {
 		req.Mode = models.Mode(mode).Enum()
 	}
 	var status jsonview.Status
-	f.choose("status", &status)
-	req.Status = models.Status(status)
+	if f.choose("status", &status) {
+		req.Status = []models.Status{models.Status(status)}
+	}
 	return req, f.err
 }
 
@@ -116,7 +118,7 @@ func (f *filters) time(name string) *timestamppb.Timestamp {
 
 // parseTime understands a time, a day, and how long ago it was.
 func parseTime(text string, now time.Time) (time.Time, error) {
-	if ago, err := time.ParseDuration(text); err == nil {
+	if ago, err := settings.ParseDuration(text); err == nil && strings.Trim(text, "0123456789.") != "" { // 2026 may be meant as a year
 		return now.Add(-ago), nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {

@@ -92,7 +92,10 @@ func (v claimView) history(look look) string {
 	if len(v.StatusHistory) == 0 {
 		return ""
 	}
-	t := &table{}
+	t := newTable(fixed(""), fixed(""))
+	if look.terminal {
+		t = newTable(fixed(""), fixed(""), fixed(""))
+	}
 	for i, change := range v.StatusHistory {
 		m := moment{at: time.Time(change.Timestamp)}
 		if i == len(v.StatusHistory)-1 {

@@ -36,7 +36,7 @@ func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withServers(cmd, func(_ context.Context, c *connection) error {
 			// Not FetchAll, which leaves out token and TTL.
-			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: models.Status_STATUS_ACTIVE}, 0)
+			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}}, 0)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (l lockList) names() []string {
 }
 
 func (l lockList) text(look look) string {
-	t := newTable("NAME", "OWNER", "TTL", "TOKEN", "VALUE")
+	t := newTable(long("NAME"), long("OWNER"), fixed("TTL"), fixed("TOKEN"), long("VALUE"))
 	for _, v := range l {
 		t.add(plain(printable.Quoted(v.Key)), nameCell(v.Owner), ttlCell(v.TTL), tokenCell(v.Token), valueCell(v.Value))
 	}

@@ -14,9 +14,8 @@ import (
 func newManCommand() *cobra.Command {
 	var folder string
 	cmd := &cobra.Command{
-		Use:    "man",
-		Short:  "Write the man pages into a folder",
-		Hidden: true, // for those who package Locket
+		Use:   "man",
+		Short: "Write the man pages into a folder",
 		Example: `  locket man --dir /usr/local/share/man/man1
   locket man --dir ./man`,
 		Args: takes(),
@@ -59,6 +58,9 @@ func manPage(cmd *cobra.Command) string {
 	page.WriteString(".SH DESCRIPTION\n" + manText(describe(cmd)))
 	manFlags(&page, "OPTIONS", ownFlags(cmd))
 	manFlags(&page, "CONNECTION", connectFlags(cmd))
+	if note := durationNote(cmd); note != "" {
+		page.WriteString(".PP\n" + manText(note))
+	}
 	if cmd.HasExample() {
 		page.WriteString(".SH EXAMPLES\n" + manText(cmd.Example))
 	}

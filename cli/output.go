@@ -6,19 +6,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/cli/printable"
 )
 
 // formats are what -o takes. Without it a command prints what people want to see.
-var formats = []string{"json", "yaml", "name", "table"}
+var formats = []string{"json", "yaml", "name", "table", "wide", "jsonpath=", "template="}
 
 // view is an answer that can be shown. In JSON and YAML it shows as encoding/json says.
 type view interface {
@@ -36,27 +37,33 @@ type look struct {
 	// terminal: people read it at once.
 	terminal bool
 	color    bool
-	now      time.Time
+	// width is that of the widest table, 0 for no bound.
+	width int
+	// wide: all columns, and nothing is shortened.
+	wide bool
+	now  time.Time
 }
 
 func addOutput(cmd *cobra.Command) {
-	cmd.Flags().StringP("output", "o", "", "how to print: `format` is "+strings.Join(formats, ", "))
+	cmd.Flags().StringP("output", "o", "", "how to print: `format` is "+formatNames)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// Before anything is done: what cannot be printed is not done.
-		if format := formatOf(cmd); format != "" && !slices.Contains(formats, format) {
-			return exit.Usagef("--output %q: must be one of %s", format, strings.Join(formats, ", "))
+		if _, err := formatOf(cmd); err != nil {
+			return err
 		}
 		return run(cmd, args)
 	}
 }
 
-func formatOf(cmd *cobra.Command) string { return cmd.Flag("output").Value.String() }
-
 // printView prints an answer as the command's --output says.
 func printView(cmd *cobra.Command, v view) error {
-	text, err := render(v, formatOf(cmd), lookOf(cmd.OutOrStdout()))
+	format, err := formatOf(cmd)
+	if err != nil {
+		return err
+	}
+	text, err := render(v, format, lookOf(cmd.OutOrStdout()))
 	if err != nil {
 		return err
 	}
@@ -67,8 +74,8 @@ func printView(cmd *cobra.Command, v view) error {
 }
 
 // render returns how an answer looks in a format.
-func render(v view, format string, look look) (string, error) {
-	switch format {
+func render(v view, format format, look look) (string, error) {
+	switch format.name {
 	case "json":
 		return toJSON(v)
 	case "yaml":
@@ -79,6 +86,12 @@ func render(v view, format string, look look) (string, error) {
 			lines.WriteString(printable.Quoted(name) + "\n")
 		}
 		return lines.String(), nil
+	case "wide":
+		look.wide, look.width = true, 0
+	case "jsonpath":
+		return format.find(v)
+	case "template":
+		return format.fill(v)
 	case "":
 		if v, ok := v.(liner); ok {
 			return v.line(look), nil
@@ -90,7 +103,23 @@ func render(v view, format string, look look) (string, error) {
 // lookOf returns how text is to look on what it is written to.
 func lookOf(out io.Writer) look {
 	terminal := isTerminal(out)
-	return look{terminal: terminal, color: terminal && wantsColor(), now: time.Now()}
+	return look{terminal: terminal, color: terminal && wantsColor(), width: widthOf(out), now: time.Now()}
+}
+
+// defaultWidth is that of a table where nothing says how much room there is.
+const defaultWidth = 80
+
+// widthOf returns how many columns fit on what is written to: $COLUMNS, or those of the terminal.
+func widthOf(out io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if file, ok := out.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col)
+		}
+	}
+	return defaultWidth
 }
 
 func isTerminal(out io.Writer) bool {

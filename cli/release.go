@@ -75,7 +75,7 @@ type releasedLock struct {
 func (v releasedLock) names() []string { return []string{v.Key} }
 
 func (v releasedLock) text(look look) string {
-	t := newTable("NAME", "OWNER", "TOKEN")
+	t := newTable(long("NAME"), long("OWNER"), fixed("TOKEN"))
 	t.add(plain(printable.Quoted(v.Key)), plain(printable.Quoted(v.Owner)), tokenCell(v.Token))
 	return t.text(look)
 }

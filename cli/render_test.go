@@ -43,6 +43,13 @@ const (
 	together  = models.Mode_MODE_SHARED
 )
 
+func formatForTest(t *testing.T, text string) format {
+	t.Helper()
+	f, err := parseFormat(text)
+	harness.Must(t, err)
+	return f
+}
+
 // viewsForTest are answers with all that may be hard to show.
 func viewsForTest() map[string]view {
 	full := claimForTest("a", "me", alone, 3*time.Minute, isWaiting, isActive)
@@ -72,17 +79,20 @@ func viewsForTest() map[string]view {
 func TestGoldenLooks(t *testing.T) {
 	t.Parallel()
 	looks := []struct {
-		name string
-		look look
+		name, format string
+		look         look
 	}{
-		{"terminal in color", look{terminal: true, color: true, now: noon}},
-		{"terminal", look{terminal: true, now: noon}},
-		{"no terminal", look{now: noon}},
+		{"terminal in color", "", look{terminal: true, color: true, now: noon}},
+		{"terminal", "", look{terminal: true, width: 80, now: noon}},
+		{"narrow terminal", "", look{terminal: true, width: 40, now: noon}},
+		{"terminal, wide", "wide", look{terminal: true, width: 40, now: noon}},
+		{"no terminal", "", look{width: 80, now: noon}},
+		{"no terminal, wide", "wide", look{width: 80, now: noon}},
 	}
 	var log strings.Builder
 	for _, name := range []string{"claim", "row", "claims", "queue", "free", "lock", "locks", "taken", "released", "ended"} {
 		for _, l := range looks {
-			text, err := render(viewsForTest()[name], "", l.look)
+			text, err := render(viewsForTest()[name], formatForTest(t, l.format), l.look)
 			harness.Must(t, err)
 			log.WriteString("--- " + name + ", " + l.name + "\n" + strings.ReplaceAll(text, "\x1b", "ESC"))
 		}
@@ -94,8 +104,8 @@ func TestGoldenLooks(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	for name, v := range viewsForTest() {
-		for _, format := range append(formats, "") {
-			text, err := render(v, format, look{terminal: true, now: noon})
+		for _, format := range []string{"json", "yaml", "name", "table", "wide", "jsonpath=$..*", "template={{.}}", ""} {
+			text, err := render(v, formatForTest(t, format), look{terminal: true, now: noon})
 			harness.Must(t, err)
 			if bare := strings.ReplaceAll(text, "\n", ""); !printable.Is(bare) {
 				t.Errorf("%s as %q: %q", name, format, text)
@@ -114,9 +124,9 @@ func TestHostileText(t *testing.T) {
 func TestFormatsAgree(t *testing.T) {
 	t.Parallel()
 	for name, v := range viewsForTest() {
-		asJSON, err := render(v, "json", look{})
+		asJSON, err := render(v, formatForTest(t, "json"), look{})
 		harness.Must(t, err)
-		asYAML, err := render(v, "yaml", look{})
+		asYAML, err := render(v, formatForTest(t, "yaml"), look{})
 		harness.Must(t, err)
 		raw, err := json.Marshal(v)
 		harness.Must(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -55,7 +56,7 @@ func (v queueView) text(look look) string {
 	if len(v.Holders)+len(v.Waiters) == 0 {
 		return text
 	}
-	t := newTable("PLACE", "OWNER", "MODE", "SINCE", "TTL", "TOKEN", "ID", "WHY")
+	t := newTable(fixed("PLACE"), long("OWNER"), onlyWide("MODE"), since("SINCE"), onlyWide("TTL"), onlyWide("TOKEN"), fixed("ID"), long("WHY"))
 	for _, p := range v.Holders {
 		t.add(cell{"holds", green}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
 			tokenCell(p.Token), plain(p.ID), plain(""))
@@ -131,14 +132,14 @@ func (v queueView) why(i int) string {
 	for before := i - 1; before >= 0; before-- {
 		p := v.Waiters[before]
 		if waiter.Mode == exclusive || p.Mode == exclusive {
-			return fmt.Sprintf("behind %s waiter %s at place %d", p.Mode, ownerOf(p), before+1)
+			return fmt.Sprintf("behind %s at place %d", strings.TrimPrefix(ownerOf(p), "of "), before+1)
 		}
 	}
 	switch {
 	case len(v.Holders) == 0, v.Holders[0].Mode == shared && waiter.Mode == shared:
 		return "its turn has come"
 	case len(v.Holders) == 1:
-		return fmt.Sprintf("behind %s holder %s", v.Holders[0].Mode, ownerOf(v.Holders[0]))
+		return "behind " + strings.TrimPrefix(ownerOf(v.Holders[0]), "of ")
 	default:
 		return fmt.Sprintf("behind %d shared holders", len(v.Holders))
 	}

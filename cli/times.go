@@ -52,9 +52,9 @@ func (l look) ago(m moment) string {
 	return brief(age, 1) + " ago"
 }
 
-// since returns a moment as people want it, and elsewhere as programs do.
+// since returns a moment as it fits into a table, and where there is room, and nobody reads it at once, as it is.
 func (l look) since(m moment) string {
-	if l.terminal {
+	if l.terminal || !l.wide {
 		return l.ago(m)
 	}
 	return m.at.Format(jsonview.TimeFormat)

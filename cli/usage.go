@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/locket-service/locket/cli/connect"
 	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/settings"
 )
 
 // setUp sets help and usage errors of all commands: help in sections, and errors that say what
@@ -33,6 +33,15 @@ func setUp(root *cobra.Command) {
 		refuseUsage(cmd)
 	}
 	refuseUsage(root)
+	takeDurations(root)
+}
+
+// takeDurations has all flags of a command, and of those below it, that are durations take a number without a unit.
+func takeDurations(cmd *cobra.Command) {
+	settings.TakeDurations(cmd.Flags())
+	for _, below := range cmd.Commands() {
+		takeDurations(below)
+	}
 }
 
 // refuseUsage has wrong arguments of a command, and of those below it, end with exit.Usage.
@@ -76,14 +85,6 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// unknownCommand is called with the words that name no command.
-func unknownCommand(root *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return fmt.Errorf("unknown command %q%s", args[0], didYouMean(root.SuggestionsFor(args[0]), ""))
-}
-
 // isCommand refuses help with an unknown command.
 func isCommand(help *cobra.Command, args []string) error {
 	if cmd, _, _ := help.Root().Find(args); cmd == help.Root() {
@@ -101,28 +102,23 @@ func flagError(cmd *cobra.Command, err error) error {
 	return exit.Usagef(`%w%s; see "%s --help"`, err, hint, cmd.CommandPath())
 }
 
-func didYouMean(names []string, prefix string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return " (did you mean " + prefix + strings.Join(names, " or "+prefix) + "?)"
-}
-
-// suggestFlags returns the flags that are spelled alike, as cobra does for commands.
-func suggestFlags(flags *pflag.FlagSet, name string) []string {
-	alike := &cobra.Command{SuggestionsMinimumDistance: 2}
-	flags.VisitAll(func(flag *pflag.Flag) {
-		alike.AddCommand(&cobra.Command{Use: flag.Name, Run: func(*cobra.Command, []string) {}})
-	})
-	return alike.SuggestionsFor(name)
-}
-
 // describe returns what a command does.
 func describe(cmd *cobra.Command) string {
 	if cmd.Long != "" {
 		return cmd.Long + "\n"
 	}
 	return cmd.Short + ".\n"
+}
+
+// durationNote says how durations are written, "" for a command that takes none.
+func durationNote(cmd *cobra.Command) string {
+	note := ""
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if settings.IsDuration(flag) {
+			note = "A duration is " + settings.DurationHelp + "."
+		}
+	})
+	return note
 }
 
 // connectFlags returns the flags of a command that say where the servers are, ownFlags the
@@ -142,7 +138,7 @@ func flagsOf(cmd *cobra.Command, connection bool) *pflag.FlagSet {
 
 // addTemplateFuncs registers, once, the functions that usageTemplate calls.
 var addTemplateFuncs = sync.OnceFunc(func() {
-	cobra.AddTemplateFuncs(map[string]any{"connectFlags": connectFlags, "ownFlags": ownFlags})
+	cobra.AddTemplateFuncs(map[string]any{"connectFlags": connectFlags, "ownFlags": ownFlags, "durationNote": durationNote})
 })
 
 // usageTemplate is cobra's own with the flags in two sections, and the example first.
@@ -163,7 +159,9 @@ Flags:
 {{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{with connectFlags .}}{{if .HasAvailableFlags}}
 
 Where the servers are (each flag is also an environment variable: LOCKET_ADDRESS):
-{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
+{{.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}{{with durationNote .}}
+
+{{.}}{{end}}{{if .HasAvailableSubCommands}}
 
 "{{.CommandPath}} COMMAND --help" describes a command.{{end}}
 `

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/cli/settings"
@@ -114,7 +115,7 @@ func TestManual(t *testing.T) {
 	cmd := newFetchCommand()
 	harness.Must(t, cmd.ParseFlags([]string{"--context-file", file}))
 	contexts, err := settings.Contexts(cmd.Flags())
-	if err != nil || strings.Join(contexts, ", ") != "production, staging" {
+	if err != nil || len(contexts) != 2 || contexts[0].Name != "production" || contexts[1].Name != "staging" || !contexts[1].Current {
 		t.Errorf("%v, %v", contexts, err)
 	}
 	for _, flag := range []string{"address", "tls-ca", "tls-cert", "tls-key", "insecure", "timeout", "context", "context-file"} {
@@ -209,7 +210,7 @@ func TestCompletions(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"fetch", "-o", ""}, "json\nyaml\nname\ntable\n:4\n"},
+		{[]string{"fetch", "-o", ""}, "json\nyaml\nname\ntable\nwide\njsonpath=\ntemplate=\n:4\n"},
 		{[]string{"claims", "--status", ""}, "waiting\nactive\nreleased\nexpired\naborted\nwithdrawn\nrevoked\n:4\n"},
 		{[]string{"claims", "--mode", ""}, "exclusive\nshared\n:4\n"},
 		{[]string{"get", "--context-file", file, "--context", ""}, "commas\nempty\nseveral\nusual\n:4\n"},
@@ -299,4 +300,26 @@ func TestReadmeSixLines(t *testing.T) {
 	for _, line := range lines {
 		parses(t, "  "+strings.TrimPrefix(line, "./"))
 	}
+}
+
+// Every duration is read alike: 5 is 5 s; the help of the command says so.
+func TestDurations(t *testing.T) {
+	t.Parallel()
+	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
+		n := 0
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			if flag.Value.Type() != "duration" {
+				return
+			}
+			n++
+			for text, want := range map[string]string{"5": "5s", "7d": "168h0m0s"} {
+				if err := flag.Value.Set(text); err != nil || flag.Value.String() != want {
+					t.Errorf("--%s %s is %s, %v", flag.Name, text, flag.Value, err)
+				}
+			}
+		})
+		if strings.Contains(cmd.UsageString(), "A duration is a number of seconds") != (n > 0) {
+			t.Errorf("%d durations, and the help:\n%s", n, cmd.UsageString())
+		}
+	})
 }

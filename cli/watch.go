@@ -293,11 +293,12 @@ func padded(c cell, width int) cell {
 
 // printEvents returns what prints events as the command's --output says.
 func printEvents(cmd *cobra.Command) func(watchEvent) error {
-	format, look := formatOf(cmd), lookOf(cmd.OutOrStdout())
+	format, _ := formatOf(cmd) // which has been looked at before
+	look := lookOf(cmd.OutOrStdout())
 	return func(e watchEvent) error {
 		look.now = time.Now()
 		text, err := render(e, format, look)
-		switch format {
+		switch format.name {
 		case "json": // a line for each
 			var line []byte
 			line, err = json.Marshal(e)

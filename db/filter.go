@@ -1,7 +1,11 @@
 package db
 
 import (
+	"math"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/locket-service/locket/claim"
 )
@@ -10,8 +14,11 @@ import (
 // bound on a duration leaves out the claims that have no such duration.
 type Filter struct {
 	Resource, Owner *string
-	Mode            *claim.Mode
-	Status          claim.Status
+	// Prefix is how the names of the resources begin.
+	Prefix string
+	Mode   *claim.Mode
+	// Statuses are those of which a claim has one.
+	Statuses []claim.Status
 
 	MinActive, MaxActive   *time.Duration
 	MinWaiting, MaxWaiting *time.Duration
@@ -19,7 +26,9 @@ type Filter struct {
 	MinTTL, MaxTTL         *time.Duration
 	MinCreated, MaxCreated *claim.Time
 
-	// After leaves out this claim and those before it.
+	// Newest has the newest claims come first.
+	Newest bool
+	// After leaves out this claim and those before it, in the order of the list.
 	After *Cursor
 	// Limit is the number of claims to return; Offset are left out before them.
 	Limit, Offset int
@@ -31,4 +40,104 @@ type Filter struct {
 type Cursor struct {
 	Created claim.Time
 	ID      string
+}
+
+// Live reports whether the filter lets no claim pass that has ended.
+func (f *Filter) Live() bool {
+	return len(f.Statuses) > 0 && !slices.ContainsFunc(f.Statuses, claim.Status.Final)
+}
+
+// Bounded reports whether the filter bounds a duration.
+func (f *Filter) Bounded() bool {
+	return f.MinActive != nil || f.MaxActive != nil || f.MinWaiting != nil || f.MaxWaiting != nil || f.MinTTL != nil || f.MaxTTL != nil
+}
+
+// PrefixEnd returns a name that comes, as bytes, after all that begin with a prefix, and before all others that
+// come after it.
+func PrefixEnd(prefix string) string {
+	for prefix != "" {
+		last, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		if last++; last == 0xD800 { // the first of those that UTF-8 does not have
+			last = 0xE000
+		}
+		if last <= utf8.MaxRune {
+			return prefix + string(last)
+		}
+	}
+	return strings.Repeat(string(utf8.MaxRune), 257) // longer than any name
+}
+
+// SQL spellings of a claim's durations, in microseconds, NULL where it has none. The
+// placeholder is the database's time.
+const (
+	activeForSQL  = "(CASE WHEN activated = 0 THEN NULL WHEN status > 2 THEN finished - activated ELSE ? - activated END)"
+	waitingForSQL = "(CASE WHEN activated > 0 THEN activated - created WHEN status > 2 THEN finished - created ELSE ? - created END)"
+	ttlLeftSQL    = "(CASE WHEN status = 2 AND session = '' THEN deadline - ? END)"
+)
+
+// SQL returns a filter as what follows "SELECT … FROM claims" in an engine that speaks SQL, with its arguments: each
+// an int64, an int, a uint8 or a string. Names are to be compared as bytes there.
+func (f *Filter) SQL(now claim.Instant) (clause string, args []any) {
+	var conditions []string
+	where := func(condition string, values ...any) {
+		conditions = append(conditions, condition)
+		args = append(args, values...)
+	}
+	if f.Resource != nil {
+		where("resource = ?", *f.Resource)
+	}
+	if f.Prefix != "" {
+		where("resource >= ? AND resource < ?", f.Prefix, PrefixEnd(f.Prefix))
+	}
+	if f.Owner != nil {
+		where("owner = ?", *f.Owner)
+	}
+	if f.Mode != nil {
+		where("mode = ?", uint8(*f.Mode))
+	}
+	if n := len(f.Statuses); n > 0 {
+		statuses := make([]any, n)
+		for i, status := range f.Statuses {
+			statuses[i] = uint8(status)
+		}
+		where("status IN (?"+strings.Repeat(", ?", n-1)+")", statuses...)
+	}
+	bound := func(expr string, at claim.Time, lower, upper *time.Duration) {
+		if lower != nil {
+			least := lower.Microseconds()
+			if least <= 0 { // what is negative here counts as 0
+				least = math.MinInt64
+			}
+			where(expr+" >= ?", int64(at), least)
+		}
+		if upper != nil {
+			where(expr+" <= ?", int64(at), upper.Microseconds())
+		}
+	}
+	bound(activeForSQL, now.Wall, f.MinActive, f.MaxActive)
+	bound(waitingForSQL, now.Wall, f.MinWaiting, f.MaxWaiting)
+	bound(ttlLeftSQL, now.Lease, f.MinTTL, f.MaxTTL)
+	if f.MinCreated != nil {
+		where("created >= ?", int64(*f.MinCreated))
+	}
+	if f.MaxCreated != nil {
+		where("created <= ?", int64(*f.MaxCreated))
+	}
+	order, after := "created, id", "created >= ? AND (created > ? OR id > ?)"
+	if f.Newest {
+		order, after = "created DESC, id DESC", "created <= ? AND (created < ? OR id < ?)"
+	}
+	if f.After != nil {
+		at := int64(f.After.Created)
+		where(after, at, at, f.After.ID)
+	}
+	if len(conditions) > 0 {
+		clause = " WHERE " + strings.Join(conditions, " AND ")
+	}
+	limit := f.Limit
+	if limit == 0 {
+		limit = math.MaxInt32
+	}
+	return clause + " ORDER BY " + order + " LIMIT ? OFFSET ?", append(args, limit, f.Offset)
 }

@@ -50,10 +50,16 @@ type Store interface {
 	Feed
 	Pruner
 
+	// About returns what the database is. It returns the Engine whatever the error.
+	About(ctx context.Context) (About, error)
+
 	// Close ends all use of the database. It waits some seconds at most for a database
 	// that does not answer.
 	Close() error
 }
+
+// About is what a database is: the name of its engine, and its version in its own words.
+type About struct{ Engine, Version string }
 
 // Transactor carries out transactions.
 type Transactor interface {
@@ -149,6 +155,7 @@ type Getter interface {
 // that was acknowledged, by any server, before the question.
 type Reader interface {
 	Getter
+	Resources
 
 	// Holder returns a claim that holds the resource, the one that has held it for
 	// longest if there are several, or claim.ErrNotFound.
@@ -164,11 +171,12 @@ type Reader interface {
 	// the last is in exactly one.
 	Live(ctx context.Context, resource *string, page Page) ([]claim.Claim, error)
 
-	// List returns the claims that pass the filter, oldest first (by the time of
-	// their creation, then by id): all of them, or as many as Limit and Bytes allow. Lists are
+	// List returns the claims that pass the filter, by the time of their creation, then by id:
+	// all of them, or as many as Limit and Bytes allow. Lists are
 	// limited in time, by ErrListTooLong, and in how many of the expensive ones run at once, so
-	// that they do not delay anything else. A filter by creation time, by final status, or by the
-	// live status of a resource is cheap.
+	// that they do not delay anything else. A filter by creation time, by a final status, or by the
+	// live statuses of a resource is cheap, and so is one by live statuses where there are few of these,
+	// or few under its prefix.
 	List(ctx context.Context, f Filter) ([]claim.Claim, claim.Instant, error)
 
 	// Queue returns the queue of a resource as it is at one moment. A name that has no

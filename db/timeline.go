@@ -134,4 +134,6 @@ type ClockState struct {
 	// the last reading.
 	Outage time.Duration
 	Lease  claim.Time
+	// Beaten is the lease time of the last beat that is known.
+	Beaten claim.Time
 }

@@ -41,7 +41,18 @@ type heldView struct {
 	Token uint64 `json:"token" doc:"The fencing token of the grant."`
 }
 
+type resourceView struct {
+	URL string `json:"url" doc:"The resource's address."`
+	jsonview.ResourceOf[placeView]
+}
+
+type sessionView struct {
+	URL string `json:"url" doc:"The session's address."`
+	jsonview.Session
+}
+
 type (
+	statusView     struct{ jsonview.ServiceStatus }
 	identityView   struct{ jsonview.Identity }
 	permissionView struct{ jsonview.Permission }
 )
@@ -68,6 +79,22 @@ func view(ctx context.Context, answer proto.Message) (any, error) {
 		return locks, nil
 	case *models.FetchResponse:
 		return heldView{viewLock(base, answer.GetResource()), answer.GetToken()}, nil
+	case *models.ListResourcesResponse:
+		resources := make([]resourceView, len(answer.GetResources()))
+		for i, resource := range answer.GetResources() {
+			resources[i] = viewResource(base, resource)
+		}
+		return resources, nil
+	case *models.ListSessionsResponse:
+		sessions := make([]sessionView, len(answer.GetSessions()))
+		for i, session := range answer.GetSessions() {
+			sessions[i] = viewSession(base, session)
+		}
+		return sessions, nil
+	case *models.SessionInfo:
+		return viewSession(base, answer), nil
+	case *models.ServiceStatus:
+		return statusView{jsonview.OfStatus(answer)}, nil
 	case *models.Identity:
 		return identityView{jsonview.OfIdentity(answer)}, nil
 	case *models.CanIResponse:
@@ -82,10 +109,24 @@ func viewClaim(base string, c *models.Claim) claimView {
 }
 
 func viewQueue(base string, q *models.Queue) queueView {
-	return queueView{
-		base + "/v1/resources/" + url.PathEscape(q.GetResource()) + "/",
-		jsonview.OfQueue(q, func(c *models.Claim) placeView { return placeView{claimURL(base, c), jsonview.OfPlace(c)} }),
-	}
+	return queueView{resourceURL(base, q.GetResource()), jsonview.OfQueue(q, placeOf(base))}
+}
+
+func viewResource(base string, r *models.ResourceInfo) resourceView {
+	return resourceView{resourceURL(base, r.GetResource()), jsonview.OfResource(r, placeOf(base))}
+}
+
+// placeOf returns what shows a claim in the queue of its resource.
+func placeOf(base string) func(*models.Claim) placeView {
+	return func(c *models.Claim) placeView { return placeView{claimURL(base, c), jsonview.OfPlace(c)} }
+}
+
+func resourceURL(base, name string) string {
+	return base + "/v1/resources/" + url.PathEscape(name) + "/"
+}
+
+func viewSession(base string, s *models.SessionInfo) sessionView {
+	return sessionView{base + "/v1/sessions/" + s.GetId() + "/", jsonview.OfSession(s)}
 }
 
 func viewLock(base string, r *models.Resource) lockView {
@@ -116,6 +157,9 @@ func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) erro
 		w.Header().Set("Link", "<"+r.nextPage(list.GetNextPageToken())+`>; rel="next"`)
 	}
 	switch answer := answer.(type) {
+	case *models.EndSessionResponse:
+		w.Header().Del("Content-Type")
+		w.WriteHeader(http.StatusNoContent)
 	case *models.Claim:
 		code := codeOf(r.method, answer.GetStatus())
 		if answer.GetCreated() == nil { // the caller may not see the claim that it has changed

@@ -140,6 +140,9 @@ func hint(value json.RawMessage, t reflect.Type) string {
 // describe says what values of a type are.
 func describe(t reflect.Type) string {
 	if named, ok := reflect.Zero(t).Interface().(enum); ok {
+		if t.Kind() == reflect.Slice {
+			return "separated by commas, some of " + strings.Join(named.Names(), ", ")
+		}
 		return "one of " + strings.Join(named.Names(), ", ")
 	}
 	if t == reflect.TypeFor[claimID]() {

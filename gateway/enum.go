@@ -4,12 +4,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
 
 // enum is a type with a few values that have names.
 type enum interface{ Names() []string }
+
+// statuses are several, separated by commas.
+type statuses []models.Status
+
+// Names implements enum: those of which it is a list.
+func (statuses) Names() []string { return jsonview.Status(0).Names() }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (list *statuses) UnmarshalJSON(text []byte) error {
+	var names string
+	if err := json.Unmarshal(text, &names); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		var status jsonview.Status
+		if err := status.UnmarshalText([]byte(name)); err != nil {
+			return err
+		}
+		*list = append(*list, models.Status(status))
+	}
+	return nil
+}
 
 // newStatus is a status that a client may ask for.
 type newStatus jsonview.Status

@@ -53,6 +53,7 @@ func (l *addressLog) Handle(_ context.Context, record slog.Record) error {
 // server is a running server.
 type server struct {
 	url     string
+	conn    grpc.ClientConnInterface // to the service
 	process ifrit.Process
 	counter prometheus.Counter
 	drain   func() // sends waiting calls away, as the program does when it ends
@@ -75,7 +76,7 @@ func startAs(t *testing.T, change func(*gateway.Config), more ...prometheus.Coll
 	registry.MustRegister(append(more, s.counter)...)
 	log := &addressLog{Handler: slog.DiscardHandler}
 	conn, drain := service(t, registry)
-	s.drain = drain
+	s.conn, s.drain = conn, drain
 	config := gateway.Config{
 		Address: "127.0.0.1:0", Service: conn,
 		Metrics: registry, ShutdownTimeout: shutdownTimeout, Log: slog.New(log),

@@ -88,6 +88,10 @@ func (o operation) parameters() (list []any) {
 				"in": "query", "name": nameOf(field), "description": field.Tag.Get("doc"),
 				"schema": bounded(schemaOf(field.Type.Elem(), nil), field.Tag),
 			}
+			if field.Type.Elem().Kind() == reflect.Slice {
+				parameter["schema"] = object{"type": "array", "items": parameter["schema"]}
+				parameter["style"], parameter["explode"] = "form", false // separated by commas
+			}
 			if field.Tag.Get("required") != "" {
 				parameter["required"] = true
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/gateway"
+	"github.com/locket-service/locket/models"
 )
 
 // TestOpenAPI: the document is valid, and real requests and answers of every operation are
@@ -84,6 +85,18 @@ func TestOpenAPI(t *testing.T) {
 	v.check("PUT", "/v1/claims/presence/", `{"status": "revoked"}`, 204)
 	v.check("PUT", "/v1/claims/waiter/", `{"ttl": 1}`, 415, "Content-Type: text/plain")
 	v.check("PUT", "/v1/claims/waiter/", `{"reason": "`+strings.Repeat("x", 600<<10)+`"}`, 413)
+	v.check("GET", "/v1/claims/?status=active,waiting&prefix=r&order=newest", "", 200)
+	v.check("GET", "/v1/claims/?status=active,red", "", 400)
+	v.check("GET", "/v1/resources/?prefix=p&order=contended", "", 200)
+	v.check("GET", "/v1/resources/?order=red", "", 400)
+	openSession(t, s, "0123456789abcdef")
+	v.check("GET", "/v1/sessions/", "", 200)
+	v.check("GET", "/v1/sessions/?limit=0", "", 400)
+	v.check("GET", "/v1/sessions/0123456789abcdef/", "", 200)
+	v.check("DELETE", "/v1/sessions/0123456789abcdef/", "", 204)
+	v.check("DELETE", "/v1/sessions/0123456789abcdef/", "", 404)
+	v.check("GET", "/v1/sessions/0123456789abcdef/", "", 404)
+	v.check("GET", "/v1/status/", "", 200)
 	v.check("GET", "/v1/whoami/", "", 200)
 	v.check("GET", "/v1/permissions/r/?right=hold", "", 200)
 	v.check("GET", "/v1/permissions/r/?right=write", "", 400)
@@ -91,6 +104,18 @@ func TestOpenAPI(t *testing.T) {
 	v.check("GET", "/v1/events/?prefix=r&type=red", "", 400)
 	v.seen["watch OK"] = true // TestEvents
 	v.complete(document)
+}
+
+// openSession opens a session at the service behind a server.
+func openSession(t *testing.T, s *server, id string) {
+	t.Helper()
+	stream, err := models.NewLocketClient(s.conn).Session(t.Context())
+	must(t, err)
+	must(t, stream.Send(&models.SessionRequest{Sequence: 1, Command: &models.SessionRequest_Open{
+		Open: &models.OpenSession{Id: id, Secret: "a secret of the test", Ttl: 10},
+	}}))
+	_, err = stream.Recv()
+	must(t, err)
 }
 
 // validator compares what is served with what the document says.

@@ -47,6 +47,7 @@ var (
 
 	badParameters = answer{code: http.StatusBadRequest, doc: "A parameter is missing, unknown or invalid; the keys name it."}
 	noClaim       = answer{code: http.StatusNotFound, doc: "No such claim."}
+	noSession     = answer{code: http.StatusNotFound, doc: "No such session, or it has ended."}
 	notHeld       = answer{code: http.StatusNotFound, doc: "Nobody holds it."}
 	othersFirst   = answer{code: http.StatusConflict, doc: "The claim waits for other claims: at position, for holder with claim_id and token, or for holders with the mode shared."}
 	notChanged    = answer{code: http.StatusBadRequest, doc: "A parameter is invalid, or the claim's current status, which the body has, does not allow the change."}
@@ -83,7 +84,7 @@ var operations = []operation{
 		}, bodyAnswers...),
 	},
 	{
-		method: http.MethodGet, path: "/v1/claims", id: "listClaims", summary: "List claims, oldest first",
+		method: http.MethodGet, path: "/v1/claims", id: "listClaims", summary: "List claims, oldest or newest first",
 		translate: query[listQuery], query: listQuery{},
 		answers: []answer{
 			{code: http.StatusOK, doc: "The claims that match all filters.", body: []claimView{}, headers: []string{"Link"}},
@@ -117,6 +118,28 @@ var operations = []operation{
 		method: http.MethodGet, path: "/v1/resources/{resource}", id: "getResource", summary: "The holders and the waiters of a resource, in order",
 		translate: query[queueQuery], query: queueQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The queue of the resource.", body: queueView{}}, badParameters},
+	},
+	{
+		method: http.MethodGet, path: "/v1/resources", id: "listResources", summary: "The resources with live claims: who holds each, and how many wait",
+		translate: query[resourcesQuery], query: resourcesQuery{},
+		answers: []answer{{code: http.StatusOK, doc: "The resources that the caller may read. A page may have fewer than the limit, or none, though the header Link leads to more.", body: []resourceView{}, headers: []string{"Link"}}, badParameters},
+	},
+	{
+		method: http.MethodGet, path: "/v1/sessions", id: "listSessions", summary: "The sessions: what they hold and wait for, where they are attached",
+		translate: query[sessionsQuery], query: sessionsQuery{},
+		answers: []answer{{code: http.StatusOK, doc: "The sessions, in the order of their ids: the caller's own, or all with the right to administer.", body: []sessionView{}, headers: []string{"Link"}}, badParameters},
+	},
+	{
+		method: http.MethodGet, path: "/v1/sessions/{id}", id: "getSession", summary: "Get a session",
+		answers: []answer{{code: http.StatusOK, doc: "The session.", body: sessionView{}}, noSession},
+	},
+	{
+		method: http.MethodDelete, path: "/v1/sessions/{id}", id: "endSession", summary: "End a session, with all that it holds and waits for: its claims are revoked",
+		answers: []answer{{code: http.StatusNoContent, doc: "The session has ended."}, noSession},
+	},
+	{
+		method: http.MethodGet, path: "/v1/status", id: "getStatus", summary: "How the service is: its servers, its database, the clocks, and what is wrong",
+		answers: []answer{{code: http.StatusOK, doc: "The status, as the server knows it that answers.", body: statusView{}}},
 	},
 	{
 		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "The held locks, page by page",

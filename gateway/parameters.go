@@ -53,26 +53,28 @@ func (b *updateBody) message() proto.Message {
 
 // listQuery is the query of GET /v1/claims/: that of the REST requirements, with additions.
 type listQuery struct {
-	Resource               *string          `json:"resource" doc:"Claims of this resource."`
-	Owner                  *string          `json:"owner" doc:"Claims of this owner."`
-	Status                 *jsonview.Status `json:"status" doc:"Claims with this status."`
-	Mode                   *jsonview.Mode   `json:"mode" doc:"Claims of this mode."`
-	MinimumActiveDuration  *float64         `json:"minimum_active_duration" doc:"Seconds."`
-	MaximumActiveDuration  *float64         `json:"maximum_active_duration" doc:"Seconds."`
-	MinimumWaitingDuration *float64         `json:"minimum_waiting_duration" doc:"Seconds."`
-	MaximumWaitingDuration *float64         `json:"maximum_waiting_duration" doc:"Seconds."`
-	MinimumTTL             *float64         `json:"minimum_ttl" doc:"Seconds left."`
-	MaximumTTL             *float64         `json:"maximum_ttl" doc:"Seconds left."`
-	MinimumCreated         *time.Time       `json:"minimum_created" doc:"Claims created then or later."`
-	MaximumCreated         *time.Time       `json:"maximum_created" doc:"Claims created then or earlier."`
-	Limit                  *uint32          `json:"limit" doc:"How many claims to return; the default is 10." minimum:"1" maximum:"1000"`
-	Offset                 *uint32          `json:"offset" doc:"How many claims to skip first. For long lists follow the header Link instead." maximum:"1048576"`
-	PageToken              *string          `json:"page_token" doc:"From the header Link of the page before."`
+	Resource               *string         `json:"resource" doc:"Claims of this resource."`
+	Prefix                 *string         `json:"prefix" doc:"Claims of resources whose names begin so."`
+	Owner                  *string         `json:"owner" doc:"Claims of this owner."`
+	Status                 *statuses       `json:"status" doc:"Claims with one of these statuses, separated by commas."`
+	Mode                   *jsonview.Mode  `json:"mode" doc:"Claims of this mode."`
+	MinimumActiveDuration  *float64        `json:"minimum_active_duration" doc:"Seconds."`
+	MaximumActiveDuration  *float64        `json:"maximum_active_duration" doc:"Seconds."`
+	MinimumWaitingDuration *float64        `json:"minimum_waiting_duration" doc:"Seconds."`
+	MaximumWaitingDuration *float64        `json:"maximum_waiting_duration" doc:"Seconds."`
+	MinimumTTL             *float64        `json:"minimum_ttl" doc:"Seconds left."`
+	MaximumTTL             *float64        `json:"maximum_ttl" doc:"Seconds left."`
+	MinimumCreated         *time.Time      `json:"minimum_created" doc:"Claims created then or later."`
+	MaximumCreated         *time.Time      `json:"maximum_created" doc:"Claims created then or earlier."`
+	Order                  *jsonview.Order `json:"order" doc:"By the time of creation; the default is oldest first."`
+	Limit                  *uint32         `json:"limit" doc:"How many claims to return; the default is 10." minimum:"1" maximum:"1000"`
+	Offset                 *uint32         `json:"offset" doc:"How many claims to skip first. For long lists follow the header Link instead." maximum:"1048576"`
+	PageToken              *string         `json:"page_token" doc:"From the header Link of the page before."`
 }
 
 func (q *listQuery) message() proto.Message {
 	return &models.ListClaimsRequest{
-		Resource: q.Resource, Owner: q.Owner, Status: models.Status(given(q.Status)), Mode: (*models.Mode)(q.Mode),
+		Resource: q.Resource, Owner: q.Owner, Prefix: given(q.Prefix), Status: given(q.Status), Mode: (*models.Mode)(q.Mode), Order: models.Order(given(q.Order)),
 		MinimumActiveDuration: q.MinimumActiveDuration, MaximumActiveDuration: q.MaximumActiveDuration,
 		MinimumWaitingDuration: q.MinimumWaitingDuration, MaximumWaitingDuration: q.MaximumWaitingDuration,
 		MinimumTtl: q.MinimumTTL, MaximumTtl: q.MaximumTTL,
@@ -94,6 +96,28 @@ type queueQuery struct {
 }
 
 func (q *queueQuery) message() proto.Message { return &models.GetQueueRequest{Limit: q.Limit} }
+
+// resourcesQuery is the query of GET /v1/resources/.
+type resourcesQuery struct {
+	Prefix    *string                 `json:"prefix" doc:"Resources whose names begin so."`
+	Order     *jsonview.ResourceOrder `json:"order" doc:"The default is by name; contended: those for which most claims wait come first."`
+	Limit     *uint32                 `json:"limit" doc:"How many to return; the default is 100." minimum:"1" maximum:"1000"`
+	PageToken *string                 `json:"page_token" doc:"From the header Link of the page before."`
+}
+
+func (q *resourcesQuery) message() proto.Message {
+	return &models.ListResourcesRequest{Prefix: given(q.Prefix), Order: models.ResourceOrder(given(q.Order)), Limit: q.Limit, PageToken: given(q.PageToken)}
+}
+
+// sessionsQuery is the query of GET /v1/sessions/.
+type sessionsQuery struct {
+	Limit     *uint32 `json:"limit" doc:"How many to return; the default is 100." minimum:"1" maximum:"1000"`
+	PageToken *string `json:"page_token" doc:"From the header Link of the page before."`
+}
+
+func (q *sessionsQuery) message() proto.Message {
+	return &models.ListSessionsRequest{Limit: q.Limit, PageToken: given(q.PageToken)}
+}
 
 // heldQuery is the query of GET /v1/locks/ and GET /v1/presences/.
 type heldQuery struct {

@@ -89,7 +89,7 @@ func (*pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} 
 func closed(conn net.Conn) time.Duration {
 	begin := time.Now()
 	_, _ = io.Copy(io.Discard, conn)
-	return time.Since(begin)
+	return time.Since(begin) // real time: of a bubble
 }
 
 // send writes a request and returns the status of its answer.

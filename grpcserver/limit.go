@@ -22,6 +22,7 @@ var keeping = map[string]bool{
 	models.Locket_Release_FullMethodName:     true,
 	models.Locket_UpdateClaim_FullMethodName: true,
 	models.Locket_EndClaim_FullMethodName:    true,
+	models.Locket_EndSession_FullMethodName:  true,
 }
 
 // lasting are the methods whose calls last as long as their callers like. They do not count: what

@@ -158,7 +158,7 @@ func AuditFile(log *slog.Logger) func(*follow.Change) {
 var changes = map[string]bool{
 	models.Locket_Lock_FullMethodName: true, models.Locket_Release_FullMethodName: true, models.Locket_CreateClaim_FullMethodName: true,
 	models.Locket_UpdateClaim_FullMethodName: true, models.Locket_EndClaim_FullMethodName: true,
-	models.Locket_Session_FullMethodName: true, models.Locket_ResetSessions_FullMethodName: true,
+	models.Locket_Session_FullMethodName: true, models.Locket_ResetSessions_FullMethodName: true, models.Locket_EndSession_FullMethodName: true,
 }
 
 // audit is the line of one call.
@@ -288,6 +288,10 @@ func whatOf(message any) []slog.Attr {
 		return on("asked_claim", m.GetId())
 	case *models.AwaitClaimRequest:
 		return on("asked_claim", m.GetId())
+	case *models.GetSessionRequest:
+		return on("session", m.GetId())
+	case *models.EndSessionRequest:
+		return on("session", m.GetId())
 	case *models.FetchRequest:
 		return on("asked_resource", m.GetKey())
 	case *models.GetQueueRequest:

@@ -51,11 +51,17 @@ var needs = map[string]Need{
 	models.Locket_EndClaim_FullMethodName:    free(ByClaim),
 	models.Locket_GetQueue_FullMethodName:    named((*models.GetQueueRequest).GetResource, auth.Read),
 
+	models.Locket_ListResources_FullMethodName: free(Filtered),
+
 	models.Locket_Session_FullMethodName:       session(),
+	models.Locket_GetSession_FullMethodName:    free(Filtered),
+	models.Locket_EndSession_FullMethodName:    free(Filtered),
 	models.Locket_ListSessions_FullMethodName:  free(Filtered),
 	models.Locket_ResetSessions_FullMethodName: everything(auth.Administer),
 	models.Locket_Watch_FullMethodName:         watch(),
 	models.Locket_GetWaits_FullMethodName:      free(Filtered),
+
+	models.Locket_GetStatus_FullMethodName: everything(auth.Administer),
 
 	MetricsPage: everything(auth.Administer),
 

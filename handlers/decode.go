@@ -3,6 +3,7 @@ package handlers
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -148,14 +149,23 @@ func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
 	var c check
 	f := db.Filter{
 		Resource: req.Resource, Owner: req.Owner,
-		Status:     statusOf(req.GetStatus()),
+		Prefix:     req.GetPrefix(),
+		Newest:     req.GetOrder() == models.Order_ORDER_NEWEST,
 		Offset:     int(req.GetOffset()),
 		MinCreated: decodeTime(&c, "minimum_created", req.GetMinimumCreated()),
 		MaxCreated: decodeTime(&c, "maximum_created", req.GetMaximumCreated()),
 	}
 	c.text("resource", req.GetResource())
+	c.text("prefix", req.GetPrefix())
 	c.text("owner", req.GetOwner())
-	c.that(f.Status == 0 || f.Status.Valid(), "status", "unknown status %d", req.GetStatus())
+	for _, status := range req.GetStatus() {
+		known := statusOf(status)
+		if c.that(known.Valid(), "status", "unknown status %d", status); !slices.Contains(f.Statuses, known) {
+			f.Statuses = append(f.Statuses, known)
+		}
+	}
+	_, known := models.Order_name[int32(req.GetOrder())]
+	c.that(known, "order", "unknown order %d", req.GetOrder())
 	if req.Mode != nil {
 		mode := c.mode(req.GetMode())
 		f.Mode = &mode
@@ -172,8 +182,8 @@ func decodeFilter(req *models.ListClaimsRequest) (db.Filter, error) {
 	f.Limit = c.limit(req.Limit, defaultLimit)
 	c.that(req.GetOffset() <= maxOffset, "offset", "must be at most %d; use page_token", maxOffset)
 	if req.GetPageToken() != "" {
-		cursor, err := decodeCursor(req.GetPageToken())
-		c.that(err == nil, "page_token", "invalid page token")
+		cursor, err := decodeCursor(req.GetPageToken(), f.Newest)
+		c.that(err == nil, "page_token", "invalid page token, or one of a list in another order")
 		c.that(f.Offset == 0, "offset", "does not go together with page_token")
 		f.After = cursor
 	}
@@ -199,19 +209,27 @@ func decodeTimeout(d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// A page token is the place of the last claim of the page before.
-func encodeCursor(c db.Cursor) string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", c.Created, c.ID))
+// newestMark is before the page tokens of lists that have the newest claims first.
+const newestMark = "newest "
+
+// A page token is the place of the last claim of the page before, and the order.
+func encodeCursor(c db.Cursor, newest bool) string {
+	mark := ""
+	if newest {
+		mark = newestMark
+	}
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s%d %s", mark, c.Created, c.ID))
 }
 
-func decodeCursor(token string) (*db.Cursor, error) {
+func decodeCursor(token string, newest bool) (*db.Cursor, error) {
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		return nil, err
 	}
-	at, id, _ := strings.Cut(string(text), " ")
+	place, marked := strings.CutPrefix(string(text), newestMark)
+	at, id, _ := strings.Cut(place, " ")
 	created, err := strconv.ParseInt(at, 10, 64)
-	if err != nil || !validID(id) {
+	if err != nil || !validID(id) || marked != newest {
 		return nil, fmt.Errorf("not a cursor: %q", text)
 	}
 	return &db.Cursor{Created: claim.Time(created), ID: id}, nil

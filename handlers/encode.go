@@ -104,13 +104,13 @@ const pageBytes = 3 << 20
 
 // encodeList returns the page that claims begin with. They are one more than limit if there
 // is another page.
-func encodeList(claims []claim.Claim, now claim.Instant, limit int) *models.ListClaimsResponse {
+func encodeList(claims []claim.Claim, now claim.Instant, limit int, newest bool) *models.ListClaimsResponse {
 	list := &models.ListClaimsResponse{}
 	bytes := 0
 	for i := range claims {
 		if i == limit || bytes > pageBytes {
 			last := claims[i-1]
-			list.NextPageToken = encodeCursor(db.Cursor{Created: last.Created, ID: last.ID})
+			list.NextPageToken = encodeCursor(db.Cursor{Created: last.Created, ID: last.ID}, newest)
 			break
 		}
 		encoded := encodeClaim(&claims[i], now)

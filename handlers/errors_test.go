@@ -68,6 +68,20 @@ func (s *failing) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.I
 	return s.Store.List(ctx, f)
 }
 
+func (s *failing) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {
+	if err := s.fail(); err != nil {
+		return nil, "", claim.Instant{}, err
+	}
+	return s.Store.Resources(ctx, prefix, after, limit)
+}
+
+func (s *failing) Contended(ctx context.Context, prefix string, after *db.Contention, limit int) ([]db.Resource, claim.Instant, error) {
+	if err := s.fail(); err != nil {
+		return nil, claim.Instant{}, err
+	}
+	return s.Store.Contended(ctx, prefix, after, limit)
+}
+
 func (s *failing) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
 	if err := s.fail(); err != nil {
 		return db.Snapshot{}, claim.Instant{}, err
@@ -97,6 +111,14 @@ func TestDatabaseErrors(t *testing.T) {
 		},
 		"GetClaim":   func() error { _, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: "a"}); return err },
 		"ListClaims": func() error { _, err := s.ListClaims(t.Context(), &models.ListClaimsRequest{}); return err },
+		"ListResources": func() error {
+			_, err := s.ListResources(t.Context(), &models.ListResourcesRequest{})
+			return err
+		},
+		"ListResources, most contended first": func() error {
+			_, err := s.ListResources(t.Context(), &models.ListResourcesRequest{Order: models.ResourceOrder_RESOURCE_ORDER_CONTENDED})
+			return err
+		},
 		"UpdateClaim": func() error {
 			_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: "a", Status: released})
 			return err

@@ -29,6 +29,7 @@ func FuzzRequests(f *testing.F) {
 		&models.AwaitClaimRequest{Id: "a"},
 		&models.EndClaimRequest{Id: "a", Reason: "why"},
 		&models.GetQueueRequest{Resource: "k", Limit: ptr(uint32(5))},
+		&models.ListResourcesRequest{Prefix: "k", Order: models.ResourceOrder_RESOURCE_ORDER_CONTENDED, PageToken: "YzEgaw"},
 	} {
 		data, err := proto.Marshal(message)
 		if err != nil {

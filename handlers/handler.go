@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -33,6 +34,7 @@ type handler struct {
 	sessions  *session.Manager
 	store     db.Reader
 	finder    *waits.Finder
+	status    func(context.Context) (*models.ServiceStatus, error)
 	log       *slog.Logger
 	renewals  rate.Sometimes // that are logged
 
@@ -50,6 +52,23 @@ func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, stor
 		option(h)
 	}
 	return h
+}
+
+// Status sets what GetStatus returns; without it, it is not implemented.
+func Status(status func(context.Context) (*models.ServiceStatus, error)) Option {
+	return func(h *handler) { h.status = status }
+}
+
+// GetStatus implements models.LocketServer.
+func (h *handler) GetStatus(ctx context.Context, _ *models.GetStatusRequest) (*models.ServiceStatus, error) {
+	if h.status == nil {
+		return nil, status.Error(codes.Unimplemented, "this server does not know its status")
+	}
+	answer, err := h.status(ctx)
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return answer, nil
 }
 
 // Option changes the service that New returns.
@@ -162,7 +181,7 @@ func (h *handler) ListClaims(ctx context.Context, req *models.ListClaimsRequest)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return encodeList(claims, now, limit), nil
+	return encodeList(claims, now, limit, filter.Newest), nil
 }
 
 // UpdateClaim implements models.LocketServer.

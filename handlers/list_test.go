@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,11 +57,22 @@ func TestFilters(t *testing.T) {
 			{"no owner", &filter{Owner: ptr("")}, "d "},
 			{"exclusive", &filter{Mode: ptr(models.Mode_MODE_EXCLUSIVE)}, "a b d "},
 			{"shared", &filter{Mode: ptr(models.Mode_MODE_SHARED)}, "c e "},
-			{"waiting", &filter{Status: waiting}, "c "},
-			{"active", &filter{Status: active}, "b e "},
-			{"released", &filter{Status: released}, "a "},
-			{"withdrawn", &filter{Status: withdrawn}, "d "},
-			{"expired", &filter{Status: expired}, ""},
+			{"waiting", &filter{Status: []models.Status{waiting}}, "c "},
+			{"active", &filter{Status: []models.Status{active}}, "b e "},
+			{"released", &filter{Status: []models.Status{released}}, "a "},
+			{"live", &filter{Status: []models.Status{waiting, active}}, "b c e "},
+			{"ended", &filter{Status: []models.Status{released, withdrawn, released}}, "a d "},
+			{"some of both", &filter{Status: []models.Status{released, waiting}}, "a c "},
+			{"prefix", &filter{Prefix: "r"}, "a b c d e "},
+			{"whole name as prefix", &filter{Prefix: "r1"}, "a b c d "},
+			{"no such prefix", &filter{Prefix: "R"}, ""},
+			{"live of a prefix", &filter{Prefix: "r1", Status: []models.Status{waiting, active}}, "b c "},
+			{"newest first", &filter{Order: newest}, "e d c b a "},
+			{"newest live first", &filter{Order: newest, Status: []models.Status{waiting, active}}, "e c b "},
+			{"the newest", &filter{Order: newest, Limit: ptr(uint32(2))}, "e d "},
+			{"the newest but one", &filter{Order: newest, Limit: ptr(uint32(1)), Offset: 1}, "d "},
+			{"withdrawn", &filter{Status: []models.Status{withdrawn}}, "d "},
+			{"expired", &filter{Status: []models.Status{expired}}, ""},
 
 			{"active for so long at least", &filter{MinimumActiveDuration: ptr(4.0)}, "a b "},
 			{"active for longer", &filter{MinimumActiveDuration: ptr(4.000001)}, ""},
@@ -80,7 +92,7 @@ func TestFilters(t *testing.T) {
 			{"created long ago", &filter{MaximumCreated: &timestamppb.Timestamp{Seconds: -62135596800}}, ""},
 
 			{"all together", &filter{
-				Resource: ptr("r1"), Owner: ptr("joe"), Mode: ptr(models.Mode_MODE_EXCLUSIVE), Status: active,
+				Resource: ptr("r1"), Owner: ptr("joe"), Mode: ptr(models.Mode_MODE_EXCLUSIVE), Status: []models.Status{active},
 				MinimumTtl: ptr(90.0), MinimumWaitingDuration: ptr(3.0), MaximumCreated: second(1),
 			}, "b "},
 			{"limit", &filter{Limit: ptr(uint32(2))}, "a b "},
@@ -116,12 +128,26 @@ func TestPages(t *testing.T) {
 			t.Errorf("by offset %q, at once %q", byOffset, all)
 		}
 		for _, limit := range []uint32{1, 4, 5, 10, 25, 26} {
-			if got := s.walk(t, limit, nil); got != all {
+			if got := s.walk(t, limit, oldest, nil); got != all {
 				t.Errorf("by pages of %d %q, at once %q", limit, got, all)
+			}
+			back := strings.Fields(s.walk(t, limit, newest, nil))
+			if slices.Reverse(back); strings.Join(back, " ")+" " != all {
+				t.Errorf("newest first by pages of %d %q, at once %q", limit, back, all)
 			}
 		}
 		n := 0
-		got := s.walk(t, 5, func() {
+		newer := func() {
+			s.create(t, "new", number("newer", n), 60)
+			n++
+		}
+		before := s.walk(t, 1000, newest, nil)
+		if got := s.walk(t, 5, newest, newer); got != before {
+			t.Errorf("newest first by pages, while claims are made, %q, before %q", got, before)
+		}
+		time.Sleep(time.Second)
+		all = s.walk(t, 1000, oldest, nil)
+		got := s.walk(t, 5, oldest, func() {
 			s.create(t, "new", number("new", n), 60)
 			n++
 		})
@@ -131,10 +157,12 @@ func TestPages(t *testing.T) {
 	})
 }
 
+const oldest, newest = models.Order_ORDER_OLDEST, models.Order_ORDER_NEWEST
+
 // walk lists all claims by pages. between is called after each of them, five times at most.
-func (s *server) walk(t *testing.T, limit uint32, between func()) (listed string) {
+func (s *server) walk(t *testing.T, limit uint32, order models.Order, between func()) (listed string) {
 	t.Helper()
-	req := &models.ListClaimsRequest{Limit: &limit}
+	req := &models.ListClaimsRequest{Limit: &limit, Order: order}
 	for page := 0; ; page++ {
 		resp := s.list(t, req)
 		listed += ids(resp.GetClaims())

@@ -130,7 +130,7 @@ func TestRenewalByToken(t *testing.T) {
 	if resp.GetToken() != now || fetched.GetToken() != now || !proto.Equal(fetched.GetResource(), changed) {
 		t.Errorf("renewed with token %d: %v; fetched %v", now, resp, fetched)
 	}
-	held := s.list(t, &models.ListClaimsRequest{Status: active}).GetClaims()
+	held := s.list(t, &models.ListClaimsRequest{Status: []models.Status{active}}).GetClaims()
 	if len(held) != 1 || held[0].GetTtl() < 3000 {
 		t.Errorf("held: %v", held)
 	}

@@ -83,6 +83,39 @@ func encodeSession(s *db.SessionCount, now claim.Instant) *models.SessionInfo {
 	return encoded
 }
 
+// GetSession implements models.LocketServer.
+func (h *handler) GetSession(ctx context.Context, req *models.GetSessionRequest) (*models.SessionInfo, error) {
+	found, now, err := h.visibleSession(ctx, req.GetId())
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return encodeSession(&found, now), nil
+}
+
+// EndSession implements models.LocketServer.
+func (h *handler) EndSession(ctx context.Context, req *models.EndSessionRequest) (*models.EndSessionResponse, error) {
+	_, _, err := h.visibleSession(ctx, req.GetId())
+	if err == nil {
+		err = h.sessions.End(ctx, req.GetId())
+	}
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return &models.EndSessionResponse{}, nil
+}
+
+// visibleSession returns a session that the caller may see, and so end; any other is not there.
+func (h *handler) visibleSession(ctx context.Context, id string) (db.SessionCount, claim.Instant, error) {
+	if !validSessionID(id) {
+		return db.SessionCount{}, claim.Instant{}, claim.ErrSessionEnded
+	}
+	found, now, err := h.sessions.Get(ctx, id)
+	if caller := auth.CallerOf(ctx); err == nil && !caller.Owns(found.Identity) && caller.NeedAll(auth.Administer, "") != nil {
+		return db.SessionCount{}, now, claim.ErrSessionEnded
+	}
+	return found, now, err
+}
+
 // ResetSessions implements models.LocketServer.
 func (h *handler) ResetSessions(ctx context.Context, req *models.ResetSessionsRequest) (*models.ResetSessionsResponse, error) {
 	var c check

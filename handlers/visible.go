@@ -130,6 +130,17 @@ func (v visible) List(ctx context.Context, f db.Filter) (claims []claim.Claim, n
 	return claims, now, err
 }
 
+// Resources implements db.Resources. ListResources leaves out what the caller may not read: only it knows how
+// much of that it has read.
+func (v visible) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {
+	return v.store.Resources(ctx, prefix, after, limit)
+}
+
+// Contended implements db.Resources, likewise.
+func (v visible) Contended(ctx context.Context, prefix string, after *db.Contention, limit int) ([]db.Resource, claim.Instant, error) {
+	return v.store.Contended(ctx, prefix, after, limit)
+}
+
 // pick reads on until it has limit claims that the caller may see (0: all) after the first offset of
 // them, or as many bytes. read returns those after the last one, none at the end.
 func pick(caller *auth.Caller, limit, offset, bytes int, read func(last *claim.Claim) ([]claim.Claim, error)) (picked []claim.Claim, err error) {

@@ -22,16 +22,17 @@ import (
 // within about a second and the caller's deadline, when they end with Unavailable before any
 // of the answer has come:
 //
-//   - Fetch, FetchAll, GetClaim, ListClaims, GetQueue, GetWaits, ListSessions, WhoAmI and CanI change nothing,
-//     nor does Watch;
+//   - Fetch, FetchAll, GetClaim, ListClaims, GetQueue, ListResources, GetWaits, ListSessions, GetSession, GetStatus,
+//     WhoAmI and CanI change nothing, nor does Watch;
 //   - AwaitClaim neither; its timeout begins anew with each attempt;
 //   - Lock renews what an attempt before it took for the same owner;
 //   - UpdateClaim and EndClaim leave a claim as an attempt before them has left it.
 //
-// Four are left to their callers, who know whether they may be repeated:
+// Five are left to their callers, who know whether they may be repeated:
 //
 //   - CreateClaim makes a second claim when it is repeated without an id;
 //   - Release without a token may release a later grant, which the owner took meanwhile;
+//   - EndSession finds no session when an attempt before it has ended it;
 //   - ResetSessions would also end the sessions that were opened since the first attempt;
 //   - Session, which is a stream of commands: package lock resumes it, and sends again what was not answered.
 //
@@ -49,8 +50,11 @@ const ServiceConfig = `{
 			{"service": "models.Locket", "method": "AwaitClaim"},
 			{"service": "models.Locket", "method": "EndClaim"},
 			{"service": "models.Locket", "method": "GetQueue"},
+			{"service": "models.Locket", "method": "ListResources"},
 			{"service": "models.Locket", "method": "GetWaits"},
 			{"service": "models.Locket", "method": "ListSessions"},
+			{"service": "models.Locket", "method": "GetSession"},
+			{"service": "models.Locket", "method": "GetStatus"},
 			{"service": "models.Locket", "method": "Watch"},
 			{"service": "models.Locket", "method": "WhoAmI"},
 			{"service": "models.Locket", "method": "CanI"}

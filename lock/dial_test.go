@@ -325,7 +325,7 @@ func TestDialBadOptions(t *testing.T) {
 }
 
 // dialUnsafe are the methods that are not sent again by themselves: see lock.ServiceConfig.
-var dialUnsafe = []string{"CreateClaim", "Release", "ResetSessions", "Session"}
+var dialUnsafe = []string{"CreateClaim", "EndSession", "Release", "ResetSessions", "Session"}
 
 // TestServiceConfig: of every method it was decided whether it is tried again. Whoever adds
 // one adds it to lock.ServiceConfig, or with the reason to its comment, and to dialUnsafe.

@@ -202,6 +202,104 @@ func (Status) EnumDescriptor() ([]byte, []int) {
 	return file_models_locket_proto_rawDescGZIP(), []int{2}
 }
 
+// Order is the order of a list of claims.
+type Order int32
+
+const (
+	Order_ORDER_OLDEST Order = 0
+	Order_ORDER_NEWEST Order = 1
+)
+
+// Enum value maps for Order.
+var (
+	Order_name = map[int32]string{
+		0: "ORDER_OLDEST",
+		1: "ORDER_NEWEST",
+	}
+	Order_value = map[string]int32{
+		"ORDER_OLDEST": 0,
+		"ORDER_NEWEST": 1,
+	}
+)
+
+func (x Order) Enum() *Order {
+	p := new(Order)
+	*p = x
+	return p
+}
+
+func (x Order) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Order) Descriptor() protoreflect.EnumDescriptor {
+	return file_models_locket_proto_enumTypes[3].Descriptor()
+}
+
+func (Order) Type() protoreflect.EnumType {
+	return &file_models_locket_proto_enumTypes[3]
+}
+
+func (x Order) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Order.Descriptor instead.
+func (Order) EnumDescriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{3}
+}
+
+// ResourceOrder is the order of a list of resources.
+type ResourceOrder int32
+
+const (
+	// By name, as bytes. A resource that has live claims from the first page to the last is in
+	// exactly one.
+	ResourceOrder_RESOURCE_ORDER_NAME ResourceOrder = 0
+	// Those for which most claims wait come first; of as many, by name. Then come those for which none
+	// waits, by name. While numbers change, a resource may be in two pages or in none.
+	ResourceOrder_RESOURCE_ORDER_CONTENDED ResourceOrder = 1
+)
+
+// Enum value maps for ResourceOrder.
+var (
+	ResourceOrder_name = map[int32]string{
+		0: "RESOURCE_ORDER_NAME",
+		1: "RESOURCE_ORDER_CONTENDED",
+	}
+	ResourceOrder_value = map[string]int32{
+		"RESOURCE_ORDER_NAME":      0,
+		"RESOURCE_ORDER_CONTENDED": 1,
+	}
+)
+
+func (x ResourceOrder) Enum() *ResourceOrder {
+	p := new(ResourceOrder)
+	*p = x
+	return p
+}
+
+func (x ResourceOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ResourceOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_models_locket_proto_enumTypes[4].Descriptor()
+}
+
+func (ResourceOrder) Type() protoreflect.EnumType {
+	return &file_models_locket_proto_enumTypes[4]
+}
+
+func (x ResourceOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ResourceOrder.Descriptor instead.
+func (ResourceOrder) EnumDescriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{4}
+}
+
 // Holding is how a session stands to a resource.
 type Holding int32
 
@@ -236,11 +334,11 @@ func (x Holding) String() string {
 }
 
 func (Holding) Descriptor() protoreflect.EnumDescriptor {
-	return file_models_locket_proto_enumTypes[3].Descriptor()
+	return file_models_locket_proto_enumTypes[5].Descriptor()
 }
 
 func (Holding) Type() protoreflect.EnumType {
-	return &file_models_locket_proto_enumTypes[3]
+	return &file_models_locket_proto_enumTypes[5]
 }
 
 func (x Holding) Number() protoreflect.EnumNumber {
@@ -249,7 +347,7 @@ func (x Holding) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Holding.Descriptor instead.
 func (Holding) EnumDescriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{3}
+	return file_models_locket_proto_rawDescGZIP(), []int{5}
 }
 
 // Right is what a caller may do with a resource.
@@ -296,11 +394,11 @@ func (x Right) String() string {
 }
 
 func (Right) Descriptor() protoreflect.EnumDescriptor {
-	return file_models_locket_proto_enumTypes[4].Descriptor()
+	return file_models_locket_proto_enumTypes[6].Descriptor()
 }
 
 func (Right) Type() protoreflect.EnumType {
-	return &file_models_locket_proto_enumTypes[4]
+	return &file_models_locket_proto_enumTypes[6]
 }
 
 func (x Right) Number() protoreflect.EnumNumber {
@@ -309,7 +407,7 @@ func (x Right) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Right.Descriptor instead.
 func (Right) EnumDescriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{4}
+	return file_models_locket_proto_rawDescGZIP(), []int{6}
 }
 
 // Resource is a lock as in Cloud Foundry's Locket.
@@ -1295,8 +1393,8 @@ type ListClaimsRequest struct {
 	Resource *string                `protobuf:"bytes,1,opt,name=resource,proto3,oneof" json:"resource,omitempty"`
 	Owner    *string                `protobuf:"bytes,2,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
 	Mode     *Mode                  `protobuf:"varint,3,opt,name=mode,proto3,enum=models.Mode,oneof" json:"mode,omitempty"`
-	// STATUS_UNSPECIFIED: any.
-	Status Status `protobuf:"varint,4,opt,name=status,proto3,enum=models.Status" json:"status,omitempty"`
+	// Any of these; none: any at all.
+	Status []Status `protobuf:"varint,4,rep,packed,name=status,proto3,enum=models.Status" json:"status,omitempty"`
 	// Durations in seconds; a bound excludes claims without such a value.
 	MinimumActiveDuration  *float64               `protobuf:"fixed64,5,opt,name=minimum_active_duration,json=minimumActiveDuration,proto3,oneof" json:"minimum_active_duration,omitempty"`
 	MaximumActiveDuration  *float64               `protobuf:"fixed64,6,opt,name=maximum_active_duration,json=maximumActiveDuration,proto3,oneof" json:"maximum_active_duration,omitempty"`
@@ -1313,7 +1411,11 @@ type ListClaimsRequest struct {
 	Offset uint32 `protobuf:"varint,14,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The next_page_token of the page before. A page costs the same at any depth of
 	// the list. Not together with offset.
-	PageToken     string `protobuf:"bytes,15,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,15,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Resources whose names begin so.
+	Prefix string `protobuf:"bytes,16,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// By the time of creation. The pages of a list have one order.
+	Order         Order `protobuf:"varint,17,opt,name=order,proto3,enum=models.Order" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1369,11 +1471,11 @@ func (x *ListClaimsRequest) GetMode() Mode {
 	return Mode_MODE_EXCLUSIVE
 }
 
-func (x *ListClaimsRequest) GetStatus() Status {
+func (x *ListClaimsRequest) GetStatus() []Status {
 	if x != nil {
 		return x.Status
 	}
-	return Status_STATUS_UNSPECIFIED
+	return nil
 }
 
 func (x *ListClaimsRequest) GetMinimumActiveDuration() float64 {
@@ -1451,6 +1553,20 @@ func (x *ListClaimsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListClaimsRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListClaimsRequest) GetOrder() Order {
+	if x != nil {
+		return x.Order
+	}
+	return Order_ORDER_OLDEST
 }
 
 type ListClaimsResponse struct {
@@ -1860,6 +1976,221 @@ func (x *Queue) GetWaits() []*Wait {
 	return nil
 }
 
+type ListResourcesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resources whose names begin so.
+	Prefix string        `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Order  ResourceOrder `protobuf:"varint,2,opt,name=order,proto3,enum=models.ResourceOrder" json:"order,omitempty"`
+	// How many resources to return: 100 if not set, at most 1,000. A page may have fewer, or none,
+	// though more follow: the answer has a next_page_token then.
+	Limit *uint32 `protobuf:"varint,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	// The next_page_token of the page before, with the same prefix and order.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResourcesRequest) Reset() {
+	*x = ListResourcesRequest{}
+	mi := &file_models_locket_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResourcesRequest) ProtoMessage() {}
+
+func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
+func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListResourcesRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListResourcesRequest) GetOrder() ResourceOrder {
+	if x != nil {
+		return x.Order
+	}
+	return ResourceOrder_RESOURCE_ORDER_NAME
+}
+
+func (x *ListResourcesRequest) GetLimit() uint32 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
+func (x *ListResourcesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListResourcesResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Resources []*ResourceInfo        `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResourcesResponse) Reset() {
+	*x = ListResourcesResponse{}
+	mi := &file_models_locket_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResourcesResponse) ProtoMessage() {}
+
+func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
+func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListResourcesResponse) GetResources() []*ResourceInfo {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *ListResourcesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ResourceInfo is what there is of a resource with live claims.
+type ResourceInfo struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Rises with every change of its queue.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// How many claims hold it: more than one only if they share it.
+	Holding uint32 `protobuf:"varint,3,opt,name=holding,proto3" json:"holding,omitempty"`
+	// The holder; of several, the one that has held it for longest. Without user data and value.
+	Holder *Claim `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	// How many claims wait.
+	Waiting uint32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Seconds for which the first in line has waited, which is the longest wait; absent if none waits.
+	OldestWait    *float64 `protobuf:"fixed64,6,opt,name=oldest_wait,json=oldestWait,proto3,oneof" json:"oldest_wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceInfo) Reset() {
+	*x = ResourceInfo{}
+	mi := &file_models_locket_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceInfo) ProtoMessage() {}
+
+func (x *ResourceInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceInfo.ProtoReflect.Descriptor instead.
+func (*ResourceInfo) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ResourceInfo) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ResourceInfo) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ResourceInfo) GetHolding() uint32 {
+	if x != nil {
+		return x.Holding
+	}
+	return 0
+}
+
+func (x *ResourceInfo) GetHolder() *Claim {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *ResourceInfo) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *ResourceInfo) GetOldestWait() float64 {
+	if x != nil && x.OldestWait != nil {
+		return *x.OldestWait
+	}
+	return 0
+}
+
 // SessionRequest is a message of the client on a session's stream.
 type SessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1881,7 +2212,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_models_locket_proto_msgTypes[20]
+	mi := &file_models_locket_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2224,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[20]
+	mi := &file_models_locket_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2237,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{20}
+	return file_models_locket_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionRequest) GetSequence() uint64 {
@@ -2038,7 +2369,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_models_locket_proto_msgTypes[21]
+	mi := &file_models_locket_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2381,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[21]
+	mi := &file_models_locket_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2394,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{21}
+	return file_models_locket_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OpenSession) GetId() string {
@@ -2112,7 +2443,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_models_locket_proto_msgTypes[22]
+	mi := &file_models_locket_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2455,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[22]
+	mi := &file_models_locket_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2468,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{22}
+	return file_models_locket_proto_rawDescGZIP(), []int{25}
 }
 
 // LockCommand holds a resource, or joins its queue. Repeated, it keeps its place.
@@ -2161,7 +2492,7 @@ type LockCommand struct {
 
 func (x *LockCommand) Reset() {
 	*x = LockCommand{}
-	mi := &file_models_locket_proto_msgTypes[23]
+	mi := &file_models_locket_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2504,7 @@ func (x *LockCommand) String() string {
 func (*LockCommand) ProtoMessage() {}
 
 func (x *LockCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[23]
+	mi := &file_models_locket_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2517,7 @@ func (x *LockCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockCommand.ProtoReflect.Descriptor instead.
 func (*LockCommand) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{23}
+	return file_models_locket_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LockCommand) GetResource() string {
@@ -2250,7 +2581,7 @@ type UnlockCommand struct {
 
 func (x *UnlockCommand) Reset() {
 	*x = UnlockCommand{}
-	mi := &file_models_locket_proto_msgTypes[24]
+	mi := &file_models_locket_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2593,7 @@ func (x *UnlockCommand) String() string {
 func (*UnlockCommand) ProtoMessage() {}
 
 func (x *UnlockCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[24]
+	mi := &file_models_locket_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2606,7 @@ func (x *UnlockCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockCommand.ProtoReflect.Descriptor instead.
 func (*UnlockCommand) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{24}
+	return file_models_locket_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UnlockCommand) GetResource() string {
@@ -2301,7 +2632,7 @@ type UnlockAllCommand struct {
 
 func (x *UnlockAllCommand) Reset() {
 	*x = UnlockAllCommand{}
-	mi := &file_models_locket_proto_msgTypes[25]
+	mi := &file_models_locket_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2644,7 @@ func (x *UnlockAllCommand) String() string {
 func (*UnlockAllCommand) ProtoMessage() {}
 
 func (x *UnlockAllCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[25]
+	mi := &file_models_locket_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2657,7 @@ func (x *UnlockAllCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockAllCommand.ProtoReflect.Descriptor instead.
 func (*UnlockAllCommand) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{25}
+	return file_models_locket_proto_rawDescGZIP(), []int{28}
 }
 
 // CloseSession ends the session, and gives everything up at once.
@@ -2338,7 +2669,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_models_locket_proto_msgTypes[26]
+	mi := &file_models_locket_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2681,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[26]
+	mi := &file_models_locket_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2694,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{26}
+	return file_models_locket_proto_rawDescGZIP(), []int{29}
 }
 
 // SessionResponse is a message of the server on a session's stream.
@@ -2385,7 +2716,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_models_locket_proto_msgTypes[27]
+	mi := &file_models_locket_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2728,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[27]
+	mi := &file_models_locket_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2741,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{27}
+	return file_models_locket_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionResponse) GetSequence() uint64 {
@@ -2528,7 +2859,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_models_locket_proto_msgTypes[28]
+	mi := &file_models_locket_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2871,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[28]
+	mi := &file_models_locket_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2884,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{28}
+	return file_models_locket_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionOpened) GetId() string {
@@ -2586,7 +2917,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_models_locket_proto_msgTypes[29]
+	mi := &file_models_locket_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2929,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[29]
+	mi := &file_models_locket_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2942,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{29}
+	return file_models_locket_proto_rawDescGZIP(), []int{32}
 }
 
 // SessionStatus is how a session stands to a resource, and how it stood before, as it was told.
@@ -2639,7 +2970,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_models_locket_proto_msgTypes[30]
+	mi := &file_models_locket_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2982,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[30]
+	mi := &file_models_locket_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2995,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{30}
+	return file_models_locket_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SessionStatus) GetResource() string {
@@ -2766,7 +3097,7 @@ type CommandError struct {
 
 func (x *CommandError) Reset() {
 	*x = CommandError{}
-	mi := &file_models_locket_proto_msgTypes[31]
+	mi := &file_models_locket_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +3109,7 @@ func (x *CommandError) String() string {
 func (*CommandError) ProtoMessage() {}
 
 func (x *CommandError) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[31]
+	mi := &file_models_locket_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +3122,7 @@ func (x *CommandError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandError.ProtoReflect.Descriptor instead.
 func (*CommandError) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{31}
+	return file_models_locket_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CommandError) GetCode() int32 {
@@ -2834,7 +3165,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_models_locket_proto_msgTypes[32]
+	mi := &file_models_locket_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +3177,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[32]
+	mi := &file_models_locket_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +3190,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{32}
+	return file_models_locket_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListSessionsRequest) GetLimit() uint32 {
@@ -2887,7 +3218,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_models_locket_proto_msgTypes[33]
+	mi := &file_models_locket_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3230,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[33]
+	mi := &file_models_locket_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3243,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{33}
+	return file_models_locket_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionInfo {
@@ -2950,7 +3281,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_models_locket_proto_msgTypes[34]
+	mi := &file_models_locket_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3293,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[34]
+	mi := &file_models_locket_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3306,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{34}
+	return file_models_locket_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionInfo) GetId() string {
@@ -3034,6 +3365,130 @@ func (x *SessionInfo) GetWaiting() uint32 {
 	return 0
 }
 
+type GetSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSessionRequest) Reset() {
+	*x = GetSessionRequest{}
+	mi := &file_models_locket_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSessionRequest) ProtoMessage() {}
+
+func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
+func (*GetSessionRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *GetSessionRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type EndSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSessionRequest) Reset() {
+	*x = EndSessionRequest{}
+	mi := &file_models_locket_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSessionRequest) ProtoMessage() {}
+
+func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
+func (*EndSessionRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *EndSessionRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type EndSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSessionResponse) Reset() {
+	*x = EndSessionResponse{}
+	mi := &file_models_locket_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSessionResponse) ProtoMessage() {}
+
+func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
+func (*EndSessionResponse) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{40}
+}
+
 type ResetSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ids of the sessions to keep; empty: end all.
@@ -3044,7 +3499,7 @@ type ResetSessionsRequest struct {
 
 func (x *ResetSessionsRequest) Reset() {
 	*x = ResetSessionsRequest{}
-	mi := &file_models_locket_proto_msgTypes[35]
+	mi := &file_models_locket_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3056,7 +3511,7 @@ func (x *ResetSessionsRequest) String() string {
 func (*ResetSessionsRequest) ProtoMessage() {}
 
 func (x *ResetSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[35]
+	mi := &file_models_locket_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3069,7 +3524,7 @@ func (x *ResetSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ResetSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{35}
+	return file_models_locket_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResetSessionsRequest) GetKeep() []string {
@@ -3089,7 +3544,7 @@ type ResetSessionsResponse struct {
 
 func (x *ResetSessionsResponse) Reset() {
 	*x = ResetSessionsResponse{}
-	mi := &file_models_locket_proto_msgTypes[36]
+	mi := &file_models_locket_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3556,7 @@ func (x *ResetSessionsResponse) String() string {
 func (*ResetSessionsResponse) ProtoMessage() {}
 
 func (x *ResetSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[36]
+	mi := &file_models_locket_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3569,7 @@ func (x *ResetSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ResetSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{36}
+	return file_models_locket_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResetSessionsResponse) GetEnded() uint32 {
@@ -3144,7 +3599,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_models_locket_proto_msgTypes[37]
+	mi := &file_models_locket_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3611,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[37]
+	mi := &file_models_locket_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3624,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{37}
+	return file_models_locket_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchRequest) GetResource() string {
@@ -3239,7 +3694,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_models_locket_proto_msgTypes[38]
+	mi := &file_models_locket_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +3706,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[38]
+	mi := &file_models_locket_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3264,7 +3719,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{38}
+	return file_models_locket_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchResponse) GetCursor() string {
@@ -3312,7 +3767,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_models_locket_proto_msgTypes[39]
+	mi := &file_models_locket_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3779,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[39]
+	mi := &file_models_locket_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3792,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{39}
+	return file_models_locket_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Transition) GetBefore() Status {
@@ -3373,7 +3828,7 @@ type GetWaitsRequest struct {
 
 func (x *GetWaitsRequest) Reset() {
 	*x = GetWaitsRequest{}
-	mi := &file_models_locket_proto_msgTypes[40]
+	mi := &file_models_locket_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3840,7 @@ func (x *GetWaitsRequest) String() string {
 func (*GetWaitsRequest) ProtoMessage() {}
 
 func (x *GetWaitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[40]
+	mi := &file_models_locket_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3853,7 @@ func (x *GetWaitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWaitsRequest.ProtoReflect.Descriptor instead.
 func (*GetWaitsRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{40}
+	return file_models_locket_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetWaitsRequest) GetClaim() string {
@@ -3435,7 +3890,7 @@ type Waits struct {
 
 func (x *Waits) Reset() {
 	*x = Waits{}
-	mi := &file_models_locket_proto_msgTypes[41]
+	mi := &file_models_locket_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3902,7 @@ func (x *Waits) String() string {
 func (*Waits) ProtoMessage() {}
 
 func (x *Waits) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[41]
+	mi := &file_models_locket_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3915,7 @@ func (x *Waits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waits.ProtoReflect.Descriptor instead.
 func (*Waits) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{41}
+	return file_models_locket_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Waits) GetWaits() []*Wait {
@@ -3492,7 +3947,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_models_locket_proto_msgTypes[42]
+	mi := &file_models_locket_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3504,7 +3959,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[42]
+	mi := &file_models_locket_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +3972,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{42}
+	return file_models_locket_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Wait) GetWaiter() *Claim {
@@ -3541,6 +3996,338 @@ func (x *Wait) GetAhead() []*Claim {
 	return nil
 }
 
+type GetStatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatusRequest) Reset() {
+	*x = GetStatusRequest{}
+	mi := &file_models_locket_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatusRequest) ProtoMessage() {}
+
+func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
+func (*GetStatusRequest) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{49}
+}
+
+// ServiceStatus is how the service is, as the server knows it that answers.
+type ServiceStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is wrong, a sentence each; none if nothing is known to be.
+	Problems []string `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
+	// The servers that share the database, the one that answers first.
+	Servers       []*ServerInfo `protobuf:"bytes,2,rep,name=servers,proto3" json:"servers,omitempty"`
+	Database      *DatabaseInfo `protobuf:"bytes,3,opt,name=database,proto3" json:"database,omitempty"`
+	Clock         *ClockInfo    `protobuf:"bytes,4,opt,name=clock,proto3" json:"clock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceStatus) Reset() {
+	*x = ServiceStatus{}
+	mi := &file_models_locket_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceStatus) ProtoMessage() {}
+
+func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
+func (*ServiceStatus) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ServiceStatus) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+func (x *ServiceStatus) GetServers() []*ServerInfo {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+func (x *ServiceStatus) GetDatabase() *DatabaseInfo {
+	if x != nil {
+		return x.Database
+	}
+	return nil
+}
+
+func (x *ServiceStatus) GetClock() *ClockInfo {
+	if x != nil {
+		return x.Clock
+	}
+	return nil
+}
+
+// ServerInfo is a server.
+type ServerInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in SessionInfo.server.
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Host    string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Started *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started,proto3" json:"started,omitempty"`
+	// Seconds since the database last heard from it; 0 for the server that answers.
+	Silent        float64 `protobuf:"fixed64,5,opt,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerInfo) Reset() {
+	*x = ServerInfo{}
+	mi := &file_models_locket_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerInfo) ProtoMessage() {}
+
+func (x *ServerInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
+func (*ServerInfo) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ServerInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServerInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ServerInfo) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ServerInfo) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *ServerInfo) GetSilent() float64 {
+	if x != nil {
+		return x.Silent
+	}
+	return 0
+}
+
+// DatabaseInfo is what keeps the claims.
+type DatabaseInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "sqlite" or "mysql".
+	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	// What the database says of itself.
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DatabaseInfo) Reset() {
+	*x = DatabaseInfo{}
+	mi := &file_models_locket_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DatabaseInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DatabaseInfo) ProtoMessage() {}
+
+func (x *DatabaseInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DatabaseInfo.ProtoReflect.Descriptor instead.
+func (*DatabaseInfo) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *DatabaseInfo) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *DatabaseInfo) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// ClockInfo is what is known of the clocks.
+type ClockInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The database's time.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// By how many seconds the server's own clock is ahead of the database's.
+	Ahead float64 `protobuf:"fixed64,2,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// For how many seconds longer than their TTL leases are kept, because the clocks of a cluster differ.
+	Skew float64 `protobuf:"fixed64,3,opt,name=skew,proto3" json:"skew,omitempty"`
+	// Whether lease time runs: else no lease comes nearer to its end.
+	LeaseTimeRuns bool `protobuf:"varint,4,opt,name=lease_time_runs,json=leaseTimeRuns,proto3" json:"lease_time_runs,omitempty"`
+	// Why lease time stands still; empty while it runs.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The sum of all time that counted against no lease, in seconds.
+	Outage        float64 `protobuf:"fixed64,6,opt,name=outage,proto3" json:"outage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClockInfo) Reset() {
+	*x = ClockInfo{}
+	mi := &file_models_locket_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClockInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClockInfo) ProtoMessage() {}
+
+func (x *ClockInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_models_locket_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClockInfo.ProtoReflect.Descriptor instead.
+func (*ClockInfo) Descriptor() ([]byte, []int) {
+	return file_models_locket_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ClockInfo) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ClockInfo) GetAhead() float64 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *ClockInfo) GetSkew() float64 {
+	if x != nil {
+		return x.Skew
+	}
+	return 0
+}
+
+func (x *ClockInfo) GetLeaseTimeRuns() bool {
+	if x != nil {
+		return x.LeaseTimeRuns
+	}
+	return false
+}
+
+func (x *ClockInfo) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ClockInfo) GetOutage() float64 {
+	if x != nil {
+		return x.Outage
+	}
+	return 0
+}
+
 type WhoAmIRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3549,7 +4336,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_models_locket_proto_msgTypes[43]
+	mi := &file_models_locket_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +4348,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[43]
+	mi := &file_models_locket_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +4361,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{43}
+	return file_models_locket_proto_rawDescGZIP(), []int{54}
 }
 
 // Identity is who a caller was authenticated as. docs/security.md says how names are made.
@@ -3591,7 +4378,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_models_locket_proto_msgTypes[44]
+	mi := &file_models_locket_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +4390,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[44]
+	mi := &file_models_locket_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +4403,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{44}
+	return file_models_locket_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Identity) GetName() string {
@@ -3652,7 +4439,7 @@ type CanIRequest struct {
 
 func (x *CanIRequest) Reset() {
 	*x = CanIRequest{}
-	mi := &file_models_locket_proto_msgTypes[45]
+	mi := &file_models_locket_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +4451,7 @@ func (x *CanIRequest) String() string {
 func (*CanIRequest) ProtoMessage() {}
 
 func (x *CanIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[45]
+	mi := &file_models_locket_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +4464,7 @@ func (x *CanIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanIRequest.ProtoReflect.Descriptor instead.
 func (*CanIRequest) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{45}
+	return file_models_locket_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CanIRequest) GetRight() Right {
@@ -3705,7 +4492,7 @@ type CanIResponse struct {
 
 func (x *CanIResponse) Reset() {
 	*x = CanIResponse{}
-	mi := &file_models_locket_proto_msgTypes[46]
+	mi := &file_models_locket_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +4504,7 @@ func (x *CanIResponse) String() string {
 func (*CanIResponse) ProtoMessage() {}
 
 func (x *CanIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_models_locket_proto_msgTypes[46]
+	mi := &file_models_locket_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +4517,7 @@ func (x *CanIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanIResponse.ProtoReflect.Descriptor instead.
 func (*CanIResponse) Descriptor() ([]byte, []int) {
-	return file_models_locket_proto_rawDescGZIP(), []int{46}
+	return file_models_locket_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CanIResponse) GetAllowed() bool {
@@ -3835,12 +4622,12 @@ const file_models_locket_proto_rawDesc = "" +
 	"_user_dataB\v\n" +
 	"\t_wait_ttl\"!\n" +
 	"\x0fGetClaimRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xfa\x06\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xb7\a\n" +
 	"\x11ListClaimsRequest\x12\x1f\n" +
 	"\bresource\x18\x01 \x01(\tH\x00R\bresource\x88\x01\x01\x12\x19\n" +
 	"\x05owner\x18\x02 \x01(\tH\x01R\x05owner\x88\x01\x01\x12%\n" +
 	"\x04mode\x18\x03 \x01(\x0e2\f.models.ModeH\x02R\x04mode\x88\x01\x01\x12&\n" +
-	"\x06status\x18\x04 \x01(\x0e2\x0e.models.StatusR\x06status\x12;\n" +
+	"\x06status\x18\x04 \x03(\x0e2\x0e.models.StatusR\x06status\x12;\n" +
 	"\x17minimum_active_duration\x18\x05 \x01(\x01H\x03R\x15minimumActiveDuration\x88\x01\x01\x12;\n" +
 	"\x17maximum_active_duration\x18\x06 \x01(\x01H\x04R\x15maximumActiveDuration\x88\x01\x01\x12=\n" +
 	"\x18minimum_waiting_duration\x18\a \x01(\x01H\x05R\x16minimumWaitingDuration\x88\x01\x01\x12=\n" +
@@ -3855,7 +4642,9 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x05limit\x18\r \x01(\rH\tR\x05limit\x88\x01\x01\x12\x16\n" +
 	"\x06offset\x18\x0e \x01(\rR\x06offset\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x0f \x01(\tR\tpageTokenB\v\n" +
+	"page_token\x18\x0f \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06prefix\x18\x10 \x01(\tR\x06prefix\x12#\n" +
+	"\x05order\x18\x11 \x01(\x0e2\r.models.OrderR\x05orderB\v\n" +
 	"\t_resourceB\b\n" +
 	"\x06_ownerB\a\n" +
 	"\x05_modeB\x1a\n" +
@@ -3898,7 +4687,26 @@ const file_models_locket_proto_rawDesc = "" +
 	"\aholders\x18\x04 \x03(\v2\r.models.ClaimR\aholders\x12'\n" +
 	"\awaiters\x18\x05 \x03(\v2\r.models.ClaimR\awaiters\x12\x18\n" +
 	"\awaiting\x18\x06 \x01(\x04R\awaiting\x12\"\n" +
-	"\x05waits\x18\a \x03(\v2\f.models.WaitR\x05waits\"\xda\x02\n" +
+	"\x05waits\x18\a \x03(\v2\f.models.WaitR\x05waits\"\x9f\x01\n" +
+	"\x14ListResourcesRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12+\n" +
+	"\x05order\x18\x02 \x01(\x0e2\x15.models.ResourceOrderR\x05order\x12\x19\n" +
+	"\x05limit\x18\x03 \x01(\rH\x00R\x05limit\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageTokenB\b\n" +
+	"\x06_limit\"s\n" +
+	"\x15ListResourcesResponse\x122\n" +
+	"\tresources\x18\x01 \x03(\v2\x14.models.ResourceInfoR\tresources\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd5\x01\n" +
+	"\fResourceInfo\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x18\n" +
+	"\aholding\x18\x03 \x01(\rR\aholding\x12%\n" +
+	"\x06holder\x18\x04 \x01(\v2\r.models.ClaimR\x06holder\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\rR\awaiting\x12$\n" +
+	"\voldest_wait\x18\x06 \x01(\x01H\x00R\n" +
+	"oldestWait\x88\x01\x01B\x0e\n" +
+	"\f_oldest_wait\"\xda\x02\n" +
 	"\x0eSessionRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12)\n" +
 	"\x04open\x18\x02 \x01(\v2\x13.models.OpenSessionH\x00R\x04open\x121\n" +
@@ -3985,7 +4793,12 @@ const file_models_locket_proto_rawDesc = "" +
 	"\aholding\x18\a \x01(\rR\aholding\x12\x18\n" +
 	"\awaiting\x18\b \x01(\rR\awaitingB\n" +
 	"\n" +
-	"\b_ends_in\"*\n" +
+	"\b_ends_in\"#\n" +
+	"\x11GetSessionRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"#\n" +
+	"\x11EndSessionRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
+	"\x12EndSessionResponse\"*\n" +
 	"\x14ResetSessionsRequest\x12\x12\n" +
 	"\x04keep\x18\x01 \x03(\tR\x04keep\"-\n" +
 	"\x15ResetSessionsResponse\x12\x14\n" +
@@ -4023,7 +4836,30 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x04Wait\x12%\n" +
 	"\x06waiter\x18\x01 \x01(\v2\r.models.ClaimR\x06waiter\x12'\n" +
 	"\aholders\x18\x02 \x03(\v2\r.models.ClaimR\aholders\x12#\n" +
-	"\x05ahead\x18\x03 \x03(\v2\r.models.ClaimR\x05ahead\"\x0f\n" +
+	"\x05ahead\x18\x03 \x03(\v2\r.models.ClaimR\x05ahead\"\x12\n" +
+	"\x10GetStatusRequest\"\xb4\x01\n" +
+	"\rServiceStatus\x12\x1a\n" +
+	"\bproblems\x18\x01 \x03(\tR\bproblems\x12,\n" +
+	"\aservers\x18\x02 \x03(\v2\x12.models.ServerInfoR\aservers\x120\n" +
+	"\bdatabase\x18\x03 \x01(\v2\x14.models.DatabaseInfoR\bdatabase\x12'\n" +
+	"\x05clock\x18\x04 \x01(\v2\x11.models.ClockInfoR\x05clock\"\x9c\x01\n" +
+	"\n" +
+	"ServerInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x124\n" +
+	"\astarted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
+	"\x06silent\x18\x05 \x01(\x01R\x06silent\"@\n" +
+	"\fDatabaseInfo\x12\x16\n" +
+	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"\xbd\x01\n" +
+	"\tClockInfo\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05ahead\x18\x02 \x01(\x01R\x05ahead\x12\x12\n" +
+	"\x04skew\x18\x03 \x01(\x01R\x04skew\x12&\n" +
+	"\x0flease_time_runs\x18\x04 \x01(\bR\rleaseTimeRuns\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06outage\x18\x06 \x01(\x01R\x06outage\"\x0f\n" +
 	"\rWhoAmIRequest\"^\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -4050,7 +4886,13 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0eSTATUS_EXPIRED\x10\x04\x12\x12\n" +
 	"\x0eSTATUS_ABORTED\x10\x05\x12\x14\n" +
 	"\x10STATUS_WITHDRAWN\x10\x06\x12\x12\n" +
-	"\x0eSTATUS_REVOKED\x10\a*B\n" +
+	"\x0eSTATUS_REVOKED\x10\a*+\n" +
+	"\x05Order\x12\x10\n" +
+	"\fORDER_OLDEST\x10\x00\x12\x10\n" +
+	"\fORDER_NEWEST\x10\x01*F\n" +
+	"\rResourceOrder\x12\x17\n" +
+	"\x13RESOURCE_ORDER_NAME\x10\x00\x12\x1c\n" +
+	"\x18RESOURCE_ORDER_CONTENDED\x10\x01*B\n" +
 	"\aHolding\x12\x10\n" +
 	"\fHOLDING_NONE\x10\x00\x12\x13\n" +
 	"\x0fHOLDING_WAITING\x10\x01\x12\x10\n" +
@@ -4062,7 +4904,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\n" +
 	"RIGHT_HOLD\x10\x02\x12\x10\n" +
 	"\fRIGHT_REVOKE\x10\x03\x12\x14\n" +
-	"\x10RIGHT_ADMINISTER\x10\x042\xa4\b\n" +
+	"\x10RIGHT_ADMINISTER\x10\x042\xb3\n" +
+	"\n" +
 	"\x06Locket\x121\n" +
 	"\x04Lock\x12\x13.models.LockRequest\x1a\x14.models.LockResponse\x124\n" +
 	"\x05Fetch\x12\x14.models.FetchRequest\x1a\x15.models.FetchResponse\x12:\n" +
@@ -4076,12 +4919,18 @@ const file_models_locket_proto_rawDesc = "" +
 	"\n" +
 	"AwaitClaim\x12\x19.models.AwaitClaimRequest\x1a\r.models.Claim\x122\n" +
 	"\bEndClaim\x12\x17.models.EndClaimRequest\x1a\r.models.Claim\x122\n" +
-	"\bGetQueue\x12\x17.models.GetQueueRequest\x1a\r.models.Queue\x12>\n" +
+	"\bGetQueue\x12\x17.models.GetQueueRequest\x1a\r.models.Queue\x12L\n" +
+	"\rListResources\x12\x1c.models.ListResourcesRequest\x1a\x1d.models.ListResourcesResponse\x12>\n" +
 	"\aSession\x12\x16.models.SessionRequest\x1a\x17.models.SessionResponse(\x010\x01\x12I\n" +
-	"\fListSessions\x12\x1b.models.ListSessionsRequest\x1a\x1c.models.ListSessionsResponse\x12L\n" +
+	"\fListSessions\x12\x1b.models.ListSessionsRequest\x1a\x1c.models.ListSessionsResponse\x12<\n" +
+	"\n" +
+	"GetSession\x12\x19.models.GetSessionRequest\x1a\x13.models.SessionInfo\x12C\n" +
+	"\n" +
+	"EndSession\x12\x19.models.EndSessionRequest\x1a\x1a.models.EndSessionResponse\x12L\n" +
 	"\rResetSessions\x12\x1c.models.ResetSessionsRequest\x1a\x1d.models.ResetSessionsResponse\x126\n" +
 	"\x05Watch\x12\x14.models.WatchRequest\x1a\x15.models.WatchResponse0\x01\x122\n" +
-	"\bGetWaits\x12\x17.models.GetWaitsRequest\x1a\r.models.Waits\x121\n" +
+	"\bGetWaits\x12\x17.models.GetWaitsRequest\x1a\r.models.Waits\x12<\n" +
+	"\tGetStatus\x12\x18.models.GetStatusRequest\x1a\x15.models.ServiceStatus\x121\n" +
 	"\x06WhoAmI\x12\x15.models.WhoAmIRequest\x1a\x10.models.Identity\x121\n" +
 	"\x04CanI\x12\x13.models.CanIRequest\x1a\x14.models.CanIResponseB)Z'github.com/locket-service/locket/modelsb\x06proto3"
 
@@ -4097,163 +4946,193 @@ func file_models_locket_proto_rawDescGZIP() []byte {
 	return file_models_locket_proto_rawDescData
 }
 
-var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_models_locket_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_models_locket_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_models_locket_proto_goTypes = []any{
 	(TypeCode)(0),                 // 0: models.TypeCode
 	(Mode)(0),                     // 1: models.Mode
 	(Status)(0),                   // 2: models.Status
-	(Holding)(0),                  // 3: models.Holding
-	(Right)(0),                    // 4: models.Right
-	(*Resource)(nil),              // 5: models.Resource
-	(*LockRequest)(nil),           // 6: models.LockRequest
-	(*LockResponse)(nil),          // 7: models.LockResponse
-	(*ReleaseRequest)(nil),        // 8: models.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 9: models.ReleaseResponse
-	(*FetchRequest)(nil),          // 10: models.FetchRequest
-	(*FetchResponse)(nil),         // 11: models.FetchResponse
-	(*FetchAllRequest)(nil),       // 12: models.FetchAllRequest
-	(*FetchAllResponse)(nil),      // 13: models.FetchAllResponse
-	(*StatusChange)(nil),          // 14: models.StatusChange
-	(*Claim)(nil),                 // 15: models.Claim
-	(*CreateClaimRequest)(nil),    // 16: models.CreateClaimRequest
-	(*GetClaimRequest)(nil),       // 17: models.GetClaimRequest
-	(*ListClaimsRequest)(nil),     // 18: models.ListClaimsRequest
-	(*ListClaimsResponse)(nil),    // 19: models.ListClaimsResponse
-	(*UpdateClaimRequest)(nil),    // 20: models.UpdateClaimRequest
-	(*AwaitClaimRequest)(nil),     // 21: models.AwaitClaimRequest
-	(*EndClaimRequest)(nil),       // 22: models.EndClaimRequest
-	(*GetQueueRequest)(nil),       // 23: models.GetQueueRequest
-	(*Queue)(nil),                 // 24: models.Queue
-	(*SessionRequest)(nil),        // 25: models.SessionRequest
-	(*OpenSession)(nil),           // 26: models.OpenSession
-	(*Heartbeat)(nil),             // 27: models.Heartbeat
-	(*LockCommand)(nil),           // 28: models.LockCommand
-	(*UnlockCommand)(nil),         // 29: models.UnlockCommand
-	(*UnlockAllCommand)(nil),      // 30: models.UnlockAllCommand
-	(*CloseSession)(nil),          // 31: models.CloseSession
-	(*SessionResponse)(nil),       // 32: models.SessionResponse
-	(*SessionOpened)(nil),         // 33: models.SessionOpened
-	(*Done)(nil),                  // 34: models.Done
-	(*SessionStatus)(nil),         // 35: models.SessionStatus
-	(*CommandError)(nil),          // 36: models.CommandError
-	(*ListSessionsRequest)(nil),   // 37: models.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 38: models.ListSessionsResponse
-	(*SessionInfo)(nil),           // 39: models.SessionInfo
-	(*ResetSessionsRequest)(nil),  // 40: models.ResetSessionsRequest
-	(*ResetSessionsResponse)(nil), // 41: models.ResetSessionsResponse
-	(*WatchRequest)(nil),          // 42: models.WatchRequest
-	(*WatchResponse)(nil),         // 43: models.WatchResponse
-	(*Transition)(nil),            // 44: models.Transition
-	(*GetWaitsRequest)(nil),       // 45: models.GetWaitsRequest
-	(*Waits)(nil),                 // 46: models.Waits
-	(*Wait)(nil),                  // 47: models.Wait
-	(*WhoAmIRequest)(nil),         // 48: models.WhoAmIRequest
-	(*Identity)(nil),              // 49: models.Identity
-	(*CanIRequest)(nil),           // 50: models.CanIRequest
-	(*CanIResponse)(nil),          // 51: models.CanIResponse
-	nil,                           // 52: models.CommandError.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(Order)(0),                    // 3: models.Order
+	(ResourceOrder)(0),            // 4: models.ResourceOrder
+	(Holding)(0),                  // 5: models.Holding
+	(Right)(0),                    // 6: models.Right
+	(*Resource)(nil),              // 7: models.Resource
+	(*LockRequest)(nil),           // 8: models.LockRequest
+	(*LockResponse)(nil),          // 9: models.LockResponse
+	(*ReleaseRequest)(nil),        // 10: models.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 11: models.ReleaseResponse
+	(*FetchRequest)(nil),          // 12: models.FetchRequest
+	(*FetchResponse)(nil),         // 13: models.FetchResponse
+	(*FetchAllRequest)(nil),       // 14: models.FetchAllRequest
+	(*FetchAllResponse)(nil),      // 15: models.FetchAllResponse
+	(*StatusChange)(nil),          // 16: models.StatusChange
+	(*Claim)(nil),                 // 17: models.Claim
+	(*CreateClaimRequest)(nil),    // 18: models.CreateClaimRequest
+	(*GetClaimRequest)(nil),       // 19: models.GetClaimRequest
+	(*ListClaimsRequest)(nil),     // 20: models.ListClaimsRequest
+	(*ListClaimsResponse)(nil),    // 21: models.ListClaimsResponse
+	(*UpdateClaimRequest)(nil),    // 22: models.UpdateClaimRequest
+	(*AwaitClaimRequest)(nil),     // 23: models.AwaitClaimRequest
+	(*EndClaimRequest)(nil),       // 24: models.EndClaimRequest
+	(*GetQueueRequest)(nil),       // 25: models.GetQueueRequest
+	(*Queue)(nil),                 // 26: models.Queue
+	(*ListResourcesRequest)(nil),  // 27: models.ListResourcesRequest
+	(*ListResourcesResponse)(nil), // 28: models.ListResourcesResponse
+	(*ResourceInfo)(nil),          // 29: models.ResourceInfo
+	(*SessionRequest)(nil),        // 30: models.SessionRequest
+	(*OpenSession)(nil),           // 31: models.OpenSession
+	(*Heartbeat)(nil),             // 32: models.Heartbeat
+	(*LockCommand)(nil),           // 33: models.LockCommand
+	(*UnlockCommand)(nil),         // 34: models.UnlockCommand
+	(*UnlockAllCommand)(nil),      // 35: models.UnlockAllCommand
+	(*CloseSession)(nil),          // 36: models.CloseSession
+	(*SessionResponse)(nil),       // 37: models.SessionResponse
+	(*SessionOpened)(nil),         // 38: models.SessionOpened
+	(*Done)(nil),                  // 39: models.Done
+	(*SessionStatus)(nil),         // 40: models.SessionStatus
+	(*CommandError)(nil),          // 41: models.CommandError
+	(*ListSessionsRequest)(nil),   // 42: models.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 43: models.ListSessionsResponse
+	(*SessionInfo)(nil),           // 44: models.SessionInfo
+	(*GetSessionRequest)(nil),     // 45: models.GetSessionRequest
+	(*EndSessionRequest)(nil),     // 46: models.EndSessionRequest
+	(*EndSessionResponse)(nil),    // 47: models.EndSessionResponse
+	(*ResetSessionsRequest)(nil),  // 48: models.ResetSessionsRequest
+	(*ResetSessionsResponse)(nil), // 49: models.ResetSessionsResponse
+	(*WatchRequest)(nil),          // 50: models.WatchRequest
+	(*WatchResponse)(nil),         // 51: models.WatchResponse
+	(*Transition)(nil),            // 52: models.Transition
+	(*GetWaitsRequest)(nil),       // 53: models.GetWaitsRequest
+	(*Waits)(nil),                 // 54: models.Waits
+	(*Wait)(nil),                  // 55: models.Wait
+	(*GetStatusRequest)(nil),      // 56: models.GetStatusRequest
+	(*ServiceStatus)(nil),         // 57: models.ServiceStatus
+	(*ServerInfo)(nil),            // 58: models.ServerInfo
+	(*DatabaseInfo)(nil),          // 59: models.DatabaseInfo
+	(*ClockInfo)(nil),             // 60: models.ClockInfo
+	(*WhoAmIRequest)(nil),         // 61: models.WhoAmIRequest
+	(*Identity)(nil),              // 62: models.Identity
+	(*CanIRequest)(nil),           // 63: models.CanIRequest
+	(*CanIResponse)(nil),          // 64: models.CanIResponse
+	nil,                           // 65: models.CommandError.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 67: google.protobuf.Duration
 }
 var file_models_locket_proto_depIdxs = []int32{
 	0,  // 0: models.Resource.type_code:type_name -> models.TypeCode
-	5,  // 1: models.LockRequest.resource:type_name -> models.Resource
-	5,  // 2: models.ReleaseRequest.resource:type_name -> models.Resource
-	5,  // 3: models.FetchResponse.resource:type_name -> models.Resource
+	7,  // 1: models.LockRequest.resource:type_name -> models.Resource
+	7,  // 2: models.ReleaseRequest.resource:type_name -> models.Resource
+	7,  // 3: models.FetchResponse.resource:type_name -> models.Resource
 	0,  // 4: models.FetchAllRequest.type_code:type_name -> models.TypeCode
-	5,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
+	7,  // 5: models.FetchAllResponse.resources:type_name -> models.Resource
 	2,  // 6: models.StatusChange.status:type_name -> models.Status
-	53, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
+	66, // 7: models.StatusChange.timestamp:type_name -> google.protobuf.Timestamp
 	1,  // 8: models.Claim.mode:type_name -> models.Mode
 	2,  // 9: models.Claim.status:type_name -> models.Status
-	14, // 10: models.Claim.status_history:type_name -> models.StatusChange
-	53, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
+	16, // 10: models.Claim.status_history:type_name -> models.StatusChange
+	66, // 11: models.Claim.created:type_name -> google.protobuf.Timestamp
 	0,  // 12: models.Claim.type_code:type_name -> models.TypeCode
 	1,  // 13: models.CreateClaimRequest.mode:type_name -> models.Mode
 	0,  // 14: models.CreateClaimRequest.type_code:type_name -> models.TypeCode
 	1,  // 15: models.ListClaimsRequest.mode:type_name -> models.Mode
 	2,  // 16: models.ListClaimsRequest.status:type_name -> models.Status
-	53, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
-	53, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
-	15, // 19: models.ListClaimsResponse.claims:type_name -> models.Claim
-	2,  // 20: models.UpdateClaimRequest.status:type_name -> models.Status
-	54, // 21: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
-	15, // 22: models.Queue.holders:type_name -> models.Claim
-	15, // 23: models.Queue.waiters:type_name -> models.Claim
-	47, // 24: models.Queue.waits:type_name -> models.Wait
-	26, // 25: models.SessionRequest.open:type_name -> models.OpenSession
-	27, // 26: models.SessionRequest.heartbeat:type_name -> models.Heartbeat
-	28, // 27: models.SessionRequest.lock:type_name -> models.LockCommand
-	29, // 28: models.SessionRequest.unlock:type_name -> models.UnlockCommand
-	30, // 29: models.SessionRequest.unlock_all:type_name -> models.UnlockAllCommand
-	31, // 30: models.SessionRequest.close:type_name -> models.CloseSession
-	1,  // 31: models.LockCommand.mode:type_name -> models.Mode
-	0,  // 32: models.LockCommand.type_code:type_name -> models.TypeCode
-	33, // 33: models.SessionResponse.opened:type_name -> models.SessionOpened
-	27, // 34: models.SessionResponse.heartbeat:type_name -> models.Heartbeat
-	35, // 35: models.SessionResponse.status:type_name -> models.SessionStatus
-	34, // 36: models.SessionResponse.done:type_name -> models.Done
-	36, // 37: models.SessionResponse.error:type_name -> models.CommandError
-	3,  // 38: models.SessionStatus.previous:type_name -> models.Holding
-	3,  // 39: models.SessionStatus.current:type_name -> models.Holding
-	2,  // 40: models.SessionStatus.status:type_name -> models.Status
-	1,  // 41: models.SessionStatus.mode:type_name -> models.Mode
-	52, // 42: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
-	39, // 43: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
-	53, // 44: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
-	0,  // 45: models.WatchRequest.type_code:type_name -> models.TypeCode
-	15, // 46: models.WatchResponse.snapshot:type_name -> models.Claim
-	44, // 47: models.WatchResponse.transitions:type_name -> models.Transition
-	2,  // 48: models.Transition.before:type_name -> models.Status
-	15, // 49: models.Transition.claim:type_name -> models.Claim
-	53, // 50: models.Transition.time:type_name -> google.protobuf.Timestamp
-	47, // 51: models.Waits.waits:type_name -> models.Wait
-	15, // 52: models.Wait.waiter:type_name -> models.Claim
-	15, // 53: models.Wait.holders:type_name -> models.Claim
-	15, // 54: models.Wait.ahead:type_name -> models.Claim
-	4,  // 55: models.CanIRequest.right:type_name -> models.Right
-	6,  // 56: models.Locket.Lock:input_type -> models.LockRequest
-	10, // 57: models.Locket.Fetch:input_type -> models.FetchRequest
-	8,  // 58: models.Locket.Release:input_type -> models.ReleaseRequest
-	12, // 59: models.Locket.FetchAll:input_type -> models.FetchAllRequest
-	16, // 60: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
-	17, // 61: models.Locket.GetClaim:input_type -> models.GetClaimRequest
-	18, // 62: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
-	20, // 63: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
-	21, // 64: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
-	22, // 65: models.Locket.EndClaim:input_type -> models.EndClaimRequest
-	23, // 66: models.Locket.GetQueue:input_type -> models.GetQueueRequest
-	25, // 67: models.Locket.Session:input_type -> models.SessionRequest
-	37, // 68: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
-	40, // 69: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
-	42, // 70: models.Locket.Watch:input_type -> models.WatchRequest
-	45, // 71: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
-	48, // 72: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
-	50, // 73: models.Locket.CanI:input_type -> models.CanIRequest
-	7,  // 74: models.Locket.Lock:output_type -> models.LockResponse
-	11, // 75: models.Locket.Fetch:output_type -> models.FetchResponse
-	9,  // 76: models.Locket.Release:output_type -> models.ReleaseResponse
-	13, // 77: models.Locket.FetchAll:output_type -> models.FetchAllResponse
-	15, // 78: models.Locket.CreateClaim:output_type -> models.Claim
-	15, // 79: models.Locket.GetClaim:output_type -> models.Claim
-	19, // 80: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
-	15, // 81: models.Locket.UpdateClaim:output_type -> models.Claim
-	15, // 82: models.Locket.AwaitClaim:output_type -> models.Claim
-	15, // 83: models.Locket.EndClaim:output_type -> models.Claim
-	24, // 84: models.Locket.GetQueue:output_type -> models.Queue
-	32, // 85: models.Locket.Session:output_type -> models.SessionResponse
-	38, // 86: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
-	41, // 87: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
-	43, // 88: models.Locket.Watch:output_type -> models.WatchResponse
-	46, // 89: models.Locket.GetWaits:output_type -> models.Waits
-	49, // 90: models.Locket.WhoAmI:output_type -> models.Identity
-	51, // 91: models.Locket.CanI:output_type -> models.CanIResponse
-	74, // [74:92] is the sub-list for method output_type
-	56, // [56:74] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	66, // 17: models.ListClaimsRequest.minimum_created:type_name -> google.protobuf.Timestamp
+	66, // 18: models.ListClaimsRequest.maximum_created:type_name -> google.protobuf.Timestamp
+	3,  // 19: models.ListClaimsRequest.order:type_name -> models.Order
+	17, // 20: models.ListClaimsResponse.claims:type_name -> models.Claim
+	2,  // 21: models.UpdateClaimRequest.status:type_name -> models.Status
+	67, // 22: models.AwaitClaimRequest.timeout:type_name -> google.protobuf.Duration
+	17, // 23: models.Queue.holders:type_name -> models.Claim
+	17, // 24: models.Queue.waiters:type_name -> models.Claim
+	55, // 25: models.Queue.waits:type_name -> models.Wait
+	4,  // 26: models.ListResourcesRequest.order:type_name -> models.ResourceOrder
+	29, // 27: models.ListResourcesResponse.resources:type_name -> models.ResourceInfo
+	17, // 28: models.ResourceInfo.holder:type_name -> models.Claim
+	31, // 29: models.SessionRequest.open:type_name -> models.OpenSession
+	32, // 30: models.SessionRequest.heartbeat:type_name -> models.Heartbeat
+	33, // 31: models.SessionRequest.lock:type_name -> models.LockCommand
+	34, // 32: models.SessionRequest.unlock:type_name -> models.UnlockCommand
+	35, // 33: models.SessionRequest.unlock_all:type_name -> models.UnlockAllCommand
+	36, // 34: models.SessionRequest.close:type_name -> models.CloseSession
+	1,  // 35: models.LockCommand.mode:type_name -> models.Mode
+	0,  // 36: models.LockCommand.type_code:type_name -> models.TypeCode
+	38, // 37: models.SessionResponse.opened:type_name -> models.SessionOpened
+	32, // 38: models.SessionResponse.heartbeat:type_name -> models.Heartbeat
+	40, // 39: models.SessionResponse.status:type_name -> models.SessionStatus
+	39, // 40: models.SessionResponse.done:type_name -> models.Done
+	41, // 41: models.SessionResponse.error:type_name -> models.CommandError
+	5,  // 42: models.SessionStatus.previous:type_name -> models.Holding
+	5,  // 43: models.SessionStatus.current:type_name -> models.Holding
+	2,  // 44: models.SessionStatus.status:type_name -> models.Status
+	1,  // 45: models.SessionStatus.mode:type_name -> models.Mode
+	65, // 46: models.CommandError.metadata:type_name -> models.CommandError.MetadataEntry
+	44, // 47: models.ListSessionsResponse.sessions:type_name -> models.SessionInfo
+	66, // 48: models.SessionInfo.created:type_name -> google.protobuf.Timestamp
+	0,  // 49: models.WatchRequest.type_code:type_name -> models.TypeCode
+	17, // 50: models.WatchResponse.snapshot:type_name -> models.Claim
+	52, // 51: models.WatchResponse.transitions:type_name -> models.Transition
+	2,  // 52: models.Transition.before:type_name -> models.Status
+	17, // 53: models.Transition.claim:type_name -> models.Claim
+	66, // 54: models.Transition.time:type_name -> google.protobuf.Timestamp
+	55, // 55: models.Waits.waits:type_name -> models.Wait
+	17, // 56: models.Wait.waiter:type_name -> models.Claim
+	17, // 57: models.Wait.holders:type_name -> models.Claim
+	17, // 58: models.Wait.ahead:type_name -> models.Claim
+	58, // 59: models.ServiceStatus.servers:type_name -> models.ServerInfo
+	59, // 60: models.ServiceStatus.database:type_name -> models.DatabaseInfo
+	60, // 61: models.ServiceStatus.clock:type_name -> models.ClockInfo
+	66, // 62: models.ServerInfo.started:type_name -> google.protobuf.Timestamp
+	66, // 63: models.ClockInfo.time:type_name -> google.protobuf.Timestamp
+	6,  // 64: models.CanIRequest.right:type_name -> models.Right
+	8,  // 65: models.Locket.Lock:input_type -> models.LockRequest
+	12, // 66: models.Locket.Fetch:input_type -> models.FetchRequest
+	10, // 67: models.Locket.Release:input_type -> models.ReleaseRequest
+	14, // 68: models.Locket.FetchAll:input_type -> models.FetchAllRequest
+	18, // 69: models.Locket.CreateClaim:input_type -> models.CreateClaimRequest
+	19, // 70: models.Locket.GetClaim:input_type -> models.GetClaimRequest
+	20, // 71: models.Locket.ListClaims:input_type -> models.ListClaimsRequest
+	22, // 72: models.Locket.UpdateClaim:input_type -> models.UpdateClaimRequest
+	23, // 73: models.Locket.AwaitClaim:input_type -> models.AwaitClaimRequest
+	24, // 74: models.Locket.EndClaim:input_type -> models.EndClaimRequest
+	25, // 75: models.Locket.GetQueue:input_type -> models.GetQueueRequest
+	27, // 76: models.Locket.ListResources:input_type -> models.ListResourcesRequest
+	30, // 77: models.Locket.Session:input_type -> models.SessionRequest
+	42, // 78: models.Locket.ListSessions:input_type -> models.ListSessionsRequest
+	45, // 79: models.Locket.GetSession:input_type -> models.GetSessionRequest
+	46, // 80: models.Locket.EndSession:input_type -> models.EndSessionRequest
+	48, // 81: models.Locket.ResetSessions:input_type -> models.ResetSessionsRequest
+	50, // 82: models.Locket.Watch:input_type -> models.WatchRequest
+	53, // 83: models.Locket.GetWaits:input_type -> models.GetWaitsRequest
+	56, // 84: models.Locket.GetStatus:input_type -> models.GetStatusRequest
+	61, // 85: models.Locket.WhoAmI:input_type -> models.WhoAmIRequest
+	63, // 86: models.Locket.CanI:input_type -> models.CanIRequest
+	9,  // 87: models.Locket.Lock:output_type -> models.LockResponse
+	13, // 88: models.Locket.Fetch:output_type -> models.FetchResponse
+	11, // 89: models.Locket.Release:output_type -> models.ReleaseResponse
+	15, // 90: models.Locket.FetchAll:output_type -> models.FetchAllResponse
+	17, // 91: models.Locket.CreateClaim:output_type -> models.Claim
+	17, // 92: models.Locket.GetClaim:output_type -> models.Claim
+	21, // 93: models.Locket.ListClaims:output_type -> models.ListClaimsResponse
+	17, // 94: models.Locket.UpdateClaim:output_type -> models.Claim
+	17, // 95: models.Locket.AwaitClaim:output_type -> models.Claim
+	17, // 96: models.Locket.EndClaim:output_type -> models.Claim
+	26, // 97: models.Locket.GetQueue:output_type -> models.Queue
+	28, // 98: models.Locket.ListResources:output_type -> models.ListResourcesResponse
+	37, // 99: models.Locket.Session:output_type -> models.SessionResponse
+	43, // 100: models.Locket.ListSessions:output_type -> models.ListSessionsResponse
+	44, // 101: models.Locket.GetSession:output_type -> models.SessionInfo
+	47, // 102: models.Locket.EndSession:output_type -> models.EndSessionResponse
+	49, // 103: models.Locket.ResetSessions:output_type -> models.ResetSessionsResponse
+	51, // 104: models.Locket.Watch:output_type -> models.WatchResponse
+	54, // 105: models.Locket.GetWaits:output_type -> models.Waits
+	57, // 106: models.Locket.GetStatus:output_type -> models.ServiceStatus
+	62, // 107: models.Locket.WhoAmI:output_type -> models.Identity
+	64, // 108: models.Locket.CanI:output_type -> models.CanIResponse
+	87, // [87:109] is the sub-list for method output_type
+	65, // [65:87] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_models_locket_proto_init() }
@@ -4270,7 +5149,9 @@ func file_models_locket_proto_init() {
 	file_models_locket_proto_msgTypes[15].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[17].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[18].OneofWrappers = []any{}
-	file_models_locket_proto_msgTypes[20].OneofWrappers = []any{
+	file_models_locket_proto_msgTypes[20].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[22].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[23].OneofWrappers = []any{
 		(*SessionRequest_Open)(nil),
 		(*SessionRequest_Heartbeat)(nil),
 		(*SessionRequest_Lock)(nil),
@@ -4278,25 +5159,25 @@ func file_models_locket_proto_init() {
 		(*SessionRequest_UnlockAll)(nil),
 		(*SessionRequest_Close)(nil),
 	}
-	file_models_locket_proto_msgTypes[23].OneofWrappers = []any{}
-	file_models_locket_proto_msgTypes[24].OneofWrappers = []any{}
-	file_models_locket_proto_msgTypes[27].OneofWrappers = []any{
+	file_models_locket_proto_msgTypes[26].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[27].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[30].OneofWrappers = []any{
 		(*SessionResponse_Opened)(nil),
 		(*SessionResponse_Heartbeat)(nil),
 		(*SessionResponse_Status)(nil),
 		(*SessionResponse_Done)(nil),
 		(*SessionResponse_Error)(nil),
 	}
-	file_models_locket_proto_msgTypes[32].OneofWrappers = []any{}
-	file_models_locket_proto_msgTypes[34].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[35].OneofWrappers = []any{}
 	file_models_locket_proto_msgTypes[37].OneofWrappers = []any{}
+	file_models_locket_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_models_locket_proto_rawDesc), len(file_models_locket_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   48,
+			NumEnums:      7,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

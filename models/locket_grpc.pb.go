@@ -37,11 +37,15 @@ const (
 	Locket_AwaitClaim_FullMethodName    = "/models.Locket/AwaitClaim"
 	Locket_EndClaim_FullMethodName      = "/models.Locket/EndClaim"
 	Locket_GetQueue_FullMethodName      = "/models.Locket/GetQueue"
+	Locket_ListResources_FullMethodName = "/models.Locket/ListResources"
 	Locket_Session_FullMethodName       = "/models.Locket/Session"
 	Locket_ListSessions_FullMethodName  = "/models.Locket/ListSessions"
+	Locket_GetSession_FullMethodName    = "/models.Locket/GetSession"
+	Locket_EndSession_FullMethodName    = "/models.Locket/EndSession"
 	Locket_ResetSessions_FullMethodName = "/models.Locket/ResetSessions"
 	Locket_Watch_FullMethodName         = "/models.Locket/Watch"
 	Locket_GetWaits_FullMethodName      = "/models.Locket/GetWaits"
+	Locket_GetStatus_FullMethodName     = "/models.Locket/GetStatus"
 	Locket_WhoAmI_FullMethodName        = "/models.Locket/WhoAmI"
 	Locket_CanI_FullMethodName          = "/models.Locket/CanI"
 )
@@ -86,7 +90,9 @@ type LocketClient interface {
 	// GetClaim returns a claim, live or finished.
 	// Errors: NotFound if there is none, or it was pruned from the history.
 	GetClaim(ctx context.Context, in *GetClaimRequest, opts ...grpc.CallOption) (*Claim, error)
-	// ListClaims returns the claims that match all given filters, oldest first.
+	// ListClaims returns the claims that match all given filters, oldest or newest first.
+	// Errors: InvalidArgument; ResourceExhausted, reason LIST_TOO_LONG, if too many claims would
+	// have to be read for the answer.
 	ListClaims(ctx context.Context, in *ListClaimsRequest, opts ...grpc.CallOption) (*ListClaimsResponse, error)
 	// UpdateClaim renews an active claim (TTL), ends a claim (a final status), or
 	// checks that a claim is active (status ACTIVE, which renews it too with a TTL).
@@ -106,6 +112,11 @@ type LocketClient interface {
 	// GetQueue returns the queue of a resource: its holders and its waiters, in order.
 	// An unused name is a free resource.
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*Queue, error)
+	// ListResources returns the resources with live claims that the caller may read: who holds each,
+	// how many claims wait for it, and for how long the first of them has.
+	// Errors: InvalidArgument; ResourceExhausted, reason LIST_TOO_LONG, if too many resources would
+	// have to be read for the answer.
+	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error)
 	// Session attaches a session to this server: many claims on one heartbeat, and news of each
 	// of them as it changes. The first message opens the session, or resumes it over a new stream,
 	// on any server, within its TTL; the others are commands, which may follow each other without
@@ -121,6 +132,13 @@ type LocketClient interface {
 	// ListSessions returns the sessions there are, in the order of their ids. With authentication, who may not
 	// administer all resources sees its own.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
+	// GetSession returns a session. With authentication, who may not administer all resources sees its own.
+	// Errors: NotFound, reason SESSION_ENDED.
+	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*SessionInfo, error)
+	// EndSession ends a session, with all that it holds and waits for (REVOKED). Who opened it may end it;
+	// others need the right to administer all resources.
+	// Errors: NotFound, reason SESSION_ENDED.
+	EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error)
 	// ResetSessions ends every session that is not listed, with all that it holds and waits for
 	// (REVOKED). It is for administrators.
 	ResetSessions(ctx context.Context, in *ResetSessionsRequest, opts ...grpc.CallOption) (*ResetSessionsResponse, error)
@@ -133,6 +151,9 @@ type LocketClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// GetWaits returns whom a party waits for, whom those wait for, and so on.
 	GetWaits(ctx context.Context, in *GetWaitsRequest, opts ...grpc.CallOption) (*Waits, error)
+	// GetStatus returns how the service is: its servers, its database, the clocks, and what is wrong.
+	// It is for administrators.
+	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*ServiceStatus, error)
 	// WhoAmI returns who the caller was authenticated as.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*Identity, error)
 	// CanI returns whether the server's rules give the caller a right on a resource.
@@ -258,6 +279,16 @@ func (c *locketClient) GetQueue(ctx context.Context, in *GetQueueRequest, opts .
 	return out, nil
 }
 
+func (c *locketClient) ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListResourcesResponse)
+	err := c.cc.Invoke(ctx, Locket_ListResources_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *locketClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Locket_ServiceDesc.Streams[0], Locket_Session_FullMethodName, cOpts...)
@@ -275,6 +306,26 @@ func (c *locketClient) ListSessions(ctx context.Context, in *ListSessionsRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListSessionsResponse)
 	err := c.cc.Invoke(ctx, Locket_ListSessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *locketClient) GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*SessionInfo, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionInfo)
+	err := c.cc.Invoke(ctx, Locket_GetSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *locketClient) EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndSessionResponse)
+	err := c.cc.Invoke(ctx, Locket_EndSession_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -314,6 +365,16 @@ func (c *locketClient) GetWaits(ctx context.Context, in *GetWaitsRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Waits)
 	err := c.cc.Invoke(ctx, Locket_GetWaits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *locketClient) GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*ServiceStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ServiceStatus)
+	err := c.cc.Invoke(ctx, Locket_GetStatus_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -380,7 +441,9 @@ type LocketServer interface {
 	// GetClaim returns a claim, live or finished.
 	// Errors: NotFound if there is none, or it was pruned from the history.
 	GetClaim(context.Context, *GetClaimRequest) (*Claim, error)
-	// ListClaims returns the claims that match all given filters, oldest first.
+	// ListClaims returns the claims that match all given filters, oldest or newest first.
+	// Errors: InvalidArgument; ResourceExhausted, reason LIST_TOO_LONG, if too many claims would
+	// have to be read for the answer.
 	ListClaims(context.Context, *ListClaimsRequest) (*ListClaimsResponse, error)
 	// UpdateClaim renews an active claim (TTL), ends a claim (a final status), or
 	// checks that a claim is active (status ACTIVE, which renews it too with a TTL).
@@ -400,6 +463,11 @@ type LocketServer interface {
 	// GetQueue returns the queue of a resource: its holders and its waiters, in order.
 	// An unused name is a free resource.
 	GetQueue(context.Context, *GetQueueRequest) (*Queue, error)
+	// ListResources returns the resources with live claims that the caller may read: who holds each,
+	// how many claims wait for it, and for how long the first of them has.
+	// Errors: InvalidArgument; ResourceExhausted, reason LIST_TOO_LONG, if too many resources would
+	// have to be read for the answer.
+	ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error)
 	// Session attaches a session to this server: many claims on one heartbeat, and news of each
 	// of them as it changes. The first message opens the session, or resumes it over a new stream,
 	// on any server, within its TTL; the others are commands, which may follow each other without
@@ -415,6 +483,13 @@ type LocketServer interface {
 	// ListSessions returns the sessions there are, in the order of their ids. With authentication, who may not
 	// administer all resources sees its own.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
+	// GetSession returns a session. With authentication, who may not administer all resources sees its own.
+	// Errors: NotFound, reason SESSION_ENDED.
+	GetSession(context.Context, *GetSessionRequest) (*SessionInfo, error)
+	// EndSession ends a session, with all that it holds and waits for (REVOKED). Who opened it may end it;
+	// others need the right to administer all resources.
+	// Errors: NotFound, reason SESSION_ENDED.
+	EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error)
 	// ResetSessions ends every session that is not listed, with all that it holds and waits for
 	// (REVOKED). It is for administrators.
 	ResetSessions(context.Context, *ResetSessionsRequest) (*ResetSessionsResponse, error)
@@ -427,6 +502,9 @@ type LocketServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// GetWaits returns whom a party waits for, whom those wait for, and so on.
 	GetWaits(context.Context, *GetWaitsRequest) (*Waits, error)
+	// GetStatus returns how the service is: its servers, its database, the clocks, and what is wrong.
+	// It is for administrators.
+	GetStatus(context.Context, *GetStatusRequest) (*ServiceStatus, error)
 	// WhoAmI returns who the caller was authenticated as.
 	WhoAmI(context.Context, *WhoAmIRequest) (*Identity, error)
 	// CanI returns whether the server's rules give the caller a right on a resource.
@@ -475,11 +553,20 @@ func (UnimplementedLocketServer) EndClaim(context.Context, *EndClaimRequest) (*C
 func (UnimplementedLocketServer) GetQueue(context.Context, *GetQueueRequest) (*Queue, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQueue not implemented")
 }
+func (UnimplementedLocketServer) ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListResources not implemented")
+}
 func (UnimplementedLocketServer) Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
 }
 func (UnimplementedLocketServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedLocketServer) GetSession(context.Context, *GetSessionRequest) (*SessionInfo, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSession not implemented")
+}
+func (UnimplementedLocketServer) EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndSession not implemented")
 }
 func (UnimplementedLocketServer) ResetSessions(context.Context, *ResetSessionsRequest) (*ResetSessionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResetSessions not implemented")
@@ -489,6 +576,9 @@ func (UnimplementedLocketServer) Watch(*WatchRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedLocketServer) GetWaits(context.Context, *GetWaitsRequest) (*Waits, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetWaits not implemented")
+}
+func (UnimplementedLocketServer) GetStatus(context.Context, *GetStatusRequest) (*ServiceStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
 }
 func (UnimplementedLocketServer) WhoAmI(context.Context, *WhoAmIRequest) (*Identity, error) {
 	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
@@ -715,6 +805,24 @@ func _Locket_GetQueue_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Locket_ListResources_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListResourcesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).ListResources(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_ListResources_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).ListResources(ctx, req.(*ListResourcesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Locket_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(LocketServer).Session(&grpc.GenericServerStream[SessionRequest, SessionResponse]{ServerStream: stream})
 }
@@ -736,6 +844,42 @@ func _Locket_ListSessions_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(LocketServer).ListSessions(ctx, req.(*ListSessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Locket_GetSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).GetSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_GetSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).GetSession(ctx, req.(*GetSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Locket_EndSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).EndSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_EndSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).EndSession(ctx, req.(*EndSessionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -783,6 +927,24 @@ func _Locket_GetWaits_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(LocketServer).GetWaits(ctx, req.(*GetWaitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Locket_GetStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LocketServer).GetStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Locket_GetStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LocketServer).GetStatus(ctx, req.(*GetStatusRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -875,8 +1037,20 @@ var Locket_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Locket_GetQueue_Handler,
 		},
 		{
+			MethodName: "ListResources",
+			Handler:    _Locket_ListResources_Handler,
+		},
+		{
 			MethodName: "ListSessions",
 			Handler:    _Locket_ListSessions_Handler,
+		},
+		{
+			MethodName: "GetSession",
+			Handler:    _Locket_GetSession_Handler,
+		},
+		{
+			MethodName: "EndSession",
+			Handler:    _Locket_EndSession_Handler,
 		},
 		{
 			MethodName: "ResetSessions",
@@ -885,6 +1059,10 @@ var Locket_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetWaits",
 			Handler:    _Locket_GetWaits_Handler,
+		},
+		{
+			MethodName: "GetStatus",
+			Handler:    _Locket_GetStatus_Handler,
 		},
 		{
 			MethodName: "WhoAmI",

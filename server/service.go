@@ -58,8 +58,9 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	if c.MaxWaiting > 0 {
 		options = append(options, handlers.MaxWaiting(c.MaxWaiting))
 	}
-	limit := []grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}
 	ready := newReadiness(store, queues.Health, log, registry)
+	options = append(options, handlers.Status(newStatus(store, ready).get))
+	limit := []grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}
 	return &Service{
 		Members: grouper.Members{
 			{Name: "committer", Runner: queues},

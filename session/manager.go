@@ -159,6 +159,7 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	}
 	if old := m.find(open.ID); old != nil {
 		old.end(ErrMoved)
+		m.remove(old)    // nobody has the session then, unless this succeeds
 		old.begun.Wait() // what it still makes is there to be read
 	}
 	a := newAttached(ctx, m, session, name)

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -121,6 +122,30 @@ func TestSessionFull(t *testing.T) {
 		synctest.Wait()
 		heard(t, a)
 		expect(t, do(t, a, session.Lock{Sequence: 4, Resource: "one more"}), "one more: 0 to 2 (active, )")
+	})
+}
+
+// TestOpenedInVain: a stream takes a session over from another one, and cannot learn what the session has. It is
+// detached, although the other stream leaves only afterwards.
+func TestOpenedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reads := committertest.New(t, 0), &gate{}
+		m := session.New(w.Committer, w.Hub, slowStore{w.Store, reads}, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		a := open(t, m, "a")
+		reads.set(true)
+		defer reads.set(false)
+		if _, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		synctest.Wait()
+		if !errors.Is(a.Err(), session.ErrMoved) {
+			t.Errorf("the older stream ended with %v", a.Err())
+		}
+		if got, _, err := w.Store.Session(t.Context(), "a"); err != nil || got.Server != "" {
+			t.Errorf("nobody will ever detach %+v (%v)", got, err)
+		}
 	})
 }
 

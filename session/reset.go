@@ -14,6 +14,9 @@ import (
 // resetReason is why the claims of sessions end that a reset has ended.
 const resetReason = "the sessions were reset"
 
+// endReason is why the claims of a session end that EndSession has ended.
+const endReason = "the session was ended"
+
 const (
 	resetPage     = 1000
 	resetParallel = 64
@@ -24,6 +27,32 @@ func (m *Manager) List(ctx context.Context, after string, limit int) ([]db.Sessi
 	return m.store.Sessions(ctx, after, limit)
 }
 
+// Get returns a session of any server, or claim.ErrSessionEnded.
+func (m *Manager) Get(ctx context.Context, id string) (found db.SessionCount, now claim.Instant, err error) {
+	if found.Session, now, err = m.store.Session(ctx, id); err != nil {
+		return found, now, err
+	}
+	claims, err := m.store.SessionClaims(ctx, id)
+	for i := range claims {
+		if claims[i].Status == claim.Active {
+			found.Active++
+		} else {
+			found.Waiting++
+		}
+	}
+	return found, now, err
+}
+
+// End ends a session of any server, or returns claim.ErrSessionEnded. What it has ended stays so when it returns
+// another error: it may be repeated.
+func (m *Manager) End(ctx context.Context, id string) error {
+	ended, err := m.revoke(ctx, []string{id}, endReason)
+	if err == nil && ended == 0 {
+		err = claim.ErrSessionEnded
+	}
+	return err
+}
+
 // Reset ends all sessions, of all servers, but those to keep, and returns how many it has ended.
 // Their waiting claims end first, so that none of them is granted what another gives up. What it
 // has ended stays so when it returns an error: it may be repeated.
@@ -32,9 +61,14 @@ func (m *Manager) Reset(ctx context.Context, keep []string) (ended int, err erro
 	if err != nil {
 		return 0, err
 	}
+	return m.revoke(ctx, sessions, resetReason)
+}
+
+// revoke ends sessions, those that wait first.
+func (m *Manager) revoke(ctx context.Context, sessions []string, reason string) (ended int, err error) {
 	for _, cmd := range []claim.EndSession{
-		{Waiting: claim.Revoked, Keep: true, Reason: resetReason},
-		{Active: claim.Revoked, Waiting: claim.Revoked, Reason: resetReason},
+		{Waiting: claim.Revoked, Keep: true, Reason: reason},
+		{Active: claim.Revoked, Waiting: claim.Revoked, Reason: reason},
 	} {
 		if ended, err = m.endEach(ctx, sessions, cmd); err != nil {
 			break

@@ -74,17 +74,17 @@ func TestHistoryLimit(t *testing.T) {
 // how many claims since.
 func TestHistoryMinimum(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
-		const minimum = 10 * time.Minute
+		const minimum = 2 * time.Minute
 		committertest.Run(t, upkeep.NewJanitor(w.Store, upkeep.History{Retention: time.Hour, Limit: 5, Minimum: minimum}, w.Log, prometheus.NewRegistry()))
 		w.Must(t, claim.Create{ID: "once", Resource: "mine", TTL: time.Hour})
 		w.Must(t, claim.SetStatus{ID: "once", Status: claim.Released})
-		finish(t, w, "flood", 300)
+		finish(t, w, "flood", 60)
 		time.Sleep(minimum - time.Second)
 		again := w.Must(t, claim.Create{ID: "once", Resource: "mine", TTL: time.Hour}) // a late retry
 		if again.Status != claim.Released {
 			t.Errorf("a retry has taken the lock again: it is %s", again.Status)
 		}
-		counts(t, w, db.Counts{Finished: 301})
+		counts(t, w, db.Counts{Finished: 61})
 		time.Sleep(time.Minute)
 		counts(t, w, db.Counts{Finished: 5})
 	})
@@ -96,7 +96,7 @@ func TestStepsOfTheClock(t *testing.T) {
 	for _, step := range []time.Duration{25 * time.Hour, -25 * time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
 			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
-				const minimum = 10 * time.Minute
+				const minimum = 2 * time.Minute
 				store := &steppedStore{Store: w.Store}
 				history := upkeep.History{Retention: 24 * time.Hour, Limit: 1_000_000, Minimum: minimum}
 				committertest.Run(t, upkeep.NewJanitor(store, history, w.Log, prometheus.NewRegistry()))
@@ -216,14 +216,10 @@ func TestStartStop(t *testing.T) {
 				if i%2 == 0 {
 					<-process.Ready()
 				}
-				time.Sleep(time.Duration(i%4) * 20 * time.Millisecond)
-				begin := time.Now()
+				time.Sleep(time.Duration(i%4) * 20 * time.Millisecond) // real time: it has done something, or nothing
 				process.Signal(os.Interrupt)
 				if err := <-process.Wait(); err != nil {
 					t.Error(err)
-				}
-				if took := time.Since(begin); took > 2*time.Second {
-					t.Errorf("the end took %s", took)
 				}
 			}
 		})

@@ -111,12 +111,10 @@ func TestTwoServersCloseACircle(t *testing.T) {
 		}
 		errs := make([]error, 2)
 		var both sync.WaitGroup
-		begin := time.Now()
 		for i, s := range servers {
 			both.Go(func() { errs[i] = s.claim(names[i], "of-"+names[1-i]) })
 		}
 		both.Wait()
-		took := time.Since(begin)
 		var withdrawn []string
 		for i, s := range servers {
 			id := names[i] + "-of-" + names[1-i]
@@ -133,8 +131,8 @@ func TestTwoServersCloseACircle(t *testing.T) {
 				withdrawn = append(withdrawn, id)
 			}
 		}
-		if len(withdrawn) != 1 || took > time.Second {
-			t.Errorf("round %d: %q were withdrawn, after %s", round, withdrawn, took)
+		if len(withdrawn) != 1 {
+			t.Errorf("round %d: %q were withdrawn", round, withdrawn)
 		}
 	}
 	t.Logf("%d of %d were told by the answer to their request", refusals, rounds)
@@ -171,10 +169,9 @@ func TestCheckWithoutDatabase(t *testing.T) {
 	s := embedded(t)
 	s.finder = waits.NewFinder(slow{s.store}, nil, slog.New(slog.DiscardHandler))
 	s.must(t, "a", "1")
-	begin := time.Now()
 	s.must(t, "b", "1")
-	if took := time.Since(begin); took > 5*time.Second || s.status(t, "b-1") != claim.Waiting {
-		t.Errorf("after %s it is %s", took, s.status(t, "b-1"))
+	if status := s.status(t, "b-1"); status != claim.Waiting {
+		t.Errorf("it is %s", status)
 	}
 }
 

@@ -44,10 +44,15 @@ func AddFlags(cmd *cobra.Command) {
 	flags.Bool("insecure", false, "talk to servers on other machines without TLS")
 	flags.Duration("timeout", DefaultTimeout, "how long a request may take")
 	flags.String("context", "", "the `name` of a context, for what flags and environment leave open")
-	flags.String("context-file", "", "the `file` of contexts (default ~/.config/locket/contexts.yaml)")
+	AddContextFile(flags)
 	flags.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{FlagMark: {"true"}} })
 	cmd.Flags().AddFlagSet(flags)
-	_ = cmd.RegisterFlagCompletionFunc("context", completeContexts)
+	_ = cmd.RegisterFlagCompletionFunc("context", CompleteContexts)
+}
+
+// AddContextFile adds the flag that names the file of contexts.
+func AddContextFile(flags *pflag.FlagSet) {
+	flags.String("context-file", "", "the `file` of contexts (default ~/.config/locket/contexts.yaml)")
 }
 
 // Connection is a connection to the servers that flags, environment and context name.
@@ -140,8 +145,8 @@ func settingsOf(flags *pflag.FlagSet) (Settings, error) {
 	if s.insecure, err = strconv.ParseBool(sources.Value("insecure")); err != nil {
 		return Settings{}, sources.Wrong("insecure", "true or false")
 	}
-	if s.Timeout, err = time.ParseDuration(sources.Value("timeout")); err != nil || s.Timeout <= 0 {
-		return Settings{}, sources.Wrong("timeout", "a time like 10s")
+	if s.Timeout, err = settings.ParseDuration(sources.Value("timeout")); err != nil || s.Timeout <= 0 {
+		return Settings{}, sources.Wrong("timeout", "more than 0: "+settings.DurationHelp)
 	}
 	return s, nil
 }
@@ -190,11 +195,15 @@ func (s Settings) securityOptions() ([]locklib.DialOption, error) {
 	return nil, nil
 }
 
-// completeContexts is for the shells.
-func completeContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	names, err := settings.Contexts(cmd.Flags())
+// CompleteContexts completes the names of contexts.
+func CompleteContexts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	contexts, err := settings.Contexts(cmd.Flags())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
+	}
+	names := make([]string, len(contexts))
+	for i, c := range contexts {
+		names[i] = c.Name
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

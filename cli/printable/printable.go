@@ -104,6 +104,30 @@ func Shortened(text string, most int) string {
 	return text
 }
 
+// Middle returns a text of at most so many columns, with its middle left out if need be: what differs in names is often
+// at their ends.
+func Middle(text string, most int) string {
+	if Columns(text) <= most {
+		return text
+	}
+	head, tail := "", ""
+	for n, runes := 1, []rune(text); len(runes) > 0; { // 1 is the dots
+		r := runes[0]
+		if len(head) > len(tail) {
+			r = runes[len(runes)-1]
+		}
+		if n += Columns(string(r)); n > most {
+			break
+		}
+		if len(head) > len(tail) {
+			tail, runes = string(r)+tail, runes[:len(runes)-1]
+		} else {
+			head, runes = head+string(r), runes[1:]
+		}
+	}
+	return head + "…" + tail
+}
+
 // OneLine joins the lines of a text, and leaves nothing in it that moves a terminal's cursor.
 func OneLine(text string) string {
 	return Text(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))

@@ -12,3 +12,17 @@ func TestShellQuoted(t *testing.T) {
 		}
 	}
 }
+
+func TestMiddle(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"abcdef", 6, "abcdef"}, {"abcdef", 5, "ab…ef"}, {"abcdef", 4, "ab…f"}, {"abcdef", 1, "…"}, {"三国志三国志", 7, "三国…志"}, {"", 3, ""},
+	} {
+		if got := Middle(test.text, test.most); got != test.want || Columns(got) > test.most {
+			t.Errorf("%q in %d: %q, want %q", test.text, test.most, got, test.want)
+		}
+	}
+}

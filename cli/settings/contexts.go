@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/rewrite"
 )
 
 // contextFile is the file of contexts: named ways to connect, as docs/cli.md describes them.
@@ -81,13 +85,77 @@ func WithContexts(flags *pflag.FlagSet) (*Sources, error) {
 	return s, err
 }
 
-// Contexts returns the names of the contexts that there are, for the shells to complete.
-func Contexts(flags *pflag.FlagSet) ([]string, error) {
-	file, err := readContexts(cmp.Or(New(flags).Value("context-file"), defaultContextFile()), false)
+// Contexts returns the contexts that there are, in the order of their names.
+func Contexts(flags *pflag.FlagSet) ([]Context, error) {
+	file, err := readContexts(contextFileOf(flags), false)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Sorted(maps.Keys(file.Contexts)), nil
+	current := cmp.Or(os.Getenv(Variable("context")), file.Current)
+	contexts := make([]Context, 0, len(file.Contexts))
+	for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
+		values, err := file.values(name)
+		if err != nil {
+			return nil, err
+		}
+		contexts = append(contexts, Context{Name: name, Current: name == current, Settings: values.settings})
+	}
+	return contexts, nil
+}
+
+// Context is a named way to connect.
+type Context struct {
+	Name string
+	// Current says that commands use it that name none.
+	Current bool
+	// Settings are what it says, by the names of the flags.
+	Settings map[string]string
+}
+
+// contextFileOf returns the path of the file of contexts.
+func contextFileOf(flags *pflag.FlagSet) string {
+	return cmp.Or(New(flags).Value("context-file"), defaultContextFile())
+}
+
+// currentLine is what says in a file which context is the current one.
+var currentLine = regexp.MustCompile(`(?m)^current:[^#\n]*?([ \t]*(?:#.*)?)$`)
+
+// Use has a context be the current one, and returns the path of the file that says so. The rest of the file stays as it
+// is. A file that says it in a way that is not known is an error, and stays.
+func Use(flags *pflag.FlagSet, name string) (path string, err error) {
+	path = contextFileOf(flags)
+	return path, rewrite.File("the file of contexts", path, func(text []byte, _ os.FileInfo) ([]byte, error) {
+		before, err := parseContexts(path, text)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := before.values(name); err != nil {
+			return nil, err
+		}
+		changed, err := setCurrent(text, name)
+		if err != nil {
+			return nil, err
+		}
+		after, err := parseContexts(path, changed)
+		if err != nil || after.Current != name || !reflect.DeepEqual(after.Contexts, before.Contexts) {
+			return nil, exit.Usagef("%s: its current context cannot be changed from here; write it by hand: current: %s", path, name)
+		}
+		return changed, nil
+	})
+}
+
+// setCurrent changes the line that says which context is the current one, or adds it.
+func setCurrent(text []byte, name string) ([]byte, error) {
+	quoted, err := yaml.Marshal(name)
+	if err != nil {
+		return nil, err
+	}
+	line := append([]byte("current: "), bytes.TrimSpace(quoted)...)
+	at := currentLine.FindSubmatchIndex(text)
+	if at == nil {
+		return slices.Concat(line, []byte("\n"), text), nil
+	}
+	return slices.Concat(text[:at[0]], line, text[at[2]:]), nil
 }
 
 // defaultContextFile returns the path of the file of contexts, "" without a home directory.
@@ -105,16 +173,19 @@ func defaultContextFile() string {
 
 // readContexts reads the file of contexts. It may be missing unless it must be there.
 func readContexts(path string, required bool) (*contextFile, error) {
-	file := &contextFile{path: path}
-	content, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !required {
-		return file, nil
+		return &contextFile{path: path}, nil
 	}
 	if err != nil {
 		return nil, exit.Usagef("the file of contexts: %w", err)
 	}
-	defer content.Close()
-	decoder := yaml.NewDecoder(content)
+	return parseContexts(path, text)
+}
+
+func parseContexts(path string, text []byte) (*contextFile, error) {
+	file := &contextFile{path: path}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(file); err != nil && !errors.Is(err, io.EOF) { // an empty file is EOF
 		return nil, exit.Usagef("the file of contexts %s: %w", path, err)

@@ -207,6 +207,8 @@ type broken struct {
 	waitsOf   func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error)
 	page      func(*db.Page)
 	live      func([]claim.Claim) []claim.Claim
+	info      func(list []db.Resource, next string) ([]db.Resource, string) // of Resources
+	contended func(prefix string, after *db.Contention, list []db.Resource, err error) ([]db.Resource, error)
 
 	session       func(*claim.Session) // after it was read
 	sessions      func(after string, limit int) (string, int)
@@ -469,6 +471,22 @@ func (b *broken) Vouch(ctx context.Context, name string) error {
 		return b.vouch(ctx, name)
 	}
 	return b.Store.Vouch(ctx, name)
+}
+
+func (b *broken) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {
+	list, next, now, err := b.Store.Resources(ctx, prefix, after, limit)
+	if b.info != nil {
+		list, next = b.info(list, next)
+	}
+	return list, next, now, err
+}
+
+func (b *broken) Contended(ctx context.Context, prefix string, after *db.Contention, limit int) ([]db.Resource, claim.Instant, error) {
+	list, now, err := b.Store.Contended(ctx, prefix, after, limit)
+	if b.contended != nil {
+		list, err = b.contended(prefix, after, list, err)
+	}
+	return list, now, err
 }
 
 // claims calls fn for each claim that is about to be saved.

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/locket-service/locket/claim"
@@ -36,7 +37,7 @@ type Case struct {
 
 // Cases returns the whole suite.
 func Cases() []Case {
-	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, pruneCases, clockCases, sessionCases, countCases, largeCases, serverCases)
+	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, resourceCases, pruneCases, clockCases, sessionCases, sessionEndCases, sessionDueCases, countCases, largeCases, serverCases)
 }
 
 // Run runs the suite against new stores from open.
@@ -46,11 +47,14 @@ func Run(t *testing.T, open func(t testing.TB) Engine) {
 	}
 }
 
-// RunAlone is Run for an engine that allows one server only.
+// RunAlone is Run for an engine that allows one server only, and works in bubbles of testing/synctest: in these time
+// costs nothing.
 func RunAlone(t *testing.T, open func(t testing.TB) Engine) {
 	for _, c := range Cases() {
 		if !c.Servers {
-			t.Run(c.Name, func(t *testing.T) { RunCase(t, c, open) })
+			t.Run(c.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { RunCase(t, c, open) })
+			})
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (t *splitTx) Load(wanted db.Wanted) (queues *claim.Queues, err error) {
 		}
 		return err
 	})
-	time.Sleep(time.Microsecond)
+	time.Sleep(time.Microsecond) // real time: none, faults run in bubbles
 	return queues, err
 }
 
@@ -220,7 +220,7 @@ func firstOnly(s db.Store) claim.MoreWaiters {
 		if after > 0 {
 			return nil, nil
 		}
-		found, _, err := s.List(context.Background(), db.Filter{Resource: &resource, Status: claim.Waiting, Limit: 16})
+		found, _, err := s.List(context.Background(), db.Filter{Resource: &resource, Statuses: []claim.Status{claim.Waiting}, Limit: 16})
 		next := make([]*claim.Claim, len(found))
 		for i := range found {
 			next[i] = &found[i]
@@ -232,7 +232,7 @@ func firstOnly(s db.Store) claim.MoreWaiters {
 // another returns another holder than the one of longest standing.
 func another(b *broken) {
 	b.holder = func(ctx context.Context, resource string) (claim.Claim, error) {
-		claims, _, err := b.Store.List(ctx, db.Filter{Resource: &resource, Status: claim.Active})
+		claims, _, err := b.Store.List(ctx, db.Filter{Resource: &resource, Statuses: []claim.Status{claim.Active}})
 		if err == nil && len(claims) == 0 {
 			err = claim.ErrNotFound
 		}
@@ -258,7 +258,7 @@ func exclusiveOnly(b *broken) {
 func inPieces(b *broken) {
 	b.queue = func(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
 		s, now, err := b.Store.Queue(ctx, resource, limit)
-		time.Sleep(time.Microsecond)
+		time.Sleep(time.Microsecond) // real time: none, faults run in bubbles
 		later, _, laterErr := b.Store.Queue(ctx, resource, limit)
 		s.Holders, s.Waiters = later.Holders, later.Waiters
 		return s, now, errors.Join(err, laterErr)
@@ -319,7 +319,7 @@ var stopped = claim.Instant{Wall: 1e15, Lease: 1e15}
 func nextDueOf(sees func(claim.Claim) bool) func(*broken) {
 	return func(b *broken) {
 		b.nextDue = func(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
-			claims, now, err := b.Store.List(ctx, db.Filter{Status: claim.Active})
+			claims, now, err := b.Store.List(ctx, db.Filter{Statuses: []claim.Status{claim.Active}})
 			for _, c := range claims {
 				if sees(c) {
 					next = db.SoonerDue(next, c.Deadline, now.Lease, idle)
@@ -330,7 +330,7 @@ func nextDueOf(sees func(claim.Claim) bool) func(*broken) {
 	}
 }
 
-var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
+var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaults, []fault{
 	{"stores what a claim was first, not what became of it", func(b *broken) {
 		b.save = func(tx db.Tx, queues *claim.Queues) error {
 			for _, change := range queues.Changes() {
@@ -550,7 +550,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
 	}, []string{"AbandonedLimit"}},
 	{"Abandoned sees every claim that waits", func(b *broken) {
 		b.abandoned = func(ctx context.Context, limit int) (ids []string, err error) {
-			claims, _, err := b.Store.List(ctx, db.Filter{Status: claim.Waiting, Limit: limit})
+			claims, _, err := b.Store.List(ctx, db.Filter{Statuses: []claim.Status{claim.Waiting}, Limit: limit})
 			for _, c := range claims {
 				ids = append(ids, c.ID)
 			}
@@ -577,7 +577,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
 		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
 			waits, err := b.Store.WaitsOf(ctx, parties, limit)
 			for _, p := range parties {
-				held, _, _ := b.Store.List(ctx, db.Filter{Owner: &p.Owner, Status: claim.Active})
+				held, _, _ := b.Store.List(ctx, db.Filter{Owner: &p.Owner, Statuses: []claim.Status{claim.Active}})
 				waits = append(waits, held...)
 			}
 			return waits[:min(limit, len(waits))], err
@@ -619,7 +619,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
 			next, now, err := b.Store.NextDue(ctx, idle)
 			if first.Wall == 0 {
 				first = now
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // real time: none, faults run in bubbles
 			}
 			return next, first, err
 		}
@@ -629,7 +629,11 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, []fault{
 	{"List ignores the resource", filter(func(f *db.Filter) { f.Resource = nil }), []string{"ListEach", "NamesAreBytes", "SeenAtOnce"}},
 	{"List ignores the owner", filter(func(f *db.Filter) { f.Owner = nil }), []string{"ListEach", "NamesAreBytes"}},
 	{"List ignores the mode", filter(func(f *db.Filter) { f.Mode = nil }), []string{"ListEach", "ListMixed"}},
-	{"List ignores the status", filter(func(f *db.Filter) { f.Status = 0 }), []string{"ListEach", "ListMixed"}},
+	{"List ignores the status", filter(func(f *db.Filter) { f.Statuses = nil }), []string{"ListEach", "ListMixed"}},
+	{"List takes the first status only", filter(func(f *db.Filter) { f.Statuses = f.Statuses[:min(1, len(f.Statuses))] }), []string{"ListEach", "ListMixed"}},
+	{"List ignores the prefix", filter(func(f *db.Filter) { f.Prefix = "" }), []string{"ListEach", "ListMixed", "ListPrefixes"}},
+	{"List takes the first byte of the prefix only", filter(func(f *db.Filter) { f.Prefix = f.Prefix[:min(1, len(f.Prefix))] }), []string{"ListPrefixes"}},
+	{"List is always oldest first", filter(func(f *db.Filter) { f.Newest = false }), []string{"ListEach", "ListOrder", "ListMixed"}},
 	{"List ignores the limit", filter(func(f *db.Filter) { f.Limit = 0 }), []string{"ListPages", "ListMixed"}},
 	{"List ignores the offset", filter(func(f *db.Filter) { f.Offset = 0 }), []string{"ListPages", "ListMixed"}},
 	{"List ignores the cursor", filter(func(f *db.Filter) { f.After = nil }), []string{"ListPages", "ListMixed"}},

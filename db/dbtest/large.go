@@ -13,7 +13,6 @@ import (
 var largeCases = []Case{
 	{Name: "LargestClaims", Run: largestClaims},
 	{Name: "LongDataIsKept", Run: longDataIsKept},
-	{Name: "ManySessionsEnd", Run: manySessionsEnd},
 	{Name: "ManyDueAreBounded", Run: manyDueAreBounded},
 	{Name: "WaitsOfMany", Run: waitsOfMany},
 }
@@ -104,55 +103,6 @@ func longDataIsKept(t testing.TB, e Engine) {
 	lock.Value = "short"
 	Do(t, e.Store, lock)
 	equal(t, "value", get(t, e.Store, "l").Value, "short")
-}
-
-// manySessionsEnd ends several sessions together, by many transactions, none of which does too much.
-func manySessionsEnd(t testing.TB, e Engine) {
-	const sessions, each = 6, claim.MaxEnds / 4
-	left := make(map[int]claim.Command)
-	for s := range sessions {
-		id := fmt.Sprint("s", s)
-		cmds := []claim.Command{attach(id, "s1")}
-		for i := range each {
-			cmds = append(cmds, bound(fmt.Sprint(id, "-", i), fmt.Sprint("r", i), id))
-		}
-		Do(t, e.Store, cmds...)
-		left[s] = ending(id)
-	}
-	left[1] = claim.EndSession{ID: "s1", Keep: true, Waiting: claim.Withdrawn}
-	before := sessions * each
-	for len(left) > 0 {
-		var cmds []claim.Command
-		var of []int
-		for s, cmd := range left {
-			cmds, of = append(cmds, cmd), append(of, s)
-		}
-		for i, answer := range try(t, e.Store, 0, cmds...) {
-			if answer.err == nil {
-				delete(left, of[i])
-			} else {
-				left[of[i]] = claim.Rest(cmds[i])
-			}
-		}
-		live := 0
-		for s := range sessions {
-			claims, err := e.Store.SessionClaims(t.Context(), fmt.Sprint("s", s))
-			must(t, err)
-			live += len(claims)
-		}
-		if before-live > claim.MaxEnds || before == live && len(left) > 0 {
-			t.Fatalf("one transaction has ended %d claims", before-live)
-		}
-		before = live
-	}
-	sessionClaimsAre(t, e.Store, "s0")
-	session(t, e.Store, "s1")
-	kept, err := e.Store.SessionClaims(t.Context(), "s1")
-	must(t, err)
-	for _, c := range kept {
-		equal(t, "status of what is kept", c.Status, claim.Active)
-	}
-	noSession(t, e.Store, "s2")
 }
 
 // manyDueAreBounded has more shared holders due than one transaction loads.

@@ -21,6 +21,7 @@ var listCases = []Case{
 	{Name: "ListBounds", Run: listBounds},
 	{Name: "ListBytes", Run: listBytes},
 	{Name: "ListMixed", Run: listMixed},
+	{Name: "ListPrefixes", Run: listPrefixes},
 }
 
 func ref[V any](v V) *V { return &v }
@@ -61,20 +62,30 @@ func listEach(t testing.TB, e Engine) {
 		f    db.Filter
 		want []string
 	}{
-		"all":       {db.Filter{}, []string{"overdue", "held", "expired", "gave up", "waits", "worked", "followed", "reader"}},
-		"resource":  {db.Filter{Resource: ref("line")}, []string{"held", "gave up", "waits"}},
-		"nothing":   {db.Filter{Resource: ref("lin")}, []string{}},
-		"owner":     {db.Filter{Owner: ref("l")}, []string{"held", "gave up", "waits", "reader"}},
-		"no owner":  {db.Filter{Owner: ref("")}, []string{}},
-		"exclusive": {db.Filter{Mode: ref(claim.Exclusive), Owner: ref("l")}, []string{"held", "gave up", "waits"}},
-		"shared":    {db.Filter{Mode: ref(claim.Shared)}, []string{"reader"}},
-		"waiting":   {db.Filter{Status: claim.Waiting}, []string{"waits"}},
-		"active":    {db.Filter{Status: claim.Active}, []string{"overdue", "held", "followed", "reader"}},
-		"released":  {db.Filter{Status: claim.Released}, []string{"worked"}},
-		"expired":   {db.Filter{Status: claim.Expired}, []string{"expired"}},
-		"aborted":   {db.Filter{Status: claim.Aborted}, []string{}},
-		"withdrawn": {db.Filter{Status: claim.Withdrawn}, []string{"gave up"}},
-		"together":  {db.Filter{Resource: ref("line"), Owner: ref("l"), Status: claim.Active}, []string{"held"}},
+		"all":                 {db.Filter{}, []string{"overdue", "held", "expired", "gave up", "waits", "worked", "followed", "reader"}},
+		"resource":            {db.Filter{Resource: ref("line")}, []string{"held", "gave up", "waits"}},
+		"nothing":             {db.Filter{Resource: ref("lin")}, []string{}},
+		"owner":               {db.Filter{Owner: ref("l")}, []string{"held", "gave up", "waits", "reader"}},
+		"no owner":            {db.Filter{Owner: ref("")}, []string{}},
+		"exclusive":           {db.Filter{Mode: ref(claim.Exclusive), Owner: ref("l")}, []string{"held", "gave up", "waits"}},
+		"shared":              {db.Filter{Mode: ref(claim.Shared)}, []string{"reader"}},
+		"waiting":             {db.Filter{Statuses: []claim.Status{claim.Waiting}}, []string{"waits"}},
+		"active":              {db.Filter{Statuses: []claim.Status{claim.Active}}, []string{"overdue", "held", "followed", "reader"}},
+		"released":            {db.Filter{Statuses: []claim.Status{claim.Released}}, []string{"worked"}},
+		"expired":             {db.Filter{Statuses: []claim.Status{claim.Expired}}, []string{"expired"}},
+		"aborted":             {db.Filter{Statuses: []claim.Status{claim.Aborted}}, []string{}},
+		"withdrawn":           {db.Filter{Statuses: []claim.Status{claim.Withdrawn}}, []string{"gave up"}},
+		"live":                {db.Filter{Statuses: []claim.Status{claim.Waiting, claim.Active}}, []string{"overdue", "held", "waits", "followed", "reader"}},
+		"ended well":          {db.Filter{Statuses: []claim.Status{claim.Withdrawn, claim.Released}}, []string{"gave up", "worked"}},
+		"some":                {db.Filter{Statuses: []claim.Status{claim.Expired, claim.Waiting}}, []string{"expired", "waits"}},
+		"prefix":              {db.Filter{Prefix: "li"}, []string{"held", "gave up", "waits"}},
+		"live of a prefix":    {db.Filter{Prefix: "li", Statuses: []claim.Status{claim.Waiting, claim.Active}}, []string{"held", "waits"}},
+		"shared of a prefix":  {db.Filter{Prefix: "r", Statuses: []claim.Status{claim.Active}}, []string{"reader"}},
+		"prefix and resource": {db.Filter{Prefix: "work", Resource: ref("line")}, []string{}},
+		"newest":              {db.Filter{Newest: true}, []string{"reader", "followed", "worked", "waits", "gave up", "expired", "held", "overdue"}},
+		"newest live":         {db.Filter{Newest: true, Statuses: []claim.Status{claim.Waiting, claim.Active}}, []string{"reader", "followed", "waits", "held", "overdue"}},
+		"newest released":     {db.Filter{Newest: true, Statuses: []claim.Status{claim.Released}}, []string{"worked"}},
+		"together":            {db.Filter{Resource: ref("line"), Owner: ref("l"), Statuses: []claim.Status{claim.Active}}, []string{"held"}},
 	} {
 		got := list(t, e.Store, c.f)
 		equal(t, name, ids(got), c.want)
@@ -102,6 +113,8 @@ func listOrder(t testing.TB, e Engine) {
 	want := []string{"B", "a", "c", "á", "e", "d", "b"}
 	equal(t, "order", ids(list(t, e.Store, db.Filter{})), want)
 	equal(t, "order, with a bound", ids(list(t, e.Store, db.Filter{MinWaiting: ref(time.Duration(0))})), want)
+	slices.Reverse(want)
+	equal(t, "newest first", ids(list(t, e.Store, db.Filter{Newest: true})), want)
 }
 
 func listPages(t testing.TB, e Engine) {
@@ -202,7 +215,7 @@ func listBounds(t testing.TB, e Engine) {
 		"created since":      {db.Filter{MinCreated: &created}, []string{"gave up", "waits", "worked", "followed", "reader"}},
 		"created before":     {db.Filter{MaxCreated: &created}, []string{"overdue", "held", "expired", "gave up", "waits"}},
 		"created then":       {db.Filter{MinCreated: &created, MaxCreated: &created}, []string{"gave up", "waits"}},
-		"active, one status": {db.Filter{MinActive: s(25), Status: claim.Active, MaxTTL: s(60)}, []string{"overdue", "held"}},
+		"active, one status": {db.Filter{MinActive: s(25), Statuses: []claim.Status{claim.Active}, MaxTTL: s(60)}, []string{"overdue", "held"}},
 		"nothing":            {db.Filter{MinActive: s(75), MaxActive: s(25)}, []string{}},
 	} {
 		equal(t, name, ids(list(t, e.Store, c.f)), c.want)
@@ -217,20 +230,26 @@ func passes(f db.Filter, c claim.Claim, at claim.Instant) bool {
 	return (f.Resource == nil || *f.Resource == c.Resource) &&
 		(f.Owner == nil || *f.Owner == c.Owner) &&
 		(f.Mode == nil || *f.Mode == c.Mode) &&
-		(f.Status == 0 || f.Status == c.Status) &&
+		(len(f.Statuses) == 0 || slices.Contains(f.Statuses, c.Status)) && strings.HasPrefix(c.Resource, f.Prefix) &&
 		within(active, was, f.MinActive, f.MaxActive) &&
 		within(c.WaitingDuration(at), true, f.MinWaiting, f.MaxWaiting) &&
 		within(c.Remaining(at), c.Status == claim.Active && c.Session == "", f.MinTTL, f.MaxTTL) &&
 		within(c.Created, true, f.MinCreated, f.MaxCreated) &&
-		(f.After == nil || order(c, claim.Claim{Created: f.After.Created, ID: f.After.ID}) > 0)
+		(f.After == nil || order(f)(c, claim.Claim{Created: f.After.Created, ID: f.After.ID}) > 0)
 }
 
 func within[V cmp.Ordered](v V, has bool, lower, upper *V) bool {
 	return (lower == nil || has && v >= *lower) && (upper == nil || has && v <= *upper)
 }
 
-func order(a, b claim.Claim) int {
-	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
+// order returns the order of a list.
+func order(f db.Filter) func(a, b claim.Claim) int {
+	return func(a, b claim.Claim) int {
+		if f.Newest {
+			a, b = b, a
+		}
+		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
+	}
 }
 
 func page(f db.Filter, all []claim.Claim, at claim.Instant) []string {
@@ -240,12 +259,19 @@ func page(f db.Filter, all []claim.Claim, at claim.Instant) []string {
 			pass = append(pass, c)
 		}
 	}
-	slices.SortFunc(pass, order)
+	slices.SortFunc(pass, order(f))
 	pass = pass[min(f.Offset, len(pass)):]
 	if f.Limit > 0 {
 		pass = pass[:min(f.Limit, len(pass))]
 	}
 	return ids(pass)
+}
+
+func given[V any](p *V) (v V) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 func maybe[V any](rnd *rand.Rand, one int, values ...V) *V {
@@ -261,13 +287,15 @@ func randomFilter(rnd *rand.Rand, all []claim.Claim) db.Filter {
 		return maybe(rnd, 8, 0, time.Second, 19*time.Second, 21*time.Second, 33*time.Second, 62*time.Second, time.Hour)
 	}
 	f := db.Filter{
-		Resource: maybe(rnd, 5, some.Resource), Owner: maybe(rnd, 5, "l", "w", "", some.Owner), Mode: maybe(rnd, 5, claim.Exclusive, claim.Shared),
+		Resource: maybe(rnd, 5, some.Resource), Prefix: given(maybe(rnd, 4, "l", "li", "line", "o", some.Resource)), Newest: rnd.IntN(2) == 0, Owner: maybe(rnd, 5, "l", "w", "", some.Owner), Mode: maybe(rnd, 5, claim.Exclusive, claim.Shared),
 		MinActive: bound(), MaxActive: bound(), MinWaiting: bound(), MaxWaiting: bound(), MinTTL: bound(), MaxTTL: bound(),
 		MinCreated: maybe(rnd, 8, some.Created, some.Created+1), MaxCreated: maybe(rnd, 8, some.Created, some.Created-1),
 		After: maybe(rnd, 5, db.Cursor{Created: some.Created, ID: some.ID}, db.Cursor{Created: some.Created}),
 	}
 	if rnd.IntN(4) == 0 {
-		f.Status = claim.Status(1 + rnd.IntN(7))
+		for range 1 + rnd.IntN(3) {
+			f.Statuses = append(f.Statuses, claim.Status(1+rnd.IntN(7)))
+		}
 	}
 	if rnd.IntN(2) == 0 {
 		f.Limit, f.Offset = 1+rnd.IntN(6), rnd.IntN(4)
@@ -283,7 +311,7 @@ func listMixed(t testing.TB, e Engine) {
 		t.Fatalf("%d claims", len(all))
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for range 400 {
+	for range 800 {
 		f := randomFilter(rnd, all)
 		got, at, err := e.Store.List(t.Context(), f)
 		must(t, err)
@@ -291,5 +319,26 @@ func listMixed(t testing.TB, e Engine) {
 			filter, _ := json.Marshal(f)
 			t.Fatalf("got %q, want %q of %s", ids(got), want, filter)
 		}
+	}
+}
+
+// listPrefixes lists names that begin as bytes, whatever characters they are of.
+func listPrefixes(t testing.TB, e Engine) {
+	names := []string{"a", "a/", "a/1", "a0", "A", "b", "é", "éa", "\ud7ff", "\ud7ffz", "\ue000", "\U0010ffff", "\U0010ffff\U0010ffff", "%", "_", "\\", "'"}
+	var cmds []claim.Command
+	for i, name := range names {
+		cmds = append(cmds, exclusive(fmt.Sprintf("%02d", i), name))
+	}
+	Do(t, e.Store, cmds...)
+	live := []claim.Status{claim.Active}
+	for _, prefix := range append(names, "", "a/1/", "\U0010fffe", "c") {
+		want := []string{}
+		for i, name := range names {
+			if strings.HasPrefix(name, prefix) {
+				want = append(want, fmt.Sprintf("%02d", i))
+			}
+		}
+		equal(t, fmt.Sprintf("prefix %q", prefix), ids(list(t, e.Store, db.Filter{Prefix: prefix})), want)
+		equal(t, fmt.Sprintf("live of prefix %q", prefix), ids(list(t, e.Store, db.Filter{Prefix: prefix, Statuses: live})), want)
 	}
 }

@@ -233,7 +233,7 @@ func timeOfTransaction(t testing.TB, e Engine) {
 		if _, later, err := e.Store.List(t.Context(), db.Filter{}); err != nil || at.Wall < after.Wall || later.Wall < at.Wall {
 			t.Errorf("get at %d, list at %d, after %d (%v)", at.Wall, later.Wall, after.Wall, err)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // real time: the clock is to move from one claim to the next
 	}
 }
 

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
@@ -67,39 +68,44 @@ func (s *Store) scan(ctx context.Context, bytes int, query string, args []any) (
 // scans reports whether a list may read many more claims than it returns.
 func scans(f db.Filter, few bool) bool {
 	switch {
-	case few, f.Resource != nil && f.Status.Live():
+	case few, f.Resource != nil && f.Live():
 		return false
-	case f.Resource != nil, f.Owner != nil, f.Mode != nil, f.Status != 0, f.Offset > maxOffset:
-		return true
 	default:
-		return f.MinActive != nil || f.MaxActive != nil || f.MinWaiting != nil || f.MaxWaiting != nil || f.MinTTL != nil || f.MaxTTL != nil
+		return f.Resource != nil || f.Prefix != "" || f.Owner != nil || f.Mode != nil || len(f.Statuses) > 0 || f.Offset > maxOffset || f.Bounded()
 	}
 }
 
-// few reads the clocks, and reports whether a filter lets live claims of one status pass, and
-// there are few of these. It only
-// chooses how to read: the result is right even when the number has changed since.
+// few reads the clocks, and reports whether a filter lets live claims pass only, and there are few of
+// these, or few under its prefix. It only chooses how to read: the result is right even when the number
+// has changed since.
 func (s *Store) few(ctx context.Context, f db.Filter) (now claim.Instant, few bool, err error) {
-	if !f.Status.Live() || f.Resource != nil {
+	if !f.Live() || f.Resource != nil {
 		now, err = s.Now(ctx)
 		return now, false, err
 	}
 	var m meta
+	count, args := countFewSQL(f)
 	err = s.again(ctx, s.reader, func(conn *sql.Conn) (err error) {
-		m, err = scanMeta(conn.QueryRowContext(ctx, countLiveSQL(f.Status), fewLive+1, fewLive), &few)
+		m, err = scanMeta(conn.QueryRowContext(ctx, count, args...), &few)
 		return err
 	})
 	return s.shown(m), few, readError(ctx, err)
 }
 
-func countLiveSQL(status claim.Status) string {
-	return "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM " + liveSQL(status) + " LIMIT ?) live) <= ?, " + metaColumns + " FROM meta WHERE one = 1"
+// countFewSQL asks whether few rows are read where the live claims of a filter are. It reads little more than fewLive.
+func countFewSQL(f db.Filter) (query string, args []any) {
+	rows, args := "SELECT 1 FROM "+liveSQL(f.Statuses)+" LIMIT ?", []any{fewLive + 1, fewLive}
+	if f.Prefix != "" {
+		end := db.PrefixEnd(f.Prefix)
+		rows, args = rowsOfPrefixSQL, []any{f.Prefix, end, fewLive + 1, f.Prefix, end, fewLive + 1, f.Prefix, end, fewLive + 1, fewLive}
+	}
+	return "SELECT (SELECT COUNT(*) FROM (" + rows + ") live) <= ?, " + metaColumns + " FROM meta WHERE one = 1", args
 }
 
 // listSQL returns the statement for a filter, with its arguments.
 func listSQL(f db.Filter, few bool, now claim.Instant) (query string, args []any) {
 	from, args := candidates(f, few)
-	clause, more := filterSQL(f, now)
+	clause, more := f.SQL(now)
 	return "SELECT " + claimColumns + " FROM (SELECT claims.* FROM " + from + ") claims" + clause, append(args, more...)
 }
 
@@ -108,29 +114,50 @@ const (
 		UNION ALL SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + waits + `
 		UNION ALL SELECT id FROM claims FORCE INDEX (claims_line) WHERE ` + shares + `) live
 		STRAIGHT_JOIN claims ON claims.id = live.id`
+	liveOfPrefixSQL = `(SELECT holder AS id FROM resources WHERE name >= ? AND name < ?
+		UNION ALL SELECT id FROM claims FORCE INDEX (claims_line) WHERE line >= ? AND line < ?
+		UNION ALL SELECT id FROM claims FORCE INDEX (claims_line) WHERE line IS NULL AND sharing >= ? AND sharing < ?) live
+		STRAIGHT_JOIN claims ON claims.id = live.id`
+	rowsOfPrefixSQL = `(SELECT 1 FROM resources WHERE name >= ? AND name < ? LIMIT ?)
+		UNION ALL (SELECT 1 FROM claims FORCE INDEX (claims_line) WHERE line >= ? AND line < ? LIMIT ?)
+		UNION ALL (SELECT 1 FROM claims FORCE INDEX (claims_line) WHERE line IS NULL AND sharing >= ? AND sharing < ? LIMIT ?)`
 	// The condition, which is always true, makes it a range: only there does the database
 	// compare resource and owner in the index, and read the table for what passes.
 	byCreationSQL = "claims FORCE INDEX (claims_created) WHERE created > 0"
 )
 
-// liveSQL is where all claims of a live status are.
-func liveSQL(status claim.Status) string {
-	if status == claim.Waiting {
-		return "claims FORCE INDEX (claims_phase) WHERE phase = 1"
+// liveSQL is where all claims of live statuses are.
+func liveSQL(statuses []claim.Status) string {
+	const from = "claims FORCE INDEX (claims_phase) WHERE phase "
+	switch {
+	case !slices.Contains(statuses, claim.Active):
+		return from + "= 1"
+	case !slices.Contains(statuses, claim.Waiting):
+		return from + "> 1"
+	default:
+		return from + ">= 1"
 	}
-	return "claims FORCE INDEX (claims_phase) WHERE phase > 1"
+}
+
+// fewOf is where the live claims of a filter are, if they are few.
+func fewOf(f db.Filter) (from string, args []any) {
+	if f.Prefix == "" {
+		return liveSQL(f.Statuses), nil
+	}
+	end := db.PrefixEnd(f.Prefix)
+	return liveOfPrefixSQL, []any{f.Prefix, end, f.Prefix, end, f.Prefix, end}
 }
 
 // candidates returns where to look for the claims of a filter. The live claims of a resource
-// are found by its row and by the line, and all live claims, when they are few, by their
-// phase. All others are found in the order of creation. The database left to itself prefers
+// are found by its row and by the line, and so are those of a prefix, when they are few, and all live
+// claims by their phase. All others are found in the order of creation. The database left to itself prefers
 // that order under a LIMIT, however many claims it reads unnecessarily, or scans the table.
 func candidates(f db.Filter, few bool) (from string, args []any) {
 	switch {
-	case f.Resource != nil && f.Status.Live():
+	case f.Resource != nil && f.Live():
 		return liveOfResourceSQL, []any{*f.Resource, *f.Resource, *f.Resource}
 	case few:
-		return liveSQL(f.Status), nil
+		return fewOf(f)
 	default:
 		return byCreationSQL, nil
 	}

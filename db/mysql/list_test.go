@@ -29,9 +29,9 @@ func TestScans(t *testing.T) {
 		scan bool
 	}{
 		"all":                    {db.Filter{}, false},
-		"active of an owner":     {db.Filter{Status: claim.Active, Owner: &o}, false}, // there are few
-		"waiting for a resource": {db.Filter{Status: claim.Waiting, Resource: &r}, false},
-		"aborted":                {db.Filter{Status: claim.Aborted}, true},
+		"active of an owner":     {db.Filter{Statuses: []claim.Status{claim.Active}, Owner: &o}, false}, // there are few
+		"waiting for a resource": {db.Filter{Statuses: []claim.Status{claim.Waiting}, Resource: &r}, false},
+		"aborted":                {db.Filter{Statuses: []claim.Status{claim.Aborted}}, true},
 		"owner":                  {db.Filter{Owner: &o}, true},
 		"active for a second":    {db.Filter{MinActive: &d}, true},
 	} {

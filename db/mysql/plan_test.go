@@ -62,13 +62,19 @@ func TestPlans(t *testing.T) {
 		"count":             {countSQL, []string{"claims_phase"}},
 		"cutoff":            {cutoffSQL, []string{"claims_phase"}},
 
-		"count waiting": {countLiveSQL(claim.Waiting), []string{"PRIMARY", "", "claims_phase"}},
-		"count active":  {countLiveSQL(claim.Active), []string{"PRIMARY", "", "claims_phase"}},
+		"count waiting": {countFew(claim.Waiting), []string{"PRIMARY", "", "claims_phase"}},
+		"count active":  {countFew(claim.Active), []string{"PRIMARY", "", "claims_phase"}},
+		"count live":    {countFew(claim.Waiting, claim.Active), []string{"PRIMARY", "", "claims_phase"}},
 	} {
 		if keys := plan(t, s.reader, c.sql); strings.Join(keys, " ") != strings.Join(c.want, " ") {
 			t.Errorf("%s uses %v, want %v", name, keys, c.want)
 		}
 	}
+}
+
+func countFew(statuses ...claim.Status) string {
+	query, _ := countFewSQL(db.Filter{Statuses: statuses})
+	return query
 }
 
 // plan returns the keys that the database uses for a statement, in the order in which it
@@ -115,6 +121,7 @@ func TestListPlans(t *testing.T) {
 	s := crowded(t)
 	r, o := "shared 1", "o1"
 	after := &db.Cursor{Created: 1, ID: "a"}
+	live := []claim.Status{claim.Waiting, claim.Active}
 	byCreation := []string{"range claims_created"}
 	byPhase, waiting := []string{"range claims_phase sorted"}, []string{"ref claims_phase sorted"}
 	for name, c := range map[string]struct {
@@ -126,16 +133,24 @@ func TestListPlans(t *testing.T) {
 		"after":              {db.Filter{After: after}, false, byCreation},
 		"resource":           {db.Filter{Resource: &r}, false, byCreation},
 		"owner":              {db.Filter{Owner: &o}, false, byCreation},
-		"released":           {db.Filter{Status: claim.Released}, false, byCreation},
-		"waiting":            {db.Filter{Status: claim.Waiting}, false, byCreation},
-		"active":             {db.Filter{Status: claim.Active}, false, byCreation},
-		"active, after":      {db.Filter{Status: claim.Active, After: after}, false, byCreation},
-		"active of an owner": {db.Filter{Status: claim.Active, Owner: &o}, false, byCreation},
-		"few waiting":        {db.Filter{Status: claim.Waiting}, true, waiting},
-		"few active":         {db.Filter{Status: claim.Active}, true, byPhase},
-		"few active, after":  {db.Filter{Status: claim.Active, After: after}, true, byPhase},
-		"few of an owner":    {db.Filter{Status: claim.Active, Owner: &o}, true, byPhase},
-		"live of a resource": {db.Filter{Resource: &r, Status: claim.Active}, false, []string{
+		"released":           {db.Filter{Statuses: []claim.Status{claim.Released}}, false, byCreation},
+		"waiting":            {db.Filter{Statuses: []claim.Status{claim.Waiting}}, false, byCreation},
+		"active":             {db.Filter{Statuses: []claim.Status{claim.Active}}, false, byCreation},
+		"active, after":      {db.Filter{Statuses: []claim.Status{claim.Active}, After: after}, false, byCreation},
+		"active of an owner": {db.Filter{Statuses: []claim.Status{claim.Active}, Owner: &o}, false, byCreation},
+		"live":               {db.Filter{Statuses: live}, false, byCreation},
+		"few live":           {db.Filter{Statuses: live}, true, byPhase},
+		"newest":             {db.Filter{Newest: true}, false, byCreation},
+		"newest, after":      {db.Filter{Newest: true, After: after}, false, byCreation},
+		"prefix":             {db.Filter{Prefix: "shared"}, false, byCreation},
+		"few of a prefix": {db.Filter{Prefix: "shared", Statuses: live}, true, []string{
+			"ALL  sorted", "eq_ref PRIMARY", "range PRIMARY", "range claims_line", "range claims_line",
+		}},
+		"few waiting":       {db.Filter{Statuses: []claim.Status{claim.Waiting}}, true, waiting},
+		"few active":        {db.Filter{Statuses: []claim.Status{claim.Active}}, true, byPhase},
+		"few active, after": {db.Filter{Statuses: []claim.Status{claim.Active}, After: after}, true, byPhase},
+		"few of an owner":   {db.Filter{Statuses: []claim.Status{claim.Active}, Owner: &o}, true, byPhase},
+		"live of a resource": {db.Filter{Resource: &r, Statuses: []claim.Status{claim.Active}}, false, []string{
 			"ALL  sorted", "eq_ref PRIMARY", "const PRIMARY", "ref claims_line", "ref claims_line",
 		}},
 	} {
@@ -159,7 +174,7 @@ func TestListPlans(t *testing.T) {
 // TestFewLive: few live claims and many are listed alike.
 func TestFewLive(t *testing.T) {
 	s := crowded(t)
-	f := db.Filter{Status: claim.Active, Limit: 1001}
+	f := db.Filter{Statuses: []claim.Status{claim.Active}, Limit: 1001}
 	list := func(want bool) []claim.Claim {
 		t.Helper()
 		if _, few, err := s.few(t.Context(), f); err != nil || few != want {
@@ -235,6 +250,47 @@ func TestRowsRead(t *testing.T) {
 	}
 	if short, long := rows("short", 40), rows("long", 2000); long > short || short == 0 {
 		t.Errorf("%d rows are read where 2,000 share and wait, and %d where 40 do", long, short)
+	}
+}
+
+// TestRowsReadOfResources counts what the database touches to list resources: the same where few claims wait for them and
+// where many do.
+func TestRowsReadOfResources(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	rows := func(prefix string, waiters int) int {
+		const resources = 10
+		var commands []claim.Command
+		for r := range resources {
+			for i := range 2 + waiters {
+				mode := claim.Shared
+				if r%2 == 0 || i > 1 {
+					mode = claim.Exclusive
+				}
+				commands = append(commands, claim.Create{ID: fmt.Sprint(prefix, r, "-", i), Resource: fmt.Sprint(prefix, r), Mode: mode, TTL: time.Hour})
+			}
+		}
+		dbtest.Do(t, s, commands...)
+		before := handlerCalls(t, s)
+		found := 0
+		count := func(*sql.Rows) error { found++; return nil }
+		end := db.PrefixEnd(prefix)
+		for query, args := range map[string][]any{
+			resourcesSQL:      {prefix, end, ""},
+			lastResourceSQL:   {prefix, end, "", 5},
+			contendedSQL:      {prefix, end, 1000, 1 << 30, 1 << 30, "", 1000},
+			countContendedSQL: {prefix, end, 1000},
+		} {
+			if err := each(t.Context(), s.writer, query, args, count); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found != 2*resources+2 {
+			t.Errorf("%d rows", found)
+		}
+		return handlerCalls(t, s) - before
+	}
+	if short, long := rows("short", 2), rows("long", 400); long > short+short/10 || short == 0 {
+		t.Errorf("%d rows are read where 400 wait for each, and %d where 2 do", long, short)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestChaosBesideLists(t *testing.T) {
 	for range callers {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				_, _, err := s.List(ctx, db.Filter{Status: claim.Aborted, Limit: 11})
+				_, _, err := s.List(ctx, db.Filter{Statuses: []claim.Status{claim.Aborted}, Limit: 11})
 				if err != nil && ctx.Err() == nil && !errors.Is(err, db.ErrListTooLong) {
 					t.Error(err)
 				}

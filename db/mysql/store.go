@@ -210,8 +210,16 @@ func (s *Store) ClockState() (state db.ClockState) {
 	state.Skew = s.timeline.Skew(!s.packets)
 	if clock := s.clock.Load(); clock != nil {
 		state.Outage, state.Lease = clock.Outage, clock.Seen.Add(-clock.Outage)
+		state.Beaten = state.Lease
 	}
 	return state
+}
+
+// About implements db.Store.
+func (s *Store) About(ctx context.Context) (db.About, error) {
+	about := db.About{Engine: "mysql"}
+	err := s.scanRow(ctx, s.reader, "SELECT @@version", nil, &about.Version)
+	return about, readError(ctx, err)
 }
 
 // scanMeta reads a row that ends in metaColumns; before takes what comes before them.

@@ -93,7 +93,7 @@ func TestMain(m *testing.M) {
 func openElsewhere(t *testing.T, path string) error {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), elsewhere+"="+path)
+	cmd.Env = append(os.Environ(), elsewhere+"="+path, "GORACE=atexit_sleep_ms=0")
 	return cmd.Run()
 }
 

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -50,30 +52,49 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 // scans reports whether a list may read many more claims than it returns.
 func scans(f db.Filter, few bool) bool {
 	switch {
-	case few, f.Resource != nil && f.Status.Live():
+	case few, f.Resource != nil && f.Live():
 		return false
-	case f.Resource != nil, f.Owner != nil, f.Mode != nil, f.Status.Live(), f.Offset > maxOffset:
+	case f.Resource != nil, f.Prefix != "", f.Owner != nil, f.Mode != nil, f.Offset > maxOffset, f.Bounded():
 		return true
 	default:
-		return f.MinActive != nil || f.MaxActive != nil || f.MinWaiting != nil || f.MaxWaiting != nil || f.MinTTL != nil || f.MaxTTL != nil
+		return len(f.Statuses) > 0 && !ended(f)
 	}
 }
 
-// few reports whether a filter lets live claims of one status pass, and there are few of these.
+// ended reports whether a filter lets claims of one final status pass.
+func ended(f db.Filter) bool { return len(f.Statuses) == 1 && f.Statuses[0].Final() }
+
+// few reports whether a filter lets live claims pass only, and there are few of these, or few under its prefix.
 // It decides only how to read: an answer that is out of date costs time, and changes no result.
 func (s *Store) few(ctx context.Context, f db.Filter) (few bool, err error) {
-	if !f.Status.Live() || f.Resource != nil {
+	if !f.Live() || f.Resource != nil {
 		return false, nil
 	}
-	count := "SELECT count(*) FROM (SELECT 1 FROM " + liveSQL(f.Status) + limitSQL + ")"
-	err = s.read(ctx, count, func(row *sqlite.Stmt) { few = row.ColumnInt(0) <= fewLive }, fewLive+1)
+	count, args := countFewSQL(f)
+	err = s.read(ctx, count, func(row *sqlite.Stmt) { few = row.ColumnInt(0) <= fewLive }, args...)
 	return few, err
+}
+
+// countFewSQL counts up to fewLive+1 of the rows that are read where the live claims of a filter are few.
+func countFewSQL(f db.Filter) (sql string, args []any) {
+	if f.Prefix != "" {
+		return countOfPrefixSQL, []any{f.Prefix, db.PrefixEnd(f.Prefix), fewLive + 1}
+	}
+	return "SELECT count(*) FROM (SELECT 1 FROM " + liveSQL(f.Statuses) + limitSQL + ")", []any{fewLive + 1}
+}
+
+// fewOf is where the live claims of a filter are, if they are few.
+func fewOf(f db.Filter) (from string, args []any) {
+	if f.Prefix != "" {
+		return liveOfPrefixSQL, []any{f.Prefix, db.PrefixEnd(f.Prefix)}
+	}
+	return liveSQL(f.Statuses), nil
 }
 
 // listSQL returns the statement for a filter, with its arguments.
 func listSQL(f db.Filter, few bool, now claim.Instant) (sql string, args []any) {
 	from, args := candidates(f, few)
-	clause, more := filterSQL(f, now)
+	clause, more := f.SQL(now)
 	return "SELECT " + claimColumns + " FROM " + from + clause, append(args, more...)
 }
 
@@ -82,6 +103,14 @@ const (
 		SELECT holder FROM resources WHERE name = ?1
 		UNION ALL SELECT id FROM claims WHERE resource = ?1 AND status = 1
 		UNION ALL SELECT id FROM claims WHERE resource = ?1 AND status = 2 AND mode = 1))`
+	liveOfPrefixSQL = `(SELECT * FROM claims WHERE id IN (
+		SELECT holder FROM resources WHERE name >= ?1 AND name < ?2
+		UNION ALL SELECT id FROM claims INDEXED BY claims_waiting WHERE resource >= ?1 AND resource < ?2 AND status = 1
+		UNION ALL SELECT id FROM claims INDEXED BY claims_holding WHERE resource >= ?1 AND resource < ?2 AND status = 2 AND mode = 1))`
+	countOfPrefixSQL = `SELECT count(*) FROM (
+		SELECT 1 FROM resources WHERE name >= ?1 AND name < ?2
+		UNION ALL SELECT 1 FROM claims INDEXED BY claims_waiting WHERE resource >= ?1 AND resource < ?2 AND status = 1
+		UNION ALL SELECT 1 FROM claims INDEXED BY claims_holding WHERE resource >= ?1 AND resource < ?2 AND status = 2 AND mode = 1 LIMIT ?3+0)`
 	ofResourceSQL = "(SELECT * FROM claims WHERE id IN (SELECT id FROM claims INDEXED BY claims_created WHERE resource = ?))"
 	ofOwnerSQL    = "(SELECT * FROM claims WHERE id IN (SELECT id FROM claims INDEXED BY claims_created WHERE owner = ?))"
 	byCreationSQL = "claims INDEXED BY claims_created"
@@ -93,32 +122,36 @@ func endedSQL(status claim.Status) string {
 	return fmt.Sprintf("(SELECT * FROM claims INDEXED BY claims_ended WHERE status > 2 AND status = %d)", status)
 }
 
-// liveSQL is where all claims of a live status are. The status is spelled out, or else the
+// liveSQL is where all claims of live statuses are. The status is spelled out, or else the
 // index cannot be used.
-func liveSQL(status claim.Status) string {
-	if status == claim.Waiting {
-		return "(SELECT * FROM claims INDEXED BY claims_waiting WHERE status = 1)"
+func liveSQL(statuses []claim.Status) string {
+	var of []string
+	if slices.Contains(statuses, claim.Waiting) {
+		of = append(of, "SELECT * FROM claims INDEXED BY claims_waiting WHERE status = 1")
 	}
-	return "(SELECT * FROM claims INDEXED BY claims_held WHERE status = 2)"
+	if slices.Contains(statuses, claim.Active) {
+		of = append(of, "SELECT * FROM claims INDEXED BY claims_held WHERE status = 2")
+	}
+	return "(" + strings.Join(of, " UNION ALL ") + ")"
 }
 
 // candidates returns where to look for the claims of a filter. The live claims of a
-// resource are found by its row and by the line, all live claims, when they are few, by
+// resource are found by its row and by the line, all live claims, or those of a prefix, when they are few, by
 // their own indexes, and those of a final status by theirs. The finished ones of a resource, and
 // those of an owner, are found by reading the whole index of creation times, but not the table. Left to itself, SQLite looks up and sorts all
 // active claims for a small page of them, and all that have ever been for a large one.
 func candidates(f db.Filter, few bool) (from string, args []any) {
 	switch {
-	case f.Resource != nil && f.Status.Live():
+	case f.Resource != nil && f.Live():
 		return liveOfResourceSQL, []any{*f.Resource}
 	case f.Resource != nil:
 		return ofResourceSQL, []any{*f.Resource}
 	case few:
-		return liveSQL(f.Status), nil
+		return fewOf(f)
 	case f.Owner != nil:
 		return ofOwnerSQL, []any{*f.Owner}
-	case f.Status.Final():
-		return endedSQL(f.Status), nil
+	case ended(f):
+		return endedSQL(f.Statuses[0]), nil
 	default:
 		return byCreationSQL, nil
 	}

@@ -31,16 +31,16 @@ func TestScans(t *testing.T) {
 		}{
 			"all":                     {db.Filter{}, false},
 			"created":                 {db.Filter{MinCreated: &at, MaxCreated: &at}, false},
-			"after":                   {db.Filter{After: &db.Cursor{ID: "a"}, Status: claim.Aborted}, false},
-			"aborted":                 {db.Filter{Status: claim.Aborted}, false},
-			"active":                  {db.Filter{Status: claim.Active}, false}, // there are few
-			"active of an owner":      {db.Filter{Status: claim.Active, Owner: &o}, false},
-			"waiting for a resource":  {db.Filter{Status: claim.Waiting, Resource: &r}, false},
+			"after":                   {db.Filter{After: &db.Cursor{ID: "a"}, Statuses: []claim.Status{claim.Aborted}}, false},
+			"aborted":                 {db.Filter{Statuses: []claim.Status{claim.Aborted}}, false},
+			"active":                  {db.Filter{Statuses: []claim.Status{claim.Active}}, false}, // there are few
+			"active of an owner":      {db.Filter{Statuses: []claim.Status{claim.Active}, Owner: &o}, false},
+			"waiting for a resource":  {db.Filter{Statuses: []claim.Status{claim.Waiting}, Resource: &r}, false},
 			"resource":                {db.Filter{Resource: &r}, true},
-			"released a resource":     {db.Filter{Status: claim.Released, Resource: &r}, true},
+			"released a resource":     {db.Filter{Statuses: []claim.Status{claim.Released}, Resource: &r}, true},
 			"owner":                   {db.Filter{Owner: &o}, true},
 			"mode":                    {db.Filter{Mode: ptr(claim.Shared)}, true},
-			"aborted of a mode":       {db.Filter{Status: claim.Aborted, Mode: ptr(claim.Shared)}, true},
+			"aborted of a mode":       {db.Filter{Statuses: []claim.Status{claim.Aborted}, Mode: ptr(claim.Shared)}, true},
 			"active for a second":     {db.Filter{MinActive: &d}, true},
 			"waited up to a second":   {db.Filter{MaxWaiting: &d}, true},
 			"ends in a second":        {db.Filter{MaxTTL: &d}, true},

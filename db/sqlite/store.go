@@ -164,7 +164,15 @@ func (s *Store) Now(context.Context) (claim.Instant, error) { return s.instant()
 
 // ClockState implements db.Clocks. The clock is that of this machine, so there is no offset.
 func (s *Store) ClockState() db.ClockState {
-	return db.ClockState{Outage: s.clock.Load().Outage, Lease: s.instant().Lease}
+	clock := s.clock.Load()
+	return db.ClockState{Outage: clock.Outage, Lease: s.instant().Lease, Beaten: clock.Seen.Add(-clock.Outage)}
+}
+
+// About implements db.Store.
+func (s *Store) About(ctx context.Context) (about db.About, err error) {
+	about.Engine = "sqlite"
+	err = s.read(ctx, "SELECT sqlite_version()", func(row *sqlite.Stmt) { about.Version = row.ColumnText(0) })
+	return about, err
 }
 
 // Beat implements db.Pulse.

@@ -26,7 +26,7 @@ func TestFailingSync(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "locket.db")
 	child := exec.Command(os.Args[0], "-test.run=^TestFailingSync$")
-	child.Env = append(os.Environ(), syncEnv+"="+path)
+	child.Env = append(os.Environ(), syncEnv+"="+path, "GORACE=atexit_sleep_ms=0")
 	if output, err := child.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}

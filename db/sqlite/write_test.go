@@ -260,7 +260,7 @@ func TestNothingToWrite(t *testing.T) {
 	uses["NextDue"] = func(ctx context.Context) error { _, _, err := s.NextDue(ctx, 0); return err }
 	before := files()
 	for name, use := range uses {
-		time.Sleep(2 * time.Millisecond) // of which the time of a file takes notice
+		time.Sleep(2 * time.Millisecond) // real time: the time of a file takes notice of as much
 		if err := use(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -3,20 +3,22 @@
 //
 //     claim.mjs http://127.0.0.1:8892 nightly-report 15 sh -c 'echo $FENCING_TOKEN; sleep 60'
 //
-// waits for its turn, keeps the claim while the command runs, stops the command when the
-// claim is lost, and gives the claim back. 15 is the TTL: so many seconds after this program
-// has died, the next one has its turn.
+// waits for its turn, keeps the claim while the command runs, stops the command before somebody
+// else can have the resource, and gives the claim back. 15 is the TTL: so many seconds after
+// this program has died, the next one has its turn.
 
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
-import { hostname } from "node:os";
+import { constants, hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 
 const WAIT = 20; // seconds for which one request waits for its turn
 const TIMEOUT = 5; // seconds for a request that does not wait
+const TRUST = 0.75; // for so much of its TTL a claim counts as ours, from when its renewal was sent
+const GRACE = 0.15; // then the command has so much of the TTL to end, and the rest is a margin
 
 // credentials say who calls, if the server asks: with a bearer credential in a file, which is read for each
 // request.
@@ -48,8 +50,8 @@ async function call(method, url, { body, wait = 0, signal } = {}) {
 }
 
 // claim does work(token, signal) while it holds the resource. The work gets the fencing
-// token and a signal that is aborted once the resource is no longer held: stop then, and
-// return when nothing is left running. The caller's signal ends it all before its time.
+// token and a signal that is aborted when the resource is ours no longer: stop then, in GRACE
+// of the TTL, and return when nothing is left running. The caller's signal ends it all before its time.
 export async function claim(url, resource, { ttl = 15, owner, signal } = {}, work) {
   // With an id that is chosen here, a POST can be repeated when its answer was lost: it
   // finds the claim that it made, at its place in the line.
@@ -71,7 +73,7 @@ export async function claim(url, resource, { ttl = 15, owner, signal } = {}, wor
       // of our own, because whoever cannot renew must know by himself when his time is up.
       clearTimeout(expiry);
       const expired = () => over.abort(new Error("lost the claim: no renewal came through"));
-      expiry = setTimeout(expired, start + ttl * 1000 - performance.now());
+      expiry = setTimeout(expired, start + TRUST * ttl * 1000 - performance.now());
     } else if (status < 500) { // revoked, say: trying again is of no use
       over.abort(new Error(`lost the claim: ${JSON.stringify(answer)}`));
     }
@@ -117,11 +119,42 @@ async function main(url, resource, ttl, program, ...args) {
   return claim(url, resource, { ttl: Number(ttl), owner, signal: stop.signal }, async (token, signal) => {
     console.log(`token ${token}`);
     // Whoever stores the result refuses a token smaller than the last that it saw.
-    const child = spawn(program, args, { stdio: "inherit", env: { ...process.env, FENCING_TOKEN: token } });
-    signal.addEventListener("abort", () => child.kill());
-    const [code] = await once(child, "exit"); // give back only what is no longer used
-    return code ?? 1;
+    const env = { ...process.env, FENCING_TOKEN: token };
+    return run(program, args, env, signal, GRACE * Number(ttl) * 1000); // give back only what is no longer used
   });
+}
+
+// The guard outlives this program by a moment: when that is gone, however it ended, the pipe is
+// closed, and the guard kills the command's process group.
+const GUARD = 'read -r _; kill -s KILL -- "-$1"';
+
+// run runs a command in a process group of its own, and returns its exit code. When the signal is
+// aborted, the command gets TERM, and KILL after grace milliseconds. What the command has started is
+// stopped with it, and also when the command has ended by itself: nothing runs on without the lock.
+async function run(program, args, env, signal, grace) {
+  const child = spawn(program, args, { stdio: "inherit", env, detached: true });
+  const ended = once(child, "exit");
+  await once(child, "spawn");
+  const guard = spawn("sh", ["-c", GUARD, "guard", child.pid], { stdio: ["pipe", "ignore", "ignore"], detached: true });
+  const lost = new Promise((resolve) => (signal.aborted ? resolve() : signal.addEventListener("abort", resolve)));
+  await Promise.race([ended, lost]);
+  const killAt = performance.now() + grace;
+  for (const [number, deadline] of [["SIGTERM", killAt], ["SIGKILL", killAt + 1000]]) {
+    kill(child, number);
+    while (kill(child, 0) && performance.now() < deadline) await sleep(10);
+  }
+  const [code, name] = await ended;
+  guard.kill("SIGKILL");
+  return code ?? 128 + constants.signals[name]; // as a shell says it
+}
+
+// kill sends a signal to a process group, 0 to none, and returns whether anything of it is left.
+function kill(leader, number) {
+  try {
+    return process.kill(-leader.pid, number);
+  } catch {
+    return false;
+  }
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1]).href) {

@@ -9,7 +9,7 @@
 #     $claim->check;
 #     undef $claim;                                                    # gives it back
 #
-# As a program it holds a resource while a command runs, and stops it when that is lost:
+# As a program it holds a resource while a command runs, and stops it before somebody else can have that:
 #
 #     keychain.pl http://127.0.0.1:8892 nightly-report sh -c 'echo $FENCING_TOKEN; sleep 60'
 
@@ -159,35 +159,73 @@ sub DESTROY {
 
 package main;
 
+use Time::HiRes qw(clock_gettime sleep CLOCK_MONOTONIC);
+
+use constant {
+    TTL    => '15s',    # for so long the server keeps a claim that is not renewed
+    MARGIN => '4s',     # so long before that a claim is lost that could not be renewed
+    GRACE  => 2,        # seconds of these that the command has to end; the rest is a margin
+
+    # The guard outlives this program by a moment: when that is gone, however it ended, the pipe is
+    # closed, and the guard kills the command's process group.
+    GUARD => 'read -r _; kill -s KILL -- "-$1"',
+};
+
+# start starts a command in a process group of its own, and returns the group's number.
+sub start {
+    my ($input, @command) = @_;
+    my $pid = fork() // die "fork: $!\n";
+    if (!$pid) {
+        POSIX::setsid();
+        $SIG{$_} = 'DEFAULT' for qw(INT TERM);
+        open STDIN, '<&', $input;
+        exec @command or warn "$command[0]: $!\n";
+        POSIX::_exit(127);
+    }
+    sleep 0.001 until getpgrp $pid == $pid;
+    return $pid;
+}
+
+# run runs a command while a claim is ours, and returns its status, as a shell says it. When the
+# claim is lost, and when this program gets INT or TERM, the command gets TERM, and KILL after
+# GRACE. What it has started is stopped with it, and also when it has ended by itself: nothing runs
+# on without the lock. Only what leaves the process group (setsid) is not found.
+sub run {
+    my ($claim, @command) = @_;
+    my ($stopped, $status);
+    local @SIG{qw(INT TERM)} = (sub { $stopped = "stopped\n" }) x 2;
+    local $ENV{FENCING_TOKEN} = $claim->token;
+    pipe my $input, my $alive or die "pipe: $!\n";
+    my $group = start(\*STDIN, @command);
+    my $guard = start($input, 'sh', '-c', GUARD, 'guard', $group);
+    my $signal = sub {    # to the group, 0 for none; says whether anything of it is left
+        $status = $? if !defined $status && waitpid($group, POSIX::WNOHANG()) == $group;
+        return kill $_[0], -$group;
+    };
+    until ($stopped || !$signal->(0) || defined $status) {
+        eval { die "lost the claim\n" if $claim->lost(0.05); 1 } or $stopped = $@;
+    }
+    my $kill_at = clock_gettime(CLOCK_MONOTONIC) + GRACE;
+    for (['TERM', $kill_at], ['KILL', $kill_at + 1]) {
+        my ($number, $deadline) = @$_;
+        $signal->($number);
+        sleep 0.01 while $signal->(0) && clock_gettime(CLOCK_MONOTONIC) < $deadline;
+    }
+    kill KILL => $guard;
+    waitpid $guard, 0;
+    die $stopped if $stopped;
+    return $status & 127 ? 128 + ($status & 127) : $status >> 8;
+}
+
 sub main {
     my ($url, $resource, @command) = @_;
     $SIG{$_} = sub { die "stopped\n" } for qw(INT TERM);
-    my $keychain = Locket::Keychain->new($url);
+    my $keychain = Locket::Keychain->new($url, '--ttl', TTL, '--margin', MARGIN);
     my $claim    = $keychain->claim($resource);
-    my $child    = fork() // die "fork: $!\n";
-    if (!$child) {
-        $SIG{$_} = 'DEFAULT' for qw(INT TERM);
-        $ENV{FENCING_TOKEN} = $claim->token;
-        exec @command;
-        warn "$command[0]: $!\n";
-        POSIX::_exit(127);
-    }
-    my $status;
-    eval {
-        until (waitpid $child, POSIX::WNOHANG()) {
-            die "lost the claim\n" if $claim->lost(0.05);
-        }
-        $status = $?;
-        1;
-    } or do {
-        my $error = $@;
-        kill TERM => $child;
-        waitpid $child, 0;    # give back only what is no longer used
-        die $error;
-    };
+    my $status   = run($claim, @command);
     $claim->release;
     $keychain->shutdown;
-    return $status & 127 ? 128 + ($status & 127) : $status >> 8;
+    return $status;
 }
 
 unless (caller) {

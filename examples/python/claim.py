@@ -3,9 +3,9 @@
 
     claim.py http://127.0.0.1:8892 nightly-report 15 sh -c 'echo $FENCING_TOKEN; sleep 60'
 
-waits for its turn, keeps the claim while the command runs, stops the command when the
-claim is lost, and gives the claim back. 15 is the TTL: so many seconds after this program
-has died, the next one has its turn.
+waits for its turn, keeps the claim while the command runs, stops the command before somebody
+else can have the resource, and gives the claim back. 15 is the TTL: so many seconds after
+this program has died, the next one has its turn.
 """
 
 import contextlib
@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -22,8 +21,12 @@ import urllib.error
 import urllib.request
 import uuid
 
+import command
+
 WAIT = 20  # seconds for which one request waits for its turn
 TIMEOUT = 5  # seconds for a request that does not wait
+TRUST = 0.75  # for so much of its TTL a claim counts as ours, from when its renewal was sent
+GRACE = 0.15  # then the command has so much of the TTL to end, and the rest is a margin
 
 
 class Lost(Exception):
@@ -82,10 +85,14 @@ class Claim:
         status, answer = call("PATCH", self.url, {"ttl": self.ttl})
         if status == 200:
             # The server counts from when it has read the request: later than start.
-            self.trusted_until = start + self.ttl
+            self.trusted_until = start + TRUST * self.ttl
         elif status < 500:  # revoked, say: trying again is of no use
-            self.over.set()
+            self.lose()
         return status == 200
+
+    def lose(self):
+        self.trusted_until = min(self.trusted_until, time.monotonic())
+        self.over.set()
 
     def keep(self):
         pause = self.ttl / 3  # time for a second attempt, and a third
@@ -96,9 +103,7 @@ class Claim:
         """Raises Lost unless the resource is ours. Call it before each step of the work."""
         # The clock is asked here because a renewal may hang: whoever cannot renew must
         # know by himself when his time is up.
-        if time.monotonic() >= self.trusted_until:
-            self.over.set()
-        if self.over.is_set():
+        if self.over.is_set() or time.monotonic() >= self.trusted_until:
             raise Lost("lost the claim")
 
     def give_back(self):
@@ -121,7 +126,7 @@ def claim(url, resource, ttl=15, owner=None):
         held.give_back()  # also when it still waits: nobody should wait behind it for nothing
 
 
-def main(url, resource, ttl, *command):
+def main(url, resource, ttl, *words):
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit("stopped"))  # through every finally
     owner = "%s/%d/%s" % (socket.gethostname(), os.getpid(), uuid.uuid4().hex)  # one owner is one party
@@ -129,15 +134,10 @@ def main(url, resource, ttl, *command):
         print("token", held.token, flush=True)
         # Whoever stores the result refuses a token smaller than the last that it saw.
         env = dict(os.environ, FENCING_TOKEN=str(held.token))
-        child = subprocess.Popen(command, env=env)
-        try:
-            while child.poll() is None:
-                held.check()
-                time.sleep(0.05)
-        finally:
-            child.terminate()
-            child.wait()  # give back only what is no longer used
-    return child.returncode
+        status = command.run(words, lambda: held.trusted_until, GRACE * held.ttl, env)
+        if status is None:
+            raise Lost("lost the claim")
+    return status
 
 
 if __name__ == "__main__":

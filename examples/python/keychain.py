@@ -8,7 +8,7 @@ program `locket`.
             store(work(), claim.token)
             claim.check()
 
-As a program it holds a resource while a command runs, and stops it when that is lost:
+As a program it holds a resource while a command runs, and stops it before somebody else can have that:
 
     keychain.py http://127.0.0.1:8892 nightly-report sh -c 'echo $FENCING_TOKEN; sleep 60'
 """
@@ -17,11 +17,19 @@ import concurrent.futures
 import contextlib
 import itertools
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+
+import command
+
+TTL = 15  # seconds for which the server keeps a claim that is not renewed
+MARGIN = 4  # so long before that a claim is lost that could not be renewed
+GRACE = 2  # of these the command has to end, and the rest is a margin
 
 
 class Failed(Exception):
@@ -104,13 +112,13 @@ class Keychain:
             for answer, _ in self._waiting.values():
                 answer.set_exception(Failed("the keychain is gone"))
             for claim in self._held.values():
-                claim.lost.set()
+                claim.lose()
 
     def _take(self, message):
         if "serial" not in message:  # a notice
             claim = self._held.pop(message.get("resource_name"), None)
             if claim:
-                claim.lost.set()
+                claim.lose()
             print("keychain:", message["error_message"], file=sys.stderr)
             return
         answer, claim = self._waiting.pop(message["serial"])
@@ -130,7 +138,12 @@ class Claim:
         self.resource = resource
         self.token = None  # for fencing: whoever stores the result refuses a smaller one
         self.lost = threading.Event()
+        self.lost_at = math.inf  # by time.monotonic()
         self._keychain = keychain
+
+    def lose(self):
+        self.lost_at = time.monotonic()
+        self.lost.set()
 
     def check(self):
         """Raises Failed unless the server says that the resource is ours."""
@@ -149,20 +162,17 @@ class Claim:
             self.release()
 
 
-def main(url, resource, *command):
+def main(url, resource, *words):
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit("stopped"))  # through every with
-    with Keychain(url, program=os.environ.get("LOCKET", "locket")) as keychain:
+    times = ["--ttl", "%gs" % TTL, "--margin", "%gs" % MARGIN]
+    with Keychain(url, *times, program=os.environ.get("LOCKET", "locket")) as keychain:
         with keychain.claim(resource) as claim:
-            child = subprocess.Popen(command, env=dict(os.environ, FENCING_TOKEN=str(claim.token)))
-            try:
-                while child.poll() is None:
-                    if claim.lost.wait(0.05):
-                        raise Failed("lost the claim")
-            finally:
-                child.terminate()
-                child.wait()  # give back only what is no longer used
-    return child.returncode
+            env = dict(os.environ, FENCING_TOKEN=str(claim.token))
+            status = command.run(words, lambda: claim.lost_at, GRACE, env)
+            if status is None:
+                raise Failed("lost the claim")
+    return status
 
 
 if __name__ == "__main__":

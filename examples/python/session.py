@@ -6,21 +6,25 @@ The stubs are generated from models/locket.proto alone, as lock.py says:
     examples/python/session.py 127.0.0.1:8891 nightly-report sleep 60
 """
 
+import itertools
 import os
 import queue
 import secrets
-import subprocess
+import signal
 import sys
 import threading
 import time
 
 import grpc
 
+import command
 import locket_pb2
 import locket_pb2_grpc
 
 TTL = 15  # seconds for which the session lives without its server hearing from it
-MARGIN = 1  # seconds: stop before anybody else may hold the lock
+TRUST = 0.75 * TTL  # for so long it counts as ours, from when the last answered heartbeat was sent
+GRACE = 0.15 * TTL  # then the command has so long to end, and the rest is a margin
+TIMEOUT = 5  # seconds for the end of the session
 
 
 def credentials():
@@ -36,10 +40,11 @@ class Session:
 
     def __init__(self, stub):
         self.requests = queue.Queue()
-        self.sequence = 0
+        self.sequences = itertools.count(1)
         self.sent = {}  # when each heartbeat was sent, by its sequence
-        # Until then what it holds may be relied on.
-        self.trusted = time.monotonic() + TTL - MARGIN
+        self.versions = {}  # of what was told last, by resource
+        self.trusted_until = time.monotonic() + TRUST  # what it holds may be relied on until then
+        self.ended = threading.Event()
         self.send(
             open=locket_pb2.OpenSession(
                 id=secrets.token_hex(16), secret=secrets.token_hex(16), ttl=TTL
@@ -47,18 +52,17 @@ class Session:
         )
         self.responses = stub.Session(iter(self.requests.get, None), metadata=credentials())
 
-    def send(self, **command):
-        """Sends a message; its answer has the sequence that this returns."""
-        self.sequence += 1
-        self.requests.put(locket_pb2.SessionRequest(sequence=self.sequence, **command))
-        return self.sequence
+    def send(self, **request):
+        """Sends a message. Its answer has the same sequence."""
+        sequence = next(self.sequences)
+        if "heartbeat" in request:
+            self.sent[sequence] = time.monotonic()
+        self.requests.put(locket_pb2.SessionRequest(sequence=sequence, **request))
 
     def beat(self):
         """Sends heartbeats, in a thread of its own."""
-        while True:
-            at = time.monotonic()
-            self.sent[self.send(heartbeat=locket_pb2.Heartbeat())] = at
-            time.sleep(TTL / 3)
+        while not self.ended.wait(TTL / 3):
+            self.send(heartbeat=locket_pb2.Heartbeat())
 
     def statuses(self):
         """Yields how the session stands to a resource, each time that changes."""
@@ -66,52 +70,59 @@ class Session:
             event = response.WhichOneof("event")
             if event == "heartbeat":
                 # From when it was sent: the server has vouched for the session since.
-                self.trusted = self.sent.pop(response.sequence) + TTL - MARGIN
+                self.trusted_until = self.sent.pop(response.sequence) + TRUST
             elif event == "status":
-                yield response.status
+                # Answers and news may cross: only what is newer than what was told counts.
+                status = response.status
+                if status.version > self.versions.get(status.resource, -1):
+                    self.versions[status.resource] = status.version
+                    yield status
             elif event == "error":
-                sys.exit("refused: " + response.error.message)
+                print("refused: " + response.error.message, file=sys.stderr)
+                return
+
+    def close(self):
+        """Ends the session with all that it holds and waits for. If that fails, it ends with its TTL."""
+        self.send(close=locket_pb2.CloseSession())
+        self.ended.wait(TIMEOUT)
 
 
-def watch(session, key, held, lost):
-    """Says when the lock is held, and when it is lost."""
+def listen(session, key, told):
+    """Says when the lock is held, and when it is lost, in a thread of its own."""
     try:
         for status in session.statuses():
             print(key, locket_pb2.Holding.Name(status.current), status.token, flush=True)
             if status.current == locket_pb2.HOLDING_HELD:
-                held.set()
-            elif held.is_set():
+                told.set()
+            elif told.is_set():
                 break
     except grpc.RpcError as error:
         print("the session has ended: %s" % error.details(), file=sys.stderr)
-    lost.set()
-    held.set()
+    session.trusted_until = min(session.trusted_until, time.monotonic())
+    session.ended.set()
+    told.set()
 
 
-def main(address, key, command):
-    held, lost = threading.Event(), threading.Event()
+def main(address, key, *words):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit("stopped"))  # through every finally
+    told = threading.Event()  # that the lock is held, or never will be
     with grpc.insecure_channel(address) as channel:
         session = Session(locket_pb2_grpc.LocketStub(channel))
-        threading.Thread(target=session.beat, daemon=True).start()
-        threading.Thread(target=watch, args=(session, key, held, lost), daemon=True).start()
-        session.send(lock=locket_pb2.LockCommand(resource=key))
-        held.wait()
-        if lost.is_set():
-            sys.exit("there is no session")
-        work = subprocess.Popen(command)
-        while work.poll() is None:
-            # Without an answer in time somebody else may hold the lock soon.
-            if lost.is_set() or time.monotonic() > session.trusted:
-                work.kill()
-                sys.exit("the lock is lost")
-            time.sleep(0.05)
-        # It ends with all that it holds and waits for, and the next in the queue is granted.
-        session.send(close=locket_pb2.CloseSession())
-        lost.wait()
-        sys.exit(work.returncode)
+        try:
+            threading.Thread(target=session.beat, daemon=True).start()
+            threading.Thread(target=listen, args=(session, key, told), daemon=True).start()
+            session.send(lock=locket_pb2.LockCommand(resource=key))
+            told.wait()
+            if session.ended.is_set():
+                sys.exit("the lock is not to be had")
+            status = command.run(words, lambda: session.trusted_until, GRACE)
+        finally:
+            session.close()
+    sys.exit("the lock is lost" if status is None else status)
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit("usage: session.py ADDRESS KEY COMMAND...")
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(*sys.argv[1:])

@@ -17,6 +17,9 @@ type (
 	Status models.Status
 	Type   models.TypeCode
 	Right  models.Right
+	// Order is that of a list of claims, and ResourceOrder that of a list of resources.
+	Order         models.Order
+	ResourceOrder models.ResourceOrder
 )
 
 var (
@@ -24,6 +27,9 @@ var (
 	statusNames = lower(models.Status_name, "STATUS_")
 	typeNames   = lower(models.TypeCode_name, "")
 	rightNames  = lower(models.Right_name, "RIGHT_")
+	orderNames  = lower(models.Order_name, "ORDER_")
+
+	resourceOrderNames = lower(models.ResourceOrder_name, "RESOURCE_ORDER_")
 )
 
 // lower returns the names of an enumeration as JSON has them; what means none has "".
@@ -50,6 +56,12 @@ func (Type) Names() []string { return slices.Clone(typeNames[1:]) }
 // Names returns the names that there are.
 func (Right) Names() []string { return slices.Clone(rightNames[1:]) }
 
+// Names returns the names that there are.
+func (Order) Names() []string { return slices.Clone(orderNames) }
+
+// Names returns the names that there are.
+func (ResourceOrder) Names() []string { return slices.Clone(resourceOrderNames) }
+
 // String returns the name, or the number of what has none.
 func (m Mode) String() string { return nameOf(modeNames, int(m)) }
 
@@ -71,6 +83,14 @@ func (t Type) MarshalJSON() ([]byte, error) { return encodeName(typeNames, int(t
 // UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
 func (r *Right) UnmarshalText(name []byte) error {
 	return decodeName(rightNames, name, (*int32)(r))
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (o *Order) UnmarshalText(name []byte) error { return decodeName(orderNames, name, (*int32)(o)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+func (o *ResourceOrder) UnmarshalText(name []byte) error {
+	return decodeName(resourceOrderNames, name, (*int32)(o))
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.

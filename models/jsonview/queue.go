@@ -97,3 +97,29 @@ func OfPlace(claim *models.Claim) Place {
 		ActiveDuration: c.ActiveDuration, WaitingDuration: c.WaitingDuration, Token: c.Token, Position: c.Position, Version: c.Version,
 	}
 }
+
+// Resource is what there is of a resource with live claims.
+type Resource = ResourceOf[Place]
+
+// ResourceOf is a resource whose holder is of a type that has more in it than Place.
+type ResourceOf[P any] struct {
+	Resource   string   `json:"resource" doc:"The resource's name."`
+	Version    uint64   `json:"version" doc:"Rises with every change of its queue."`
+	Holding    uint32   `json:"holding" doc:"How many claims hold it: more than one only if they share it."`
+	Holder     *P       `json:"holder" doc:"The holder; of several, the one that has held it for longest."`
+	Waiting    uint32   `json:"waiting" doc:"How many claims wait."`
+	OldestWait *Seconds `json:"oldest_wait" doc:"Seconds for which the first in line has waited; null if no claim waits."`
+}
+
+// OfResource returns how a resource looks; place shows its holder.
+func OfResource[P any](r *models.ResourceInfo, place func(*models.Claim) P) ResourceOf[P] {
+	v := ResourceOf[P]{
+		Resource: r.GetResource(), Version: r.GetVersion(), Holding: r.GetHolding(), Waiting: r.GetWaiting(),
+		OldestWait: (*Seconds)(r.OldestWait), //nolint:protogetter // what is not given is not the same as 0
+	}
+	if r.GetHolder() != nil {
+		holder := place(r.GetHolder())
+		v.Holder = &holder
+	}
+	return v
+}

@@ -4,16 +4,14 @@ import "github.com/locket-service/locket/models"
 
 // Session is a session as others see it.
 type Session struct {
-	ID    string  `json:"id"`
-	Owner string  `json:"owner"`
-	TTL   Seconds `json:"ttl"`
-	// Server is what it is attached to, null for none.
-	Server *string `json:"server"`
-	// EndsIn is the time until it ends unless it is resumed; null while it is attached.
-	EndsIn  *Seconds  `json:"ends_in"`
-	Created Timestamp `json:"created"`
-	Holding uint32    `json:"holding"`
-	Waiting uint32    `json:"waiting"`
+	ID      string    `json:"id" doc:"The session's name."`
+	Owner   string    `json:"owner" doc:"The owner of its claims."`
+	TTL     Seconds   `json:"ttl" doc:"Seconds for which it lives without a server hearing from it."`
+	Server  *string   `json:"server" doc:"The server that it is attached to; null for none."`
+	EndsIn  *Seconds  `json:"ends_in" doc:"Seconds until it ends unless it is resumed; null while it is attached."`
+	Created Timestamp `json:"created" doc:"The time of creation."`
+	Holding uint32    `json:"holding" doc:"How many resources it holds."`
+	Waiting uint32    `json:"waiting" doc:"How many resources it waits for."`
 }
 
 // OfSession returns the view of a session.

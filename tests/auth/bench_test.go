@@ -70,7 +70,7 @@ func BenchmarkCost(b *testing.B) {
 		for caller := range callers {
 			done.Go(func() {
 				resource := &models.Resource{Key: fmt.Sprintf("deploy/%d", caller), Owner: "o"}
-				for time.Since(begin) < length {
+				for time.Since(begin) < length { // real time: a benchmark
 					_, lockErr := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60})
 					_, releaseErr := client.Release(ctx, &models.ReleaseRequest{Resource: resource})
 					if lockErr != nil || releaseErr != nil {
@@ -86,7 +86,7 @@ func BenchmarkCost(b *testing.B) {
 		for _, n := range counts {
 			total += n
 		}
-		return float64(total) / time.Since(begin).Seconds()
+		return float64(total) / time.Since(begin).Seconds() // real time: a benchmark
 	}
 	with := metadata.AppendToOutgoingContext(b.Context(), "authorization", "Bearer "+jwt)
 	round(off, b.Context())

@@ -83,7 +83,7 @@ func startProvider(t *testing.T, port int, key string, env ...string) (issuer st
 	folder, err := providerFolder()
 	must(t, err)
 	_, stop = background(t, folder, env, "node", "provider.js", fmt.Sprint(port), key)
-	eventually(t, "the provider listens", answers(fmt.Sprintf("127.0.0.1:%d", port)))
+	harness.Until(t, "the provider listens", answers(fmt.Sprintf("127.0.0.1:%d", port)))
 	return fmt.Sprintf("http://127.0.0.1:%d", port), stop
 }
 
@@ -140,7 +140,7 @@ func TestRealOIDCProvider(t *testing.T) {
 	want("while the provider is away", good, 200)
 	_, _ = startProvider(t, port, "two")
 	rotated := jwtFrom(t, issuer, "ci", "urn:locket")
-	eventually(t, "the new key is known", func() bool { code, _ := whoami(rotated); return code == 200 })
+	harness.Until(t, "the new key is known", func() bool { code, _ := whoami(rotated); return code == 200 })
 	want("a credential of the new key", rotated, 200)
 	if strings.Contains(server.Log(), good) {
 		t.Error("a credential is in the log")
@@ -190,7 +190,7 @@ func TestRealNginx(t *testing.T) {
 		  }
 		}`, folder, cert, key, rest, server.HTTPAddress(), grpc, server.Address()), 0o600))
 	background(t, folder, nil, "nginx", "-p", folder, "-c", filepath.Join(folder, "nginx.conf"))
-	eventually(t, "nginx listens", answers(fmt.Sprintf("127.0.0.1:%d", grpc)))
+	harness.Until(t, "nginx listens", answers(fmt.Sprintf("127.0.0.1:%d", grpc)))
 	client := httpsClient(t, ca, "")
 	url := fmt.Sprintf("https://127.0.0.1:%d/v1/claims", rest)
 	code, header, body := request(t, client, "POST", url, `{"resource": "r", "ttl": 60}`, "Authorization: Bearer "+credentials["alice"])
@@ -288,7 +288,7 @@ func startApache(t *testing.T, folder string, port int, env, modules []string, c
 		%[3]s`, folder, port, config)
 	must(t, os.WriteFile(filepath.Join(folder, "apache.conf"), []byte(text), 0o644))
 	background(t, folder, env, "apache2", "-f", filepath.Join(folder, "apache.conf"), "-DFOREGROUND")
-	eventually(t, "Apache listens", answers(fmt.Sprintf("127.0.0.1:%d", port)))
+	harness.Until(t, "Apache listens", answers(fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
 // browser is a transport that asks for pages: Apache answers others with 401 in place of a redirect.

@@ -71,6 +71,25 @@ rules:
 			t.Errorf("%s sees %v, %v; want %v", user, got, err, own[user])
 		}
 	}
+	for user, may := range map[string]bool{"bob": false, "none": false, "part": false, "ann": true, "boss": true} {
+		request := &models.GetSessionRequest{Id: own["ann"][0]}
+		if got, err := w.GetSession(w.as(user), request); may != (err == nil) || !may && status.Code(err) != codes.NotFound || may && got.GetId() != request.GetId() {
+			t.Errorf("%s gets a session of ann: %v, %v", user, got, err)
+		}
+	}
+	for user, code := range map[string]codes.Code{"bob": codes.NotFound, "part": codes.NotFound} {
+		if _, err := w.EndSession(w.as(user), &models.EndSessionRequest{Id: own["ann"][0]}); status.Code(err) != code {
+			t.Errorf("%s ends a session of ann: %v", user, err)
+		}
+	}
+	for user, id := range map[string]string{"ann": own["ann"][0], "boss": own["ann"][1]} {
+		if _, err := w.EndSession(w.as(user), &models.EndSessionRequest{Id: id}); err != nil {
+			t.Errorf("%s ends a session of ann: %v", user, err)
+		}
+	}
+	if left, err := listSessions(w.as("ann"), w); err != nil || !slices.Equal(left, own["ann"][2:]) {
+		t.Errorf("ann has %v, %v; want %v", left, err, own["ann"][2:])
+	}
 	_, err := w.ResetSessions(w.as("ann"), &models.ResetSessionsRequest{Keep: own["ann"]})
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("reset: %v", err)

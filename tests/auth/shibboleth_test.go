@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // documented returns the block of docs/security.md that begins with a line.
@@ -38,7 +39,7 @@ func startIdentityProvider(t *testing.T) (base string) {
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", fixtures.FreePort(t))
 	background(t, "", nil, program, address)
-	eventually(t, "the identity provider listens", answers(address))
+	harness.Until(t, "the identity provider listens", answers(address))
 	base = "http://" + address
 	bob := `{"password": "secret-of-bob", "email": "bob@example.com", "groups": ["builders", "a,admins", "b;admins"]}`
 	if code, _, body := request(t, http.DefaultClient, "PUT", base+"/users/bob", bob); code != http.StatusNoContent {
@@ -83,7 +84,7 @@ func startShibboleth(t *testing.T, ca *fixtures.CA, issuer, locket string) (base
 	}
 	env := []string{"SHIBSP_CFGDIR=" + folder, "SHIBSP_RUNDIR=" + folder, "SHIBSP_LOGDIR=" + folder, "SHIBSP_CACHEDIR=" + folder}
 	background(t, folder, env, "shibd", "-F", "-c", filepath.Join(settings, "shibboleth2.xml"), "-p", filepath.Join(folder, "shibd.pid"))
-	eventually(t, "shibd listens", func() bool { _, err := os.Stat(filepath.Join(settings, "shibd.sock")); return err == nil })
+	harness.Until(t, "shibd listens", func() bool { _, err := os.Stat(filepath.Join(settings, "shibd.sock")); return err == nil })
 
 	cert, key := ca.Issue(t, "web")
 	proxyCert, proxyKey := ca.Issue(t, "apache")

@@ -237,6 +237,28 @@ var table = []way{
 		}
 		return err
 	}},
+	{"ListResources", "by name", []string{"read"}, func(ctx context.Context, s scene) error {
+		return s.listed(ctx, models.ResourceOrder_RESOURCE_ORDER_NAME)
+	}},
+	{"ListResources", "most contended first", []string{"read"}, func(ctx context.Context, s scene) error {
+		return s.listed(ctx, models.ResourceOrder_RESOURCE_ORDER_CONTENDED)
+	}},
+	{"GetSession", "", []string{"administer"}, func(ctx context.Context, s scene) error {
+		id := "session-" + s.resource + "-of-owner"
+		defer s.open("owner", id)()
+		_, err := s.GetSession(ctx, &models.GetSessionRequest{Id: id})
+		return err
+	}},
+	{"EndSession", "", []string{"administer"}, func(ctx context.Context, s scene) error {
+		id := "session-" + s.resource + "-of-owner"
+		defer s.open("owner", id)()
+		_, err := s.EndSession(ctx, &models.EndSessionRequest{Id: id})
+		return err
+	}},
+	{"GetStatus", "", []string{"administer"}, func(ctx context.Context, s scene) error {
+		_, err := s.GetStatus(ctx, &models.GetStatusRequest{})
+		return err
+	}},
 	{"ResetSessions", "", []string{"administer"}, func(ctx context.Context, s scene) error {
 		_, err := s.ResetSessions(ctx, &models.ResetSessionsRequest{Keep: []string{"0123456789abcdef"}})
 		return err
@@ -280,6 +302,19 @@ var table = []way{
 		}
 		return nil
 	}},
+}
+
+// listed lists all resources, and looks for that of the scene.
+func (s scene) listed(ctx context.Context, order models.ResourceOrder) error {
+	for request := (&models.ListResourcesRequest{Order: order, Limit: proto.Uint32(3)}); ; {
+		page, err := s.ListResources(ctx, request)
+		if err != nil || slices.ContainsFunc(page.GetResources(), func(r *models.ResourceInfo) bool { return r.GetResource() == s.resource }) {
+			return err
+		}
+		if request.PageToken = page.GetNextPageToken(); request.GetPageToken() == "" {
+			return errHidden
+		}
+	}
 }
 
 // methods returns the names of all methods of the service, streams too.

@@ -191,7 +191,7 @@ func (s *Session) Lock(resource string, want models.Holding, more ...func(*model
 // members' sessions and claims have these texts.
 func (s *Session) RefusedCircle(resource string, members ...string) {
 	s.t.Helper()
-	time.Sleep(time.Millisecond) // of claims that join at the same time, that with the last id is refused
+	time.Sleep(time.Millisecond) // real time: of claims that join at the same time, that with the last id is refused
 	response := s.Answer(s.Ask(LockCommand(resource)))
 	e := response.GetError()
 	if codes.Code(e.GetCode()) != codes.Aborted || e.GetReason() != models.ReasonCircle {

@@ -5,6 +5,12 @@ import (
 	"time"
 )
 
+// LogTime logs how long something has taken since it began.
+func LogTime(t testing.TB, what string, begin time.Time) {
+	t.Helper()
+	t.Logf("%s took %v", what, time.Since(begin).Round(time.Millisecond)) // real time: for who reads the log
+}
+
 // AtMost logs how long something took. With the build tag timing (make test-timing, on a machine that does
 // nothing else) it fails the test if that is longer than it may be: without it, no verdict depends
 // on how fast the machine is.

@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 )
@@ -54,6 +56,34 @@ func Await[T any](t testing.TB, what string, from <-chan T) T {
 		t.Fatalf("no %s within %v", what, HangTimeout)
 		panic("unreachable")
 	}
+}
+
+// Think pauses for a random time, as clients of a load do between two requests: so they meet in ever new orders.
+func Think(longest time.Duration) {
+	time.Sleep(rand.N(longest + 1)) // real time: nothing is waited for
+}
+
+// Repeat does something again and again, until stop is closed.
+func Repeat(stop <-chan struct{}, pause time.Duration, do func()) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		do()
+		time.Sleep(pause) // real time: between two requests
+	}
+}
+
+// AtOnce runs subtests that mostly wait, all at the same time, however few processors there are.
+func AtOnce(t *testing.T, tests map[string]func(*testing.T)) {
+	t.Helper()
+	var all sync.WaitGroup
+	for name, test := range tests {
+		all.Go(func() { t.Run(name, test) })
+	}
+	all.Wait()
 }
 
 // Later returns at once, and what do returns when that is done.

@@ -42,17 +42,22 @@ func startExample(t *testing.T, language string, server *fixtures.Locket, resour
 	if _, err := exec.LookPath(program[0]); err != nil {
 		t.Fatalf("%v; install it with: apt-get install -y --no-install-recommends python3 nodejs", err)
 	}
-	e := &example{output: filepath.Join(t.TempDir(), "output")}
+	cmd := exec.Command(program[0], program[1], "http://"+server.HTTPAddress(), resource, fmt.Sprint(ttl), "sh", "-c", command)
+	cmd.Env = append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONDONTWRITEBYTECODE=1")
+	return begin(t, cmd)
+}
+
+// begin starts an example.
+func begin(t *testing.T, cmd *exec.Cmd) *example {
+	t.Helper()
+	e := &example{cmd: cmd, output: filepath.Join(t.TempDir(), "output")}
 	output, err := os.Create(e.output)
 	harness.Must(t, err)
 	defer output.Close()
-	e.cmd = exec.Command(program[0], program[1], "http://"+server.HTTPAddress(), resource, fmt.Sprint(ttl), "sh", "-c", command)
-	e.cmd.Env = append(fixtures.CleanEnv(), "no_proxy=127.0.0.1")
-	e.cmd.Stdout, e.cmd.Stderr = output, output
-	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end the command as well
-	harness.Must(t, e.cmd.Start())
-	e.ended = harness.Later(e.cmd.Wait)
-	t.Cleanup(func() { _ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) })
+	cmd.Stdout, cmd.Stderr = output, output
+	harness.Must(t, cmd.Start())
+	e.ended = harness.Later(cmd.Wait)
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // which ends its command too
 	return e
 }
 

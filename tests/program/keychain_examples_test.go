@@ -36,17 +36,7 @@ func keychainExample(t *testing.T, language string, args ...string) *exec.Cmd {
 // startKeychainExample runs an example that holds the resource for a shell command.
 func startKeychainExample(t *testing.T, language string, server *fixtures.Locket, resource, command string) *example {
 	t.Helper()
-	e := &example{output: filepath.Join(t.TempDir(), "output")}
-	output, err := os.Create(e.output)
-	harness.Must(t, err)
-	defer output.Close()
-	e.cmd = keychainExample(t, language, httpURL(server), resource, "sh", "-c", command)
-	e.cmd.Stdout, e.cmd.Stderr = output, output
-	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end the command as well
-	harness.Must(t, e.cmd.Start())
-	e.ended = harness.Later(e.cmd.Wait)
-	t.Cleanup(func() { _ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) })
-	return e
+	return begin(t, keychainExample(t, language, httpURL(server), resource, "sh", "-c", command))
 }
 
 func TestKeychainExamples(t *testing.T) {
@@ -223,14 +213,7 @@ func runModule(t *testing.T, language string, server *fixtures.Locket, program s
 	cmd := keychainExample(t, language)
 	cmd.Args = []string{cmd.Args[0], "-", httpURL(server)}
 	cmd.Stdin = strings.NewReader(program)
-	output := filepath.Join(t.TempDir(), "output")
-	file, err := os.Create(output)
-	harness.Must(t, err)
-	defer file.Close()
-	cmd.Stdout, cmd.Stderr = file, file
-	harness.Must(t, cmd.Start())
-	e := &example{cmd: cmd, output: output, ended: harness.Later(cmd.Wait)}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	e := begin(t, cmd)
 	e.says(t, "claimed\n")
 	client := server.Client(t)
 	revoke(t, client, claimsOf(t, client, "lose")[0].GetId())

@@ -1,6 +1,7 @@
 package program_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -8,9 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
@@ -20,10 +19,9 @@ import (
 // portal is a proxy before a server that now and then answers in its place.
 type portal struct {
 	*httptest.Server
-	mu     sync.Mutex
-	page   http.HandlerFunc // nil: the server answers
-	shown  int              // how often the page was
-	passed atomic.Int64     // how many requests the server has answered
+	mu    sync.Mutex
+	page  http.HandlerFunc // nil: the server answers
+	shown bool             // the page was
 }
 
 func newPortal(t *testing.T, server *fixtures.Locket) *portal {
@@ -36,7 +34,7 @@ func newPortal(t *testing.T, server *fixtures.Locket) *portal {
 		p.mu.Lock()
 		page := p.page
 		if page != nil {
-			p.shown++
+			p.shown = true
 		}
 		p.mu.Unlock()
 		if page != nil {
@@ -44,19 +42,23 @@ func newPortal(t *testing.T, server *fixtures.Locket) *portal {
 			return
 		}
 		pass.ServeHTTP(w, r)
-		p.passed.Add(1)
 	}))
 	t.Cleanup(p.Close)
 	return p
 }
 
-// show has the proxy answer with a page; nil has the server answer again. It returns how often
-// the page before was shown.
-func (p *portal) show(page http.HandlerFunc) (shown int) {
+// show has the proxy answer with a page; nil has the server answer again.
+func (p *portal) show(page http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	shown, p.page, p.shown = p.shown, page, 0
-	return shown
+	p.page, p.shown = page, false
+}
+
+// showed reports whether the page was shown.
+func (p *portal) showed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shown
 }
 
 // page answers in the server's place.
@@ -81,13 +83,12 @@ var pages = map[string]http.HandlerFunc{
 	"nothing":      page(200, "text/plain", ""),
 }
 
-// A proxy answers in the server's place for half of the TTL: the claim stays, with its token,
+// A proxy answers in the server's place for a part of the TTL: the claim stays, with its token,
 // and the program gets no signal.
 func TestKeychainBehindProxy(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
-	const ttl = 6 * time.Second // that of shellParent
 	for name, page := range pages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,20 +97,20 @@ func TestKeychainBehindProxy(t *testing.T) {
 			script := `trap "exit 6" TERM; until [ -e '` + done + `' ]; do sleep 0.1; done`
 			cmd := shellParent(t, proxy.URL, "proxy, "+name, "", script, "--signal-parent")
 			before := wantStatus(t, client, "proxy, "+name, 1, models.Status_STATUS_ACTIVE)
-			begin := time.Now()
 			proxy.show(page)
-			time.Sleep(ttl / 2)
-			if proxy.show(nil) == 0 {
-				t.Error("the page was not shown")
-			}
-			passed := proxy.passed.Load()
-			time.Sleep(time.Until(begin.Add(3 * ttl / 2)))
-			if now := claimsOf(t, client, "proxy, "+name)[0]; now.GetStatus() != models.Status_STATUS_ACTIVE || now.GetToken() != before.GetToken() {
-				t.Errorf("the claim is %v", now)
-			}
-			if proxy.passed.Load() == passed {
-				t.Error("nothing was renewed afterwards")
-			}
+			harness.Until(t, "a request that gets the page", func() bool { return proxy.showed() })
+			proxy.show(nil)
+			last := claimsOf(t, client, "proxy, "+name)[0].GetVersion()
+			harness.Eventually(t, func() error {
+				now := claimsOf(t, client, "proxy, "+name)[0]
+				if now.GetStatus() != models.Status_STATUS_ACTIVE || now.GetToken() != before.GetToken() {
+					t.Fatalf("the claim is %v", now)
+				}
+				if now.GetVersion() == last {
+					return errors.New("nothing is renewed afterwards")
+				}
+				return nil
+			})
 			harness.Must(t, os.WriteFile(done, nil, 0o600))
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("the program ends with %v", err)

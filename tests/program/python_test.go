@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -133,5 +135,48 @@ func TestPythonSession(t *testing.T) {
 	}
 	if list, err := client.ListSessions(t.Context(), &models.ListSessionsRequest{}); err != nil || len(list.GetSessions()) > 1 {
 		t.Errorf("the second session was not closed: %v, %v", list, err)
+	}
+}
+
+// crossingNews is a server on which an answer and older news cross: the lock is held, and what was said of the time
+// before comes after that. When it is told to, it takes the lock away.
+type crossingNews struct {
+	models.UnimplementedLocketServer
+	takeAway chan struct{}
+}
+
+func (s *crossingNews) Session(stream models.Locket_SessionServer) error {
+	tell := func(version uint64, previous, current models.Holding) error {
+		status := &models.SessionStatus{Resource: "report", Previous: previous, Current: current, Token: version, Version: version}
+		return stream.Send(&models.SessionResponse{Event: &models.SessionResponse_Status{Status: status}})
+	}
+	err := errors.Join(
+		tell(1, models.Holding_HOLDING_NONE, models.Holding_HOLDING_WAITING),
+		tell(3, models.Holding_HOLDING_WAITING, models.Holding_HOLDING_HELD),
+		tell(2, models.Holding_HOLDING_HELD, models.Holding_HOLDING_NONE),
+		tell(0, models.Holding_HOLDING_HELD, models.Holding_HOLDING_NONE),
+	)
+	<-s.takeAway
+	return errors.Join(err, tell(4, models.Holding_HOLDING_HELD, models.Holding_HOLDING_NONE), tell(5, models.Holding_HOLDING_NONE, models.Holding_HOLDING_HELD))
+}
+
+// TestPythonSessionVersions: the example of a session takes what it is told by version.
+func TestPythonSessionVersions(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	server, news := grpc.NewServer(), &crossingNews{takeAway: make(chan struct{})}
+	models.RegisterLocketServer(server, news)
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	file := filepath.Join(t.TempDir(), "go on")
+	e := begin(t, exampleCommand(pythonStubs(t), "session.py", listener.Addr().String(), "report", "sh", "-c",
+		`trap "echo told to stop; exit" TERM; echo working; until [ -e "$0" ]; do sleep 0.05; done; echo done; while :; do sleep 0.05; done`, file))
+	e.says(t, "working")
+	harness.Must(t, os.WriteFile(file, nil, 0o600)) // so it runs on after all of the old news
+	e.says(t, "done")
+	close(news.takeAway)
+	if code := e.exit(t); code != 1 || strings.ReplaceAll(e.text(), "Terminated\n", "") != "report HOLDING_WAITING 1\nreport HOLDING_HELD 3\nworking\ndone\nreport HOLDING_NONE 4\ntold to stop\nthe lock is lost\n" {
+		t.Errorf("exit code %d, %q", code, e.text())
 	}
 }

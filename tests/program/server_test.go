@@ -264,12 +264,12 @@ func TestEndWithStuckRequests(t *testing.T) {
 		_, err := harness.TryLock(t, client, "stuck", "o", time.Minute)
 		return err
 	})
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // real time: it is stuck in a transaction, or refused
 	code, took := server.Terminate()
-	t.Logf("exit code %d after %v", code, took)
-	if code != 0 || took > 4*time.Second {
-		t.Errorf("exit code %d after %v", code, took)
+	if code != 0 {
+		t.Errorf("exit code %d", code)
 	}
+	harness.AtMost(t, "the end", took, 4*time.Second)
 	if err := <-stuck; status.Code(err) != codes.Unavailable {
 		t.Errorf("the stuck request got %v", err)
 	}
@@ -280,9 +280,11 @@ func TestEndIsQuick(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
-	if code, took := server.Terminate(); code != 0 || took > 2*time.Second {
-		t.Errorf("exit code %d after %v", code, took)
+	code, took := server.Terminate()
+	if code != 0 {
+		t.Errorf("exit code %d", code)
 	}
+	harness.AtMost(t, "the end", took, 2*time.Second)
 }
 
 // A flag comes before the environment, and that before the file. What was used shows in

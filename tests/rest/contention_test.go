@@ -176,7 +176,7 @@ func (l *line) serve(t *testing.T, a reply) {
 	l.mu.Lock()
 	l.served, l.tokens = append(l.served, c.ID), append(l.tokens, *c.Token)
 	l.mu.Unlock()
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // real time: for others who might hold it
 	l.holding.Add(-1)
 	if a := l.s.try(t.Context(), "PATCH", claimPath(c.ID), object{"status": "released"}); a.code != http.StatusNoContent {
 		t.Errorf("%d %s, %v", a.code, a.body, a.err)

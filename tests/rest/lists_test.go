@@ -69,6 +69,34 @@ var contractLists = []sentence{
 			}
 		}
 	}},
+	{"Prefix, several statuses, and the newest first", func(t *testing.T, s *restServer) {
+		made := s.makeMany(t, 5)
+		own := "&owner=" + url.QueryEscape(t.Name())
+		s.do(t, "DELETE", claimPath(made[1]), nil).is(t, http.StatusNoContent)
+		s.do(t, "PATCH", claimPath(made[3]), object{"status": "revoked"}).is(t, http.StatusNoContent)
+		back := slices.Clone(made)
+		slices.Reverse(back)
+		for query, want := range map[string][]string{
+			"status=active,waiting":                   {made[0], made[2], made[4]},
+			"status=revoked,released":                 {made[1], made[3]},
+			"status=released":                         {made[1]},
+			"order=oldest":                            made,
+			"order=newest":                            back,
+			"order=newest&status=active":              {made[4], made[2], made[0]},
+			"order=newest&limit=2":                    back[:2],
+			"prefix=nothing-begins-so":                {},
+			"prefix=" + url.QueryEscape(t.Name()[:4]): made,
+		} {
+			if found := idsOf(s.list(t, query+own)); !slices.Equal(found, want) {
+				t.Errorf("%s: %v, want %v", query, found, want)
+			}
+		}
+		for _, limit := range []int{1, 2, 5, 6} {
+			if _, found := s.follow(t, fmt.Sprintf("order=newest&limit=%d%s", limit, own)); !slices.Equal(found, back) {
+				t.Errorf("newest first, %d at a time: %v, want %v", limit, found, back)
+			}
+		}
+	}},
 	{"The next page is found by the header Link", func(t *testing.T, s *restServer) {
 		made := s.makeMany(t, 25)
 		query := "owner=" + url.QueryEscape(t.Name()) + "&status=active"
@@ -98,6 +126,13 @@ var contractLists = []sentence{
 			"status=nonsense":                    {"status"},
 			"status=":                            {"status"},
 			"status=active&status=waiting":       {"status"},
+			"status=active,":                     {"status"},
+			"status=active,nonsense":             {"status"},
+			"status=active,+waiting":             {"status"},
+			"order=":                             {"order"},
+			"order=oldest,newest":                {"order"},
+			"prefix=a%00":                        {"prefix"},
+			"prefix=%FF":                         {"prefix"},
 			"mode=both":                          {"mode"},
 			"minimum_ttl=x":                      {"minimum_ttl"},
 			"minimum_ttl=":                       {"minimum_ttl"},

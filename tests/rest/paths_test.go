@@ -64,6 +64,9 @@ var contractPaths = []sentence{
 			{"POST", "/v1/locks/", "GET, HEAD, OPTIONS"},
 			{"DELETE", "/v1/locks/a", "GET, HEAD, OPTIONS"},
 			{"PATCH", "/v1/resources/a/", "GET, HEAD, OPTIONS"},
+			{"POST", "/v1/resources/", "GET, HEAD, OPTIONS"},
+			{"PATCH", "/v1/sessions/a/", "DELETE, GET, HEAD, OPTIONS"},
+			{"DELETE", "/v1/status/", "GET, HEAD, OPTIONS"},
 			{"PUT", "/v1/presences//", "GET, HEAD, OPTIONS"},
 		} {
 			a := s.do(t, test.method, test.path, nil)
@@ -77,7 +80,7 @@ var contractPaths = []sentence{
 	{"HEAD and OPTIONS everywhere", func(t *testing.T, s *restServer) {
 		c := s.hold(t, t.Name())
 		for _, path := range []string{
-			"/v1/claims/", claimPath(c.ID), "/v1/resources/" + url.PathEscape(t.Name()), "/v1/locks/", "/v1/locks/" + url.PathEscape(t.Name()), "/v1/presences/",
+			"/v1/claims/", claimPath(c.ID), "/v1/resources/" + url.PathEscape(t.Name()), "/v1/locks/", "/v1/locks/" + url.PathEscape(t.Name()), "/v1/presences/", "/v1/resources/", "/v1/sessions/", "/v1/status/",
 		} {
 			if a := s.do(t, "HEAD", path, nil); a.code != http.StatusOK || len(a.body) > 0 || a.header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s: %d %s, Content-Type %q", a.request, a.code, a.body, a.header.Get("Content-Type"))

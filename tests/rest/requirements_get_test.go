@@ -130,7 +130,7 @@ func endedClaims(t *testing.T, s *restServer) (ended []restClaim) {
 	s.end(t, brief.ID, "released")
 	long, gone, lasting := s.own(t, "long", 60), s.own(t, "long", 60), s.own(t, "long", 60)
 	s.end(t, gone.ID, "withdrawn")
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // real time: longer than nothing, on any machine
 	s.end(t, long.ID, "released")
 	s.end(t, lasting.ID, "released")
 	for _, c := range []restClaim{brief, long, gone, lasting} {

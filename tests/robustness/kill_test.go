@@ -1,6 +1,7 @@
 package robustness_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ func TestKill(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
 		load := startLoad(t, 16, 40, 20*time.Millisecond, server)
-		killOften(t, load, server, 20, time.Second)
+		killOften(t, load, server, 6, time.Second)
 		load.finish(t, server.Client(t))
 	})
 }
@@ -25,10 +26,10 @@ func killOften(t *testing.T, load *load, server *fixtures.Locket, rounds int, lo
 	began := time.Now()
 	client := server.Client(t)
 	for range rounds {
-		time.Sleep(rand.N(longest))
+		harness.Think(longest)
 		server.Kill()
 		if rand.IntN(4) == 0 {
-			time.Sleep(rand.N(500 * time.Millisecond))
+			harness.Think(500 * time.Millisecond)
 		}
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
@@ -37,13 +38,13 @@ func killOften(t *testing.T, load *load, server *fixtures.Locket, rounds int, lo
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d kills in %v", rounds, time.Since(began).Round(time.Millisecond))
+	harness.LogTime(t, fmt.Sprintf("%d kills", rounds), began)
 }
 
 // Nor does a database that is killed under two servers, which find it again by themselves.
 func TestKillDatabase(t *testing.T) {
 	t.Parallel()
-	killDatabase(t, 3, func(a *fixtures.Locket) {})
+	killDatabase(t, 2, func(a *fixtures.Locket) {})
 }
 
 // killDatabase kills the database at random moments, does what is to be done meanwhile, and
@@ -56,10 +57,10 @@ func killDatabase(t *testing.T, rounds int, meanwhile func(a *fixtures.Locket)) 
 	load := startLoad(t, 16, 40, 20*time.Millisecond, a, b)
 	client := b.Client(t)
 	for range rounds {
-		time.Sleep(500*time.Millisecond + rand.N(time.Second))
+		harness.Think(2 * time.Second)
 		harness.Must(t, mariadb.Kill())
 		meanwhile(a)
-		time.Sleep(rand.N(2 * time.Second))
+		harness.Think(2 * time.Second)
 		harness.Must(t, mariadb.Start())
 		harness.Must(t, a.AwaitServing(30*time.Second))
 		awaitDatabase(t, client)

@@ -53,7 +53,9 @@ func newLedger() *ledger {
 	return &ledger{began: time.Now(), records: make(map[string]*record)}
 }
 
-func (l *ledger) now() int64 { return int64(time.Since(l.began)) }
+func (l *ledger) now() int64 {
+	return int64(time.Since(l.began)) // real time: of the record
+}
 
 func (l *ledger) fault(format string, args ...any) {
 	l.mu.Lock()
@@ -352,7 +354,7 @@ func (l *ledger) checkHistory(t *testing.T, server *fixtures.Locket) {
 	if err := history.Check(stored, l.history); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d operations on %d claims, checked in %v", len(l.history), len(stored), time.Since(start).Round(time.Millisecond))
+	harness.LogTime(t, fmt.Sprintf("the check of %d operations on %d claims", len(l.history), len(stored)), start)
 }
 
 func (l *ledger) checkFIFO(t *testing.T) {

@@ -91,7 +91,7 @@ func awaitQuiet(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	harness.Eventually(t, func() error {
 		for _, live := range []models.Status{waiting, active} {
-			list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Status: live})
+			list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Status: []models.Status{live}})
 			if err != nil || len(list.GetClaims()) > 0 {
 				return fmt.Errorf("%v claims: %v, %w", live, list.GetClaims(), err)
 			}
@@ -120,7 +120,7 @@ func (w *worker) run() {
 	}
 }
 
-func (w *worker) pause() { time.Sleep(rand.N(w.think + 1)) }
+func (w *worker) pause() { harness.Think(w.think) }
 
 // call is how a request went that was sent until it was answered.
 type call struct {
@@ -148,7 +148,7 @@ func (w *worker) do(name string, send func(context.Context) error) call {
 			return c
 		}
 		w.retries.Add(1)
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // real time: before it is asked again
 	}
 }
 
@@ -333,7 +333,7 @@ func (w *worker) useGrant(r *record) {
 	switch rand.IntN(10) {
 	case 0:
 		if w.shorten(r) && rand.IntN(2) == 0 {
-			time.Sleep(abandonTTL)
+			time.Sleep(abandonTTL) // real time: it is due, or was renewed late
 			w.renewLate(r)
 		}
 	case 1:

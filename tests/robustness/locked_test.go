@@ -98,19 +98,23 @@ func ready(server *fixtures.Locket) error {
 // TestLeasesStandStillBehindLocks: nothing counts against a lease while its table cannot be written, however
 // many servers there are, and although everything else in the database can be.
 func TestLeasesStandStillBehindLocks(t *testing.T) {
-	for name, obstacle := range obstacles {
-		for servers := 1; servers <= 2; servers++ {
-			t.Run(fmt.Sprintf("%s/%d servers", name, servers), func(t *testing.T) {
-				t.Parallel()
-				dsn := fixtures.MySQL(t)
-				var all []*fixtures.Locket
-				for range servers {
-					all = append(all, fixtures.StartLocket(t, "mysql:"+dsn, "--database-timeout", "3s"))
-				}
-				standStill(t, all, func() func() { return obstacle(t, openForeigner(t, dsn)) })
-			})
-		}
+	t.Parallel()
+	tests := make(map[string]func(*testing.T))
+	for name := range obstacles {
+		tests[name+" of two servers"] = func(t *testing.T) { behind(t, obstacles[name], 2) }
 	}
+	tests["LOCK TABLES READ"] = func(t *testing.T) { behind(t, obstacles["LOCK TABLES READ"], 1) }
+	harness.AtOnce(t, tests)
+}
+
+// behind has leases stand still behind an obstacle to so many servers.
+func behind(t *testing.T, obstacle func(*testing.T, *foreigner) (remove func()), servers int) {
+	dsn := fixtures.MySQL(t)
+	var all []*fixtures.Locket
+	for range servers {
+		all = append(all, fixtures.StartLocket(t, "mysql:"+dsn, "--database-timeout", "3s"))
+	}
+	standStill(t, all, func() func() { return obstacle(t, openForeigner(t, dsn)) })
 }
 
 // renewing are clients of one server that renew their claims every second, with a waiter behind each at another.
@@ -153,7 +157,7 @@ func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
 // kept checks that no lease has ended, and that leases do end when nobody renews them.
 func (r *renewing) kept(t *testing.T) {
 	t.Helper()
-	time.Sleep(2 * time.Second) // time for whoever would take the leases away
+	time.Sleep(2 * time.Second) // real time: for whoever would take the leases away
 	r.stop()
 	for id, token := range r.tokens {
 		if c, err := harness.Renew(t, r.client, id, renewTTL); err != nil || c.GetToken() != token {
@@ -174,7 +178,7 @@ func (r *renewing) kept(t *testing.T) {
 func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remove func())) {
 	clients := startRenewing(t, servers[0], servers[len(servers)-1])
 	remove := obstacle()
-	begin := time.Now()
+	end := time.Now().Add(4 * renewTTL) // so long that the leases would be over
 	for _, server := range servers {
 		harness.Eventually(t, func() error {
 			if ready(server) == nil {
@@ -183,14 +187,13 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 			return nil
 		})
 	}
-	for time.Since(begin) < 4*renewTTL {
+	for time.Now().Before(end) {
 		for n, server := range servers {
 			if ready(server) == nil {
-				t.Errorf("server %d says that it is ready after %v", n, time.Since(begin))
-				break
+				t.Fatalf("server %d says that it is ready", n)
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // real time: between two looks
 	}
 	remove()
 	for _, server := range servers {
@@ -202,35 +205,40 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 // TestLeasesOfLockedRows: while the rows of some claims or resources are locked, their leases do not end, at any server,
 // and others do: lease time goes on.
 func TestLeasesOfLockedRows(t *testing.T) {
-	for name, lock := range map[string]string{
-		"claims":    "SELECT id FROM claims FORCE INDEX (PRIMARY) WHERE id IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE",
-		"resources": "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE name IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE",
-	} {
-		for servers := 1; servers <= 2; servers++ {
-			t.Run(fmt.Sprintf("%s/%d servers", name, servers), func(t *testing.T) {
-				t.Parallel()
-				dsn := fixtures.MySQL(t)
-				first := fixtures.StartLocket(t, "mysql:"+dsn)
-				last := first
-				if servers > 1 {
-					last = fixtures.StartLocket(t, "mysql:"+dsn)
-				}
-				clients := startRenewing(t, first, last)
-				foreigner := openForeigner(t, dsn)
-				foreigner.exec("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-				foreigner.exec("BEGIN")
-				foreigner.exec(lock)
-				for n := range 2 { // for so long they are locked
-					id := fmt.Sprint("free ", n)
-					harness.Create(t, clients.client, id, fmt.Sprint("free-", n), 2*renewTTL)
-					harness.Create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)
-					if c, err := clients.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: fmt.Sprint("free-next-", n)}); err != nil || c.GetStatus() != active {
-						t.Errorf("after the lease of another resource: %v (%v)", c, err)
-					}
-				}
-				foreigner.exec("COMMIT")
-				clients.kept(t)
-			})
+	t.Parallel()
+	harness.AtOnce(t, map[string]func(*testing.T){
+		"claims":                   func(t *testing.T) { besideLocked(t, lockedClaims, 1) },
+		"claims of two servers":    func(t *testing.T) { besideLocked(t, lockedClaims, 2) },
+		"resources of two servers": func(t *testing.T) { besideLocked(t, lockedResources, 2) },
+	})
+}
+
+// The rows of the claims of renewing.
+const (
+	lockedClaims    = "SELECT id FROM claims FORCE INDEX (PRIMARY) WHERE id IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE"
+	lockedResources = "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE name IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE"
+)
+
+func besideLocked(t *testing.T, lock string, servers int) {
+	dsn := fixtures.MySQL(t)
+	first := fixtures.StartLocket(t, "mysql:"+dsn)
+	last := first
+	if servers > 1 {
+		last = fixtures.StartLocket(t, "mysql:"+dsn)
+	}
+	clients := startRenewing(t, first, last)
+	foreigner := openForeigner(t, dsn)
+	foreigner.exec("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+	foreigner.exec("BEGIN")
+	foreigner.exec(lock)
+	for n := range 2 { // for so long they are locked
+		id := fmt.Sprint("free ", n)
+		harness.Create(t, clients.client, id, fmt.Sprint("free-", n), 2*renewTTL)
+		harness.Create(t, clients.other, id, fmt.Sprint("free-next-", n), time.Hour)
+		if c, err := clients.other.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: fmt.Sprint("free-next-", n)}); err != nil || c.GetStatus() != active {
+			t.Errorf("after the lease of another resource: %v (%v)", c, err)
 		}
 	}
+	foreigner.exec("COMMIT")
+	clients.kept(t)
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 func TestMain(m *testing.M) {
@@ -17,6 +17,5 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	m.Run()
-	fixtures.Shutdown()
+	harness.Run(m)
 }

@@ -64,7 +64,7 @@ func (m much) isEnded(t *testing.T, server *fixtures.Locket, end func(*testing.T
 		}
 		return err
 	})
-	t.Logf("%d locks of %d bytes were free after %s", m.locks, m.value, time.Since(begin))
+	harness.LogTime(t, fmt.Sprintf("the end of %d locks of %d bytes", m.locks, m.value), begin)
 	other.Unlock("last") // nobody waits for it any more
 	next.Lock("last", harness.Held)
 	next.Quiet()

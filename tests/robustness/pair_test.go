@@ -13,10 +13,11 @@ import (
 
 // Two servers under load on the same keys of one database keep all the rules.
 func TestPair(t *testing.T) {
+	t.Parallel()
 	database := "mysql:" + fixtures.MySQL(t)
 	a, b := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
 	load := startLoad(t, 24, 12, 5*time.Millisecond, a, b)
-	time.Sleep(6 * time.Second) // real time: of load
+	time.Sleep(3 * time.Second) // real time: of load
 	load.finish(t, a.Client(t))
 	load.checkFIFO(t)
 	if n := load.retries.Load(); n > 0 {
@@ -27,11 +28,12 @@ func TestPair(t *testing.T) {
 // A third server that is killed disturbs the two others in nothing but what it held, and
 // that expires.
 func TestThirdServerKilled(t *testing.T) {
+	t.Parallel()
 	database := "mysql:" + fixtures.MySQL(t)
 	a, b, c := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
 	load := startLoad(t, 8, 6, 5*time.Millisecond, a, b)
 	doomed := startLoad(t, 8, 6, 5*time.Millisecond, c)
-	for round := range 5 {
+	for round := range 3 {
 		dead, next := fmt.Sprintf("dead-%d", round), fmt.Sprintf("next-%d", round)
 		time.Sleep(300 * time.Millisecond) // real time: of load
 		held := harness.Create(t, c.Client(t), "held", dead, time.Second)
@@ -65,7 +67,7 @@ func TestThirdServerKilled(t *testing.T) {
 // slowest is a generous one: this machine may be busy with other things.
 func TestHandOver(t *testing.T) {
 	const (
-		rounds = 50
+		rounds = 20
 		median = 50 * time.Millisecond
 		worst  = time.Second
 	)

@@ -93,7 +93,7 @@ func (l *sessionLoad) use(addresses []string) {
 		if l.stopping.Load() || !c.useLock(l.keys[rand.IntN(len(l.keys))]) {
 			break
 		}
-		time.Sleep(rand.N(20 * time.Millisecond))
+		harness.Think(20 * time.Millisecond)
 	}
 	c.end()
 }
@@ -115,7 +115,7 @@ func (c *sessionClient) closeWithin(timeout time.Duration) error {
 func (c *sessionClient) lost() {
 	c.over.Add(1)
 	_ = c.closeWithin(time.Millisecond)
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.HangTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // real time: between two looks
 		for _, server := range c.servers {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			limit := uint32(1000)
@@ -154,11 +154,11 @@ func (c *sessionClient) useLock(key string) bool {
 			}
 		}
 		for tries := 200; tries > 0 && c.Status(key).Current == lock.Waiting; tries-- {
-			time.Sleep(5 * time.Millisecond)
+			harness.Think(10 * time.Millisecond)
 		}
 	}
 	for held := rand.IntN(10); held > 0 && c.Status(key).Current == lock.Holding; held-- {
-		time.Sleep(rand.N(20 * time.Millisecond))
+		harness.Think(20 * time.Millisecond)
 	}
 	if c.Err() != nil {
 		return false
@@ -206,16 +206,16 @@ func disturb(t *testing.T, database string, servers, rounds int) {
 	_, err = next.Lock(t.Context(), "kept")
 	harness.Must(t, err)
 	for round := range rounds {
-		time.Sleep(500*time.Millisecond + rand.N(time.Second))
+		harness.Think(2 * time.Second)
 		server := running[rand.IntN(servers)]
 		switch round % 3 {
 		case 0:
 			server.Kill()
-			time.Sleep(rand.N(time.Second))
+			harness.Think(time.Second)
 			harness.Must(t, server.Start())
 		case 1:
 			harness.Must(t, server.Pause())
-			time.Sleep(sessionTTL + rand.N(time.Second))
+			time.Sleep(sessionTTL + rand.N(time.Second)) // real time: so long that sessions end, or do not
 			harness.Must(t, server.Resume())
 		case 2:
 			for _, proxy := range proxies {

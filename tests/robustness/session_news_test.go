@@ -30,7 +30,7 @@ func TestSessionNewsOnce(t *testing.T) {
 				harness.Must(t, err)
 			}
 			s, other := openAt(t, a, "s"), openAt(t, a, "other")
-			for round := range 200 {
+			for round := range 100 {
 				if round%20 == 19 { // it moves
 					a, b = b, a
 					s = openAt(t, a, "s", harness.Resume)

@@ -98,7 +98,7 @@ func useTogether(t *testing.T, length time.Duration, servers ...*fixtures.Locket
 	if err := w.Check(stored); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%v; %d claims; checked in %v", w, len(stored), time.Since(begin).Round(time.Millisecond))
+	harness.LogTime(t, fmt.Sprintf("the check of %v and %d claims", w, len(stored)), begin)
 }
 
 // repeat does something again and again.
@@ -109,7 +109,7 @@ func (w *together) repeat(do func()) {
 	}
 }
 
-func (w *together) pause() { time.Sleep(rand.N(5 * time.Millisecond)) }
+func (w *together) pause() { harness.Think(5 * time.Millisecond) }
 
 func (w *together) key() string { return w.keys[rand.IntN(len(w.keys))] }
 

@@ -13,3 +13,6 @@ func TestSoakWatchMoves(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	watchMoves(t, 100_000, dsn, dsn)
 }
+
+// TestSoakManyWatches is TestManyWatches with a thousand.
+func TestSoakManyWatches(t *testing.T) { manyWatches(t, 1000) }

@@ -23,7 +23,7 @@ import (
 func TestWatchMoves(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)
-	watchMoves(t, 4_000, dsn, dsn)
+	watchMoves(t, 1_500, dsn, dsn)
 }
 
 // watchMoves has clients make so many transitions at two servers.
@@ -44,7 +44,7 @@ func watchMoves(t *testing.T, transitions int64, first, second string) {
 	var load sync.WaitGroup
 	for i := range 48 {
 		load.Go(func() {
-			for made.Load() < transitions {
+			for made.Load() < transitions || !saw.moved(4) {
 				made.Add(claimAndEnd(t.Context(), clients[i%2]))
 			}
 		})
@@ -62,8 +62,8 @@ func watchMoves(t *testing.T, transitions int64, first, second string) {
 	if len(saw.faults) > 0 {
 		t.Errorf("%d faults, such as %s", len(saw.faults), saw.faults[0])
 	}
-	if saw.count < int(transitions)*9/10 || saw.moves < 4 {
-		t.Errorf("it saw %d transitions, and moved %d times", saw.count, saw.moves)
+	if saw.count < int(transitions)*9/10 {
+		t.Errorf("it saw %d transitions", saw.count)
 	}
 	t.Logf("%d transitions, %d moves, %d claims", saw.count, saw.moves, len(claims))
 }
@@ -124,6 +124,13 @@ func (s *sighting) follow(ctx context.Context, clients []models.LocketClient, be
 	}
 }
 
+// moved reports whether the watch has moved so often.
+func (s *sighting) moved(times int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moves >= times || len(s.faults) > 0
+}
+
 func (s *sighting) fault(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,11 +171,16 @@ func (s *sighting) all(claims []*models.Claim) error {
 	return nil
 }
 
-// TestManyWatches: a thousand watches see what happens while one of them does not read, which is cut
+// TestManyWatches: many watches see what happens while one of them does not read, which is cut
 // and goes on from its last cursor.
 func TestManyWatches(t *testing.T) {
 	t.Parallel()
-	const watches, changes, big = 1000, 20, 300
+	manyWatches(t, 100)
+}
+
+func manyWatches(t *testing.T, watches int) {
+	t.Helper()
+	const changes, big = 20, 300
 	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
 	client := server.Client(t)
 	stalled, err := server.Client(t).Watch(t.Context(), &models.WatchRequest{Prefix: "big/"})

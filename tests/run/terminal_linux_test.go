@@ -111,7 +111,7 @@ func TestRunTerminalInput(t *testing.T) {
 	c := newConsole(t, server.Address())
 	for _, around := range []string{"%s", "%s | cat", "true | %s", "(%s)", "sh -c '%s; exit'", "%s 2>&1 | cat", "%s & fg"} {
 		c.types(fmt.Sprintf(around, `$L run a -- sh -c "read x </dev/tty; echo got\"\" \$x; stty -a </dev/tty >/dev/null; stty sane -echo </dev/tty"`) + "\n")
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // real time: it reads, or finds what was typed
 		c.types("this\n")
 		c.sees("got this")
 		c.sees("0 > ")
@@ -130,7 +130,7 @@ func TestRunTerminalStop(t *testing.T) {
 	for _, around := range []string{"%s", "%s | cat", "sh -c '%s; exit'"} {
 		c.types(fmt.Sprintf(around, `$L run a --ttl 1m -- sh -c "echo rea\"\"dy; read x </dev/tty; echo got\"\" \$x"`) + "\n")
 		c.sees("ready")
-		time.Sleep(50 * time.Millisecond) // until it reads
+		time.Sleep(50 * time.Millisecond) // real time: it reads, or not yet
 		c.types("\x1a")
 		c.sees("Stopped")
 		c.sees(" > ")
@@ -141,9 +141,10 @@ func TestRunTerminalStop(t *testing.T) {
 				return pid != c.cmd.Process.Pid && pid != c.helperPid("guard") && pid != c.helperPid("reaper") && stateOf(pid) != "T"
 			})
 		})
-		time.Sleep(100 * time.Millisecond) // until the shell knows
+		c.types(`until jobs | grep -q Stopped; do sleep 0.02; done; echo shell kno""ws` + "\n")
+		c.sees("shell knows")
 		c.types("fg\n")
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // real time: it reads, or finds what was typed
 		c.types("this\n")
 		c.sees("got this")
 		c.sees("0 > ")
@@ -151,7 +152,7 @@ func TestRunTerminalStop(t *testing.T) {
 	// Who comes back later does not: the lock is another's by then.
 	c.types(`$L run a --ttl 1s -- sh -c "echo rea\"\"dy; read x; echo got\"\" \$x"` + "\n")
 	c.sees("ready")
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // real time: it reads, or not yet
 	c.types("\x1a")
 	c.sees("Stopped")
 	shell(t, server.Address(), "a", "true").ends(0)

@@ -11,12 +11,16 @@ type bubbles struct {
 	files []*ast.File
 	// funcs are the declared functions and methods.
 	funcs []*ast.FuncDecl
+	// users are the functions that refer to a name.
+	users map[string][]*ast.FuncDecl
+	// made remembers what makes has found.
+	made map[*ast.FuncDecl]bool
 	// fake are the names of those that run in bubbles alone.
 	fake map[string]bool
 }
 
 func findBubbles(files []*ast.File) *bubbles {
-	b := &bubbles{files: files, fake: make(map[string]bool)}
+	b := &bubbles{files: files, users: make(map[string][]*ast.FuncDecl), made: make(map[*ast.FuncDecl]bool), fake: make(map[string]bool)}
 	for _, file := range files {
 		for _, declared := range file.Decls {
 			if f, ok := declared.(*ast.FuncDecl); ok && f.Body != nil {
@@ -24,6 +28,9 @@ func findBubbles(files []*ast.File) *bubbles {
 				b.fake[f.Name.Name] = true
 			}
 		}
+	}
+	for _, f := range b.funcs {
+		b.findUses(f)
 	}
 	for name := range b.fake {
 		b.fake[name] = !isRoot(name)
@@ -39,6 +46,18 @@ func findBubbles(files []*ast.File) *bubbles {
 	return b
 }
 
+// findUses enters a function among the users of the names that it refers to.
+func (b *bubbles) findUses(f *ast.FuncDecl) {
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			if users := b.users[id.Name]; len(users) == 0 || users[len(users)-1] != f {
+				b.users[id.Name] = append(users, f)
+			}
+		}
+		return true
+	})
+}
+
 // isRoot reports whether the tool calls a function, in real time.
 func isRoot(name string) bool {
 	return name == "init" || name == "main" ||
@@ -49,7 +68,14 @@ func isRoot(name string) bool {
 func (b *bubbles) inBubble(f *ast.FuncDecl) bool { return b.fake[f.Name.Name] || b.makes(f) }
 
 // makes reports whether a function makes a bubble, or hands a function to one that does.
-func (b *bubbles) makes(f *ast.FuncDecl) bool { return b.makesBut(f, nil) }
+func (b *bubbles) makes(f *ast.FuncDecl) bool {
+	makes, known := b.made[f]
+	if !known {
+		makes = b.makesBut(f, nil)
+		b.made[f] = makes
+	}
+	return makes
+}
 
 func (b *bubbles) makesBut(f *ast.FuncDecl, seen []string) (makes bool) {
 	ast.Inspect(f.Body, func(n ast.Node) bool {
@@ -107,13 +133,10 @@ func (b *bubbles) calledInBubbles(f *ast.FuncDecl) bool {
 // references reports whether functions refer to a name, and whether all of them run in bubbles.
 func (b *bubbles) references(name string) (found, all bool) {
 	all = true
-	for _, f := range b.funcs {
-		ast.Inspect(f.Body, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok && id.Name == name && f.Name.Name != name {
-				found, all = true, all && b.inBubble(f)
-			}
-			return true
-		})
+	for _, f := range b.users[name] {
+		if f.Name.Name != name {
+			found, all = true, all && b.inBubble(f)
+		}
 	}
 	return found, all
 }

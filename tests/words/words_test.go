@@ -30,7 +30,7 @@ var aboutCallers = []string{
 
 // credentials are phrases that call a credential a token.
 var credentials = regexp.MustCompile(`(?i)bearer token|token[- _]?file|auth[-_]tokens|authtokens|\btokens?\.(yaml|txt)|ci\.token|` +
-	`['"` + "`" + `]token:[a-z]|token:[A-Z]{2}|Bearer TOKEN|With(Bearer)?Token(s|File|Source)?\(|TokenSource|locket token|LOCKET_TOKEN_FILE|` +
+	`['"` + "`" + `]token:[a-z]|token:[A-Z]{2}|Bearer TOKEN|With(Bearer)?Token(s|File|Source)?\(|TokenSource|locket token|\btoken (new|list)\b|LOCKET_TOKEN_FILE|` +
 	`(forged|expired|unsigned|signed|invalid|garbage) tokens?\b|tokens? (in|from) (a|the|its) file|tokens? of (an|the) (OIDC|provider|issuer)`)
 
 // TestTokenIsTheFencingToken: a token is the number of a grant, and nothing else. What a caller shows is a credential.
@@ -92,6 +92,7 @@ func TestMisusedTokens(t *testing.T) {
 		{"docs/security.md", "locket token new ci", true},
 		{"docs/security.md", "{identity: \"token:ci\"}", true},
 		{"docs/security.md", "`token:GROUP`", true},
+		{"docs/cli.md", "`token new NAME`", true},
 		{"docs/security.md", "whatever token they send", true},
 		{"README.md", "--token-file ci.txt", true},
 		{"examples/x.py", "os.environ['LOCKET_TOKEN_FILE']", true},

@@ -49,7 +49,7 @@ func (l Locker) Unlock(ctx context.Context, id string) error {
 
 // Locks returns the locks of a client, on a resource, of a type; "" is any.
 func (l Locker) Locks(ctx context.Context, client, resource, lockType string) (locks []*models.Claim, err error) {
-	request := &models.ListClaimsRequest{Status: models.Status_STATUS_ACTIVE}
+	request := &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}}
 	if client != "" {
 		request.Owner = &client
 	}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/printable"
+)
+
+// What a path and a template find is what -o json shows.
+func TestPathsAndTemplates(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ view, format, want string }{
+		{"claim", "jsonpath=$.id", "a\n"},
+		{"claim", "jsonpath={.id}", "a\n"},
+		{"claim", "jsonpath=.token", "1795283222123457\n"},
+		{"claim", "jsonpath=$['user_data'].host", "a7\n"},
+		{"claim", "jsonpath=$.session", "null\n"},
+		{"claim", "jsonpath=$.status_history[*].status", "waiting\nactive\n"},
+		{"claim", "jsonpath=$.user_data", "{\"host\":\"a7\"}\n"},
+		{"claim", "jsonpath=$.nothing", ""},
+		{"queue", "jsonpath=$.waiters[?(@.mode=='shared')].owner", "she\nhe\n"},
+		{"queue", "jsonpath=$.waiters[?@.waiting_duration > 55].owner", "三国志\n"},
+		{"queue", "jsonpath=$.holders[?(@.token >= 1795283222123457)].id", "a\nb\n"},
+		{"claims", "jsonpath={[7].owner}", `\x1b]0;title\a\x1b[2J` + "\n"},
+		{"claims", "jsonpath=$[0].id", "id\n"},
+		{"claim", "template={{.id}} {{.token}}\n", "a 1795283222123457\n"},
+		{"claim", `template={{range .status_history}}{{.status}},{{end}}`, "waiting,active,"},
+		{"queue", `template={{range .waiters}}{{or .owner "-"}}{{"\t"}}{{.mode}}{{"\n"}}{{end}}`, "三国志\texclusive\nshe\tshared\nhe\tshared\nx\texclusive\n"},
+		{"lock", "template={{.key}}", `k\x1b[31m`},
+	} {
+		if got, err := render(viewsForTest()[test.view], formatForTest(t, test.format), look{}); got != test.want || err != nil {
+			t.Errorf("%s -o %s: %q, %v, want %q", test.view, test.format, got, err, test.want)
+		}
+	}
+	if _, err := render(viewsForTest()["claim"], formatForTest(t, "template={{.ownr}}"), look{}); err == nil || !strings.Contains(err.Error(), "ownr") {
+		t.Error(err)
+	}
+}
+
+// A format that is wrong is said before anything is done.
+func TestWrongFormats(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"xml", "json=", "wide=1", "jsonpath", "jsonpath=", "jsonpath=$[", "jsonpath=id", "jsonpath={range .[*]}", "template", "template=", "template={{", "template={{nosuch}}", "=", "JSON"} {
+		complains(t, exit.Usage, []string{"lock", "k", "--owner", "me", "-o", format}, "--output")
+	}
+}
+
+// Tables fit the width; ids, times and numbers are whole.
+func TestTablesFit(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("a/long/name/", 20)
+	for _, width := range []int{40, 60, 80, 120, 1000} {
+		table := newTable(fixed("ID"), long("RESOURCE"), long("OWNER"), since("SINCE"), onlyWide("TOKEN"))
+		table.add(plain("0123456789"), plain(name+"1"), plain("三国志"), plain("3m ago"), plain("1795283222123457"))
+		table.add(plain("abc"), plain(name+"2"), plain(name), plain("1s ago"), plain(""))
+		text := table.text(look{width: width})
+		if lines := strings.Split(text, "\n"); len(lines) != 4 || strings.Contains(text, "TOKEN") || !strings.Contains(text, "0123456789  a/l") || !strings.Contains(text, "3m ago") ||
+			(strings.Contains(text, "ame/1") && strings.Contains(text, "ame/2")) != (width >= 60) {
+			t.Errorf("%d:\n%s", width, text)
+		}
+		for line := range strings.Lines(text) {
+			if n := printable.Columns(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d of %d columns: %s", n, width, line)
+			}
+		}
+		if text := table.text(look{wide: true, width: 0}); !strings.Contains(text, name+"1") || !strings.Contains(text, "TOKEN") {
+			t.Errorf("wide:\n%s", text)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// elsewhere is what other programs (etcdctl, consul, kubectl, flock, systemctl) call what these commands do.
+var elsewhere = map[string][]string{
+	"acquire": {"lock", "claim"}, "take": {"lock", "claim"}, "mutex": {"lock"}, "flock": {"run"}, "trylock": {"lock"}, "hold": {"lock", "claim"},
+	"exec": {"run"}, "wrap": {"run"}, "start": {"run", "server"}, "serve": {"server"}, "daemon": {"server"}, "agent": {"server"},
+	"unlock": {"release"}, "free": {"release"}, "delete": {"release", "revoke"}, "del": {"release", "revoke"}, "rm": {"release", "revoke"}, "remove": {"release", "revoke"},
+	"kill": {"revoke"}, "cancel": {"revoke"}, "abort": {"revoke"}, "break": {"revoke"}, "steal": {"revoke"}, "drain": {"reset"},
+	"refresh": {"renew"}, "extend": {"renew"}, "keepalive": {"renew"}, "keep-alive": {"renew"}, "touch": {"renew"}, "update": {"renew"},
+	"describe": {"resource", "get"}, "show": {"resource", "get"}, "inspect": {"resource", "get"}, "info": {"resource", "get"},
+	"queue": {"resource"}, "holder": {"fetch", "resource"}, "holders": {"resource"}, "waiters": {"resource"}, "owner": {"fetch"},
+	"ls": {"locks", "claims"}, "list": {"locks", "claims"}, "ps": {"locks", "claims"}, "history": {"claims"},
+	"wait": {"claim", "get"}, "enqueue": {"claim"}, "create": {"claim"}, "add": {"claim"}, "members": {"presences"}, "services": {"presences"},
+	"follow": {"watch"}, "tail": {"watch"}, "events": {"watch"}, "logs": {"watch"},
+	"token": {"credential"}, "login": {"credential", "whoami"}, "auth": {"credential", "rules"}, "policy": {"rules"}, "acl": {"rules"}, "can": {"can-i"},
+	"config": {"context"}, "use": {"context"}, "contexts": {"context"},
+}
+
+// unknownCommand is called with the words that name no command.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unknown command %q%s", args[0], didYouMean(suggestCommands(root, args[0]), ""))
+}
+
+// suggestCommands returns the commands that do what other programs call by a name, else those that are spelled alike.
+func suggestCommands(root *cobra.Command, name string) []string {
+	if found := elsewhere[strings.ToLower(name)]; found != nil && !root.HasParent() {
+		return found
+	}
+	root.SuggestionsMinimumDistance = 2 // how many letters may be wrong
+	return root.SuggestionsFor(name)
+}
+
+func didYouMean(names []string, prefix string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " (did you mean " + prefix + strings.Join(names, " or "+prefix) + "?)"
+}
+
+// suggestFlags returns the flags that are spelled alike, as cobra does for commands.
+func suggestFlags(flags *pflag.FlagSet, name string) []string {
+	alike := &cobra.Command{SuggestionsMinimumDistance: 2}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		alike.AddCommand(&cobra.Command{Use: flag.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	return alike.SuggestionsFor(name)
+}

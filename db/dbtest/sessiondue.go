@@ -1,0 +1,141 @@
+package dbtest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+var sessionDueCases = []Case{
+	{Name: "DueSessions", Run: dueSessions},
+	{Name: "SessionsKeepTimeRunning", Run: sessionsKeepTimeRunning},
+	{Name: "SilentServer", Run: silentServer},
+	{Name: "AbandonedSession", Run: abandonedSession},
+}
+
+func dueSessionsAre(t testing.TB, s db.Store, limit int, want ...string) {
+	t.Helper()
+	got, err := s.DueSessions(t.Context(), limit)
+	must(t, err)
+	equal(t, "due sessions", fmt.Sprintf("%q", got), fmt.Sprintf("%q", want))
+}
+
+func dueSessions(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		Do(t, e.Store, attach(id, "s1"))
+	}
+	Do(t, e.Store, bound("held by b", "r", "b"))
+	dueSessionsAre(t, e.Store, 10)
+	left := map[string]time.Duration{"c": 0, "b": 20 * time.Millisecond, "d": time.Hour}
+	for _, id := range []string{"c", "b", "d"} {
+		Do(t, e.Store, claim.Detach{ID: id, Server: "s1", Left: left[id]})
+	}
+	beats(t, e.Store, session(t, e.Store, "b").Deadline.Add(db.ClusterSkew))
+	dueSessionsAre(t, e.Store, 10, "c", "b")
+	dueSessionsAre(t, e.Store, 1, "c")
+	for _, id := range []string{"a", "b", "c", "d"} {
+		end := ending(id)
+		end.OnlyDue = true
+		Do(t, e.Store, end)
+	}
+	dueSessionsAre(t, e.Store, 10)
+	noSession(t, e.Store, "b")
+	noSession(t, e.Store, "c")
+	status(t, e.Store, "held by b", claim.Expired)
+	equal(t, "sessions that are left", session(t, e.Store, "a").Server, "s1")
+	if next, due := nextLook(t, e.Store), session(t, e.Store, "d").Deadline; next < due || next > due.Add(db.ClusterSkew) {
+		t.Errorf("next due is %d, the deadline is %d", next, due)
+	}
+}
+
+func nextLook(t testing.TB, s db.Store) claim.Time {
+	t.Helper()
+	next, _, err := s.NextDue(t.Context(), time.Minute)
+	must(t, err)
+	return next
+}
+
+func sessionsKeepTimeRunning(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	equal(t, "next due without sessions", nextLook(t, e.Store), 0)
+	Do(t, e.Store, attach("a", "s1"))
+	equal(t, "next due of an attached session", nextLook(t, e.Store), claim.Forever)
+	Do(t, e.Store, bound("c", "r", "a"))
+	equal(t, "next due of its claim", nextLook(t, e.Store), claim.Forever)
+	Do(t, e.Store, claim.Detach{ID: "a", Server: "s1", Left: time.Minute})
+	if next, due := nextLook(t, e.Store), session(t, e.Store, "a").Deadline; next < due || next > due.Add(db.ClusterSkew) {
+		t.Errorf("next due of a detached session: %d, its deadline is %d", next, due)
+	}
+	Do(t, e.Store, ending("a"))
+	equal(t, "next due in the end", nextLook(t, e.Store), 0)
+}
+
+// silentServer has a server that is gone: it is started anew under another name.
+func silentServer(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"), attach("c", "elsewhere"), bound("held", "r", "a"))
+	from := now(t, e.Store).Lease
+	must(t, e.Store.Beat(t.Context()))
+	beaten := now(t, e.Store).Lease
+	attached := session(t, e.Store, "a")
+	Do(t, e.Store, attach("late", "s1"))
+	late := session(t, e.Store, "late")
+
+	s := e.Reopen(t)
+	must(t, s.Vouch(t.Context(), "s2"))
+	Do(t, s, attach("c", "s2"))
+	next := nextLook(t, s)
+	early, err := s.DetachSilent(t.Context(), db.VouchSilence)
+	must(t, err)
+	if now(t, s).Lease < from.Add(db.VouchSilence) { // else this machine was too slow
+		equal(t, "sessions of a server that is not silent yet", early, 0)
+		if next < from.Add(db.VouchSilence) || next > beaten.Add(db.VouchSilence+db.ClusterSkew) {
+			t.Errorf("next due is %s after the last beat", next.Sub(beaten))
+		}
+	}
+	beats(t, s, beaten.Add(db.VouchSilence+db.ClusterSkew))
+	detachSilent(t, s, 3-early)
+	detachSilent(t, s, 0)
+	got := session(t, s, "a")
+	if got.Server != "" || got.Attached != 0 || got.Version <= attached.Version {
+		t.Errorf("the session of a silent server: %+v", got)
+	}
+	if d := got.Deadline.Sub(attached.Attached.Add(attached.TTL)); d < 0 || d > beaten.Sub(attached.Attached) {
+		t.Errorf("the deadline is %s after that of a session attached to it", d)
+	}
+	if got := session(t, s, "late"); got.Deadline < late.Attached.Add(late.TTL) {
+		t.Errorf("a session attached after the last beat: %+v", got)
+	}
+	equal(t, "the session that was moved", session(t, s, "c").Server, "s2")
+	status(t, s, "held", claim.Active)
+	if next := nextLook(t, s); next < got.Deadline {
+		t.Errorf("a server that is gone is looked for again: %d", next)
+	}
+}
+
+func detachSilent(t testing.TB, s db.Store, want int) {
+	t.Helper()
+	n, err := s.DetachSilent(t.Context(), db.VouchSilence)
+	must(t, err)
+	equal(t, "sessions of silent servers", n, want)
+}
+
+// abandonedSession is attached to a server that nobody knows: it was declared gone before.
+func abandonedSession(t testing.TB, e Engine) {
+	must(t, e.Store.Vouch(t.Context(), "s1"))
+	Do(t, e.Store, attach("mine", "s1"), attach("a", "gone"))
+	attached := session(t, e.Store, "a")
+	equal(t, "attached", attached.Attached > 0, true)
+	if next := nextLook(t, e.Store); next == 0 || next > now(t, e.Store).Lease {
+		t.Errorf("nobody will look at it: next due is %d", next)
+	}
+	detachSilent(t, e.Store, 1)
+	got := session(t, e.Store, "a")
+	equal(t, "deadline", got.Deadline, attached.Attached.Add(attached.TTL))
+	equal(t, "server", got.Server, "")
+	equal(t, "a session of this server", session(t, e.Store, "mine").Server, "s1")
+}

@@ -1,0 +1,81 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"strings"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	rowColumns = "name, version AS row_version, holder, shared, waiting"
+	// infoSQL is of the rows that follow it: the first holder of each resource, its row, and since when the first in
+	// line waits.
+	infoSQL = "SELECT " + briefColumns + `, name, row_version, holder, shared, waiting,
+		COALESCE((SELECT w.created FROM claims w FORCE INDEX (claims_line) WHERE w.line = name AND w.sharing IS NULL ORDER BY w.position LIMIT 1), 0) FROM `
+	firstHolderSQL = ` r STRAIGHT_JOIN claims ON id = CASE WHEN holder <> '' THEN holder ELSE
+		(SELECT h.id FROM claims h FORCE INDEX (claims_line) WHERE h.line IS NULL AND h.sharing = name ORDER BY h.position LIMIT 1) END`
+
+	inRangeSQL      = "name >= ? AND name <= ? AND name <> ?"
+	lastResourceSQL = "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " ORDER BY name LIMIT 1 OFFSET ?"
+	resourcesSQL    = infoSQL + "(SELECT " + rowColumns + " FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " AND (holder <> '' OR shared > 0))" +
+		firstHolderSQL + " ORDER BY name"
+
+	// namesSQL goes from one resource with waiting claims to the next, by a look-up for each.
+	namesSQL          = "(SELECT DISTINCT line FROM claims FORCE INDEX (claims_line) WHERE line >= ? AND line < ? LIMIT ?) contended"
+	countContendedSQL = "SELECT COUNT(*) FROM " + namesSQL
+	contendedSQL      = infoSQL + "(SELECT " + rowColumns + " FROM " + namesSQL + ` STRAIGHT_JOIN resources ON name = line
+		WHERE waiting > 0 AND (waiting < ? OR waiting = ? AND name > ?) ORDER BY waiting DESC, name LIMIT ?)` + firstHolderSQL + " ORDER BY waiting DESC, name"
+)
+
+// Resources implements db.Resources.
+func (s *Store) Resources(ctx context.Context, prefix, after string, limit int) (live []db.Resource, next string, now claim.Instant, err error) {
+	from, to := max(prefix, after), db.PrefixEnd(prefix)
+	err = s.scanRow(ctx, s.reader, lastResourceSQL, []any{from, to, after, limit - 1}, &next)
+	switch {
+	case err == nil:
+		to = next
+	case !errors.Is(err, sql.ErrNoRows):
+		return nil, "", now, readError(ctx, err)
+	}
+	live, now, err = s.resources(ctx, prefix, resourcesSQL, from, to, after)
+	return live, next, now, err
+}
+
+// Contended implements db.Resources.
+func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contention, limit int) ([]db.Resource, claim.Instant, error) {
+	if after == nil {
+		after = &db.Contention{Waiting: math.MaxInt32}
+	}
+	from, to, found := prefix, db.PrefixEnd(prefix), 0
+	err := s.scanRow(ctx, s.reader, countContendedSQL, []any{from, to, db.MaxContended + 1}, &found)
+	switch {
+	case err != nil:
+		return nil, claim.Instant{}, readError(ctx, err)
+	case found > db.MaxContended:
+		return nil, claim.Instant{}, db.ErrListTooLong
+	}
+	return s.resources(ctx, prefix, contendedSQL, from, to, db.MaxContended, after.Waiting, after.Waiting, after.Resource, limit)
+}
+
+// resources returns those of a statement of infoSQL whose names begin with a prefix, and the time before it.
+func (s *Store) resources(ctx context.Context, prefix, query string, args ...any) (list []db.Resource, now claim.Instant, err error) {
+	if now, err = s.Now(ctx); err != nil {
+		return nil, now, err
+	}
+	err = s.each(ctx, s.reader, query, args, func() { list = nil }, func(rows *sql.Rows) error {
+		var first claimRow
+		var r db.Resource
+		err := rows.Scan(append(first.columns(), &r.Resource, &r.Version, &r.Holder, &r.Shared, &r.Waiting, &r.WaitsSince)...)
+		r.First = *first.done()
+		if strings.HasPrefix(r.Resource, prefix) {
+			list = append(list, r)
+		}
+		return err
+	})
+	return list, now, readError(ctx, err)
+}

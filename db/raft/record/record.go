@@ -1,0 +1,97 @@
+// Package record has the one format of what a commit changes: in the log, and in snapshots of the state,
+// which are records that make everything anew.
+//
+// A record holds effects, not commands: who decided it has carried out the commands, and every node does to
+// its state what the record says. So nodes that apply the same records have the same state.
+package record
+
+import (
+	"errors"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// Version is the first byte of every record of this format.
+const Version = 2
+
+// ErrFormat is returned for what is no record of this version.
+var ErrFormat = errors.New("not a record of this version")
+
+// Header says who decided a record, and when.
+type Header struct {
+	// Term is that of the leader that decided the record. A record in an entry of another term is void.
+	Term uint64
+	// Seq is the number of the record in its term, from 1 on: the two name it.
+	Seq uint64
+	// Wall is the time on the clock of who decided. It is a label: nothing depends on it.
+	Wall claim.Time
+	// Lease is lease time (claim.Instant), which only rises.
+	Lease claim.Time
+}
+
+// Record is what one commit changes.
+type Record struct {
+	Header
+	// Claims are the changes of claims, in order.
+	Claims []claim.Transition
+	// Sessions are the changes of sessions, each of another one.
+	Sessions []claim.SessionChange
+	// Servers are those that have vouched for sessions, or are gone.
+	Servers []Server
+	// Rows are rows of resources. In the log they are those that were dropped: all others follow from the
+	// claims.
+	Rows []Row
+	// Floor is a version that every new row of a resource is above; 0 leaves the one that is known.
+	Floor uint64
+}
+
+// Server is one that vouches for sessions.
+type Server struct {
+	Name string
+	// Seen is the lease time at which it was there last.
+	Seen claim.Time
+	// Gone says that it vouches no longer.
+	Gone bool
+}
+
+// Row is the row of a resource, or what is left of it when it is dropped: the floor comes to its version.
+type Row struct {
+	Name    string
+	Version uint64
+	Dropped bool
+}
+
+// Decoded is a record as it is written. What it says of a claim that was there before is what has changed.
+type Decoded struct {
+	Header
+	Claims   []Patch
+	Sessions []Session
+	Servers  []Server
+	Rows     []Row
+	Floor    uint64
+}
+
+// Session is what a record says of one session.
+type Session struct {
+	// Version is the session's new version, the only thing that has changed if neither Put nor Ended is set.
+	Version uint64
+	ID      string
+	// Put is the session as it is from now on.
+	Put *claim.Session
+	// Ended says that the session is no more.
+	Ended bool
+}
+
+// Merge returns transitions without those whose claim is granted as it is made: the two are one.
+// It may reuse the slice.
+func Merge(transitions []claim.Transition) []claim.Transition {
+	merged := make([]claim.Transition, 0, len(transitions))
+	for _, t := range transitions {
+		if n := len(merged); n > 0 && merged[n-1].Before == nil && merged[n-1].After == t.Before && t.After.Status == claim.Active && t.Before.Status == claim.Waiting {
+			merged[n-1].After = t.After
+			continue
+		}
+		merged = append(merged, t)
+	}
+	return merged
+}

@@ -1,0 +1,158 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db/raft/record"
+)
+
+// ErrDiverged is returned for a record that does not fit the state: the two are not of one history.
+var ErrDiverged = errors.New("the record does not fit the state")
+
+// Apply changes the state as a record says. The claims before are those of the state; what a claim afterwards lacks,
+// because it was read in part (claim.Claim.Brief), stays as it is. It returns the changes of claims as they were
+// made, or ErrDiverged, after which the state is of no use.
+func (s *State) Apply(r *record.Record) ([]claim.Transition, error) {
+	made := make([]claim.Transition, 0, len(r.Claims))
+	for _, t := range r.Claims {
+		after := t.After
+		if after.Brief {
+			after = s.completed(t)
+		}
+		change, err := s.change(t.Before != nil, after)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, change)
+	}
+	for _, c := range r.Sessions {
+		if c.After == nil {
+			s.endSession(c.Before.ID)
+		} else {
+			s.putSession(c.After)
+		}
+	}
+	s.applyRest(r.Header, r.Servers, r.Rows, r.Floor)
+	return made, nil
+}
+
+// ApplyDecoded is Apply for a record that was read.
+func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
+	made := make([]claim.Transition, 0, len(d.Claims))
+	for i := range d.Claims {
+		p := &d.Claims[i]
+		after := p.Claim
+		if p.Fields&record.Made == 0 {
+			l := s.claims[p.Claim.ID]
+			if l == nil || l.Status != p.From {
+				return nil, fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
+			}
+			after = *l.Claim
+			p.Apply(&after)
+		}
+		change, err := s.change(p.From != 0, &after)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, change)
+	}
+	for _, c := range d.Sessions {
+		if err := s.applySession(c); err != nil {
+			return nil, err
+		}
+	}
+	s.applyRest(d.Header, d.Servers, d.Rows, d.Floor)
+	return made, nil
+}
+
+func (s *State) applySession(c record.Session) error {
+	switch {
+	case c.Ended:
+		s.endSession(c.ID)
+	case c.Put != nil:
+		s.putSession(c.Put)
+	default:
+		known := s.sessions[c.ID]
+		if known == nil {
+			return fmt.Errorf("%w: session %.200q", ErrDiverged, c.ID)
+		}
+		after := *known.Session
+		after.Version = c.Version
+		s.putSession(&after)
+	}
+	return nil
+}
+
+func (s *State) applyRest(h record.Header, servers []record.Server, rows []record.Row, floor uint64) {
+	s.Lease = max(s.Lease, h.Lease)
+	s.floor = max(s.floor, floor)
+	for _, server := range servers {
+		if server.Gone {
+			delete(s.servers, server.Name)
+		} else {
+			s.servers[server.Name] = server.Seen
+		}
+	}
+	for _, r := range rows {
+		if r.Dropped {
+			s.dropRow(r)
+		} else {
+			known := s.row(r.Name)
+			known.Version = max(known.Version, r.Version)
+		}
+	}
+}
+
+// dropRow deletes a row that has no live claims. No row that comes after it gets a version that it has had.
+func (s *State) dropRow(r record.Row) {
+	s.floor = max(s.floor, r.Version)
+	if known := s.rows[r.Name]; known != nil && known.free() {
+		delete(s.rows, r.Name)
+		s.names.Delete(known)
+	}
+}
+
+// completed returns a claim that was read in part with what it lacks. A Value that has changed is its own.
+func (s *State) completed(t claim.Transition) *claim.Claim {
+	whole := *t.After
+	whole.Brief = false
+	if l := s.claims[whole.ID]; l != nil {
+		whole.UserData = l.UserData
+		if t.Before.Value == whole.Value {
+			whole.Value = l.Value
+		}
+	}
+	return &whole
+}
+
+// change puts a claim in the place of the one with its id, which is there or not.
+func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error) {
+	l := s.claims[after.ID]
+	if known != (l != nil) || !known && !after.Status.Live() {
+		return claim.Transition{}, fmt.Errorf("%w: claim %.200q", ErrDiverged, after.ID)
+	}
+	if !known {
+		l = &live{Claim: after, row: s.row(after.Resource)}
+		l.row.Version = max(l.row.Version, after.Version)
+		s.claims[after.ID] = l
+		s.add(l)
+		return claim.Transition{After: after}, nil
+	}
+	before := l.Claim
+	l.row.Version = max(l.row.Version, after.Version)
+	switch {
+	case !after.Status.Live():
+		s.remove(l)
+		delete(s.claims, after.ID)
+	case before.Status == after.Status && before.Type == after.Type && before.Deadline == after.Deadline:
+		l.Claim = after
+		s.created.Set(after)
+	default:
+		s.remove(l)
+		l.Claim = after
+		s.add(l)
+	}
+	return claim.Transition{Before: before, After: after}, nil
+}

@@ -1,0 +1,129 @@
+package state
+
+import (
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// Due returns the names of up to limit resources with a holder whose lease has run out: see db.Due.
+func (s *State) Due(now claim.Time, idle time.Duration, limit int) (names []string) {
+	seen := make(map[*row]bool)
+	s.leases.Scan(func(l *live) bool {
+		if l.Deadline > now || len(names) == limit {
+			return false
+		}
+		if (l.row.Waiting > 0 || l.Deadline <= now.Add(-idle)) && !seen[l.row] {
+			seen[l.row] = true
+			names = append(names, l.Resource)
+		}
+		return true
+	})
+	return names
+}
+
+// Abandoned returns the ids of up to limit claims that wait and have fallen due, the first one first.
+func (s *State) Abandoned(now claim.Time, limit int) (ids []string) {
+	s.limited.Scan(func(l *live) bool {
+		if l.Deadline > now || len(ids) == limit {
+			return false
+		}
+		ids = append(ids, l.ID)
+		return true
+	})
+	return ids
+}
+
+// NextDue returns when there is something to look at, for the server that vouches for sessions under a name: see
+// db.Due.
+func (s *State) NextDue(now claim.Time, idle time.Duration, vouching string) (next claim.Time) {
+	for _, deadlines := range []*btree.BTreeG[*live]{s.leases, s.limited} {
+		sooner := func(l *live) bool {
+			next = db.SoonerDue(next, l.Deadline, now, idle)
+			return false
+		}
+		deadlines.Scan(sooner)
+		deadlines.Ascend(&live{Claim: &claim.Claim{Deadline: now + 1}}, sooner)
+	}
+	if s.endless > 0 {
+		next = db.SoonerDue(next, claim.Forever, now, idle)
+	}
+	if s.ids.Len() == 0 {
+		return next
+	}
+	return s.nextSession(next, vouching)
+}
+
+// nextSession returns the sooner one of a time, 0 for none, and the time at which sessions are to be looked at.
+func (s *State) nextSession(next claim.Time, vouching string) claim.Time {
+	sooner := func(at claim.Time) {
+		if next == 0 || at < next {
+			next = at
+		}
+	}
+	sooner(claim.Forever)
+	if first, ok := s.due.Min(); ok {
+		sooner(first.Deadline)
+	}
+	for name, seen := range s.servers {
+		if name != vouching {
+			sooner(seen.Add(db.VouchSilence))
+		}
+	}
+	for name := range s.attached {
+		if _, known := s.servers[name]; !known {
+			sooner(1)
+		}
+	}
+	return next
+}
+
+// DueSessions returns the ids of up to limit sessions that are due, the one that fell due first first.
+func (s *State) DueSessions(before claim.Time, limit int) (ids []string) {
+	s.due.Scan(func(l *session) bool {
+		if l.Deadline > before || len(ids) == limit {
+			return false
+		}
+		ids = append(ids, l.ID)
+		return true
+	})
+	return ids
+}
+
+// Silent returns the servers that vouch for sessions, or that sessions are attached to, and that have not been
+// there since a time, except one. Those that are not known were never there.
+func (s *State) Silent(since claim.Time, except string) (silent map[string]claim.Time) {
+	silent = make(map[string]claim.Time)
+	for name, seen := range s.servers {
+		if name != except && seen <= since {
+			silent[name] = seen
+		}
+	}
+	for name := range s.attached {
+		if _, known := s.servers[name]; !known {
+			silent[name] = 0
+		}
+	}
+	return silent
+}
+
+// Detached returns what becomes of the sessions that are attached to a server that was there last at a time.
+func (s *State) Detached(server string, seen claim.Time) (changes []claim.SessionChange) {
+	for attached := range s.attached[server] {
+		after := *attached.Session
+		after.Deadline = max(after.Attached, seen).Add(after.TTL)
+		after.Server, after.Attached = "", 0
+		after.Version++
+		changes = append(changes, claim.SessionChange{Before: attached.Session, After: &after})
+	}
+	return changes
+}
+
+// Vouches reports whether a server is known as one that vouches for sessions.
+func (s *State) Vouches(name string) bool {
+	_, known := s.servers[name]
+	return known
+}

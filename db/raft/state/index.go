@@ -1,0 +1,93 @@
+package state
+
+import (
+	"github.com/tidwall/btree"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// add puts a claim into all indexes, in which it is not.
+func (s *State) add(l *live) {
+	s.created.Set(l.Claim)
+	s.withStatus(l).Set(l)
+	switch deadlines := s.deadlines(l); {
+	case deadlines != nil:
+		deadlines.Set(l)
+	case l.Status == claim.Active:
+		s.endless++
+	}
+	l.row.enter(l)
+	if l.Session != "" {
+		l.session = s.sessionOf(l.Session)
+		l.session.claims.add(l, &l.inSession)
+	} else if l.Status == claim.Waiting && l.Owner != "" {
+		owned := s.owners[l.Owner]
+		owned.add(l, &l.inOwner)
+		s.owners[l.Owner] = owned
+	}
+	s.count(l, 1)
+}
+
+// remove takes a claim out of all indexes. It is as it was when it was added.
+func (s *State) remove(l *live) {
+	s.created.Delete(l.Claim)
+	s.withStatus(l).Delete(l)
+	switch deadlines := s.deadlines(l); {
+	case deadlines != nil:
+		deadlines.Delete(l)
+	case l.Status == claim.Active:
+		s.endless--
+	}
+	l.row.leave(l)
+	if l.Session != "" {
+		l.session.claims.remove(l.inSession, inSession)
+		s.forget(l.Session, l.session)
+	} else if l.Status == claim.Waiting && l.Owner != "" {
+		owned := s.owners[l.Owner]
+		owned.remove(l.inOwner, inOwner)
+		if len(owned) > 0 {
+			s.owners[l.Owner] = owned
+		} else {
+			delete(s.owners, l.Owner)
+		}
+	}
+	s.count(l, -1)
+}
+
+// withStatus returns the claims with the status, and where they are active the type, of a claim.
+func (s *State) withStatus(l *live) *btree.BTreeG[*live] {
+	if l.Status == claim.Waiting {
+		return s.waits
+	}
+	return s.holding(l.Type)
+}
+
+// deadlines returns the index of deadlines that a claim is in, nil for none.
+func (s *State) deadlines(l *live) *btree.BTreeG[*live] {
+	switch {
+	case l.Status == claim.Active && l.Deadline != claim.Forever:
+		return s.leases
+	case l.Status == claim.Waiting && l.Deadline != 0:
+		return s.limited
+	default:
+		return nil
+	}
+}
+
+// count adds a claim to the count of its identity, or takes it away.
+func (s *State) count(l *live, n int) {
+	if l.Identity == "" {
+		return
+	}
+	c := s.counts[l.Identity]
+	if l.Status == claim.Active {
+		c.Active += n
+	} else {
+		c.Waiting += n
+	}
+	if c == (claim.Count{}) {
+		delete(s.counts, l.Identity)
+	} else {
+		s.counts[l.Identity] = c
+	}
+}

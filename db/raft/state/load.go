@@ -1,0 +1,152 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// waitersChunk is how many waiting claims a queue takes at once.
+const waitersChunk = 16
+
+// Finished returns a claim that is live no longer, nil if there is none with this id.
+type Finished func(id string) (*claim.Claim, error)
+
+// Load returns what a transaction wants (db.Tx). The state must not change while the queues are used, and they must
+// be used before it changes.
+func (s *State) Load(now claim.Instant, wanted db.Wanted, finished Finished) (*claim.Queues, error) {
+	l := loading{State: s, Wanted: wanted, finished: finished, due: db.MaxDue, ends: claim.MaxEnds}
+	l.qs = claim.NewQueues(now, len(wanted.Resources)+len(wanted.Claims))
+	for _, name := range wanted.Resources {
+		l.resource(name)
+	}
+	for _, id := range wanted.Claims {
+		if err := l.claim(id); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range wanted.Sessions {
+		if err := l.session(id); err != nil {
+			return nil, err
+		}
+	}
+	for _, identity := range wanted.Identities {
+		l.qs.PutCount(identity, s.counts[identity])
+	}
+	return l.qs, nil
+}
+
+// loading is one Load.
+type loading struct {
+	*State
+	db.Wanted
+	finished Finished
+	qs       *claim.Queues
+	// due is how many shared holders that are due may still be loaded, and ends how many claims of sessions.
+	due, ends int
+}
+
+func (l *loading) resource(name string) {
+	if l.qs.Resource(name) != nil {
+		return
+	}
+	r := l.rows[name]
+	if r == nil {
+		l.qs.Put(claim.NewQueue(claim.Row{Resource: name}, l.floor, nil))
+		return
+	}
+	l.qs.Put(claim.NewQueue(r.Row, l.floor, l.waiters))
+	switch {
+	case r.holder != nil:
+		_, whole := slices.BinarySearch(l.WholeHolders, name)
+		l.qs.Add(l.brief(r.holder.Claim, whole))
+	case r.Shared > 0:
+		for _, holder := range r.sharedDue(l.qs.Now.Lease, max(1, l.due)) {
+			l.qs.Add(l.brief(holder.Claim, false))
+			l.due--
+		}
+	}
+}
+
+func (l *loading) claim(id string) error {
+	var c *claim.Claim
+	if known := l.claims[id]; known != nil {
+		c = known.Claim
+	} else if found, err := l.finished(id); err != nil || found == nil {
+		return err
+	} else {
+		c = found
+	}
+	l.resource(c.Resource)
+	l.qs.Add(l.brief(c, false))
+	return nil
+}
+
+// session loads a session if there is one, and its claims, or those that wait, as far as there is room.
+func (l *loading) session(id string) error {
+	s := l.sessions[id]
+	if s == nil || s.Session == nil {
+		return nil
+	}
+	_, ending := slices.BinarySearch(l.Ending, id)
+	if _, withdrawing := slices.BinarySearch(l.Withdrawing, id); !ending && !withdrawing {
+		l.qs.PutSession(*s.Session)
+		return nil
+	}
+	var claims []string
+	put := l.qs.PutSession
+	for _, status := range []claim.Status{claim.Waiting, claim.Active} {
+		for _, c := range s.claims {
+			if c.Status != status || status == claim.Active && !ending {
+				continue
+			}
+			if l.ends == 0 {
+				put = l.qs.PutPart
+				break
+			}
+			claims = append(claims, c.ID)
+			l.ends--
+		}
+	}
+	for _, id := range claims {
+		if err := l.claim(id); err != nil {
+			return err
+		}
+	}
+	put(*s.Session, claims...)
+	return nil
+}
+
+// brief returns a claim without what is longer than claim.MaxBrief, unless the whole claim is asked for.
+func (l *loading) brief(c *claim.Claim, whole bool) *claim.Claim {
+	if len(c.UserData) <= claim.MaxBrief && len(c.Value) <= claim.MaxBrief || whole {
+		return c
+	}
+	if _, whole := slices.BinarySearch(l.WholeClaims, c.ID); whole {
+		return c
+	}
+	short := *c
+	short.Brief = true
+	if len(c.UserData) > claim.MaxBrief {
+		short.UserData = nil
+	}
+	if len(c.Value) > claim.MaxBrief {
+		short.Value = ""
+	}
+	return &short
+}
+
+// waiters is the claim.MoreWaiters of the queues.
+func (l *loading) waiters(resource string, after uint64) ([]*claim.Claim, error) {
+	waiting := l.rows[resource].waiting
+	from, found := waiting.find(after)
+	if found {
+		from++
+	}
+	next := make([]*claim.Claim, 0, waitersChunk)
+	for _, c := range waiting[from:min(from+waitersChunk, len(waiting))] {
+		next = append(next, l.brief(c.Claim, false))
+	}
+	return next, nil
+}

@@ -1,0 +1,91 @@
+// Package state is the live state of the embedded engine, in memory: resources, live claims, waiters in order,
+// sessions, and the indexes that find them. It decides nothing: a transaction loads from it what the rules of
+// package claim need, and a record says what has changed. It does no I/O, and is not safe for concurrent use: whoever
+// owns it keeps readers and changes apart.
+package state
+
+import (
+	"cmp"
+
+	"github.com/tidwall/btree"
+
+	"github.com/locket-service/locket/claim"
+)
+
+// State is the live state after some records.
+type State struct {
+	// Lease is lease time at the last record.
+	Lease claim.Time
+
+	floor    uint64
+	rows     map[string]*row
+	names    *btree.BTreeG[*row] // by name
+	claims   map[string]*live
+	created  *btree.BTreeG[*claim.Claim]         // all live claims, in the order of lists
+	waits    *btree.BTreeG[*live]                // all that wait, by id
+	holds    map[claim.Type]*btree.BTreeG[*live] // all that are active, by id
+	leases   *btree.BTreeG[*live]                // active claims by deadline, without those that have none
+	limited  *btree.BTreeG[*live]                // waiting claims by deadline, those that have one
+	endless  int                                 // active claims without a deadline
+	owners   map[string]bag                      // the waiting claims of each owner, without those of sessions
+	counts   map[string]claim.Count              // of the live claims of each identity
+	sessions map[string]*session                 //
+	ids      *btree.BTreeG[*session]             // by id
+	due      *btree.BTreeG[*session]             // by deadline, those that have one
+	attached map[string]map[*session]struct{}    // by server
+	servers  map[string]claim.Time               // that vouch, and when each was there last
+}
+
+// live is the place of one live claim. The claim itself never changes: a change puts another one here.
+type live struct {
+	*claim.Claim
+	row *row
+	// session is what the claim is bound to, nil for none.
+	session *session
+	// inSession and inOwner are where the claim stands in the bags of these.
+	inSession, inOwner int
+}
+
+// session is one session, and its live claims.
+type session struct {
+	*claim.Session
+	claims bag
+}
+
+func byID(a, b *live) bool { return a.ID < b.ID }
+
+func byDeadline(a, b *live) bool {
+	return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+func byCreation(a, b *claim.Claim) bool {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+func tree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
+}
+
+// New returns an empty state.
+func New() *State {
+	return &State{
+		rows: make(map[string]*row), names: tree(func(a, b *row) bool { return a.Resource < b.Resource }),
+		claims: make(map[string]*live), created: tree(byCreation), waits: tree(byID), holds: make(map[claim.Type]*btree.BTreeG[*live]),
+		leases: tree(byDeadline), limited: tree(byDeadline), owners: make(map[string]bag), counts: make(map[string]claim.Count),
+		sessions: make(map[string]*session), ids: tree(func(a, b *session) bool { return a.ID < b.ID }),
+		due: tree(func(a, b *session) bool {
+			return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID)) < 0
+		}),
+		attached: make(map[string]map[*session]struct{}), servers: make(map[string]claim.Time),
+	}
+}
+
+// holding returns the active claims of a type, by id.
+func (s *State) holding(t claim.Type) *btree.BTreeG[*live] {
+	of := s.holds[t]
+	if of == nil {
+		of = tree(byID)
+		s.holds[t] = of
+	}
+	return of
+}

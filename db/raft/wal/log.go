@@ -1,0 +1,399 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/locket-service/locket/db/raft/disk"
+)
+
+// SegmentBytes is how large a segment is, unless one batch needs more.
+const SegmentBytes = 8 << 20
+
+// Options are for tests.
+type Options struct {
+	// SegmentBytes is how large a segment is; SegmentBytes if it is 0.
+	SegmentBytes int
+}
+
+// Log is the log of one node. Append, Compact, Reset and Close are called by one goroutine; what reads may be called by
+// any, beside them, and so may SaveEnd.
+type Log struct {
+	disk disk.Disk
+	id   uint64
+	size int
+
+	mu       sync.Mutex // of what follows
+	segments []*segment
+	entries  []place // of the entries that are in the log, in order
+	before   Entry   // the last one that is not, without its data
+	state    HardState
+	durable  end
+	broken   error
+
+	number     uint64 // of the next frame
+	sum        uint32 // of the last one
+	buf, frame []byte
+	spare      chan spare // the next segment, being made; nil for none
+
+	saving    sync.Mutex // of what follows
+	endFile   disk.File
+	endWrites uint64
+	saved     end
+}
+
+// segment is one file of the log.
+type segment struct {
+	start
+	name string
+	file disk.File
+	size int
+	used int // the frames end there
+	// last is the last entry that it, or a segment before, has.
+	last uint64
+}
+
+// place is where an entry is.
+type place struct {
+	term    uint64
+	segment *segment
+	offset  int32 // of its frame
+	nth     int32 // in the frame
+}
+
+type spare struct {
+	file disk.File
+	size int
+	err  error
+}
+
+func (l *Log) seed() seed { return seed(l.id ^ l.id>>32) }
+
+func (l *Log) current() *segment { return l.segments[len(l.segments)-1] }
+
+// State returns the hard state that was appended last.
+func (l *Log) State() HardState {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// First and Last return the indexes of the first and of the last entry of the log. First is one more than Last if
+// it has none.
+func (l *Log) First() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.before.Index + 1
+}
+
+// Last is described with First.
+func (l *Log) Last() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last()
+}
+
+func (l *Log) last() uint64 { return l.before.Index + uint64(len(l.entries)) }
+
+// Bytes returns how much of the log is in use.
+func (l *Log) Bytes() (bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.segments {
+		bytes += s.used
+	}
+	return bytes
+}
+
+// Term returns the term of an entry, or of the last one that is no longer in the log.
+func (l *Log) Term(index uint64) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case index == l.before.Index:
+		return l.before.Term, nil
+	case index < l.before.Index || index > l.last():
+		return 0, ErrCompacted
+	}
+	return l.entries[index-l.before.Index-1].term, nil
+}
+
+// Entries returns the entries from one index to before another, at least one, and no more than have some bytes
+// together. It verifies what it reads.
+func (l *Log) Entries(from, to uint64, bytes int) (entries []Entry, err error) {
+	l.mu.Lock()
+	if from <= l.before.Index || to > l.last()+1 || from > to {
+		l.mu.Unlock()
+		return nil, ErrCompacted
+	}
+	places := slices.Clone(l.entries[from-l.before.Index-1 : to-l.before.Index-1])
+	l.mu.Unlock()
+	var b batch
+	for i, p := range places {
+		if i == 0 || p.segment != places[i-1].segment || p.offset != places[i-1].offset {
+			if b, err = l.batchOf(p); err != nil {
+				return nil, fmt.Errorf("%w: %s, at %d", err, l.disk.Path(p.segment.name), p.offset)
+			}
+		}
+		if int(p.nth) >= len(b.entries) || b.entries[p.nth].Index != from+uint64(i) {
+			return nil, fmt.Errorf("%w: %s, at %d", ErrDamaged, l.disk.Path(p.segment.name), p.offset)
+		}
+		e := b.entries[p.nth]
+		if bytes -= len(e.Data); bytes < 0 && i > 0 {
+			break
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// batchOf reads the batch that an entry is in.
+func (l *Log) batchOf(p place) (batch, error) {
+	buf := make([]byte, min(4096, p.segment.size-int(p.offset)))
+	if err := readAll(p.segment.file, buf, int64(p.offset)); err != nil {
+		return batch{}, err
+	}
+	f, is := l.seed().read(buf)
+	if n := l.seed().length(buf); is != whole && n > headerBytes {
+		buf = make([]byte, min(size(n-headerBytes-1), p.segment.size-int(p.offset)))
+		if err := readAll(p.segment.file, buf, int64(p.offset)); err != nil {
+			return batch{}, err
+		}
+		f, is = l.seed().read(buf)
+	}
+	if is != whole {
+		return batch{}, ErrDamaged
+	}
+	return readBatch(f.payload)
+}
+
+// Append writes a hard state and entries, and syncs them: when it returns nil they are durable. Entries take the place
+// of those that have their indexes, and of all behind these. It returns ErrFull, or ErrBroken.
+func (l *Log) Append(state HardState, entries []Entry) error {
+	if l.broken != nil {
+		return l.broken
+	}
+	payload := batch{state, entries}.append(l.buf[:0])
+	l.buf = payload
+	after := l.last()
+	if len(entries) > 0 {
+		after = min(after, entries[0].Index-1)
+	}
+	// A segment has no entries that come before it. Else what is left of the log after Compact would depend on those
+	// that are gone.
+	if s := l.current(); s.used+size(len(payload)) > s.size || after < s.index {
+		if err := l.rotate(size(len(payload)), after, state); err != nil {
+			return err
+		}
+	}
+	return l.write(payload, func(s *segment, offset int) {
+		l.state = state
+		l.note(s, offset, entries)
+	})
+}
+
+// write writes a frame at the end of the log, and calls done when it is durable.
+func (l *Log) write(payload []byte, done func(s *segment, offset int)) error {
+	s := l.current()
+	f := frame{number: l.number, before: l.sum, payload: payload}
+	l.frame = l.seed().append(l.frame[:0], &f)
+	_, err := s.file.WriteAt(l.frame, int64(s.used))
+	if err == nil {
+		err = s.file.Sync()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.broken = fmt.Errorf("%w: %s: %w", ErrBroken, l.disk.Path(s.name), err)
+		return l.broken
+	}
+	offset := s.used
+	s.used += len(l.frame)
+	l.number, l.sum = l.number+1, f.sum
+	done(s, offset)
+	s.last = l.last()
+	l.durable = end{s.segment, uint64(s.used), l.number, l.last()}
+	if l.spare == nil && s.used > s.size/2 {
+		l.makeSpare()
+	}
+	return nil
+}
+
+// note notes where entries are.
+func (l *Log) note(s *segment, offset int, entries []Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	if first := entries[0].Index; first <= l.last() {
+		l.entries = l.entries[:first-l.before.Index-1]
+	}
+	for i, e := range entries {
+		l.entries = append(l.entries, place{e.Term, s, int32(offset), int32(i)})
+	}
+}
+
+// rotate goes on in a new segment, in which there is room for a frame of some bytes, behind an entry.
+func (l *Log) rotate(bytes int, after uint64, state HardState) error {
+	next := l.takeSpare(bytes)
+	if next.err != nil {
+		if disk.NoRoom(next.err) {
+			return fmt.Errorf("%w: %w", ErrFull, next.err)
+		}
+		return l.breaks(next.err)
+	}
+	term, err := l.Term(after)
+	if err != nil {
+		return err
+	}
+	return l.begin(next, start{segment: l.current().segment + 1, index: after, term: term, state: state})
+}
+
+func (l *Log) breaks(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = fmt.Errorf("%w: %w", ErrBroken, err)
+	return l.broken
+}
+
+// begin makes a file of zeros the segment in which the log goes on.
+func (l *Log) begin(next spare, s start) error {
+	s.id, s.length = l.id, uint64(next.size)
+	added := &segment{start: s, name: segmentName(s.segment), file: next.file, size: next.size}
+	f := frame{number: l.number, before: l.sum, payload: s.append(nil)}
+	buf := l.seed().append(nil, &f)
+	_, err := next.file.WriteAt(buf, 0)
+	if err == nil {
+		err = next.file.Sync()
+	}
+	if err == nil {
+		err = l.disk.Rename(spareName, added.name)
+	}
+	if err == nil {
+		err = l.disk.Sync()
+	}
+	if err != nil {
+		return l.breaks(err)
+	}
+	l.mu.Lock()
+	l.number, l.sum = l.number+1, f.sum
+	added.used, added.last = len(buf), s.index
+	l.follow(added)
+	l.state = s.state
+	l.durable = end{s.segment, uint64(added.used), l.number, s.index}
+	l.mu.Unlock()
+	return nil
+}
+
+// follow adds a segment, which says what it follows: the last entry, one before it, whose followers do not count then,
+// or one that the log does not have, so that it has none.
+func (l *Log) follow(s *segment) {
+	known := s.index >= l.before.Index && s.index <= l.last() && (s.index == l.before.Index || l.entries[s.index-l.before.Index-1].term == s.term)
+	if len(l.segments) > 0 && known {
+		l.entries = l.entries[:s.index-l.before.Index]
+	} else {
+		for _, old := range l.segments {
+			old.last = 0
+		}
+		l.entries, l.before = nil, Entry{Index: s.index, Term: s.term}
+	}
+	l.segments = append(l.segments, s)
+}
+
+// spareName is what a segment is called before it is one.
+const spareName = "next"
+
+// makeSpare begins to make the next segment, beside everything else.
+func (l *Log) makeSpare() {
+	l.spare = make(chan spare, 1)
+	go func(made chan<- spare) { made <- zeroed(l.disk, l.size) }(l.spare)
+}
+
+// takeSpare returns a file of zeros that has room for a frame of some bytes.
+func (l *Log) takeSpare(bytes int) spare {
+	var next spare
+	if l.spare != nil {
+		next = <-l.spare
+		l.spare = nil
+	}
+	if needed := bytes + 2*sector; next.err != nil || next.file == nil || next.size < needed {
+		if next.file != nil {
+			_ = next.file.Close()
+		}
+		next = zeroed(l.disk, max(l.size, needed))
+	}
+	return next
+}
+
+// zeroed makes a file of zeros. Files whose blocks were never written are slower to write and to sync.
+func zeroed(d disk.Disk, size int) (s spare) {
+	f, err := d.Create(spareName)
+	if err != nil {
+		return spare{err: err}
+	}
+	chunk := make([]byte, min(size, 1<<20))
+	for at := 0; at < size && err == nil; at += len(chunk) {
+		_, err = f.WriteAt(chunk[:min(len(chunk), size-at)], int64(at))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return spare{err: errors.Join(err, f.Close(), d.Remove(spareName))}
+	}
+	return spare{file: f, size: size}
+}
+
+// Compact deletes the segments that have no entry after an index.
+func (l *Log) Compact(index uint64) error {
+	var gone []*segment
+	l.mu.Lock()
+	for len(l.segments) > 1 && l.segments[0].last <= index {
+		gone = append(gone, l.segments[0])
+		l.segments = l.segments[1:]
+	}
+	if first := l.segments[0].start; len(gone) > 0 && first.index > l.before.Index {
+		l.entries = slices.Clone(l.entries[first.index-l.before.Index:])
+		l.before = Entry{Index: first.index, Term: first.term}
+	}
+	l.mu.Unlock()
+	for _, s := range gone { // the oldest first, so that there is never one missing
+		if err := l.disk.Remove(s.name); err != nil {
+			return err
+		}
+		if err := errors.Join(l.disk.Sync(), s.file.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reset makes the log empty, but for the hard state: what comes next follows an entry that is not in it.
+func (l *Log) Reset(state HardState, index, term uint64) error {
+	if l.broken != nil {
+		return l.broken
+	}
+	next := l.takeSpare(0)
+	if next.err != nil {
+		return l.breaks(next.err)
+	}
+	if err := l.begin(next, start{segment: l.current().segment + 1, index: index, term: term, state: state}); err != nil {
+		return err
+	}
+	return l.Compact(0)
+}
+
+// Close notes the end of the log, and closes its files.
+func (l *Log) Close() error {
+	errs := []error{l.SaveEnd()}
+	if l.spare != nil {
+		if s := <-l.spare; s.file != nil {
+			errs = append(errs, s.file.Close())
+		}
+	}
+	for _, s := range l.segments {
+		errs = append(errs, s.file.Close())
+	}
+	return errors.Join(append(errs, l.endFile.Close())...)
+}

@@ -1,0 +1,427 @@
+package wal_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/locket-service/locket/db/raft/disk"
+	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/db/raft/wal"
+)
+
+const id = 0x1234_5678_9abc_def0
+
+var small = wal.Options{SegmentBytes: 4096}
+
+func create(t testing.TB, d disk.Disk) *wal.Log {
+	t.Helper()
+	l, err := wal.Create(d, id, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func open(t testing.TB, d disk.Disk) *wal.Log {
+	t.Helper()
+	l, err := wal.Open(d, id, 0, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// contents is what a log should have.
+type contents struct {
+	before  wal.Entry // the last entry that is not in it
+	entries []wal.Entry
+	state   wal.HardState
+}
+
+func (c contents) last() uint64 { return c.before.Index + uint64(len(c.entries)) }
+
+// with returns the contents after an append.
+func (c contents) with(state wal.HardState, entries []wal.Entry) contents {
+	kept := c.entries
+	if len(entries) > 0 {
+		kept = kept[:entries[0].Index-c.before.Index-1]
+	}
+	c.state, c.entries = state, slices.Concat(kept, entries)
+	return c
+}
+
+// of reads a log, all of it, in steps of some bytes.
+func of(t testing.TB, l *wal.Log, bytes int) (c contents) {
+	t.Helper()
+	c.state, c.before.Index = l.State(), l.First()-1
+	var err error
+	if c.before.Term, err = l.Term(c.before.Index); err != nil {
+		t.Fatal(err)
+	}
+	for at := l.First(); at <= l.Last(); {
+		some, err := l.Entries(at, l.Last()+1, bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range some {
+			if term, err := l.Term(e.Index); err != nil || term != e.Term {
+				t.Fatalf("the term of %d is %d (%v)", e.Index, term, err)
+			}
+		}
+		c.entries = append(c.entries, some...)
+		at += uint64(len(some))
+	}
+	return c
+}
+
+// suffix reports whether a log has what it should have, of which Compact may have taken away the begin.
+func (c contents) suffix(got contents) bool {
+	if got.before.Index < c.before.Index || got.last() != c.last() || got.state != c.state {
+		return false
+	}
+	skip := got.before.Index - c.before.Index
+	return len(got.entries) == 0 || reflect.DeepEqual(got.entries, c.entries[skip:])
+}
+
+// writer writes a log, and knows what should be in it.
+type writer struct {
+	*rand.Rand
+	l     *wal.Log
+	term  uint64
+	acked contents
+	// tried is what it has if the last append was done whose outcome is not known, and cut if what that replaces was
+	// deleted.
+	tried, cut *contents
+}
+
+func (w *writer) entry(index uint64) wal.Entry {
+	data := make([]byte, w.IntN(40))
+	if w.IntN(8) == 0 {
+		data = make([]byte, w.IntN(3000))
+	}
+	for i := range data {
+		data[i] = byte(w.Uint32())
+	}
+	return wal.Entry{Index: index, Term: w.term, Kind: uint8(w.IntN(2)), Data: data}
+}
+
+// do does something to the log, and reports whether that went well.
+func (w *writer) do() bool {
+	switch w.IntN(12) {
+	case 0:
+		return w.l.SaveEnd() == nil
+	case 1:
+		return w.l.Compact(w.acked.before.Index+uint64(w.IntN(len(w.acked.entries)+1))) == nil
+	case 2:
+		if w.IntN(4) > 0 {
+			return true
+		}
+		w.term++
+		w.cut = nil
+		next := contents{before: wal.Entry{Index: w.acked.last() + uint64(w.IntN(9)), Term: w.term}, state: wal.HardState{Term: w.term}}
+		return w.try(next, w.l.Reset(next.state, next.before.Index, w.term))
+	}
+	first := w.acked.last() + 1
+	if w.IntN(6) == 0 && w.l.First() <= w.l.Last() { // another leader
+		w.term++
+		first = w.l.First() + uint64(w.IntN(int(w.l.Last()-w.l.First())+1))
+	}
+	entries := make([]wal.Entry, w.IntN(4))
+	for i := range entries {
+		entries[i] = w.entry(first + uint64(i))
+	}
+	state := wal.HardState{Term: w.term, Vote: w.Uint64N(4), Commit: first}
+	cut := w.acked.with(state, nil)
+	if len(entries) > 0 {
+		cut.entries = cut.entries[:first-cut.before.Index-1]
+	}
+	w.cut = &cut
+	return w.try(w.acked.with(state, entries), w.l.Append(state, entries))
+}
+
+func (w *writer) try(next contents, err error) bool {
+	if err != nil {
+		w.tried = &next
+		return false
+	}
+	w.acked = next
+	return true
+}
+
+// check compares a log with what should be there after a crash.
+func (w *writer) check(t *testing.T) {
+	t.Helper()
+	got := of(t, w.l, 500)
+	switch {
+	case w.acked.suffix(got):
+	case w.tried != nil && w.tried.suffix(got):
+		w.acked = *w.tried
+	case w.tried != nil && w.cut != nil && w.cut.suffix(got):
+		w.acked = *w.cut
+	default:
+		t.Fatalf("the log has entries %d to %d, %+v; acknowledged were %d to %d, %+v", got.before.Index+1, got.last(), got.state, w.acked.before.Index+1, w.acked.last(), w.acked.state)
+	}
+	w.tried, w.cut = nil, nil
+}
+
+// TestCrash writes a log on a disk that fails at any operation, and loses what it likes of what was not synced. What
+// was acknowledged is there afterwards, and nothing else but what was being written.
+func TestCrash(t *testing.T) {
+	for seed := range uint64(rounds) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		d := disktest.New()
+		w := &writer{Rand: rnd, l: create(t, d), term: 1}
+		for range 6 {
+			left, boom := rnd.IntN(60), errors.New("boom")
+			d.Fault = func(string) error {
+				if left--; left < 0 {
+					return boom
+				}
+				return nil
+			}
+			for w.do() {
+			}
+			w.stop()
+			if d.Fault = nil; rnd.IntN(4) == 0 {
+				d = d.Kill()
+			} else {
+				d = d.Crash(rnd)
+			}
+			l, err := wal.Open(d, id, 0, small)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			w.l = l
+			w.check(t)
+		}
+		w.stop()
+	}
+}
+
+// stop waits for what is done beside everything else.
+func (w *writer) stop() { _ = w.l.Close() }
+
+// fill returns a disk with a log of a few segments that was closed or, without an end, killed.
+func fill(t testing.TB, closed bool) (*disktest.Disk, contents) {
+	t.Helper()
+	d := disktest.New()
+	w := &writer{Rand: rand.New(rand.NewPCG(7, 7)), l: create(t, d), term: 1}
+	for d.Content("0000000000000002.log") == nil || w.l.Bytes() < 5500 {
+		next := w.acked.with(wal.HardState{Term: 1, Commit: w.acked.last()}, []wal.Entry{w.entry(w.acked.last() + 1)})
+		if !w.try(next, w.l.Append(next.state, next.entries[len(next.entries)-1:])) {
+			t.Fatal("it does not append")
+		}
+	}
+	if closed {
+		if err := w.l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d, w.acked
+}
+
+// refused opens a log that must be refused, and returns why.
+func refused(t testing.TB, what string, d *disktest.Disk) error {
+	t.Helper()
+	l, err := wal.Open(d, id, 0, small)
+	if err == nil {
+		_ = l.Close()
+		t.Fatalf("%s: it was opened, with entries up to %d", what, l.Last())
+	}
+	if !errors.Is(err, wal.ErrDamaged) && !errors.Is(err, wal.ErrMissing) && !errors.Is(err, wal.ErrAlien) {
+		t.Fatalf("%s: %v", what, err)
+	}
+	return err
+}
+
+// TestFlippedBits: no bit of what was acknowledged changes without being noticed, not even in the last frame of a log
+// whose end is not known.
+func TestFlippedBits(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		d, want := fill(t, closed)
+		for _, name := range []string{"0000000000000001.log", "0000000000000002.log"} {
+			used := len(strings.TrimRight(string(d.Content(name)), "\x00"))
+			for bit := 0; bit < 8*used; bit += stride {
+				flipped := d.Kill()
+				flipped.Content(name)[bit/8] ^= 1 << (bit % 8)
+				if err := refused(t, fmt.Sprintf("%s: bit %d", name, bit), flipped); !strings.Contains(err.Error(), name) {
+					t.Fatalf("the file %s is not named: %v", name, err)
+				}
+			}
+		}
+		if got := of(t, open(t, d), 1<<20); !want.suffix(got) {
+			t.Error("it has changed without a flipped bit")
+		}
+	}
+}
+
+// TestCut: a file that was cut at any byte is noticed.
+func TestCut(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		d, _ := fill(t, closed)
+		for _, name := range []string{"0000000000000001.log", "0000000000000002.log"} {
+			for n := 0; n < len(d.Content(name)); n += 13 {
+				cut := d.Kill()
+				cut.Cut(name, n)
+				refused(t, fmt.Sprintf("%s cut to %d bytes", name, n), cut)
+			}
+		}
+	}
+}
+
+// TestLost: zeros at the end of what was written are noticed if the end was known.
+func TestLost(t *testing.T) {
+	d, _ := fill(t, true)
+	const name = "0000000000000002.log"
+	used := len(strings.TrimRight(string(d.Content(name)), "\x00"))
+	for from := 0; from < used; from += 7 {
+		lost := d.Kill()
+		clear(lost.Content(name)[from:])
+		refused(t, fmt.Sprint("zeros from ", from), lost)
+	}
+}
+
+// TestLostSectors: a sector of zeros is no write that did not end if the log is known to have been longer.
+func TestLostSectors(t *testing.T) {
+	d, _ := fill(t, true)
+	for _, name := range []string{"0000000000000001.log", "0000000000000002.log"} {
+		used := len(strings.TrimRight(string(d.Content(name)), "\x00"))
+		for from := 0; from < used; from += 512 {
+			lost := d.Kill()
+			clear(lost.Content(name)[from:min(from+512, used)])
+			refused(t, fmt.Sprintf("%s with zeros at %d", name, from), lost)
+		}
+	}
+}
+
+func TestMissingAndAlien(t *testing.T) {
+	d, _ := fill(t, true)
+	for name, change := range map[string]func(*disktest.Disk) error{
+		"0000000000000002.log":  func(d *disktest.Disk) error { return d.Remove("0000000000000002.log") },
+		"end":                   func(d *disktest.Disk) error { return d.Remove("end") },
+		"0000000000000003.log":  func(d *disktest.Disk) error { return d.Rename("0000000000000002.log", "0000000000000003.log") },
+		"notes.txt":             func(d *disktest.Disk) error { _, err := d.Create("notes.txt"); return err },
+		"0000000000000003.log ": func(d *disktest.Disk) error { _, err := d.Create("0000000000000003.log "); return err },
+	} {
+		changed := d.Kill()
+		if err := change(changed); err != nil {
+			t.Fatal(err)
+		}
+		if err := refused(t, name, changed); name != "0000000000000003.log" && name != "0000000000000002.log" && !strings.Contains(err.Error(), name) {
+			t.Errorf("the file %s is not named: %v", name, err)
+		}
+	}
+	for _, name := range []string{"0000000000000001.log", "0000000000000002.log"} {
+		gone := d.Kill()
+		if err := gone.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := wal.Open(gone, id, 0, small); err == nil && (l.First() == 1 || name != "0000000000000001.log") {
+			t.Errorf("without %s it was opened", name)
+		}
+	}
+	if _, err := wal.Open(d.Kill(), id+1, 0, small); err == nil {
+		t.Error("a log with another id was opened")
+	}
+	last := open(t, d.Kill()).Last()
+	if _, err := wal.Open(d.Kill(), id, last+1, small); !errors.Is(err, wal.ErrMissing) {
+		t.Errorf("a log that is known to have been longer: %v", err)
+	}
+}
+
+// TestFull: when there is no room for the next segment, nothing is written; when there is room again, it goes on.
+func TestFull(t *testing.T) {
+	d := disktest.New()
+	l := create(t, d)
+	full := false
+	d.Fault = func(operation string) error {
+		if full && operation == "create next" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	full = true
+	at := uint64(0)
+	append1 := func() error {
+		err := l.Append(wal.HardState{Term: 1}, []wal.Entry{{Index: at + 1, Term: 1, Data: make([]byte, 600)}})
+		if err == nil {
+			at++
+		}
+		return err
+	}
+	err := error(nil)
+	for n := 0; err == nil && n < 100; n++ {
+		err = append1()
+	}
+	if !errors.Is(err, wal.ErrFull) || errors.Is(err, wal.ErrBroken) {
+		t.Fatalf("full: %v", err)
+	}
+	if got := of(t, open(t, d.Kill()), 1<<20); got.last() != at {
+		t.Errorf("it has entries up to %d, of %d", got.last(), at)
+	}
+	if err := append1(); !errors.Is(err, wal.ErrFull) {
+		t.Errorf("still full: %v", err)
+	}
+	full = false
+	for range 20 {
+		if err := append1(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := of(t, l, 1<<20); got.last() != at {
+		t.Errorf("it has entries up to %d, of %d", got.last(), at)
+	}
+}
+
+// TestBroken: after a write or a sync that has failed there is no other one.
+func TestBroken(t *testing.T) {
+	for _, operation := range []string{"write", "sync"} {
+		d := disktest.New()
+		l := create(t, d)
+		writes := 0
+		d.Fault = func(o string) error {
+			if writes++; writes == 1 || operation == "sync" && writes == 2 {
+				if strings.HasPrefix(o, operation) {
+					return syscall.EIO
+				}
+			}
+			return nil
+		}
+		entry := []wal.Entry{{Index: 1, Term: 1}}
+		for range 3 {
+			if err := l.Append(wal.HardState{}, entry); !errors.Is(err, wal.ErrBroken) || !errors.Is(err, syscall.EIO) {
+				t.Errorf("%s: %v", operation, err)
+			}
+		}
+		if l.Last() != 0 || writes > 2 {
+			t.Errorf("%s: it has entries up to %d, after %d operations", operation, l.Last(), writes)
+		}
+	}
+}
+
+// TestFolder uses a folder of the operating system.
+func TestFolder(t *testing.T) {
+	d := disk.Folder(t.TempDir())
+	w := &writer{Rand: rand.New(rand.NewPCG(1, 2)), l: create(t, d), term: 1}
+	for range 3 {
+		for range 100 {
+			if !w.do() {
+				t.Fatal("it does not append")
+			}
+		}
+		if err := w.l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.l = open(t, d)
+		w.check(t)
+	}
+	if err := w.l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,238 @@
+package handlers_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
+)
+
+const contended = models.ResourceOrder_RESOURCE_ORDER_CONTENDED
+
+// resources lists all resources that a request asks for, page by page.
+func (s *server) resources(t *testing.T, req *models.ListResourcesRequest) (list []*models.ResourceInfo) {
+	t.Helper()
+	for range 100 {
+		page, err := s.ListResources(t.Context(), req)
+		if err != nil {
+			t.Fatalf("%v: %v", req, err)
+		}
+		if req.Limit != nil && len(page.GetResources()) > int(req.GetLimit()) {
+			t.Fatalf("%d resources on a page of %d", len(page.GetResources()), req.GetLimit())
+		}
+		list = append(list, page.GetResources()...)
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return list
+		}
+	}
+	t.Fatal("the pages do not end")
+	return nil
+}
+
+func resourceNames(list []*models.ResourceInfo) (names string) {
+	for _, r := range list {
+		names += r.GetResource() + " "
+	}
+	return names
+}
+
+// TestResources shows what is told of each resource.
+func TestResources(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		share := func(req *models.CreateClaimRequest) { req.Mode = models.Mode_MODE_SHARED }
+		s.create(t, "free", "f", 60)
+		s.end(t, "f", released)
+		s.create(t, "jobs/held", "h", 60, func(req *models.CreateClaimRequest) { req.Owner, req.UserData, req.Value = "jim", ptr("{}"), "v" })
+		s.create(t, "jobs/shared", "s1", 60, share)
+		time.Sleep(time.Second)
+		s.create(t, "jobs/shared", "s2", 60, share)
+		s.create(t, "jobs/held", "w1", 60)
+		time.Sleep(2 * time.Second)
+		s.create(t, "jobs/held", "w2", 60)
+		s.create(t, "other", "o", 60)
+
+		list := s.resources(t, &models.ListResourcesRequest{Prefix: "jobs/"})
+		if got := resourceNames(list); got != "jobs/held jobs/shared " {
+			t.Fatalf("got %s", got)
+		}
+		held, shared := list[0], list[1]
+		holder := held.GetHolder()
+		if holder.GetId() != "h" || holder.GetOwner() != "jim" || holder.GetToken() == 0 || len(holder.GetStatusHistory()) != 2 || holder.UserData != nil || holder.GetValue() != "" {
+			t.Errorf("the holder: %s", holder)
+		}
+		queue, err := s.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "jobs/held"})
+		if err != nil || queue.GetVersion() != held.GetVersion() || held.GetVersion() == 0 {
+			t.Errorf("version %d of %s (%v)", held.GetVersion(), queue, err)
+		}
+		if held.GetHolding() != 1 || held.GetWaiting() != 2 || held.GetOldestWait() != 2 {
+			t.Errorf("held: %s", held)
+		}
+		if shared.GetHolding() != 2 || shared.GetWaiting() != 0 || shared.OldestWait != nil || shared.GetHolder().GetId() != "s1" {
+			t.Errorf("shared: %s", shared)
+		}
+		s.end(t, "w1", withdrawn)
+		if left := s.resources(t, &models.ListResourcesRequest{Prefix: "jobs/held"}); left[0].GetWaiting() != 1 || left[0].GetOldestWait() != 0 {
+			t.Errorf("after the first in line has left: %s", left[0])
+		}
+	})
+}
+
+// TestResourcePages pages through resources, some of them free, in both orders.
+func TestResourcePages(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		var byName, crowded, quiet []string
+		waiters := map[string]int{"r03": 2, "r11": 5, "r20": 2, "r21": 1}
+		for i := range 25 {
+			name := fmt.Sprintf("r%02d", i)
+			s.create(t, name, name, 60)
+			if i%7 == 1 {
+				s.end(t, name, released)
+				continue
+			}
+			for n := range waiters[name] {
+				s.create(t, name, fmt.Sprint(name, "-", n), 60)
+			}
+			byName = append(byName, name)
+			if waiters[name] == 0 {
+				quiet = append(quiet, name)
+			} else {
+				crowded = append(crowded, name)
+			}
+		}
+		slices.SortStableFunc(crowded, func(a, b string) int { return waiters[b] - waiters[a] })
+		for order, want := range map[models.ResourceOrder][]string{0: byName, contended: append(crowded, quiet...)} {
+			for _, limit := range []uint32{1, 2, 3, 4, 5, 21, 22, 1000} {
+				got := resourceNames(s.resources(t, &models.ListResourcesRequest{Order: order, Limit: &limit}))
+				if want := strings.Join(want, " ") + " "; got != want {
+					t.Errorf("%s, pages of %d: %s, want %s", order, limit, got, want)
+				}
+			}
+		}
+	})
+}
+
+// TestLargeResourcePages: names may be long, and a page stays below what a client takes.
+func TestLargeResourcePages(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		const n = 1500
+		long := strings.Repeat("x", 1000)
+		for i := range n {
+			s.create(t, fmt.Sprintf("%04d%s", i, long), fmt.Sprint(i), 60, func(req *models.CreateClaimRequest) { req.Owner = long })
+		}
+		for _, order := range []models.ResourceOrder{0, contended} {
+			if list := s.resources(t, &models.ListResourcesRequest{Order: order, Limit: ptr(uint32(1000))}); len(list) != n {
+				t.Errorf("%s: %d of %d", order, len(list), n)
+			}
+		}
+	})
+}
+
+// TestWrongResourceLists: what is wrong with a request is said, and a page token is one of its order.
+func TestWrongResourceLists(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		s.create(t, "a", "a", 60)
+		s.create(t, "b", "b", 60)
+		token := func(order models.ResourceOrder) string {
+			page, err := s.ListResources(t.Context(), &models.ListResourcesRequest{Limit: ptr(uint32(1)), Order: order})
+			if err != nil || page.GetNextPageToken() == "" {
+				t.Fatalf("%v, %v", page, err)
+			}
+			return page.GetNextPageToken()
+		}
+		raw := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+		for name, c := range map[string]struct {
+			req   *models.ListResourcesRequest
+			field string
+		}{
+			"limit 0":                {&models.ListResourcesRequest{Limit: ptr(uint32(0))}, "limit"},
+			"limit 1001":             {&models.ListResourcesRequest{Limit: ptr(uint32(1001))}, "limit"},
+			"order":                  {&models.ListResourcesRequest{Order: 2}, "order"},
+			"prefix":                 {&models.ListResourcesRequest{Prefix: "a\x00"}, "prefix"},
+			"token":                  {&models.ListResourcesRequest{PageToken: "!"}, "page_token"},
+			"empty token":            {&models.ListResourcesRequest{PageToken: raw("x")}, "page_token"},
+			"token of the contended": {&models.ListResourcesRequest{PageToken: token(contended)}, "page_token"},
+			"token by name":          {&models.ListResourcesRequest{Order: contended, PageToken: token(0)}, "page_token"},
+			"token without number":   {&models.ListResourcesRequest{Order: contended, PageToken: raw("c a")}, "page_token"},
+			"token without name":     {&models.ListResourcesRequest{Order: contended, PageToken: raw("c1 ")}, "page_token"},
+			"token with NUL":         {&models.ListResourcesRequest{PageToken: raw("na\x00")}, "page_token"},
+		} {
+			if _, err := s.ListResources(t.Context(), c.req); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), c.field+":") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// TestEndSession: a session that is ended has its claims revoked, and its stream ends.
+func TestEndSession(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		a, b := s.open(t, "a"), s.open(t, "b")
+		a.Lock("k", holding)
+		a.Lock("other", holding)
+		b.Lock("k", inLine)
+		found, err := s.GetSession(t.Context(), &models.GetSessionRequest{Id: a.ID})
+		if err != nil || found.GetId() != a.ID || found.GetHolding() != 2 || found.GetWaiting() != 0 || found.GetServer() == "" || found.EndsIn != nil {
+			t.Errorf("got %v, %v", found, err)
+		}
+		list, err := s.ListSessions(t.Context(), &models.ListSessionsRequest{})
+		if err != nil || len(list.GetSessions()) != 2 {
+			t.Errorf("got %v, %v", list, err)
+		}
+		if _, err := s.EndSession(t.Context(), &models.EndSessionRequest{Id: a.ID}); err != nil {
+			t.Fatal(err)
+		}
+		b.Hears("k", inLine, holding)
+		for _, c := range s.list(t, &models.ListClaimsRequest{Owner: &found.Owner}).GetClaims() {
+			if c.GetStatus() != models.Status_STATUS_REVOKED || c.GetReason() == "" {
+				t.Errorf("a claim of the session: %s", c)
+			}
+		}
+		for name, call := range map[string]func() error{
+			"end": func() error {
+				_, err := s.EndSession(t.Context(), &models.EndSessionRequest{Id: a.ID})
+				return err
+			},
+			"get": func() error { _, err := s.GetSession(t.Context(), &models.GetSessionRequest{Id: a.ID}); return err },
+		} {
+			err := call()
+			if status.Code(err) != codes.NotFound {
+				t.Errorf("%s of a session that has ended: %v", name, err)
+			}
+			wantReason(t, err, "SESSION_ENDED")
+		}
+	})
+}
+
+// TestStatus: the answer has all its parts, and nothing is wrong with a server that serves.
+func TestStatus(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		s.create(t, "r", "a", 60)
+		time.Sleep(time.Second)
+		got, err := s.GetStatus(t.Context(), &models.GetStatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		self := got.GetServers()[0]
+		if len(got.GetProblems()) > 0 || self.GetName() == "" || self.GetVersion() == "" || self.GetStarted() == nil || self.GetSilent() != 0 {
+			t.Errorf("got %s", got)
+		}
+		if got.GetDatabase().GetEngine() != "sqlite" || !strings.HasPrefix(got.GetDatabase().GetVersion(), "3.") {
+			t.Errorf("the database: %s", got.GetDatabase())
+		}
+		if clock := got.GetClock(); !clock.GetLeaseTimeRuns() || clock.GetReason() != "" || clock.GetAhead() != 0 {
+			t.Errorf("the clock while there is a lease: %s", clock)
+		}
+		s.end(t, "a", released)
+		time.Sleep(time.Minute)
+		if got, err = s.GetStatus(t.Context(), &models.GetStatusRequest{}); err != nil || got.GetClock().GetLeaseTimeRuns() || got.GetClock().GetReason() == "" {
+			t.Errorf("the clock without a lease: %v, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package jsonview
+
+import "github.com/locket-service/locket/models"
+
+// ServiceStatus is how the service is.
+type ServiceStatus struct {
+	Problems []string `json:"problems" doc:"What is wrong, a sentence each."`
+	Servers  []Server `json:"servers" doc:"The servers that share the database, the one that answers first."`
+	Database Database `json:"database" doc:"What keeps the claims."`
+	Clock    Clock    `json:"clock" doc:"What is known of the clocks."`
+}
+
+// Server is a server.
+type Server struct {
+	Name    string    `json:"name" doc:"As in the member server of a session."`
+	Host    string    `json:"host" doc:"The name of the machine that it runs on."`
+	Version string    `json:"version" doc:"Its version."`
+	Started Timestamp `json:"started" doc:"When it was started."`
+	Silent  Seconds   `json:"silent" doc:"Seconds since the database last heard from it; 0 for the server that answers."`
+}
+
+// Database is what keeps the claims.
+type Database struct {
+	Engine  string `json:"engine" doc:"sqlite or mysql."`
+	Version string `json:"version" doc:"What the database says of itself."`
+}
+
+// Clock is what is known of the clocks.
+type Clock struct {
+	Time          Timestamp `json:"time" doc:"The database's time."`
+	Ahead         Seconds   `json:"ahead" doc:"By how many seconds the server's own clock is ahead of the database's; negative if it is behind."`
+	Skew          Seconds   `json:"skew" doc:"For how many seconds longer than their TTL leases are kept, because the clocks of a cluster differ."`
+	LeaseTimeRuns bool      `json:"lease_time_runs" doc:"Whether lease time runs; else no lease comes nearer to its end."`
+	Reason        *string   `json:"reason" doc:"Why lease time stands still; null while it runs."`
+	Outage        Seconds   `json:"outage" doc:"The sum of all time that counted against no lease, in seconds."`
+}
+
+// OfStatus returns how a status looks.
+func OfStatus(s *models.ServiceStatus) ServiceStatus {
+	v := ServiceStatus{
+		Problems: append([]string{}, s.GetProblems()...), Servers: make([]Server, len(s.GetServers())),
+		Database: Database{Engine: s.GetDatabase().GetEngine(), Version: s.GetDatabase().GetVersion()},
+		Clock: Clock{
+			Time: timestampOf(s.GetClock().GetTime()), Ahead: Seconds(s.GetClock().GetAhead()), Skew: Seconds(s.GetClock().GetSkew()),
+			LeaseTimeRuns: s.GetClock().GetLeaseTimeRuns(), Reason: unlessZero(s.GetClock().GetReason()), Outage: Seconds(s.GetClock().GetOutage()),
+		},
+	}
+	for i, server := range s.GetServers() {
+		v.Servers[i] = Server{
+			Name: server.GetName(), Host: server.GetHost(), Version: server.GetVersion(),
+			Started: timestampOf(server.GetStarted()), Silent: Seconds(server.GetSilent()),
+		}
+	}
+	return v
+}

@@ -1,0 +1,28 @@
+package harness
+
+import (
+	"flag"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// parallel is how many tests run at a time for each processor, unless the command line says it: most of the
+// time they wait for processes.
+const parallel = 3
+
+// Run runs the tests of a package, and clears away what fixtures have left.
+func Run(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(parallel*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	m.Run()
+	fixtures.Shutdown()
+}

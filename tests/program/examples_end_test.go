@@ -1,0 +1,113 @@
+package program_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// runsCommands are the examples that hold a resource while a command runs: the program, whether it speaks gRPC, and
+// the arguments between the resource and the command.
+var runsCommands = map[string]struct {
+	program string
+	grpc    bool
+	args    []string
+}{
+	"python/claim.py":      {python, false, []string{"8"}},
+	"javascript/claim.mjs": {"node", false, []string{"8"}},
+	"python/keychain.py":   {python, false, nil},
+	"perl/keychain.pl":     {"perl", false, nil},
+	"python/session.py":    {python, true, nil},
+}
+
+// stubborn is a command that ignores TERM, and has a child that does. Both keep a file locked, as long as they live.
+const stubborn = `exec 9>"$0"; flock -n 9 && echo working; trap "" TERM; sleep 600 & sleep 600`
+
+// free is nil when no process has a file locked.
+func free(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+// TestExamplesEnd: nothing of a command is left when the next one has the resource, whatever ends the example: a
+// signal, or the loss of its server. When it is killed, the command is killed too.
+func TestExamplesEnd(t *testing.T) {
+	t.Parallel()
+	stubs := pythonStubs(t)
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	client := server.Client(t)
+	web, grpc := fixtures.NewProxy(t, server.HTTPAddress()), fixtures.NewProxy(t, server.Address())
+	start := func(t *testing.T, name, resource, locked string) *example {
+		t.Helper()
+		kind, address := runsCommands[name], "http://"+web.Addr()
+		if kind.grpc {
+			address = grpc.Addr()
+		}
+		args := append([]string{"../../examples/" + name, address, resource}, kind.args...)
+		cmd := exec.Command(kind.program, append(args, "sh", "-c", stubborn, locked)...)
+		cmd.Env = append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1", "LOCKET="+fixtures.LocketProgram(t))
+		return begin(t, cmd)
+	}
+	// On each, in this order: the last takes the server away from all.
+	for _, test := range []struct {
+		name string
+		end  func(all map[string]*example) error
+		// killed: the claim ends after the command, or by its TTL, which is not waited for.
+		killed bool
+	}{
+		{"signal", signalAll(syscall.SIGTERM), false},
+		{"killed", signalAll(syscall.SIGKILL), true},
+		{"loss", func(map[string]*example) error { web.Hang(); grpc.Hang(); return nil }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder, all := t.TempDir(), make(map[string]*example)
+			file := func(name string) string { return filepath.Join(folder, filepath.Base(name)) }
+			for name := range runsCommands {
+				all[name] = start(t, name, file(name), file(name))
+			}
+			next := make(map[string]<-chan error)
+			for name, e := range all {
+				e.says(t, "working")
+				claim := harness.Create(t, client, file(name), "next-"+test.name+"-"+filepath.Base(name), time.Minute)
+				next[name] = harness.Later(func() error {
+					granted, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: claim.GetId()})
+					if err != nil || granted.GetStatus() != models.Status_STATUS_ACTIVE {
+						return fmt.Errorf("the next claim: %v, %w", granted, err)
+					}
+					return free(file(name))
+				})
+			}
+			harness.Must(t, test.end(all))
+			for name, e := range all {
+				if test.killed {
+					harness.Eventually(t, func() error { return free(file(name)) })
+				} else if err := harness.Await(t, "the next holder", next[name]); err != nil {
+					t.Errorf("%s: when the next one holds the resource: %v; it printed %q", name, err, e.text())
+				}
+			}
+		})
+	}
+}
+
+// signalAll sends a signal to all examples, and not to their commands.
+func signalAll(number syscall.Signal) func(map[string]*example) error {
+	return func(all map[string]*example) (err error) {
+		for _, e := range all {
+			err = errors.Join(err, e.cmd.Process.Signal(number))
+		}
+		return err
+	}
+}
