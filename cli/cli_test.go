@@ -140,9 +140,10 @@ var (
 	anyTime     = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z`)
 	anyNumber   = regexp.MustCompile(`\b1[78]\d{14}\b`) // a token, a version
 	anyID       = regexp.MustCompile(`\b0[0-9a-v]{25}\b`)
-	anySeconds  = regexp.MustCompile(`((?:ttl|active_duration|waiting_duration)"?): \d+\.\d+`)
+	anySeconds  = regexp.MustCompile(`((?:ttl|active_duration|waiting_duration|oldest_wait)"?): \d+\.\d+`)
 	anyLeft     = regexp.MustCompile(`\b4m5\ds`) // of 5m
 	anyAgo      = regexp.MustCompile(`\b\d+s ago`)
+	anyWait     = regexp.MustCompile(`(?m)(  \d+ +)\d+s$`)
 	anyDuration = regexp.MustCompile(`\b(waited|active for)( +)\d+s`)
 )
 
@@ -153,6 +154,7 @@ func (s *stabilizer) text(text string) string {
 	text = anySeconds.ReplaceAllString(text, "$1: 1.5")
 	text = anyLeft.ReplaceAllString(text, "4m59s")
 	text = anyAgo.ReplaceAllString(text, "1s ago")
+	text = anyWait.ReplaceAllString(text, "${1}1s")
 	return anyDuration.ReplaceAllString(text, "$1${2}1s")
 }
 
@@ -283,12 +285,33 @@ func (c *cli) fill() {
 	c.run("release", "--id", "h")
 }
 
+func TestGoldenResources(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	c.recordAll("resources")
+	c.fill()
+	c.recordAll("resources")
+	c.record("resources", "-o", "wide")
+	for _, flags := range [][]string{
+		{"--sort", "name"}, {"--prefix", "in"}, {"--prefix", "old"}, {"--limit", "1"}, {"--limit", "0"}, {"--limit", "2"},
+	} {
+		c.record(append([]string{"resources", "-o", "name"}, flags...)...)
+	}
+	c.record("resources", "--sort", "age")
+	c.record("resources", "--limit", "-1")
+	c.record("resources", "--prefix", strings.Repeat("p", 1025))
+	c.record("resources", "surplus")
+	c.golden("resources")
+}
+
 func TestGoldenClaims(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.recordAll("claims")
 	c.fill()
 	c.recordAll("claims")
+	c.record("claims", "--all")
+	c.record("claims", "--all", "-o", "wide")
 	for _, filters := range [][]string{
 		{"--resource", "index"},
 		{"--owner", "me", "--mode", "exclusive"},
@@ -308,10 +331,30 @@ func TestGoldenClaims(t *testing.T) {
 		{"--limit", "2"},
 		{"--limit", "0"},
 		{"--limit", "2", "--offset", "6"},
+		{"--all"},
+		{"--prefix", "in"},
+		{"--prefix", "o", "--all"},
+		{"--prefix", "nothing"},
+		{"--status", "waiting,released"},
+		{"--status", "released", "--status", "active"},
+		{"--sort", "oldest"},
+		{"--sort", "newest", "--all"},
+		{"--sort", "resource"},
+		{"--sort", "owner", "--limit", "3"},
+		{"--sort", "waiting", "--limit", "4"},
+		{"--sort", "active", "--offset", "1", "--limit", "1"},
+		{"--sort", "ttl", "--status", "active"},
+		{"--sort", "resource", "--offset", "100"},
 	} {
 		c.record(append([]string{"claims", "-o", "name"}, filters...)...)
 	}
 	c.record("claims", "--status", "unspecified")
+	c.record("claims", "--status", "active,", "-o", "name")
+	c.record("claims", "--status", "")
+	c.record("claims", "--status", "active", "--all")
+	c.record("claims", "--sort", "age")
+	c.record("claims", "--prefix", strings.Repeat("p", 1025))
+	c.record("claims", "--offset", "4294967296")
 	c.record("claims", "--mode", "none")
 	c.record("claims", "--minimum-created", "yesterday")
 	c.record("claims", "--limit", "-1")

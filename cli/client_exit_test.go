@@ -122,5 +122,13 @@ func TestLongList(t *testing.T) {
 		if got := strings.Count(stdout, "\n"); got != want || (stderr == "") != (want == claims) {
 			t.Errorf("--limit %s: %d, want %d; %s", limit, got, want, stderr)
 		}
+		stdout, stderr, _ = c.try("resources", "-o", "name", "--limit", limit)
+		if got := strings.Count(stdout, "\n"); got != want || (stderr == "") != (want == claims) {
+			t.Errorf("resources --limit %s: %d, want %d; %s", limit, got, want, stderr)
+		}
+		stdout, stderr, _ = c.try("claims", "-o", "name", "--sort", "resource", "--limit", limit)
+		if got := strings.Count(stdout, "\n"); got != want || (stderr == "") != (want == claims) || !strings.HasPrefix(stdout, "0\n1\n10\n100\n1000\n1001\n1002\n") {
+			t.Errorf("--sort resource --limit %s: %d, want %d; %s", limit, got, want, stderr)
+		}
 	}
 }

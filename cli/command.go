@@ -41,9 +41,9 @@ who does it now, and passes it on when that one dies.`,
 		&cobra.Group{ID: groupServer, Title: "The server:"},
 	)
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
-	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
+	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newResourcesCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
-	addGroup(root, groupServer, newServerCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
+	addGroup(root, groupServer, newServerCommand(), newStatusCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newManCommand())
 	setUp(root)
 	return root

@@ -34,6 +34,19 @@ func completeFlag(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
+// completeList completes the last of some values that are separated by commas.
+func completeList(values []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) (found []string, directive cobra.ShellCompDirective) {
+		given := begun[:strings.LastIndex(begun, ",")+1]
+		for _, value := range values {
+			if !slices.Contains(strings.Split(given, ","), value) {
+				found = append(found, given+value)
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // completeOne is like complete for the first argument, and completes no other.
 func completeOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -88,17 +101,15 @@ func completeFrom(cmd *cobra.Command, begun string, given []string, of func(*mod
 	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
+	page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: live, Order: models.Order_ORDER_NEWEST, Limit: proto.Uint32(maxPage)})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
 	var found []string
-	for _, status := range []models.Status{models.Status_STATUS_ACTIVE, models.Status_STATUS_WAITING} {
-		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: []models.Status{status}, Limit: proto.Uint32(maxPage)})
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		for _, claim := range page.GetClaims() {
-			name := of(claim)
-			if strings.HasPrefix(name, begun) && printable.Is(name) && !slices.Contains(given, name) {
-				found = append(found, name)
-			}
+	for _, claim := range page.GetClaims() {
+		name := of(claim)
+		if strings.HasPrefix(name, begun) && printable.Is(name) && !slices.Contains(given, name) {
+			found = append(found, name)
 		}
 	}
 	slices.Sort(found)

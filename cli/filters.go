@@ -18,15 +18,19 @@ import (
 var (
 	modeNames   = jsonview.Mode(0).Names()
 	statusNames = jsonview.Status(0).Names()
+	// live are the statuses of claims that have not ended.
+	live = []models.Status{models.Status_STATUS_WAITING, models.Status_STATUS_ACTIVE}
 )
 
 // addFilters adds the filters of a list of claims.
 func addFilters(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.String("resource", "", "the `name` of the resource")
+	flags.String("prefix", "", "resources whose names begin so")
 	flags.String("owner", "", "who claims")
 	flags.String("mode", "", strings.Join(modeNames, " or "))
-	flags.String("status", "", strings.Join(statusNames, ", "))
+	flags.StringSlice("status", nil, "`statuses` among "+strings.Join(statusNames, ", ")+" (default waiting,active)")
+	flags.Bool("all", false, "those that have ended too")
 	for _, value := range [][2]string{
 		{"active-duration", "active"}, {"waiting-duration", "waiting"}, {"ttl", "left until they expire"},
 	} {
@@ -36,8 +40,9 @@ func addFilters(cmd *cobra.Command) {
 	flags.String("minimum-created", "", "those made at this `time` or later: 2026-11-21T17:00:00Z, or 24h: so long ago")
 	flags.String("maximum-created", "", "those made at this `time` or before")
 	_ = cmd.RegisterFlagCompletionFunc("resource", completeFlag(completeNames))
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modeNames, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("status", completeList(statusNames))
 }
 
 // filtersOf returns the request that the filters make.
@@ -45,6 +50,7 @@ func filtersOf(cmd *cobra.Command) (*models.ListClaimsRequest, error) {
 	f := filters{cmd: cmd}
 	req := &models.ListClaimsRequest{
 		Resource:               f.text("resource"),
+		Prefix:                 f.cmd.Flag("prefix").Value.String(),
 		Owner:                  f.text("owner"),
 		MinimumActiveDuration:  f.seconds("minimum-active-duration"),
 		MaximumActiveDuration:  f.seconds("maximum-active-duration"),
@@ -59,10 +65,7 @@ func filtersOf(cmd *cobra.Command) (*models.ListClaimsRequest, error) {
 	if f.choose("mode", &mode) {
 		req.Mode = models.Mode(mode).Enum()
 	}
-	var status jsonview.Status
-	if f.choose("status", &status) {
-		req.Status = []models.Status{models.Status(status)}
-	}
+	req.Status = f.statuses()
 	return req, f.err
 }
 
@@ -102,6 +105,30 @@ func (f *filters) choose(name string, into encoding.TextUnmarshaler) bool {
 		f.err = exit.Usagef("--%s %q: must be %s", name, *text, f.cmd.Flag(name).Usage)
 	}
 	return true
+}
+
+// statuses returns those that are asked for: none for any, and by default those of live claims.
+func (f *filters) statuses() (statuses []models.Status) {
+	names, _ := f.cmd.Flags().GetStringSlice("status")
+	all, _ := f.cmd.Flags().GetBool("all")
+	switch {
+	case all && f.cmd.Flags().Changed("status"):
+		f.err = exit.Usagef("--all and --status exclude each other")
+	case all:
+		return nil
+	case !f.cmd.Flags().Changed("status"):
+		return live
+	case len(names) == 0:
+		f.err = exit.Usagef("--status: must be some of %s", strings.Join(statusNames, ", "))
+	}
+	for _, name := range names {
+		var status jsonview.Status
+		if status.UnmarshalText([]byte(name)) != nil {
+			f.err = exit.Usagef("--status %q: must be some of %s", name, strings.Join(statusNames, ", "))
+		}
+		statuses = append(statuses, models.Status(status))
+	}
+	return statuses
 }
 
 func (f *filters) time(name string) *timestamppb.Timestamp {

@@ -52,7 +52,7 @@ func TestTablesFit(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("a/long/name/", 20)
 	for _, width := range []int{40, 60, 80, 120, 1000} {
-		table := newTable(fixed("ID"), long("RESOURCE"), long("OWNER"), since("SINCE"), onlyWide("TOKEN"))
+		table := newTable(fixed("ID"), long("RESOURCE"), long("OWNER"), since, onlyWide("TOKEN"))
 		table.add(plain("0123456789"), plain(name+"1"), plain("三国志"), plain("3m ago"), plain("1795283222123457"))
 		table.add(plain("abc"), plain(name+"2"), plain(name), plain("1s ago"), plain(""))
 		text := table.text(look{width: width})

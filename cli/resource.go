@@ -56,7 +56,7 @@ func (v queueView) text(look look) string {
 	if len(v.Holders)+len(v.Waiters) == 0 {
 		return text
 	}
-	t := newTable(fixed("PLACE"), long("OWNER"), onlyWide("MODE"), since("SINCE"), onlyWide("TTL"), onlyWide("TOKEN"), fixed("ID"), long("WHY"))
+	t := newTable(fixed("PLACE"), long("OWNER"), onlyWide("MODE"), since, onlyWide("TTL"), onlyWide("TOKEN"), fixed("ID"), long("WHY"))
 	for _, p := range v.Holders {
 		t.add(cell{"holds", green}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
 			tokenCell(p.Token), plain(p.ID), plain(""))

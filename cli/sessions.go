@@ -71,7 +71,7 @@ func (l sessionList) names() []string {
 }
 
 func (l sessionList) text(look look) string {
-	t := newTable(fixed("ID"), long("OWNER"), fixed("HOLDS"), fixed("WAITS"), onlyWide("TTL"), long("SERVER"), fixed("ENDS IN"), since("SINCE"))
+	t := newTable(fixed("ID"), long("OWNER"), fixed("HOLDS"), fixed("WAITS"), onlyWide("TTL"), long("SERVER"), fixed("ENDS IN"), since)
 	for _, s := range l {
 		t.add(plain(s.ID), plain(printable.Quoted(s.Owner)), plain(strconv.FormatUint(uint64(s.Holding), 10)), plain(strconv.FormatUint(uint64(s.Waiting), 10)),
 			ttlCell(&s.TTL), nameCell(s.Server), ttlCell(s.EndsIn), plain(look.since(moment{at: time.Time(s.Created)})))

@@ -11,11 +11,11 @@ import (
 // elsewhere is what other programs (etcdctl, consul, kubectl, flock, systemctl) call what these commands do.
 var elsewhere = map[string][]string{
 	"acquire": {"lock", "claim"}, "take": {"lock", "claim"}, "mutex": {"lock"}, "flock": {"run"}, "trylock": {"lock"}, "hold": {"lock", "claim"},
-	"exec": {"run"}, "wrap": {"run"}, "start": {"run", "server"}, "serve": {"server"}, "daemon": {"server"}, "agent": {"server"},
+	"exec": {"run"}, "wrap": {"run"}, "start": {"run", "server"}, "serve": {"server"}, "daemon": {"server"}, "agent": {"server"}, "health": {"status"}, "ping": {"status"}, "cluster": {"status"}, "endpoint": {"status"}, "operator": {"status"}, "top": {"resources"},
 	"unlock": {"release"}, "free": {"release"}, "delete": {"release", "revoke"}, "del": {"release", "revoke"}, "rm": {"release", "revoke"}, "remove": {"release", "revoke"},
 	"kill": {"revoke"}, "cancel": {"revoke"}, "abort": {"revoke"}, "break": {"revoke"}, "steal": {"revoke"}, "drain": {"reset"},
 	"refresh": {"renew"}, "extend": {"renew"}, "keepalive": {"renew"}, "keep-alive": {"renew"}, "touch": {"renew"}, "update": {"renew"},
-	"describe": {"resource", "get"}, "show": {"resource", "get"}, "inspect": {"resource", "get"}, "info": {"resource", "get"},
+	"describe": {"resource", "get"}, "show": {"resource", "get"}, "inspect": {"resource", "get"}, "info": {"resource", "get", "status"},
 	"queue": {"resource"}, "holder": {"fetch", "resource"}, "holders": {"resource"}, "waiters": {"resource"}, "owner": {"fetch"},
 	"ls": {"locks", "claims"}, "list": {"locks", "claims"}, "ps": {"locks", "claims"}, "history": {"claims"},
 	"wait": {"claim", "get"}, "enqueue": {"claim"}, "create": {"claim"}, "add": {"claim"}, "members": {"presences"}, "services": {"presences"},

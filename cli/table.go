@@ -33,7 +33,7 @@ func long(name string) column     { return column{name: name, long: true} }
 func onlyWide(name string) column { return column{name: name, wide: true} }
 
 // since is a column of times: it stays as it is while they grow.
-func since(name string) column { return column{name: name, least: len("59m ago")} }
+var since = column{name: "SINCE", least: len("59m ago")}
 
 // leastLong is how wide a column is at least whose texts are shortened.
 const leastLong = 8

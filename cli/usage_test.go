@@ -212,6 +212,8 @@ func TestCompletions(t *testing.T) {
 	}{
 		{[]string{"fetch", "-o", ""}, "json\nyaml\nname\ntable\nwide\njsonpath=\ntemplate=\n:4\n"},
 		{[]string{"claims", "--status", ""}, "waiting\nactive\nreleased\nexpired\naborted\nwithdrawn\nrevoked\n:4\n"},
+		{[]string{"claims", "--status", "waiting,active,"}, "waiting,active,released\nwaiting,active,expired\nwaiting,active,aborted\nwaiting,active,withdrawn\nwaiting,active,revoked\n:4\n"},
+		{[]string{"claims", "--sort", ""}, "newest\noldest\nwaiting\nactive\nttl\nresource\nowner\n:4\n"},
 		{[]string{"claims", "--mode", ""}, "exclusive\nshared\n:4\n"},
 		{[]string{"get", "--context-file", file, "--context", ""}, "commas\nempty\nseveral\nusual\n:4\n"},
 		{[]string{"lock", ""}, ":4\n"},
