@@ -207,7 +207,7 @@ func TestStartStop(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rounds := 30
+			rounds := 12
 			if name == "committer" {
 				rounds = 5 // each has a store of its own
 			}

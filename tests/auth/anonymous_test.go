@@ -11,6 +11,7 @@ import (
 // Callers without a certificate, where they are let in, may do what rules say of anonymous: nothing without
 // rules, nor what everybody may. Claims are theirs together, and nobody else's.
 func TestAnonymous(t *testing.T) {
+	t.Parallel()
 	ca := fixtures.NewCA(t)
 	const claim = `{"id": "%", "resource": "pub/r", "ttl": 60}`
 	body := func(id string) string { return strings.Replace(claim, "%", id, 1) }

@@ -18,6 +18,7 @@ import (
 // Calls without valid credentials that are never finished are cut off at both doors; those of callers
 // with credentials are not.
 func TestUnfinishedRequests(t *testing.T) {
+	t.Parallel()
 	w := start(t, "", []string{"alice"})
 	begin := func(authorization string) <-chan error {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+authorization)

@@ -249,6 +249,7 @@ func TestAuditOnAFullDisk(t *testing.T) {
 
 // A file that hangs keeps no call waiting, and not the end of the server.
 func TestAuditThatHangs(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "audit.log")
 	w := start(t, "", []string{"alice"}, "--audit-log", file)
 	hang(t, file) // once it is opened again

@@ -54,6 +54,7 @@ func endsWithCredentials(t *testing.T, what string, ended <-chan error) {
 
 // A certificate that is revoked or has expired is refused on connections that are open, and streams end.
 func TestCertificatesOfOpenConnections(t *testing.T) {
+	t.Parallel()
 	ca := fixtures.NewCA(t)
 	crl := filepath.Join(t.TempDir(), "crl.pem")
 	ca.Revoke(t, crl)

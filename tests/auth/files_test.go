@@ -30,6 +30,7 @@ func hang(t *testing.T, path string) {
 
 // Files that hang keep no call, no renewal and no page waiting, and not the end of the server.
 func TestFilesThatHang(t *testing.T) {
+	t.Parallel()
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	w := start(t, `rules: [{everybody: true, may: [all], resource_prefix: ""}]`+"\n", []string{"alice"}, "--audit-log", audit)
 	rules, credentials := w.Args[len(w.Args)-1], w.Args[len(w.Args)-3]
@@ -58,6 +59,7 @@ func TestFilesThatHang(t *testing.T) {
 
 // A server whose file hangs at its start says on which, and ends.
 func TestStartOnAFileThatHangs(t *testing.T) {
+	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
 	credentials, _ := credentialsFile(t, "alice")

@@ -4,16 +4,17 @@ package auth_test
 import (
 	"testing"
 
-	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // atEnd is called after all tests.
 var atEnd []func()
 
 func TestMain(m *testing.M) {
-	m.Run()
-	for _, end := range atEnd {
-		end()
-	}
-	fixtures.Shutdown()
+	defer func() {
+		for _, end := range atEnd {
+			end()
+		}
+	}()
+	harness.Run(m)
 }

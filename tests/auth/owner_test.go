@@ -191,6 +191,7 @@ func TestLists(t *testing.T) {
 
 // Rules are read again; while they are invalid the last ones stay, and readiness says so.
 func TestRulesThatChange(t *testing.T) {
+	t.Parallel()
 	rules := func(right string) string {
 		return `rules: [{identity: "credential:alice", may: [` + right + `], resource_prefix: ""}]` + "\n"
 	}

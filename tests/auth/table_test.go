@@ -345,6 +345,7 @@ func allowed(err error) (bool, error) {
 }
 
 func TestTable(t *testing.T) {
+	t.Parallel()
 	w := start(t, tableRules, append(callers, "owner"))
 	for _, method := range methods() {
 		if !slices.ContainsFunc(table, func(way way) bool { return way.method == method }) {

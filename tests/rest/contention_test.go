@@ -53,42 +53,45 @@ func TestRESTContention(t *testing.T) {
 // whole.
 func TestRESTLongLine(t *testing.T) {
 	t.Parallel()
+	longLine(t, harness.SQLiteFile(t))
+}
+
+func longLine(t *testing.T, database string) {
+	t.Helper()
 	const counted = 1000
-	harness.OnEachEngine(t, func(t *testing.T, database string) {
-		s := startREST(t, database)
-		s.hold(t, t.Name())
-		var group sync.WaitGroup
-		for range 10 {
-			group.Go(func() {
-				for range counted / 10 {
-					if a := s.try(t.Context(), "POST", "/v1/claims/", object{"resource": t.Name(), "ttl": 60}); a.code != http.StatusAccepted {
-						t.Errorf("%d %s, %v", a.code, a.body, a.err)
-					}
+	s := startREST(t, database)
+	s.hold(t, t.Name())
+	var group sync.WaitGroup
+	for range 10 {
+		group.Go(func() {
+			for range counted / 10 {
+				if a := s.try(t.Context(), "POST", "/v1/claims/", object{"resource": t.Name(), "ttl": 60}); a.code != http.StatusAccepted {
+					t.Errorf("%d %s, %v", a.code, a.body, a.err)
 				}
-			})
-		}
-		group.Wait()
-		beyond := s.queue(t, t.Name())
-		if beyond.Position != nil || s.get(t, beyond.ID).Position != nil {
-			t.Errorf("a claim beyond the thousandth is at %s", show(beyond.Position))
-		}
-		var q restQueue
-		path := "/v1/resources/" + url.PathEscape(t.Name())
-		if s.do(t, "GET", path, nil).decode(t, &q); len(q.Waiters) != 100 || q.Waiting != counted+1 {
-			t.Errorf("%d waiters are shown of %d", len(q.Waiters), q.Waiting)
-		}
-		if s.do(t, "GET", path+"?limit=1000", nil).decode(t, &q); len(q.Waiters) != counted || !ptrEqual(q.Waiters[counted-1].Position, counted) {
-			t.Fatalf("%d waiters are shown", len(q.Waiters))
-		}
-		last := s.get(t, q.Waiters[counted-1].ID)
-		if !ptrEqual(last.Position, counted) {
-			t.Errorf("the thousandth is at %s", show(last.Position))
-		}
-		s.end(t, q.Waiters[0].ID, "withdrawn")
-		if moved := s.get(t, beyond.ID); !ptrEqual(moved.Position, counted) {
-			t.Errorf("when one has left, the last is at %s", show(moved.Position))
-		}
-	})
+			}
+		})
+	}
+	group.Wait()
+	beyond := s.queue(t, t.Name())
+	if beyond.Position != nil || s.get(t, beyond.ID).Position != nil {
+		t.Errorf("a claim beyond the thousandth is at %s", show(beyond.Position))
+	}
+	var q restQueue
+	path := "/v1/resources/" + url.PathEscape(t.Name())
+	if s.do(t, "GET", path, nil).decode(t, &q); len(q.Waiters) != 100 || q.Waiting != counted+1 {
+		t.Errorf("%d waiters are shown of %d", len(q.Waiters), q.Waiting)
+	}
+	if s.do(t, "GET", path+"?limit=1000", nil).decode(t, &q); len(q.Waiters) != counted || !ptrEqual(q.Waiters[counted-1].Position, counted) {
+		t.Fatalf("%d waiters are shown", len(q.Waiters))
+	}
+	last := s.get(t, q.Waiters[counted-1].ID)
+	if !ptrEqual(last.Position, counted) {
+		t.Errorf("the thousandth is at %s", show(last.Position))
+	}
+	s.end(t, q.Waiters[0].ID, "withdrawn")
+	if moved := s.get(t, beyond.ID); !ptrEqual(moved.Position, counted) {
+		t.Errorf("when one has left, the last is at %s", show(moved.Position))
+	}
 }
 
 // Fifty clients that wait, some of which withdraw, are served in the order of the line, one

@@ -14,8 +14,8 @@ import (
 func TestKill(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
-		load := startLoad(t, 16, 40, 20*time.Millisecond, server)
-		killOften(t, load, server, 6, time.Second)
+		load := startLoad(t, 12, 30, 20*time.Millisecond, server)
+		killOften(t, load, server, 6, 500*time.Millisecond)
 		load.finish(t, server.Client(t))
 	})
 }

@@ -8,14 +8,19 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestSoakLeasesStandStillBehindLocks has the obstacles of which TestLeasesStandStillBehindLocks has those to two servers.
+// TestSoakLeasesStandStillBehindLocks is TestLeasesStandStillBehindLocks with two servers behind each obstacle.
 func TestSoakLeasesStandStillBehindLocks(t *testing.T) {
 	tests := make(map[string]func(*testing.T))
 	for name, obstacle := range obstacles {
-		tests[name] = func(t *testing.T) { behind(t, obstacle, 1) }
+		tests[name] = func(t *testing.T) { behind(t, obstacle, 2) }
 	}
 	harness.AtOnce(t, tests)
 }
 
-// TestSoakLeasesOfLockedResources is the part of TestLeasesOfLockedRows with one server.
-func TestSoakLeasesOfLockedResources(t *testing.T) { besideLocked(t, lockedResources, 1) }
+// TestSoakLeasesOfLockedRows is TestLeasesOfLockedRows with the other numbers of servers.
+func TestSoakLeasesOfLockedRows(t *testing.T) {
+	harness.AtOnce(t, map[string]func(*testing.T){
+		"claims, two servers": func(t *testing.T) { besideLocked(t, lockedClaims, 2) },
+		"resources":           func(t *testing.T) { besideLocked(t, lockedResources, 1) },
+	})
+}

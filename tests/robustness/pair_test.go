@@ -17,7 +17,7 @@ func TestPair(t *testing.T) {
 	database := "mysql:" + fixtures.MySQL(t)
 	a, b := fixtures.StartLocket(t, database), fixtures.StartLocket(t, database)
 	load := startLoad(t, 24, 12, 5*time.Millisecond, a, b)
-	time.Sleep(3 * time.Second) // real time: of load
+	time.Sleep(2 * time.Second) // real time: of load
 	load.finish(t, a.Client(t))
 	load.checkFIFO(t)
 	if n := load.retries.Load(); n > 0 {
