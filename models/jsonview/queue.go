@@ -106,20 +106,15 @@ type ResourceOf[P any] struct {
 	Resource   string   `json:"resource" doc:"The resource's name."`
 	Version    uint64   `json:"version" doc:"Rises with every change of its queue."`
 	Holding    uint32   `json:"holding" doc:"How many claims hold it: more than one only if they share it."`
-	Holder     *P       `json:"holder" doc:"The holder; of several, the one that has held it for longest."`
+	Holder     P        `json:"holder" doc:"The holder; of several, the one that has held it for longest."`
 	Waiting    uint32   `json:"waiting" doc:"How many claims wait."`
 	OldestWait *Seconds `json:"oldest_wait" doc:"Seconds for which the first in line has waited; null if no claim waits."`
 }
 
 // OfResource returns how a resource looks; place shows its holder.
 func OfResource[P any](r *models.ResourceInfo, place func(*models.Claim) P) ResourceOf[P] {
-	v := ResourceOf[P]{
-		Resource: r.GetResource(), Version: r.GetVersion(), Holding: r.GetHolding(), Waiting: r.GetWaiting(),
+	return ResourceOf[P]{
+		Resource: r.GetResource(), Version: r.GetVersion(), Holding: r.GetHolding(), Holder: place(r.GetHolder()), Waiting: r.GetWaiting(),
 		OldestWait: (*Seconds)(r.OldestWait), //nolint:protogetter // what is not given is not the same as 0
 	}
-	if r.GetHolder() != nil {
-		holder := place(r.GetHolder())
-		v.Holder = &holder
-	}
-	return v
 }
