@@ -48,6 +48,7 @@ type Store interface {
 	Sessions
 	Pulse
 	Feed
+	Members
 	Pruner
 
 	// About returns what the database is. It returns the Engine whatever the error.

@@ -40,11 +40,11 @@ var viewExamples = map[reflect.Type]string{
 	}`,
 	reflect.TypeFor[sessionView](): `{
 		"url": "http://127.0.0.1:8892/v1/sessions/worker-7-4f1c2a90/", "id": "worker-7-4f1c2a90", "owner": "worker-7", "ttl": 10,
-		"server": "01K8M3Q2F7ZJ9", "ends_in": null, "created": "2026-11-21T17:47:02.123456Z", "holding": 3, "waiting": 1
+		"server": "06hm3q2f7zj9c2m5t8v0abcdef-1", "ends_in": null, "created": "2026-11-21T17:47:02.123456Z", "holding": 3, "waiting": 1
 	}`,
 	reflect.TypeFor[statusView](): `{
 		"problems": [],
-		"servers": [{"name": "01K8M3Q2F7ZJ9", "host": "a7", "version": "v1.4.0", "started": "2026-11-21T17:40:00.5Z", "silent": 0}],
+		"servers": [{"name": "06hm3q2f7zj9c2m5t8v0abcdef", "host": "a7", "version": "v1.4.0", "started": "2026-11-21T17:40:00.5Z", "silent": 0}],
 		"database": {"engine": "mysql", "version": "11.8.3-MariaDB"},
 		"clock": {"time": "2026-11-21T17:47:02.123456Z", "ahead": 0.002, "skew": 0, "lease_time_runs": true, "reason": null, "outage": 12.5}
 	}`,

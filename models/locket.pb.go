@@ -4106,7 +4106,7 @@ func (x *ServiceStatus) GetClock() *ClockInfo {
 // ServerInfo is a server.
 type ServerInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As in SessionInfo.server.
+	// Chosen when it was started. SessionInfo.server is this, a hyphen and a number.
 	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Host    string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`

@@ -53,13 +53,14 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		Timeout: c.DatabaseTimeout, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
 	})
 	sweeper := upkeep.NewSweeper(watchSweeps(store, registry), queues, log)
-	sessions := session.New(queues, hub, store, session.Config{Sessions: c.MaxSessions, Due: sweeper.DueAt}, registry)
+	self := newMember()
+	sessions := session.New(queues, hub, store, session.Config{Name: self.Name, Sessions: c.MaxSessions, Due: sweeper.DueAt}, registry)
 	var options []handlers.Option
 	if c.MaxWaiting > 0 {
 		options = append(options, handlers.MaxWaiting(c.MaxWaiting))
 	}
 	ready := newReadiness(store, queues.Health, log, registry)
-	options = append(options, handlers.Status(newStatus(store, ready).get))
+	options = append(options, handlers.Status((&serviceStatus{store: store, readiness: ready, self: self}).get))
 	limit := []grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}
 	return &Service{
 		Members: grouper.Members{
@@ -69,6 +70,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "keeper", Runner: watch.NewKeeper(hub, keepWaiting(queues), log)},
 			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
 			{Name: "sessions", Runner: sessions},
+			{Name: "announcer", Runner: announcer(store, self, log)},
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
 		},
 		readiness: ready,

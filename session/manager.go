@@ -15,6 +15,7 @@ import (
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/ids"
 	"github.com/locket-service/locket/periodic"
 	"github.com/locket-service/locket/watch"
 )
@@ -34,6 +35,9 @@ const (
 
 // Config has the limits of a Manager. 0 is the default.
 type Config struct {
+	// Name is that of this server; what it vouches under is this, a hyphen and a number. One is made if it
+	// is empty.
+	Name string
 	// Sessions is how many may be attached to this server.
 	Sessions int
 	// Commands is how many of one session may be under way, those included whose answers it has not
@@ -72,6 +76,7 @@ type Manager struct {
 	tasks   sync.WaitGroup // sessions that are opened, attached, or to be detached
 
 	vouching sync.Mutex // held while a name is made known
+	names    int        // how many there were
 	mu       sync.Mutex
 	name     string    // that this server vouches under, "" for none
 	beaten   time.Time // when the last beat under it began
@@ -86,6 +91,7 @@ type Manager struct {
 // New returns a manager, whose metrics are registered. Changes go through the committer, which
 // it also makes vouch for its sessions; the hub tells it what happens to their claims.
 func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config, registerer prometheus.Registerer) *Manager {
+	config.Name = cmp.Or(config.Name, ids.NewClaim())
 	config.Sessions = cmp.Or(config.Sessions, DefaultSessions)
 	config.Commands = cmp.Or(config.Commands, DefaultCommands)
 	config.Unread = cmp.Or(config.Unread, DefaultUnread)

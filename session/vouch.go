@@ -2,10 +2,10 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/ids"
 )
 
 // vouch returns the name under which this server vouches for its sessions. A server without
@@ -22,7 +22,8 @@ func (m *Manager) vouch(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	begin := time.Now()
-	name = ids.NewClaim()
+	m.names++
+	name = fmt.Sprintf("%s-%d", m.config.Name, m.names)
 	if err := m.queues.Vouch(ctx, name); err != nil {
 		return "", err
 	}

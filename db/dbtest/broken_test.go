@@ -207,6 +207,9 @@ type broken struct {
 	waitsOf   func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error)
 	page      func(*db.Page)
 	live      func([]claim.Claim) []claim.Claim
+	announce  func(*db.Member)
+	withdraw  func(name string) string
+	members   func([]db.Member) []db.Member
 	info      func(list []db.Resource, next string) ([]db.Resource, string) // of Resources
 	contended func(prefix string, after *db.Contention, list []db.Resource, err error) ([]db.Resource, error)
 
@@ -471,6 +474,28 @@ func (b *broken) Vouch(ctx context.Context, name string) error {
 		return b.vouch(ctx, name)
 	}
 	return b.Store.Vouch(ctx, name)
+}
+
+func (b *broken) Announce(ctx context.Context, m db.Member) error {
+	if b.announce != nil {
+		b.announce(&m)
+	}
+	return b.Store.Announce(ctx, m)
+}
+
+func (b *broken) Withdraw(ctx context.Context, name string) error {
+	if b.withdraw != nil {
+		name = b.withdraw(name)
+	}
+	return b.Store.Withdraw(ctx, name)
+}
+
+func (b *broken) Members(ctx context.Context) ([]db.Member, claim.Instant, error) {
+	members, now, err := b.Store.Members(ctx)
+	if b.members != nil {
+		members = b.members(members)
+	}
+	return members, now, err
 }
 
 func (b *broken) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {

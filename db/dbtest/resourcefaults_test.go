@@ -74,6 +74,24 @@ var resourceFaults = []fault{
 	{"Contended begins anew with as many", lines(func(_ string, after *db.Contention, list []db.Resource) []db.Resource {
 		return slices.DeleteFunc(list, func(r db.Resource) bool { return after != nil && r.Waiting == after.Waiting })
 	}), []string{"ResourcesMixed"}},
+	{"Announce forgets the host", func(b *broken) { b.announce = func(m *db.Member) { m.Host = "" } }, []string{"Members"}},
+	{"Announce forgets the version", func(b *broken) { b.announce = func(m *db.Member) { m.Version = "" } }, []string{"Members"}},
+	{"Announce forgets when it was started", func(b *broken) { b.announce = func(m *db.Member) { m.Started = 0 } }, []string{"Members", "MembersOfAll"}},
+	{"Withdraw forgets nobody", func(b *broken) { b.withdraw = func(string) string { return "" } }, []string{"Members", "MembersOfAll"}},
+	{"Members are in no order", func(b *broken) {
+		b.members = func(list []db.Member) []db.Member { slices.Reverse(list); return list }
+	}, []string{"Members", "MembersOfAll"}},
+	{"Members shows one", func(b *broken) {
+		b.members = func(list []db.Member) []db.Member { return list[:min(1, len(list))] }
+	}, []string{"Members", "MembersOfAll"}},
+	{"Members were seen at once", func(b *broken) {
+		b.members = func(list []db.Member) []db.Member {
+			for i := range list {
+				list[i].Seen = list[0].Seen
+			}
+			return list
+		}
+	}, []string{"Members"}},
 	{"Contended leaves out what is too much", func(b *broken) {
 		b.contended = func(_ string, _ *db.Contention, list []db.Resource, _ error) ([]db.Resource, error) { return list, nil }
 	}, []string{"ContendedTooMany"}},

@@ -23,6 +23,8 @@ var serverCases = []Case{
 	{Name: "SameID", Run: sameID, Servers: true},
 	{Name: "FloorOfOthers", Run: floorOfOthers, Servers: true},
 	{Name: "BeatOfOthers", Run: beatOfOthers, Servers: true},
+	{Name: "Members", Run: members},
+	{Name: "MembersOfAll", Run: membersOfAll, Servers: true},
 }
 
 func seenAtOnce(t testing.TB, e Engine) {
@@ -408,4 +410,51 @@ func beatOfOthers(t testing.TB, e Engine) {
 	must(t, b.Beat(t.Context()))
 	after := readClocks(t, a)
 	moved(t, "lease time over an outage", after.Lease.Sub(at.Lease), 0, db.MaxSilence+after.end.Sub(beaten)+precision)
+}
+
+// membersAre fails the test unless these servers are known, and returns them.
+func membersAre(t testing.TB, s db.Store, want ...db.Member) []db.Member {
+	t.Helper()
+	got, now, err := s.Members(t.Context())
+	must(t, err)
+	for i := range got {
+		if got[i].Seen == 0 || now.Wall.Sub(got[i].Seen) < 0 || now.Wall.Sub(got[i].Seen) > time.Minute {
+			t.Errorf("%s was seen at %d, and it is %d", got[i].Name, got[i].Seen, now.Wall)
+		}
+		if i < len(want) {
+			want[i].Seen = got[i].Seen
+		}
+	}
+	equal(t, "members", got, want)
+	return got
+}
+
+// members has a server announce itself again and again, and withdraw.
+func members(t testing.TB, e Engine) {
+	membersAre(t, e.Store)
+	a := db.Member{Name: "a", Host: "h", Version: "v1", Started: 5}
+	b := db.Member{Name: "b", Host: "é", Version: "v2 (modified)", Started: claim.Time(1) << 50}
+	must(t, e.Store.Announce(t.Context(), b))
+	must(t, e.Store.Announce(t.Context(), a))
+	first := membersAre(t, e.Store, a, b)
+	time.Sleep(2 * time.Millisecond) // real time: a clock is to go on
+	must(t, e.Store.Announce(t.Context(), a))
+	if again := membersAre(t, e.Store, a, b); again[0].Seen <= first[0].Seen || again[1].Seen != first[1].Seen {
+		t.Errorf("seen at first %v, and then %v", first, again)
+	}
+	must(t, e.Store.Withdraw(t.Context(), "a"))
+	must(t, e.Store.Withdraw(t.Context(), "nobody"))
+	membersAre(t, e.Store, b)
+}
+
+// membersOfAll has servers see each other.
+func membersOfAll(t testing.TB, e Engine) {
+	other := e.Second(t)
+	a, b := db.Member{Name: "a", Started: 1}, db.Member{Name: "b", Started: 2}
+	must(t, e.Store.Announce(t.Context(), a))
+	must(t, other.Announce(t.Context(), b))
+	membersAre(t, e.Store, a, b)
+	membersAre(t, other, a, b)
+	must(t, other.Withdraw(t.Context(), "b"))
+	membersAre(t, e.Store, a)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,9 @@ type Store struct {
 	// vouchingFor is the name under which this server vouches for sessions, nil for none.
 	vouchingFor atomic.Pointer[string]
 
+	members   sync.Mutex // held for announced
+	announced map[string]db.Member
+
 	// writing is full while somebody uses the writing connection, and what stands below.
 	writing chan struct{}
 	closed  chan struct{}
@@ -50,7 +54,7 @@ func Open(path string) (_ *Store, err error) {
 		writing: make(chan struct{}, 1), closed: make(chan struct{}),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)),
 		feed:     newFeed(),
-		time:     leaseClock{time.Now()},
+		time:     leaseClock{time.Now()}, announced: make(map[string]db.Member),
 	}
 	defer func() {
 		if err != nil {

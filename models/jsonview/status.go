@@ -12,7 +12,7 @@ type ServiceStatus struct {
 
 // Server is a server.
 type Server struct {
-	Name    string    `json:"name" doc:"As in the member server of a session."`
+	Name    string    `json:"name" doc:"Chosen when it was started; the member server of its sessions is this, a hyphen and a number."`
 	Host    string    `json:"host" doc:"The name of the machine that it runs on."`
 	Version string    `json:"version" doc:"Its version."`
 	Started Timestamp `json:"started" doc:"When it was started."`

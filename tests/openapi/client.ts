@@ -26,7 +26,7 @@ check(renewed.response.status === 200 && (renewed.data?.ttl ?? 0) > 60, "it is r
 const stale = await client.PATCH("/v1/claims/{id}", { params: { path, header: { "If-Match": etag } }, body: { ttl: 90 } });
 check(stale.response.status === 412 && stale.error !== undefined && "detail" in stale.error, "but not by those who have not seen that");
 
-const list = await client.GET("/v1/claims", { params: { query: { resource: "typed/one", status: "active" } } });
+const list = await client.GET("/v1/claims", { params: { query: { resource: "typed/one", status: ["active"], order: "newest" } } });
 check(list.data?.length === 1 && list.data[0]?.id === "typed", "it is listed");
 const queue = await client.GET("/v1/resources/{resource}", { params: { path: { resource: "typed/one" } } });
 check(queue.data?.holders.length === 1 && queue.data.waiters[0]?.id === "waits", "the queue has both");

@@ -1,0 +1,36 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+)
+
+const (
+	// AnnounceInterval is how often a server announces itself.
+	AnnounceInterval = 10 * time.Second
+	// MemberAge is for how long after its last announcement a server is still known.
+	MemberAge = 5 * time.Minute
+)
+
+// Member is a server of a database.
+type Member struct {
+	// Name is that of the running server, which no other has had.
+	Name          string
+	Host, Version string
+	// Started is when it was started, by its own clock, and Seen when it last announced itself, by the database's.
+	Started, Seen claim.Time
+}
+
+// Members are the servers that share a database. Nothing but the answer about the service's status depends on them.
+type Members interface {
+	// Announce says that a server is there now, and forgets those that were last announced longer than MemberAge ago.
+	Announce(ctx context.Context, m Member) error
+
+	// Withdraw forgets a server.
+	Withdraw(ctx context.Context, name string) error
+
+	// Members returns the servers in the order of their names (as bytes).
+	Members(ctx context.Context) ([]Member, claim.Instant, error)
+}

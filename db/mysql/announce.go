@@ -1,0 +1,50 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+const (
+	announceSQL = "INSERT INTO members (name, host, version, started, seen) VALUES (?, ?, ?, ?, " + nowSQL + ") ON DUPLICATE KEY UPDATE seen = VALUES(seen)"
+	// forgetMembersSQL has few rows to look at: one for each server.
+	forgetMembersSQL = "DELETE FROM members WHERE seen < " + nowSQL + " - ?"
+	withdrawSQL      = "DELETE FROM members WHERE name = ?"
+	membersSQL       = "SELECT name, host, version, started, seen FROM members ORDER BY name"
+)
+
+// Announce implements db.Members.
+func (s *Store) Announce(ctx context.Context, m db.Member) error {
+	err := s.alone(ctx, announceSQL, m.Name, m.Host, m.Version, m.Started)
+	if err == nil {
+		err = s.alone(ctx, forgetMembersSQL, db.MemberAge.Microseconds())
+	}
+	return err
+}
+
+// Withdraw implements db.Members.
+func (s *Store) Withdraw(ctx context.Context, name string) error {
+	return s.alone(ctx, withdrawSQL, name)
+}
+
+// alone carries out one statement beside the transactions.
+func (s *Store) alone(ctx context.Context, statement string, args ...any) error {
+	return translate(ctx, s.again(ctx, s.control, func(conn *sql.Conn) error { return exec(ctx, conn, statement, args...) }))
+}
+
+// Members implements db.Members.
+func (s *Store) Members(ctx context.Context) (members []db.Member, now claim.Instant, err error) {
+	if now, err = s.Now(ctx); err != nil {
+		return nil, now, err
+	}
+	err = s.each(ctx, s.control, membersSQL, nil, func() { members = nil }, func(rows *sql.Rows) error {
+		var m db.Member
+		err := rows.Scan(&m.Name, &m.Host, &m.Version, &m.Started, &m.Seen)
+		members = append(members, m)
+		return err
+	})
+	return members, now, readError(ctx, err)
+}
