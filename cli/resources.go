@@ -107,13 +107,9 @@ func (l resourceList) text(look look) string {
 	t := newTable(long("RESOURCE"), long("HOLDER"), onlyWide("MODE"), since, onlyWide("TTL"), onlyWide("TOKEN"), onlyWide("ID"),
 		fixed("WAITING"), fixed("OLDEST WAIT"))
 	for _, r := range l {
-		row := []cell{plain(printable.Quoted(r.Resource))}
-		if h := r.Holder; h != nil {
-			row = append(row, holderCell(*h, r.Holding), plain(h.Mode.String()), plain(look.since(sinceOf(*h))), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID))
-		} else {
-			row = append(row, plain(""), plain(""), plain(""), plain(""), plain(""), plain(""))
-		}
-		t.add(append(row, waitingCell(r.Waiting), ttlCell(r.OldestWait))...)
+		h := r.Holder
+		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(h.Mode.String()), plain(look.since(sinceOf(h))), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID),
+			waitingCell(r.Waiting), ttlCell(r.OldestWait))
 	}
 	return t.text(look)
 }
