@@ -17,62 +17,83 @@ import (
 // engine makes runners, and the network between them and the server.
 type engine struct {
 	*partition
-	lock     func(owner string, options ...lock.Option) *lock.Runner
-	presence func(owner string, options ...lock.Option) *lock.Runner
-	claim    func(key, owner string, options ...lock.Option) *lock.Runner
+	// lock, presence and claim make runners of "k", and of any resource. presence is nil for claims by calls.
+	lock, presence func(owner string, options ...lock.Option) *lock.Runner
+	claim          func(key, owner string, options ...lock.Option) *lock.Runner
 	// server is beside the network of the runners.
 	server models.LocketClient
+	end    func() error
 }
 
-// onEngines runs a test with runners that renew by calls, and with runners that hold by a session.
+// engines are the ways of holding: by calls of Lock, by calls of claims, and by a session.
+var engines = map[string]func(t *testing.T, p *partition) engine{
+	"locks": func(t *testing.T, p *partition) engine {
+		client, end := p.calls(t)
+		return engine{
+			lock: func(owner string, options ...lock.Option) *lock.Runner {
+				return lock.NewLockRunner(client, resource("k", owner), ttl, retry, options...)
+			},
+			presence: func(owner string, options ...lock.Option) *lock.Runner {
+				return lock.NewPresenceRunner(client, resource("k", owner), ttl, retry, options...)
+			},
+			claim: func(key, owner string, options ...lock.Option) *lock.Runner {
+				return lock.NewLockRunner(client, resource(key, owner), ttl, retry, options...)
+			},
+			end: end,
+		}
+	},
+	"claims": func(t *testing.T, p *partition) engine {
+		client, end := p.calls(t)
+		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
+			return lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Ttl: proto.Float64(ttl.Seconds())}, options...)
+		}
+		return engine{lock: of("k", claim), claim: claim, end: end}
+	},
+	"session": func(t *testing.T, p *partition) engine {
+		client, err := lock.NewClient(houseAddress, lock.TTL(ttl), p.dialOption())
+		must(t, err)
+		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
+			return lock.NewSessionRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Value: "of " + owner}, options...)
+		}
+		return engine{
+			lock: of("k", claim),
+			presence: func(owner string, options ...lock.Option) *lock.Runner {
+				return lock.NewSessionPresenceRunner(client, resource("k", owner), options...)
+			},
+			claim: claim, end: client.Close,
+		}
+	},
+}
+
+// of returns what makes runners of one resource.
+func of(key string, claim func(key, owner string, options ...lock.Option) *lock.Runner) func(owner string, options ...lock.Option) *lock.Runner {
+	return func(owner string, options ...lock.Option) *lock.Runner { return claim(key, owner, options...) }
+}
+
+// calls returns a client for calls through a partition.
+func (p *partition) calls(t *testing.T) (client models.LocketClient, end func() error) {
+	t.Helper()
+	conn, err := lock.Dial(houseAddress, p.dialOption())
+	must(t, err)
+	return models.NewLocketClient(conn), conn.Close
+}
+
+// onEngines runs a test with runners that hold in each way.
 func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Helper()
-	t.Run("calls", func(t *testing.T) {
-		inHouse(t, func(t *testing.T, h *house) {
-			p := &partition{house: h}
-			server, done := h.direct()
-			defer done()
-			conn, err := lock.Dial(houseAddress, p.dialOption())
-			must(t, err)
-			defer func() { must(t, conn.Close()) }()
-			client := models.NewLocketClient(conn)
-			test(t, engine{
-				p,
-				func(owner string, options ...lock.Option) *lock.Runner {
-					return lock.NewLockRunner(client, resource("k", owner), ttl, retry, options...)
-				},
-				func(owner string, options ...lock.Option) *lock.Runner {
-					return lock.NewPresenceRunner(client, resource("k", owner), ttl, retry, options...)
-				},
-				func(key, owner string, options ...lock.Option) *lock.Runner {
-					return lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Ttl: proto.Float64(ttl.Seconds())}, options...)
-				},
-				server,
+	for name, newEngine := range engines {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(t *testing.T, h *house) {
+				p := &partition{house: h}
+				e := newEngine(t, p)
+				server, done := h.direct()
+				e.partition, e.server = p, server
+				test(t, e)
+				must(t, e.end())
+				done()
 			})
 		})
-	})
-	t.Run("session", func(t *testing.T) {
-		inHouse(t, func(t *testing.T, h *house) {
-			p := &partition{house: h}
-			server, done := h.direct()
-			defer done()
-			client, err := lock.NewClient(houseAddress, lock.TTL(ttl), p.dialOption())
-			must(t, err)
-			defer func() { must(t, client.Close()) }()
-			claim := func(key, owner string, options ...lock.Option) *lock.Runner {
-				return lock.NewSessionRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Value: "of " + owner}, options...)
-			}
-			test(t, engine{
-				p,
-				func(owner string, options ...lock.Option) *lock.Runner { return claim("k", owner, options...) },
-				func(owner string, options ...lock.Option) *lock.Runner {
-					return lock.NewSessionPresenceRunner(client, resource("k", owner), options...)
-				},
-				claim,
-				server,
-			})
-		})
-	})
+	}
 }
 
 // holder returns what the server says of a key.
@@ -245,6 +266,9 @@ func TestRunnerRevoked(t *testing.T) {
 // TestRunnerPresence: a presence that is lost is announced again, under a new token.
 func TestRunnerPresence(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
+		if e.presence == nil {
+			return
+		}
 		var d diary
 		r := e.presence("a", d.callbacks())
 		p := ifrit.Invoke(r)
@@ -272,8 +296,8 @@ func TestRunnerPresence(t *testing.T) {
 // and leaves nothing behind.
 func TestRunnerSignal(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
-		holder := ifrit.Invoke(e.claim("k", "a"))
-		waiter := ifrit.Background(e.claim("k", "b"))
+		holder := ifrit.Invoke(e.lock("a"))
+		waiter := ifrit.Background(e.lock("b"))
 		time.Sleep(time.Second)
 		must(t, end(waiter))
 		must(t, end(holder))
