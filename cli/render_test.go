@@ -70,7 +70,7 @@ func viewsForTest() map[string]view {
 	return map[string]view{
 		"claim": viewClaim(full), "row": claimRow{viewClaim(full)}, "claims": list, "queue": viewQueue(queue),
 		"free": viewQueue(&models.Queue{Resource: "backup"}), "lock": heldView{jsonview.OfLock(&hostile), 7},
-		"taken": takenLock{heldView{jsonview.OfLock(&hostile), 7}}, "locks": lockList{{Lock: jsonview.OfLock(&hostile)}},
+		"taken": takenLock{heldView{jsonview.OfLock(&hostile), 7}, true}, "locks": lockList{{Lock: jsonview.OfLock(&hostile)}},
 		"released": releasedLock{"k\x1b", "o\x1b", nil}, "ended": endedClaim{claimRow{viewClaim(full)}},
 	}
 }

@@ -64,7 +64,7 @@ func TestTerminal(t *testing.T) {
 	if shown := show(nil, "fetch", "k\x1b[31m"); !strings.Contains(shown, `"k\x1b[31m"`) || !strings.Contains(shown, "NAME") {
 		t.Errorf("fetch: %q", shown)
 	}
-	if shown := show(nil, "lock", "k\x1b[31m", "--owner", "me"); strings.Trim(shown, "0123456789") != "\n" {
+	if shown := show(nil, "lock", "l\x1b[31m", "--owner", "me"); strings.Trim(shown, "0123456789") != "\n" {
 		t.Errorf("lock: %q", shown)
 	}
 	if shown := show(nil, "claims", "-o", "json"); strings.Contains(shown, "\x1b") {

@@ -110,12 +110,13 @@ func (h *handler) Lock(ctx context.Context, req *models.LockRequest) (*models.Lo
 	if err != nil {
 		return nil, h.lockError(ctx, err)
 	}
-	if result.Claim.Version == result.Claim.Token {
-		h.logGrant(ctx, "acquired lock", &result.Claim)
-	} else {
+	renewed := result.Claim.Version != result.Claim.Token
+	if renewed {
 		h.logRenewal(ctx, &result.Claim)
+	} else {
+		h.logGrant(ctx, "acquired lock", &result.Claim)
 	}
-	return &models.LockResponse{Token: result.Claim.Token}, nil
+	return &models.LockResponse{Token: result.Claim.Token, Renewed: renewed}, nil
 }
 
 // Release implements models.LocketServer.

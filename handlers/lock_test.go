@@ -18,8 +18,8 @@ func TestLock(t *testing.T) {
 	held := &models.Resource{Key: "k", Owner: "jim", Value: "v1", TypeCode: models.TypeCode_LOCK}
 	first, err := s.Lock(t.Context(), &models.LockRequest{Resource: held, TtlInSeconds: 60})
 	must(t, err)
-	if first.GetToken() == 0 {
-		t.Error("a grant without a token")
+	if first.GetToken() == 0 || first.GetRenewed() {
+		t.Error("a grant without a token, or renewed")
 	}
 	fetched, err := s.Fetch(t.Context(), &models.FetchRequest{Key: "k"})
 	must(t, err)
@@ -34,7 +34,7 @@ func TestLock(t *testing.T) {
 		must(t, err)
 		fetched, err := s.Fetch(t.Context(), &models.FetchRequest{Key: "k"})
 		must(t, err)
-		if again.GetToken() != first.GetToken() || fetched.GetResource().GetValue() != "v2" {
+		if again.GetToken() != first.GetToken() || !again.GetRenewed() || fetched.GetResource().GetValue() != "v2" {
 			t.Errorf("token %d, then %d; fetched %v", first.GetToken(), again.GetToken(), fetched)
 		}
 	})

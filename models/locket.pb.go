@@ -564,7 +564,9 @@ type LockResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The fencing token of this grant: larger than that of any earlier grant of the
 	// same key. Renewals keep it.
-	Token         uint64 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
+	Token uint64 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Whether the owner held the lock already, by this grant, and has renewed it.
+	Renewed       bool `protobuf:"varint,2,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,6 +606,13 @@ func (x *LockResponse) GetToken() uint64 {
 		return x.Token
 	}
 	return 0
+}
+
+func (x *LockResponse) GetRenewed() bool {
+	if x != nil {
+		return x.Renewed
+	}
+	return false
 }
 
 type ReleaseRequest struct {
@@ -4549,9 +4558,10 @@ const file_models_locket_proto_rawDesc = "" +
 	"\bresource\x18\x01 \x01(\v2\x10.models.ResourceR\bresource\x12$\n" +
 	"\x0ettl_in_seconds\x18\x02 \x01(\x03R\fttlInSeconds\x12\x19\n" +
 	"\x05token\x18\x03 \x01(\x04H\x00R\x05token\x88\x01\x01B\b\n" +
-	"\x06_token\"$\n" +
+	"\x06_token\">\n" +
 	"\fLockResponse\x12\x14\n" +
-	"\x05token\x18\x01 \x01(\x04R\x05token\"c\n" +
+	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x18\n" +
+	"\arenewed\x18\x02 \x01(\bR\arenewed\"c\n" +
 	"\x0eReleaseRequest\x12,\n" +
 	"\bresource\x18\x01 \x01(\v2\x10.models.ResourceR\bresource\x12\x19\n" +
 	"\x05token\x18\x02 \x01(\x04H\x00R\x05token\x88\x01\x01B\b\n" +
