@@ -108,9 +108,20 @@ func (p parameters) into(target any) problems {
 		}
 	}
 	for name := range p {
-		wrong[name] = "unknown parameter"
+		wrong[name] = "unknown parameter" + spelled(name, fields.Type())
 	}
 	return wrong
+}
+
+// spelled says how a parameter is spelled that was given in another way, such as userData for user_data.
+func spelled(name string, parameters reflect.Type) string {
+	plain := strings.NewReplacer("_", "", "-", "").Replace
+	for field := range parameters.Fields() {
+		if known := nameOf(field); strings.EqualFold(plain(name), plain(known)) {
+			return "; it is spelled " + known
+		}
+	}
+	return ""
 }
 
 func nameOf(field reflect.StructField) string {

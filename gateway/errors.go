@@ -100,17 +100,17 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", challenges)
 	}
 	limits(w.Header(), status.Convert(err))
-	refusalOf(status.Convert(err)).write(w, r)
+	requestOf(r.Context()).operation.refusalOf(status.Convert(err)).write(w, r)
 }
 
-func refusalOf(s *status.Status) *refusal {
+func (o operation) refusalOf(s *status.Status) *refusal {
 	r := &refusal{code: runtime.HTTPStatusFromCode(s.Code()), body: problems{"message": s.Message()}}
 	info, violations := models.ErrorInfoOf(s.Err()), violationsOf(s)
 	switch {
 	case len(violations) > 0:
 		r.body = make(problems)
 		for _, violation := range violations {
-			r.body[violation.GetField()] = violation.GetDescription()
+			r.body[o.parameterOf(violation.GetField())] = violation.GetDescription()
 		}
 	case info.GetReason() == models.ReasonLockCollision:
 		r.body["message"] = "others hold the resource or wait for it"

@@ -38,7 +38,7 @@ type eventsQuery struct {
 	Prefix     *string        `json:"prefix" doc:"What the names of the resources begin with." maxLength:"1024"`
 	Owner      *string        `json:"owner" doc:"The party that claims." maxLength:"1024"`
 	Session    *string        `json:"session" doc:"The session that the claim is bound to."`
-	Type       *jsonview.Type `json:"type" doc:"The purpose of the claim."`
+	Type       *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim."`
 	Cursor     *string        `json:"cursor" doc:"The id of the last event that was received, to go on after it; the header Last-Event-ID comes before it."`
 	NoSnapshot *bool          `json:"no_snapshot" doc:"Leave out the claims that are live. The default is false."`
 }
@@ -192,7 +192,7 @@ func (o *eventWriter) add(e event) error {
 
 // end says why there is no more. The client goes on by connecting again.
 func (o *eventWriter) end(err error) error {
-	refused := refusalOf(status.Convert(err))
+	refused := o.known.operation.refusalOf(status.Convert(err))
 	return errors.Join(o.add(event{"end", refused.body}), o.write())
 }
 

@@ -1,9 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // Operation is what the tests want to know of an operation.
@@ -27,4 +32,56 @@ func (s *Server) Handler() (http.Handler, error) { return s.handler() }
 func (s *Server) Pages() ([]string, error) {
 	served, err := pages(s.config)
 	return slices.Sorted(maps.Keys(served)), err
+}
+
+// Parameter is a parameter of an operation, and the fields of the message that it sets.
+type Parameter struct {
+	Name   string
+	Fields []string
+}
+
+// Parameters returns the parameters of the query or of the body of an operation, and the message that they make;
+// nil if there are none.
+func Parameters(method, path string) (list []Parameter, message proto.Message) {
+	o := operationOf[method+" "+path]
+	parameters := cmp.Or(o.query, o.body)
+	if parameters == nil {
+		return nil, nil
+	}
+	empty := reflect.New(reflect.TypeOf(parameters)).Interface().(interface{ message() proto.Message })
+	for field := range reflect.TypeOf(parameters).Fields() {
+		given := reflect.New(reflect.TypeOf(parameters))
+		value := reflect.New(field.Type.Elem())
+		switch value.Elem().Kind() {
+		case reflect.String:
+			value.Elem().SetString("7")
+		case reflect.Float64:
+			value.Elem().SetFloat(7)
+		case reflect.Bool:
+			value.Elem().SetBool(true)
+		case reflect.Uint32:
+			value.Elem().SetUint(7)
+		case reflect.Int32:
+			value.Elem().SetInt(1)
+		case reflect.Slice:
+			value.Elem().Set(reflect.MakeSlice(value.Elem().Type(), 1, 1))
+		case reflect.Struct:
+			value.Elem().Set(reflect.ValueOf(time.Unix(7, 0)))
+		}
+		given.Elem().FieldByIndex(field.Index).Set(value)
+		list = append(list, Parameter{nameOf(field), differing(empty.message(), given.Interface().(interface{ message() proto.Message }).message())})
+	}
+	return list, empty.message()
+}
+
+// differing returns the names of the fields in which two messages differ.
+func differing(a, b proto.Message) (names []string) {
+	left, right := a.ProtoReflect(), b.ProtoReflect()
+	for i := range left.Descriptor().Fields().Len() {
+		field := left.Descriptor().Fields().Get(i)
+		if left.Has(field) != right.Has(field) || !left.Get(field).Equal(right.Get(field)) {
+			names = append(names, string(field.Name()))
+		}
+	}
+	return names
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -185,6 +186,25 @@ var operations = []operation{
 
 // stream reports whether the answer of an operation goes on until the client ends it.
 func (o operation) stream() bool { return o.answers[0].events != nil }
+
+// parameterOf returns the name under which a client gives a field of the message: errors name no other. A field that
+// it does not give keeps its name.
+func (o operation) parameterOf(field string) string {
+	for _, parameters := range []any{o.query, o.body} {
+		if parameters == nil {
+			continue
+		}
+		for parameter := range reflect.TypeOf(parameters).Fields() {
+			if parameter.Tag.Get("field") == field {
+				return nameOf(parameter)
+			}
+		}
+	}
+	if field == "if_version" {
+		return ifMatchHeader.name
+	}
+	return field
+}
 
 // held requests the locks of a type.
 func held(t models.TypeCode) translator {

@@ -13,7 +13,8 @@ import (
 )
 
 // The parameters of the requests: a field is nil if its parameter is missing. Their
-// limits are those of the service; the tags describe them in the OpenAPI document. What is
+// limits are those of the service; the tags describe them in the OpenAPI document. The tag field is
+// the name of the field of the message where that is another. What is
 // said to be of the REST requirements is in docs/sources/rest-requirements.md.
 
 // createBody is the body of POST /v1/claims/: that of the REST requirements, with
@@ -25,7 +26,7 @@ type createBody struct {
 	Owner       *string        `json:"owner" doc:"The party that claims." maxLength:"1024"`
 	Mode        *jsonview.Mode `json:"mode" doc:"Whether the claim shares the resource; the default is exclusive."`
 	ID          *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
-	Type        *jsonview.Type `json:"type" doc:"The purpose of the claim; the default is lock."`
+	Type        *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim; the default is lock."`
 	Value       *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
 	WaitTTL     *float64       `json:"wait_ttl" doc:"For how many seconds the claim may wait without anybody asking about it; then it is aborted. The default is for ever." minimum:"1"`
 	AllowCircle *bool          `json:"allow_circle" doc:"Whether to wait even if that closes a circle, in which each owner waits for the next. The default is false: such a claim is refused."`

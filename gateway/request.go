@@ -31,6 +31,8 @@ type request struct {
 	query url.Values
 	// connection sets the deadlines of the connection.
 	connection *http.ResponseController
+	// operation is what is asked for; zero for what is none.
+	operation operation
 	// message holds what body and query say; the path says the rest.
 	message proto.Message
 	// wait is how long the client prefers to wait, 0 for not at all.

@@ -27,6 +27,7 @@ func translate(next runtime.HandlerFunc) runtime.HandlerFunc {
 		known := requestOf(r.Context())
 		pattern, _ := runtime.HTTPPattern(r.Context())
 		o := operationOf[r.Method+" "+pathOf(pattern.String())]
+		known.operation = o
 		refused := o.refuseAccept(r)
 		var message proto.Message
 		if refused == nil {
