@@ -63,16 +63,11 @@ func TestScanOfCallerWhoLeft(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	const query = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT COUNT(*) FROM information_schema.collations%'"
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	eventually(t, "none runs at the database, or counts", func() bool {
 		var running int
 		if err := s.control.QueryRow(query).Scan(&running); err != nil {
 			t.Fatal(err)
 		}
-		if running == 0 && len(s.scans) == 0 {
-			break
-		}
-		if time.Since(begin) > 10*time.Second {
-			t.Fatalf("%d of them run at the database still, and %d count", running, len(s.scans))
-		}
-	}
+		return running == 0 && len(s.scans) == 0
+	})
 }

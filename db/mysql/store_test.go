@@ -35,6 +35,30 @@ func open(t testing.TB, dsn string) *Store {
 	return s
 }
 
+// eventually waits until something is so. It gives up after so long that something hangs.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	const hangs = 2 * time.Minute
+	for end := time.Now().Add(hangs); !is(); time.Sleep(10 * time.Millisecond) { // real time: the pause between two looks
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", hangs, what)
+		}
+	}
+}
+
+// waitsForLock reports whether a transaction in a store's database waits for a row that another one has locked.
+func waitsForLock(t *testing.T, s *Store) bool {
+	t.Helper()
+	time.Sleep(150 * time.Millisecond) // real time: the table is made anew when nobody has read it for 100 ms
+	const query = `SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+		WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`
+	var waiting int
+	if err := s.control.QueryRow(query).Scan(&waiting); err != nil {
+		t.Fatal(err)
+	}
+	return waiting > 0
+}
+
 func TestStore(t *testing.T) {
 	dbtest.Run(t, func(t testing.TB) dbtest.Engine {
 		dsn := fixtures.MySQL(t)
@@ -294,7 +318,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 			return tx.Save(queues)
 		})
 	}()
-	time.Sleep(200 * time.Millisecond) // the store holds "a" and waits for "b"
+	eventually(t, `it holds "a" and waits for "b"`, func() bool { return waitsForLock(t, s) })
 	lock("a")
 	_ = foreign.Rollback()
 	if err := <-result; err != nil {

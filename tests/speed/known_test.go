@@ -3,12 +3,6 @@ package speed_test
 // known are the files that use real time without a reason, and how often.
 var known = map[string]int{
 	"committer/committer_test.go": 1,
-	"db/mysql/clock_test.go":      4,
-	"db/mysql/dsn_test.go":        2,
-	"db/mysql/list_test.go":       2,
-	"db/mysql/locked_test.go":     4,
-	"db/mysql/schema_test.go":     1,
-	"db/mysql/store_test.go":      1,
 	"handlers/claim_test.go":      1,
 	"server/clocks_test.go":       1,
 	"server/closed_doors_test.go": 3,
