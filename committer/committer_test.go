@@ -348,7 +348,7 @@ func TestStopRace(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(round) * 5 * time.Millisecond)
+		time.Sleep(time.Duration(round) * 5 * time.Millisecond) // real time: it stops at one moment or another
 		committertest.Stop(t, w.Process)
 		callers.Wait()
 		acknowledged.Range(func(id, _ any) bool {

@@ -158,7 +158,7 @@ func TestChosenIDs(t *testing.T) {
 		if got := s.get(t, last); got.GetVersion() != c.GetVersion() {
 			t.Errorf("got %v for %v", got, c)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // real time: ids begin with the time, to the millisecond
 	}
 	if n := len(s.list(t, &models.ListClaimsRequest{Resource: ptr("r")}).GetClaims()); n != 5 {
 		t.Errorf("%d claims", n)
