@@ -42,19 +42,23 @@ func (r Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 }
 
 func (r Runner) repeat(ctx context.Context) {
-	timer := time.NewTimer(r.pause())
-	defer timer.Stop()
-	for {
+	for pause := r.pause(); r.rest(ctx, pause); {
+		begin := time.Now()
+		r.work(ctx)
+		pause = r.pause() - time.Since(begin)
+	}
+}
+
+// rest waits for the next turn. It reports whether there is one.
+func (r Runner) rest(ctx context.Context, pause time.Duration) bool {
+	if pause > 0 { // a timer that is due when it is set may crash Go's race detector in a bubble
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
 		select {
 		case <-ctx.Done():
 		case <-r.wake:
 		case <-timer.C:
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		begin := time.Now()
-		r.work(ctx)
-		timer.Reset(max(0, r.pause()-time.Since(begin)))
 	}
+	return ctx.Err() == nil
 }

@@ -46,8 +46,12 @@ func (a *alarm) advance(to claim.Time) {
 func (a *alarm) wait(done <-chan struct{}, now claim.Time, least, most time.Duration) {
 	begin := time.Now()
 	for {
+		left := a.pause(now, least, most) - time.Since(begin)
+		if left <= 0 {
+			return
+		}
 		select {
-		case <-time.After(a.pause(now, least, most) - time.Since(begin)):
+		case <-time.After(left):
 			return
 		case <-a.advanced:
 		case <-done:
