@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,22 +21,10 @@ const reason = "real time: "
 
 // TestRealTime: tests sleep, and look at how much time has passed, in the fake time of a bubble. Others wait for a
 // condition (harness.Eventually, Until, Await), hand durations to harness.AtMost, or say on the line
-// why the verdict does not depend on the speed: "// real time: ...". And no test skips. What known
-// allows was there before this rule: a number in it only falls.
+// why the verdict does not depend on the speed: "// real time: ...". And no test skips.
 func TestRealTime(t *testing.T) {
-	found := make(map[string][]string)
 	for _, p := range parsePackages(t) {
-		p.realTime(func(file, what string) { found[file] = append(found[file], what) })
-	}
-	for _, file := range slices.Sorted(maps.Keys(found)) {
-		if len(found[file]) > known[file] {
-			t.Errorf("%s: %d times real time without a reason, %d are known:\n\t%s", file, len(found[file]), known[file], strings.Join(found[file], "\n\t"))
-		}
-	}
-	for file, n := range known {
-		if len(found[file]) < n {
-			t.Logf("%s: %d times real time without a reason; lower its number in known to that", file, len(found[file]))
-		}
+		p.realTime(func(what string) { t.Errorf("%s without a reason", what) })
 	}
 }
 
@@ -62,7 +49,7 @@ func TestRealTimeIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := 0
-		(&pkg{set, []*ast.File{file}}).realTime(func(string, string) { n++ })
+		(&pkg{set, []*ast.File{file}}).realTime(func(string) { n++ })
 		if n != want {
 			t.Errorf("found %d times in %s, want %d", n, text, want)
 		}
@@ -130,7 +117,7 @@ func isTagged(file *ast.File) bool {
 }
 
 // realTime calls found for each use of real time without a reason, and for each skip.
-func (p *pkg) realTime(found func(file, what string)) {
+func (p *pkg) realTime(found func(what string)) {
 	reasons := p.reasons()
 	inBubbles := findBubbles(p.files)
 	for _, f := range inBubbles.funcs {
@@ -150,7 +137,7 @@ func (p *pkg) realTime(found func(file, what string)) {
 			isReal := !fake && of == "time" && slices.Contains([]string{"Sleep", "Since", "Until"}, name)
 			skips := of == "t" && strings.HasPrefix(name, "Skip")
 			if at := p.set.Position(n.Pos()); (isReal || skips) && !reasons[at.Filename][at.Line] {
-				found(at.Filename, at.String()+": "+of+"."+name)
+				found(at.String() + ": " + of + "." + name)
 			}
 			return true
 		})
