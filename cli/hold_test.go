@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// held is a locket with --hold that runs.
+// held is a locket with --hold that runs, or another one that goes on until it gets a signal.
 type held struct {
 	t              *testing.T
 	cmd            *exec.Cmd
@@ -27,8 +27,13 @@ type held struct {
 
 func holdOf(t *testing.T, address string, args ...string) *held {
 	t.Helper()
+	return startHeld(t, address, append(args, "--hold")...)
+}
+
+func startHeld(t *testing.T, address string, args ...string) *held {
+	t.Helper()
 	h := &held{t: t, ended: make(chan struct{})}
-	h.cmd = exec.Command(fixtures.LocketProgram(t), append(args, "--hold", "--address", address, "--context-file", os.DevNull)...)
+	h.cmd = exec.Command(fixtures.LocketProgram(t), append([]string{args[0], "--address", address, "--context-file", os.DevNull}, args[1:]...)...)
 	h.cmd.Stdout, h.cmd.Stderr = &h.stdout, &h.stderr
 	harness.Must(t, h.cmd.Start())
 	go func() {

@@ -297,21 +297,26 @@ func printEvents(cmd *cobra.Command) func(watchEvent) error {
 	look := lookOf(cmd.OutOrStdout())
 	return func(e watchEvent) error {
 		look.now = time.Now()
-		text, err := render(e, format, look)
-		switch format.name {
-		case "json": // a line for each
-			var line []byte
-			line, err = json.Marshal(e)
-			text = printable.Escape(string(line), escapeJSON) + "\n"
-		case "yaml":
-			text = "---\n" + text
-		}
-		if err == nil {
-			_, err = io.WriteString(cmd.OutOrStdout(), text)
-		}
-		if err != nil {
-			return exit.With(exit.Failure, fmt.Errorf("the change could not be printed: %w", err))
-		}
-		return nil
+		return printLine(cmd.OutOrStdout(), e, format, look)
 	}
+}
+
+// printLine prints one of many answers that come one after the other: in JSON a line for each, in YAML a document.
+func printLine(out io.Writer, v view, format format, look look) error {
+	text, err := render(v, format, look)
+	switch format.name {
+	case "json":
+		var line []byte
+		line, err = json.Marshal(v)
+		text = printable.Escape(string(line), escapeJSON) + "\n"
+	case "yaml":
+		text = "---\n" + text
+	}
+	if err == nil {
+		_, err = io.WriteString(out, text)
+	}
+	if err != nil {
+		return exit.With(exit.Failure, fmt.Errorf("the change could not be printed: %w", err))
+	}
+	return nil
 }

@@ -81,6 +81,18 @@ func Dial(cmd *cobra.Command) (*Connection, error) {
 	return &Connection{Conn: conn, LocketClient: models.NewLocketClient(conn), Settings: s}, nil
 }
 
+// Client returns a client of package lock for the same servers. It is to be closed.
+func (c *Connection) Client(options ...locklib.ClientOption) (*locklib.Client, error) {
+	dial, err := c.dialOptions()
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range dial {
+		options = append(options, option)
+	}
+	return locklib.NewClient(c.addresses, options...)
+}
+
 // With runs fn with a connection, and with a context for one request.
 func With(cmd *cobra.Command, fn func(ctx context.Context, c *Connection) error) error {
 	c, err := Dial(cmd)
