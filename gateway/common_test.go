@@ -69,7 +69,7 @@ func TestBodies(t *testing.T) {
 		`{"resource": "r", "ttl": 5, "id": "a/b"}`:    `"id":"must be`,
 		`{"id": "", "resource": "r", "ttl": 5}`:       `"id":"must be a string that is not empty`,
 		`{"resource": "r", "colour": "red"}`:          `"ttl":"is required"`,
-		`{"resource": "r", "ttl": 5, "Resource": 1}`:  `"Resource":"unknown parameter"`,
+		`{"resource": "r", "ttl": 5, "Resource": 1}`:  `"Resource":"unknown parameter; it is spelled resource"`,
 		`{"resource": "r", "ttl": 5, "colour": null}`: `"colour":"unknown parameter"`,
 		`{"resource": "r", "ttl": 5, "ttl": 6}`:       `"ttl":"is given more than once"`,
 		`{"ttl": 5, "ttl": "x", "x": 1, "x": 1}`:      `"x":`,
@@ -125,10 +125,10 @@ func TestPaths(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	do(t, c, "POST", s.url+"/v1/claims", claimOfR).says(t, 201, "")
-	for _, path := range []string{"/v1/claims/c", "/v1/claims/c/", "//v1///claims//c//", "/v1/claims/%63", "/healthz/", "//metrics"} {
+	for _, path := range []string{"/v1/claims/c", "/v1/claims/c/", "//v1///claims//c//", "/v1/claims/%63", "/v1/resources", "/healthz/", "//metrics"} {
 		do(t, c, "GET", s.url+path, "").says(t, 200, "")
 	}
-	for _, path := range []string{"/v1", "/v1/claim", "/v1/claims/c/d", "/v1/claims/c%2Fd", "/v1/claims/..", "/v1/claims/%2e%2e/locks", "/v1%2Fclaims", "/v1/%63laims", "/v1/resources", "/v2/claims", "/V1/claims"} {
+	for _, path := range []string{"/v1", "/v1/claim", "/v1/claims/c/d", "/v1/claims/c%2Fd", "/v1/claims/..", "/v1/claims/%2e%2e/locks", "/v1%2Fclaims", "/v1/%63laims", "/v1/resource", "/v2/claims", "/V1/claims"} {
 		do(t, c, "GET", s.url+path, "").says(t, 404, `{"message":`)
 	}
 	for _, name := range []string{"r", "a/b", "/a", "a/", "a//b", "a b", "ä✓", "100%", "a+b", "a?b", "a#b", ".", "..", "a:b", `"<&>"`} {
