@@ -142,8 +142,12 @@ func releaseForKeeper(dial Dial) error {
 	return err
 }
 
-// idVariable has the ids of the claims, a line each, in the environment of the command.
-const idVariable = "LOCKET_ID"
+const (
+	// idVariable has the ids of the claims, a line each, in the environment of the command.
+	idVariable = "LOCKET_ID"
+	// aroundVariable has those of all runs around the command, which wait for its end.
+	aroundVariable = "LOCKET_RUNS"
+)
 
 // endLost ends a claim that the runner has lost, as far as that can be done at
 // once: if the server was out of reach, others would wait for the end of its lease.
@@ -163,6 +167,7 @@ func (k *kept) environment() []string {
 	}
 	own := map[string]string{
 		"LOCKET_NAME": strings.Join(k.Names, "\n"), "LOCKET_TOKEN": strings.Join(tokens, "\n"), idVariable: strings.Join(claims, "\n"),
+		aroundVariable: strings.Join(append(claims, strings.Fields(os.Getenv(aroundVariable))...), "\n"),
 	}
 	for name, value := range k.Environment() {
 		own[name] = value

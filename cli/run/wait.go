@@ -107,7 +107,7 @@ func (k *kept) place(l *keptLock) string {
 	return fmt.Sprintf("%s, place %d in the line", k.holders(l), claim.GetPosition())
 }
 
-// selfWait returns an error if a lock is held by the locket run of which this one is the command, or a part of it:
+// selfWait returns an error if a lock is held by a locket run of which this one is the command, or a part of it:
 // that waits for the end of this one.
 func (k *kept) selfWait(l *keptLock) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -116,10 +116,10 @@ func (k *kept) selfWait(l *keptLock) error {
 	if err != nil {
 		return nil // it is a help, no more
 	}
-	outer := strings.Split(os.Getenv(idVariable), "\n")
+	around := strings.Fields(os.Getenv(aroundVariable))
 	for _, holder := range queue.GetHolders() {
-		if slices.Contains(outer, holder.GetId()) {
-			return k.conflict(fmt.Errorf("%q is held by the locket run that this one runs under, which waits for its end", l.name))
+		if slices.Contains(around, holder.GetId()) {
+			return k.conflict(fmt.Errorf("%q is held by a locket run that this one runs under, which waits for its end", l.name))
 		}
 	}
 	return nil

@@ -481,7 +481,14 @@ func TestRunWaitsForItself(t *testing.T) {
 		r := startRun(t, server.Address(), "n"+flags, "m", "--", "sh", "-c", `exec "$0" run "n$1" $1 -- true`, program, flags)
 		r.ends(124, "runs under", "waits for its end")
 	}
+	deep := startRun(t, server.Address(), "d1", "--", program, "run", "d2", "--", program, "run", "d3", "d1", "--", "true")
+	deep.ends(124, "d1", "runs under", "waits for its end")
 	startRun(t, server.Address(), "s", "--shared", "--", "sh", "-c", `exec "$0" run s --shared -- true`, program).ends(0)
+	// The variables of a watch tell of claims that are those of others.
+	other := harness.Create(t, server.Client(t), "o", "other", time.Hour)
+	waits := newRunner(t, server.Address(), "o", "--wait", "1ms", "--", "true")
+	waits.cmd.Env = append(waits.cmd.Env, "LOCKET_NAME=o", "LOCKET_ID="+other.GetId())
+	waits.start().ends(124, "was not acquired within")
 	r := startRun(t, server.Address(), "e", "--", "sh", "-c", `exec "$0" run e --no-wait --conflict-exit-code 9 -- true`, program)
 	r.ends(9, "was not acquired")
 	startRun(t, server.Address(), "e", "--conflict-exit-code", "0", "--", "true").ends(125, "--conflict-exit-code")
