@@ -40,10 +40,13 @@ func Cases() []Case {
 	return slices.Concat(columnCases, txCases, queueCases, readCases, waitCases, snapshotCases, listCases, resourceCases, pruneCases, clockCases, sessionCases, sessionEndCases, sessionDueCases, countCases, largeCases, serverCases)
 }
 
-// Run runs the suite against new stores from open.
+// Run runs the suite against new stores from open. The cases run in parallel: most of them wait for a disk.
 func Run(t *testing.T, open func(t testing.TB) Engine) {
 	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) { RunCase(t, c, open) })
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			RunCase(t, c, open)
+		})
 	}
 }
 
