@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,9 @@ import (
 // not served, parameters that are not valid), and the pages of the gateway that are no RPC
 // (/healthz, /readyz, /metrics, /docs, /openapi.json).
 type Chain struct {
-	log      *slog.Logger
-	observer *observer
-	guards   []Guard
+	log       *slog.Logger
+	observers []Observer
+	guards    []Guard
 	// healthStreams is how many watches of the health service there are.
 	healthStreams atomic.Int64
 	// ending is done when the streams must end.
@@ -110,8 +111,16 @@ func (c *Call) check(message any) (err error) {
 // NewChain returns a chain whose metrics are registered.
 func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guard) *Chain {
 	ending, end := context.WithCancel(context.Background())
-	return &Chain{log: log, observer: newObserver(log, registerer), guards: guards, ending: ending, end: end}
+	return &Chain{log: log, observers: []Observer{newObserver(log, registerer).observe}, guards: guards, ending: ending, end: end}
 }
+
+// Observer hears of a call before anything else does, but for the request id, and whatever becomes of the call. The rest of
+// it gets the context that it returns; the function is called with the status with which the call ends, when the
+// Call has what the guards know of it.
+type Observer func(ctx context.Context, call *Call) (context.Context, func(err error))
+
+// Observe adds an observer, which stands inside of those before it. It is to be called before calls come.
+func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
 
 // unary implements grpc.UnaryServerInterceptor.
 func (c *Chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -168,13 +177,18 @@ func (c *Chain) Page(ctx context.Context, name string, serve func()) error {
 
 // pass is what surrounds all the rest: request id and observation.
 func (c *Chain) pass(ctx context.Context, call *Call, rest func(context.Context) error) error {
-	start := time.Now()
 	ctx = withRequestID(ctx)
+	ended := make([]func(error), len(c.observers))
+	for i, observe := range c.observers {
+		ctx, ended[i] = observe(ctx, call)
+	}
 	err := rest(ctx)
 	if _, ok := status.FromError(err); !ok {
 		err = status.FromContextError(err).Err()
 	}
-	c.observer.observe(ctx, call, start, err)
+	for _, end := range slices.Backward(ended) {
+		end(err)
+	}
 	return err
 }
 

@@ -75,7 +75,9 @@ type config struct {
 	lock   func(ctx context.Context) error
 	stream grpc.StreamHandler
 	guards []grpcserver.Guard
-	arrive func(context.Context, func()) func()
+	// observers are in their order.
+	observers []grpcserver.Observer
+	arrive    func(context.Context, func()) func()
 }
 
 // start is for bubbles.
@@ -88,6 +90,9 @@ func start(t *testing.T, c config) *server {
 	service := &service{lock: c.lock}
 	log := s.logs.logger()
 	chain := grpcserver.NewChain(log, s.registry, c.guards...)
+	for _, o := range c.observers {
+		chain.Observe(o)
+	}
 	register := func(r grpc.ServiceRegistrar) {
 		models.RegisterLocketServer(r, service)
 		if c.stream != nil {

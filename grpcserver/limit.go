@@ -10,28 +10,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
 )
 
 // DefaultMaxRequests is how many requests a server has under way at most, however many
 // connections there are. It takes some seconds to carry out as many; each costs some 10 KiB.
 const DefaultMaxRequests = 16_384
-
-// keeping are the methods by which callers keep what they hold, and give it up.
-var keeping = map[string]bool{
-	models.Locket_Lock_FullMethodName:        true, // the committer can tell a renewal from a new lock
-	models.Locket_Release_FullMethodName:     true,
-	models.Locket_UpdateClaim_FullMethodName: true,
-	models.Locket_EndClaim_FullMethodName:    true,
-	models.Locket_EndSession_FullMethodName:  true,
-}
-
-// lasting are the methods whose calls last as long as their callers like. They do not count: what
-// implements them has limits of their own.
-var lasting = map[string]bool{
-	models.Locket_AwaitClaim_FullMethodName: true,
-	models.Locket_Session_FullMethodName:    true,
-	models.Locket_Watch_FullMethodName:      true,
-}
 
 // Limit returns a guard that bounds how many calls are under way at once, through all doors: more
 // get ResourceExhausted, reason OVERLOADED. From half of the limit on it refuses reads and new
@@ -46,10 +30,11 @@ func Limit(limit int, registerer prometheus.Registerer) Guard {
 		Help: "Requests that are being carried out, without waits, sessions and watches.",
 	}, func() float64 { return float64(u.count()) }))
 	return func(ctx context.Context, call *Call, next func(context.Context) error) error {
-		if lasting[call.FullMethod] {
+		method, _ := methods.Of(call.FullMethod)
+		if method.Lasts != methods.Short {
 			return next(ctx)
 		}
-		if !u.begin(call.Identity, keeping[call.FullMethod]) {
+		if !u.begin(call.Identity, method.Keeps) {
 			return overloaded
 		}
 		defer u.end(call.Identity)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
 )
 
 // observer logs and counts the calls.
@@ -36,8 +37,13 @@ func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	return o
 }
 
-func (o *observer) observe(ctx context.Context, call *Call, start time.Time, err error) {
-	took := time.Since(start)
+// observe is an Observer.
+func (o *observer) observe(ctx context.Context, call *Call) (context.Context, func(error)) {
+	start := time.Now()
+	return ctx, func(err error) { o.ended(ctx, call, time.Since(start), err) }
+}
+
+func (o *observer) ended(ctx context.Context, call *Call, took time.Duration, err error) {
 	fullMethod := call.FullMethod
 	method, code := path.Base(fullMethod), status.Code(err)
 	o.durations.WithLabelValues(method, code.String()).Observe(took.Seconds())
@@ -69,7 +75,7 @@ func levelOf(fullMethod string, err error) slog.Level {
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		return slog.LevelError
 	case codes.DeadlineExceeded:
-		if fullMethod == models.Locket_AwaitClaim_FullMethodName {
+		if m, _ := methods.Of(fullMethod); m.Lasts == methods.Wait {
 			return slog.LevelDebug
 		}
 		return slog.LevelWarn

@@ -44,8 +44,8 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 		a := &audit{log: log, call: call, id: grpcserver.RequestID(ctx)}
 		a.from, a.client = addressesOf(ctx, log.Proxies)
 		defer a.renege()
-		session := call.FullMethod == models.Locket_Session_FullMethodName
-		if session {
+		method, _ := methodOf(call.FullMethod)
+		if method.Changes && call.Stream {
 			a.auditMessages(ctx)
 		} else {
 			call.Checked(func(message any, _ error) { a.what = whatOf(message) })
@@ -62,7 +62,7 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 				a.what = append(a.what, slog.Uint64("left_out_before", left))
 			}
 		}
-		if refused || changes[call.FullMethod] && !session {
+		if refused || method.Changes && !call.Stream {
 			a.write(ctx, err)
 		}
 		return err
@@ -76,7 +76,7 @@ type auditKey struct{}
 func Record() grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		a := ctx.Value(auditKey{}).(*audit)
-		if changes[call.FullMethod] && !call.Stream {
+		if method, _ := methodOf(call.FullMethod); method.Changes && !call.Stream {
 			if err := a.promise(); err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func Record() grpcserver.Guard {
 	}
 }
 
-// auditMessages writes a line for each command of a session. One message is received at a time.
+// auditMessages writes a line for each command of a stream. One message is received at a time.
 func (a *audit) auditMessages(ctx context.Context) {
 	m := *a
 	a.call.Check(func(message any) error {
@@ -152,13 +152,6 @@ func AuditFile(log *slog.Logger) func(*follow.Change) {
 		}
 		log.LogAttrs(context.Background(), slog.LevelInfo, "file", attrs...)
 	}
-}
-
-// changes are the methods that change something.
-var changes = map[string]bool{
-	models.Locket_Lock_FullMethodName: true, models.Locket_Release_FullMethodName: true, models.Locket_CreateClaim_FullMethodName: true,
-	models.Locket_UpdateClaim_FullMethodName: true, models.Locket_EndClaim_FullMethodName: true,
-	models.Locket_Session_FullMethodName: true, models.Locket_ResetSessions_FullMethodName: true, models.Locket_EndSession_FullMethodName: true,
 }
 
 // audit is the line of one call.

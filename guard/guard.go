@@ -1,6 +1,6 @@
 // Package guard has the guards of the chain that every call passes: who calls (Authenticate) and
-// what the caller may do (Authorize). What each method needs is in the table of needs.go; a method
-// without an entry is refused.
+// what the caller may do (Authorize). What each method needs is in the table of package methods; a method
+// without a line is refused.
 //
 // Some decisions need a claim that is read first. These are made where it is known: for a
 // change inside of its transaction (auth.Caller.Permit, by way of claim.Caller), for a read by
@@ -108,12 +108,13 @@ func unauthenticated(a *authn.Authenticator, err error) error {
 // Authorize returns a guard that refuses what the rules do not allow, before it costs anything.
 func Authorize() grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
-		need, known := needs[call.FullMethod]
+		method, known := methodOf(call.FullMethod)
 		if !known {
 			return status.Error(codes.PermissionDenied, "nobody may call "+call.FullMethod+": the server has no rule for it")
 		}
 		caller := auth.CallerOf(ctx)
-		call.Check(func(message any) error { return denied(need.check(caller, message)) })
+		check := need(method, caller)
+		call.Check(func(message any) error { return denied(check(message)) })
 		call.Conceal(func(response any) any { return visible(caller, response) })
 		return next(ctx)
 	}

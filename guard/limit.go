@@ -19,6 +19,7 @@ import (
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
 )
 
 // Limit returns a guard that holds each identity to its quota. It counts what this server sees. The claims of
@@ -81,15 +82,17 @@ func admitting(ctx context.Context, who string, q *auth.Quota) context.Context {
 
 // atOnce returns which quota bounds the calls of a method that are under way, 0 for none.
 func atOnce(method string, q *auth.Quota) (name string, most int) {
-	switch method {
-	case models.Locket_AwaitClaim_FullMethodName:
+	m, _ := methodOf(method)
+	switch m.Lasts {
+	case methods.Wait:
 		return "waiting_calls", q.Waiting
-	case models.Locket_Watch_FullMethodName:
+	case methods.Watch:
 		return "watches", q.Watches
-	case models.Locket_Session_FullMethodName:
+	case methods.Session:
 		return "sessions", q.Sessions
+	default:
+		return "", 0
 	}
-	return "", 0
 }
 
 // fits checks what a message asks for against the quota.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
 )
 
 // ErrConnClosed is the error of calls on a Conn that was closed.
@@ -101,7 +102,7 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, optio
 // waitOf returns how long the server may take to answer a request because it waits. An
 // AwaitClaim without a timeout may take any time.
 func waitOf(method string, args any) time.Duration {
-	if method != models.Locket_AwaitClaim_FullMethodName {
+	if m, _ := methods.Of(method); m.Lasts != methods.Wait {
 		return 0
 	}
 	if request, _ := args.(*models.AwaitClaimRequest); request.GetTimeout() != nil {

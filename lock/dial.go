@@ -15,6 +15,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
 )
 
 // ServiceConfig is the gRPC service config of a Conn, for those that dial by themselves:
@@ -22,43 +25,23 @@ import (
 // within about a second and the caller's deadline, when they end with Unavailable before any
 // of the answer has come:
 //
-//   - Fetch, FetchAll, GetClaim, ListClaims, GetQueue, ListResources, GetWaits, ListSessions, GetSession, GetStatus,
-//     WhoAmI and CanI change nothing, nor does Watch;
-//   - AwaitClaim neither; its timeout begins anew with each attempt;
-//   - Lock renews what an attempt before it took for the same owner;
-//   - UpdateClaim and EndClaim leave a claim as an attempt before them has left it.
+//   - those that change nothing;
+//   - Lock, which renews what an attempt before it took for the same owner;
+//   - UpdateClaim and EndClaim, which leave a claim as an attempt before them has left it.
 //
-// Five are left to their callers, who know whether they may be repeated:
-//
-//   - CreateClaim makes a second claim when it is repeated without an id;
-//   - Release without a token may release a later grant, which the owner took meanwhile;
-//   - EndSession finds no session when an attempt before it has ended it;
-//   - ResetSessions would also end the sessions that were opened since the first attempt;
-//   - Session, which is a stream of commands: package lock resumes it, and sends again what was not answered.
+// Five are left to their callers, who know whether they may be repeated: CreateClaim, Release, EndSession,
+// ResetSessions and Session. The table of package models/methods says why, and has the decision about each method.
 //
 // These too are sent again where gRPC knows that no server has seen the first attempt.
-const ServiceConfig = `{
+var ServiceConfig = func() string {
+	var names []string
+	for _, name := range methods.Repeatable() {
+		names = append(names, fmt.Sprintf(`{"service": %q, "method": %q}`, models.Locket_ServiceDesc.ServiceName, name))
+	}
+	return `{
 	"loadBalancingConfig": [{"round_robin": {}}],
 	"methodConfig": [{
-		"name": [
-			{"service": "models.Locket", "method": "Lock"},
-			{"service": "models.Locket", "method": "Fetch"},
-			{"service": "models.Locket", "method": "FetchAll"},
-			{"service": "models.Locket", "method": "GetClaim"},
-			{"service": "models.Locket", "method": "ListClaims"},
-			{"service": "models.Locket", "method": "UpdateClaim"},
-			{"service": "models.Locket", "method": "AwaitClaim"},
-			{"service": "models.Locket", "method": "EndClaim"},
-			{"service": "models.Locket", "method": "GetQueue"},
-			{"service": "models.Locket", "method": "ListResources"},
-			{"service": "models.Locket", "method": "GetWaits"},
-			{"service": "models.Locket", "method": "ListSessions"},
-			{"service": "models.Locket", "method": "GetSession"},
-			{"service": "models.Locket", "method": "GetStatus"},
-			{"service": "models.Locket", "method": "Watch"},
-			{"service": "models.Locket", "method": "WhoAmI"},
-			{"service": "models.Locket", "method": "CanI"}
-		],
+		"name": [` + strings.Join(names, ", ") + `],
 		"retryPolicy": {
 			"maxAttempts": 4,
 			"initialBackoff": "0.1s",
@@ -68,6 +51,7 @@ const ServiceConfig = `{
 		}
 	}]
 }`
+}()
 
 const (
 	// keepaliveTime is how long a connection may be silent before it is pinged: the least

@@ -37,6 +37,7 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -324,11 +325,7 @@ func TestDialBadOptions(t *testing.T) {
 	}
 }
 
-// dialUnsafe are the methods that are not sent again by themselves: see lock.ServiceConfig.
-var dialUnsafe = []string{"CreateClaim", "EndSession", "Release", "ResetSessions", "Session"}
-
-// TestServiceConfig: of every method it was decided whether it is tried again. Whoever adds
-// one adds it to lock.ServiceConfig, or with the reason to its comment, and to dialUnsafe.
+// TestServiceConfig: every method that may be repeated is tried again, as gRPC reads it, and no other.
 func TestServiceConfig(t *testing.T) {
 	var config struct {
 		MethodConfig []struct {
@@ -336,24 +333,20 @@ func TestServiceConfig(t *testing.T) {
 		}
 	}
 	dialMust(t, json.Unmarshal([]byte(lock.ServiceConfig), &config))
-	decided := slices.Clone(dialUnsafe)
+	var repeated []string
 	for _, name := range config.MethodConfig[0].Name {
 		if name.Service != models.Locket_ServiceDesc.ServiceName {
 			t.Errorf("the service %q", name.Service)
 		}
-		decided = append(decided, name.Method)
+		repeated = append(repeated, name.Method)
 	}
-	var methods []string
-	for _, method := range models.Locket_ServiceDesc.Methods {
-		methods = append(methods, method.MethodName)
+	if want := methods.Repeatable(); !slices.Equal(repeated, want) || len(want) == 0 {
+		t.Errorf("repeated are %v, want %v", repeated, want)
 	}
-	for _, stream := range models.Locket_ServiceDesc.Streams {
-		methods = append(methods, stream.StreamName)
-	}
-	slices.Sort(decided)
-	slices.Sort(methods)
-	if !slices.Equal(decided, methods) {
-		t.Errorf("decided: %v\nthere are: %v", decided, methods)
+	for _, unsafe := range []string{"CreateClaim", "EndSession", "Release", "ResetSessions", "Session"} {
+		if slices.Contains(repeated, unsafe) {
+			t.Errorf("%s is repeated", unsafe)
+		}
 	}
 }
 
@@ -361,7 +354,7 @@ func TestServiceConfig(t *testing.T) {
 // nothing else is.
 func TestDialRetries(t *testing.T) {
 	for _, desc := range models.Locket_ServiceDesc.Methods {
-		method, safe := desc.MethodName, !slices.Contains(dialUnsafe, desc.MethodName)
+		method, safe := desc.MethodName, slices.Contains(methods.Repeatable(), desc.MethodName)
 		for _, failures := range []int{1, 3, 4} {
 			var calls dialCounter
 			script := func(_ context.Context, method string) error {
