@@ -445,6 +445,8 @@ var routeTable = map[string][]string{
 	"createClaim": {"hold"}, "listClaims": {"read"}, "getClaim": {"read"}, "updateClaim": {"administer"}, "refreshClaim": {"administer"},
 	"endClaim": {"revoke"}, "getResource": {"read"}, "listLocks": {"read"}, "getLock": {"read"},
 	"listPresences": {}, "getPresence": {}, // none is there
+	"listResources": {"read"}, "getStatus": {"administer"},
+	"listSessions": {}, "getSession": {}, "endSession": {}, // none is there
 	"watch": {"read"}, "whoAmI": callers, "canI": callers,
 }
 
