@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -31,6 +32,16 @@ func newHosts(configured []string) hosts {
 		h.names[hostName(own)] = true
 	}
 	return h
+}
+
+// ValidHosts returns an error for a name in Config.Hosts that no request can have.
+func ValidHosts(names []string) error {
+	for _, name := range names {
+		if name == "" || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-._:[]") != "" {
+			return fmt.Errorf("%q: must be a name or an address, like locket.example.com", name)
+		}
+	}
+	return nil
 }
 
 // allow reports whether a request may ask for its Host. An address may always be asked for, since

@@ -49,6 +49,11 @@ func TestValidate(t *testing.T) {
 		"every origin":                      {func(c *Config) { c.HTTPOrigins = []string{"*"} }, []string{"--http-origins"}},
 		"no origin":                         {func(c *Config) { c.HTTPOrigins = []string{"null"} }, []string{"--http-origins"}},
 		"an origin in capitals":             {func(c *Config) { c.HTTPOrigins = []string{"https://A.example"} }, []string{"--http-origins"}},
+		"a host with a scheme":              {func(c *Config) { c.HTTPHosts = []string{"a.example", "https://b.example"} }, []string{"--http-hosts", "https://b.example"}},
+		"a host of two words":               {func(c *Config) { c.HTTPHosts = []string{"a b"} }, []string{"--http-hosts", "a b"}},
+		"an empty host":                     {func(c *Config) { c.HTTPHosts = []string{""} }, []string{"--http-hosts"}},
+		"a pattern of hosts":                {func(c *Config) { c.HTTPHosts = []string{"*.example"} }, []string{"--http-hosts", "*.example"}},
+		"an audit log that is not there":    {func(c *Config) { c.AuditRequired = true }, []string{"--audit-required", "--audit-log"}},
 		"an old TLS":                        {func(c *Config) { c.TLSMinVersion = "1.1" }, []string{"--tls-min-version", "1.2 or 1.3"}},
 		"an unknown level":                  {func(c *Config) { c.LogLevel = "loud" }, []string{"--log-level", "loud"}},
 		"an unknown format":                 {func(c *Config) { c.LogFormat = "xml" }, []string{"--log-format", "xml", "lager"}},
@@ -63,8 +68,11 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*Config){
-		"all files of TLS":         func(c *Config) { c.TLSCert, c.TLSKey, c.TLSClientCA, c.GRPCAddress = "c", "k", "a", "0.0.0.0:1" },
-		"insecure":                 func(c *Config) { c.Insecure, c.HTTPAddress = true, ":1" },
+		"all files of TLS": func(c *Config) { c.TLSCert, c.TLSKey, c.TLSClientCA, c.GRPCAddress = "c", "k", "a", "0.0.0.0:1" },
+		"insecure":         func(c *Config) { c.Insecure, c.HTTPAddress = true, ":1" },
+		"hosts": func(c *Config) {
+			c.HTTPHosts = []string{"a_b-1.Example:8892", "b.example.", "10.0.0.1", "[::1]:80", "::1"}
+		},
 		"IPv6":                     func(c *Config) { c.HTTPAddress = "[::1]:1" },
 		"a name":                   func(c *Config) { c.HTTPAddress = "localhost:1" },
 		"one try":                  func(c *Config) { c.DatabaseWait = 0 },

@@ -33,6 +33,9 @@ func (c Config) Validate() error {
 	if c.HistoryLimit < 1 {
 		wrong = append(wrong, fmt.Errorf("--history-limit: %d: must be at least 1", c.HistoryLimit))
 	}
+	if c.AuditRequired && c.AuditLog == "" {
+		wrong = append(wrong, errors.New("--audit-required: there is no log to require; give --audit-log"))
+	}
 	if _, err := c.newLogHandler(nil); err != nil {
 		wrong = append(wrong, err)
 	}
@@ -69,6 +72,9 @@ func (c Config) wrongDoors() (wrong []error) {
 	}
 	if tlsVersions[c.TLSMinVersion] == 0 {
 		wrong = append(wrong, fmt.Errorf("--tls-min-version %q: must be 1.2 or 1.3", c.TLSMinVersion))
+	}
+	if err := gateway.ValidHosts(c.HTTPHosts); err != nil {
+		wrong = append(wrong, fmt.Errorf("--http-hosts: %w", err))
 	}
 	if err := gateway.ValidOrigins(c.HTTPOrigins); err != nil {
 		wrong = append(wrong, fmt.Errorf("--http-origins: %w", err))
