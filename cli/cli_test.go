@@ -293,6 +293,24 @@ func (c *cli) fill() {
 	c.run("release", "--id", "h")
 }
 
+// The lists of locks and presences by prefix.
+func TestLocksByPrefix(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	for _, name := range []string{"a/1", "a/2", "b/1"} {
+		c.run("lock", name, "--owner", "me")
+		c.run("lock", "presence/"+name, "--owner", "me", "--presence")
+	}
+	for line, want := range map[string]string{
+		"locks --prefix a/ -o name": "a/1\na/2\n", "locks --prefix c -o name": "", "locks -o name": "a/1\na/2\nb/1\n",
+		"presences --prefix presence/b -o name": "presence/b/1\n", "presences --prefix a -o name": "",
+	} {
+		if got := c.run(strings.Fields(line)...); got != want {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+}
+
 func TestGoldenResources(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/cli/exit"
+	"github.com/locket-service/locket/cli/printable"
 	"github.com/locket-service/locket/follow"
 )
 
@@ -30,7 +30,7 @@ func newCredentialCommand() *cobra.Command {
 const defaultCredentialTTL = 90 * 24 * time.Hour
 
 func newCredentialListCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:     "list FILE",
 		Short:   "List what a credentials file has: ids, names, groups, ends",
 		Long:    `List the entries of a credentials file. The id is what the server's audit log names a credential by.`,
@@ -45,21 +45,61 @@ func newCredentialListCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "ID\tIDENTITY\tGROUPS\tENDS")
+			list := credentialList{}
 			for _, entry := range credentials.Entries() {
-				ends := "never"
-				if !entry.Expires.IsZero() {
-					ends = entry.Expires.UTC().Format(time.RFC3339)
-					if time.Now().After(entry.Expires) {
-						ends += " (expired)"
-					}
+				identity, err := entry.Identity()
+				if err != nil {
+					return err
 				}
-				fmt.Fprintf(table, "%s\t%s%s\t%s\t%s\n", entry.ID(), auth.CredentialPrefix, entry.Name, strings.Join(entry.Groups, ","), ends)
+				list = append(list, listedCredential{entry.ID(), identity.Name, append([]string{}, identity.Groups...), unlessNever(entry.Expires)})
 			}
-			return table.Flush()
+			return printView(cmd, list)
 		},
 	}
+	addOutput(cmd)
+	return cmd
+}
+
+// listedCredential is an entry of a credentials file.
+type listedCredential struct {
+	ID       string     `json:"id"`
+	Identity string     `json:"identity"`
+	Groups   []string   `json:"groups"`
+	Ends     *time.Time `json:"ends"`
+}
+
+func unlessNever(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	at = at.UTC()
+	return &at
+}
+
+// credentialList is what a credentials file has.
+type credentialList []listedCredential
+
+func (l credentialList) names() []string {
+	ids := make([]string, len(l))
+	for i, c := range l {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
+func (l credentialList) text(look look) string {
+	t := newTable(fixed("ID"), long("IDENTITY"), long("GROUPS"), fixed("ENDS"))
+	for _, c := range l {
+		ends := plain("never")
+		if c.Ends != nil {
+			ends = plain(c.Ends.Format(time.RFC3339))
+			if look.now.After(*c.Ends) {
+				ends = cell{ends.text + " (expired)", red}
+			}
+		}
+		t.add(plain(c.ID), plain(printable.Quoted(c.Identity)), plain(printable.Quoted(strings.Join(c.Groups, ","))), ends)
+	}
+	return t.text(look)
 }
 
 func newCredentialNewCommand() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -206,8 +207,10 @@ func (v observedLeader) text(look look) string {
 	if v.Token != nil {
 		token = strconv.FormatUint(*v.Token, 10)
 	}
-	return fmt.Sprintf("%s  %s  %s  %s\n", look.now.Local().Format("15:04:05.000"), padded(nameCell(v.Owner), nameWidth).text,
-		padded(plain(token), tokenWidth).text, nameCell(v.Value).text)
+	width := look.nameWidth()
+	rest := max(leastLong, look.width-len(clockFormat)-width-tokenWidth-3*len(gap))
+	return fmt.Sprintf("%s  %s  %s  %s\n", look.now.Local().Format(clockFormat), look.padded(nameCell(v.Owner), width).text,
+		look.padded(plain(token), tokenWidth).text, strings.TrimRight(look.padded(nameCell(v.Value), rest).text, " "))
 }
 
 // tokenWidth is the width of a column of tokens.

@@ -57,7 +57,7 @@ func TestElect(t *testing.T) {
 	})
 	seen.ends(syscall.SIGINT, exit.OK, "")
 	table.printed("the value", func(text string) bool {
-		return strings.Contains(text, "  a                         "+strings.TrimSpace(a.stdout.String())+"  10.0.0.1\n")
+		return strings.Contains(strings.Join(strings.Fields(text), " "), " a "+strings.TrimSpace(a.stdout.String())+" 10.0.0.1 ")
 	})
 	table.ends(syscall.SIGHUP, exit.OK, "")
 	if queue := c.run("resource", "scheduler"); !strings.Contains(queue, "is free") {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/cli/printable"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 // What a path and a template find is what -o json shows.
@@ -67,6 +68,25 @@ func TestTablesFit(t *testing.T) {
 		}
 		if text := table.text(look{wide: true, width: 0}); !strings.Contains(text, name+"1") || !strings.Contains(text, "TOKEN") {
 			t.Errorf("wide:\n%s", text)
+		}
+	}
+}
+
+// Lines that come one after the other fit as well, and with -o wide nothing is left out.
+func TestLinesFit(t *testing.T) {
+	t.Parallel()
+	name, before, token := strings.Repeat("a/long/name/", 20), jsonview.Status(isWaiting), uint64(1795283222123457)
+	watched := &jsonview.Watched{Resource: name + "1", Owner: &name, Status: jsonview.Status(isRevoked), Token: &token, Reason: &name}
+	for _, line := range []view{watchEvent{Claim: watched, Before: &before}, observedLeader{&name, &token, &name}} {
+		for _, width := range []int{80, 120} {
+			text, err := render(line, formatForTest(t, ""), look{width: width, now: noon})
+			if n := printable.Columns(strings.TrimSuffix(text, "\n")); err != nil || n > width || n < width-20 {
+				t.Errorf("%d of %d columns, %v: %s", n, width, err, text)
+			}
+		}
+		text, err := render(line, formatForTest(t, "wide"), look{width: 80, now: noon})
+		if err != nil || strings.Contains(text, "…") || !strings.Contains(text, name) || !strings.Contains(text, "1795283222123457") {
+			t.Errorf("wide: %v %s", err, text)
 		}
 	}
 }

@@ -17,6 +17,7 @@ func newLocksCommand() *cobra.Command {
 		Use:   "locks",
 		Short: "List the locks that are held: owner, TTL left, fencing token, value",
 		Example: `  locket locks
+  locket locks --prefix deploy/
   locket locks -o json`,
 	})
 }
@@ -33,10 +34,12 @@ func newPresencesCommand() *cobra.Command {
 // newListCommand has a command list all locks of a type.
 func newListCommand(code models.TypeCode, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = takes()
+	prefix := cmd.Flags().String("prefix", "", "those whose names begin so")
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withServers(cmd, func(_ context.Context, c *connection) error {
 			// Not FetchAll, which leaves out token and TTL.
-			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}}, 0)
+			claims, _, err := c.list(cmd.Context(), &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}, Prefix: *prefix}, 0)
 			if err != nil {
 				return err
 			}

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,31 +20,80 @@ func newStatusCommand() *cobra.Command {
 	return clientCommand(&cobra.Command{
 		Use:   "status",
 		Short: "Show how the service is: servers, database, clock, what is wrong",
-		Long: `Show how the service is, as the server knows it that answers: the servers that share the
-database, their versions, the database, its clock, whether lease time runs, and what is
-wrong. The status is 0 if nothing is known to be wrong, 7 if something is, and 1 if no
-server answers.`,
+		Long: `Show how the service is: the servers that share the database, their versions, the
+database, its clock, whether lease time runs, and what is wrong. Each server of --address
+is asked; one that does not answer is something wrong. The status is 0 if nothing is known
+to be wrong, 7 if something is, and 1 if no server answers.`,
 		Example: `  locket status
   locket status -o 'jsonpath=$.problems[*]'
   locket status --timeout 2s > /dev/null || echo "see to it"`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withServers(cmd, func(ctx context.Context, c *connection) error {
-				answer, err := c.GetStatus(ctx, &models.GetStatusRequest{})
+				status, err := c.status(ctx)
 				if err != nil {
 					return err
 				}
-				v := statusView{jsonview.OfStatus(answer)}
-				if err := printView(cmd, v); err != nil {
+				if err := printView(cmd, status); err != nil {
 					return err
 				}
-				if len(v.Problems) > 0 {
-					return exit.With(exit.Degraded, fmt.Errorf("something is wrong: %s", strings.Join(v.Problems, "; ")))
+				if len(status.Problems) > 0 {
+					return exit.With(exit.Degraded, fmt.Errorf("something is wrong: %s", strings.Join(status.Problems, "; ")))
 				}
 				return nil
 			})
 		},
 	})
+}
+
+// status asks each server, at once. One that does not answer is a problem, unless none does, which is an error.
+func (c *connection) status(ctx context.Context) (statusView, error) {
+	servers, err := c.Each()
+	defer func() {
+		for _, server := range servers {
+			_ = server.Close()
+		}
+	}()
+	if err != nil {
+		return statusView{}, err
+	}
+	answers, errs := make([]*models.ServiceStatus, len(servers)), make([]error, len(servers))
+	var asked sync.WaitGroup
+	for i, server := range servers {
+		asked.Go(func() {
+			answer, err := server.GetStatus(ctx, &models.GetStatusRequest{})
+			answers[i], errs[i] = answer, server.Explain(err)
+		})
+	}
+	asked.Wait()
+	if !slices.Contains(errs, nil) {
+		return statusView{}, errs[0]
+	}
+	return joinStatus(answers, errs), nil
+}
+
+// joinStatus returns what the servers say together: the database and the clock as the first one that answers knows them.
+func joinStatus(answers []*models.ServiceStatus, errs []error) (joined statusView) {
+	first := slices.Index(errs, nil)
+	joined.ServiceStatus = jsonview.OfStatus(answers[first])
+	for i, answer := range answers {
+		if errs[i] != nil {
+			joined.Problems = append(joined.Problems, errs[i].Error())
+			continue
+		}
+		of := jsonview.OfStatus(answer)
+		for _, problem := range of.Problems {
+			if !slices.Contains(joined.Problems, problem) {
+				joined.Problems = append(joined.Problems, problem)
+			}
+		}
+		for _, server := range of.Servers {
+			if !slices.ContainsFunc(joined.Servers, func(known jsonview.Server) bool { return known.Name == server.Name }) {
+				joined.Servers = append(joined.Servers, server)
+			}
+		}
+	}
+	return joined
 }
 
 // statusView is how the service is.

@@ -71,6 +71,23 @@ func TestStatus(t *testing.T) {
 		}
 		return nil
 	})
+	complains(t, exit.Failure, []string{"status", "--address", "127.0.0.1:1,127.0.0.1:2", "--context-file", os.DevNull}, "no connection to 127.0.0.1:1")
 	complains(t, exit.Failure, []string{"status", "--address", "127.0.0.1:1", "--context-file", os.DevNull}, "no connection to 127.0.0.1:1")
 	complains(t, exit.Usage, []string{"status", "surplus"}, "surplus")
+}
+
+// Each server is asked: one that does not answer is something wrong.
+func TestStatusOfSeveral(t *testing.T) {
+	t.Parallel()
+	a, b := fixtures.StartLocket(t, harness.SQLiteFile(t)), fixtures.StartLocket(t, harness.SQLiteFile(t))
+	status := func(addresses ...string) (string, string, int) {
+		return inProcess(t, "status", "-o", "name", "--address", strings.Join(addresses, ","), "--context-file", os.DevNull)
+	}
+	if names, stderr, code := status(a.Address(), b.Address()); code != exit.OK || strings.Count(names, "\n") != 2 {
+		t.Errorf("%d %s %s", code, names, stderr)
+	}
+	names, stderr, code := status("127.0.0.1:1", a.Address(), a.Address())
+	if code != exit.Degraded || strings.Count(names, "\n") != 1 || !strings.Contains(stderr, "something is wrong: no connection to 127.0.0.1:1: ") {
+		t.Errorf("%d %s %s", code, names, stderr)
+	}
 }

@@ -257,9 +257,17 @@ func (e watchEvent) names() []string {
 
 // The widths of columns whose texts come one after the other.
 const (
-	nameWidth   = 24
 	changeWidth = 19
+	clockFormat = "15:04:05.000"
 )
+
+// nameWidth is that of the two names in a line: what the time and the change leave of the width.
+func (l look) nameWidth() int {
+	if l.width == 0 {
+		return 24
+	}
+	return max(leastLong, (l.width-len(clockFormat)-changeWidth-3*len(gap))/2)
+}
 
 func (e watchEvent) text(look look) string {
 	if e.Claim == nil {
@@ -275,8 +283,11 @@ func (e watchEvent) text(look look) string {
 		change.text += ", value"
 	}
 	cells := []cell{
-		plain(at.Local().Format("15:04:05.000")), padded(plain(printable.Quoted(e.Claim.Resource)), nameWidth),
-		padded(nameCell(e.Claim.Owner), nameWidth), padded(change, changeWidth), tokenCell(e.Claim.Token), nameCell(e.Claim.Reason),
+		plain(at.Local().Format(clockFormat)), look.padded(plain(printable.Quoted(e.Claim.Resource)), look.nameWidth()),
+		look.padded(nameCell(e.Claim.Owner), look.nameWidth()), change,
+	}
+	if look.wide {
+		cells = append(cells[:3], look.padded(change, changeWidth), tokenCell(e.Claim.Token), nameCell(e.Claim.Reason))
 	}
 	line := make([]string, len(cells))
 	for i, c := range cells {
@@ -285,8 +296,11 @@ func (e watchEvent) text(look look) string {
 	return strings.Join(line, gap) + "\n"
 }
 
-// padded makes a cell as wide as its column.
-func padded(c cell, width int) cell {
+// padded makes a cell as wide as its column. One that is wider loses its middle, but with -o wide.
+func (l look) padded(c cell, width int) cell {
+	if l.width > 0 {
+		c.text = printable.Middle(c.text, width)
+	}
 	c.text += strings.Repeat(" ", max(0, width-printable.Columns(c.text)))
 	return c
 }

@@ -81,6 +81,24 @@ func Dial(cmd *cobra.Command) (*Connection, error) {
 	return &Connection{Conn: conn, LocketClient: models.NewLocketClient(conn), Settings: s}, nil
 }
 
+// Each returns a connection to each of the servers alone, in their order. They are to be closed.
+func (c *Connection) Each() (all []*Connection, err error) {
+	options, err := c.dialOptions()
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range c.addresses {
+		one := c.Settings
+		one.addresses = []string{address}
+		conn, err := locklib.Dial(one.addresses, options...)
+		if err != nil {
+			return all, exit.With(exit.Usage, err)
+		}
+		all = append(all, &Connection{Conn: conn, LocketClient: models.NewLocketClient(conn), Settings: one})
+	}
+	return all, nil
+}
+
 // Client returns a client of package lock for the same servers. It is to be closed.
 func (c *Connection) Client(options ...locklib.ClientOption) (*locklib.Client, error) {
 	dial, err := c.dialOptions()
