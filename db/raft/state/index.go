@@ -17,6 +17,7 @@ func (s *State) add(l *live) {
 		s.endless++
 	}
 	l.row.enter(l)
+	s.contend(l.row)
 	if l.Session != "" {
 		l.session = s.sessionOf(l.Session)
 		l.session.claims.add(l, &l.inSession)
@@ -39,6 +40,7 @@ func (s *State) remove(l *live) {
 		s.endless--
 	}
 	l.row.leave(l)
+	s.contend(l.row)
 	if l.Session != "" {
 		l.session.claims.remove(l.inSession, inSession)
 		s.forget(l.Session, l.session)
@@ -90,4 +92,15 @@ func (s *State) count(l *live, n int) {
 	} else {
 		s.counts[l.Identity] = c
 	}
+}
+
+// contend notes whether claims wait for a resource.
+func (s *State) contend(r *row) {
+	switch waits := r.Waiting > 0; {
+	case waits && !r.contended:
+		s.contended.Set(r)
+	case !waits && r.contended:
+		s.contended.Delete(r)
+	}
+	r.contended = r.Waiting > 0
 }

@@ -13,6 +13,8 @@ type row struct {
 	holder *live
 	// shared and waiting are in the order in which the claims came.
 	shared, waiting line
+	// contended says that the row is among those for which claims wait.
+	contended bool
 	// soonest is a moment before which no shared holder falls due.
 	soonest claim.Time
 }

@@ -17,23 +17,24 @@ type State struct {
 	// Lease is lease time at the last record.
 	Lease claim.Time
 
-	floor    uint64
-	rows     map[string]*row
-	names    *btree.BTreeG[*row] // by name
-	claims   map[string]*live
-	created  *btree.BTreeG[*claim.Claim]         // all live claims, in the order of lists
-	waits    *btree.BTreeG[*live]                // all that wait, by id
-	holds    map[claim.Type]*btree.BTreeG[*live] // all that are active, by id
-	leases   *btree.BTreeG[*live]                // active claims by deadline, without those that have none
-	limited  *btree.BTreeG[*live]                // waiting claims by deadline, those that have one
-	endless  int                                 // active claims without a deadline
-	owners   map[string]bag                      // the waiting claims of each owner, without those of sessions
-	counts   map[string]claim.Count              // of the live claims of each identity
-	sessions map[string]*session                 //
-	ids      *btree.BTreeG[*session]             // by id
-	due      *btree.BTreeG[*session]             // by deadline, those that have one
-	attached map[string]map[*session]struct{}    // by server
-	servers  map[string]claim.Time               // that vouch, and when each was there last
+	floor     uint64
+	rows      map[string]*row
+	names     *btree.BTreeG[*row] // by name
+	contended *btree.BTreeG[*row] // by name, those for which claims wait
+	claims    map[string]*live
+	created   *btree.BTreeG[*claim.Claim]         // all live claims, in the order of lists
+	waits     *btree.BTreeG[*live]                // all that wait, by id
+	holds     map[claim.Type]*btree.BTreeG[*live] // all that are active, by id
+	leases    *btree.BTreeG[*live]                // active claims by deadline, without those that have none
+	limited   *btree.BTreeG[*live]                // waiting claims by deadline, those that have one
+	endless   int                                 // active claims without a deadline
+	owners    map[string]bag                      // the waiting claims of each owner, without those of sessions
+	counts    map[string]claim.Count              // of the live claims of each identity
+	sessions  map[string]*session                 //
+	ids       *btree.BTreeG[*session]             // by id
+	due       *btree.BTreeG[*session]             // by deadline, those that have one
+	attached  map[string]map[*session]struct{}    // by server
+	servers   map[string]claim.Time               // that vouch, and when each was there last
 }
 
 // live is the place of one live claim. The claim itself never changes: a change puts another one here.
@@ -52,6 +53,8 @@ type session struct {
 	claims bag
 }
 
+func byName(a, b *row) bool { return a.Resource < b.Resource }
+
 func byID(a, b *live) bool { return a.ID < b.ID }
 
 func byDeadline(a, b *live) bool {
@@ -69,7 +72,7 @@ func tree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 // New returns an empty state.
 func New() *State {
 	return &State{
-		rows: make(map[string]*row), names: tree(func(a, b *row) bool { return a.Resource < b.Resource }),
+		rows: make(map[string]*row), names: tree(byName), contended: tree(byName),
 		claims: make(map[string]*live), created: tree(byCreation), waits: tree(byID), holds: make(map[claim.Type]*btree.BTreeG[*live]),
 		leases: tree(byDeadline), limited: tree(byDeadline), owners: make(map[string]bag), counts: make(map[string]claim.Count),
 		sessions: make(map[string]*session), ids: tree(func(a, b *session) bool { return a.ID < b.ID }),

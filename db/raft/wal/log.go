@@ -18,8 +18,8 @@ type Options struct {
 	SegmentBytes int
 }
 
-// Log is the log of one node. Append, Compact, Reset and Close are called by one goroutine; what reads may be called by
-// any, beside them, and so may SaveEnd.
+// Log is the log of one node. Append, Reset and Close are called by one goroutine; what reads may be called by any,
+// beside them, and so may SaveEnd and, by one at a time, Compact.
 type Log struct {
 	disk disk.Disk
 	id   uint64
@@ -71,7 +71,12 @@ type spare struct {
 
 func (l *Log) seed() seed { return seed(l.id ^ l.id>>32) }
 
-func (l *Log) current() *segment { return l.segments[len(l.segments)-1] }
+// current is the segment in which the log goes on.
+func (l *Log) current() *segment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.segments[len(l.segments)-1]
+}
 
 // State returns the hard state that was appended last.
 func (l *Log) State() HardState {
@@ -177,21 +182,38 @@ func (l *Log) Append(state HardState, entries []Entry) error {
 	}
 	payload := batch{state, entries}.append(l.buf[:0])
 	l.buf = payload
-	after := l.last()
+	after := l.Last()
 	if len(entries) > 0 {
 		after = min(after, entries[0].Index-1)
 	}
-	// A segment has no entries that come before it. Else what is left of the log after Compact would depend on those
-	// that are gone.
-	if s := l.current(); s.used+size(len(payload)) > s.size || after < s.index {
-		if err := l.rotate(size(len(payload)), after, state); err != nil {
-			return err
-		}
+	if err := l.reserve(size(len(payload)), after, state); err != nil {
+		return err
 	}
 	return l.write(payload, func(s *segment, offset int) {
 		l.state = state
 		l.note(s, offset, entries)
 	})
+}
+
+// entryBytes is how many bytes an entry, or the hard state, takes at most in a batch beside its data.
+const entryBytes = 48
+
+// Reserve makes room for an entry with data of some bytes, in an Append of its own, or with others that do not end the
+// log before. It returns ErrFull if there is none, or ErrBroken.
+func (l *Log) Reserve(bytes int) error {
+	if l.broken != nil {
+		return l.broken
+	}
+	return l.reserve(size(bytes+2*entryBytes), l.Last(), l.State())
+}
+
+// reserve makes room for a frame of some bytes that follows an entry. A segment has no entries that come before it. Else
+// what is left of the log after Compact would depend on those that are gone.
+func (l *Log) reserve(bytes int, after uint64, state HardState) error {
+	if s := l.current(); s.used+bytes <= s.size && after >= s.index {
+		return nil
+	}
+	return l.rotate(bytes, after, state)
 }
 
 // write writes a frame at the end of the log, and calls done when it is durable.

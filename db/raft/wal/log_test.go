@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -21,7 +22,7 @@ var small = wal.Options{SegmentBytes: 4096}
 
 func create(t testing.TB, d disk.Disk) *wal.Log {
 	t.Helper()
-	l, err := wal.Create(d, id, small)
+	l, err := wal.Create(d, id, wal.HardState{}, 0, 0, small)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,16 +180,19 @@ func TestCrash(t *testing.T) {
 		w := &writer{Rand: rnd, l: create(t, d), term: 1}
 		for range 6 {
 			left, boom := rnd.IntN(60), errors.New("boom")
-			d.Fault = func(string) error {
+			var mu sync.Mutex
+			d.SetFault(func(string) error {
+				mu.Lock()
+				defer mu.Unlock()
 				if left--; left < 0 {
 					return boom
 				}
 				return nil
-			}
+			})
 			for w.do() {
 			}
 			w.stop()
-			if d.Fault = nil; rnd.IntN(4) == 0 {
+			if d.SetFault(nil); rnd.IntN(4) == 0 {
 				d = d.Kill()
 			} else {
 				d = d.Crash(rnd)
@@ -339,14 +343,12 @@ func TestMissingAndAlien(t *testing.T) {
 func TestFull(t *testing.T) {
 	d := disktest.New()
 	l := create(t, d)
-	full := false
-	d.Fault = func(operation string) error {
-		if full && operation == "create next" {
+	d.SetFault(func(operation string) error {
+		if operation == "create next" {
 			return syscall.ENOSPC
 		}
 		return nil
-	}
-	full = true
+	})
 	at := uint64(0)
 	append1 := func() error {
 		err := l.Append(wal.HardState{Term: 1}, []wal.Entry{{Index: at + 1, Term: 1, Data: make([]byte, 600)}})
@@ -368,7 +370,7 @@ func TestFull(t *testing.T) {
 	if err := append1(); !errors.Is(err, wal.ErrFull) {
 		t.Errorf("still full: %v", err)
 	}
-	full = false
+	d.SetFault(nil)
 	for range 20 {
 		if err := append1(); err != nil {
 			t.Fatal(err)
@@ -385,14 +387,14 @@ func TestBroken(t *testing.T) {
 		d := disktest.New()
 		l := create(t, d)
 		writes := 0
-		d.Fault = func(o string) error {
+		d.SetFault(func(o string) error {
 			if writes++; writes == 1 || operation == "sync" && writes == 2 {
 				if strings.HasPrefix(o, operation) {
 					return syscall.EIO
 				}
 			}
 			return nil
-		}
+		})
 		entry := []wal.Entry{{Index: 1, Term: 1}}
 		for range 3 {
 			if err := l.Append(wal.HardState{}, entry); !errors.Is(err, wal.ErrBroken) || !errors.Is(err, syscall.EIO) {

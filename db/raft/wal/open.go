@@ -14,14 +14,15 @@ const suffix = ".log"
 
 func segmentName(number uint64) string { return fmt.Sprintf("%016x%s", number, suffix) }
 
-// Create makes a new log with an id, on a disk without files.
-func Create(d disk.Disk, id uint64, o Options) (*Log, error) {
+// Create makes a new log with an id, on a disk without files. It has the hard state, and what comes first in it follows
+// the entry with an index and a term.
+func Create(d disk.Disk, id uint64, state HardState, index, term uint64, o Options) (*Log, error) {
 	l := newLog(d, id, o)
 	first := zeroed(d, l.size)
 	if first.err != nil {
 		return nil, first.err
 	}
-	if err := l.begin(first, start{segment: 1}); err != nil {
+	if err := l.begin(first, start{segment: 1, index: index, term: term, state: state}); err != nil {
 		return nil, err
 	}
 	f, err := d.Create(endName)

@@ -24,9 +24,7 @@ type Disk struct {
 	// durable are the names at the last Sync, and steps what has happened to them since.
 	durable map[string]*content
 	steps   []func(map[string]*content)
-	// Fault is called before each operation that changes something, with what it is; an error of it is that of the
-	// operation. A write that fails may have written a part.
-	Fault func(operation string) error
+	failing func(operation string) error
 }
 
 // content is that of one file.
@@ -43,11 +41,22 @@ type write struct {
 // New returns an empty disk.
 func New() *Disk { return &Disk{files: map[string]*content{}, durable: map[string]*content{}} }
 
+// SetFault has fault called before each operation that changes something, with what it is and the file's name when it was
+// opened; an error of it is that of the operation. A write that fails may have written a part.
+func (d *Disk) SetFault(fault func(operation string) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failing = fault
+}
+
 func (d *Disk) fault(operation, name string) error {
-	if d.Fault == nil {
+	d.mu.Lock()
+	fault := d.failing
+	d.mu.Unlock()
+	if fault == nil {
 		return nil
 	}
-	return d.Fault(operation + " " + name)
+	return fault(operation + " " + name)
 }
 
 // step does something to the names, which is durable at the next Sync.
@@ -69,11 +78,11 @@ func (d *Disk) Open(name string) (disk.File, error) {
 
 // Create implements disk.Disk.
 func (d *Disk) Create(name string) (disk.File, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if err := d.fault("create", name); err != nil {
 		return nil, err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	c := &content{}
 	d.step(func(names map[string]*content) { names[name] = c })
 	return &file{d, name, c}, nil
@@ -81,11 +90,11 @@ func (d *Disk) Create(name string) (disk.File, error) {
 
 // Rename implements disk.Disk.
 func (d *Disk) Rename(from, to string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if err := d.fault("rename", from); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.step(func(names map[string]*content) {
 		if c := names[from]; c != nil {
 			names[to] = c
@@ -97,11 +106,11 @@ func (d *Disk) Rename(from, to string) error {
 
 // Remove implements disk.Disk.
 func (d *Disk) Remove(name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if err := d.fault("remove", name); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.files[name] == nil {
 		return fmt.Errorf("remove %s: %w", name, fs.ErrNotExist)
 	}
@@ -118,11 +127,11 @@ func (d *Disk) List() ([]string, error) {
 
 // Sync implements disk.Disk.
 func (d *Disk) Sync() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if err := d.fault("sync", "names"); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.durable, d.steps = maps.Clone(d.files), nil
 	return nil
 }
@@ -222,9 +231,9 @@ func (f *file) ReadAt(b []byte, at int64) (int, error) {
 }
 
 func (f *file) WriteAt(b []byte, at int64) (int, error) {
+	err := f.d.fault("write", f.name)
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
-	err := f.d.fault("write", f.name)
 	if err != nil { // whole sectors of it were written
 		b = b[:max(0, (at+int64(len(b)/2))/sector*sector-at)]
 	}
@@ -234,11 +243,11 @@ func (f *file) WriteAt(b []byte, at int64) (int, error) {
 }
 
 func (f *file) Sync() error {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
 	if err := f.d.fault("sync", f.name); err != nil {
 		return err
 	}
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
 	for _, w := range f.writes {
 		f.durable = put(f.durable, w.at, w.data)
 	}

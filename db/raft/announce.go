@@ -1,0 +1,50 @@
+package raft
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+)
+
+// announced are the servers that have announced themselves. There is this one alone, so nothing is written.
+type announced struct {
+	mu      sync.Mutex
+	members map[string]db.Member
+}
+
+// Announce implements db.Members.
+func (s *Store) Announce(_ context.Context, m db.Member) error {
+	a := &s.announced
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := wallTime()
+	m.Seen = now
+	if a.members == nil {
+		a.members = make(map[string]db.Member)
+	}
+	a.members[m.Name] = m
+	maps.DeleteFunc(a.members, func(_ string, m db.Member) bool { return m.Seen < now.Add(-db.MemberAge) })
+	return nil
+}
+
+// Withdraw implements db.Members.
+func (s *Store) Withdraw(_ context.Context, name string) error {
+	s.announced.mu.Lock()
+	defer s.announced.mu.Unlock()
+	delete(s.announced.members, name)
+	return nil
+}
+
+// Members implements db.Members.
+func (s *Store) Members(context.Context) (members []db.Member, now claim.Instant, err error) {
+	s.announced.mu.Lock()
+	defer s.announced.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.announced.members)) {
+		members = append(members, s.announced.members[name])
+	}
+	return members, s.clock.instant(), nil
+}

@@ -1,0 +1,144 @@
+package raft
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/history"
+	"github.com/locket-service/locket/db/raft/snapshot"
+)
+
+// wake has the work behind the commits done, soon.
+func (s *Store) wake() {
+	select {
+	case s.work <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// workBehind writes the history and makes snapshots, beside the commits. An error is tried again after the next commit.
+func (s *Store) workBehind() {
+	for {
+		select {
+		case <-s.closed:
+			return
+		case <-s.work:
+		}
+		select {
+		case <-s.closed:
+			return
+		case <-time.After(s.options.Delay):
+		}
+		if s.failed() != nil {
+			return
+		}
+		_ = errors.Join(s.writeHistory(), s.log.SaveEnd(), s.snapshotIfLarge())
+	}
+}
+
+// writeHistory writes to the history what has ended by now.
+func (s *Store) writeHistory() error {
+	s.behind.Lock()
+	defer s.behind.Unlock()
+	return s.writeEnded()
+}
+
+// writeEnded is writeHistory for who has the right to.
+func (s *Store) writeEnded() error {
+	s.mu.RLock()
+	ended, gap, entry := s.pending.ended, s.pending.gap, s.applied.index
+	s.mu.RUnlock()
+	if len(ended) == 0 && gap == nil {
+		return nil
+	}
+	return s.writeUpTo(entry)
+}
+
+// writeUpTo writes what has ended up to an entry that was applied.
+func (s *Store) writeUpTo(entry uint64) error {
+	s.mu.RLock()
+	ended := s.pending.ended
+	var gap *history.Gap
+	if s.pending.gap != nil {
+		gap = new(*s.pending.gap)
+	}
+	s.mu.RUnlock()
+	for n, e := range ended {
+		if e.Entry > entry {
+			ended = ended[:n]
+			break
+		}
+	}
+	if err := s.history.Write(ended, entry, gap); err != nil {
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	s.mu.Lock()
+	s.pending.done(entry, gap)
+	s.mu.Unlock()
+	return nil
+}
+
+// snapshotIfLarge makes a snapshot when the log has grown enough since the last one.
+func (s *Store) snapshotIfLarge() error {
+	s.behind.Lock()
+	defer s.behind.Unlock()
+	if s.log.Bytes()-s.merged < s.options.SnapshotBytes {
+		return nil
+	}
+	return s.makeSnapshot()
+}
+
+// makeSnapshot makes a snapshot of what is committed by now, and lets the log forget what is in it and in the history.
+// It is for who may write behind the commits.
+func (s *Store) makeSnapshot() error {
+	s.mu.RLock()
+	at := s.applied
+	s.mu.RUnlock()
+	var old uint64
+	if last := s.snapshot.Load(); last != nil {
+		old = last.GetIndex()
+	}
+	if at.index == old || at.index == firstIndex {
+		return nil
+	}
+	m, err := snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: at.index, Term: at.term, Conf: s.conf}, s.records)
+	if err != nil {
+		return err
+	}
+	if m.Sum != at.sum {
+		return fmt.Errorf("%w: entry %d", snapshot.ErrDiverged, at.index)
+	}
+	s.noteSnapshot(m)
+	if err := s.writeUpTo(at.index); err != nil {
+		return err
+	}
+	err = s.log.Compact(at.index)
+	s.merged = s.log.Bytes()
+	return err
+}
+
+// mergeBytes is how much of the log a snapshot reads at once.
+const mergeBytes = 4 << 20
+
+// records is snapshot.Entries of the log.
+func (s *Store) records(from, to uint64, yield func(term uint64, data []byte) error) error {
+	for from = max(from, s.log.First()); from <= to; {
+		entries, err := s.log.Entries(from, to+1, mergeBytes)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if pb.EntryType(e.Kind) == pb.EntryNormal && len(e.Data) > 0 {
+				if err := yield(e.Term, e.Data); err != nil {
+					return err
+				}
+			}
+		}
+		from += uint64(len(entries))
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package raft_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/raft/disk/disktest"
+)
+
+func openSmall(folder string) (*raft.Store, error) { return raft.OpenWith(folder, small) }
+
+// onDisk opens a store whose log is on a disk in memory.
+func onDisk(t testing.TB, folder string, d *disktest.Disk) *raft.Store {
+	t.Helper()
+	options := small
+	options.Log = d
+	s, err := raft.OpenWith(folder, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func create(n int) claim.Create {
+	return claim.Create{ID: fmt.Sprint(n), Resource: fmt.Sprint("r", n), TTL: time.Hour, Value: strings.Repeat("v", n%700)}
+}
+
+// has checks which of the claims up to n are there: those that were made, and the last one as it likes if its outcome
+// is not known.
+func has(t testing.TB, s *raft.Store, made int, unknown bool) (there int) {
+	t.Helper()
+	for n := range made + 2 {
+		_, _, err := s.Get(t.Context(), fmt.Sprint(n))
+		switch {
+		case err == nil && (n < made || n == made && unknown):
+			there++
+		case n < made || !errors.Is(err, claim.ErrNotFound):
+			t.Fatalf("claim %d of %d: %v", n, made, err)
+		}
+	}
+	return there
+}
+
+// TestFailingDisk: a write of the log that fails is the last one; its outcome is not known; after the power has gone too
+// all is there that was acknowledged, and nothing else.
+func TestFailingDisk(t *testing.T) {
+	folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
+	rnd := rand.New(rand.NewPCG(1, 1))
+	made := 0
+	for range failures {
+		s := onDisk(t, folder, d)
+		made = has(t, s, made, true)
+		var left atomic.Int64
+		left.Store(rnd.Int64N(40))
+		boom := errors.New("boom")
+		d.SetFault(func(operation string) error {
+			if left.Add(-1) < 0 && !strings.HasSuffix(operation, " end") && !strings.HasSuffix(operation, " names") {
+				return boom
+			}
+			return nil
+		})
+		var err error
+		for ; err == nil; made++ {
+			err = do(s, create(made))
+		}
+		made--
+		if !errors.Is(err, db.ErrOutcomeUnknown) || errors.Is(err, db.ErrUnavailable) {
+			t.Fatalf("the write that fails: %v", err)
+		}
+		if err := do(s, create(made)); !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
+			t.Fatalf("the one after it: %v", err)
+		}
+		if err := s.Beat(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+			t.Fatalf("a beat after it: %v", err)
+		}
+		has(t, s, made, false) // reads go on
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d.SetFault(nil)
+		d = d.Crash(rnd)
+	}
+}
+
+// TestHangingDisk: a write that takes too long is the last one, also when it ends well later on.
+func TestHangingDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
+		s := onDisk(t, folder, d)
+		if err := do(s, create(0)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // what is done behind is done
+		gate := make(chan struct{})
+		d.SetFault(func(string) error { <-gate; return nil })
+		begin := time.Now()
+		if err := do(s, create(1)); !errors.Is(err, db.ErrOutcomeUnknown) {
+			t.Errorf("the write that hangs: %v", err)
+		}
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		if err := do(s, create(2)); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("the one after it: %v", err)
+		}
+		close(gate)
+		synctest.Wait()
+		has(t, s, 1, false)
+		if err := do(s, create(2)); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("after the disk has answered: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		d.SetFault(nil)
+		s = onDisk(t, folder, d.Kill())
+		has(t, s, 1, true)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFullDisk: while there is no room for the log to grow, nothing is done; when there is, it goes on by itself.
+func TestFullDisk(t *testing.T) {
+	folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
+	s := onDisk(t, folder, d)
+	d.SetFault(func(operation string) error {
+		if operation == "create next" {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	made := 0
+	var err error
+	for ; err == nil; made++ {
+		err = do(s, create(made))
+	}
+	made--
+	for range 3 {
+		if !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
+			t.Fatalf("full: %v", err)
+		}
+		err = do(s, create(made))
+	}
+	has(t, s, made, false)
+	d.SetFault(nil)
+	for range 10 {
+		if err := do(s, create(made)); err != nil {
+			t.Fatal(err)
+		}
+		made++
+	}
+	has(t, s, made, false)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = onDisk(t, folder, d.Kill())
+	has(t, s, made, false)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,40 @@
+package raft
+
+import (
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db/raft/history"
+	"github.com/locket-service/locket/db/raft/record"
+)
+
+// Dump returns the state as a record that makes it from nothing.
+func (s *Store) Dump() []byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	dump, _ := record.Append(nil, 0, s.state.Dump())
+	return dump
+}
+
+// Snapshot makes a snapshot now.
+func (s *Store) Snapshot() error {
+	s.behind.Lock()
+	defer s.behind.Unlock()
+	return s.makeSnapshot()
+}
+
+// LogBytes returns how large the log is.
+func (s *Store) LogBytes() int { return s.log.Bytes() }
+
+// Pending is what is on its way to the history.
+type Pending struct{ pending }
+
+// NewPending returns one that keeps some bytes at most.
+func NewPending(most int) *Pending { return &Pending{newPending(0, most)} }
+
+// Add adds a claim that has ended.
+func (p *Pending) Add(entry uint64, c *claim.Claim) { p.add(entry, c) }
+
+// Done notes that all up to an entry was written, with a gap.
+func (p *Pending) Done(entry uint64, gap *history.Gap) { p.done(entry, gap) }
+
+// Ended returns what is kept, and the gap.
+func (p *Pending) Ended() ([]history.Ended, *history.Gap) { return p.ended, p.gap }

@@ -1,0 +1,213 @@
+package raft
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/disk"
+)
+
+// What a folder has.
+const (
+	lockName      = "lock"      // locked by the process that uses the folder
+	nodeName      = "node"      // who the node is
+	placeName     = "place"     // which file this one is: a copy is another
+	logName       = "log"       // the log, see package wal
+	snapshotsName = "snapshots" // see package snapshot
+	historyName   = "history.db"
+)
+
+var (
+	// ErrFolder is returned by Open for a folder that is not one of a server, lacks a file, or was copied.
+	ErrFolder = errors.New("the folder cannot be used")
+	// nodeHead is how the file of the node begins. What follows are a line that says whether the folder is ready, and
+	// the ids of the log and of the node.
+	nodeHead = "locket raft 1\n"
+)
+
+// folder is the folder of one node, which no other process uses.
+type folder struct {
+	path string
+	lock *os.File
+	// log is the id of the log, and node that of the node in the cluster.
+	log, node uint64
+	// fresh says that there is nothing in it yet.
+	fresh bool
+}
+
+const folderMode, fileMode = 0o700, 0o600
+
+func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
+
+// disk returns a folder below it.
+func (f *folder) disk(name string) disk.Folder { return disk.Folder(f.file(name)) }
+
+// openFolder makes this process the only one that uses a folder, and makes the folder if it is not there.
+func openFolder(path string) (_ *folder, err error) {
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(path, folderMode); err != nil {
+		return nil, err
+	}
+	f := &folder{path: path}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	if f.lock, err = os.OpenFile(f.file(lockName), os.O_RDWR|os.O_CREATE, fileMode); err != nil {
+		return nil, err
+	}
+	if err = syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = db.ErrInUse
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.file(lockName), err)
+	}
+	return f, f.identify()
+}
+
+// identify finds out who the node is, or makes it.
+func (f *folder) identify() error {
+	text, err := os.ReadFile(f.file(nodeName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return f.begin()
+	}
+	if err != nil {
+		return err
+	}
+	var ready string
+	rest, is := bytes.CutPrefix(text, []byte(nodeHead))
+	if n, err := fmt.Fscanf(bytes.NewReader(rest), "%s\nlog %x\nnode %x\n", &ready, &f.log, &f.node); !is || n != 3 || err != nil {
+		return fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(nodeName))
+	}
+	if ready != "ready" { // nothing was ever acknowledged
+		return f.restart()
+	}
+	return f.checkPlace()
+}
+
+// begin begins a new folder, in which there must be nothing.
+func (f *folder) begin() error {
+	entries, err := os.ReadDir(f.path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case lockName:
+		case logName, snapshotsName, historyName, placeName:
+			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
+		default:
+			return fmt.Errorf("%w: %s is not of a Locket server: give it a folder of its own", ErrFolder, f.file(e.Name()))
+		}
+	}
+	return f.restart()
+}
+
+// restart makes the ids, and empty folders. The server is to call ready when what it puts there is durable.
+func (f *folder) restart() error {
+	var ids [16]byte
+	_, _ = rand.Read(ids[:]) // it does not fail
+	f.log, f.node = binary.LittleEndian.Uint64(ids[:])>>1|1, binary.LittleEndian.Uint64(ids[8:])>>1|1
+	f.fresh = true
+	err := f.write(nodeName, f.text("new"))
+	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", placeName} {
+		err = errors.Join(err, os.RemoveAll(f.file(name)))
+	}
+	for _, name := range []string{logName, snapshotsName} {
+		err = errors.Join(err, os.Mkdir(f.file(name), folderMode))
+	}
+	return err
+}
+
+func (f *folder) text(ready string) string {
+	return fmt.Sprintf("%s%s\nlog %x\nnode %x\n", nodeHead, ready, f.log, f.node)
+}
+
+// ready says that all is there that the folder needs.
+func (f *folder) ready() error {
+	if err := f.notePlace(); err != nil {
+		return err
+	}
+	return f.write(nodeName, f.text("ready"))
+}
+
+// write writes a file as a whole, durably.
+func (f *folder) write(name, text string) error {
+	d := disk.Folder(f.path)
+	file, err := d.Create(name + ".new")
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt([]byte(text), 0)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := d.Rename(name+".new", name); err != nil {
+		return err
+	}
+	return d.Sync()
+}
+
+// notePlace writes down which file the one of the place is.
+func (f *folder) notePlace() error {
+	file, err := os.OpenFile(f.file(placeName), os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		_, err = fmt.Fprintf(file, "%d\n", inode(info))
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close(), disk.Folder(f.path).Sync())
+}
+
+// checkPlace looks whether the folder was copied: what a copy does not have may have been acknowledged since. Who wants
+// it all the same deletes the file of the place.
+func (f *folder) checkPlace() error {
+	text, err := os.ReadFile(f.file(placeName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return f.notePlace()
+	}
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(f.file(placeName))
+	if err != nil {
+		return err
+	}
+	if string(text) != fmt.Sprintf("%d\n", inode(info)) {
+		return fmt.Errorf("%w: %s is a copy. If the original has served clients since it was copied, they would lose locks: use that one. "+
+			"If this is all there is, or it was moved while no server used it, delete %s", ErrFolder, f.path, f.file(placeName))
+	}
+	return nil
+}
+
+func inode(info fs.FileInfo) uint64 {
+	if stat, is := info.Sys().(*syscall.Stat_t); is {
+		return stat.Ino
+	}
+	return 0
+}
+
+func (f *folder) close() {
+	if f.lock != nil {
+		_ = f.lock.Close() // nothing was written to it
+	}
+}

@@ -1,0 +1,178 @@
+package raft_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db/dbtest"
+)
+
+// used returns a folder with everything that a server may have there: a log that has rotated, a snapshot, and a history.
+func used(t testing.TB) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "data")
+	s := open(t, folder)
+	for n := range 3 {
+		large := create(n)
+		large.Value = strings.Repeat("v", small.SegmentBytes)
+		dbtest.Do(t, s, large, claim.SetStatus{ID: "0", Status: claim.Released})
+		if err := s.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dbtest.Do(t, s, create(3))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// copyOf returns a copy of a folder, which may be used as if it were the folder.
+func copyOf(t testing.TB, folder string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(to, "place")); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// refused opens a folder that must be refused, with the name of a file.
+func refused(t testing.TB, what, folder, file string) {
+	t.Helper()
+	s, err := openSmall(folder)
+	if err == nil {
+		_ = s.Close()
+		t.Errorf("%s: it was opened", what)
+	} else if !strings.Contains(err.Error(), file) {
+		t.Errorf("%s: %s is not named: %v", what, file, err)
+	}
+}
+
+func TestMissingFiles(t *testing.T) {
+	folder := used(t)
+	for _, name := range []string{"node", "log/end", "log/*.log", "snapshots/*.snap", "history.db"} {
+		damaged := copyOf(t, folder)
+		files, err := filepath.Glob(filepath.Join(damaged, name))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %q (%v)", name, files, err)
+		}
+		for _, file := range files {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in, _, _ := strings.Cut(name, "*")
+		refused(t, "without "+name, damaged, strings.TrimSuffix(in, "/"))
+	}
+}
+
+func TestAlienFiles(t *testing.T) {
+	folder, other := used(t), used(t)
+	for _, name := range []string{"log/notes", "snapshots/notes", "snapshots/0000000000000001.snap~"} {
+		alien := copyOf(t, folder)
+		if err := os.WriteFile(filepath.Join(alien, name), []byte("notes"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, "with "+name, alien, filepath.Base(name))
+	}
+	for _, name := range []string{"log", "snapshots", "history.db"} { // of another server
+		mixed := copyOf(t, folder)
+		if err := os.RemoveAll(filepath.Join(mixed, name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(copyOf(t, other), name), filepath.Join(mixed, name)); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, name+" of another server", mixed, name)
+	}
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "letter"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "a folder with other things", home, "letter")
+	file := filepath.Join(home, "letter")
+	if _, err := openSmall(file); err == nil {
+		t.Error("a file was opened")
+	}
+}
+
+// TestCopiedFolder: a copy is refused, until somebody who knows says that it is the only one.
+func TestCopiedFolder(t *testing.T) {
+	folder := used(t)
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	place := filepath.Join(to, "place")
+	for range 2 {
+		refused(t, "a copy", to, place)
+	}
+	if err := os.Remove(place); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := open(t, to).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open(t, folder).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInterruptedBegin: a folder that was never ready is begun anew.
+func TestInterruptedBegin(t *testing.T) {
+	folder := used(t)
+	text, err := os.ReadFile(filepath.Join(folder, "node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "node"), bytes.Replace(text, []byte("ready"), []byte("new"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, folder)
+	defer func() { _ = s.Close() }()
+	if _, _, err := s.Get(t.Context(), "3"); !errors.Is(err, claim.ErrNotFound) {
+		t.Errorf("a claim of before: %v", err)
+	}
+	dbtest.Do(t, s, create(3))
+}
+
+// TestFlippedBits: no bit of a snapshot changes without being noticed.
+func TestFlippedBits(t *testing.T) {
+	folder := copyOf(t, used(t))
+	if err := open(t, folder).Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "snapshots", "*.snap"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("snapshots %q (%v)", files, err)
+	}
+	good, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := 0; bit < 8*len(good); bit += 1 + len(good)/flips {
+		flipped := bytes.Clone(good)
+		flipped[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(files[0], flipped, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, "a flipped bit", folder, files[0])
+	}
+	for _, n := range []int{0, 10, len(good) / 2, len(good) - 8, len(good) - 1} {
+		if err := os.WriteFile(files[0], good[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, "a part of a snapshot", folder, files[0])
+	}
+}

@@ -1,0 +1,191 @@
+package raft
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/history"
+	"github.com/locket-service/locket/db/raft/state"
+)
+
+// listTimeout is how long a list may take. A list that takes longer reads too much.
+const listTimeout = 5 * time.Second
+
+// List implements db.Reader. It is of one moment: the live claims, those that have ended and are on their way to the
+// history, and of the history what was there.
+func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Instant, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, db.ErrListTooLong)
+	defer cancel()
+	now := s.clock.instant()
+	if ctx.Err() != nil {
+		return nil, now, context.Cause(ctx)
+	}
+	if history.Scans(f) {
+		select {
+		case s.scanning <- struct{}{}:
+			defer func() { <-s.scanning }()
+		case <-ctx.Done():
+			return nil, now, context.Cause(ctx)
+		}
+	}
+	l := &listing{f: f, now: now, budget: db.Budget(f.Bytes), skip: f.Offset, left: f.Limit}
+	if l.left == 0 {
+		l.left = math.MaxInt
+	}
+	written, err := s.inMemory(ctx, l)
+	if err != nil {
+		return nil, now, err
+	}
+	ofFile := f
+	if ofFile.Offset = 0; f.Limit > 0 {
+		ofFile.Limit = f.Limit + f.Offset
+	}
+	err = s.history.List(ctx, ofFile, written, func(c *claim.Claim) bool { return l.takeBefore(c) && l.take(c) })
+	if err != nil {
+		return nil, now, unavailable(err)
+	}
+	l.takeBefore(nil)
+	return l.claims, now, nil
+}
+
+// listing is one list on its way.
+type listing struct {
+	f      db.Filter
+	now    claim.Instant
+	budget db.Budget
+	// skip is how many claims are still left out, and left how many may still be taken.
+	skip, left int
+	over       bool
+	// memory are the claims that the file does not have, in order.
+	memory []*claim.Claim
+	claims []claim.Claim
+}
+
+// inMemory gathers the claims that the history does not have. It returns up to which entry of the log those of the
+// history count.
+func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err error) {
+	s.mu.Lock()
+	var live *btree.BTreeG[*claim.Claim]
+	var some []*claim.Claim
+	if l.f.Resource != nil {
+		some = s.state.OfResource(*l.f.Resource)
+	} else {
+		live = s.state.Created()
+	}
+	ended, written := s.pending.ended, s.pending.written
+	s.mu.Unlock()
+	if live != nil {
+		if some, err = l.scan(ctx, live); err != nil {
+			return 0, err
+		}
+	}
+	for _, e := range ended {
+		some = append(some, e.Claim)
+	}
+	for _, c := range some {
+		if state.Passes(&l.f, c, l.now) {
+			l.memory = append(l.memory, c)
+		}
+	}
+	slices.SortFunc(l.memory, func(a, b *claim.Claim) int {
+		switch {
+		case l.before(a, b):
+			return -1
+		case l.before(b, a):
+			return 1
+		}
+		return 0
+	})
+	return written, nil
+}
+
+func (l *listing) before(a, b *claim.Claim) bool {
+	return state.Before(&l.f, a.Created, a.ID, b.Created, b.ID)
+}
+
+// scan returns the live claims that pass, as many as the list may need.
+func (l *listing) scan(ctx context.Context, live *btree.BTreeG[*claim.Claim]) (some []*claim.Claim, err error) {
+	needed := math.MaxInt
+	if l.f.Limit > 0 {
+		needed = l.f.Limit + l.f.Offset
+	}
+	seen := 0
+	visit := func(c *claim.Claim) bool {
+		if seen++; seen%4096 == 0 && ctx.Err() != nil {
+			err = context.Cause(ctx)
+			return false
+		}
+		if state.Passes(&l.f, c, l.now) {
+			some = append(some, c)
+		}
+		return len(some) < needed && !l.past(c)
+	}
+	switch first := l.first(); {
+	case l.f.Newest && first == nil:
+		live.Reverse(visit)
+	case l.f.Newest:
+		live.Descend(first, visit)
+	case first == nil:
+		live.Scan(visit)
+	default:
+		live.Ascend(first, visit)
+	}
+	return some, err
+}
+
+// first returns a place before which, in the order of the list, no claim passes, nil if none is known.
+func (l *listing) first() *claim.Claim {
+	bound := l.f.MinCreated
+	if l.f.Newest {
+		bound = l.f.MaxCreated
+	}
+	switch {
+	case l.f.After != nil && (bound == nil || l.f.Newest == (l.f.After.Created < *bound)):
+		return &claim.Claim{Created: l.f.After.Created, ID: l.f.After.ID}
+	case bound != nil && l.f.Newest:
+		return &claim.Claim{Created: *bound + 1}
+	case bound != nil:
+		return &claim.Claim{Created: *bound}
+	default:
+		return nil
+	}
+}
+
+// past reports whether no claim after one passes.
+func (l *listing) past(c *claim.Claim) bool {
+	if l.f.Newest {
+		return l.f.MinCreated != nil && c.Created < *l.f.MinCreated
+	}
+	return l.f.MaxCreated != nil && c.Created > *l.f.MaxCreated
+}
+
+// takeBefore takes the claims in memory that come before one of the file, or all for nil. It reports whether more may
+// follow.
+func (l *listing) takeBefore(c *claim.Claim) bool {
+	for len(l.memory) > 0 && !l.over && (c == nil || l.before(l.memory[0], c)) {
+		l.take(l.memory[0])
+		l.memory = l.memory[1:]
+	}
+	return !l.over
+}
+
+// take takes a claim into the list, and reports whether more may follow.
+func (l *listing) take(c *claim.Claim) bool {
+	switch {
+	case l.over:
+		return false
+	case l.skip > 0:
+		l.skip--
+		return true
+	}
+	l.claims = append(l.claims, *c)
+	l.left--
+	l.over = !l.budget.Take(c) || l.left == 0
+	return !l.over
+}

@@ -1,0 +1,71 @@
+package raft
+
+import (
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db/raft/history"
+)
+
+// maxPendingBytes bounds what is kept of claims that have ended for a history that cannot be written. When there is
+// more, the oldest are given up, and the history has a gap: the locks go on.
+const maxPendingBytes = 256 << 20
+
+// pending are the claims that have ended and are on their way to the history.
+type pending struct {
+	// written is the entry of the log of which the history has everything, as far as readers here know.
+	written uint64
+	ended   []history.Ended // in order; what is there never changes
+	byID    map[string]*claim.Claim
+	bytes   int
+	most    int // bytes
+	gap     *history.Gap
+}
+
+func newPending(written uint64, most int) pending {
+	return pending{written: written, byID: make(map[string]*claim.Claim), most: most}
+}
+
+func (p *pending) add(entry uint64, c *claim.Claim) {
+	p.ended = append(p.ended, history.Ended{Entry: entry, Claim: c})
+	p.byID[c.ID] = c
+	if p.bytes += pendingBytes(c); p.bytes <= p.most {
+		return
+	}
+	n := len(p.ended) / 2
+	if p.gap == nil {
+		p.gap = &history.Gap{After: p.written}
+	}
+	p.gap.Entry, p.gap.Claims = p.ended[n-1].Entry, p.gap.Claims+n
+	p.drop(n)
+}
+
+// drop forgets the first claims.
+func (p *pending) drop(n int) {
+	for _, e := range p.ended[:n] {
+		if p.byID[e.Claim.ID] == e.Claim {
+			delete(p.byID, e.Claim.ID)
+		}
+		p.bytes -= pendingBytes(e.Claim)
+	}
+	p.ended = append([]history.Ended(nil), p.ended[n:]...)
+}
+
+func pendingBytes(c *claim.Claim) int {
+	return 512 + len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.UserData)
+}
+
+// done notes that the history has everything up to an entry, and no other claims than those.
+func (p *pending) done(entry uint64, gap *history.Gap) {
+	n := 0
+	for n < len(p.ended) && p.ended[n].Entry <= entry {
+		n++
+	}
+	p.drop(n)
+	p.written = entry
+	switch {
+	case gap == nil || p.gap == nil:
+	case p.gap.Entry == gap.Entry:
+		p.gap = nil
+	default: // it has grown meanwhile
+		p.gap.After, p.gap.Claims = gap.Entry, p.gap.Claims-gap.Claims
+	}
+}

@@ -1,0 +1,232 @@
+package raft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/history"
+	"github.com/locket-service/locket/db/raft/state"
+)
+
+// view calls look with the state as it is: all that was committed, and nothing else.
+func (s *Store) view(ctx context.Context, look func(*state.State)) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	look(s.state)
+	return nil
+}
+
+// unavailable returns an error of the history as one of package db.
+func unavailable(err error) error {
+	if errors.Is(err, history.ErrUnreadable) {
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	return err
+}
+
+// Now implements db.Clocks.
+func (s *Store) Now(context.Context) (claim.Instant, error) { return s.clock.instant(), nil }
+
+// ClockState implements db.Clocks. The clock is that of this machine, so there is no offset.
+func (s *Store) ClockState() db.ClockState {
+	return db.ClockState{Outage: s.clock.outage(), Lease: s.clock.instant().Lease, Beaten: s.clock.last()}
+}
+
+// Get implements db.Getter.
+func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
+	var found *claim.Claim
+	err := s.view(ctx, func(live *state.State) {
+		if found = live.Get(id); found == nil {
+			found = s.pending.byID[id]
+		}
+	})
+	if err == nil && found == nil {
+		// What was written to the history meanwhile is there: it leaves memory only then.
+		found, err = s.history.Find(id)
+	}
+	switch {
+	case err != nil:
+		return claim.Claim{}, s.clock.instant(), unavailable(err)
+	case found == nil:
+		return claim.Claim{}, s.clock.instant(), claim.ErrNotFound
+	}
+	return *found, s.clock.instant(), nil
+}
+
+// Holder implements db.Reader.
+func (s *Store) Holder(ctx context.Context, resource string) (claim.Claim, error) {
+	var found *claim.Claim
+	if err := s.view(ctx, func(live *state.State) { found = live.Holder(resource) }); err != nil {
+		return claim.Claim{}, err
+	}
+	if found == nil {
+		return claim.Claim{}, claim.ErrNotFound
+	}
+	return *found, nil
+}
+
+// Held implements db.Reader.
+func (s *Store) Held(ctx context.Context, t claim.Type, page db.Page) (claims []claim.Claim, err error) {
+	err = s.view(ctx, func(live *state.State) { claims = live.Held(t, page) })
+	return claims, err
+}
+
+// Live implements db.Reader.
+func (s *Store) Live(ctx context.Context, resource *string, page db.Page) (claims []claim.Claim, err error) {
+	err = s.view(ctx, func(live *state.State) { claims = live.Live(resource, page) })
+	return claims, err
+}
+
+// Queue implements db.Reader.
+func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot db.Snapshot, now claim.Instant, err error) {
+	err = s.view(ctx, func(live *state.State) { snapshot = live.Queue(resource, limit) })
+	return snapshot, s.clock.instant(), err
+}
+
+// WaitsOf implements db.Reader.
+func (s *Store) WaitsOf(ctx context.Context, parties []claim.Party, limit int) (waits []claim.Claim, err error) {
+	err = s.view(ctx, func(live *state.State) { waits = live.WaitsOf(parties, limit) })
+	return waits, err
+}
+
+// Ahead implements db.Reader.
+func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (n int, err error) {
+	err = s.view(ctx, func(live *state.State) { n = live.Ahead(resource, enqueued, limit) })
+	return n, err
+}
+
+// Resources implements db.Resources.
+func (s *Store) Resources(ctx context.Context, prefix, after string, limit int) (resources []db.Resource, next string, now claim.Instant, err error) {
+	err = s.view(ctx, func(live *state.State) { resources, next = live.Resources(prefix, after, limit) })
+	return resources, next, s.clock.instant(), err
+}
+
+// Contended implements db.Resources.
+func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contention, limit int) (list []db.Resource, now claim.Instant, err error) {
+	var tooMany error
+	err = s.view(ctx, func(live *state.State) { list, tooMany = live.Contended(prefix, after, limit) })
+	return list, s.clock.instant(), errors.Join(err, tooMany)
+}
+
+// Due implements db.Due.
+func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) (names []string, err error) {
+	err = s.view(ctx, func(live *state.State) { names = live.Due(s.clock.instant().Lease, idle, limit) })
+	return names, err
+}
+
+// Abandoned implements db.Due.
+func (s *Store) Abandoned(ctx context.Context, limit int) (ids []string, err error) {
+	err = s.view(ctx, func(live *state.State) { ids = live.Abandoned(s.clock.instant().Lease, limit) })
+	return ids, err
+}
+
+// NextDue implements db.Due.
+func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
+	now = s.clock.instant()
+	err = s.view(ctx, func(live *state.State) { next = live.NextDue(now.Lease, idle, s.vouching()) })
+	return next, now, err
+}
+
+// Session implements db.Sessions.
+func (s *Store) Session(ctx context.Context, id string) (claim.Session, claim.Instant, error) {
+	var found *claim.Session
+	err := s.view(ctx, func(live *state.State) { found = live.Session(id) })
+	switch {
+	case err != nil:
+		return claim.Session{}, s.clock.instant(), err
+	case found == nil:
+		return claim.Session{}, s.clock.instant(), claim.ErrSessionEnded
+	}
+	return *found, s.clock.instant(), nil
+}
+
+// Sessions implements db.Sessions.
+func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []db.SessionCount, now claim.Instant, err error) {
+	err = s.view(ctx, func(live *state.State) {
+		live.Sessions(after, func(known *claim.Session) bool {
+			if len(page) == limit {
+				return false
+			}
+			count := live.CountSession(known.ID)
+			page = append(page, db.SessionCount{Session: *known, Active: count.Active, Waiting: count.Waiting})
+			return true
+		})
+	})
+	return page, s.clock.instant(), err
+}
+
+// SessionIDs implements db.Sessions.
+func (s *Store) SessionIDs(ctx context.Context, after string, limit int) (ids []string, err error) {
+	err = s.view(ctx, func(live *state.State) {
+		live.Sessions(after, func(known *claim.Session) bool {
+			if len(ids) == limit {
+				return false
+			}
+			ids = append(ids, known.ID)
+			return true
+		})
+	})
+	return ids, err
+}
+
+// SessionClaims implements db.Sessions.
+func (s *Store) SessionClaims(ctx context.Context, id string) (claims []claim.Claim, err error) {
+	err = s.view(ctx, func(live *state.State) { claims = live.SessionClaims(id) })
+	return claims, err
+}
+
+// AttachedTo implements db.Sessions.
+func (s *Store) AttachedTo(ctx context.Context, server string) (ids []string, err error) {
+	err = s.view(ctx, func(live *state.State) { ids = live.AttachedTo(server) })
+	return ids, err
+}
+
+// DueSessions implements db.Sessions.
+func (s *Store) DueSessions(ctx context.Context, limit int) (ids []string, err error) {
+	err = s.view(ctx, func(live *state.State) { ids = live.DueSessions(s.clock.instant().DueBefore(), limit) })
+	return ids, err
+}
+
+// Count implements db.Pruner.
+func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
+	err = s.view(ctx, func(live *state.State) {
+		n := live.Count()
+		counts = db.Counts{Waiting: int64(n.Waiting), Active: int64(n.Active), Finished: int64(len(s.pending.ended)) + s.history.Count()}
+	})
+	return counts, err
+}
+
+// Prune implements db.Pruner.
+func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (n int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
+	}
+	if err := s.writeHistory(); err != nil {
+		return 0, err
+	}
+	s.behind.Lock()
+	defer s.behind.Unlock()
+	if n, err = s.history.Prune(before, limit); err != nil {
+		err = fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
+	return n, err
+}
+
+// HistoryCutoff implements db.Pruner.
+func (s *Store) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if err := s.writeHistory(); err != nil {
+		return 0, err
+	}
+	at, err := s.history.Cutoff(ctx, keep)
+	return at, unavailable(err)
+}

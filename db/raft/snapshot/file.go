@@ -1,0 +1,271 @@
+// Package snapshot keeps the live state as it is after an entry of the log, so that the entries up to that one are
+// not needed. A snapshot is a file of records that make everything anew: claims by id, then sessions, servers and rows
+// of resources, each by name. The next one is made from it and the entries since, file to file: the state in memory has
+// no part in that, and is not held up by it.
+package snapshot
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/locket-service/locket/db/raft/disk"
+	"github.com/locket-service/locket/db/raft/record"
+)
+
+var (
+	// ErrDamaged is returned for a file that has changed since it was written.
+	ErrDamaged = errors.New("the snapshot is damaged")
+	// ErrAlien is returned for a file that is not a snapshot of this log, or of another version of Locket.
+	ErrAlien = errors.New("the file does not belong to the snapshots")
+)
+
+// Meta is what a snapshot says of itself.
+type Meta struct {
+	// Log is the id of the log.
+	Log uint64
+	// Index and Term are those of the last entry that it has.
+	Index, Term uint64
+	// Sum is the checksum of the last record that it has.
+	Sum uint32
+	// Conf is who the members are, as Raft writes it.
+	Conf []byte
+}
+
+const (
+	suffix  = ".snap"
+	newName = "new"
+	// head is how a file begins; its last byte is the version of the format.
+	head = "locket snapshot\x01"
+	// endMark stands in the place of a block's length at the end.
+	endMark = 1<<32 - 1
+)
+
+var table = crc32.MakeTable(crc32.Castagnoli)
+
+func name(index uint64) string { return fmt.Sprintf("%016x%s", index, suffix) }
+
+// Latest returns the index of the newest snapshot of a folder, 0 for none, and deletes the others.
+func Latest(d disk.Disk) (index uint64, err error) {
+	names, err := d.List()
+	if err != nil {
+		return 0, err
+	}
+	var old []string
+	for _, file := range names {
+		hex, is := strings.CutSuffix(file, suffix)
+		at, err := strconv.ParseUint(hex, 16, 64)
+		switch {
+		case file == newName: // it was never finished
+			old = append(old, file)
+		case !is, err != nil, name(at) != file:
+			return 0, fmt.Errorf("%w: %s: take it away", ErrAlien, d.Path(file))
+		default:
+			if index != 0 {
+				old = append(old, name(index))
+			}
+			index = at
+		}
+	}
+	for _, file := range old {
+		if err := d.Remove(file); err != nil {
+			return 0, err
+		}
+	}
+	return index, nil
+}
+
+// Read calls block for each record of a snapshot, and returns what it says of itself.
+func Read(d disk.Disk, index uint64, block func(*record.Decoded) error) (m Meta, err error) {
+	path := d.Path(name(index))
+	f, err := d.Open(name(index))
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	r := &reader{file: f}
+	if m, err = r.meta(); err == nil && m.Index != index {
+		err = ErrDamaged
+	}
+	for more := true; more && err == nil; {
+		var decoded *record.Decoded
+		if decoded, more, err = r.block(); more && err == nil {
+			err = block(decoded)
+		}
+	}
+	if errors.Is(err, record.ErrFormat) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if err != nil {
+		return m, fmt.Errorf("%w: %s; restore a backup", err, path)
+	}
+	return m, nil
+}
+
+// reader reads a file from its begin.
+type reader struct {
+	file disk.File
+	at   int64
+	buf  []byte // what was read ahead
+	sum  uint32
+}
+
+const ahead = 1 << 20
+
+// take returns the next n bytes.
+func (r *reader) take(n int) ([]byte, error) {
+	if len(r.buf) < n {
+		buf := make([]byte, max(n, ahead))
+		copy(buf, r.buf)
+		read, err := r.file.ReadAt(buf[len(r.buf):], r.at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		r.at += int64(read)
+		r.buf = buf[:len(r.buf)+read]
+	}
+	if len(r.buf) < n {
+		return nil, io.ErrUnexpectedEOF
+	}
+	taken := r.buf[:n]
+	r.buf = r.buf[n:]
+	return taken, nil
+}
+
+// maxBlock is more than the length of any block.
+const maxBlock = 64 << 20
+
+// sized returns the next bytes that have their length before them. The end has none.
+func (r *reader) sized() (b []byte, end bool, err error) {
+	length, err := r.take(4)
+	if err != nil {
+		return nil, false, err
+	}
+	n := binary.LittleEndian.Uint32(length)
+	switch {
+	case n == endMark:
+		return nil, true, nil
+	case n > maxBlock:
+		return nil, false, ErrDamaged
+	}
+	b, err = r.take(int(n))
+	return b, false, err
+}
+
+func (r *reader) meta() (m Meta, err error) {
+	begin, err := r.take(len(head))
+	if err != nil {
+		return m, err
+	}
+	if string(begin) != head {
+		if string(begin[:len(head)-1]) == head[:len(head)-1] {
+			return m, ErrAlien
+		}
+		return m, ErrDamaged
+	}
+	b, end, err := r.sized()
+	if err != nil || end || len(b) < 4+5 {
+		return m, errors.Join(err, ErrDamaged)
+	}
+	body := b[:len(b)-4]
+	if r.sum = crc32.Checksum(body, table); r.sum != binary.LittleEndian.Uint32(b[len(body):]) {
+		return m, ErrDamaged
+	}
+	var sum uint64
+	for _, n := range []*uint64{&m.Log, &m.Index, &m.Term, &sum} {
+		value, size := binary.Uvarint(body)
+		if size <= 0 {
+			return m, ErrDamaged
+		}
+		*n, body = value, body[size:]
+	}
+	m.Sum, m.Conf = uint32(sum), append([]byte(nil), body...)
+	return m, nil
+}
+
+// block returns the next record.
+func (r *reader) block() (d *record.Decoded, more bool, err error) {
+	b, end, err := r.sized()
+	if err != nil {
+		return nil, false, err
+	}
+	if end {
+		last, err := r.take(4)
+		if err == nil && (binary.LittleEndian.Uint32(last) != r.sum || len(r.buf) > 0) {
+			err = ErrDamaged
+		}
+		return nil, false, err
+	}
+	sum, ok := record.Check(r.sum, b)
+	if !ok {
+		return nil, false, ErrDamaged
+	}
+	r.sum = sum
+	d, err = record.Read(b)
+	return d, true, err
+}
+
+// writer writes a file.
+type writer struct {
+	disk disk.Disk
+	file disk.File
+	at   int64
+	buf  []byte
+	sum  uint32
+}
+
+func newWriter(d disk.Disk, m Meta) (*writer, error) {
+	f, err := d.Create(newName)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{disk: d, file: f, buf: []byte(head)}
+	var body []byte
+	for _, n := range []uint64{m.Log, m.Index, m.Term, uint64(m.Sum)} {
+		body = binary.AppendUvarint(body, n)
+	}
+	body = append(body, m.Conf...)
+	w.sum = crc32.Checksum(body, table)
+	w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(len(body)+4))
+	w.buf = binary.LittleEndian.AppendUint32(append(w.buf, body...), w.sum)
+	return w, nil
+}
+
+// block writes a record.
+func (w *writer) block(r *record.Record) error {
+	at := len(w.buf)
+	w.buf, w.sum = record.Append(append(w.buf, 0, 0, 0, 0), w.sum, r)
+	binary.LittleEndian.PutUint32(w.buf[at:], uint32(len(w.buf)-at-4))
+	if len(w.buf) < ahead {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *writer) flush() error {
+	n, err := w.file.WriteAt(w.buf, w.at)
+	w.at += int64(n)
+	w.buf = w.buf[:0]
+	return err
+}
+
+// end makes the file the snapshot with an index, durably.
+func (w *writer) end(index uint64) error {
+	w.buf = binary.LittleEndian.AppendUint32(w.buf, endMark)
+	w.buf = binary.LittleEndian.AppendUint32(w.buf, w.sum)
+	err := w.flush()
+	if err == nil {
+		err = w.file.Sync()
+	}
+	if err = errors.Join(err, w.file.Close()); err != nil {
+		return err
+	}
+	if err := w.disk.Rename(newName, name(index)); err != nil {
+		return err
+	}
+	return w.disk.Sync()
+}

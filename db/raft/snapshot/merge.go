@@ -1,0 +1,404 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db/raft/disk"
+	"github.com/locket-service/locket/db/raft/record"
+)
+
+// Entries calls yield for the records of the log from one entry to another, both included, each with the term of its
+// entry.
+type Entries func(from, to uint64, yield func(term uint64, data []byte) error) error
+
+// ErrDiverged is returned for records that do not follow one another.
+var ErrDiverged = errors.New("the records do not follow one another")
+
+// Merge makes the snapshot of a state after an entry, from the one with the index old, 0 for none, and the records since.
+// It sets the Sum of what it returns. The old one is deleted when the new one is durable.
+func Merge(d disk.Disk, old uint64, m Meta, entries Entries) (Meta, error) {
+	g := &merge{
+		claims: map[string]*record.Patch{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
+		touched: map[string]uint64{},
+	}
+	before := Meta{Sum: 0}
+	if old != 0 {
+		var err error
+		if before, err = Read(d, old, func(*record.Decoded) error { return errStop }); err != nil && !errors.Is(err, errStop) {
+			return m, err
+		}
+	}
+	m.Sum = before.Sum
+	err := entries(max(old, before.Index)+1, m.Index, func(term uint64, data []byte) error {
+		return g.add(term, data, &m.Sum)
+	})
+	if err != nil {
+		return m, err
+	}
+	if g.w, err = newWriter(d, m); err != nil {
+		return m, err
+	}
+	return m, g.write(d, old, m.Index)
+}
+
+var errStop = errors.New("enough is known")
+
+// merge is what the records since the last snapshot amount to.
+type merge struct {
+	lease    claim.Time
+	floor    uint64
+	claims   map[string]*record.Patch
+	sessions map[string]*record.Session
+	servers  map[string]record.Server
+	rows     map[string]*row
+	// touched are versions that rows have got by changes of claims of the last snapshot, unless the rows were dropped.
+	touched map[string]uint64
+
+	w *writer
+	// out is the block that is being filled, and bytes about how large it is.
+	out   record.Record
+	bytes int
+	// What is left to write, in order.
+	claimIDs, sessionIDs, serverNames, rowNames []string
+}
+
+// row is what has become of the row of a resource.
+type row struct {
+	// dropped says that the one of the last snapshot does not count, and there that there is one.
+	dropped, there bool
+	version        uint64
+}
+
+// add adds a record, unless it is void.
+func (g *merge) add(term uint64, data []byte, sum *uint32) error {
+	d, err := record.Read(data)
+	if err != nil {
+		return err
+	}
+	if d.Term != term {
+		return nil
+	}
+	next, ok := record.Check(*sum, data)
+	if !ok {
+		return fmt.Errorf("%w: number %d of term %d", ErrDiverged, d.Seq, d.Term)
+	}
+	*sum = next
+	g.lease, g.floor = max(g.lease, d.Lease), max(g.floor, d.Floor)
+	for i := range d.Claims {
+		g.addClaim(&d.Claims[i])
+	}
+	for i := range d.Sessions {
+		g.addSession(&d.Sessions[i])
+	}
+	for _, s := range d.Servers {
+		g.servers[s.Name] = s
+	}
+	for _, r := range d.Rows {
+		g.floor = max(g.floor, r.Version)
+		g.rows[r.Name] = &row{dropped: true}
+	}
+	return nil
+}
+
+func (g *merge) addClaim(p *record.Patch) {
+	known := g.claims[p.Claim.ID]
+	switch {
+	case known == nil, p.Fields&record.Made != 0:
+		known = p
+	default:
+		both := known.Then(p)
+		known = &both
+	}
+	g.claims[p.Claim.ID] = known
+	if known.Fields&record.Made == 0 {
+		return // its resource is not known yet
+	}
+	r := g.rows[known.Claim.Resource]
+	if r == nil {
+		r = &row{}
+		g.rows[known.Claim.Resource] = r
+	}
+	r.there, r.version = true, max(r.version, p.Claim.Version)
+}
+
+func (g *merge) addSession(s *record.Session) {
+	known := g.sessions[s.ID]
+	switch {
+	case s.Put != nil || s.Ended || known == nil:
+		g.sessions[s.ID] = s
+	case known.Put != nil:
+		put := *known.Put
+		put.Version = s.Version
+		g.sessions[s.ID] = &record.Session{ID: s.ID, Version: s.Version, Put: &put}
+	default:
+		g.sessions[s.ID] = s
+	}
+}
+
+// write writes the new snapshot.
+func (g *merge) write(d disk.Disk, old, index uint64) error {
+	g.claimIDs = slices.Sorted(maps.Keys(g.claims))
+	g.sessionIDs = slices.Sorted(maps.Keys(g.sessions))
+	g.serverNames = slices.Sorted(maps.Keys(g.servers))
+	if old != 0 {
+		if _, err := Read(d, old, g.block); err != nil {
+			return errors.Join(err, g.w.file.Close())
+		}
+	}
+	err := g.rest(kindRows + 1)
+	if err == nil {
+		err = g.flush()
+	}
+	if err != nil {
+		return errors.Join(err, g.w.file.Close())
+	}
+	if err := g.w.end(index); err != nil || old == 0 {
+		return err
+	}
+	return d.Remove(name(old))
+}
+
+// The kinds of what a snapshot has, in order.
+const (
+	kindClaims = iota
+	kindSessions
+	kindServers
+	kindRows
+)
+
+// block merges a block of the old snapshot. A block has things of one kind.
+func (g *merge) block(d *record.Decoded) error {
+	g.lease, g.floor = max(g.lease, d.Lease), max(g.floor, d.Floor)
+	for i := range d.Claims {
+		if err := g.oldClaim(&d.Claims[i].Claim); err != nil {
+			return err
+		}
+	}
+	for _, s := range d.Sessions {
+		if err := errors.Join(g.rest(kindSessions), g.oldSession(s.Put)); err != nil {
+			return err
+		}
+	}
+	for _, s := range d.Servers {
+		if err := errors.Join(g.rest(kindServers), g.oldServer(s)); err != nil {
+			return err
+		}
+	}
+	for _, r := range d.Rows {
+		if err := errors.Join(g.rest(kindRows), g.oldRow(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest writes what is left of the kinds before one.
+func (g *merge) rest(before int) error {
+	for kind := range before {
+		var err error
+		switch {
+		case kind == kindClaims && len(g.claimIDs) > 0:
+			err = g.newClaims("", true)
+		case kind == kindSessions && len(g.sessionIDs) > 0:
+			err = g.newSessions("", true)
+		case kind == kindServers && len(g.serverNames) > 0:
+			err = g.newServers("", true)
+		case kind == kindRows:
+			err = g.newRows("", true)
+		}
+		if err != nil {
+			return err
+		}
+		if kind == kindClaims && g.rowNames == nil { // by now all rows are known that were touched
+			g.rowNames = slices.AppendSeq(make([]string, 0, len(g.rows)), maps.Keys(g.rows))
+			slices.Sort(g.rowNames)
+		}
+	}
+	return nil
+}
+
+func (g *merge) oldClaim(c *claim.Claim) error {
+	if err := g.newClaims(c.ID, false); err != nil {
+		return err
+	}
+	if len(g.claimIDs) == 0 || g.claimIDs[0] != c.ID {
+		return g.claim(c)
+	}
+	p := g.claims[c.ID]
+	g.claimIDs = g.claimIDs[1:]
+	if p.Fields&record.Made == 0 {
+		g.touched[c.Resource] = max(g.touched[c.Resource], p.Claim.Version)
+	}
+	p.Apply(c)
+	return g.claim(c)
+}
+
+// newClaims writes the claims that the old snapshot does not have, before an id or all.
+func (g *merge) newClaims(before string, all bool) error {
+	for len(g.claimIDs) > 0 && (all || g.claimIDs[0] < before) {
+		p := g.claims[g.claimIDs[0]]
+		if p.Fields&record.Made == 0 {
+			return fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
+		}
+		g.claimIDs = g.claimIDs[1:]
+		if err := g.claim(&p.Claim); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *merge) claim(c *claim.Claim) error {
+	if !c.Status.Live() {
+		return nil
+	}
+	g.out.Claims = append(g.out.Claims, claim.Transition{After: c})
+	return g.wrote(200 + len(c.UserData) + len(c.Value) + len(c.Resource) + len(c.Owner))
+}
+
+func (g *merge) oldSession(s *claim.Session) error {
+	if err := g.newSessions(s.ID, false); err != nil {
+		return err
+	}
+	if len(g.sessionIDs) > 0 && g.sessionIDs[0] == s.ID {
+		changed := g.sessions[s.ID]
+		g.sessionIDs = g.sessionIDs[1:]
+		switch {
+		case changed.Ended:
+			return nil
+		case changed.Put != nil:
+			s = changed.Put
+		default:
+			s.Version = changed.Version
+		}
+	}
+	return g.session(s)
+}
+
+func (g *merge) newSessions(before string, all bool) error {
+	for len(g.sessionIDs) > 0 && (all || g.sessionIDs[0] < before) {
+		s := g.sessions[g.sessionIDs[0]]
+		g.sessionIDs = g.sessionIDs[1:]
+		if s.Put == nil && !s.Ended {
+			return fmt.Errorf("%w: session %.200q", ErrDiverged, s.ID)
+		}
+		if s.Put != nil {
+			if err := g.session(s.Put); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *merge) session(s *claim.Session) error {
+	if len(g.out.Claims) > 0 {
+		if err := g.flush(); err != nil {
+			return err
+		}
+	}
+	g.out.Sessions = append(g.out.Sessions, claim.SessionChange{After: s})
+	return g.wrote(200 + len(s.Owner))
+}
+
+func (g *merge) oldServer(s record.Server) error {
+	if err := g.newServers(s.Name, false); err != nil {
+		return err
+	}
+	if len(g.serverNames) > 0 && g.serverNames[0] == s.Name {
+		s = g.servers[s.Name]
+		g.serverNames = g.serverNames[1:]
+	}
+	return g.server(s)
+}
+
+func (g *merge) newServers(before string, all bool) error {
+	for len(g.serverNames) > 0 && (all || g.serverNames[0] < before) {
+		s := g.servers[g.serverNames[0]]
+		g.serverNames = g.serverNames[1:]
+		if err := g.server(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *merge) server(s record.Server) error {
+	if s.Gone {
+		return nil
+	}
+	if len(g.out.Claims)+len(g.out.Sessions) > 0 {
+		if err := g.flush(); err != nil {
+			return err
+		}
+	}
+	g.out.Servers = append(g.out.Servers, s)
+	return g.wrote(50)
+}
+
+func (g *merge) oldRow(r record.Row) error {
+	if err := g.newRows(r.Name, false); err != nil {
+		return err
+	}
+	if len(g.rowNames) > 0 && g.rowNames[0] == r.Name {
+		changed := g.rows[r.Name]
+		g.rowNames = g.rowNames[1:]
+		if changed.dropped {
+			return g.newRow(r.Name, changed)
+		}
+		r.Version = max(r.Version, changed.version)
+	}
+	r.Version = max(r.Version, g.touched[r.Name])
+	return g.row(r)
+}
+
+func (g *merge) newRows(before string, all bool) error {
+	for len(g.rowNames) > 0 && (all || g.rowNames[0] < before) {
+		name := g.rowNames[0]
+		g.rowNames = g.rowNames[1:]
+		if err := g.newRow(name, g.rows[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *merge) newRow(name string, r *row) error {
+	if !r.there {
+		return nil
+	}
+	return g.row(record.Row{Name: name, Version: r.version})
+}
+
+func (g *merge) row(r record.Row) error {
+	if len(g.out.Claims)+len(g.out.Sessions)+len(g.out.Servers) > 0 {
+		if err := g.flush(); err != nil {
+			return err
+		}
+	}
+	g.out.Rows = append(g.out.Rows, r)
+	return g.wrote(20 + len(r.Name))
+}
+
+// blockBytes is how large a block becomes, its last thing apart.
+const blockBytes = 64 << 10
+
+// wrote counts what was put into the block, and writes it when it is large enough.
+func (g *merge) wrote(bytes int) error {
+	if g.bytes += bytes; g.bytes < blockBytes {
+		return nil
+	}
+	return g.flush()
+}
+
+// flush writes the block. Lease time and floor stand in every one, so that the last one has the last.
+func (g *merge) flush() error {
+	g.out.Lease, g.out.Wall, g.out.Floor = g.lease, g.lease, g.floor
+	err := g.w.block(&g.out)
+	g.out, g.bytes = record.Record{}, 0
+	return err
+}

@@ -1,0 +1,129 @@
+package raft_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/raft"
+)
+
+// random returns a command about a few resources, sessions and claims.
+func random(rnd *rand.Rand, next int) claim.Command {
+	resource, session, id := fmt.Sprint("r", rnd.IntN(6)), fmt.Sprint("s", rnd.IntN(4)), fmt.Sprintf("c%03d", rnd.IntN(next+1)*37%1000)
+	fresh := fmt.Sprintf("c%03d", next*37%1000)
+	switch rnd.IntN(9) {
+	case 0, 1, 2:
+		return claim.Create{ID: fresh, Resource: resource, Owner: "o", TTL: time.Hour, Mode: claim.Mode(rnd.IntN(2)), UserData: []byte("{}")}
+	case 3:
+		return claim.Create{ID: fresh, Resource: resource, Owner: "o", Session: session, Server: "here"}
+	case 4:
+		return claim.Renew{ID: id, TTL: 2 * time.Hour}
+	case 5, 6:
+		return claim.End{ID: id}
+	case 7:
+		return claim.Attach{Session: claim.Session{ID: session, TTL: time.Hour}, Server: "here"}
+	default:
+		return claim.EndSession{ID: session, Active: claim.Expired, Waiting: claim.Aborted}
+	}
+}
+
+// TestSnapshots: a state that is made from a snapshot and the records since is the one that there was. Snapshots are made
+// from snapshots, with changes of everything between.
+func TestSnapshots(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	folder := filepath.Join(t.TempDir(), "data")
+	next := 0
+	for round := range 25 {
+		s := open(t, folder)
+		name := fmt.Sprint("server ", round)
+		if err := s.Vouch(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		for range 12 {
+			for range 1 + rnd.IntN(6) {
+				_ = do(s, random(rnd, next)) // many are refused
+				next++
+			}
+			switch rnd.IntN(6) {
+			case 0:
+				if _, err := s.PruneResources(t.Context(), "", claim.Forever, 100); err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				if err := s.Snapshot(); err != nil {
+					t.Fatal(err)
+				}
+			case 2:
+				if err := s.Beat(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if rnd.IntN(3) == 0 {
+			if err := s.Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := s.Dump()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, folder)
+		if after := s.Dump(); string(after) != string(before) {
+			t.Fatalf("round %d: the state is another one: %d bytes, and %d before", round, len(after), len(before))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLogIsBounded: the log forgets what is in a snapshot and in the history, by itself.
+func TestLogIsBounded(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "data"))
+	defer func() { _ = s.Close() }()
+	end := time.Now().Add(20 * time.Second)
+	most := 0
+	for n := 0; most < 2*small.SegmentBytes || s.LogBytes() > 2*small.SegmentBytes; n++ {
+		if time.Now().After(end) {
+			t.Fatalf("the log has %d bytes", s.LogBytes())
+		}
+		cmd := create(n)
+		cmd.Value += string(make([]byte, 5000))
+		dbtest.Do(t, s, cmd)
+		dbtest.Do(t, s, claim.End{ID: cmd.ID})
+		most = max(most, s.LogBytes())
+	}
+}
+
+// TestPending: claims for a history that cannot be written are given up when they are too many, the oldest first, and
+// those that are given up are a gap.
+func TestPending(t *testing.T) {
+	p := raft.NewPending(20_000)
+	for n := range uint64(100) {
+		p.Add(n+1, &claim.Claim{ID: fmt.Sprint(n)})
+	}
+	ended, gap := p.Ended()
+	if gap == nil || gap.After != 0 || gap.Entry+1 != ended[0].Entry || gap.Claims+len(ended) != 100 || len(ended) < 15 {
+		t.Fatalf("%d claims from entry %d on, gap %+v", len(ended), ended[0].Entry, gap)
+	}
+	wrote := *gap
+	for n := uint64(100); *gap == wrote; n++ {
+		p.Add(n+1, &claim.Claim{ID: fmt.Sprint(n)})
+	}
+	p.Done(wrote.Entry, &wrote)
+	ended, grown := p.Ended()
+	if grown.After != wrote.Entry || grown.Entry+1 != ended[0].Entry {
+		t.Fatalf("claims from entry %d on, gap %+v after %+v", ended[0].Entry, grown, wrote)
+	}
+	last := ended[len(ended)-1].Entry
+	p.Done(last, grown)
+	if ended, gap := p.Ended(); len(ended) != 0 || gap != nil {
+		t.Errorf("in the end %d claims, gap %+v", len(ended), gap)
+	}
+}

@@ -1,0 +1,288 @@
+// Package raft is the embedded engine: the live state in memory, commits in a log that Raft replicates, and the claims
+// that have ended in a file that is filled behind. A server by itself is a cluster of one.
+//
+// The leader decides: it carries out commands by the rules on its newest state, and proposes a record of what they have
+// changed (package record). The record is in the log of a majority when it is committed; then every node does to its
+// state what it says. A record that another leader decided than that of its entry's term is void: it may be built on a
+// state that never was.
+package raft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft/disk"
+	"github.com/locket-service/locket/db/raft/history"
+	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/db/raft/snapshot"
+	"github.com/locket-service/locket/db/raft/state"
+	"github.com/locket-service/locket/db/raft/wal"
+)
+
+// Options are for tests; the zero value is what a server uses.
+type Options struct {
+	// SegmentBytes is how large the files of the log are.
+	SegmentBytes int
+	// SnapshotBytes is how much of the log is kept at least before it is made into a snapshot.
+	SnapshotBytes int
+	// Delay is how long the work behind the commits waits for more.
+	Delay time.Duration
+	// Log is where the log is, in place of a folder below the store's.
+	Log disk.Disk
+}
+
+const (
+	defaultSnapshotBytes = 64 << 20
+	defaultDelay         = 250 * time.Millisecond
+	// hangTimeout is how long the disk may take to write the log. After that it is taken for broken.
+	hangTimeout = 5 * time.Second
+	// closeTimeout is how long Close waits for a disk that does not answer.
+	closeTimeout = 5 * time.Second
+)
+
+// Store is a db.Store in one folder.
+type Store struct {
+	options   Options
+	folder    *folder
+	log       *wal.Log
+	history   *history.History
+	snapshots disk.Disk
+	conf      []byte // who the members are
+	clock     leaseClock
+	feed      *feed
+	announced announced
+	scanning  chan struct{} // full while as many lists read much as may at once
+	// vouchingFor is the name under which this server vouches for sessions, nil for none.
+	vouchingFor atomic.Pointer[string]
+
+	mu      sync.RWMutex // of what follows: held by who applies a record
+	state   *state.State
+	applied position
+	pending pending
+
+	// writing is full while somebody decides or commits, and uses what follows.
+	writing  chan struct{}
+	node     *node
+	seq      uint64 // of the last record of this term
+	proposed *proposal
+
+	failure  atomic.Pointer[error] // why nothing is written any more, nil while it is
+	commits  chan commit
+	closed   chan struct{}
+	working  sync.WaitGroup
+	work     chan struct{} // there is something for the work behind the commits
+	behind   sync.Mutex    // held by who writes the history, or a snapshot
+	merged   int           // how much of the log there was after the last snapshot
+	snapshot atomic.Pointer[pb.SnapshotMetadata]
+}
+
+// position is how far a state has got.
+type position struct {
+	index, term uint64
+	sum         uint32 // of the last record
+}
+
+// proposal is the record that is being committed.
+type proposal struct {
+	record *record.Record
+	data   []byte
+	at     time.Time
+}
+
+var _ db.Store = (*Store)(nil)
+
+// Open opens the store in a folder, and makes the folder and what is in it if it is not there. It returns db.ErrInUse
+// when another server uses it, and names the file where something is missing, or is not as it was written.
+func Open(path string) (*Store, error) { return OpenWith(path, Options{}) }
+
+// OpenWith is Open with options.
+func OpenWith(path string, options Options) (_ *Store, err error) {
+	if options.SnapshotBytes == 0 {
+		options.SnapshotBytes = defaultSnapshotBytes
+	}
+	if options.Delay == 0 {
+		options.Delay = defaultDelay
+	}
+	s := &Store{
+		options: options, state: state.New(), feed: newFeed(),
+		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
+		commits: make(chan commit), closed: make(chan struct{}), work: make(chan struct{}, 1),
+	}
+	if s.folder, err = openFolder(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open %s: %w", path, errors.Join(err, s.closeFiles()))
+		}
+	}()
+	if err = s.open(); err != nil {
+		return nil, err
+	}
+	s.working.Go(s.commitAll)
+	s.working.Go(s.workBehind)
+	return s, nil
+}
+
+// open reads what is in the folder, and starts the node.
+func (s *Store) open() error {
+	s.snapshots = s.folder.disk(snapshotsName)
+	if s.options.Log == nil {
+		s.options.Log = s.folder.disk(logName)
+	}
+	if err := s.openHistory(); err != nil {
+		return err
+	}
+	if err := s.readSnapshot(); err != nil {
+		return err
+	}
+	if err := s.openLog(); err != nil {
+		return err
+	}
+	if err := s.start(); err != nil || !s.folder.fresh {
+		return err
+	}
+	return s.folder.ready()
+}
+
+func (s *Store) openHistory() (err error) {
+	if s.history, err = history.Open(s.folder.file(historyName), s.folder.log, s.folder.fresh); err != nil {
+		return err
+	}
+	s.pending = newPending(s.history.Entry(), maxPendingBytes)
+	return nil
+}
+
+// readSnapshot makes the state as it is in the newest snapshot.
+func (s *Store) readSnapshot() error {
+	s.applied = position{index: firstIndex, term: firstTerm}
+	index, err := snapshot.Latest(s.snapshots)
+	if err != nil || index == 0 {
+		return err
+	}
+	m, err := snapshot.Read(s.snapshots, index, func(d *record.Decoded) error {
+		_, err := s.state.ApplyDecoded(d)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if m.Log != s.folder.log {
+		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, s.folder.file(snapshotsName))
+	}
+	s.applied = position{m.Index, m.Term, m.Sum}
+	s.noteSnapshot(m)
+	return nil
+}
+
+func (s *Store) noteSnapshot(m snapshot.Meta) {
+	s.snapshot.Store(&pb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: s.members()})
+}
+
+// members are the nodes of the cluster: this one.
+func (s *Store) members() *pb.ConfState { return &pb.ConfState{Voters: []uint64{s.folder.node}} }
+
+func (s *Store) openLog() (err error) {
+	options := wal.Options{SegmentBytes: s.options.SegmentBytes}
+	if s.folder.fresh {
+		s.log, err = wal.Create(s.options.Log, s.folder.log, wal.HardState{Term: firstTerm, Commit: firstIndex}, firstIndex, firstTerm, options)
+		return err
+	}
+	least := max(s.applied.index, s.history.Entry())
+	if s.log, err = wal.Open(s.options.Log, s.folder.log, least, options); err != nil {
+		return err
+	}
+	if first := s.log.First(); first > s.applied.index+1 {
+		return fmt.Errorf("%w: the log begins at entry %d, and there is no snapshot with those before in %s; restore a backup",
+			ErrFolder, first, s.folder.file(snapshotsName))
+	}
+	return nil
+}
+
+// start starts the node, which applies what is in the log and leads from then on.
+func (s *Store) start() (err error) {
+	storage := &storage{log: s.log, conf: s.members(), snapshot: s.snapshot.Load}
+	if s.node, err = newNode(s.folder.node, s.log, storage, s.applied.index, s.apply); err != nil {
+		return err
+	}
+	if err := s.node.raft.Campaign(); err != nil {
+		return err
+	}
+	if err := s.node.run(); err != nil {
+		return err
+	}
+	if s.node.term == 0 {
+		return errNotLeader
+	}
+	if s.state.Lease == 0 { // lease time begins with the time
+		data, _ := record.Append(nil, s.applied.sum, &record.Record{Header: record.Header{Term: s.node.term, Wall: wallTime(), Lease: wallTime()}})
+		if err := s.node.propose(data); err != nil {
+			return err
+		}
+	}
+	s.clock.start(s.state.Lease)
+	return nil
+}
+
+// fail ends all writing: what the disk has of the last write is not known.
+func (s *Store) fail(err error) {
+	failure := fmt.Errorf("%w; restart the server", err)
+	s.failure.CompareAndSwap(nil, &failure)
+}
+
+// failed returns why nothing is written any more, or nil.
+func (s *Store) failed() error {
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// About implements db.Store.
+func (s *Store) About(ctx context.Context) (db.About, error) {
+	return db.About{Engine: "raft", Version: fmt.Sprint("record format ", record.Version)}, ctx.Err()
+}
+
+// Close implements db.Store. When the disk does not answer it returns db.ErrUnavailable after closeTimeout, and leaves
+// the folder locked until this process ends.
+func (s *Store) Close() error {
+	close(s.closed)
+	ended := make(chan error, 1)
+	go func() { ended <- s.close() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(closeTimeout):
+		return fmt.Errorf("close: %w: the disk has not answered for %s", db.ErrUnavailable, closeTimeout)
+	}
+}
+
+func (s *Store) close() error {
+	s.writing <- struct{}{} // for good
+	close(s.commits)
+	s.working.Wait()
+	err := s.writeHistory()
+	return errors.Join(err, s.closeFiles())
+}
+
+func (s *Store) closeFiles() error {
+	var errs []error
+	if s.history != nil {
+		errs = append(errs, s.history.Close())
+	}
+	if s.log != nil {
+		if s.failed() == nil {
+			errs = append(errs, s.log.Close())
+		}
+	}
+	s.folder.close()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,106 @@
+package raft_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/raft/disk/disktest"
+)
+
+// small has the log rotate, and snapshots made, often.
+var small = raft.Options{SegmentBytes: 128 << 10, SnapshotBytes: 64 << 10, Delay: 50 * time.Millisecond}
+
+func open(t testing.TB, folder string) *raft.Store {
+	t.Helper()
+	s, err := raft.OpenWith(folder, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// engine has its log on a disk in memory, which loses what was not synced when the store is opened again.
+func engine(t testing.TB) dbtest.Engine {
+	folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
+	s := onDisk(t, folder, d)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	return dbtest.Engine{Store: s, Reopen: func(t testing.TB) db.Store {
+		t.Helper()
+		before := s.Dump()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = d.Crash(rnd)
+		s = onDisk(t, folder, d)
+		if after := s.Dump(); string(after) != string(before) {
+			t.Errorf("the state is another one after a restart: %d bytes, %d before", len(after), len(before))
+		}
+		return s
+	}}
+}
+
+func TestStore(t *testing.T) { dbtest.RunAlone(t, engine) }
+
+func TestOneServer(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	first := open(t, folder)
+	if _, err := raft.Open(folder); !errors.Is(err, db.ErrInUse) {
+		t.Fatalf("a second server: %v", err)
+	}
+	dbtest.Do(t, first, claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, folder)
+	defer func() { _ = second.Close() }()
+	if c, err := second.Holder(t.Context(), "r"); err != nil || c.ID != "a" {
+		t.Errorf("holder %q (%v)", c.ID, err)
+	}
+}
+
+// TestBubble shows that other packages' tests can use the engine with a fake clock.
+func TestBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine(t)
+		start := time.Now()
+		dbtest.Do(t, e.Store, claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Minute})
+		for range 240 {
+			time.Sleep(db.BeatInterval)
+			if err := e.Store.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		due, err := e.Store.Due(t.Context(), 0, 1)
+		if err != nil || len(due) != 1 {
+			t.Errorf("due after a minute: %q (%v)", due, err)
+		}
+		now, err := e.Store.Now(t.Context())
+		if err != nil || now.Wall.Std().Sub(start.UTC()) != time.Minute {
+			t.Errorf("now %s, started at %s (%v)", now.Wall.Std(), start, err)
+		}
+	})
+}
+
+func BenchmarkFlat(b *testing.B) {
+	dbtest.Benchmark(b, func(t testing.TB) db.Store {
+		s, err := raft.Open(filepath.Join(t.TempDir(), "data"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	})
+}
