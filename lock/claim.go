@@ -60,10 +60,9 @@ func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, option
 			claim.WaitTtl = proto.Float64(settings.waitTTL.Seconds())
 		}
 	}
-	return &Runner{
-		settings: settings, key: claim.GetResource(), owner: claim.GetOwner(), exitOnLoss: true,
-		grantor: &claimGrantor{client, claim, settings.ttl}, usable: client != nil && claim != nil,
-	}
+	r := newCallRunner(settings, claim.GetResource(), claim.GetOwner(), &claimGrantor{client, claim, settings.ttl}, client != nil && claim != nil)
+	r.exitOnLoss = true
+	return r
 }
 
 // claimGrantor holds a claim by its id.

@@ -15,8 +15,9 @@ import (
 // number of goroutines, which exclude each other as those of different clients do. Those that ask for the same share one claim,
 // and its token; docs/go.md says how.
 type Client struct {
-	config *clientConfig
-	owner  string
+	config         *clientConfig
+	owner          string
+	releaseTimeout time.Duration
 
 	mu       sync.Mutex
 	sessions map[sessionKey]*Session
@@ -46,7 +47,7 @@ func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 		return nil, err
 	}
 	settings := config.settings(config.ttl)
-	return &Client{config: config, owner: settings.ownerOr(""), sessions: make(map[sessionKey]*Session), ended: make(chan struct{})}, nil
+	return &Client{config: config, owner: settings.ownerOr(""), releaseTimeout: settings.releaseTimeout, sessions: make(map[sessionKey]*Session), ended: make(chan struct{})}, nil
 }
 
 // Owner returns the owner of what the client holds, as the servers and their lists name it.
@@ -148,7 +149,7 @@ func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context,
 		if lost := hold.Err(); lost != nil {
 			err = errors.Join(err, lost)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.turn.gate.session.releaseTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.releaseTimeout)
 		defer cancel()
 		_ = hold.Release(ctx) // goes on in the background if it must
 	}()

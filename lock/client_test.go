@@ -34,6 +34,9 @@ func TestAcquire(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		must(t, held.Err())
+		if left := time.Until(held.Deadline()); left <= 0 || left > lock.DefaultTTL {
+			t.Errorf("it is held for %v yet", left)
+		}
 		second := make(chan *lock.Hold)
 		go func() {
 			h, err := b.Acquire(t.Context(), "nightly")

@@ -75,8 +75,9 @@ type acquisition struct {
 	// keepsOut is set if what is held excludes other goroutines of the session until it is released, also when
 	// the session has lost it meanwhile.
 	keepsOut bool
-	// watcher, if there is one, is told when the session loses what is held.
-	watcher *watcher
+	// watcher, if there is one, is told when the session loses what is held; observer whether it is verified.
+	watcher  *watcher
+	observer *observer
 }
 
 type acquireFunc func(*acquisition)

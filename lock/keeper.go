@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"os"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -15,36 +15,30 @@ import (
 	"github.com/locket-service/locket/lease"
 )
 
-// keeper is one run of a runner. Only the goroutine that runs it uses it: the Runner has no
-// way to it, and an attempt reports over a channel.
+// keeper keeps one grant by calls, from the first attempt to take it to its end. Its own goroutine alone uses it, but for
+// what mu guards.
 type keeper struct {
-	*Runner                 // the handle: what never changes is read there
-	log     *slog.Logger    // hides that of the runner
-	grantor grantor         // likewise; it changes when a claim needs a new id
-	ready   chan<- struct{} // nil once it is closed
-	// exitOnLoss ends the run when the lock is lost: a lock's, and a presence's in a Joint.
-	exitOnLoss bool
+	*callHolder              // what never changes is read there
+	log         *slog.Logger // hides that of the holder
+	grantor     grantor      // likewise; it changes when a claim needs a new id
+	observer    observer
 
 	// next fires when it is time for an attempt, expiry when the lease is over.
 	next, expiry *time.Timer
 	// attempt delivers the result of the attempt under way; nil when there is none.
 	attempt <-chan result
 	cancel  context.CancelFunc
-	// ended gets how the grant has ended, when that is known without a renewal, and look has one made now. unwatch
-	// ends that.
-	ended   <-chan error
-	look    <-chan struct{}
-	unwatch context.CancelFunc
+	// ended gets how the grant has ended, when that is known without a renewal, and look has one made now.
+	ended <-chan error
+	look  <-chan struct{}
 	// again is set if a renewal is to follow the attempt under way at once: that may have come too early.
 	again bool
-	// leaving is done when the runner ends.
+	// leaving is done when the grant is to be given up.
 	leaving context.Context
 	leave   context.CancelFunc
 
 	// held is set between the gain and the loss of the lock.
 	held bool
-	// granted is the grant as it was published last.
-	granted grant
 	// token is that of the last grant that the server reported, trusted or not.
 	token uint64
 	// open is set while the server may have made a grant that it has not reported; wasOpen is
@@ -55,6 +49,14 @@ type keeper struct {
 	// unverified is set while the lock is held and cannot be verified; denied when that was
 	// reported to be because the server does not let the caller renew.
 	unverified, denied bool
+
+	// acquired is closed when the lock is held, done when it no longer is, gone when the goroutine has ended.
+	acquired, done, gone chan struct{}
+
+	mu      sync.Mutex
+	granted grant
+	err     error                   // why it is not held any more, or never was
+	over    context.CancelCauseFunc // is told of err
 }
 
 // result is that of one attempt.
@@ -66,60 +68,66 @@ type result struct {
 	err   error
 }
 
-func newKeeper(r *Runner, ready chan<- struct{}, exitOnLoss bool) *keeper {
+func newKeeper(h *callHolder, o observer) *keeper {
 	leaving, leave := context.WithCancel(context.Background())
-	r.setClaimID(r.grantor.id())
+	h.setClaimID(h.grantor.id())
 	return &keeper{
-		Runner: r, ready: ready, exitOnLoss: exitOnLoss, log: r.log.With("lock", r.key, "owner", r.owner),
-		grantor: r.grantor, next: time.NewTimer(math.MaxInt64), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, unwatch: func() {}, leaving: leaving, leave: leave,
+		callHolder: h, observer: o, log: h.log.With("lock", h.key, "owner", h.owner), grantor: h.grantor,
+		next: time.NewTimer(math.MaxInt64), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, leaving: leaving, leave: leave,
+		acquired: make(chan struct{}), done: make(chan struct{}), gone: make(chan struct{}), over: func(error) {},
 	}
 }
 
-// run keeps the lock until a signal comes or the lock is lost. Whatever wakes it, it
-// reads the clock before it does anything else.
-func (k *keeper) run(signals <-chan os.Signal) error {
+// run keeps the lock until it is given up or lost.
+func (k *keeper) run() {
+	defer close(k.gone)
 	defer k.forget()
 	k.try()
 	for {
-		var due, expired bool
-		var answered *result
-		var ended error
-		select {
-		case <-signals:
-			k.stop()
-			return nil
-		case <-k.expiry.C:
-			expired = true
-		case <-k.next.C:
-			due = true
-		case <-k.look:
-			if k.again = k.attempt != nil; !k.again {
-				k.next.Reset(0)
-			}
-			continue
-		case ended = <-k.ended:
-		case r := <-k.attempt:
-			k.attempt, answered = nil, &r
-		}
-		var err error
-		switch {
-		case k.held && !k.granted.trust.Trusted(time.Now()):
-			err = k.lose(timeUp(k.failure))
-		case ended != nil:
-			err = k.over(ended)
-		case answered != nil:
-			if err = k.conclude(*answered); k.again {
-				k.again = false
-				k.next.Reset(0)
-			}
-		case due:
-			k.try()
-		case expired: // it was renewed in the last moment
-		}
-		if err != nil {
-			return err
+		if err := k.step(); err != nil {
+			k.end(err)
+			return
 		}
 	}
+}
+
+// step waits for what comes next. Whatever it is, it reads the clock before it does anything else. Its error is the end.
+func (k *keeper) step() error {
+	var due bool
+	var answered *result
+	var ended error
+	select {
+	case <-k.leaving.Done():
+		k.stop()
+		return ErrReleased
+	case <-k.expiry.C: // or it was renewed in the last moment
+	case <-k.next.C:
+		due = true
+	case <-k.look:
+		if k.again = k.attempt != nil; !k.again {
+			k.next.Reset(0)
+		}
+		return nil
+	case ended = <-k.ended:
+	case r := <-k.attempt:
+		k.attempt, answered = nil, &r
+	}
+	switch {
+	case k.held && !k.granted.trust.Trusted(time.Now()):
+		return k.lose(timeUp(k.failure))
+	case ended != nil:
+		return k.overBy(ended)
+	case answered != nil:
+		err := k.conclude(*answered)
+		if err == nil && k.again {
+			k.again = false
+			k.next.Reset(0)
+		}
+		return err
+	case due:
+		k.try()
+	}
+	return nil
 }
 
 // try begins an attempt to gain or renew the lock, unless one is under way.
@@ -147,7 +155,7 @@ func (k *keeper) conclude(r result) error {
 	k.note(r)
 	switch {
 	case r.err == nil && k.held && r.token != k.granted.token: // by a server that cannot renew one grant only
-		return k.replaced(r)
+		return k.lose(ErrTokenChanged)
 	case r.err == nil:
 		k.gain(r)
 	case verdict == ended && k.held:
@@ -159,7 +167,7 @@ func (k *keeper) conclude(r result) error {
 	case verdict == missed:
 		k.claimAnew()
 	case verdict == permanent || verdict == denied:
-		return k.refused(r.sent)
+		return k.refused()
 	default:
 		k.wait(r.sent)
 	}
@@ -175,21 +183,12 @@ func (k *keeper) claimAnew() {
 	k.next.Reset(0)
 }
 
-// refused returns the error that the run ends with when the server does not let it take the
-// lock. A presence that was announced before reports it, and tries again.
-func (k *keeper) refused(sent time.Time) error {
-	if k.ready != nil {
-		if k.open {
-			k.releaseLater(0)
-		}
-		return fmt.Errorf("lock %q: %w", k.key, k.failure)
+// refused returns the error that the server does not let the lock be taken.
+func (k *keeper) refused() error {
+	if k.open {
+		k.releaseLater(0)
 	}
-	k.log.Error("presence refused", "error", k.failure)
-	if k.callbacks.Refused != nil {
-		k.callbacks.Refused(k.failure)
-	}
-	k.wait(sent)
-	return nil
+	return k.failure
 }
 
 // note records what the result of an attempt shows of the server's state.
@@ -225,19 +224,12 @@ func (k *keeper) gain(r result) {
 		k.log.Info("lock acquired", "token", r.token)
 		k.held = true
 		k.watch(r.token)
-		if k.ready != nil {
-			close(k.ready)
-			k.ready = nil
-		}
-		if k.callbacks.Acquired != nil {
-			k.callbacks.Acquired(r.token)
-		}
+		k.observer.acquired(r.token)
+		close(k.acquired)
 	case k.unverified:
 		k.log.Info("lock verified again")
 		k.unverified, k.denied = false, false
-		if k.callbacks.Verified != nil {
-			k.callbacks.Verified()
-		}
+		k.observer.verified()
 	}
 	k.next.Reset(pause)
 }
@@ -247,8 +239,8 @@ func (k *keeper) goUnverified(verdict verdict) {
 	k.log.Warn("lock not renewed", "error", k.failure, "held_for", k.granted.trust.Left(time.Now()))
 	news := !k.unverified || verdict == denied && !k.denied
 	k.unverified, k.denied = true, k.denied || verdict == denied
-	if news && k.callbacks.Unverifiable != nil {
-		k.callbacks.Unverifiable(k.failure)
+	if news {
+		k.observer.unverifiable(k.failure)
 	}
 	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/10)))
 }
@@ -260,35 +252,21 @@ func (k *keeper) wait(sent time.Time) {
 	k.next.Reset(max(0, k.jittered(k.retryInterval)-time.Since(sent)))
 }
 
-// lose ends the trust window. It returns the error that the runner ends with, nil for a presence.
+// lose ends the trust window. It returns the loss.
 func (k *keeper) lose(cause error) error {
-	k.held, k.unverified, k.denied = false, false, false
-	k.unwatch()
-	k.ended, k.look = nil, nil
-	k.publish(grant{})
-	if k.exitOnLoss {
+	if !k.observer.again {
 		k.releaseLater(k.margin)
 	}
-	err := fmt.Errorf("lock %q: %w: %w", k.key, ErrLost, cause)
-	k.log.Error("lock lost", "error", cause)
-	if k.callbacks.Lost != nil {
-		k.callbacks.Lost(err)
-	}
-	if k.exitOnLoss {
-		return err
-	}
-	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/10)))
-	return nil
+	return lost(k.key, cause)
 }
 
 // watch has it told how the grant ends.
 func (k *keeper) watch(token uint64) {
-	ctx, cancel := context.WithCancel(k.leaving)
 	ended, look := make(chan error, 1), make(chan struct{}, 1)
-	k.ended, k.look, k.unwatch = ended, look, cancel
+	k.ended, k.look = ended, look
 	grantor := k.grantor
 	go func() {
-		err := grantor.watch(ctx, token, func() {
+		err := grantor.watch(k.leaving, token, func() {
 			select {
 			case look <- struct{}{}:
 			default:
@@ -300,21 +278,10 @@ func (k *keeper) watch(token uint64) {
 	}()
 }
 
-// over loses a grant that is known to have ended. An attempt that is under way says nothing new.
-func (k *keeper) over(cause error) error {
-	k.cancel()
-	k.attempt = nil
+// overBy loses a grant that is known to have ended. An attempt that is under way says nothing new.
+func (k *keeper) overBy(cause error) error {
 	k.token, k.open, k.failure = 0, false, cause
 	return k.lose(cause)
-}
-
-// replaced loses a grant in whose place the server has made another.
-func (k *keeper) replaced(r result) error {
-	if err := k.lose(ErrTokenChanged); err != nil {
-		return err
-	}
-	k.gain(r)
-	return nil
 }
 
 func timeUp(failure error) error {
@@ -324,24 +291,87 @@ func timeUp(failure error) error {
 	return fmt.Errorf("%w: %w", ErrTimeUp, failure)
 }
 
-// publish sets the grant that the runner's Held returns.
+// publish sets the grant that is held.
 func (k *keeper) publish(g grant) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.granted = g
-	k.setPublished(g)
 }
 
-// forget ends what the run has begun.
+// end says why the lock is not held any more, if that was not said before.
+func (k *keeper) end(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.endLocked(err)
+}
+
+func (k *keeper) endLocked(err error) {
+	if k.err == nil {
+		k.err = err
+		close(k.done)
+		k.over(err)
+	}
+}
+
+// forget ends what the keeper has begun.
 func (k *keeper) forget() {
 	k.leave()
 	k.cancel()
 	k.next.Stop()
 	k.expiry.Stop()
-	k.publish(grant{})
+}
+
+// Token returns that of the grant.
+func (k *keeper) Token() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.granted.token
+}
+
+// Deadline returns the end of the trust window.
+func (k *keeper) Deadline() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	return now.Add(k.granted.trust.Left(now))
+}
+
+// Done is closed when the lock is not held any more.
+func (k *keeper) Done() <-chan struct{} { return k.done }
+
+// Err returns why the lock is not held any more: it reads the clock.
+func (k *keeper) Err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil && !k.granted.trust.Trusted(time.Now()) {
+		return lost(k.key, ErrTimeUp) // the goroutine will say more
+	}
+	return k.err
+}
+
+// Release ends the trust window, and then the grant.
+func (k *keeper) Release(ctx context.Context) error {
+	k.end(ErrReleased)
+	k.leave()
+	select {
+	case <-k.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("unlock %q: %w", k.key, ctx.Err())
+	}
+}
+
+func (k *keeper) whenOver(f context.CancelCauseFunc) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over = f; k.err != nil {
+		f(k.err)
+	}
 }
 
 // jittered returns a pause that is shortened at random.
-func (k *keeper) jittered(pause time.Duration) time.Duration {
-	return pause - time.Duration(rand.Float64()*k.jitter*float64(pause))
+func (s *settings) jittered(pause time.Duration) time.Duration {
+	return pause - time.Duration(rand.Float64()*s.jitter*float64(pause))
 }
 
 // withRequestID gives a request an id, which is in the server's log.

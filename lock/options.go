@@ -25,14 +25,15 @@ const (
 	DefaultWaitTTL = time.Minute
 )
 
-// Callbacks report what happens to the lock. They are called one after the other by the
-// runner, which renews nothing meanwhile: they must return soon. Any may be nil.
+// Callbacks report what happens to the lock. They are called one after the other, in the order of what they
+// report; the lock is renewed meanwhile. Run returns when they have. Any may be nil.
 type Callbacks struct {
 	// Acquired gets the fencing token of the grant (0 from a server that gives none).
 	Acquired func(token uint64)
 	// Unverifiable gets the error of the first renewal that failed while the trust window lasts:
 	// the lock is held, but unverified. It is called again for the first renewal that the
-	// server denies (Unauthenticated, PermissionDenied).
+	// server denies (Unauthenticated, PermissionDenied). A session is unverified when no server
+	// has answered a heartbeat for two thirds of the TTL.
 	Unverifiable func(error)
 	// Verified is called when a renewal succeeded after some that had failed.
 	Verified func()

@@ -20,6 +20,7 @@ type reentrant struct {
 
 	mu            sync.Mutex
 	hold          *Hold // nil unless writes or reads is more than 0
+	shared        bool  // of the hold
 	writes, reads int
 }
 
@@ -42,7 +43,7 @@ func (r *reentrant) lock(ctx context.Context, count *int, mode models.Mode, try 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.hold = hold
+	r.hold, r.shared = hold, mode == models.Mode_MODE_SHARED
 	*count++
 	return nil
 }
@@ -72,7 +73,7 @@ func (r *reentrant) again(count *int, mode models.Mode) (locked bool, err error)
 	switch {
 	case r.hold == nil:
 		return false, nil
-	case mode == models.Mode_MODE_EXCLUSIVE && r.hold.turn.shared():
+	case mode == models.Mode_MODE_EXCLUSIVE && r.shared:
 		return true, fmt.Errorf("lock %q: %w", r.core.key, ErrUpgrade)
 	}
 	if err := r.hold.Err(); err != nil {

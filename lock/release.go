@@ -17,12 +17,10 @@ const (
 	releasePause = 100 * time.Millisecond
 )
 
-// stop ends the trust window, and then the grant. An attempt that is under way gets half of
+// stop ends the grant. An attempt that is under way gets half of
 // the time to end: a grant that is not known cannot be released for sure.
 func (k *keeper) stop() {
 	deadline := time.Now().Add(k.releaseTimeout)
-	k.publish(grant{})
-	k.leave()
 	if k.attempt != nil {
 		select {
 		case r := <-k.attempt:
@@ -66,7 +64,7 @@ func (k *keeper) releaseLater(after time.Duration) {
 		return
 	}
 	timeout, ttl := attemptTimeout(k.ttl), k.ttl
-	k.runs.leave(func() {
+	k.left.leave(func() {
 		time.Sleep(after)
 		ctx, cancel := context.WithTimeout(context.Background(), ttl)
 		defer cancel()

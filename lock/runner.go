@@ -2,6 +2,7 @@ package lock
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,8 +18,7 @@ import (
 // after it has ended, but not twice at once: a second Run is refused with ErrRunning. Its
 // methods may be called at any time, by any goroutine.
 //
-// It is the caller's handle. Each run has a keeper, which reads the fields that never change,
-// and publishes the grant.
+// It holds by calls or by a session: that is for its holder to know.
 type Runner struct {
 	settings
 	key, owner string
@@ -26,13 +26,14 @@ type Runner struct {
 	exitOnLoss bool
 	// usable is not set if the runner was not given what it needs.
 	usable bool
-	// grantor is that of the next run; only the run under way uses it.
-	grantor grantor
-	runs    runs
+	// holder is for the run under way alone.
+	holder holder
+	runs   runs
+	// reports calls the callbacks.
+	reports serial
 
-	mu        sync.Mutex
-	published grant
-	claimID   string
+	mu   sync.Mutex
+	hold *Hold // nil while nothing is held
 }
 
 var _ ifrit.Runner = (*Runner)(nil)
@@ -60,9 +61,14 @@ func newRunner(client LockClient, resource *models.Resource, code models.TypeCod
 	if resource != nil {
 		resource.Owner = settings.ownerOr(resource.GetOwner())
 	}
+	return newCallRunner(settings, resource.GetKey(), resource.GetOwner(), &lockGrantor{client, resource, settings.ttl}, client != nil && resource != nil)
+}
+
+// newCallRunner returns a runner that holds by calls.
+func newCallRunner(settings settings, key, owner string, grantor grantor, usable bool) *Runner {
 	return &Runner{
-		settings: settings, key: resource.GetKey(), owner: resource.GetOwner(),
-		grantor: &lockGrantor{client, resource, settings.ttl}, usable: client != nil && resource != nil,
+		settings: settings, key: key, owner: owner, usable: usable,
+		holder: &callHolder{settings: settings, key: key, owner: owner, grantor: grantor},
 	}
 }
 
@@ -78,30 +84,20 @@ func (r *Runner) Owner() string { return r.owner }
 // it reads the clock, so it is right even in the first moment after a long pause.
 func (r *Runner) Held() (token uint64, held bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.published.token, r.published.trust.Trusted(time.Now())
+	hold := r.hold
+	r.mu.Unlock()
+	return heldBy(hold)
 }
 
 // ClaimID returns the id of the claim with which a runner of NewClaimRunner waits or holds, or
 // did last; "" before its first run, and for other runners.
-func (r *Runner) ClaimID() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.claimID
-}
+func (r *Runner) ClaimID() string { return r.holder.claimID() }
 
-// setClaimID sets what ClaimID returns. Only the keeper of a run calls it.
-func (r *Runner) setClaimID(id string) {
+// setHold sets what Held asks.
+func (r *Runner) setHold(hold *Hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.claimID = id
-}
-
-// setPublished sets what Held returns. Only the keeper of a run calls it.
-func (r *Runner) setPublished(g grant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.published = g
+	r.hold = hold
 }
 
 // Run implements ifrit.Runner. If an earlier run could not release its lock in time, it first
@@ -120,7 +116,104 @@ func (r *Runner) run(signals <-chan os.Signal, ready chan<- struct{}, exitOnLoss
 		return fmt.Errorf("lock %q: %w", r.key, err)
 	}
 	defer r.runs.end()
-	k := newKeeper(r, ready, exitOnLoss)
-	defer func() { r.grantor = k.grantor.next() }()
-	return k.run(signals)
+	defer r.reports.flush()
+	for {
+		pause, err := r.holdOnce(signals, &ready, exitOnLoss)
+		switch {
+		case errors.Is(err, errSignalled):
+			return nil
+		case err != nil:
+			return err
+		}
+		select {
+		case <-signals:
+			return nil
+		case <-time.After(r.jittered(pause)):
+		}
+	}
+}
+
+// holdOnce takes the lock, and holds it until a signal comes or it is lost. Without an error it is to be taken again, after a pause.
+func (r *Runner) holdOnce(signals <-chan os.Signal, ready *chan<- struct{}, exitOnLoss bool) (pause time.Duration, err error) {
+	hold, err := r.acquire(signals, !exitOnLoss)
+	switch {
+	case errors.Is(err, errSignalled):
+		return 0, err
+	case err != nil && *ready != nil:
+		return 0, fmt.Errorf("lock %q: %w", r.key, err)
+	case err != nil:
+		r.log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)
+		report(r, r.callbacks.Refused, err)
+		return r.retryInterval, nil
+	}
+	r.setHold(hold)
+	defer r.setHold(nil)
+	if *ready != nil {
+		close(*ready)
+		*ready = nil
+	}
+	select {
+	case <-signals:
+		r.setHold(nil)
+		r.release(hold)
+		return 0, errSignalled
+	case <-hold.Done():
+	}
+	err = hold.Err()
+	r.setHold(nil)
+	r.log.Error("lock lost", "lock", r.key, "owner", r.owner, "error", err)
+	report(r, r.callbacks.Lost, err)
+	if exitOnLoss {
+		return 0, err
+	}
+	return min(r.retryInterval, r.ttl/10), nil
+}
+
+// acquire returns what is held when it is, or errSignalled when nothing is after a signal.
+func (r *Runner) acquire(signals <-chan os.Signal, again bool) (*Hold, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var hold *Hold
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hold, err = r.holder.acquire(ctx, observer{
+			acquired:     func(token uint64) { report(r, r.callbacks.Acquired, token) },
+			unverifiable: func(err error) { report(r, r.callbacks.Unverifiable, err) },
+			verified: func() {
+				if r.callbacks.Verified != nil {
+					r.reports.add(r.callbacks.Verified)
+				}
+			},
+			again: again,
+		})
+	}()
+	select {
+	case <-done:
+		return hold, err
+	case <-signals:
+		cancel()
+		<-done
+		if hold != nil {
+			r.release(hold)
+		}
+		return nil, errSignalled
+	}
+}
+
+// release releases within the release timeout; what takes longer goes on in the background.
+func (r *Runner) release(hold *Hold) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.releaseTimeout)
+	defer cancel()
+	if err := hold.Release(ctx); err != nil {
+		r.log.Warn("lock not released yet; it is free when its TTL has passed", "lock", r.key, "owner", r.owner, "error", err)
+	}
+}
+
+// report has a callback called, if there is one.
+func report[T any](r *Runner, callback func(T), what T) {
+	if callback != nil {
+		r.reports.add(func() { callback(what) })
+	}
 }

@@ -12,13 +12,11 @@ var ErrRunning = errors.New("the runner runs already")
 // errSignalled ends a run that has got a signal.
 var errSignalled = errors.New("signalled")
 
-// runs admits one run of a runner at a time, and none before the last one has released what it
-// left: its late request could otherwise end a grant of the next run, which the server gives
-// to the same owner.
+// runs admits one run of a runner at a time.
 type runs struct {
 	mu      sync.Mutex
 	running bool
-	left    <-chan struct{} // closed when nothing is left; nil if nothing was
+	leftover
 }
 
 // begin begins a run. It waits until an earlier run has nothing left to release, which is
@@ -30,13 +28,9 @@ func (r *runs) begin(signals <-chan os.Signal) error {
 		return ErrRunning
 	}
 	r.running = true
-	left := r.left
 	r.mu.Unlock()
-	if left == nil {
-		return nil
-	}
 	select {
-	case <-left:
+	case <-r.pending():
 		return nil
 	case <-signals:
 		r.end()
@@ -50,12 +44,30 @@ func (r *runs) end() {
 	r.running = false
 }
 
-// leave runs a task that outlives the run under way, and that the next run waits for.
-func (r *runs) leave(task func()) {
+// leftover is what is left to be released, for which the next grant waits: a late request could otherwise end that, which the
+// server gives to the same owner.
+type leftover struct {
+	mu   sync.Mutex
+	left chan struct{} // closed when nothing is left; nil if nothing was
+}
+
+// pending returns what is closed when nothing is left.
+func (l *leftover) pending() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left == nil {
+		l.left = make(chan struct{})
+		close(l.left)
+	}
+	return l.left
+}
+
+// leave runs a task that releases what is left.
+func (l *leftover) leave(task func()) {
 	left := make(chan struct{})
-	r.mu.Lock()
-	r.left = left
-	r.mu.Unlock()
+	l.mu.Lock()
+	l.left = left
+	l.mu.Unlock()
 	go func() {
 		defer close(left)
 		task()

@@ -21,6 +21,13 @@ func (s *serial) add(task func()) {
 	}
 }
 
+// flush returns when all that was added has been called.
+func (s *serial) flush() {
+	done := make(chan struct{})
+	s.add(func() { close(done) })
+	<-done
+}
+
 func (s *serial) run() {
 	for {
 		s.mu.Lock()

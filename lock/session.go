@@ -53,11 +53,14 @@ type Session struct {
 	refusals   int   // how many servers refused to open it, one after the other
 	window     lease.Window
 	expiry     *time.Timer
-	records    map[string]*record
-	gates      map[string]*gate
-	listeners  map[*listener]bool
-	farewell   *command // CloseSession
-	closers    int      // how many wait for the end
+	// doubt fires when no heartbeat was acknowledged for two thirds of the TTL; doubted is set from then on until one is.
+	doubt     *time.Timer
+	doubted   bool
+	records   map[string]*record
+	gates     map[string]*gate
+	listeners map[*listener]bool
+	farewell  *command // CloseSession
+	closers   int      // how many wait for the end
 
 	// sequence numbers the requests, streams the streams.
 	sequence uint64
@@ -101,7 +104,7 @@ func (c *clientConfig) newSession(ttl time.Duration, owner string) *Session {
 	}
 	s.owner = cmp.Or(owner, s.ownerOr(""))
 	s.log = s.log.With("owner", s.owner)
-	s.expiry = time.AfterFunc(math.MaxInt64, s.expire)
+	s.expiry, s.doubt = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.doubts)
 	go s.run(life)
 	return s
 }
@@ -254,6 +257,27 @@ func (s *Session) expire() {
 	s.resignIfUntrusted()
 }
 
+// doubts is called when no heartbeat was acknowledged for two thirds of the TTL.
+func (s *Session) doubts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resignIfUntrusted(); s.err == nil && time.Since(s.window.Since()) >= s.ttl*2/3 {
+		s.doubted = true
+		s.tellObservers(func(o *observer) { o.unverifiable(s.unverified()) })
+	}
+}
+
+// tellObservers tells those of what is held. The caller has the lock.
+func (s *Session) tellObservers(tell func(*observer)) {
+	for _, g := range s.gates {
+		for _, t := range g.holders {
+			if t.observer != nil {
+				tell(t.observer)
+			}
+		}
+	}
+}
+
 // end makes the session over: whoever holds, waits or listens is told. The caller has the lock.
 func (s *Session) end(cause error) {
 	if s.err != nil {
@@ -266,6 +290,7 @@ func (s *Session) end(cause error) {
 		s.log.Error("session lost", "session", s.id, "error", cause)
 	}
 	s.expiry.Stop()
+	s.doubt.Stop()
 	s.loseAll(cause)
 	for sequence, c := range s.commands {
 		if c != s.farewell {
@@ -337,11 +362,4 @@ func (s *Session) inVain(cause error) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", cause, s.unverified())
-}
-
-// lasts returns for how long, from that time on, a server is bound to what it acknowledged last.
-func (s *Session) lasts(from time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.window.Since().Add(s.ttl).Sub(from)
 }

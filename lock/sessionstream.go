@@ -296,6 +296,11 @@ func (s *Session) acknowledge(now time.Time) {
 	}
 	s.window, s.failure = window, nil
 	s.expiry.Reset(window.Left(now))
+	s.doubt.Reset(window.Since().Add(s.ttl * 2 / 3).Sub(now))
+	if s.doubted {
+		s.doubted = false
+		s.tellObservers(func(o *observer) { o.verified() })
+	}
 	pause := s.ttl / 3
 	s.next = window.Since().Add(pause - time.Duration(rand.Float64()*s.jitter*float64(pause)))
 	close(s.acknowledged)

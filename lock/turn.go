@@ -29,6 +29,9 @@ type turn struct {
 // grant makes it hold.
 func (t *turn) grant(token uint64) {
 	t.token = token
+	if t.observer != nil {
+		t.observer.acquired(token)
+	}
 	close(t.decided)
 }
 
@@ -60,7 +63,7 @@ func (t *turn) await(ctx context.Context) (*Hold, error) {
 	if err := t.wait(ctx); err != nil {
 		return nil, err
 	}
-	return t.hold(ctx), nil
+	return newHold(ctx, t), nil
 }
 
 // join adds a turn to those that want the resource.
@@ -118,7 +121,7 @@ func (t *turn) wait(ctx context.Context) error {
 	for {
 		select {
 		case <-t.decided:
-			return t.verdict()
+			return t.Err()
 		case <-ctx.Done():
 			return t.abandon(ctx.Err())
 		case <-tooLong:
@@ -129,15 +132,6 @@ func (t *turn) wait(ctx context.Context) error {
 			timer.Reset(left)
 		}
 	}
-}
-
-// verdict returns why the turn failed, nil if it holds.
-func (t *turn) verdict() error {
-	s := t.gate.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.resignIfUntrusted()
-	return t.err
 }
 
 // unanswered returns what is left of the timeout of the command that is under way; a try is one.
@@ -171,8 +165,8 @@ func (t *turn) abandon(cause error) error {
 	return fmt.Errorf("lock %q: %w", t.gate.key, s.inVain(cause))
 }
 
-// giveUp ends a turn, whether it waits or holds, and returns when the server knows of it.
-func (t *turn) giveUp(ctx context.Context) error {
+// Release ends a turn, whether it waits or holds, and returns when the server knows of it.
+func (t *turn) Release(ctx context.Context) error {
 	s := t.gate.session
 	s.mu.Lock()
 	s.resignIfUntrusted()
@@ -194,50 +188,35 @@ func (t *turn) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// hold returns the handle of a turn that has come.
-func (t *turn) hold(ctx context.Context) *Hold {
+func (t *turn) whenOver(f context.CancelCauseFunc) {
 	s := t.gate.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := &Hold{turn: t}
-	h.ctx = newHoldContext(context.WithoutCancel(ctx), h)
-	t.cancel = h.ctx.cancel
-	if t.err != nil {
-		t.cancel(t.err)
+	if t.cancel = f; t.err != nil {
+		f(t.err)
 	}
-	return h
 }
 
-// Hold is a lock, or a claim, that is held. Its methods may be called by any number of goroutines.
-type Hold struct {
-	turn *turn
-	ctx  *holdContext // it lasts as long as the hold
+// Token returns that of the grant.
+func (t *turn) Token() uint64 { return t.token }
+
+// Deadline returns the end of the session's trust window.
+func (t *turn) Deadline() time.Time {
+	s := t.gate.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	return now.Add(s.window.Left(now))
 }
 
-// Context is done as soon as the lock is no longer held: context.Cause then says why, as Err does. It has the
-// values of the context of Acquire, and not its end. Its Err and Done read the clock, as Hold.Err does: after a long pause
-// they are right when they are called. A channel that was had from Done before the pause, and a context with an end of its
-// own that is made of this one, are so when a timer has run, or anybody has asked the hold or this context.
-func (h *Hold) Context() context.Context { return h.ctx }
+// Done is closed when the turn no longer holds.
+func (t *turn) Done() <-chan struct{} { return t.done }
 
-// Token returns the fencing token of the grant. Goroutines that take over from each other within one
-// session have the same one.
-func (h *Hold) Token() uint64 { return h.turn.token }
-
-// Done is closed as soon as the lock is no longer held.
-func (h *Hold) Done() <-chan struct{} { return h.turn.done }
-
-// Err returns nil while the lock is held at this moment: it reads the clock, so it is right even in the first
-// moment after a long pause. Then it is ErrReleased, or wraps ErrLost and the cause.
-func (h *Hold) Err() error {
-	s := h.turn.gate.session
+// Err returns why the turn no longer holds, or has failed.
+func (t *turn) Err() error {
+	s := t.gate.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resignIfUntrusted()
-	return h.turn.err
+	return t.err
 }
-
-// Release gives the lock up: this very hold, and none that came after it. It returns when the server knows, or
-// at once if another goroutine of the session takes over, or if the lock is not held any more. After an error,
-// such as that of ctx, the release goes on in the background. To release again is no error.
-func (h *Hold) Release(ctx context.Context) error { return h.turn.giveUp(ctx) }

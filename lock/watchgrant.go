@@ -35,7 +35,7 @@ func watchGrant(ctx context.Context, client any, resource, owner string, ttl tim
 					continue
 				}
 				if seen = true; !isLive(c.GetStatus()) {
-					ended = holdEndedError{claimEndedError{c.GetStatus(), c.GetReason()}}
+					ended = claimEndedError{c.GetStatus(), c.GetReason()}
 					cancel()
 				}
 			}
