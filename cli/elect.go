@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ resigns when it has ended: as "locket run" does, with the same statuses. Without
 leads until it gets INT (Ctrl-C), TERM or HUP, and resigns then, with status 0; if the
 leadership is lost, the status is 5.
 
-With --observe it shows who leads, and each change, until Ctrl-C: the time, the owner,
+With --observe it shows who leads, and each change, until it is interrupted: the time, the owner,
 the fencing token and the value, or - when nobody leads. It goes on when servers come
 and go.
 
@@ -120,14 +121,14 @@ func (e election) withClient(cmd *cobra.Command, do func(context.Context, *cobra
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
-		defer stop()
-		return errors.Join(do(ctx, cmd, client), client.Close())
+		return errors.Join(do(cmd.Context(), cmd, client), client.Close())
 	})
 }
 
 // lead campaigns, and leads until the context ends.
 func (e election) lead(ctx context.Context, cmd *cobra.Command, client *locklib.Client) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
 	say := func(format string, args ...any) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "locket:", printable.OneLine(fmt.Sprintf(format, args...)))
 	}
@@ -161,10 +162,7 @@ func (e election) watch(ctx context.Context, cmd *cobra.Command, client *locklib
 	}
 	look := lookOf(cmd.OutOrStdout())
 	for now, err := range locklib.NewElection(client, e.name).Observe(ctx) {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		if err := cmp.Or(ctx.Err(), err); err != nil {
 			return err
 		}
 		look.now = time.Now()
@@ -172,7 +170,7 @@ func (e election) watch(ctx context.Context, cmd *cobra.Command, client *locklib
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // leader is who leads since just now.

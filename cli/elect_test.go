@@ -55,11 +55,11 @@ func TestElect(t *testing.T) {
 		leaders := strings.Join(strings.Fields(strings.ReplaceAll(text, "null", "")), " ")
 		return leaders == "a b lost" && strings.HasSuffix(text, "lost\nnull\n")
 	})
-	seen.ends(syscall.SIGINT, exit.OK, "")
+	seen.ends(syscall.SIGINT, exit.Interrupted, "interrupted")
 	table.printed("the value", func(text string) bool {
 		return strings.Contains(strings.Join(strings.Fields(text), " "), " a "+strings.TrimSpace(a.stdout.String())+" 10.0.0.1 ")
 	})
-	table.ends(syscall.SIGHUP, exit.OK, "")
+	table.ends(syscall.SIGTERM, exit.Interrupted, "interrupted")
 	if queue := c.run("resource", "scheduler"); !strings.Contains(queue, "is free") {
 		t.Errorf("somebody still leads: %s", queue)
 	}
