@@ -19,6 +19,11 @@ const (
 	freshTimeout = time.Second
 	// hangTime is after which time a look counts as one that hangs.
 	hangTime = 2 * time.Second
+	// giveUpTime is after which time a look is given up for another one: the path may lead elsewhere by now, and
+	// what hangs may do so for ever.
+	giveUpTime = 5 * time.Second
+	// maxStuck is how many looks that were given up may hang, each with a thread.
+	maxStuck = 8
 )
 
 // Parser makes a value of the contents of the files, in the order of their paths.
@@ -43,7 +48,9 @@ type File[T any] struct {
 
 	mu      sync.Mutex
 	looking chan struct{} // closed when the look under way ends; nil without one
-	began   time.Time     // when it began
+	began   time.Time     // when it began, or the first of those that were given up for it
+	latest  time.Time     // when it began
+	stuck   int           // how many were given up and have not ended
 	last    look          // the last one that has ended
 	bad     string        // the digest of the content that was found invalid last
 	err     error         // of the files as they are now
@@ -126,23 +133,41 @@ func (f *File[T]) within(ctx context.Context, timeout time.Duration) (T, error) 
 	return f.Current(), f.slow()
 }
 
-// begin begins a look unless one is under way, and returns a channel that is closed at its end. then
-// gets what was found. The caller has locked f.mu.
+// begin begins a look unless one is under way that is not to be given up, and returns a channel that is closed
+// at its end. then gets what was found. The caller has locked f.mu.
 func (f *File[T]) begin(then func(look)) <-chan struct{} {
-	if f.looking != nil {
+	switch {
+	case f.looking == nil:
+		f.began = time.Now()
+	case time.Since(f.latest) < giveUpTime || f.stuck >= maxStuck:
 		return f.looking
+	default:
+		f.stuck++
 	}
 	done := make(chan struct{})
-	f.looking, f.began = done, time.Now()
+	f.looking, f.latest = done, time.Now()
 	go func() {
+		defer close(done)
 		found := lookAt(f.paths, f.private, func(path string) { f.reading.Store(&path) })
-		then(found)
+		if f.isLatest(done) {
+			then(found)
+		}
 		f.mu.Lock()
-		f.looking = nil
-		f.mu.Unlock()
-		close(done)
+		defer f.mu.Unlock()
+		if f.looking == done {
+			f.looking = nil
+		} else {
+			f.stuck--
+		}
 	}()
 	return done
+}
+
+// isLatest reports whether a look was not given up.
+func (f *File[T]) isLatest(done chan struct{}) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.looking == done
 }
 
 // hanging returns an error while a look hangs. The caller has locked f.mu.

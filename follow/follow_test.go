@@ -207,23 +207,33 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A file that hangs is said, keeps nobody waiting, costs one goroutine, and comes back.
+// A file that hangs is said, keeps nobody waiting, and comes back: when it no longer hangs, and when another one is
+// in its place.
 func TestHangs(t *testing.T) {
-	t.Parallel()
-	s := newSet(t, "one")
-	hang(t, s.path)
-	eventually(t, "a change", func() bool { s.Look(t.Context()); return s.last().Err != nil })
-	if err := s.last().Err; !strings.Contains(err.Error(), s.path) || s.file.Err() == nil {
-		t.Errorf("%v, %v", err, s.file.Err())
+	for name, isBack := range map[string]bool{"a mount that is back": true, "another mount in its place": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSet(t, "one")
+			hang(t, s.path)
+			eventually(t, "a change", func() bool { s.Look(t.Context()); return s.last().Err != nil })
+			if err := s.last().Err; !strings.Contains(err.Error(), s.path) || s.file.Err() == nil {
+				t.Errorf("%v, %v", err, s.file.Err())
+			}
+			s.is("one")
+			must(t, os.Rename(s.path, s.path+".hanging"))
+			s.write("two")
+			if isBack {
+				unhang(t, s.path+".hanging")
+			}
+			eventually(t, "the new content", func() bool {
+				s.Look(t.Context())
+				return s.file.Err() == nil && strings.Join(s.file.Current(), " ") == "two"
+			})
+			unhang(t, s.path+".hanging") // what was given up changes nothing
+			eventually(t, "the same content", func() bool { s.Look(t.Context()); return s.file.Err() == nil })
+			s.is("two")
+		})
 	}
-	s.is("one")
-	must(t, os.Rename(s.path, s.path+".hanging"))
-	s.write("two")
-	unhang(t, s.path+".hanging") // as a mount that is back
-	eventually(t, "the new content", func() bool {
-		s.Look(t.Context())
-		return s.file.Err() == nil && strings.Join(s.file.Current(), " ") == "two"
-	})
 }
 
 // The first read is bounded; its error names the file.

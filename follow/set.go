@@ -157,7 +157,6 @@ func (f *File[T]) look(report func(*Change)) {
 			f.err, f.bad = err, ""
 			go report(&Change{What: f.what, Paths: f.named(), Err: err})
 		}
-		return
 	}
 	f.begin(func(found look) {
 		f.mu.Lock()
