@@ -161,6 +161,7 @@ func TestProxyHeaders(t *testing.T) {
 }
 
 func TestCredentialFileThatChanges(t *testing.T) {
+	t.Parallel()
 	credential, hash := auth.NewCredential()
 	file := filepath.Join(t.TempDir(), "credentials")
 	must(t, os.WriteFile(file, nil, 0o600))

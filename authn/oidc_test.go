@@ -239,6 +239,7 @@ func TestSeveralIssuers(t *testing.T) {
 }
 
 func TestKeyRotation(t *testing.T) {
+	t.Parallel()
 	p := newProvider(t)
 	a := p.authenticator(nil)
 	old := p.jwt(nil)
@@ -283,6 +284,7 @@ func TestUnknownKeys(t *testing.T) {
 }
 
 func TestIssuerThatIsDown(t *testing.T) {
+	t.Parallel()
 	p := newProvider(t)
 	p.down.Store(true)
 	a := p.authenticator(nil)
@@ -298,6 +300,7 @@ func TestIssuerThatIsDown(t *testing.T) {
 }
 
 func TestKeyFile(t *testing.T) {
+	t.Parallel()
 	p := newProvider(t)
 	file := filepath.Join(t.TempDir(), "keys.json")
 	must(t, os.WriteFile(file, p.public(), 0o600))
