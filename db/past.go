@@ -54,9 +54,15 @@ func (p *Past) Before() claim.Time {
 	case p.first.IsZero(), time.Since(p.first) < p.age:
 		return 0
 	}
+	return p.Low().Add(-MaxSkew)
+}
+
+// Low returns the lowest time that the clock may have had within the age, as far as the readings tell:
+// claim.Forever before the first of them.
+func (p *Past) Low() claim.Time {
 	low := claim.Time(claim.Forever)
 	for _, s := range p.spans {
 		low = min(low, s.low)
 	}
-	return low.Add(-MaxSkew)
+	return low
 }

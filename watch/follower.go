@@ -37,11 +37,12 @@ type Follower struct {
 
 	tidied time.Time  // when the end of the feed was read
 	clock  claim.Time // the database's time then
+	past   *db.Past   // of the database's clock
 }
 
 // NewFollower returns a follower of the feed for the calls that wait at a hub.
 func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
-	return &Follower{feed: feed, hub: hub, log: log}
+	return &Follower{feed: feed, hub: hub, log: log, past: db.NewPast(db.FeedAge)}
 }
 
 // Run implements ifrit.Runner.
@@ -99,7 +100,7 @@ func (f *Follower) followOnce(ctx context.Context) error {
 	commits = merge(commits)
 	f.hub.heard(commits)
 	if f.own {
-		f.hub.log.grow(commits, f.position, f.time(), f.read)
+		f.hub.log.grow(commits, f.position, f.time(), f.oldest(), f.read)
 	}
 	return nil
 }
@@ -137,13 +138,25 @@ func (f *Follower) beginLog(ctx context.Context) error {
 	f.missed = f.missed || err != nil
 	f.hub.heard(commits)
 	f.position, f.own = end, true
-	f.tidied, f.clock = f.read, now
-	f.hub.log.begin(maps.Clone(end), now, f.read)
+	f.saw(now, f.read)
+	f.hub.log.begin(maps.Clone(end), now, f.oldest(), f.read)
 	return nil
 }
 
 // time is the database's when the last read began.
 func (f *Follower) time() claim.Time { return f.clock.Add(f.read.Sub(f.tidied)) }
+
+// oldest is the time of what is as old as the feed is kept. Where the clock has stepped meanwhile, it is one that is older.
+func (f *Follower) oldest() claim.Time { return min(f.time().Add(-db.FeedAge), f.past.Low()) }
+
+// saw notes the database's time at a moment.
+func (f *Follower) saw(now claim.Time, at time.Time) {
+	if at.Sub(f.tidied) > db.FeedAge/2 { // nobody knows what the clock has done since
+		f.past = db.NewPast(db.FeedAge)
+	}
+	f.past.Saw(now)
+	f.tidied, f.clock = at, now
+}
 
 // tidy finds the end of the feed if there is no position yet. Else it forgets the servers of
 // which the feed has nothing any more: they are gone.
@@ -156,7 +169,7 @@ func (f *Follower) tidy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.tidied, f.clock = begin, now
+	f.saw(now, begin)
 	if f.position == nil {
 		f.position, f.own, f.missed = end, false, true
 	}

@@ -40,6 +40,7 @@ type feedLog struct {
 	changed    chan struct{} // closed when the log grows, begins or ends
 	base, end  db.Position   // before its first commit, and after its last one; never changed in place
 	at         claim.Time    // when the feed ended there
+	oldest     claim.Time    // what is from before that is too old
 	readAt     time.Time     // when the read of the feed began that saw this
 	first      int64         // the number of commits[0] in the log
 	commits    []logCommit
@@ -120,7 +121,7 @@ func (l *feedLog) signal() {
 }
 
 // begin begins the log at the end of the feed, which was there at some time when it was read.
-func (l *feedLog) begin(end db.Position, at claim.Time, read time.Time) {
+func (l *feedLog) begin(end db.Position, at, oldest claim.Time, read time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.watchers == 0 {
@@ -128,13 +129,13 @@ func (l *feedLog) begin(end db.Position, at claim.Time, read time.Time) {
 	}
 	l.on = true
 	l.generation++
-	l.base, l.end, l.at, l.readAt = end, maps.Clone(end), at, read
+	l.base, l.end, l.at, l.oldest, l.readAt = end, maps.Clone(end), at, oldest, read
 	l.first, l.undecoded = 0, 0
 	l.signal()
 }
 
 // grow adds what a read of the feed saw, and where the feed ended.
-func (l *feedLog) grow(commits []db.Commit, end db.Position, at claim.Time, read time.Time) {
+func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Time, read time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.on {
@@ -152,7 +153,7 @@ func (l *feedLog) grow(commits []db.Commit, end db.Position, at claim.Time, read
 	if len(commits) > 0 {
 		l.end = maps.Clone(end)
 	}
-	l.at, l.readAt = at, read
+	l.at, l.oldest, l.readAt = at, oldest, read
 	l.trim()
 	if news {
 		l.signal()
@@ -170,7 +171,7 @@ func (l *feedLog) trim() {
 		l.undecoded++
 	}
 	old := 0
-	for ; old < len(l.commits) && (l.bytes > logBytes || l.commits[old].at < l.at.Add(-db.FeedAge)); old++ {
+	for ; old < len(l.commits) && (l.bytes > logBytes || l.commits[old].at < l.oldest); old++ {
 		c := &l.commits[old]
 		l.bytes -= len(c.record)
 		if c.changes != nil {

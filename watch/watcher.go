@@ -107,7 +107,7 @@ func (w *Watcher) resume(ctx context.Context) error {
 		if err := w.locked(ctx); err != nil {
 			return err
 		}
-		old, covered := w.cursor.At < w.log.at.Add(-db.FeedAge), w.log.covers(w.cursor.Position)
+		old, covered := w.cursor.At < w.log.oldest, w.log.covers(w.cursor.Position)
 		if covered && !old {
 			w.enter(w.log.first)
 		}

@@ -29,6 +29,7 @@ type feed struct {
 	gone    int         // how many of the first are not kept any more
 	err     error
 	reads   int
+	step    time.Duration // of the database's clock
 }
 
 func (f *feed) End(context.Context, bool) (db.Position, claim.Time, error) {
@@ -38,7 +39,7 @@ func (f *feed) End(context.Context, bool) (db.Position, claim.Time, error) {
 	for _, c := range f.commits {
 		end[c.Server] = c.N
 	}
-	return end, now(), f.err
+	return end, f.now(), f.err
 }
 
 func (f *feed) Changes(_ context.Context, after db.Position, own bool) (commits []db.Commit, err error) {
@@ -56,12 +57,14 @@ func (f *feed) Changes(_ context.Context, after db.Position, own bool) (commits 
 
 func now() claim.Time { return claim.Time(time.Now().UnixMicro()) }
 
+func (f *feed) now() claim.Time { return now().Add(f.step) }
+
 // commit adds a commit of a server that changes some resources.
 func (f *feed) commit(server string, resources ...string) {
 	time.Sleep(time.Microsecond) // no two at the same time
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := db.Commit{Server: server, N: 1, At: now()}
+	c := db.Commit{Server: server, N: 1, At: f.now()}
 	for _, other := range f.commits {
 		if other.Server == server {
 			c.N++
@@ -225,6 +228,33 @@ func TestWatcher(t *testing.T) {
 			wants(t, next(t, join(t, f.serve(t), &cursor)), "")
 			time.Sleep(2 * time.Minute)
 			_, err := f.serve(t).Watch(t.Context(), &cursor)
+			fails(t, err, watch.ErrCursorTooOld)
+		},
+		"a step of the clock": func(t *testing.T, f *feed, hub *watch.Hub) {
+			slow := join(t, hub, nil)
+			f.commit("other", "a")
+			time.Sleep(time.Minute)
+			cursor := join(t, hub, nil).Cursor()
+			f.commit("other", "b")
+			time.Sleep(time.Minute)
+			for range 3 {
+				f.set(func() { f.step += 2 * db.FeedAge })
+				time.Sleep(2 * time.Minute)
+				f.commit("other", "c")
+			}
+			wants(t, next(t, join(t, hub, &cursor)), "b c c c")
+			wants(t, next(t, slow), "a b c c c")
+			time.Sleep(db.FeedAge)
+			_, err := hub.Watch(t.Context(), &cursor)
+			fails(t, err, watch.ErrCursorTooOld)
+		},
+		"an old cursor, of which nothing is known": func(t *testing.T, f *feed, hub *watch.Hub) {
+			cursor := join(t, hub, nil).Cursor()
+			f.set(func() { f.err = db.ErrUnavailable })
+			time.Sleep(time.Hour)
+			f.set(func() { f.err = nil })
+			time.Sleep(2 * time.Minute)
+			_, err := hub.Watch(t.Context(), &cursor)
 			fails(t, err, watch.ErrCursorTooOld)
 		},
 		"a server that does not tell": func(t *testing.T, f *feed, hub *watch.Hub) {
