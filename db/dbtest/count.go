@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
@@ -78,4 +79,39 @@ func countsOfOtherServers(t testing.TB, e Engine) {
 	for _, s := range []db.Store{e.Store, other} {
 		counted(t, s, "cert:a", 1, 0)
 	}
+}
+
+// IdentityClaims checks, by what rows returns, how many claims an engine keeps in its lists of the claims of identities: those
+// are in it alone that were made while they were counted, and none outlasts its claim for long.
+func IdentityClaims(t testing.TB, s db.Store, rows func() int) {
+	t.Helper()
+	do := func(counted []string, cmds ...claim.Command) {
+		t.Helper()
+		must(t, s.Transact(t.Context(), func(tx db.Tx) error {
+			_, err := db.ExecuteCounting(tx, counted, cmds, func(queues *claim.Queues) {
+				for _, cmd := range cmds {
+					_, err := queues.DoFor(claim.Caller{Identity: "cert:a"}, cmd)
+					must(t, err)
+				}
+			})
+			return err
+		}))
+	}
+	lock := func(id string) claim.Command {
+		return claim.Acquire{ID: id, Resource: "of " + id, Owner: "o", TTL: time.Hour}
+	}
+	do(nil, lock("not counted"))
+	equal(t, "rows where nobody is counted", rows(), 0)
+	do([]string{"cert:b"}, lock("another one is"))
+	equal(t, "rows where another one is counted", rows(), 0)
+	do([]string{"cert:a"}, lock("1"), lock("2"), lock("3"))
+	equal(t, "rows", rows(), 3)
+	do(nil, claim.End{ID: "1"})
+	equal(t, "rows after an end", rows(), 3)
+	do([]string{"cert:a"}, lock("4"))
+	equal(t, "rows after somebody has counted, and so forgotten what has ended", rows(), 3)
+	do(nil, claim.End{ID: "2"}, claim.End{ID: "3"})
+	_, err := s.Prune(t.Context(), now(t, s).Wall.Add(time.Hour), 1_000_000)
+	must(t, err)
+	equal(t, "rows after the claims were pruned", rows(), 1)
 }
