@@ -153,7 +153,14 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return h.create(ctx, cmd, req.GetAllowCircle())
+	result, err := h.committer.Do(ctx, cmd)
+	if err == nil && !req.GetAllowCircle() {
+		err = h.refuseCircle(ctx, &result)
+	}
+	if err != nil {
+		return nil, h.wireError(ctx, err)
+	}
+	return h.answer(ctx, &result.Claim, result.Now), nil
 }
 
 // GetClaim implements models.LocketServer.

@@ -100,18 +100,7 @@ func encodeWaits(chain *waits.Chain, bytes int) (encoded []*models.Wait) {
 	return encoded
 }
 
-// create makes a claim, and refuses it if it has to wait and so closes a circle.
-func (h *handler) create(ctx context.Context, cmd claim.Command, allowCircle bool) (*models.Claim, error) {
-	result, err := h.committer.Do(ctx, cmd)
-	if err == nil && !allowCircle {
-		err = h.refuseCircle(ctx, &result)
-	}
-	if err != nil {
-		return nil, h.wireError(ctx, err)
-	}
-	return h.answer(ctx, &result.Claim, result.Now), nil
-}
-
+// refuseCircle returns an error if a claim that was just made has to wait, and so closes a circle: it is withdrawn then.
 func (h *handler) refuseCircle(ctx context.Context, result *committer.Result) error {
 	switch c := &result.Claim; {
 	case c.Status == claim.Waiting:
