@@ -10,6 +10,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/mysql"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/follow"
 )
@@ -18,6 +19,8 @@ import (
 const (
 	engineSQLite = "sqlite"
 	engineMySQL  = "mysql"
+	// engineRaft is to take the place of SQLite, and is not offered yet.
+	engineRaft = "raft"
 )
 
 // retryStart is how long to wait between two tries to reach the database.
@@ -51,8 +54,11 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 // opener returns what tries to open the database. It reads the files of the secrets.
 func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
 	engine, source, _ := strings.Cut(c.Database, ":")
-	if engine == engineSQLite {
+	switch engine {
+	case engineSQLite:
 		return func(context.Context) (db.Store, error) { return sqlite.Open(source) }, nil
+	case engineRaft:
+		return func(context.Context) (db.Store, error) { return raft.Open(source) }, nil
 	}
 	secrets, err := mysql.Secrets{
 		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
@@ -78,6 +84,10 @@ func wrongStore(database string) error {
 	switch {
 	case engine == engineMySQL:
 		return mysql.CheckDSN(source)
+	case engine == engineRaft && source == "":
+		return fmt.Errorf("%q names no folder; give raft:FOLDER", database)
+	case engine == engineRaft:
+		return nil
 	case engine != engineSQLite:
 		return fmt.Errorf("unknown engine %q; use sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
 	case source == "" || source == ":memory:": // SQLite would serve, and keep nothing

@@ -33,11 +33,16 @@ type node struct {
 	apply func(*pb.Entry) error
 	// send gets the messages for other nodes.
 	send func([]*pb.Message)
+	// install takes up the state as it is in a snapshot of the leader, durably.
+	install func(*pb.SnapshotMetadata) error
 }
 
 // newNode starts a node with an id, which has applied the log up to an entry.
 func newNode(id uint64, l *wal.Log, s *storage, applied uint64, apply func(*pb.Entry) error) (*node, error) {
 	n := &node{log: l, hard: l.State(), apply: apply, send: func([]*pb.Message) {}}
+	n.install = func(*pb.SnapshotMetadata) error {
+		return errors.New("a node by itself has nobody to get a snapshot from")
+	}
 	n.hard.Commit = max(n.hard.Commit, applied)
 	s.hard = n.hard
 	var err error
@@ -96,6 +101,15 @@ func (n *node) run() error {
 func (n *node) save(ready raft.Ready) error {
 	if !raft.IsEmptyHardState(ready.HardState) {
 		n.hard = wal.HardState{Term: ready.GetTerm(), Vote: ready.GetVote(), Commit: ready.GetCommit()}
+	}
+	if !raft.IsEmptySnap(ready.Snapshot) {
+		meta := ready.Snapshot.GetMetadata()
+		if err := n.install(meta); err != nil {
+			return err
+		}
+		if err := n.log.Reset(n.hard, meta.GetIndex(), meta.GetTerm()); err != nil {
+			return err
+		}
 	}
 	if !ready.MustSync {
 		return nil

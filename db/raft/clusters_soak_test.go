@@ -1,0 +1,5 @@
+//go:build soak
+
+package raft
+
+const clusters = 3000
