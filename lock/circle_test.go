@@ -9,9 +9,9 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestCircles: a session is refused a wait that closes a circle of sessions, and so are clients and mutexes that ask
+// TestDeadlocks: a session is refused a wait that closes a deadlock of sessions, and so are clients and mutexes that ask
 // for it. Without that they wait: other goroutines may end the wait.
-func TestCircles(t *testing.T) {
+func TestDeadlocks(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		all := sessions(h, 2)
 		a, b := all[0], all[1]
@@ -24,7 +24,7 @@ func TestCircles(t *testing.T) {
 		}
 		refused := map[string]error{
 			"session": second(b.Lock(t.Context(), "x")),
-			"mutex":   lock.NewMutex(b, "x", lock.RefuseCircle()).Lock(t.Context()),
+			"mutex":   lock.NewMutex(b, "x", lock.AllowDeadlock(false)).Lock(t.Context()),
 		}
 		for name, err := range refused {
 			var circle *models.CircleError
@@ -32,7 +32,7 @@ func TestCircles(t *testing.T) {
 				t.Errorf("%s: %v, %+v", name, err, circle)
 			}
 		}
-		if got, err := b.Lock(t.Context(), "x", lock.AllowCircle()); err != nil || got.Current != lock.Waiting {
+		if got, err := b.Lock(t.Context(), "x", lock.AllowDeadlock(true)); err != nil || got.Current != lock.Waiting {
 			t.Errorf("%+v, %v", got, err)
 		}
 		closeAll(t, all...)
@@ -53,7 +53,7 @@ func TestCircles(t *testing.T) {
 		}
 		first := waiting(c, "y")
 		var circle *models.CircleError
-		if _, err := d.Acquire(t.Context(), "x", lock.RefuseCircle()); !errors.As(err, &circle) || len(circle.Members) != 2 {
+		if _, err := d.Acquire(t.Context(), "x", lock.AllowDeadlock(false)); !errors.As(err, &circle) || len(circle.Members) != 2 {
 			t.Error(err)
 		}
 		second := waiting(d, "x")

@@ -6,7 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/locket-service/locket/lease"
 	"github.com/locket-service/locket/models"
 )
 
@@ -17,8 +16,8 @@ const (
 )
 
 // ClientOption changes a default of NewClient or NewSession. These are options of both: TTL, WithCommandTimeout,
-// every DialOption (how to connect), and of the options of runners WithLogger, WithOwner, WithMargin,
-// WithJitter and WithReleaseTimeout, which bounds Close.
+// every DialOption (how to connect), and of the options of runners WithLogger, WithOwner
+// and WithReleaseTimeout, which bounds Close.
 type ClientOption interface{ configure(*clientConfig) }
 
 // clientConfig is what a Client makes sessions of.
@@ -47,6 +46,8 @@ func TTL(ttl time.Duration) TTLOption { return TTLOption(ttl) }
 func (o TTLOption) configure(c *clientConfig) { c.ttl = time.Duration(o) }
 func (o TTLOption) acquire(a *acquisition)    { a.ttl = time.Duration(o) }
 
+func (o TTLOption) sessionRunner(h *sessionHolder) { h.asked = append(h.asked, o) }
+
 type commandTimeout time.Duration
 
 func (o commandTimeout) configure(c *clientConfig) { c.timeout = time.Duration(o) }
@@ -57,7 +58,16 @@ func (o commandTimeout) configure(c *clientConfig) { c.timeout = time.Duration(o
 func WithCommandTimeout(timeout time.Duration) ClientOption { return commandTimeout(timeout) }
 
 // AcquireOption changes a default of Acquire, of TryAcquire, of Do, and of a session's Lock and TryLock.
-type AcquireOption interface{ acquire(*acquisition) }
+type AcquireOption interface {
+	SessionRunnerOption
+	acquire(*acquisition)
+}
+
+// SessionRunnerOption changes a default of NewSessionRunner and NewSessionPresenceRunner: every Option of runners is one, and
+// every AcquireOption.
+type SessionRunnerOption interface{ sessionRunner(*sessionHolder) }
+
+func (o Option) sessionRunner(h *sessionHolder) { h.options = append(h.options, o) }
 
 // acquisition is what is asked for.
 type acquisition struct {
@@ -65,7 +75,7 @@ type acquisition struct {
 	value    string
 	typeCode models.TypeCode
 	ttl      time.Duration
-	circle   bool
+	deadlock bool // allowed
 	userData *string
 	// party, if it is set, is who shares the claim with nobody: another pointer is another party.
 	party *byte
@@ -82,7 +92,8 @@ type acquisition struct {
 
 type acquireFunc func(*acquisition)
 
-func (f acquireFunc) acquire(a *acquisition) { f(a) }
+func (f acquireFunc) acquire(a *acquisition)         { f(a) }
+func (f acquireFunc) sessionRunner(h *sessionHolder) { h.asked = append(h.asked, f) }
 
 // Shared holds the resource together with others that share it.
 func Shared() AcquireOption {
@@ -94,32 +105,33 @@ func Value(value string) AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.value = value })
 }
 
+// UserData sets the JSON text that is stored with the claim.
+func UserData(json string) AcquireOption {
+	return acquireFunc(func(a *acquisition) { a.userData = &json })
+}
+
 // Presence announces that the holder is alive, with a text such as its address, for Presences.
 func Presence(value string) AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.value, a.typeCode = value, models.TypeCode_PRESENCE })
 }
 
-// AllowCircle waits even if that closes a circle, in which each session waits for the next. Session.Lock is refused then
-// (*models.CircleError), unless it has this option; its goroutines are one party.
-func AllowCircle() AcquireOption {
-	return acquireFunc(func(a *acquisition) { a.circle = true })
-}
+// AllowDeadlock says whether to wait even if that closes a deadlock, in which each session waits for the next. Otherwise
+// the error is a *models.CircleError. Session.Lock refuses it unless it is allowed: its goroutines are one
+// owner to the servers. Acquire and mutexes allow it unless it is refused: their goroutines do not wait for each other, so that a
+// deadlock of sessions is often none of goroutines. The servers are asked when no other goroutine of the client
+// waits for the resource before this one.
+func AllowDeadlock(allowed bool) DeadlockOption { return DeadlockOption(allowed) }
 
-// RefuseCircle refuses to wait if that closes a circle, in which each session waits for the next: the error is
-// a *models.CircleError. It is for clients and mutexes whose goroutines do not wait independently of each
-// other; for others a circle of sessions is none of goroutines. The servers are asked when no other goroutine of the
-// client waits for the resource before this one.
-func RefuseCircle() CircleOption { return CircleOption{} }
+// DeadlockOption is an option of Acquire, of a session's Lock, and of mutexes.
+type DeadlockOption bool
 
-// CircleOption is an option of Acquire, and of mutexes.
-type CircleOption struct{}
+func (o DeadlockOption) acquire(a *acquisition)         { a.deadlock = bool(o) }
+func (o DeadlockOption) sessionRunner(h *sessionHolder) { h.asked = append(h.asked, o) }
+func (o DeadlockOption) mutex(m *mutexCore)             { m.deadlock = bool(o) }
 
-func (CircleOption) acquire(a *acquisition) { a.circle = false }
-func (CircleOption) mutex(m *mutexCore)     { m.circle = false }
-
-// newAcquisition returns what options ask for. allowCircle is what holds without an option.
-func newAcquisition(resource string, allowCircle bool, options []AcquireOption) (a acquisition, err error) {
-	a.circle = allowCircle
+// newAcquisition returns what options ask for. allowDeadlock is what holds without an option.
+func newAcquisition(resource string, allowDeadlock bool, options []AcquireOption) (a acquisition, err error) {
+	a.deadlock = allowDeadlock
 	for _, option := range options {
 		option.acquire(&a)
 	}
@@ -134,7 +146,7 @@ func newAcquisition(resource string, allowCircle bool, options []AcquireOption) 
 
 func (a *acquisition) shared() bool { return a.mode == models.Mode_MODE_SHARED }
 
-// same reports whether the claim that others have asked for is what is asked for here. circle says nothing of
+// same reports whether the claim that others have asked for is what is asked for here. deadlock says nothing of
 // a claim, but of who may wait for it.
 func (a *acquisition) same(other *acquisition) bool {
 	return a.mode == other.mode && a.value == other.value && a.typeCode == other.typeCode && a.party == other.party &&
@@ -146,7 +158,7 @@ func (a *acquisition) joins(other *acquisition) bool { return a.shared() && a.sa
 
 func (a *acquisition) command(resource string, try bool) *models.LockCommand {
 	return &models.LockCommand{
-		Resource: resource, Mode: a.mode, Try: try, Value: a.value, TypeCode: a.typeCode, AllowCircle: a.circle, UserData: a.userData,
+		Resource: resource, Mode: a.mode, Try: try, Value: a.value, TypeCode: a.typeCode, AllowCircle: a.deadlock, UserData: a.userData,
 	}
 }
 
@@ -188,9 +200,7 @@ func (s *settings) validateSession() error {
 		}
 	}
 	need(s.log != nil, "the logger is nil")
-	need(s.wrong != nil || s.margin >= lease.Margin(s.ttl) && s.margin <= s.ttl/2, "the margin is %s, and must be %s to %s", s.margin, lease.Margin(s.ttl), s.ttl/2)
 	need(s.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.releaseTimeout)
-	need(s.jitter >= 0 && s.jitter < 1, "the jitter is %v, and must be at least 0 and less than 1", s.jitter)
 	need(len(s.owner) <= maxOwner && utf8.ValidString(s.owner), "the owner must be UTF-8 of at most %d bytes", maxOwner)
 	return errors.Join(wrong...)
 }

@@ -24,7 +24,7 @@ func TestFromGroup(t *testing.T) {
 			return nil
 		}
 		inner := grouper.NewOrdered(os.Interrupt, grouper.Members{
-			{Name: "lock", Runner: lock.NewSessionRunner(c, &models.CreateClaimRequest{Resource: "k"})},
+			{Name: "lock", Runner: lock.NewSessionRunner(c, "k")},
 			{Name: "work", Runner: ifrit.RunFunc(wait)},
 		})
 		p := ifrit.Invoke(grouper.NewParallel(os.Interrupt, grouper.Members{{Name: "inner", Runner: inner}, {Name: "other", Runner: ifrit.RunFunc(wait)}}))

@@ -217,7 +217,7 @@ func (k *keeper) gain(r result) {
 	k.publish(g)
 	left := g.trust.Left(time.Now())
 	k.expiry.Reset(left)
-	pause := k.jittered(min(k.ttl/3, left/2))
+	pause := jittered(min(k.ttl/3, left/2))
 	switch {
 	case !k.held:
 		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart
@@ -242,14 +242,14 @@ func (k *keeper) goUnverified(verdict verdict) {
 	if news {
 		k.observer.unverifiable(k.failure)
 	}
-	k.next.Reset(k.jittered(min(k.retryInterval, k.ttl/10)))
+	k.next.Reset(jittered(min(k.retryInterval, k.ttl/10)))
 }
 
 // wait tries again a retry interval after the last attempt was sent, at once if that lasted
 // longer.
 func (k *keeper) wait(sent time.Time) {
 	k.log.Info("lock not acquired", "error", k.failure)
-	k.next.Reset(max(0, k.jittered(k.retryInterval)-time.Since(sent)))
+	k.next.Reset(max(0, jittered(k.retryInterval)-time.Since(sent)))
 }
 
 // lose ends the trust window. It returns the loss.
@@ -370,8 +370,8 @@ func (k *keeper) whenOver(f context.CancelCauseFunc) {
 }
 
 // jittered returns a pause that is shortened at random.
-func (s *settings) jittered(pause time.Duration) time.Duration {
-	return pause - time.Duration(rand.Float64()*s.jitter*float64(pause))
+func jittered(pause time.Duration) time.Duration {
+	return pause - time.Duration(rand.Float64()*jitter*float64(pause))
 }
 
 // withRequestID gives a request an id, which is in the server's log.

@@ -11,7 +11,7 @@ import (
 )
 
 // MutexOption changes a default of NewMutex and NewRWMutex. WithCommandTimeout is one too, for the commands of this
-// mutex in place of those of its session, and so is RefuseCircle.
+// mutex in place of those of its session, and so is AllowDeadlock.
 type MutexOption interface{ mutex(*mutexCore) }
 
 type mutexFunc func(*mutexCore)
@@ -35,15 +35,15 @@ func OnUnexpectedLock(f func(Status)) MutexOption {
 
 // mutexCore is what a mutex and its handles have in common.
 type mutexCore struct {
-	session *Session
-	key     string
-	timeout time.Duration
-	circle  bool // allowed
-	watcher watcher
+	session  *Session
+	key      string
+	timeout  time.Duration
+	deadlock bool // allowed
+	watcher  watcher
 }
 
 func newMutexCore(session *Session, key string, options []MutexOption) *mutexCore {
-	m := &mutexCore{session: session, key: key, timeout: session.timeout, circle: true}
+	m := &mutexCore{session: session, key: key, timeout: session.timeout, deadlock: true}
 	for _, option := range options {
 		option.mutex(m)
 	}
@@ -65,7 +65,7 @@ func (m *mutexCore) acquire(ctx context.Context, mode models.Mode, try bool) (*H
 	if err := checkResource(m.key); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", m.key, err)
 	}
-	return m.session.acquire(ctx, m.key, acquisition{mode: mode, circle: m.circle, timeout: m.timeout, keepsOut: true, watcher: &m.watcher}, try)
+	return m.session.acquire(ctx, m.key, acquisition{mode: mode, deadlock: m.deadlock, timeout: m.timeout, keepsOut: true, watcher: &m.watcher}, try)
 }
 
 // release releases a hold, within the command timeout.
@@ -76,20 +76,6 @@ func (m *mutexCore) release(h *Hold) error {
 // acquired turns the error of a try into whether it was had.
 func acquired(err error) (bool, error) {
 	if errors.Is(err, models.ErrLockCollision) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// within calls a lock method with a timeout, whose end is no error; without time it tries.
-func within(ctx context.Context, timeout time.Duration, lock func(ctx context.Context, try bool) error) (bool, error) {
-	if timeout <= 0 {
-		return acquired(lock(ctx, true))
-	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err := lock(bounded, false)
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return false, nil
 	}
 	return err == nil, err
@@ -122,11 +108,6 @@ func (m *Mutex) Lock(ctx context.Context) error { return m.lock(ctx, false) }
 
 // TryLock locks, and reports whether it could at once.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) { return acquired(m.lock(ctx, true)) }
-
-// TryLockFor locks, and reports whether it could within a time; without time it is TryLock.
-func (m *Mutex) TryLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, m.lock)
-}
 
 func (m *Mutex) lock(ctx context.Context, try bool) error {
 	hold, err := m.core.acquire(ctx, models.Mode_MODE_EXCLUSIVE, try)
@@ -207,11 +188,6 @@ func (h *Handle) Lock(ctx context.Context) error { return h.lock(ctx, false) }
 
 // TryLock is that of Mutex.
 func (h *Handle) TryLock(ctx context.Context) (bool, error) { return acquired(h.lock(ctx, true)) }
-
-// TryLockFor is that of Mutex.
-func (h *Handle) TryLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, h.lock)
-}
 
 func (h *Handle) lock(ctx context.Context, try bool) error {
 	return h.reentrant.lock(ctx, &h.writes, models.Mode_MODE_EXCLUSIVE, try)

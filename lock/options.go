@@ -23,6 +23,9 @@ const (
 	// DefaultWaitTTL is the wait TTL of a claim that is given none: longer than it takes to reach
 	// another server after the loss of one, or to restart it, so that nobody loses a place by that.
 	DefaultWaitTTL = time.Minute
+	// jitter is by how much of itself each pause is shortened at most, so that runners that started together
+	// do not renew together.
+	jitter = 0.2
 )
 
 // Callbacks report what happens to the lock. They are called one after the other, in the order of what they
@@ -54,7 +57,6 @@ type settings struct {
 	margin             time.Duration
 	releaseTimeout     time.Duration
 	waitTTL            time.Duration
-	jitter             float64
 	owner              string
 	log                *slog.Logger
 	callbacks          Callbacks
@@ -76,16 +78,6 @@ func WithRetryInterval(interval time.Duration) Option {
 	return func(s *settings) { s.retryInterval = interval }
 }
 
-// WithMargin sets how long before the end of the lease the trust window ends, for a holder that
-// needs more time to stop: a twentieth of the TTL, and 100 ms at least, unless it is set. It
-// cannot be less than that, which covers what clocks differ (lease.Margin), nor more than half
-// of the TTL.
-func WithMargin(margin time.Duration) Option { return func(s *settings) { s.margin = margin } }
-
-// WithJitter sets by how much of itself each pause is shortened at random, 0 to 1: 0.2
-// unless it is set. With it runners that started together do not renew together.
-func WithJitter(fraction float64) Option { return func(s *settings) { s.jitter = fraction } }
-
 // WithReleaseTimeout bounds the time that releasing the lock may take at the end: 5 s, or
 // the TTL if that is shorter, unless it is set.
 func WithReleaseTimeout(timeout time.Duration) Option {
@@ -105,7 +97,7 @@ func WithCallbacks(callbacks Callbacks) Option {
 }
 
 func newSettings(ttl, retryInterval, longest time.Duration, options []Option) settings {
-	s := settings{ttl: ttl, retryInterval: retryInterval, jitter: 0.2, log: slog.New(slog.DiscardHandler)}
+	s := settings{ttl: ttl, retryInterval: retryInterval, log: slog.New(slog.DiscardHandler)}
 	if ttl == 0 {
 		s.ttl = DefaultTTL
 	}
@@ -152,12 +144,10 @@ func (r *Runner) validate() error {
 	}
 	need(r.usable, "the client or the lock is missing")
 	need(r.log != nil, "the logger is nil")
-	need(r.wrong != nil || r.margin >= lease.Margin(r.ttl) && r.margin <= r.ttl/2, "the margin is %s, and must be %s to %s", r.margin, lease.Margin(r.ttl), r.ttl/2)
 	need(r.key != "", "the key is missing")
 	need(r.retryInterval > 0, "the retry interval is %s, and must be more than 0", r.retryInterval)
 	need(r.waitTTL == 0 || r.waitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.waitTTL)
 	need(r.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", r.releaseTimeout)
-	need(r.jitter >= 0 && r.jitter < 1, "the jitter is %v, and must be at least 0 and less than 1", r.jitter)
 	return errors.Join(wrong...)
 }
 

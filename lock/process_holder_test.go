@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -139,8 +140,11 @@ func (p memberPlan) runner(options ...lock.Option) (runner *lock.Runner, closing
 	}
 	client, err := lock.NewClient(p.Addresses, lock.TTL(p.TTL), lock.WithDialOptions(dialer, grpc.WithStreamInterceptor(p.interceptStream)))
 	orPanic(err)
-	claim := &models.CreateClaimRequest{Resource: p.Key, Owner: p.Owner}
-	return lock.NewSessionRunner(client, claim, options...), func() { _ = client.Close() } // its error is that no server is there
+	all := []lock.SessionRunnerOption{lock.WithOwner(cmp.Or(p.Owner, client.Owner()))}
+	for _, option := range options {
+		all = append(all, option)
+	}
+	return lock.NewSessionRunner(client, p.Key, all...), func() { _ = client.Close() } // its error is that no server is there
 }
 
 func (p memberPlan) interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {

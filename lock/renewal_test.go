@@ -50,8 +50,8 @@ func TestRetryInterval(t *testing.T) {
 			most   int
 		}{
 			"lock":         {lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry), "Lock", 12, 13},
-			"lock, option": {lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry, lock.WithRetryInterval(time.Second), lock.WithJitter(0)), "Lock", 60, 61},
-			"claim":        {lock.NewClaimRunner(w.client(), claim, lock.WithRetryInterval(time.Hour), lock.WithJitter(0)), "CreateClaim", 16, 17},
+			"lock, option": {lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry, lock.WithRetryInterval(time.Second)), "Lock", 60, 61},
+			"claim":        {lock.NewClaimRunner(w.client(), claim, lock.WithRetryInterval(time.Hour)), "CreateClaim", 16, 17},
 		} {
 			w.failing(func(context.Context, string) error { return status.Error(codes.Unavailable, "nobody there") })
 			before := w.count(c.method)
@@ -64,25 +64,6 @@ func TestRetryInterval(t *testing.T) {
 			must(t, end(p))
 		}
 	})
-}
-
-// TestMargin: WithMargin ends the trust window earlier, so the runner ends earlier.
-func TestMargin(t *testing.T) {
-	for margin, want := range map[time.Duration]time.Duration{0: ttl - ttl/20, 5 * time.Second: ttl - 5*time.Second} {
-		bubble(t, func(t *testing.T, w *world) {
-			var options []lock.Option
-			if margin != 0 {
-				options = append(options, lock.WithMargin(margin))
-			}
-			p := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry, options...))
-			w.failing(hang)
-			begin := time.Now()
-			err := <-p.Wait()
-			if took := time.Since(begin); !errors.Is(err, lock.ErrTimeUp) || took != want {
-				t.Errorf("margin %s: after %s, want %s: %v", margin, took, want, err)
-			}
-		})
-	}
 }
 
 // denying answers all requests as a server does that does not know the caller, or does not let

@@ -128,7 +128,7 @@ func (r *Runner) run(signals <-chan os.Signal, ready chan<- struct{}, exitOnLoss
 		select {
 		case <-signals:
 			return nil
-		case <-time.After(r.jittered(pause)):
+		case <-time.After(jittered(pause)):
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -53,16 +54,25 @@ var engines = map[string]func(t *testing.T, p *partition) engine{
 		client, err := lock.NewClient(houseAddress, lock.TTL(ttl), p.dialOption())
 		must(t, err)
 		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
-			return lock.NewSessionRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Value: "of " + owner}, options...)
+			return lock.NewSessionRunner(client, key, by(client, owner, options)...)
 		}
 		return engine{
 			lock: of("k", claim),
 			presence: func(owner string, options ...lock.Option) *lock.Runner {
-				return lock.NewSessionPresenceRunner(client, resource("k", owner), options...)
+				return lock.NewSessionPresenceRunner(client, "k", "of "+owner, by(client, owner, options)...)
 			},
 			claim: claim, end: client.Close,
 		}
 	},
+}
+
+// by returns the options of a runner of a session, with an owner: "" is that of the client.
+func by(client *lock.Client, owner string, options []lock.Option) []lock.SessionRunnerOption {
+	all := []lock.SessionRunnerOption{lock.WithOwner(cmp.Or(owner, client.Owner()))}
+	for _, option := range options {
+		all = append(all, option)
+	}
+	return all
 }
 
 // of returns what makes runners of one resource.
@@ -353,7 +363,7 @@ func TestManyRunnersOneSession(t *testing.T) {
 		runners := make([]*lock.Runner, 50)
 		processes := make([]ifrit.Process, len(runners))
 		for i := range runners {
-			runners[i] = lock.NewSessionRunner(client, &models.CreateClaimRequest{Resource: fmt.Sprint("k", i)})
+			runners[i] = lock.NewSessionRunner(client, fmt.Sprint("k", i))
 			processes[i] = ifrit.Invoke(runners[i])
 		}
 		list, err := server.ListSessions(t.Context(), &models.ListSessionsRequest{})

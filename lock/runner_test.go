@@ -122,11 +122,8 @@ func TestWrong(t *testing.T) {
 			"short TTL":   lock.NewLockRunner(w.client(), resource("k", "a"), time.Millisecond, retry),
 			"negative":    lock.NewLockRunner(w.client(), resource("k", "a"), ttl, -1),
 			"no logger":   lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithLogger(nil)),
-			"a margin":    lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithMargin(ttl/2+1)),
-			"no margin":   lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithMargin(ttl/20-1)),
 			"no interval": lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithRetryInterval(0)),
 			"a claim's":   lock.NewClaimRunner(w.client(), &models.CreateClaimRequest{Resource: "k"}, lock.WithRetryInterval(-1)),
-			"jitter":      lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithJitter(1)),
 			"type":        lock.NewLockRunner(w.client(), &models.Resource{Key: "k", Owner: "a", Type: "key"}, ttl, retry),
 			"long key":    lock.NewLockRunner(w.client(), resource(string(make([]byte, 5000)), "a"), ttl, retry),
 		} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/locket-service/locket/models"
 )
@@ -35,11 +34,6 @@ func (m *RWMutex) Lock(ctx context.Context) error { return m.lock(ctx, false) }
 // TryLock locks for writing, and reports whether it could at once.
 func (m *RWMutex) TryLock(ctx context.Context) (bool, error) { return acquired(m.lock(ctx, true)) }
 
-// TryLockFor locks for writing, and reports whether it could within a time; without time it is TryLock.
-func (m *RWMutex) TryLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, m.lock)
-}
-
 func (m *RWMutex) lock(ctx context.Context, try bool) error {
 	hold, err := m.core.acquire(ctx, models.Mode_MODE_EXCLUSIVE, try)
 	if err != nil {
@@ -68,11 +62,6 @@ func (m *RWMutex) RLock(ctx context.Context) error { return m.rlock(ctx, false) 
 
 // TryRLock locks for reading, and reports whether it could at once.
 func (m *RWMutex) TryRLock(ctx context.Context) (bool, error) { return acquired(m.rlock(ctx, true)) }
-
-// TryRLockFor locks for reading, and reports whether it could within a time; without time it is TryRLock.
-func (m *RWMutex) TryRLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, m.rlock)
-}
 
 func (m *RWMutex) rlock(ctx context.Context, try bool) error {
 	hold, err := m.core.acquire(ctx, models.Mode_MODE_SHARED, try)
@@ -148,11 +137,6 @@ func (h *RWHandle) Lock(ctx context.Context) error { return h.lock(ctx, false) }
 // TryLock is that of RWMutex.
 func (h *RWHandle) TryLock(ctx context.Context) (bool, error) { return acquired(h.lock(ctx, true)) }
 
-// TryLockFor is that of RWMutex.
-func (h *RWHandle) TryLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, h.lock)
-}
-
 func (h *RWHandle) lock(ctx context.Context, try bool) error {
 	return h.reentrant.lock(ctx, &h.writes, models.Mode_MODE_EXCLUSIVE, try)
 }
@@ -166,11 +150,6 @@ func (h *RWHandle) RLock(ctx context.Context) error { return h.rlock(ctx, false)
 
 // TryRLock is that of RWMutex.
 func (h *RWHandle) TryRLock(ctx context.Context) (bool, error) { return acquired(h.rlock(ctx, true)) }
-
-// TryRLockFor is that of RWMutex.
-func (h *RWHandle) TryRLockFor(ctx context.Context, timeout time.Duration) (bool, error) {
-	return within(ctx, timeout, h.rlock)
-}
 
 func (h *RWHandle) rlock(ctx context.Context, try bool) error {
 	return h.reentrant.lock(ctx, &h.reads, models.Mode_MODE_SHARED, try)

@@ -86,7 +86,7 @@ func (s *Session) pause(ctx context.Context, failures int) bool {
 	longest := min(time.Second, s.ttl/10)
 	pause := min(firstPause<<min(rounds-1, 10), longest)
 	select {
-	case <-time.After(pause - time.Duration(rand.Float64()*s.jitter*float64(pause))):
+	case <-time.After(jittered(pause)):
 		return true
 	case <-ctx.Done():
 		return false
@@ -302,7 +302,7 @@ func (s *Session) acknowledge(now time.Time) {
 		s.tellObservers(func(o *observer) { o.verified() })
 	}
 	pause := s.ttl / 3
-	s.next = window.Since().Add(pause - time.Duration(rand.Float64()*s.jitter*float64(pause)))
+	s.next = window.Since().Add(jittered(pause))
 	close(s.acknowledged)
 	s.acknowledged = make(chan struct{})
 	s.forgetEnded()

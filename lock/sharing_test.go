@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tedsuo/ifrit"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -250,14 +249,14 @@ func TestRunnersWithUserData(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		c := h.client()
 		server, done := h.direct()
-		run := func(text *string) ifrit.Process {
-			return ifrit.Background(lock.NewSessionRunner(c, &models.CreateClaimRequest{Resource: "k", UserData: text}))
+		run := func(options ...lock.SessionRunnerOption) ifrit.Process {
+			return ifrit.Background(lock.NewSessionRunner(c, "k", options...))
 		}
-		first := run(nil)
+		first := run()
 		<-first.Ready()
-		one := run(proto.String("1"))
+		one := run(lock.UserData("1"))
 		time.Sleep(time.Second)
-		two := run(proto.String("2"))
+		two := run(lock.UserData("2"))
 		time.Sleep(time.Second)
 		if isReady(one) || isReady(two) {
 			t.Error("it is ready while another one holds")
@@ -352,25 +351,5 @@ func TestTryAfterTimeout(t *testing.T) {
 		cancel()
 		<-waiting
 		must(t, errors.Join(holder.Close(), c.Close()))
-	})
-}
-
-// TestTryLockForNoTime: to lock within no time is to try.
-func TestTryLockForNoTime(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		s, other := h.session(), h.session()
-		m, rw := lock.NewMutex(s, "k"), lock.NewRWMutex(s, "rw")
-		for name, try := range map[string]func(context.Context, time.Duration) (bool, error){
-			"mutex": m.TryLockFor, "handle": lock.NewMutex(s, "handle").Handle().TryLockFor, "writer": rw.TryLockFor,
-			"reader": lock.NewRWMutex(s, "read").TryRLockFor, "reading handle": lock.NewRWMutex(s, "handles").Handle().TryRLockFor,
-		} {
-			if had, err := try(t.Context(), 0); !had || err != nil {
-				t.Errorf("%s, free: %t, %v", name, had, err)
-			}
-		}
-		if had, err := lock.NewMutex(other, "k").TryLockFor(t.Context(), -1); had || err != nil {
-			t.Errorf("held: %t, %v", had, err)
-		}
-		closeAll(t, s, other)
 	})
 }

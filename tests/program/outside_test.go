@@ -22,7 +22,6 @@ import (
 	"github.com/tedsuo/ifrit/sigmon"
 
 	"github.com/locket-service/locket/lock"
-	"github.com/locket-service/locket/models"
 )
 
 func makeReport(context.Context, uint64) error { return nil }
