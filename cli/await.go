@@ -22,7 +22,7 @@ import (
 const maxAwait = time.Minute
 
 // await returns the claim when it no longer waits, or when the time is up. A server that
-// cannot be reached is asked again until then.
+// cannot be reached is asked again until then, and so is one that has seen the credentials end: others may be there.
 func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.Duration) (*models.Claim, error) {
 	end := time.Now().Add(wait)
 	for claim.GetStatus() == models.Status_STATUS_WAITING {
@@ -34,7 +34,8 @@ func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.D
 		switch {
 		case err == nil:
 			claim = next
-		case status.Code(err) != codes.Unavailable || time.Until(end) < retryPause || pause(ctx, retryPause) != nil:
+		case status.Code(err) != codes.Unavailable && models.ReasonOf(err) != models.ReasonCredentialsEnded,
+			time.Until(end) < retryPause, pause(ctx, retryPause) != nil:
 			return claim, err
 		}
 	}

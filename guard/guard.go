@@ -24,6 +24,7 @@ import (
 	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
 )
 
 // Authenticate returns a guard that finds out who calls, and gives the rest of the call a context
@@ -39,28 +40,44 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		}
 		call.Identity, call.Credential = id.Name, id.Credential
 		if call.Streams() {
-			defer recheck(ctx, call, a, id)()
+			defer recheck(ctx, a, id, call.End)()
 		}
 		caller := &auth.Caller{Identity: id, Rules: rules}
 		if !call.Stream {
 			now := rules()
 			caller.Rules = func() *auth.Rules { return now }
 		}
-		ctx = auth.WithCaller(withoutHeaders(ctx), caller)
-		return next(committer.WithCaller(ctx, claim.Caller{Identity: id.Name, Permit: caller.Permit}))
+		inner := auth.WithCaller(withoutHeaders(ctx), caller)
+		inner = committer.WithCaller(inner, claim.Caller{Identity: id.Name, Permit: caller.Permit})
+		if method, _ := methodOf(call.FullMethod); method.Lasts == methods.Wait {
+			return whileCredentials(ctx, inner, a, id, next)
+		}
+		return next(inner)
 	}
 }
 
-// CheckInterval is how often the credentials of a stream are checked again.
+// whileCredentials carries out a call that waits, with a context of its own: until its credentials end.
+func whileCredentials(ctx, inner context.Context, a *authn.Authenticator, id auth.Identity, next func(context.Context) error) error {
+	inner, end := context.WithCancelCause(inner)
+	defer end(nil)
+	defer recheck(ctx, a, id, end)()
+	err := next(inner)
+	if err != nil && errors.Is(context.Cause(inner), errCredentialsEnded) {
+		return errCredentialsEnded
+	}
+	return err
+}
+
+// CheckInterval is how often the credentials of a stream, and of a call that waits, are checked again.
 const CheckInterval = 2 * time.Second
 
 var errCredentialsEnded = models.WithInfo(
-	status.New(codes.Unauthenticated, "the credentials of the stream are not valid any more; open it again with others, and go on"),
+	status.New(codes.Unauthenticated, "the credentials of the call are not valid any more; call again with others, and go on"),
 	models.ReasonCredentialsEnded, nil)
 
-// recheck ends a stream when its credentials are not those of the identity any more: they have expired, or
+// recheck ends a call when its credentials are not those of the identity any more: they have expired, or
 // were withdrawn, or name others. It returns what stops that.
-func recheck(ctx context.Context, call *grpcserver.Call, a *authn.Authenticator, id auth.Identity) (stop func()) {
+func recheck(ctx context.Context, a *authn.Authenticator, id auth.Identity, end func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		ticker := time.NewTicker(CheckInterval)
@@ -72,7 +89,7 @@ func recheck(ctx context.Context, call *grpcserver.Call, a *authn.Authenticator,
 				return
 			}
 			if !a.Still(ctx, id) {
-				call.End(errCredentialsEnded)
+				end(errCredentialsEnded)
 				return
 			}
 		}

@@ -106,9 +106,9 @@ const (
 	// ReasonUnauthenticated occurs when a call has no credentials, or not valid ones. The message
 	// says what is accepted, and metadata "www_authenticate" has it as challenges of HTTP.
 	ReasonUnauthenticated = "UNAUTHENTICATED"
-	// ReasonCredentialsEnded occurs when the credentials by which a stream was opened are not valid any
-	// more: a bearer credential has expired or was withdrawn, a certificate is out of date or was revoked.
-	// Open the stream again with others, and go on: resume the session, or send the last cursor.
+	// ReasonCredentialsEnded occurs when the credentials by which a stream was opened, or with which a call
+	// waits, are not valid any more: a bearer credential has expired or was withdrawn, a certificate is out of
+	// date or was revoked. Call again with others, and go on: resume the session, or send the last cursor.
 	ReasonCredentialsEnded = "CREDENTIALS_ENDED"
 	// ReasonIssuerUnavailable occurs when a token cannot be checked, because the keys of its issuer
 	// cannot be fetched. Ask again after some seconds.
