@@ -72,7 +72,7 @@ func TestBodies(t *testing.T) {
 		`{"resource": "r", "ttl": 5, "Resource": 1}`:  `"Resource":"unknown parameter; it is spelled resource"`,
 		`{"resource": "r", "ttl": 5, "colour": null}`: `"colour":"unknown parameter"`,
 		`{"resource": "r", "ttl": 5, "ttl": 6}`:       `"ttl":"is given more than once"`,
-		`{"ttl": 5, "ttl": "x", "x": 1, "x": 1}`:      `"x":`,
+		`{"ttl": 5, "ttl": "x", "x": 1, "x": 1}`:      `"x":"is given more than once"`,
 		`{"resource": "r", "ttl": 5, "user_data": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`: `"message"`,
 	} {
 		a := do(t, c, "POST", s.url+"/v1/claims/", body, "Content-Type: application/json")
@@ -83,6 +83,8 @@ func TestBodies(t *testing.T) {
 	// U+FFFD itself is a character like others.
 	do(t, c, "POST", s.url+"/v1/claims/", `{"resource": "\ufffd\uFFFD�", "ttl": 5}`).says(t, 201, `"resource":"���"`)
 	do(t, c, "GET", s.url+"/v1/claims/?limit=1&limit=2", "").says(t, 400, `"limit":"is given more than once"`)
+	do(t, c, "GET", s.url+"/v1/permissions/r/?right=hold&right=read", "").says(t, 400, `"right":"is given more than once"`)
+	do(t, c, "GET", s.url+"/v1/permissions/r/?right=%ff", "").says(t, 400, `"right":"is not valid UTF-8"`)
 	do(t, c, "GET", s.url+"/v1/claims/?owner=%ff", "").says(t, 400, `"owner":"is not valid UTF-8"`)
 	do(t, c, "GET", s.url+"/v1/claims/?a;b=1", "").says(t, 400, `"message":"the query cannot be read`)
 	do(t, c, "GET", s.url+"/v1/claims/?minimum_created=2026-11-21T17:47:02+01:00", "").says(t, 400, `the \"+\" of a time zone is written %2B`)

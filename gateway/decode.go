@@ -14,6 +14,15 @@ import (
 // problems says what is wrong with the parameters of a request, by their names.
 type problems map[string]string
 
+// add adds others. What was found wrong with a parameter first stays.
+func (p problems) add(others problems) {
+	for name, problem := range others {
+		if p[name] == "" {
+			p[name] = problem
+		}
+	}
+}
+
 // parameters are those of a request, by their names: the members of a body, or a query.
 type parameters map[string]json.RawMessage
 

@@ -86,9 +86,7 @@ type messager[T any] interface {
 func query[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 	target := P(new(T))
 	given, wrong := parseQuery(r.URL.RawQuery, target)
-	for name, problem := range given.into(target) {
-		wrong[name] = problem
-	}
+	wrong.add(given.into(target))
 	return target.message(), badRequest(wrong)
 }
 
@@ -101,9 +99,7 @@ func body[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 	}
 	given, wrong := parseBody(content)
 	if given != nil {
-		for name, problem := range given.into(target) {
-			wrong[name] = problem
-		}
+		wrong.add(given.into(target))
 	}
 	return target.message(), badRequest(wrong)
 }
