@@ -168,8 +168,9 @@ func (s *Store) readSnapshot() error {
 	if err != nil || index == 0 {
 		return err
 	}
-	m, err := snapshot.Read(s.snapshots, index, func(d *record.Decoded) error {
-		_, err := s.state.ApplyDecoded(d)
+	var m snapshot.Meta
+	err = s.state.Restore(func(apply func(*record.Decoded) error) (err error) {
+		m, err = snapshot.Read(s.snapshots, index, apply)
 		return err
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ func (s *State) add(l *live) {
 	case l.Status == claim.Active:
 		s.endless++
 	}
-	l.row.enter(l)
+	l.row.enter(l, s.restoring)
 	s.contend(l.row)
 	if l.Session != "" {
 		l.session = s.sessionOf(l.Session)

@@ -26,8 +26,9 @@ func (l line) find(enqueued uint64) (int, bool) {
 	return slices.BinarySearchFunc(l, enqueued, func(c *live, e uint64) int { return cmp.Compare(c.Enqueued, e) })
 }
 
-func (l *line) add(c *live) {
-	if n := len(*l); n == 0 || (*l)[n-1].Enqueued < c.Enqueued {
+// add puts a claim into its place, or at the end of a line that is sorted later.
+func (l *line) add(c *live, unsorted bool) {
+	if n := len(*l); n == 0 || unsorted || (*l)[n-1].Enqueued < c.Enqueued {
 		*l = append(*l, c)
 		return
 	}
@@ -59,13 +60,17 @@ func (s *State) row(name string) *row {
 	return r
 }
 
+func (l line) sort() {
+	slices.SortFunc(l, func(a, b *live) int { return cmp.Compare(a.Enqueued, b.Enqueued) })
+}
+
 // enter notes a live claim in its row, and leave takes it out.
-func (r *row) enter(l *live) {
+func (r *row) enter(l *live, unsorted bool) {
 	switch {
 	case l.Status == claim.Waiting:
-		r.waiting.add(l)
+		r.waiting.add(l, unsorted)
 	case l.Mode == claim.Shared:
-		r.shared.add(l)
+		r.shared.add(l, unsorted)
 		r.soonest = min(r.soonest, l.Deadline)
 	default:
 		r.holder, r.Holder = l, l.ID

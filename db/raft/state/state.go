@@ -17,6 +17,7 @@ type State struct {
 	// Lease is lease time at the last record.
 	Lease claim.Time
 
+	restoring bool // lines are in no order
 	floor     uint64
 	rows      map[string]*row
 	names     *btree.BTreeG[*row] // by name

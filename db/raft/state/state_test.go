@@ -302,7 +302,7 @@ func TestLikeNaive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := again.ApplyDecoded(d); err != nil {
+		if err := again.Restore(func(apply func(*record.Decoded) error) error { return apply(d) }); err != nil {
 			t.Fatal(err)
 		}
 		w.compare(again)
