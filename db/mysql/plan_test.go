@@ -189,10 +189,11 @@ func TestFewLive(t *testing.T) {
 	few := list(true)
 	// Copies that were created later.
 	columns := strings.Replace(strings.Replace(claimColumns, "id", "CONCAT(id, '/', n)", 1), "created", "created + n", 1)
-	query := "INSERT INTO claims (" + claimColumns + ") SELECT " + columns + ` FROM claims, (
-		WITH RECURSIVE c (n) AS (SELECT 3600000000 UNION ALL SELECT n + 1 FROM c WHERE n < 3600000009) SELECT n FROM c) copies WHERE status = 2`
-	if _, err := s.reader.Exec(query); err != nil {
-		t.Fatal(err)
+	query := "INSERT INTO claims (" + claimColumns + ") SELECT " + columns + " FROM claims, (SELECT 3600000000 + ? AS n) copy WHERE status = 2 AND id NOT LIKE '%/%'"
+	for n := range 10 { // a statement may not take long
+		if _, err := s.reader.Exec(query, n); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if many := list(false); !reflect.DeepEqual(many, few) {
 		t.Errorf("got %v, want %v", many, few)
