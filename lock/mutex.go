@@ -86,7 +86,7 @@ func acquired(err error) (bool, error) {
 // a grant serves those who waited for it here, and then the claim goes to the end of the queue.
 //
 // Who holds a Mutex is nobody in particular: any goroutine may unlock it, and one that locks it twice waits for
-// itself. Go has no identity of goroutines; an owner that may lock again is a Handle.
+// itself. Go has no identity of goroutines; an owner that may lock again is in package reentrant.
 //
 // If the session loses the lock, the holder is told (OnUnexpectedUnlock, Held, Session.Listen); within
 // the session the mutex stays locked until it is unlocked.
@@ -170,28 +170,3 @@ func (l locker) Unlock() {
 		panic(err)
 	}
 }
-
-// Handle returns a new owner of the mutex, which may lock it again while it has it.
-func (m *Mutex) Handle() *Handle {
-	return &Handle{newReentrant(m.core)}
-}
-
-// Handle is an owner of a Mutex. It may lock the mutex again while it has it, and unlocks it as often. Whoever
-// has the handle is the owner, whatever the goroutine: it is to be passed along a chain of calls.
-type Handle struct {
-	reentrant
-}
-
-// Lock is that of Mutex, and returns at once if the handle has the mutex already. It is an error, which wraps
-// ErrLost, if the lock was lost meanwhile.
-func (h *Handle) Lock(ctx context.Context) error { return h.lock(ctx, false) }
-
-// TryLock is that of Mutex.
-func (h *Handle) TryLock(ctx context.Context) (bool, error) { return acquired(h.lock(ctx, true)) }
-
-func (h *Handle) lock(ctx context.Context, try bool) error {
-	return h.reentrant.lock(ctx, &h.writes, models.Mode_MODE_EXCLUSIVE, try)
-}
-
-// Unlock is that of Mutex, when it was called as often as the handle was locked.
-func (h *Handle) Unlock() error { return h.unlock(&h.writes) }

@@ -9,7 +9,7 @@ import (
 )
 
 // RWMutex is a lock on a resource that one writer holds, or any number of readers: like a
-// sync.RWMutex, and across machines. What Mutex says of goroutines, handles and losses holds for it.
+// sync.RWMutex, and across machines. What Mutex says of goroutines and losses holds for it.
 // Readers of a session share one claim; one that comes later joins when nobody waits for the resource.
 type RWMutex struct {
 	core *mutexCore
@@ -119,41 +119,3 @@ func (m *RWMutex) Locker() sync.Locker { return locker{m.Lock, m.Unlock} }
 
 // RLocker returns the read lock as a sync.Locker; see Mutex.Locker.
 func (m *RWMutex) RLocker() sync.Locker { return locker{m.RLock, m.RUnlock} }
-
-// Handle returns a new owner of the mutex, which may lock it again while it has it.
-func (m *RWMutex) Handle() *RWHandle {
-	return &RWHandle{newReentrant(m.core)}
-}
-
-// RWHandle is an owner of a RWMutex; see Handle. With the write lock it may also lock for reading; with
-// a read lock alone, Lock is ErrUpgrade.
-type RWHandle struct {
-	reentrant
-}
-
-// Lock locks for writing; see Handle.Lock.
-func (h *RWHandle) Lock(ctx context.Context) error { return h.lock(ctx, false) }
-
-// TryLock is that of RWMutex.
-func (h *RWHandle) TryLock(ctx context.Context) (bool, error) { return acquired(h.lock(ctx, true)) }
-
-func (h *RWHandle) lock(ctx context.Context, try bool) error {
-	return h.reentrant.lock(ctx, &h.writes, models.Mode_MODE_EXCLUSIVE, try)
-}
-
-// Unlock is that of RWMutex, when it was called as often as Lock. While the handle has read locks, the
-// write lock stays.
-func (h *RWHandle) Unlock() error { return h.unlock(&h.writes) }
-
-// RLock locks for reading; see Handle.Lock.
-func (h *RWHandle) RLock(ctx context.Context) error { return h.rlock(ctx, false) }
-
-// TryRLock is that of RWMutex.
-func (h *RWHandle) TryRLock(ctx context.Context) (bool, error) { return acquired(h.rlock(ctx, true)) }
-
-func (h *RWHandle) rlock(ctx context.Context, try bool) error {
-	return h.reentrant.lock(ctx, &h.reads, models.Mode_MODE_SHARED, try)
-}
-
-// RUnlock is that of RWMutex, when it was called as often as RLock.
-func (h *RWHandle) RUnlock() error { return h.unlock(&h.reads) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/reentrant"
 )
 
 // stands fails the test unless a session stands so to a resource, when everything has settled.
@@ -255,12 +256,13 @@ func TestUnexpected(t *testing.T) {
 	})
 }
 
-// TestHandles: a handle locks again what it has, and unlocks as often; another one of the same mutex waits.
-func TestHandles(t *testing.T) {
+// TestReentrant: an owner locks again what it has, and unlocks as often; another one of the same resource waits. What was lost is
+// not locked again.
+func TestReentrant(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		s := h.session()
 		m := lock.NewRWMutex(s, "k")
-		a, b := m.Handle(), m.Handle()
+		a, b := reentrant.NewRWMutex(s, "k"), reentrant.NewRWMutex(s, "k")
 		must(t, errors.Join(a.Lock(t.Context()), a.Lock(t.Context()), a.RLock(t.Context())))
 		try := func(name string, want bool, lock func(context.Context) (bool, error)) {
 			t.Helper()
@@ -278,13 +280,29 @@ func TestHandles(t *testing.T) {
 		}
 		try("read", true, a.TryRLock)
 		try("read beside a reader", true, b.TryRLock)
-		if err := b.Lock(t.Context()); !errors.Is(err, lock.ErrUpgrade) {
+		if err := b.Lock(t.Context()); !errors.Is(err, reentrant.ErrUpgrade) {
 			t.Error(err)
 		}
 		try("write beside readers", false, m.TryLock)
 		must(t, errors.Join(a.RUnlock(), b.RUnlock()))
 		try("write", true, m.TryLock)
 		must(t, m.Unlock())
+
+		one, other := reentrant.NewMutex(s, "l"), reentrant.NewMutex(s, "l")
+		must(t, errors.Join(one.Lock(t.Context()), one.Lock(t.Context()), one.Unlock()))
+		try("beside an owner", false, other.TryLock)
+		if token, held := one.Held(); !held || token == 0 {
+			t.Errorf("held %t with %d", held, token)
+		}
+		must(t, s.UnlockAll(t.Context()))
+		synctest.Wait()
+		if err := one.Lock(t.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Error(err)
+		}
+		try("before the owner has unlocked", false, other.TryLock)
+		must(t, one.Unlock())
+		try("after it has", true, other.TryLock)
+		must(t, other.Unlock())
 		closeAll(t, s)
 	})
 }

@@ -1,0 +1,170 @@
+// Package reentrant has mutexes whose owner may lock again what it has, and unlocks it as often. Go has no identity of
+// goroutines, so an owner is a value: whoever has it is the owner, whatever the goroutine. It is to be passed along a
+// chain of calls. Owners of one resource, and the mutexes of package lock, exclude each other.
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/locket-service/locket/lock"
+)
+
+// ErrUpgrade is the error of a write lock for an owner that has read locks alone: it would wait for itself.
+var ErrUpgrade = errors.New("a read lock cannot become a write lock")
+
+// Mutex is an owner of an exclusive lock. Its methods may be called by any number of goroutines.
+type Mutex struct{ owner }
+
+// NewMutex returns a new owner of the mutex of a resource; see lock.NewMutex.
+func NewMutex(session *lock.Session, resource string, options ...lock.MutexOption) *Mutex {
+	return &Mutex{newOwner(session, resource, options)}
+}
+
+// RWMutex is an owner of a lock for writing or reading. With the write lock it may also lock for reading; with read locks
+// alone, Lock is ErrUpgrade. Its methods may be called by any number of goroutines.
+type RWMutex struct{ owner }
+
+// NewRWMutex returns a new owner of the mutex of a resource; see lock.NewRWMutex.
+func NewRWMutex(session *lock.Session, resource string, options ...lock.MutexOption) *RWMutex {
+	return &RWMutex{newOwner(session, resource, options)}
+}
+
+// RLock locks for reading; see Lock.
+func (m *RWMutex) RLock(ctx context.Context) error {
+	_, err := m.lock(ctx, &m.reads, true, false)
+	return err
+}
+
+// TryRLock locks for reading, and reports whether it could at once.
+func (m *RWMutex) TryRLock(ctx context.Context) (bool, error) {
+	return m.lock(ctx, &m.reads, true, true)
+}
+
+// RUnlock unlocks when it was called as often as RLock.
+func (m *RWMutex) RUnlock() error { return m.unlock(&m.reads) }
+
+// owner counts how often it has locked its mutex, which nobody else has.
+type owner struct {
+	mutex    *lock.RWMutex
+	resource string
+	// entry is full while one goroutine locks; others wait for it.
+	entry chan struct{}
+
+	mu            sync.Mutex
+	writes, reads int
+	shared        bool // what is held, while writes or reads is more than 0
+}
+
+func newOwner(session *lock.Session, resource string, options []lock.MutexOption) owner {
+	return owner{mutex: lock.NewRWMutex(session, resource, options...), resource: resource, entry: make(chan struct{}, 1)}
+}
+
+// Lock waits for its turn, and locks; it returns at once if the owner has the mutex already. It is an error, which wraps
+// lock.ErrLost, if the lock was lost meanwhile. The other errors are those of lock.Mutex.
+func (o *owner) Lock(ctx context.Context) error {
+	_, err := o.lock(ctx, &o.writes, false, false)
+	return err
+}
+
+// TryLock locks, and reports whether it could at once.
+func (o *owner) TryLock(ctx context.Context) (bool, error) {
+	return o.lock(ctx, &o.writes, false, true)
+}
+
+// Unlock unlocks when it was called as often as Lock. While the owner has read locks, the write lock stays.
+func (o *owner) Unlock() error { return o.unlock(&o.writes) }
+
+// Held returns the fencing token, and whether the owner has locked, and the session holds the lock at this moment.
+func (o *owner) Held() (token uint64, held bool) { return o.mutex.Held() }
+
+// lock locks, and counts it.
+func (o *owner) lock(ctx context.Context, count *int, shared, try bool) (had bool, err error) {
+	if entered, err := o.enter(ctx, try); !entered {
+		return false, err
+	}
+	defer func() { <-o.entry }()
+	if had, err := o.again(count, shared); had || err != nil {
+		return had, err
+	}
+	if had, err = o.take(ctx, shared, try); had {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		*count++
+		o.shared = shared
+	}
+	return had, err
+}
+
+// enter waits until no other goroutine locks by this owner, unless that is no time for a try.
+func (o *owner) enter(ctx context.Context, try bool) (bool, error) {
+	select {
+	case o.entry <- struct{}{}:
+		return true, nil
+	default:
+		if try {
+			return false, nil
+		}
+	}
+	select {
+	case o.entry <- struct{}{}:
+		return true, nil
+	case <-ctx.Done():
+		return false, fmt.Errorf("lock %q: %w", o.resource, ctx.Err())
+	}
+}
+
+// again locks what is locked already, and reports whether it is.
+func (o *owner) again(count *int, shared bool) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.writes+o.reads == 0 {
+		return false, nil
+	}
+	if !shared && o.shared {
+		return false, fmt.Errorf("lock %q: %w", o.resource, ErrUpgrade)
+	}
+	if _, held := o.mutex.Held(); !held {
+		return false, fmt.Errorf("lock %q: %w", o.resource, lock.ErrLost)
+	}
+	*count++
+	return true, nil
+}
+
+// take locks the mutex.
+func (o *owner) take(ctx context.Context, shared, try bool) (bool, error) {
+	switch {
+	case shared && try:
+		return o.mutex.TryRLock(ctx)
+	case try:
+		return o.mutex.TryLock(ctx)
+	}
+	lock := o.mutex.Lock
+	if shared {
+		lock = o.mutex.RLock
+	}
+	err := lock(ctx)
+	return err == nil, err
+}
+
+// unlock takes one lock back, and unlocks the mutex with the last one.
+func (o *owner) unlock(count *int) error {
+	o.mu.Lock()
+	if *count == 0 {
+		o.mu.Unlock()
+		return fmt.Errorf("unlock %q: %w", o.resource, lock.ErrNotLocked)
+	}
+	*count--
+	last, shared := o.writes+o.reads == 0, o.shared
+	o.mu.Unlock()
+	switch {
+	case !last:
+		return nil
+	case shared:
+		return o.mutex.RUnlock()
+	default:
+		return o.mutex.Unlock()
+	}
+}
