@@ -22,7 +22,8 @@ const formatNames = "json, yaml, name, table, wide, jsonpath=PATH or template=TE
 type format struct {
 	// name is one of formats, without =, or "" for what people want to see.
 	name string
-	// path is that of jsonpath (RFC 9535).
+	// path is that of jsonpath (RFC 9535), by package jp, which is kept up and needs no other module. That of client-go
+	// needs a dozen, and has a dialect of its own.
 	path jp.Expr
 	// template is that of template (package text/template).
 	template *template.Template
@@ -65,14 +66,28 @@ func parsePath(text string) (jp.Expr, error) {
 	return jp.ParseString(text)
 }
 
+// get returns what a path finds. Package jp panics at some paths, such as slices with a negative step.
+func get(path jp.Expr, data any) (found []any, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("--output: the path %s cannot be followed: %v", path, broken)
+		}
+	}()
+	return path.Get(data), nil
+}
+
 // find returns what a path finds in an answer, a line each: texts as they are, all else in JSON.
 func (f format) find(v view) (string, error) {
 	data, err := membersOf(v)
 	if err != nil {
 		return "", err
 	}
+	all, err := get(f.path, data)
+	if err != nil {
+		return "", err
+	}
 	var lines strings.Builder
-	for _, found := range f.path.Get(data) {
+	for _, found := range all {
 		if text, ok := found.(string); ok {
 			lines.WriteString(printable.OneLine(text) + "\n")
 			continue

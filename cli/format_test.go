@@ -35,6 +35,9 @@ func TestPathsAndTemplates(t *testing.T) {
 			t.Errorf("%s -o %s: %q, %v, want %q", test.view, test.format, got, err, test.want)
 		}
 	}
+	if _, err := render(viewsForTest()["queue"], formatForTest(t, "jsonpath=$..*[0:2:-1]"), look{}); err == nil || !strings.Contains(err.Error(), "cannot be followed") {
+		t.Error(err)
+	}
 	if _, err := render(viewsForTest()["claim"], formatForTest(t, "template={{.ownr}}"), look{}); err == nil || !strings.Contains(err.Error(), "ownr") {
 		t.Error(err)
 	}
@@ -89,4 +92,23 @@ func TestLinesFit(t *testing.T) {
 			t.Errorf("wide: %v %s", err, text)
 		}
 	}
+}
+
+// No path and no template ends the program otherwise than with an error.
+func FuzzFormats(f *testing.F) {
+	for _, seed := range []string{"jsonpath=$[*].id", "jsonpath={.waiters[?(@.mode=='shared')].owner}", "jsonpath=$..*[0:2:-1]", "jsonpath=$[?length(@.id) > 1]", "template={{range .}}{{.id}}{{end}}", "template={{index . 1}}"} {
+		f.Add(seed)
+	}
+	views := viewsForTest()
+	f.Fuzz(func(t *testing.T, text string) {
+		format, err := parseFormat(text)
+		if err != nil {
+			return
+		}
+		for _, v := range views {
+			if text, err := render(v, format, look{}); err == nil && format.name == "jsonpath" && !printable.Is(strings.ReplaceAll(text, "\n", "")) {
+				t.Errorf("%q", text)
+			}
+		}
+	})
 }
