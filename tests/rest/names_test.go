@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,48 @@ var contractNames = []sentence{
 				t.Errorf("number %d waits at %s, %s since %v", i+1, show(c.Position), c.Status, c.Since)
 			}
 		}
+	}},
+	{"A list of resources says who holds each and how many wait, and leads on page by page", func(t *testing.T, s *restServer) {
+		prefix := t.Name() + "/"
+		for _, name := range []string{"a/b", "c d", "é", "z"} {
+			s.hold(t, prefix+name)
+		}
+		s.queue(t, prefix+"z")
+		s.queue(t, prefix+"z")
+		s.queue(t, prefix+"c d")
+		s.end(t, s.hold(t, prefix+"free").ID, "released")
+		query := "/v1/resources/?prefix=" + url.QueryEscape(prefix)
+		for order, want := range map[string][]string{"name": {"a/b", "c d", "z", "é"}, "contended": {"z", "c d", "a/b", "é"}} {
+			for _, limit := range []int{1, 3, 4, 5} {
+				found, address := []string{}, fmt.Sprintf("%s%s&order=%s&limit=%d", s.url, query, order, limit)
+				for address != "" {
+					a := s.do(t, "GET", address, nil).is(t, http.StatusOK)
+					var page []restQueue
+					a.decode(t, &page)
+					for _, r := range page {
+						found = append(found, strings.TrimPrefix(r.Resource, prefix))
+						if r.URL != s.url+"/v1/resources/"+url.PathEscape(r.Resource)+"/" {
+							t.Errorf("the address of %q is %s", r.Resource, r.URL)
+						}
+					}
+					address = ""
+					if next := nextPage.FindStringSubmatch(a.header.Get("Link")); next != nil {
+						address = next[1]
+					}
+					if len(found) > 10 {
+						t.Fatalf("the pages do not end: %q", found)
+					}
+				}
+				if !slices.Equal(found, want) {
+					t.Errorf("%s, %d at a time: %q, want %q", order, limit, found, want)
+				}
+			}
+		}
+		var list []map[string]json.RawMessage
+		s.do(t, "GET", query+"&order=contended&limit=2", nil).is(t, http.StatusOK).decode(t, &list)
+		wantMembers(t, list[0], map[string]string{
+			"url": aText, "resource": aText, "version": aWhole, "holding": "1", "holder": `\{.*\}`, "waiting": "2", "oldest_wait": aFloat,
+		})
 	}},
 	{"The queue has these members and no others, written in these ways", func(t *testing.T, s *restServer) {
 		s.hold(t, t.Name())
