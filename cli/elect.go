@@ -117,7 +117,7 @@ func (e election) withClient(cmd *cobra.Command, do func(context.Context, *cobra
 		if _, err := c.WhoAmI(ctx, &models.WhoAmIRequest{}); err != nil {
 			return err
 		}
-		client, err := c.Client(locklib.TTL(e.ttl), locklib.WithOwner(e.owner))
+		client, err := c.Client(locklib.WithTTL(e.ttl), locklib.WithOwner(e.owner))
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}

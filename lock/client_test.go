@@ -20,7 +20,7 @@ func TestAcquire(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		a, b := h.client(lock.WithOwner("a")), h.client(lock.WithOwner("b"))
 		server, end := h.direct()
-		held, err := a.Acquire(t.Context(), "nightly", lock.Value("of a"))
+		held, err := a.Acquire(t.Context(), "nightly", lock.WithValue("of a"))
 		must(t, err)
 		got, err := server.Fetch(t.Context(), &models.FetchRequest{Key: "nightly"})
 		must(t, err)
@@ -69,7 +69,7 @@ func TestAcquire(t *testing.T) {
 // TestOneSession: a client has one session, opened when it is first needed, and another one for another TTL.
 func TestOneSession(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
-		c := h.client(lock.TTL(10 * time.Second))
+		c := h.client(lock.WithTTL(10 * time.Second))
 		server, end := h.direct()
 		count := func(want int) {
 			t.Helper()
@@ -80,12 +80,12 @@ func TestOneSession(t *testing.T) {
 			}
 		}
 		count(0)
-		for i, options := range [][]lock.AcquireOption{nil, {lock.Shared()}, {lock.TTL(10 * time.Second)}, {lock.TTL(time.Minute)}} {
+		for i, options := range [][]lock.AcquireOption{nil, {lock.WithShared()}, {lock.WithTTL(10 * time.Second)}, {lock.WithTTL(time.Minute)}} {
 			_, err := c.Acquire(t.Context(), fmt.Sprint(i), options...)
 			must(t, err)
 		}
 		count(2)
-		if _, err := c.Acquire(t.Context(), "k", lock.TTL(time.Millisecond)); err == nil {
+		if _, err := c.Acquire(t.Context(), "k", lock.WithTTL(time.Millisecond)); err == nil {
 			t.Error("a TTL of 1 ms")
 		}
 		must(t, c.Close())
@@ -197,7 +197,7 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 				houses := make([]*partition, 3)
 				for i := range houses {
 					houses[i] = &partition{house: h}
-					c, err := lock.NewClient(houseAddress, lock.TTL(ttl), houses[i].dialer())
+					c, err := lock.NewClient(houseAddress, lock.WithTTL(ttl), houses[i].dialer())
 					must(t, err)
 					pauses := rand.New(rand.NewPCG(seed, uint64(i)+2))
 					working.Go(func() {

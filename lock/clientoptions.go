@@ -15,7 +15,7 @@ const (
 	maxOwner      = 1024
 )
 
-// ClientOption changes a default of NewClient or NewSession. These are options of both: TTL, WithCommandTimeout,
+// ClientOption changes a default of NewClient or NewSession. These are options of both: WithTTL, WithCommandTimeout,
 // every DialOption (how to connect), and of the options of runners WithLogger, WithOwner
 // and WithReleaseTimeout, which bounds Close.
 type ClientOption interface{ configure(*clientConfig) }
@@ -36,12 +36,12 @@ func (o Option) configure(c *clientConfig)     { c.options = append(c.options, o
 // TTLOption is an option of sessions and of Acquire.
 type TTLOption time.Duration
 
-// TTL sets for how long a session lives without a server hearing from it, and with it everything that it
+// WithTTL sets for how long a session lives without a server hearing from it, and with it everything that it
 // holds: 1 s to 24 h, DefaultTTL unless it is set.
 //
 // The TTL is that of a session. So an Acquire with another TTL than the client's uses another session of the
 // client, one for each TTL, which is opened when it is first needed and kept until the client is closed.
-func TTL(ttl time.Duration) TTLOption { return TTLOption(ttl) }
+func WithTTL(ttl time.Duration) TTLOption { return TTLOption(ttl) }
 
 func (o TTLOption) configure(c *clientConfig) { c.ttl = time.Duration(o) }
 func (o TTLOption) acquire(a *acquisition)    { a.ttl = time.Duration(o) }
@@ -95,23 +95,23 @@ type acquireFunc func(*acquisition)
 func (f acquireFunc) acquire(a *acquisition)         { f(a) }
 func (f acquireFunc) sessionRunner(h *sessionHolder) { h.asked = append(h.asked, f) }
 
-// Shared holds the resource together with others that share it.
-func Shared() AcquireOption {
+// WithShared holds the resource together with others that share it.
+func WithShared() AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.mode = models.Mode_MODE_SHARED })
 }
 
-// Value sets the text that others see with the lock: up to 65,536 bytes.
-func Value(value string) AcquireOption {
+// WithValue sets the text that others see with the lock: up to 65,536 bytes.
+func WithValue(value string) AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.value = value })
 }
 
-// UserData sets the JSON text that is stored with the claim.
-func UserData(json string) AcquireOption {
+// WithUserData sets the JSON text that is stored with the claim.
+func WithUserData(json string) AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.userData = &json })
 }
 
-// Presence announces that the holder is alive, with a text such as its address, for Presences.
-func Presence(value string) AcquireOption {
+// WithPresence announces that the holder is alive, with a text such as its address, for Presences.
+func WithPresence(value string) AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.value, a.typeCode = value, models.TypeCode_PRESENCE })
 }
 

@@ -44,7 +44,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Hold, error) {
 		return nil, fmt.Errorf("election %q: %w", e.name, err)
 	}
 	alone := acquireFunc(func(a *acquisition) { a.party = new(byte) })
-	hold, err := e.client.Acquire(ctx, e.name, append([]AcquireOption{Value(value), alone}, e.options...)...)
+	hold, err := e.client.Acquire(ctx, e.name, append([]AcquireOption{WithValue(value), alone}, e.options...)...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.campaign, e.hold = false, hold

@@ -14,7 +14,7 @@ func ExampleClient() {
 	address, stopServer := startServer() // yours runs elsewhere
 	defer stopServer()
 
-	client, err := lock.NewClient([]string{address}, lock.TTL(15*time.Second))
+	client, err := lock.NewClient([]string{address}, lock.WithTTL(15*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

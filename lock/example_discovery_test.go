@@ -56,7 +56,7 @@ func startBackend(ctx context.Context, client *lock.Client, key string) (stop fu
 	server := grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	go func() { _ = server.Serve(listener) }()
-	presence, err := client.Acquire(ctx, key, lock.Presence(listener.Addr().String()))
+	presence, err := client.Acquire(ctx, key, lock.WithPresence(listener.Addr().String()))
 	if err != nil {
 		log.Fatal(err)
 	}

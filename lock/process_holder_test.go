@@ -138,7 +138,7 @@ func (p memberPlan) runner(options ...lock.Option) (runner *lock.Runner, closing
 		client := &noting{LocketClient: models.NewLocketClient(conn), delay: p.Delay}
 		return lock.NewLockRunner(client, resource(p.Key, p.Owner), p.TTL, p.Retry, options...), func() { orPanic(conn.Close()) }
 	}
-	client, err := lock.NewClient(p.Addresses, lock.TTL(p.TTL), lock.WithDialOptions(dialer, grpc.WithStreamInterceptor(p.interceptStream)))
+	client, err := lock.NewClient(p.Addresses, lock.WithTTL(p.TTL), lock.WithDialOptions(dialer, grpc.WithStreamInterceptor(p.interceptStream)))
 	orPanic(err)
 	all := []lock.SessionRunnerOption{lock.WithOwner(cmp.Or(p.Owner, client.Owner()))}
 	for _, option := range options {

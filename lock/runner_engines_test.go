@@ -51,7 +51,7 @@ var engines = map[string]func(t *testing.T, p *partition) engine{
 		return engine{lock: of("k", claim), claim: claim, end: end}
 	},
 	"session": func(t *testing.T, p *partition) engine {
-		client, err := lock.NewClient(houseAddress, lock.TTL(ttl), p.dialOption())
+		client, err := lock.NewClient(houseAddress, lock.WithTTL(ttl), p.dialOption())
 		must(t, err)
 		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
 			return lock.NewSessionRunner(client, key, by(client, owner, options)...)
@@ -358,7 +358,7 @@ func TestRunnersJoint(t *testing.T) {
 // TestManyRunnersOneSession: many runners of a process have one session, and lose their locks together.
 func TestManyRunnersOneSession(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
-		client := h.client(lock.TTL(ttl))
+		client := h.client(lock.WithTTL(ttl))
 		server, done := h.direct()
 		runners := make([]*lock.Runner, 50)
 		processes := make([]ifrit.Process, len(runners))

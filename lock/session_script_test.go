@@ -87,7 +87,7 @@ func TestSessionResumes(t *testing.T) {
 // trust window ends.
 func TestSessionSilentServer(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		session := s.session(lock.TTL(ttl))
+		session := s.session(lock.WithTTL(ttl))
 		st := s.attach()
 		asked, answered := lockAsync(session, st, "k")
 		begun := time.Now()
@@ -110,7 +110,7 @@ func TestSessionSilentServer(t *testing.T) {
 // any server could give away what it held; a heartbeat that is acknowledged late changes nothing.
 func TestSessionResigns(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		session := s.session(lock.TTL(ttl))
+		session := s.session(lock.WithTTL(ttl))
 		lost := make(chan time.Time, 1)
 		session.Listen(func(s lock.Status) {
 			if s.Current == lock.None {
@@ -147,7 +147,7 @@ func TestSessionResigns(t *testing.T) {
 // further stream, though no timer has run yet.
 func TestSessionStaysDone(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer(), lock.TTL(ttl))
+		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer(), lock.WithTTL(ttl))
 		must(t, err)
 		go func() {
 			st := s.attach()

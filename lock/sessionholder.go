@@ -9,7 +9,7 @@ import (
 
 // NewSessionRunner returns a runner like that of NewClaimRunner that holds a resource by the session of a client: any number
 // of runners of a process share one heartbeat, and a loss is known at once rather than at the next renewal. It
-// has the owner and the TTL of the client; with another one (WithOwner, TTL) it uses another session of
+// has the owner and the TTL of the client; with another one (WithOwner, WithTTL) it uses another session of
 // the client. Deadlocks are allowed unless AllowDeadlock says otherwise, since the runners
 // of a session wait independently of each other.
 //
@@ -23,7 +23,7 @@ func NewSessionRunner(client *Client, resource string, options ...SessionRunnerO
 // NewSessionPresenceRunner returns a runner like that of NewPresenceRunner that announces a value, such as an address, by
 // the session of a client. It waits for its turn if another owner announces the resource. NewSessionRunner says the rest.
 func NewSessionPresenceRunner(client *Client, resource, value string, options ...SessionRunnerOption) *Runner {
-	return newSessionRunner(client, resource, append([]SessionRunnerOption{Presence(value)}, options...))
+	return newSessionRunner(client, resource, append([]SessionRunnerOption{WithPresence(value)}, options...))
 }
 
 func newSessionRunner(client *Client, resource string, options []SessionRunnerOption) *Runner {

@@ -58,18 +58,18 @@ func waits(t *testing.T, done <-chan outcome) {
 func TestLateReaders(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		p := &partition{house: h}
-		readers, err := lock.NewClient(houseAddress, p.dialOption(), lock.TTL(time.Minute))
+		readers, err := lock.NewClient(houseAddress, p.dialOption(), lock.WithTTL(time.Minute))
 		must(t, err)
 		other := h.client()
-		first, err := readers.Acquire(t.Context(), "k", lock.Shared())
+		first, err := readers.Acquire(t.Context(), "k", lock.WithShared())
 		must(t, err)
 
 		interrupted, giveUp := context.WithCancel(t.Context())
 		writer := acquiring(interrupted, other, "k")
 		waits(t, writer)
-		late, later := acquiring(t.Context(), readers, "k", lock.Shared()), acquiring(t.Context(), readers, "k", lock.Shared())
+		late, later := acquiring(t.Context(), readers, "k", lock.WithShared()), acquiring(t.Context(), readers, "k", lock.WithShared())
 		waits(t, late)
-		if _, err := readers.TryAcquire(t.Context(), "k", lock.Shared()); !errors.Is(err, models.ErrLockCollision) {
+		if _, err := readers.TryAcquire(t.Context(), "k", lock.WithShared()); !errors.Is(err, models.ErrLockCollision) {
 			t.Errorf("a try beside a writer that waits: %v", err)
 		}
 		giveUp()
@@ -83,10 +83,10 @@ func TestLateReaders(t *testing.T) {
 		waits(t, writer)
 		p.set(2)
 		time.Sleep(time.Second)
-		late = acquiring(t.Context(), readers, "k", lock.Shared())
+		late = acquiring(t.Context(), readers, "k", lock.WithShared())
 		tried := make(chan error, 1)
 		go func() {
-			_, err := readers.TryAcquire(t.Context(), "k", lock.Shared())
+			_, err := readers.TryAcquire(t.Context(), "k", lock.WithShared())
 			tried <- err
 		}()
 		waits(t, late)
@@ -169,8 +169,8 @@ func shown(t *testing.T, server models.LocketClient) string {
 // a claim, and a token, that is as they have asked for.
 func TestSharedBySame(t *testing.T) {
 	for name, options := range map[string][2][]lock.AcquireOption{
-		"value": {{lock.Value("one")}, {lock.Value("two")}},
-		"type":  {{lock.Value("v")}, {lock.Presence("v")}},
+		"value": {{lock.WithValue("one")}, {lock.WithValue("two")}},
+		"type":  {{lock.WithValue("v")}, {lock.WithPresence("v")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, func(t *testing.T, h *house) {
@@ -213,7 +213,7 @@ func TestReadersThatDiffer(t *testing.T) {
 		values := make(map[string]bool)
 		var holds []*lock.Hold
 		for i := range 5 {
-			held, err := c.TryAcquire(t.Context(), "k", lock.Shared(), lock.Value(fmt.Sprint(i%3)))
+			held, err := c.TryAcquire(t.Context(), "k", lock.WithShared(), lock.WithValue(fmt.Sprint(i%3)))
 			must(t, err)
 			holds = append(holds, held)
 		}
@@ -229,7 +229,7 @@ func TestReadersThatDiffer(t *testing.T) {
 		}
 		writer := acquiring(t.Context(), c, "k")
 		waits(t, writer)
-		late := acquiring(t.Context(), c, "k", lock.Shared(), lock.Value("late"))
+		late := acquiring(t.Context(), c, "k", lock.WithShared(), lock.WithValue("late"))
 		waits(t, late)
 		for _, held := range holds {
 			waits(t, writer)
@@ -254,9 +254,9 @@ func TestRunnersWithUserData(t *testing.T) {
 		}
 		first := run()
 		<-first.Ready()
-		one := run(lock.UserData("1"))
+		one := run(lock.WithUserData("1"))
 		time.Sleep(time.Second)
-		two := run(lock.UserData("2"))
+		two := run(lock.WithUserData("2"))
 		time.Sleep(time.Second)
 		if isReady(one) || isReady(two) {
 			t.Error("it is ready while another one holds")

@@ -32,13 +32,13 @@ func TestWrongTTLs(t *testing.T) {
 			}
 		}
 		for _, ttl := range []time.Duration{-time.Second, time.Nanosecond, 100 * time.Millisecond, 999 * time.Millisecond, 200 * years} {
-			_, err := lock.NewClient(houseAddress, lock.TTL(ttl))
+			_, err := lock.NewClient(houseAddress, lock.WithTTL(ttl))
 			check("NewClient", ttl.String(), err)
-			_, err = lock.NewSession(houseAddress, lock.TTL(ttl))
+			_, err = lock.NewSession(houseAddress, lock.WithTTL(ttl))
 			check("NewSession", ttl.String(), err)
-			_, err = client.Acquire(t.Context(), "k", lock.TTL(ttl))
+			_, err = client.Acquire(t.Context(), "k", lock.WithTTL(ttl))
 			check("Acquire", ttl.String(), err)
-			check("NewSessionRunner", ttl.String(), <-ifrit.Background(lock.NewSessionRunner(client, "k", lock.TTL(ttl))).Wait())
+			check("NewSessionRunner", ttl.String(), <-ifrit.Background(lock.NewSessionRunner(client, "k", lock.WithTTL(ttl))).Wait())
 			check("NewLockRunner", ttl.String(), <-ifrit.Background(lock.NewLockRunner(server, resource("k", "a"), ttl, retry)).Wait())
 			check("NewPresenceRunner", ttl.String(), <-ifrit.Background(lock.NewPresenceRunner(server, resource("k", "a"), ttl, retry)).Wait())
 		}

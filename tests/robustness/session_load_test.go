@@ -78,7 +78,7 @@ type sessionClient struct {
 }
 
 func (l *sessionLoad) newSession(addresses []string, ttl time.Duration) *sessionClient {
-	s, err := lock.NewSession(addresses, lock.TTL(ttl), lock.WithOwner(fmt.Sprint("session-", l.ids.Add(1))),
+	s, err := lock.NewSession(addresses, lock.WithTTL(ttl), lock.WithOwner(fmt.Sprint("session-", l.ids.Add(1))),
 		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDialOptions(l.DialOptions()...))
 	if err != nil {
 		panic(err)

@@ -181,7 +181,7 @@ const clientEnv = "ROBUSTNESS_SESSION_AT"
 
 // holdBySession is the client of TestSessionClientKilled, in a process of its own.
 func holdBySession(address string) error {
-	client, err := lock.NewClient([]string{address}, lock.WithInsecure(), lock.TTL(2*time.Second))
+	client, err := lock.NewClient([]string{address}, lock.WithInsecure(), lock.WithTTL(2*time.Second))
 	if err != nil {
 		return err
 	}

@@ -229,7 +229,7 @@ func (w *together) keep(t *testing.T, server int) {
 
 // campaign is elected and resigns, and observes who else is.
 func (w *together) campaign(t *testing.T, server int) {
-	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithInsecure(), lock.TTL(2*time.Second),
+	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithInsecure(), lock.WithTTL(2*time.Second),
 		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDialOptions(w.DialOptions()...))
 	if err != nil {
 		t.Error(err)
