@@ -9,7 +9,8 @@
 #     $claim->check;
 #     undef $claim;                                                    # gives it back
 #
-# As a program it holds a resource while a command runs, and stops it before somebody else can have that:
+# As a program it holds a resource while a command runs, and stops it before somebody else can have that (when it
+# is killed, at the same moment as the keychain gives back: there only the token protects):
 #
 #     keychain.pl http://127.0.0.1:8892 nightly-report sh -c 'echo $FENCING_TOKEN; sleep 60'
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs a command while it holds a resource, over HTTP, with nothing but Python:
+"""Runs a command while it holds a resource, over HTTP, with nothing but Python. To be copied, with
+command.py beside it:
 
     claim.py http://127.0.0.1:8892 nightly-report 15 sh -c 'echo $FENCING_TOKEN; sleep 60'
 

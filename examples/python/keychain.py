@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Holds resources through `locket keychain`, a process that keeps claims alive and gives them
-back when this one ends, however it ends. To be copied; it needs nothing but Python and the
-program `locket`.
+back when this one ends, however it ends. To be copied, with command.py beside it; it needs nothing
+but Python and the program `locket`. When this program is killed, its guard (command.py) and the keychain
+learn it in the same moment; only the token protects what the command does until it is dead.
 
     with Keychain("http://127.0.0.1:8892", "--ttl", "15s") as keychain:
         with keychain.claim("nightly-report", timeout=60) as claim:
