@@ -16,9 +16,14 @@ type Resources interface {
 	// Contended returns up to limit of the resources for which claims wait and whose names begin with a
 	// prefix: those for which most wait come first, of as many in the order of their names; after leaves out
 	// one and those before it. It costs a look-up in an index for each of these resources, however many
-	// claims wait: for more than MaxContended of them it returns ErrListTooLong.
+	// claims wait: for more than MaxContended of them it returns ErrListTooLong, and for more than ManyContended while
+	// many expensive lists wait.
 	Contended(ctx context.Context, prefix string, after *Contention, limit int) ([]Resource, claim.Instant, error)
 }
+
+// ManyContended is up to how many resources with waiting claims Contended compares at once with others of its kind. With
+// more it is one of the expensive lists, of which few run at once.
+const ManyContended = 1000
 
 // MaxContended is of how many resources with waiting claims Contended looks for the most contended.
 const MaxContended = 10_000

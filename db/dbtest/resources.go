@@ -157,3 +157,20 @@ func contendedTooMany(t testing.TB, e Engine) {
 	_, _, err = e.Store.Contended(t.Context(), "", nil, 10)
 	must(t, err)
 }
+
+// Contend has claims wait for more resources than are compared beside other lists, whose names begin with "many", and for
+// one other, "few".
+func Contend(t testing.TB, s db.Store) {
+	t.Helper()
+	var cmds []claim.Command
+	for i := range db.ManyContended + 2 {
+		name := fmt.Sprint("many ", i)
+		if i == 0 {
+			name = "few"
+		}
+		cmds = append(cmds, exclusive(fmt.Sprint("h", i), name), exclusive(fmt.Sprint("w", i), name))
+	}
+	for chunk := range slices.Chunk(cmds, 500) {
+		Do(t, s, chunk...)
+	}
+}

@@ -39,6 +39,13 @@ func TestScans(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	dbtest.Contend(t, s)
+	if _, _, err := s.Contended(t.Context(), "few", nil, 10); err != nil {
+		t.Errorf("few contended resources: %v", err)
+	}
+	if _, _, err := s.Contended(t.Context(), "many", nil, 10); !errors.Is(err, db.ErrListTooLong) {
+		t.Errorf("many contended resources: %v", err)
+	}
 	<-s.scans
 	for range 2 { // each leaves the place to the next
 		if claims, _, err := s.List(t.Context(), db.Filter{Owner: &o}); err != nil || len(claims) != 1 {

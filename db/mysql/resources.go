@@ -51,6 +51,8 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 	if after == nil {
 		after = &db.Contention{Waiting: math.MaxInt32}
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, listTime, db.ErrListTooLong)
+	defer cancel()
 	from, to, found := prefix, db.PrefixEnd(prefix), 0
 	err := s.scanRow(ctx, s.reader, countContendedSQL, []any{from, to, db.MaxContended + 1}, &found)
 	switch {
@@ -58,6 +60,13 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 		return nil, claim.Instant{}, readError(ctx, err)
 	case found > db.MaxContended:
 		return nil, claim.Instant{}, db.ErrListTooLong
+	case found > db.ManyContended:
+		select {
+		case s.scans <- struct{}{}:
+			defer func() { <-s.scans }()
+		case <-ctx.Done():
+			return nil, claim.Instant{}, context.Cause(ctx)
+		}
 	}
 	return s.resources(ctx, prefix, contendedSQL, from, to, db.MaxContended, after.Waiting, after.Waiting, after.Resource, limit)
 }

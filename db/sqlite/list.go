@@ -37,16 +37,25 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 		return nil, now, err
 	}
 	if scans(f, few) {
-		select {
-		case s.scanning <- struct{}{}:
-			defer func() { <-s.scanning }()
-		case <-ctx.Done():
-			return nil, now, context.Cause(ctx)
+		done, err := s.turn(ctx)
+		if err != nil {
+			return nil, now, err
 		}
+		defer done()
 	}
 	sql, args := listSQL(f, few, now)
 	claims, err := s.readPage(ctx, f.Bytes, sql, args...)
 	return claims, now, err
+}
+
+// turn returns when there is room for a list that may read much.
+func (s *Store) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case s.scanning <- struct{}{}:
+		return func() { <-s.scanning }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // scans reports whether a list may read many more claims than it returns.

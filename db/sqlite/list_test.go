@@ -53,6 +53,13 @@ func TestScans(t *testing.T) {
 				t.Errorf("%s: %v after %s", name, err, took)
 			}
 		}
+		dbtest.Contend(t, s)
+		if _, _, err := s.Contended(t.Context(), "few", nil, 10); err != nil {
+			t.Errorf("few contended resources: %v", err)
+		}
+		if _, _, err := s.Contended(t.Context(), "many", nil, 10); !errors.Is(err, db.ErrListTooLong) {
+			t.Errorf("many contended resources: %v", err)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, _, err := s.List(ctx, db.Filter{Owner: &o}); !errors.Is(err, context.DeadlineExceeded) {

@@ -57,6 +57,8 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 	if after == nil {
 		after = &db.Contention{Waiting: math.MaxInt32}
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, db.ErrListTooLong)
+	defer cancel()
 	from, to, found := prefix, db.PrefixEnd(prefix), 0
 	err = s.read(ctx, countContendedSQL, func(row *sqlite.Stmt) { found = row.ColumnInt(0) }, from, to, db.MaxContended+1)
 	switch {
@@ -64,6 +66,12 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 		return nil, now, err
 	case found > db.MaxContended:
 		return nil, now, db.ErrListTooLong
+	case found > db.ManyContended:
+		done, err := s.turn(ctx)
+		if err != nil {
+			return nil, now, err
+		}
+		defer done()
 	}
 	err = s.read(ctx, contendedSQL, func(row *sqlite.Stmt) { list = append(list, scanResource(row)) },
 		from, to, db.MaxContended, after.Waiting, after.Resource, limit)
