@@ -54,6 +54,7 @@ func operations(b *testing.B, store db.Store, resource string) {
 			Do(b, store, claim.SetStatus{ID: create(), Status: claim.Withdrawn})
 		}
 	})
+	b.Run("256-locks-and-releases", func(b *testing.B) { locks(b, store, resource) })
 	b.Run("hand-over", func(b *testing.B) {
 		create()
 		for b.Loop() {
@@ -84,4 +85,25 @@ func operations(b *testing.B, store db.Store, resource string) {
 			}
 		}
 	})
+}
+
+// locks takes many locks in one transaction, and releases them in another, as a busy server does.
+func locks(b *testing.B, store db.Store, resource string) {
+	const each = 256
+	var acquire, release []claim.Command
+	for i := range each {
+		name := fmt.Sprint(resource, "/", i)
+		acquire = append(acquire, claim.Acquire{Resource: name, Owner: "o", TTL: time.Hour})
+		release = append(release, claim.Release{Resource: name, Owner: "o"})
+	}
+	for b.Loop() {
+		for i, cmd := range acquire {
+			lock := cmd.(claim.Acquire)
+			lock.ID = fmt.Sprintf("%s/%d/%d", b.Name(), i, time.Now().UnixNano())
+			acquire[i] = lock
+		}
+		Do(b, store, acquire...)
+		Do(b, store, release...)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*2*each), "ns/operation")
 }
