@@ -8,4 +8,4 @@ import (
 )
 
 // TestSoakTrustWindowsNeverOverlap: the same for long, so that somebody holds most of the time, however the dice fall.
-func TestSoakTrustWindowsNeverOverlap(t *testing.T) { testTrustWindows(t, 6*time.Hour) }
+func TestSoakTrustWindowsNeverOverlap(t *testing.T) { testTrustWindows(t, 2*time.Hour) }
