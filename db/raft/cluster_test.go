@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/locket-service/locket/claim"
@@ -105,11 +106,20 @@ func (c *cluster) deliver(lost int) {
 		m := c.mail[i]
 		c.mail = slices.Delete(c.mail, i, i+1)
 		to := c.nodes[m.GetTo()]
-		if c.cut[m.GetTo()] || c.cut[m.GetFrom()] || to == nil || lost > 0 && c.IntN(lost) == 0 {
-			continue
+		arrives := !c.cut[m.GetTo()] && !c.cut[m.GetFrom()] && (lost == 0 || c.IntN(lost) > 0)
+		if arrives {
+			_ = to.node.raft.Step(m)
+			c.must(to.node.run())
 		}
-		_ = to.node.raft.Step(m)
-		c.must(to.node.run())
+		if m.GetType() == pb.MsgSnap { // the leader sends nothing else until it hears what became of it
+			status := raft.SnapshotFinish
+			if !arrives {
+				status = raft.SnapshotFailure
+			}
+			from := c.nodes[m.GetFrom()].node
+			from.raft.ReportSnapshot(m.GetTo(), status)
+			c.must(from.run())
+		}
 	}
 }
 
