@@ -45,7 +45,7 @@ func inSteps(t testing.TB, s db.Store, cmd claim.Command, between func()) {
 // sessionEnds ends a session that holds and waits for many resources: those that it waits for first, not too many
 // in one transaction. What it holds has long values.
 func sessionEnds(t testing.TB, e Engine) {
-	const n = 1200
+	const n = 800
 	Do(t, e.Store, attach("s", "s1"), attach("next", "s1"))
 	var first, theirs []claim.Command
 	for i := range n {
