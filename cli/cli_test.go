@@ -196,6 +196,7 @@ func TestGoldenLock(t *testing.T) {
 	c.record("lock", "nightly-report")
 	c.record("lock")
 	c.record("lock", "nightly-report", "--owner", "me", "--ttl", "1500ms")
+	c.record("lock", "nightly-report", "--owner", "me", "--ttl", "99999d")
 	c.record("lock", "nightly-report", "--owner", "me", "--ttl", "soon")
 	c.record("lock", "nightly-report", "--owner", "")
 	c.record("lock", "", "--owner", "me")

@@ -54,22 +54,28 @@ var errorTable = []struct {
 	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},
 }
 
-// lockErrorTable comes first for the four lock RPCs.
+// lockErrorTable comes first for the four lock RPCs. The texts of their errors are Cloud Foundry's; what is wrong
+// with which field is in the details.
 var lockErrorTable = map[error]struct {
 	wire   error
 	reason string
+	wrong  fieldErrors
 }{
-	claim.ErrNotFound:      {models.ErrResourceNotFound, models.ReasonResourceNotFound},
-	models.ErrInvalidTTL:   {models.ErrInvalidTTL, models.ReasonInvalidTTL},
-	models.ErrInvalidOwner: {models.ErrInvalidOwner, models.ReasonInvalidOwner},
-	models.ErrInvalidType:  {models.ErrInvalidType, models.ReasonInvalidType},
+	claim.ErrNotFound: {models.ErrResourceNotFound, models.ReasonResourceNotFound, nil},
+	models.ErrInvalidTTL: {models.ErrInvalidTTL, models.ReasonInvalidTTL, fieldErrors{
+		{"ttl_in_seconds", fmt.Sprintf("must be between 1 and %d", int64(maxTTLSeconds))},
+	}},
+	models.ErrInvalidOwner: {models.ErrInvalidOwner, models.ReasonInvalidOwner, fieldErrors{{"resource.owner", "is required"}}},
+	models.ErrInvalidType: {models.ErrInvalidType, models.ReasonInvalidType, fieldErrors{
+		{"type", fmt.Sprintf("must be %q or %q, and agree with type_code", models.LockType, models.PresenceType)},
+	}},
 }
 
 // lockError returns what the caller of a lock RPC sees of an error.
 func (h *handler) lockError(ctx context.Context, err error) error {
 	for known, to := range lockErrorTable {
 		if errors.Is(err, known) {
-			return withInfo(status.Convert(to.wire), to.reason, nil)
+			return withInfo(status.Convert(to.wire), to.reason, nil, to.wrong.details()...)
 		}
 	}
 	return h.wireError(ctx, err)
@@ -103,7 +109,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	case errors.As(err, &circle):
 		return circleStatus(circle)
 	case errors.As(err, &fields):
-		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.badRequest())
+		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.details()...)
 	}
 	for _, known := range errorTable {
 		if errors.Is(err, known.err) && !leftDuring(ctx, err) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/models"
@@ -272,16 +273,24 @@ func TestOrderOfValidation(t *testing.T) {
 		ttl      int64
 		want     error
 		reason   string
+		field    string
+		limit    string // what the details say about the field
 	}{
-		{"all wrong", &models.Resource{Type: "other"}, 0, models.ErrInvalidType, "INVALID_TYPE"},
-		{"ttl, owner and key wrong", &models.Resource{}, 0, models.ErrInvalidTTL, "INVALID_TTL"},
-		{"negative ttl", resource("k", "o"), -1, models.ErrInvalidTTL, "INVALID_TTL"},
-		{"owner and key wrong", &models.Resource{}, 1, models.ErrInvalidOwner, "INVALID_OWNER"},
+		{"all wrong", &models.Resource{Type: "other"}, 0, models.ErrInvalidType, "INVALID_TYPE",
+			"type", `must be "lock" or "presence", and agree with type_code`},
+		{"ttl, owner and key wrong", &models.Resource{}, 0, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},
+		{"negative ttl", resource("k", "o"), -1, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},
+		{"ttl above the limit", resource("k", "o"), 3155760001, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},
+		{"owner and key wrong", &models.Resource{}, 1, models.ErrInvalidOwner, "INVALID_OWNER", "resource.owner", "is required"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, token := range []*uint64{nil, ptr(uint64(0))} {
 				_, err := s.Lock(t.Context(), &models.LockRequest{Resource: c.resource, TtlInSeconds: c.ttl, Token: token})
 				isError(t, err, c.want, c.reason)
+				wrong := detail[*errdetails.BadRequest](err).GetFieldViolations()
+				if len(wrong) != 1 || wrong[0].GetField() != c.field || wrong[0].GetDescription() != c.limit {
+					t.Errorf("details %v, want %s: %s", wrong, c.field, c.limit)
+				}
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func (s decodingStream) RecvMsg(message any) error {
 func (i *incoming) Malformed(data []byte, err error) {
 	if field := notUTF8(i.ProtoReflect().Descriptor(), data); field != "" {
 		wrong := fieldErrors{{field, "is not valid UTF-8"}}
-		i.err = withInfo(status.New(codes.InvalidArgument, wrong.Error()), models.ReasonInvalidField, nil, wrong.badRequest())
+		i.err = withInfo(status.New(codes.InvalidArgument, wrong.Error()), models.ReasonInvalidField, nil, wrong.details()...)
 		return
 	}
 	i.err = status.Error(codes.InvalidArgument, "the request cannot be decoded: "+err.Error())

@@ -44,13 +44,17 @@ func (e fieldErrors) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-func (e fieldErrors) badRequest() protoadapt.MessageV1 {
-	details := &errdetails.BadRequest{}
+// details returns the google.rpc.BadRequest that says the same to programs; nothing if no field is wrong.
+func (e fieldErrors) details() []protoadapt.MessageV1 {
+	if len(e) == 0 {
+		return nil
+	}
+	wrong := &errdetails.BadRequest{}
 	for _, f := range e {
-		details.FieldViolations = append(details.FieldViolations,
+		wrong.FieldViolations = append(wrong.FieldViolations,
 			&errdetails.BadRequest_FieldViolation{Field: f.field, Description: f.problem})
 	}
-	return protoadapt.MessageV1Of(details)
+	return []protoadapt.MessageV1{protoadapt.MessageV1Of(wrong)}
 }
 
 // check collects what is wrong with a request.

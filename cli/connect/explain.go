@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -52,13 +53,26 @@ func explainReason(reason string, s *status.Status) error {
 		return exit.With(exit.Denied, fmt.Errorf("%w; --credential-file, --oidc-issuer or --tls-cert say who you are", message))
 	case models.ReasonResourceNotFound:
 		return exit.With(exit.NotFound, message)
-	case models.ReasonInvalidField, models.ReasonInvalidTTL, models.ReasonInvalidOwner, models.ReasonInvalidType:
+	case models.ReasonInvalidField:
 		return exit.With(exit.Usage, fmt.Errorf("the server refuses this: %w", message))
+	case models.ReasonInvalidTTL, models.ReasonInvalidOwner, models.ReasonInvalidType:
+		return exit.With(exit.Usage, fmt.Errorf("the server refuses this: %w%s", message, wrongFields(s)))
 	case models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown, models.ReasonShuttingDown, models.ReasonIssuerUnavailable:
 		return fmt.Errorf("the server cannot do this now, try again: %w", message)
 	default:
 		return message
 	}
+}
+
+// wrongFields returns what a server says in the details about the fields of a request.
+func wrongFields(s *status.Status) (text string) {
+	for _, detail := range s.Details() {
+		wrong, _ := detail.(*errdetails.BadRequest)
+		for _, f := range wrong.GetFieldViolations() {
+			text += ": " + f.GetField() + " " + f.GetDescription()
+		}
+	}
+	return text
 }
 
 // reasonOf returns the innermost part of gRPC's message for a connection that did not come
