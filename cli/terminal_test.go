@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,9 +22,10 @@ import (
 func onTerminal(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	outside, inside := harness.OpenTerminal(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	program := fixtures.LocketProgram(t) // which may take minutes to build
+	ctx, cancel := context.WithTimeout(t.Context(), harness.HangTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, fixtures.LocketProgram(t), args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(fixtures.CleanEnv(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, inside, inside
 	harness.Must(t, cmd.Start())

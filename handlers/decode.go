@@ -24,14 +24,14 @@ func decodeLock(req *models.LockRequest) (claim.Command, error) {
 	if resource == nil {
 		return nil, fieldErrors{{"resource", "is required"}}
 	}
-	t, err := lockType(resource.GetTypeCode(), resource.GetType())
+	t, err := lockType("resource.type", resource.GetTypeCode(), resource.GetType())
 	switch {
 	case err != nil:
 		return nil, err
 	case req.GetTtlInSeconds() <= 0 || req.GetTtlInSeconds() > maxTTLSeconds:
-		return nil, models.ErrInvalidTTL
+		return nil, wrongField(models.ErrInvalidTTL, "ttl_in_seconds", "must be between 1 and %d", int64(maxTTLSeconds))
 	case resource.GetOwner() == "":
-		return nil, models.ErrInvalidOwner
+		return nil, wrongField(models.ErrInvalidOwner, "resource.owner", "is required")
 	}
 	var c check
 	c.name("resource.key", resource.GetKey())

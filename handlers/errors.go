@@ -54,28 +54,25 @@ var errorTable = []struct {
 	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},
 }
 
-// lockErrorTable comes first for the four lock RPCs. The texts of their errors are Cloud Foundry's; what is wrong
-// with which field is in the details.
+// lockErrorTable comes first for the four lock RPCs. The texts of their errors are Cloud Foundry's; which field is
+// wrong, and what its limit is, is in the details.
 var lockErrorTable = map[error]struct {
 	wire   error
 	reason string
-	wrong  fieldErrors
 }{
-	claim.ErrNotFound: {models.ErrResourceNotFound, models.ReasonResourceNotFound, nil},
-	models.ErrInvalidTTL: {models.ErrInvalidTTL, models.ReasonInvalidTTL, fieldErrors{
-		{"ttl_in_seconds", fmt.Sprintf("must be between 1 and %d", int64(maxTTLSeconds))},
-	}},
-	models.ErrInvalidOwner: {models.ErrInvalidOwner, models.ReasonInvalidOwner, fieldErrors{{"resource.owner", "is required"}}},
-	models.ErrInvalidType: {models.ErrInvalidType, models.ReasonInvalidType, fieldErrors{
-		{"type", fmt.Sprintf("must be %q or %q, and agree with type_code", models.LockType, models.PresenceType)},
-	}},
+	claim.ErrNotFound:      {models.ErrResourceNotFound, models.ReasonResourceNotFound},
+	models.ErrInvalidTTL:   {models.ErrInvalidTTL, models.ReasonInvalidTTL},
+	models.ErrInvalidOwner: {models.ErrInvalidOwner, models.ReasonInvalidOwner},
+	models.ErrInvalidType:  {models.ErrInvalidType, models.ReasonInvalidType},
 }
 
 // lockError returns what the caller of a lock RPC sees of an error.
 func (h *handler) lockError(ctx context.Context, err error) error {
+	var wrong fieldErrors
+	errors.As(err, &wrong)
 	for known, to := range lockErrorTable {
 		if errors.Is(err, known) {
-			return withInfo(status.Convert(to.wire), to.reason, nil, to.wrong.details()...)
+			return withInfo(status.Convert(to.wire), to.reason, nil, wrong.details()...)
 		}
 	}
 	return h.wireError(ctx, err)

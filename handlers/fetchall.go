@@ -45,12 +45,12 @@ func (h *handler) FetchAll(ctx context.Context, req *models.FetchAllRequest) (*m
 // decodeFetchAll returns what to read: of a page one claim more than it has, to see whether there
 // is another page.
 func decodeFetchAll(req *models.FetchAllRequest) (claim.Type, db.Page, error) {
-	t, err := lockType(req.GetTypeCode(), req.GetType())
+	t, err := lockType("type", req.GetTypeCode(), req.GetType())
 	switch {
 	case err != nil:
 		return 0, db.Page{}, err
 	case t == claim.Untyped:
-		return 0, db.Page{}, models.ErrInvalidType
+		return 0, db.Page{}, wrongType("type")
 	}
 	var c check
 	if req.Limit == nil {

@@ -277,7 +277,7 @@ func TestOrderOfValidation(t *testing.T) {
 		limit    string // what the details say about the field
 	}{
 		{"all wrong", &models.Resource{Type: "other"}, 0, models.ErrInvalidType, "INVALID_TYPE",
-			"type", `must be "lock" or "presence", and agree with type_code`},
+			"resource.type", `must be "lock" or "presence", and agree with type_code`},
 		{"ttl, owner and key wrong", &models.Resource{}, 0, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},
 		{"negative ttl", resource("k", "o"), -1, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},
 		{"ttl above the limit", resource("k", "o"), 3155760001, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},

@@ -57,6 +57,15 @@ func (e fieldErrors) details() []protoadapt.MessageV1 {
 	return []protoadapt.MessageV1{protoadapt.MessageV1Of(wrong)}
 }
 
+// wrongField is an error of Cloud Foundry's Locket that also says what is wrong with a field.
+func wrongField(sentinel error, field, format string, args ...any) error {
+	return fmt.Errorf("%w: %w", sentinel, fieldErrors{{field, fmt.Sprintf(format, args...)}})
+}
+
+func wrongType(field string) error {
+	return wrongField(models.ErrInvalidType, field, "must be %q or %q, and agree with type_code", models.LockType, models.PresenceType)
+}
+
 // check collects what is wrong with a request.
 type check struct{ wrong fieldErrors }
 
@@ -183,8 +192,8 @@ func validID(id string) bool {
 }
 
 // lockType returns the type of a lock from the two fields that have it. Neither is
-// required (Cloud Foundry's Locket); when both are there they must agree.
-func lockType(code models.TypeCode, name string) (claim.Type, error) {
+// required (Cloud Foundry's Locket); when both are there they must agree. field is what the name is called.
+func lockType(field string, code models.TypeCode, name string) (claim.Type, error) {
 	byName := map[string]models.TypeCode{
 		"": models.TypeCode_UNKNOWN, models.LockType: models.TypeCode_LOCK, models.PresenceType: models.TypeCode_PRESENCE,
 	}
@@ -192,11 +201,11 @@ func lockType(code models.TypeCode, name string) (claim.Type, error) {
 	_, valid := models.TypeCode_name[int32(code)]
 	switch {
 	case !known, !valid:
-		return 0, models.ErrInvalidType
+		return 0, wrongType(field)
 	case code == models.TypeCode_UNKNOWN:
 		return claim.Type(named), nil
 	case name != "" && named != code:
-		return 0, models.ErrInvalidType
+		return 0, wrongType(field)
 	}
 	return claim.Type(code), nil
 }

@@ -15,9 +15,10 @@ import (
 // RunLocket runs the command line until it ends, or is killed after a while.
 func RunLocket(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	program := fixtures.LocketProgram(t) // which may take minutes to build
 	ctx, cancel := context.WithTimeout(t.Context(), HangTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, fixtures.LocketProgram(t), args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = t.TempDir() // where ./locket.db would be made
 	cmd.Env = append(fixtures.CleanEnv(), env...)
 	var out, complaint strings.Builder

@@ -243,9 +243,10 @@ func TestCloudFoundryStandardOutput(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "locket.json")
 	writeJSON(t, file, map[string]any{"listen_address": "127.0.0.1:0", "database_connection_string": fixtures.MySQL(t)})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	program := fixtures.LocketProgram(t) // which may take minutes to build
+	ctx, cancel := context.WithTimeout(t.Context(), harness.HangTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, fixtures.LocketProgram(t), "-config="+file)
+	cmd := exec.CommandContext(ctx, program, "-config="+file)
 	cmd.Env = fixtures.CleanEnv()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var stdout, stderr fixtures.Buffer

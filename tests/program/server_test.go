@@ -111,9 +111,10 @@ func TestWrongSettings(t *testing.T) {
 		{"--log-level", "loud"},
 	} {
 		folder := t.TempDir()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		program := fixtures.LocketProgram(t) // which may take minutes to build
+		ctx, cancel := context.WithTimeout(t.Context(), harness.HangTimeout)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, fixtures.LocketProgram(t), append([]string{"server", "--grpc-address", "127.0.0.1:0", "--http-address="}, wrong...)...)
+		cmd := exec.CommandContext(ctx, program, append([]string{"server", "--grpc-address", "127.0.0.1:0", "--http-address="}, wrong...)...)
 		cmd.Dir = folder
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
