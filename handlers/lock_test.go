@@ -276,8 +276,10 @@ func TestOrderOfValidation(t *testing.T) {
 		field    string
 		limit    string // what the details say about the field
 	}{
-		{"all wrong", &models.Resource{Type: "other"}, 0, models.ErrInvalidType, "INVALID_TYPE",
-			"resource.type", `must be "lock" or "presence", and agree with type_code`},
+		{
+			"all wrong", &models.Resource{Type: "other"}, 0, models.ErrInvalidType, "INVALID_TYPE",
+			"resource.type", `must be "lock" or "presence", and agree with type_code`,
+		},
 		{"ttl, owner and key wrong", &models.Resource{}, 0, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},
 		{"negative ttl", resource("k", "o"), -1, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},
 		{"ttl above the limit", resource("k", "o"), 3155760001, models.ErrInvalidTTL, "INVALID_TTL", "ttl_in_seconds", "must be between 1 and 3155760000"},
