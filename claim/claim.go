@@ -74,6 +74,8 @@ type Claim struct {
 	// Brief says that UserData or Value is longer than MaxBrief, and was therefore left out when the
 	// claim was read.
 	Brief bool
+	// NewValue says of a Brief claim that a renewal has set Value since the claim was read.
+	NewValue bool
 
 	Status Status
 	// Enqueued orders the claims of a resource: the resource's version when the claim

@@ -144,6 +144,7 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 	case err == nil:
 		renewed := q.change(h, now)
 		renewed.TTL, renewed.Type, renewed.Value = cmd.TTL, cmd.Type, cmd.Value
+		renewed.NewValue = renewed.Brief
 		renewed.Deadline = now.Lease.Add(cmd.TTL)
 		return h, nil
 	case cmd.Token != 0:

@@ -15,6 +15,12 @@ func (t Transition) StoppedWaiting() bool {
 	return t.Before != nil && t.Before.Status == Waiting && t.After.Status != Waiting
 }
 
+// SetsValue reports whether Value is to be stored of a claim that was there before: it differs, or a renewal has set it
+// where nobody had read what it was.
+func (t Transition) SetsValue() bool {
+	return t.Before.Value != t.After.Value || t.Before.NewValue != t.After.NewValue
+}
+
 // Net returns what transitions amount to: one transition for each claim, from before its
 // first change to after its last, in the order of the first changes.
 func Net(transitions []Transition) []Transition {

@@ -9,5 +9,5 @@ func OnlyEnds(change claim.Transition) bool {
 	before, after := change.Before, change.After
 	return before != nil && after.Status.Final() &&
 		before.Token == after.Token && before.Activated == after.Activated && before.Deadline == after.Deadline &&
-		before.TTL == after.TTL && before.Type == after.Type && before.Value == after.Value
+		before.TTL == after.TTL && before.Type == after.Type && !change.SetsValue()
 }

@@ -42,7 +42,7 @@ func AppendRecord(buf []byte, at claim.Time, transitions []claim.Transition) []b
 		if i > 0 && grantedAtOnce(transitions[i-1], t) {
 			before = nil
 		}
-		if !onlyRenews(before, t.After) {
+		if !onlyRenews(claim.Transition{Before: before, After: t.After}) {
 			w.transition(before, t.After)
 		}
 	}
@@ -100,8 +100,8 @@ func grantedAtOnce(made, granted claim.Transition) bool {
 	return made.Before == nil && granted.Before == made.After && granted.After.Status == claim.Active
 }
 
-func onlyRenews(before, after *claim.Claim) bool {
-	return before != nil && before.Status == after.Status && before.Value == after.Value && before.Type == after.Type
+func onlyRenews(t claim.Transition) bool {
+	return t.Before != nil && t.Before.Status == t.After.Status && !t.SetsValue() && t.Before.Type == t.After.Type
 }
 
 type recordWriter struct {

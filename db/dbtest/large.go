@@ -103,6 +103,13 @@ func longDataIsKept(t testing.TB, e Engine) {
 	lock.Value = "short"
 	Do(t, e.Store, lock)
 	equal(t, "value", get(t, e.Store, "l").Value, "short")
+	heir := longer(exclusive("heir", "lock"))
+	heir.Owner = lock.Owner
+	Do(t, e.Store, heir)
+	lock.Value = ""
+	Do(t, e.Store, claim.End{ID: "l"}, lock) // which renews what has just been granted, unread
+	c := get(t, e.Store, "heir")
+	equal(t, "lengths of what is renewed without a value, and of its data", []int{len(c.Value), len(c.UserData)}, []int{0, longData})
 }
 
 // manyDueAreBounded has more shared holders due than one transaction loads.

@@ -86,7 +86,7 @@ func (w *writer) claims(changes []claim.Transition) {
 		case db.OnlyEnds(change):
 			w.same(endClaims, ending{c.Status, c.Version, c.Finished, c.Reason, c.EndedBy},
 				[]any{uint8(c.Status), c.Version, int64(c.Finished), c.Reason, c.EndedBy}, c.ID)
-		case change.Before.Value != c.Value:
+		case change.SetsValue():
 			w.row(insertClaims, onKnownValue, known(c)...)
 		default:
 			unchanged := *c

@@ -163,7 +163,7 @@ func (t *tx) saveClaim(change claim.Transition) error {
 		return t.insertClaim(change.After)
 	case db.OnlyEnds(change):
 		return t.endClaim(change.After)
-	case change.Before.Value != change.After.Value:
+	case change.SetsValue():
 		if err := run(t.w.updateValue, change.After.Value, change.After.ID); err != nil {
 			return err
 		}

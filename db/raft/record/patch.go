@@ -50,7 +50,7 @@ func patchOf(t claim.Transition) (fields Fields, from claim.Status) {
 	set(Finished, before.Finished != after.Finished)
 	set(Reason, before.Reason != after.Reason)
 	set(EndedBy, before.EndedBy != after.EndedBy)
-	set(Value, before.Value != after.Value)
+	set(Value, t.SetsValue())
 	return fields, before.Status
 }
 

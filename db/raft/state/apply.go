@@ -133,10 +133,10 @@ func (s *State) dropRow(r record.Row) {
 // completed returns a claim that was read in part with what it lacks. A Value that has changed is its own.
 func (s *State) completed(t claim.Transition) *claim.Claim {
 	whole := *t.After
-	whole.Brief = false
+	whole.Brief, whole.NewValue = false, false
 	if l := s.claims[whole.ID]; l != nil {
 		whole.UserData = l.UserData
-		if t.Before.Value == whole.Value {
+		if !t.SetsValue() {
 			whole.Value = l.Value
 		}
 	}
