@@ -296,7 +296,7 @@ type browser struct{ http.RoundTripper }
 
 func (b browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set("Accept", "text/html")
+	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
 	return b.RoundTripper.RoundTrip(r)
 }
 

@@ -129,7 +129,7 @@ func TestRealShibboleth(t *testing.T) {
 			t.Errorf("who has not signed in, with %q: %d %v %s", headers, code, header, body)
 		}
 	}
-	if text, err := os.ReadFile(audit); err != nil || len(text) > 0 {
+	if text, err := os.ReadFile(audit); err != nil || strings.Contains(string(text), `"method"`) { // what has one is a request
 		t.Errorf("Locket had requests of somebody who has not signed in: %v %s", err, text)
 	}
 
