@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
@@ -42,7 +43,7 @@ func (h *callHolder) acquire(ctx context.Context, o observer) (*Hold, error) {
 		if k.held { // and lost at once
 			return newHold(ctx, k), nil
 		}
-		return nil, k.err
+		return nil, fmt.Errorf("lock %q: %w", h.key, k.err)
 	case <-ctx.Done():
 		k.leave()
 		<-k.gone

@@ -26,7 +26,7 @@ type leased interface {
 // holder is a way of holding one lock: by calls of Lock, by calls of claims, or by the session of a Client.
 type holder interface {
 	// acquire waits for its turn, and returns when it holds the lock. The context bounds the wait only: when it is done,
-	// acquire gives up what it may have, in bounded time. Any other error is one that another attempt would have too.
+	// acquire gives up what it may have, in bounded time. Any other error names the lock, and is one that another attempt would have too.
 	acquire(ctx context.Context, o observer) (*Hold, error)
 	// claimID is the id of the claim with which it waits or holds, or did last; "" for what has none.
 	claimID() string

@@ -140,7 +140,7 @@ func (r *Runner) holdOnce(signals <-chan os.Signal, ready *chan<- struct{}, exit
 	case errors.Is(err, errSignalled):
 		return 0, err
 	case err != nil && *ready != nil:
-		return 0, fmt.Errorf("lock %q: %w", r.key, err)
+		return 0, err
 	case err != nil:
 		r.log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)
 		report(r, r.callbacks.Refused, err)

@@ -3,10 +3,12 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tedsuo/ifrit"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -310,5 +312,54 @@ func TestReleaseIsExact(t *testing.T) {
 		}
 		go st.serve()
 		must(t, client.Close())
+	})
+}
+
+// TestSessionRunnerRefused: the error of a runner whose session is refused names the lock once.
+func TestSessionRunnerRefused(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer())
+		must(t, err)
+		p := ifrit.Background(lock.NewSessionRunner(client, "k"))
+		s.accept().end <- status.Error(codes.PermissionDenied, "not you")
+		if err := <-p.Wait(); status.Code(err) != codes.PermissionDenied || strings.Count(err.Error(), `lock "k"`) != 1 {
+			t.Error(err)
+		}
+		must(t, client.Close())
+		if err := <-ifrit.Background(lock.NewSessionRunner(client, "k")).Wait(); !errors.Is(err, lock.ErrClosed) || strings.Count(err.Error(), `lock "k"`) != 1 {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSessionRunnersInDoubt: a runner that takes over within a session while no heartbeat is acknowledged is told so, as those
+// that hold already.
+func TestSessionRunnersInDoubt(t *testing.T) {
+	scripted(t, func(t *testing.T, s *script) {
+		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer(), lock.WithTTL(ttl))
+		must(t, err)
+		var first, second diary
+		p := ifrit.Background(lock.NewSessionRunner(client, "k", first.callbacks()))
+		st := s.attach()
+		asked := st.next()
+		q := ifrit.Background(lock.NewSessionRunner(client, "k", second.callbacks()))
+		synctest.Wait()
+		st.answer(asked.GetSequence(), holds("k", 1, 1)) // for both
+		<-p.Ready()
+		time.Sleep(ttl * 7 / 10) // without an answer to a heartbeat
+		synctest.Wait()
+		first.says(t, "acquired, unverifiable")
+		must(t, end(p))
+		<-q.Ready()
+		for len(s.streams) > 1 {
+			s.accept()
+		}
+		st = s.attach(holds("k", 1, 1))
+		st.beat(st.raw())
+		synctest.Wait()
+		second.says(t, "acquired, unverifiable, verified")
+		go st.serve()
+		must(t, client.Close())
+		<-q.Wait()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -61,7 +62,7 @@ func (h *sessionHolder) acquire(ctx context.Context, o observer) (*Hold, error) 
 	for {
 		t, err := h.client.join(h.key, h.resource, a, false)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("lock %q: %w", h.resource, err)
 		}
 		hold, err := t.await(ctx)
 		switch {

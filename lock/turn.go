@@ -31,6 +31,9 @@ func (t *turn) grant(token uint64) {
 	t.token = token
 	if t.observer != nil {
 		t.observer.acquired(token)
+		if s := t.gate.session; s.doubted {
+			t.observer.unverifiable(s.unverified())
+		}
 	}
 	close(t.decided)
 }
