@@ -61,7 +61,7 @@ func endClaim(cmd *cobra.Command, id, reason string) error {
 		if err != nil {
 			return err
 		}
-		return printView(cmd, endedClaim{claimRow{viewClaim(claim)}})
+		return printView(cmd, endedView(claim))
 	})
 }
 
@@ -83,11 +83,21 @@ func (v releasedLock) text(look look) string {
 // line implements liner: there is nothing to print.
 func (releasedLock) line(look) string { return "" }
 
-// endedClaim is a claim that was released or withdrawn.
+// endedView returns how a claim is shown that was released or withdrawn: where no format is asked for there is nothing to print.
+func endedView(c *models.Claim) view {
+	if isHidden(c) {
+		return endedHidden{hiddenOf(c)}
+	}
+	return endedClaim{claimRow{viewClaim(c)}}
+}
+
 type endedClaim struct{ claimRow }
 
-// line implements liner: there is nothing to print.
 func (endedClaim) line(look) string { return "" }
+
+type endedHidden struct{ hiddenClaim }
+
+func (endedHidden) line(look) string { return "" }
 
 func tokenCell(token *uint64) cell {
 	if token == nil {

@@ -225,3 +225,27 @@ func TestAgo(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestHiddenClaim: of a claim that the caller may end, and not read, nothing is shown that the server has not told.
+func TestHiddenClaim(t *testing.T) {
+	c := &models.Claim{Id: "a", Status: isRevoked}
+	for name, want := range map[string]string{
+		"json": `{"id":"a","status":"revoked"}`, "name": "a", "wide": "ID STATUS a revoked", "": "ID STATUS a revoked",
+	} {
+		format := format{name: name}
+		for of, v := range map[string]view{"change": changedClaim(c), "end": endedView(c)} {
+			want := want
+			if name == "" && of == "end" {
+				want = ""
+			}
+			text, err := render(v, format, look{width: 80})
+			harness.Must(t, err)
+			if name == "json" {
+				text = strings.Join(strings.Fields(text), "")
+			}
+			if got := strings.Join(strings.Fields(text), " "); got != want {
+				t.Errorf("%s, %q: %q, want %q", of, name, got, want)
+			}
+		}
+	}
+}

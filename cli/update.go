@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
 )
 
 func newRenewCommand() *cobra.Command {
@@ -51,6 +52,34 @@ func updateClaim(cmd *cobra.Command, req *models.UpdateClaimRequest) error {
 		if err != nil {
 			return err
 		}
-		return printView(cmd, claimRow{viewClaim(claim)})
+		return printView(cmd, changedClaim(claim))
 	})
+}
+
+// changedClaim returns how a claim is shown that the caller has changed.
+func changedClaim(c *models.Claim) view {
+	if isHidden(c) {
+		return hiddenOf(c)
+	}
+	return claimRow{viewClaim(c)}
+}
+
+// hiddenClaim is all that is told of a claim to who may end it, and not read it.
+type hiddenClaim struct {
+	ID     string          `json:"id"`
+	Status jsonview.Status `json:"status"`
+}
+
+func isHidden(c *models.Claim) bool { return c.GetResource() == "" }
+
+func hiddenOf(c *models.Claim) hiddenClaim {
+	return hiddenClaim{c.GetId(), jsonview.Status(c.GetStatus())}
+}
+
+func (v hiddenClaim) names() []string { return []string{v.ID} }
+
+func (v hiddenClaim) text(look look) string {
+	t := newTable(fixed("ID"), fixed("STATUS"))
+	t.add(plain(v.ID), statusCell(v.Status))
+	return t.text(look)
 }
