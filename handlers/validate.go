@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -66,7 +67,7 @@ func wrongType(field string) error {
 	return wrongField(models.ErrInvalidType, field, "must be %q or %q, and agree with type_code", models.LockType, models.PresenceType)
 }
 
-// check collects what is wrong with a request.
+// check collects what is wrong with a request: of a field what was found first, however many values it has.
 type check struct{ wrong fieldErrors }
 
 // err returns nil when nothing is wrong.
@@ -78,6 +79,9 @@ func (c *check) err() error {
 }
 
 func (c *check) fail(field, format string, args ...any) {
+	if slices.ContainsFunc(c.wrong, func(known fieldError) bool { return known.field == field }) {
+		return
+	}
 	c.wrong = append(c.wrong, fieldError{field, fmt.Sprintf(format, args...)})
 }
 
