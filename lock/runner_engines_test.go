@@ -355,6 +355,33 @@ func TestRunnersJoint(t *testing.T) {
 	})
 }
 
+// TestRunnersJointInPart: a lock that is lost while a Joint waits for another one ends it, leaves nothing behind, and the next
+// run has all.
+func TestRunnersJointInPart(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		other := ifrit.Invoke(e.claim("z", "b"))
+		j := lock.NewJoint(e.claim("x", "a"), e.claim("y", "a"), e.claim("z", "a"))
+		p := ifrit.Background(j)
+		time.Sleep(ttl / 4)
+		e.revoke("y")
+		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
+			t.Error(err)
+		}
+		must(t, end(other))
+		time.Sleep(ttl)
+		for _, key := range []string{"x", "y", "z"} {
+			if owner, _ := e.holder(key); owner != "" {
+				t.Errorf("%q holds %s", owner, key)
+			}
+		}
+		p = ifrit.Invoke(j)
+		if _, held := j.Held(); !held {
+			t.Error("the next run does not hold")
+		}
+		must(t, end(p))
+	})
+}
+
 // TestManyRunnersOneSession: many runners of a process have one session, and lose their locks together.
 func TestManyRunnersOneSession(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
