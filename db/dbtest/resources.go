@@ -72,7 +72,7 @@ func resources(t testing.TB, e Engine) {
 // resourcesMixed pages through resources in both orders, and compares with the queues.
 func resourcesMixed(t testing.TB, e Engine) {
 	rnd := rand.New(rand.NewPCG(5, 6))
-	all := []string{"a", "a/", "a/b", "a/b/c", "ab", "B", "á", "áa", "é", "x", "x/1", "x/2", "x/3", "\U0010ffff"}
+	all := []string{"a", "a/", "a/b", "a/b/c", "ab", "B", "á", "áa", "é", "x", "x/1", "x/2", "x/3", "\U0010ffff", "a%", "a_", "a ", `a\`, "A"}
 	type place struct {
 		name    string
 		waiting int
@@ -90,7 +90,7 @@ func resourcesMixed(t testing.TB, e Engine) {
 		}
 		want = append(want, place{name, waiting})
 	}
-	for _, prefix := range []string{"", "a", "a/", "á", "x/", "x/2", "\U0010ffff", "y"} {
+	for _, prefix := range []string{"", "a", "a/", "á", "x/", "x/2", "\U0010ffff", "y", "a%", "a_", "a ", `a\`, "A", "%", "_"} {
 		under := slices.DeleteFunc(slices.Clone(want), func(p place) bool { return !strings.HasPrefix(p.name, prefix) })
 		slices.SortFunc(under, func(a, b place) int { return cmp.Compare(a.name, b.name) })
 		byName, contended := []string{}, []string{}
