@@ -13,13 +13,13 @@ import (
 
 const (
 	rowColumns = "name, version AS row_version, holder, shared, waiting"
-	// Both subqueries order by the whole index: by the position alone MySQL would sort the line.
+	// Both subqueries order by line and position: by the position alone MySQL sorts the whole line, and by all three columns MariaDB does.
 	// infoSQL is of the rows that follow it: the first holder of each resource, its row, and since when the first in
 	// line waits.
 	infoSQL = "SELECT " + briefColumns + `, name, row_version, holder, shared, waiting,
-		COALESCE((SELECT w.created FROM claims w FORCE INDEX (claims_line) WHERE w.line = name AND w.sharing IS NULL ORDER BY w.line, w.sharing, w.position LIMIT 1), 0) FROM `
+		COALESCE((SELECT w.created FROM claims w FORCE INDEX (claims_line) WHERE w.line = name AND w.sharing IS NULL ORDER BY w.line, w.position LIMIT 1), 0) FROM `
 	firstHolderSQL = ` r STRAIGHT_JOIN claims ON id = CASE WHEN holder <> '' THEN holder ELSE
-		(SELECT h.id FROM claims h FORCE INDEX (claims_line) WHERE h.line IS NULL AND h.sharing = name ORDER BY h.line, h.sharing, h.position LIMIT 1) END`
+		(SELECT h.id FROM claims h FORCE INDEX (claims_line) WHERE h.line IS NULL AND h.sharing = name ORDER BY h.line, h.position LIMIT 1) END`
 
 	inRangeSQL      = "name >= ? AND name <= ? AND name <> ?"
 	lastResourceSQL = "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE " + inRangeSQL + " ORDER BY name LIMIT 1 OFFSET ?"
