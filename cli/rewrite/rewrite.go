@@ -48,7 +48,7 @@ func File(what, file string, change func(text []byte, info os.FileInfo) ([]byte,
 
 // missing returns where a file is to be that is not there. A link that leads nowhere is an error.
 func missing(file string) (string, error) {
-	if _, err := os.Lstat(file); err == nil {
+	if info, err := os.Lstat(file); err == nil && info.Mode()&os.ModeSymlink != 0 { // else it has just been made
 		return "", fmt.Errorf("%s: it is a link that leads to no file", file)
 	}
 	folder, err := filepath.EvalSymlinks(filepath.Dir(file))
