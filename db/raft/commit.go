@@ -176,7 +176,7 @@ func (s *Store) apply(e *pb.Entry) error {
 		s.clock.moved(header.Lease, s.proposed.at)
 	}
 	if len(changes) > 0 {
-		s.feed.committed(header.Wall, changes)
+		s.Committed(header.Wall, changes)
 	}
 	return nil
 }

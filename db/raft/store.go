@@ -50,6 +50,8 @@ const (
 
 // Store is a db.Store in one folder.
 type Store struct {
+	*db.LocalFeed
+
 	options   Options
 	folder    *folder
 	log       *wal.Log
@@ -57,7 +59,6 @@ type Store struct {
 	snapshots disk.Disk
 	conf      []byte // who the members are
 	clock     leaseClock
-	feed      *feed
 	announced announced
 	scanning  chan struct{} // full while as many lists read much as may at once
 	// vouchingFor is the name under which this server vouches for sessions, nil for none.
@@ -112,7 +113,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 		options.Delay = defaultDelay
 	}
 	s := &Store{
-		options: options, state: state.New(), feed: newFeed(),
+		options: options, state: state.New(), LocalFeed: db.NewLocalFeed(),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
 		commits: make(chan commit), closed: make(chan struct{}), work: make(chan struct{}, 1),
 	}

@@ -19,6 +19,8 @@ import (
 
 // Store is a db.Store in one file. It has one connection that writes, and some that read.
 type Store struct {
+	*db.LocalFeed
+
 	file    *databaseFile
 	readers *sqlitex.Pool
 	// scanning is full while as many lists read much as may at once.
@@ -37,7 +39,6 @@ type Store struct {
 	// writing is full while somebody uses the writing connection, and what stands below.
 	writing chan struct{}
 	closed  chan struct{}
-	feed    *feed
 	floor   uint64
 	conn    *sqlite.Conn
 	writer  *statements
@@ -52,9 +53,9 @@ var _ db.Store = (*Store)(nil)
 func Open(path string) (_ *Store, err error) {
 	s := &Store{
 		writing: make(chan struct{}, 1), closed: make(chan struct{}),
-		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)),
-		feed:     newFeed(),
-		time:     leaseClock{time.Now()}, announced: make(map[string]db.Member),
+		scanning:  make(chan struct{}, max(1, runtime.NumCPU()/2)),
+		LocalFeed: db.NewLocalFeed(),
+		time:      leaseClock{time.Now()}, announced: make(map[string]db.Member),
 	}
 	defer func() {
 		if err != nil {

@@ -33,7 +33,7 @@ func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
 		return fn(t)
 	}, func() {
 		if t.saved != nil {
-			s.feed.committed(t.saved)
+			s.Committed(t.saved.Now.Wall, t.saved.Transitions())
 		}
 	})
 }
