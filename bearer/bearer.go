@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/locket-service/locket/follow"
+	"github.com/locket-service/locket/internal/follow"
 )
 
 // Source gives the credential for a request.

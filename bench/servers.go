@@ -15,13 +15,13 @@ import (
 	"github.com/tedsuo/ifrit/sigmon"
 	"google.golang.org/grpc"
 
-	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/session"
+	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/session"
-	"github.com/locket-service/locket/watch"
 )
 
 // serve serves a service as the real server does: same options, same collector.

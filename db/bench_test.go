@@ -3,8 +3,8 @@ package db_test
 import (
 	"testing"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // BenchmarkRecord is the record of a commit of 512 commands, half of them locks and half of them

@@ -1,6 +1,6 @@
 package db
 
-import "github.com/locket-service/locket/claim"
+import "github.com/locket-service/locket/internal/claim"
 
 // OnlyEnds reports whether a change does no more to a stored claim than to end it: beside
 // Status, Version, Finished, Reason and EndedBy nothing differs. Most of what a busy server writes

@@ -3,7 +3,7 @@ package db
 import (
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // SoonerDue is how engines work out NextDue from deadlines, one after the other: of the time that

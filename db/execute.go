@@ -3,7 +3,7 @@ package db
 import (
 	"slices"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Execute reads what the commands need, calls run, which carries them out on the queues,

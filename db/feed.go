@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 const (

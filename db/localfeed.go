@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // LocalFeed is the Feed of an engine that serves one server: the last commits of this process, in memory, for as long as

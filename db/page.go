@@ -1,6 +1,6 @@
 package db
 
-import "github.com/locket-service/locket/claim"
+import "github.com/locket-service/locket/internal/claim"
 
 // Page is a part of an answer that may be large. The zero value is all of it.
 type Page struct {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // MaxFeedValue is the longest value of a claim that the feed has.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // VouchSilence is after how much lease time without a beat a server that vouches for sessions counts

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 var (

@@ -23,7 +23,7 @@ import (
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
-	whole "github.com/locket-service/locket/server"
+	whole "github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/tests/harness"
 )
 

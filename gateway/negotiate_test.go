@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/locket-service/locket/watch"
+	"github.com/locket-service/locket/internal/watch"
 )
 
 // TestProblem: who asks for errors as problems (RFC 9457) gets them, and everybody else gets them as ever.

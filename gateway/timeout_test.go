@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/gateway"
-	"github.com/locket-service/locket/guard"
+	"github.com/locket-service/locket/internal/guard"
 )
 
 // bubble runs a test with a server and a fake clock. dial opens a connection.

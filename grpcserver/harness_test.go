@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/certs"
 	"github.com/locket-service/locket/models"
 )
 

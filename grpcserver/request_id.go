@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/locket-service/locket/ids"
+	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/models"
 )
 

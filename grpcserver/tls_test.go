@@ -18,9 +18,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/follow"
+	"github.com/locket-service/locket/internal/certs"
+	"github.com/locket-service/locket/internal/follow"
 	"github.com/locket-service/locket/tests/harness"
 )
 

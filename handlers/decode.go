@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/ids"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/models"
 )
 

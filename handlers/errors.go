@@ -10,14 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
-	"github.com/locket-service/locket/auth"
-	"github.com/locket-service/locket/claim"
-	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/session"
+	"github.com/locket-service/locket/internal/waits"
+	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/session"
-	"github.com/locket-service/locket/waits"
-	"github.com/locket-service/locket/watch"
 )
 
 // errorTable says what a caller sees of the sentinel errors below this package.

@@ -12,10 +12,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	whole "github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/models"
-	whole "github.com/locket-service/locket/server"
 )
 
 // pages returns the keys of all locks, page by page, and the number of pages.

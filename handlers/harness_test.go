@@ -26,8 +26,8 @@ import (
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
+	whole "github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/models"
-	whole "github.com/locket-service/locket/server"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

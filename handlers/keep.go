@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // keepTimeout is how long an answer may wait for the write that keeps its claim waiting.

@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/auth"
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/models"
 )
 

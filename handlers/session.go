@@ -12,11 +12,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/auth"
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/session"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/session"
 )
 
 const (

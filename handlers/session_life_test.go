@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/locket-service/locket/db"
+	whole "github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/models"
-	whole "github.com/locket-service/locket/server"
 	"github.com/locket-service/locket/tests/harness"
 )
 

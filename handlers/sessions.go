@@ -6,9 +6,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/locket-service/locket/auth"
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/models"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/locket-service/locket/auth"
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // visible is the store as the caller of a context may see it: without claims that it may not see,

@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/auth"
-	"github.com/locket-service/locket/claim"
-	"github.com/locket-service/locket/committer"
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/waits"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/waits"
 )
 
 // GetWaits implements models.LocketServer.

@@ -12,11 +12,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	whole "github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
-	whole "github.com/locket-service/locket/server"
-	"github.com/locket-service/locket/watch"
 )
 
 // watcher is a call of Watch, and what it has brought.

@@ -3,7 +3,7 @@ package handlers
 import (
 	"context"
 
-	"github.com/locket-service/locket/auth"
+	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/models"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/internal/lease"
 )
 
 // The process was stopped until the lease was over. Whatever is seen first when it goes on,

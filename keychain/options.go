@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/bearer"
-	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/internal/lease"
 )
 
 const (

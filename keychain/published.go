@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/internal/lease"
 )
 
 // published is what is known of a claim. Its keeper writes it, the handle tells it, and any

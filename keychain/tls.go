@@ -5,7 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 
-	"github.com/locket-service/locket/certs"
+	"github.com/locket-service/locket/internal/certs"
 )
 
 // Files are those that a client needs for TLS, in PEM.

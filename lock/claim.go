@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/locket-service/locket/ids"
+	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/models"
 )
 

@@ -31,10 +31,10 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/locket-service/locket/certs"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/follow"
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/certs"
+	"github.com/locket-service/locket/internal/follow"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"

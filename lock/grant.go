@@ -1,6 +1,6 @@
 package lock
 
-import "github.com/locket-service/locket/lease"
+import "github.com/locket-service/locket/internal/lease"
 
 // grant is what a Runner publishes: the lock as its holder may rely on it. The zero grant is
 // that of a lock that is not held.

@@ -22,15 +22,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/locket-service/locket/claim"
-	"github.com/locket-service/locket/committer"
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/handlers"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/session"
+	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/session"
-	"github.com/locket-service/locket/watch"
 )
 
 // world is a whole server on a new SQLite file, in a bubble, and what stands between it and

@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/locket-service/locket/ids"
-	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/lease"
 )
 
 // keeper keeps one grant by calls, from the first attempt to take it to its end. Its own goroutine alone uses it, but for

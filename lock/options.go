@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/internal/lease"
 	"github.com/locket-service/locket/models"
 )
 

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/ids"
-	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/lease"
 	"github.com/locket-service/locket/models"
 )
 

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/internal/lease"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )

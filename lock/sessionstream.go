@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/ids"
-	"github.com/locket-service/locket/lease"
+	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/lease"
 	"github.com/locket-service/locket/models"
 )
 

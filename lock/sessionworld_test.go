@@ -19,9 +19,9 @@ import (
 
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
-	"github.com/locket-service/locket/server"
 )
 
 // house is a whole server on a new SQLite file, as `locket server` runs it, in a bubble.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/locket-service/locket/certs"
+	"github.com/locket-service/locket/internal/certs"
 )
 
 // Files are those that a client needs for TLS, in PEM.

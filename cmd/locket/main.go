@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/locket-service/locket/cli"
+	"github.com/locket-service/locket/internal/cli"
 )
 
 func main() {

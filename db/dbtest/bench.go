@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Benchmark shows that the cost of an operation is flat: the same on an empty store, in a

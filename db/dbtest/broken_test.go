@@ -15,10 +15,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // This file tests the suite: each fault below must be noticed by the cases that stand

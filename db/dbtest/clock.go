@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 var clockCases = []Case{

@@ -1,8 +1,8 @@
 package dbtest_test
 
 import (
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 var countFaults = []fault{

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Crowd fills a store with a few thousand claims in every state, for tests of query plans.

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Engine is a new, empty database and a server on it. The functions clean up behind

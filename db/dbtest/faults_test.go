@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // made and changed are faults in what is saved of a claim.

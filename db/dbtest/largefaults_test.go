@@ -3,8 +3,8 @@ package dbtest_test
 import (
 	"context"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // boundless loads all claims of sessions that end.

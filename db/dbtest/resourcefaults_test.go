@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // infos changes each resource that is read.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 var sessionCases = []Case{

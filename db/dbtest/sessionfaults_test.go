@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // keeping saves transactions as if they had not touched the sessions that keep says.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // TestAccessLost: while the database does not let the server in, or lacks what the server made, it is not

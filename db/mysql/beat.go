@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // A beat writes in the tables that a renewal writes in, with statements of the same kind, over the same connection:

@@ -8,9 +8,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // openAt opens a store at a node of a cluster whose clock is wrong, and beats until the test ends.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/locket-service/locket/follow"
+	"github.com/locket-service/locket/internal/follow"
 )
 
 // Secrets is what a connection needs and a DSN should not hold, or cannot.

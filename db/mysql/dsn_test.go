@@ -14,7 +14,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
-	"github.com/locket-service/locket/follow"
+	"github.com/locket-service/locket/internal/follow"
 )
 
 func must(t *testing.T, err error) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 const dueSQL = `SELECT DISTINCT c.resource FROM claims c FORCE INDEX (claims_phase) STRAIGHT_JOIN resources r ON r.name = c.resource

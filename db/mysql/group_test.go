@@ -15,9 +15,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // TestGroup runs the suite on a multi-primary group of three nodes.

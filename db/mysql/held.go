@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // A transaction locks the rows of sessions and resources before it reads anything else. Nobody who does the same

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // foreignLocks are rows that somebody else locks, one in each table that transactions change, and a command that needs it.

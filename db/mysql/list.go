@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // fewLive is up to how many claims that wait, or that are active, a list reads one by one.

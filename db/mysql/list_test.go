@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // endless takes the database longer than it may work on a statement.

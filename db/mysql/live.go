@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // watchedColumns are claimColumns with what the feed has of a claim.

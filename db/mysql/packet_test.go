@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // The largest transactions fit into the smallest packets that a store accepts.

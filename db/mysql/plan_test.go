@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // crowded returns a store with a few thousand claims, in every state.

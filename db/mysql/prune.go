@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"strings"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 const pruneSQL = "SELECT id, identity FROM claims WHERE phase = 0 AND at < ? ORDER BY at LIMIT ?"

@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // queueSQL is one statement, so that it sees one state of the queue in one round trip. Each

@@ -3,7 +3,7 @@ package mysql
 import (
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // refusedTime is for how long it matters that a resource's row was locked. It is longer than the pause after

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Save implements db.Tx. It writes what is new with plain INSERTs: when another server has

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // TestChaosBesideLists: 48 callers list claims of a rare status in a history of 300,000. Beats and

@@ -18,8 +18,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Store is a db.Store on a database that may have other servers.

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 const vouchSQL = "INSERT INTO servers (name, seen) VALUES (?, ?)"

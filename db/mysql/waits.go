@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 const (

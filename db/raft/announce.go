@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // announced are the servers that have announced themselves. There is this one alone, so nothing is written.

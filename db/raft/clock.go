@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // leaseClock is lease time. It is a counter in the state: each record has it, and from one to the next it goes on as

@@ -10,12 +10,12 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
 	"github.com/locket-service/locket/db/raft/wal"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // cluster is some nodes and the network between them, which loses and reorders messages.

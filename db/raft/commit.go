@@ -9,11 +9,11 @@ import (
 
 	pb "go.etcd.io/raft/v3/raftpb"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
 	"github.com/locket-service/locket/db/raft/wal"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // decision is what a transaction decides in: nothing else is decided or committed meanwhile.

@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 func openSmall(folder string) (*raft.Store, error) { return raft.OpenWith(folder, small) }

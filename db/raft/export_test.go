@@ -1,9 +1,9 @@
 package raft
 
 import (
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Dump returns the state as a record that makes it from nothing.

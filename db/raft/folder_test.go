@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // used returns a folder with everything that a server may have there: a log that has rotated, a snapshot, and a history.

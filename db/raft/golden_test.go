@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 var update = flag.Bool("update", false, "write the golden folder of this version anew, before its first release")

@@ -8,10 +8,10 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/state"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // listTimeout is how long a list may take. A list that takes longer reads too much.

@@ -1,8 +1,8 @@
 package raft
 
 import (
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/raft/history"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // maxPendingBytes bounds what is kept of claims that have ended for a history that cannot be written. When there is

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/state"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // view calls look with the state as it is: all that was committed, and nothing else.

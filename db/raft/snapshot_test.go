@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // random returns a command about a few resources, sessions and claims.

@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // small has the log rotate, and snapshots made, often.

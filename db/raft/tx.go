@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // tx is a db.Tx.

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Announce implements db.Members. There are no other servers, so nothing is written.

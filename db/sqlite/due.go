@@ -8,8 +8,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 const dueSQL = `SELECT DISTINCT c.resource FROM claims c INDEXED BY claims_held JOIN resources r ON r.name = c.resource

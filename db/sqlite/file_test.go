@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // names returns the ways to name one database, which is not there yet.

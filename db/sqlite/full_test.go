@@ -11,9 +11,9 @@ import (
 
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // TestFull: when the database is full, callers are told that nothing has changed, and that

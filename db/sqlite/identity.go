@@ -1,6 +1,6 @@
 package sqlite
 
-import "github.com/locket-service/locket/claim"
+import "github.com/locket-service/locket/internal/claim"
 
 const (
 	countOfSQL  = "SELECT coalesce(sum(c.status = 2), 0), coalesce(sum(c.status = 1), 0), coalesce(sum(c.status > 2 OR c.status IS NULL), 0) FROM identity_claims i LEFT JOIN claims c ON c.id = i.claim WHERE i.identity = ?"

@@ -9,8 +9,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // fewLive is up to how many claims that wait, or that are active, a list looks up one by one.

@@ -9,9 +9,9 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // TestScans: lists that may read everything wait for each other, and for listTimeout at most;

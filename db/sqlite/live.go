@@ -7,8 +7,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // watchedColumns are claimColumns with what the feed has of a claim.

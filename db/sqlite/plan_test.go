@@ -12,9 +12,9 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // crowded returns a store with a few thousand claims, in every state.

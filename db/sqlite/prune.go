@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Prune implements db.Store.

@@ -6,8 +6,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // read runs a query on a reading connection and calls row for each of its rows.

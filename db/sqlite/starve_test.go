@@ -11,8 +11,8 @@ import (
 
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // BenchmarkBesideLists commits while 48 callers list claims of a rare status in a history of

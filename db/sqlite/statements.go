@@ -8,7 +8,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 const claimColumns = "id, resource, owner, mode, type, ttl, user_data, value, status, position, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"

@@ -10,10 +10,10 @@ import (
 	zombiezen "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 func open(t testing.TB, path string) *sqlite.Store {

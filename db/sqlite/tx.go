@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // waitersChunk is how many waiting claims are read at once.

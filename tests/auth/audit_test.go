@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

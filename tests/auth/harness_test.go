@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Check returns nil when the rules explain the claims as they are stored in the end, and every

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Told is what one message said of one claim.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Request is what was asked of one resource.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // The operations of sessions. Those that name no resource are about the session itself.

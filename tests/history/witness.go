@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // event is one change of a claim, with the version that it gave it.

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

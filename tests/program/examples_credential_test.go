@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/tests/harness"
 )
 

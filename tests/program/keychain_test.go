@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/cli/pipe"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/cli/pipe"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/fixtures"
-	locketserver "github.com/locket-service/locket/server"
+	locketserver "github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/tests/harness"
 )
 

@@ -24,8 +24,8 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/locket-service/locket/cli/exit"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/tests/history"
 )
 

@@ -5,8 +5,8 @@ package robustness_test
 import (
 	"testing"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/tests/harness"
 )
 

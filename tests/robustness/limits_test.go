@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/locket-service/locket/auth"
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )

@@ -23,8 +23,8 @@ var standard = regexp.MustCompile(`(?i)fencing tokens?|(access|id|logout|refresh
 
 // aboutCallers are the files, and folders, that are about who calls, where no fencing token is meant.
 var aboutCallers = []string{
-	"auth/", "authn/", "bearer/", "certs/", "follow/", "guard/", "cli/connect/", "cli/settings/", "cli/credential",
-	"cli/rules.go", "cli/whoami.go", "lock/credential.go", "keychain/options.go", "keychain/servers.go", "keychain/wire.go", "server/",
+	"internal/auth/", "internal/authn/", "bearer/", "internal/certs/", "internal/follow/", "internal/guard/", "internal/cli/connect/", "internal/cli/settings/", "internal/cli/credential",
+	"internal/cli/rules.go", "internal/cli/whoami.go", "lock/credential.go", "keychain/options.go", "keychain/servers.go", "keychain/wire.go", "internal/server/",
 	"docs/security.md", "tests/auth/harness_test.go", "tests/auth/cert_test.go", "tests/auth/real_test.go",
 }
 
@@ -83,12 +83,12 @@ func TestMisusedTokens(t *testing.T) {
 		file, line string
 		misused    bool
 	}{
-		{"cli/lock.go", "the fencing token of the grant", false},
+		{"internal/cli/lock.go", "the fencing token of the grant", false},
 		{"docs/rest.md", `  "token": 1795283222123457,`, false},
 		{"docs/rest.md", "page_token=MQ", false},
-		{"authn/oidc.go", "neither an access token nor an ID token", false},
-		{"authn/oidc.go", "the token has expired", true},
-		{"auth/credential.go", "func NewToken() string", true},
+		{"internal/authn/oidc.go", "neither an access token nor an ID token", false},
+		{"internal/authn/oidc.go", "the token has expired", true},
+		{"internal/auth/credential.go", "func NewToken() string", true},
 		{"docs/security.md", "locket token new ci", true},
 		{"docs/security.md", "{identity: \"token:ci\"}", true},
 		{"docs/security.md", "`token:GROUP`", true},

@@ -1,6 +1,6 @@
 package record
 
-import "github.com/locket-service/locket/claim"
+import "github.com/locket-service/locket/internal/claim"
 
 // Fields says which fields of a claim a Patch has. The status and the version are always there.
 type Fields uint16

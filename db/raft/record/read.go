@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Check returns the checksum of a record, and whether it is the one that follows the record with the checksum before.

@@ -8,7 +8,7 @@ package record
 import (
 	"errors"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Version is the first byte of every record of this format.

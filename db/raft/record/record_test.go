@@ -14,8 +14,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 var update = flag.Bool("update", false, "write the golden file of this version anew, before its first release")

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // The kinds of the items of a record. The numbers are stored: they are only added to.

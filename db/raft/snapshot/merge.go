@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/raft/disk"
 	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Entries calls yield for the records of the log from one entry to another, both included, each with the term of its

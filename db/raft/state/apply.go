@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // ErrDiverged is returned for a record that does not fit the state: the two are not of one history.

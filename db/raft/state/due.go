@@ -5,8 +5,8 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Due returns the names of up to limit resources with a holder whose lease has run out: see db.Due.

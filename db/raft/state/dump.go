@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Dump returns the record that makes the state from an empty one: rows by name, claims, sessions and servers by id. Two

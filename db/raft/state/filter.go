@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Passes reports whether a claim passes a filter, apart from its limits.

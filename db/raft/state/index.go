@@ -3,7 +3,7 @@ package state
 import (
 	"github.com/tidwall/btree"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // add puts a claim into all indexes, in which it is not.

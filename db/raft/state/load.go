@@ -3,8 +3,8 @@ package state
 import (
 	"slices"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // waitersChunk is how many waiting claims a queue takes at once.

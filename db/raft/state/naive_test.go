@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // naive is a store that keeps everything in maps and looks through all of it, each time.

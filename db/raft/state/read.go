@@ -8,9 +8,9 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Get returns a live claim, nil if there is none with this id.

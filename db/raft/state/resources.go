@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // Resources returns those with live claims of up to limit resources after a name whose names begin with a prefix, and

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // row is the row of a resource, with its live claims.

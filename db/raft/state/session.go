@@ -1,6 +1,6 @@
 package state
 
-import "github.com/locket-service/locket/claim"
+import "github.com/locket-service/locket/internal/claim"
 
 // sessionOf returns a session by its id, and makes one without data if there is none: the claims of a session may
 // outlive it in the middle of a record, or come before it.

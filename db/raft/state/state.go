@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/locket-service/locket/claim"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // State is the live state after some records.

@@ -12,10 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/locket-service/locket/claim"
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
+	"github.com/locket-service/locket/internal/claim"
 )
 
 // world runs the same commands on a state, on another one by the records of the first, and on a naive store.

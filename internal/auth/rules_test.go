@@ -1,0 +1,309 @@
+package auth_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+func rulesOf(t testing.TB, text string) *auth.Rules {
+	t.Helper()
+	rules, err := auth.ParseRules([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func TestRules(t *testing.T) {
+	rules := rulesOf(t, `
+rules:
+  - {everybody: true, may: [read], resource_prefix: ""}
+  - {group: "oidc:ops", may: [all], resource_prefix: ""}
+  - {identity: "oidc:alice", may: [hold], resource_prefix: "deploy/"}
+  - {group: "oidc:ops", may_not: [hold], resource: "deploy/prod"}
+  - {identity: "oidc:carol", may: [hold], resource: "deploy/prod"}
+  - {identity_prefix: "spiffe://example.org/ci/", may: [hold], resource_prefix: "deploy/pro"}
+  - {identity: "oidc:bob", may: [hold], resource_prefix: "deploy/"}
+  - {identity: "oidc:bob", may_not: [hold], resource_prefix: "deploy/"}
+  - {identity: "oidc:dave", may_not: [hold], resource_prefix: ""}
+  - {identity: "oidc:dave", may: [hold], resource_prefix: "d"}
+`)
+	ops := []string{"oidc:dev", "oidc:ops"}
+	for _, c := range []struct {
+		identity string
+		groups   []string
+		right    auth.Right
+		resource string
+		want     bool
+	}{
+		{"oidc:anybody", nil, auth.Read, "x", true},
+		{"", nil, auth.Read, "x", true},
+		{"oidc:anybody", nil, auth.Hold, "x", false},
+		{"oidc:alice", nil, auth.Hold, "deploy/a", true},
+		{"oidc:alice", nil, auth.Hold, "deploy", false},
+		{"oidc:alice", nil, auth.Hold, "Deploy/a", false},
+		{"oidc:alice ", nil, auth.Hold, "deploy/a", false},
+		{"oidc:alice", nil, auth.Revoke, "deploy/a", false},
+		{"oidc:eve", ops, auth.Administer, "anything", true},
+		{"oidc:eve", ops, auth.Hold, "deploy/prod", false},
+		{"oidc:eve", ops, auth.Revoke, "deploy/prod", true},
+		{"oidc:alice", ops, auth.Hold, "deploy/prod", false},
+		{"oidc:alice", nil, auth.Hold, "deploy/prod", true},
+		{"oidc:carol", ops, auth.Hold, "deploy/prod", false},
+		{"oidc:carol", nil, auth.Hold, "deploy/prod", true},
+		{"spiffe://example.org/ci/1", nil, auth.Hold, "deploy/prod", true},
+		{"spiffe://example.org/ci", nil, auth.Hold, "deploy/prod", false},
+		{"oidc:bob", nil, auth.Hold, "deploy/a", false},
+		{"oidc:dave", nil, auth.Hold, "d", true},
+		{"oidc:dave", nil, auth.Hold, "e", false},
+		{"oidc:dave", nil, auth.Hold, "", false},
+	} {
+		id := auth.Identity{Name: c.identity, Groups: c.groups}
+		if got := rules.Allows(id, c.right, c.resource); got != c.want {
+			t.Errorf("%s %v may %s %q: %v; by %s", c.identity, c.groups, c.right, c.resource, got, rules.Decide(id, c.right, c.resource).Rule)
+		}
+	}
+	for prefix, want := range map[string]bool{"": false, "deploy/": false, "deploy/prod": false, "deploy/prodx": true, "x": true} {
+		if got := rules.AllowsAll(auth.Identity{Groups: ops}, auth.Hold, prefix); got != want {
+			t.Errorf("all that begins with %q: %v", prefix, got)
+		}
+	}
+}
+
+func TestDefaultRules(t *testing.T) {
+	rules := auth.DefaultRules()
+	for right, want := range map[auth.Right]bool{auth.Read: true, auth.Hold: true, auth.Revoke: false, auth.Administer: false} {
+		if rules.Allows(auth.Identity{Name: "cert:a"}, right, "x") != want || rules.AllowsAll(auth.Identity{}, right, "") != want {
+			t.Errorf("%s is not %v", right, want)
+		}
+	}
+}
+
+func TestInvalidRules(t *testing.T) {
+	for text, want := range map[string]string{
+		`rules: [{identity: "oidc:a", may: [read], resource: x, why: y}]`:          `unknown member "why"`,
+		`rules: [{may: [read], resource: x}]`:                                      "about one of identity",
+		`rules: [{identity: "oidc:a", group: "oidc:b", may: [read], resource: x}]`: "about one of identity",
+		`rules: [{everybody: false, may: [read], resource: x}]`:                    "about one of identity",
+		`rules: [{identity: "oidc:a", resource: x}]`:                               "one of may and may_not",
+		`rules: [{identity: "oidc:a", may: [read], may_not: [hold], resource: x}]`: "one of may and may_not",
+		`rules: [{identity: "oidc:a", may: [], resource: x}]`:                      "list of rights is empty",
+		`rules: [{identity: "oidc:a", may: [write], resource: x}]`:                 `unknown right "write"`,
+		`rules: [{identity: "oidc:a", may: [read]}]`:                               "one of resource and resource_prefix",
+		`rules: [{identity: "oidc:a", may: [read], resource: ""}]`:                 "the resource is empty",
+		`rules: [{identity_prefix: "", may: [read], resource: x}]`:                 "identity_prefix is empty",
+		`rules: [{identity: "", may: [read], resource: x}]`:                        "is empty",
+		`rules: [{identity: "a\nb", may: [read], resource: x}]`:                    "cannot be printed",
+		`rules: [read]`: "must have members",
+		"rules:\n  - {everybody: true, may: [read], resource: x}\n  - {everybody: true}": "line 3",
+		`rule: []`:                    "rule",
+		"rules: []\n---\nrules: []":   "more than one document",
+		`examples: [{identity: "a"}]`: "line 1",
+		strings.Repeat(" ", 5<<20):    "at most",
+		"rules: &a [*a]":              "",
+		"rules: {a: b}":               "",
+		"rules: [{everybody: true, may: [read], resource: x, everybody: true}]": "already defined",
+	} {
+		_, err := auth.ParseRules([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: %v, want %s", text, err, want)
+		}
+	}
+	for _, empty := range []string{"", "# nothing", "rules: []", "rules:"} {
+		if rules, err := auth.ParseRules([]byte(empty)); err != nil || rules.Allows(auth.Identity{Name: "a"}, auth.Read, "x") {
+			t.Errorf("%q: %v", empty, err)
+		}
+	}
+}
+
+func TestExamples(t *testing.T) {
+	const text = `
+rules:
+  - {identity: "oidc:alice", may: [hold, read], resource_prefix: "deploy/"}
+  - {everybody: true, may_not: [hold], resource: "deploy/prod"}
+examples:
+  - {identity: "oidc:alice", may: [hold], resource: "deploy/x"}
+  - {identity: "oidc:alice", may_not: [hold, revoke], resource: "deploy/prod"}
+`
+	rules, err := auth.LoadRules([]byte(text))
+	if err != nil || rules.Examples() != 2 || len(rules.Explain()) != 2 {
+		t.Fatal(err)
+	}
+	_, err = auth.LoadRules([]byte(text + `  - {identity: "oidc:alice", may: [read, hold], resource: "deploy/prod"}` + "\n"))
+	if want := `example of line 8: "oidc:alice" may not hold "deploy/prod": line 4: everybody may not hold "deploy/prod"`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestLint(t *testing.T) {
+	warnings := strings.Join(rulesOf(t, `
+rules:
+  - {identity: alice, may: [hold], resource: x}
+  - {identity: "oidc:a", may: [hold], resource: x}
+  - {identity: "oidc:a", may: [hold], resource: x}
+  - {everybody: true, may_not: [hold], resource: x}
+`).Lint(), "\n")
+	for _, want := range []string{"line 3: \"alice\" has no prefix", "line 5 repeats line 4", "line 4 has no effect: line 6", "no example"} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("no warning %q in\n%s", want, warnings)
+		}
+	}
+	if warnings := rulesOf(t, "").Lint(); len(warnings) != 2 {
+		t.Errorf("an empty file: %q", warnings)
+	}
+}
+
+// Whoever may do nothing learns of a claim neither by its refusal nor by its absence.
+func TestPermit(t *testing.T) {
+	rules := rulesOf(t, `
+rules:
+  - {identity: "credential:reader", may: [read], resource_prefix: ""}
+  - {identity: "credential:holder", may: [hold], resource_prefix: ""}
+  - {identity: "credential:revoker", may: [revoke], resource_prefix: ""}
+  - {identity: "credential:admin", may: [administer], resource_prefix: ""}
+`)
+	const see, renew, end = claim.ToSee, claim.ToRenew, claim.ToEnd
+	const ok, hidden, denied = "ok", "hidden", "denied"
+	for _, c := range []struct {
+		caller, owner   string
+		see, renew, end string
+	}{
+		{"credential:stranger", "credential:owner", hidden, hidden, hidden},
+		{"credential:reader", "credential:owner", ok, denied, denied},
+		{"credential:holder", "credential:owner", hidden, hidden, hidden},
+		{"credential:revoker", "credential:owner", hidden, hidden, ok},
+		{"credential:admin", "credential:owner", hidden, ok, hidden},
+		{"credential:stranger", "credential:stranger", ok, denied, ok},
+		{"credential:holder", "credential:holder", ok, ok, ok},
+		{"credential:stranger", "", hidden, hidden, hidden},
+		{"credential:reader", "", ok, denied, denied},
+		{"credential:holder", "", hidden, ok, ok},
+		{"", "", hidden, hidden, hidden},
+		{"", "credential:owner", hidden, hidden, hidden},
+	} {
+		caller := &auth.Caller{Identity: auth.Identity{Name: c.caller}, Rules: func() *auth.Rules { return rules }}
+		made := &claim.Claim{Resource: "r", Identity: c.owner}
+		for action, want := range map[claim.Action]string{see: c.see, renew: c.renew, end: c.end} {
+			got := ok
+			switch err := caller.Permit(action, made); err.(type) { //nolint:errorlint // as it is
+			case nil:
+			case *auth.DeniedError:
+				got = denied
+			default:
+				got = hidden
+			}
+			if got != want {
+				t.Errorf("%q, claim of %q, action %d: %s, want %s", c.caller, c.owner, action, got, want)
+			}
+		}
+	}
+	var off *auth.Caller
+	made := &claim.Claim{Resource: "r", Identity: "credential:owner"}
+	if !off.Sees(made) || !off.SeesUserData(made) || off.NeedAll(auth.Administer, "") != nil {
+		t.Error("without authentication everything is allowed")
+	}
+}
+
+// FuzzRules: whatever a file says, reading it ends, and no caller gets more than a plain reading of
+// the rules gives.
+func FuzzRules(f *testing.F) {
+	f.Add([]byte("rules:\n  - {everybody: true, may: [read], resource_prefix: \"\"}\n"), "oidc:a", "x")
+	f.Add([]byte("rules:\n  - {identity_prefix: \"oidc:\", may: [all], resource: x}\n  - {group: g, may_not: [hold], resource_prefix: x}\nexamples:\n  - {identity: a, may: [read], resource: y}\n"), "oidc:a", "xy")
+	f.Fuzz(func(t *testing.T, text []byte, name, resource string) {
+		rules, err := auth.ParseRules(text)
+		if err != nil {
+			return
+		}
+		_, _, _ = rules.Lint(), rules.Test(), rules.Explain()
+		id := auth.Identity{Name: name, Groups: []string{"g"}}
+		for _, right := range []auth.Right{auth.Read, auth.Hold, auth.Revoke, auth.Administer} {
+			allowed := rules.Allows(id, right, resource)
+			if rules.AllowsAll(id, right, resource) && !allowed && resource != "" {
+				// every name with the prefix is allowed, so the prefix itself is
+				t.Errorf("all of %q, but not the name", resource)
+			}
+			if d := rules.Decide(id, right, resource); d.Allowed != allowed || allowed && d.Rule == "" {
+				t.Errorf("decisions differ: %+v, %v", d, allowed)
+			}
+		}
+	})
+}
+
+func TestQuotaOf(t *testing.T) {
+	rules := rulesOf(t, `
+quotas:
+  - {everybody: true, requests_per_second: 1}
+  - {identity_prefix: "oidc:", watches: 2}
+  - {identity_prefix: "oidc:admin-", watches: 3}
+  - {identity: "oidc:admin-1", longest_ttl: 1h}
+`)
+	for name, want := range map[string]auth.Quota{
+		"":             {Requests: 1},
+		"cert:a":       {Requests: 1},
+		"oidc:a":       {Watches: 2},
+		"oidc:admin-2": {Watches: 3},
+	} {
+		if got := rules.QuotaOf(name); got == nil || *got != want {
+			t.Errorf("%q has %+v, want %+v", name, got, want)
+		}
+	}
+	if got := rules.QuotaOf("oidc:admin-1"); got == nil || got.LongestTTL == 0 || got.Watches != 0 {
+		t.Errorf("%+v", got)
+	}
+	if !rules.Allows(auth.Identity{Name: "a"}, auth.Hold, "x") || rules.Allows(auth.Identity{Name: "a"}, auth.Revoke, "x") {
+		t.Error("a file about quotas alone changes the rules")
+	}
+	if rulesOf(t, "rules: []\nquotas: [{everybody: true, watches: 1}]").Allows(auth.Identity{Name: "a"}, auth.Hold, "x") {
+		t.Error("an empty list of rules allows something")
+	}
+	if rulesOf(t, "rules: []").QuotaOf("a") != nil {
+		t.Error("a quota out of nothing")
+	}
+	for text, want := range map[string]string{
+		`quotas: [{everybody: true}]`:                            "limits nothing",
+		`quotas: [{watches: 1}]`:                                 "for one of identity",
+		`quotas: [{everybody: true, identity: a, watches: 1}]`:   "for one of identity",
+		`quotas: [{everybody: true, watches: -1}]`:               "must not be negative",
+		`quotas: [{everybody: true, requests_per_second: .nan}]`: "must not be negative",
+		`quotas: [{everybody: true, requests_per_second: .inf}]`: "must not be negative",
+		`quotas: [{everybody: true, burst: 1}]`:                  "burst goes together",
+		`quotas: [{everybody: true, longest_ttl: soon}]`:         "must be a time",
+		`quotas: [{everybody: true, longest_ttl: -1h}]`:          "must be a time",
+		`quotas: [{everybody: true, claims: 1}]`:                 "unknown member",
+	} {
+		if _, err := auth.ParseRules([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// Prefixes that end within a word, and denials that a more specific rule lifts, are suspicious.
+func TestLintOfPrefixesAndDenials(t *testing.T) {
+	warnings := strings.Join(rulesOf(t, `
+rules:
+  - {identity_prefix: "spiffe://example.org", may: [read], resource_prefix: "deploy"}
+  - {identity_prefix: "spiffe://example.org/", may: [read], resource_prefix: "deploy/"}
+  - {everybody: true, may_not: [hold, revoke], resource_prefix: "prod/"}
+  - {group: "oidc:ops", may: [hold], resource_prefix: "prod/db/"}
+  - {identity: "credential:ci", may: [all], resource: "prod/web"}
+  - {identity: "credential:ci", may: [read], resource: "prod/web"}
+  - {identity_prefix: "oidc:", may_not: [administer], resource_prefix: ""}
+  - {identity: "credential:ci", may: [administer], resource_prefix: "test/"}
+  - {identity: "oidc:root", may: [administer], resource_prefix: "test/"}
+  - {identity: anonymous, may: [read], resource_prefix: "pub/"}
+quotas:
+  - {identity_prefix: "cert:x", watches: 1}
+`).Lint(), "\n")
+	want := `line 3: "spiffe://example.org" is also how other names begin, such as "spiffe://example.org-other"; end it with a separator
+line 3: "deploy" is also how other names begin, such as "deploy-other"; end it with a separator
+line 6 lifts what line 5 denies (hold): the more specific resource decides
+line 7 lifts what line 5 denies (hold, revoke): the more specific resource decides
+line 11 lifts what line 9 denies (administer): the more specific resource decides
+the quota for "cert:x": this is also how other names begin, such as "cert:x-other"; end it with a separator`
+	if got := strings.TrimPrefix(warnings, "there is no example: nothing tests the rules\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,308 @@
+package authn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/locket-service/locket/internal/follow"
+)
+
+const (
+	// fetchTimeout bounds one request to an issuer.
+	fetchTimeout = 5 * time.Second
+	// maxDocument is the size of the largest document of an issuer, in bytes.
+	maxDocument = 1 << 20
+	// keyRefresh is how old keys may be before they are fetched again beside their use, so that a
+	// key that the issuer has withdrawn is forgotten.
+	keyRefresh = 10 * time.Minute
+	// coolDown is for how long after a fetch an unknown key is not looked for again: anybody can
+	// make JWTs with any key id.
+	coolDown = 10 * time.Second
+	// retryAfter is coolDown after a fetch that failed.
+	retryAfter = 2 * time.Second
+	// keyWait is how long after the beginning of a fetch calls wait for it, and maxWaiting how many
+	// do: a credential with an unknown key may be anybody's.
+	keyWait    = time.Second
+	maxWaiting = 256
+)
+
+var (
+	errUnknownKey = errors.New("no key of the issuer made the signature")
+	errNoKeysYet  = errors.New("they are being fetched")
+	errPlainKeys  = errors.New("the issuer is asked over HTTPS, and its keys are at an address without TLS")
+)
+
+// unavailableKey is the key of a context with an *error, which a key set sets when it has no
+// keys to judge by. The verifier keeps texts of errors only.
+type unavailableKey struct{}
+
+func noKeys(ctx context.Context, err error) error {
+	if unavailable, ok := ctx.Value(unavailableKey{}).(*error); ok {
+		*unavailable = err
+	}
+	return err
+}
+
+// remoteKeys are the keys of an issuer with discovery. They are fetched beside the calls: at the start,
+// every keyRefresh while they are used, and when a JWT has an unknown key (once in coolDown at most).
+// Keys that were fetched stay in use while the issuer cannot be reached.
+type remoteKeys struct {
+	issuer string
+	client *http.Client
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	set      *jose.JSONWebKeySet // nil before the first fetch
+	fetched  time.Time           // when set was
+	began    time.Time           // when the last fetch did
+	tried    time.Time           // when the last fetch ended
+	err      error               // of the last fetch that ended
+	fetching chan struct{}       // closed when the fetch under way ends; nil without one
+	waiting  int                 // how many calls wait for it
+}
+
+// VerifySignature implements oidc.KeySet.
+func (k *remoteKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	signed, err := parse(jwt)
+	if err != nil {
+		return nil, err
+	}
+	set, stale := k.current()
+	if payload, known := verify(signed, set); known {
+		if stale {
+			k.fetch()
+		}
+		return payload.text, payload.err
+	}
+	if err := k.await(ctx); err != nil { // the key may be a new one
+		return nil, noKeys(ctx, fmt.Errorf("the keys of %s: %w", k.issuer, err))
+	}
+	set, _ = k.current()
+	if payload, known := verify(signed, set); known {
+		return payload.text, payload.err
+	}
+	return nil, errUnknownKey
+}
+
+// current returns the keys, nil before the first fetch, and whether they are to be fetched again.
+func (k *remoteKeys) current() (*jose.JSONWebKeySet, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.set, time.Since(k.fetched) > keyRefresh
+}
+
+// await has the keys fetched, unless they were fetched just now, and waits for a short time until they
+// are. Its error says why they are not as new as they may be.
+func (k *remoteKeys) await(ctx context.Context) error {
+	fetched, wait, err := k.join()
+	if fetched == nil {
+		return err
+	}
+	defer k.leave()
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	select {
+	case <-fetched:
+	case <-timeout.C:
+		return errNoKeysYet
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+// join returns what to wait for, and for how long; nil if there is nothing, or nobody may wait. While
+// the issuer fails, nobody does.
+func (k *remoteKeys) join() (fetched <-chan struct{}, wait time.Duration, err error) {
+	k.fetch()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	wait = keyWait - time.Since(k.began)
+	switch {
+	case k.err != nil:
+		return nil, 0, k.err
+	case k.fetching == nil:
+		return nil, 0, nil
+	case wait <= 0 || k.waiting >= maxWaiting:
+		return nil, 0, errNoKeysYet
+	}
+	k.waiting++
+	return k.fetching, wait, nil
+}
+
+func (k *remoteKeys) leave() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting--
+}
+
+// fetch begins to fetch the keys unless that is under way, or was done just now.
+func (k *remoteKeys) fetch() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pause := coolDown
+	if k.err != nil {
+		pause = retryAfter
+	}
+	if k.fetching != nil || time.Since(k.tried) < pause {
+		return
+	}
+	k.fetching, k.began = make(chan struct{}), time.Now()
+	go func() {
+		set, err := k.ask()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.tried, k.err = time.Now(), err
+		if err == nil {
+			k.set, k.fetched = set, k.tried
+			k.log.Debug("fetched the keys of an OIDC issuer", "issuer", k.issuer, "keys", len(set.Keys))
+		} else {
+			k.log.Warn("cannot fetch the keys of an OIDC issuer", "issuer", k.issuer, "error", err)
+		}
+		close(k.fetching)
+		k.fetching = nil
+	}()
+}
+
+// ask asks the issuer where its keys are, and for them.
+func (k *remoteKeys) ask() (*jose.JSONWebKeySet, error) {
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.Background(), k.client), 2*fetchTimeout)
+	defer cancel()
+	provider, err := oidc.NewProvider(ctx, k.issuer)
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&document); err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, document.Keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(k.issuer, "https:") && request.URL.Scheme != "https" {
+		return nil, errPlainKeys
+	}
+	response, err := k.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", document.Keys, response.Status)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	return parseKeys(text)
+}
+
+// parseKeys reads a JWK set. Keys of kinds that are not known are left out.
+func parseKeys(text []byte) (*jose.JSONWebKeySet, error) {
+	var document struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	set := &jose.JSONWebKeySet{}
+	for _, one := range document.Keys {
+		var key jose.JSONWebKey
+		if json.Unmarshal(one, &key) == nil && key.Valid() && key.IsPublic() && key.Use != "enc" {
+			set.Keys = append(set.Keys, key)
+		}
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New("there is no public key for signatures")
+	}
+	return set, nil
+}
+
+// fileKeys are those of a file.
+type fileKeys struct {
+	file *follow.File[*jose.JSONWebKeySet]
+}
+
+// VerifySignature implements oidc.KeySet.
+func (k fileKeys) VerifySignature(_ context.Context, jwt string) ([]byte, error) {
+	signed, err := parse(jwt)
+	if err != nil {
+		return nil, err
+	}
+	payload, known := verify(signed, k.file.Current())
+	if !known {
+		return nil, errUnknownKey
+	}
+	return payload.text, payload.err
+}
+
+func parse(jwt string) (*jose.JSONWebSignature, error) {
+	allowed := make([]jose.SignatureAlgorithm, len(algorithms))
+	for i, algorithm := range algorithms {
+		allowed[i] = jose.SignatureAlgorithm(algorithm)
+	}
+	signed, err := jose.ParseSigned(jwt, allowed)
+	if err != nil || len(signed.Signatures) != 1 {
+		return signed, err
+	}
+	if kind, given := signed.Signatures[0].Header.ExtraHeaders[jose.HeaderType]; given {
+		if text, ok := kind.(string); !ok || !kinds[strings.ToLower(text)] {
+			return nil, fmt.Errorf("the JWT is of the type %v", kind)
+		}
+	}
+	return signed, nil
+}
+
+// verification is what came of checking a signature.
+type verification struct {
+	text []byte
+	err  error
+}
+
+// verify checks the signature of a JWT, and reports whether its key is known. A JWT without a
+// key id may be of any key.
+func verify(jwt *jose.JSONWebSignature, set *jose.JSONWebKeySet) (v verification, known bool) {
+	if set == nil || len(jwt.Signatures) != 1 {
+		return v, false
+	}
+	header := jwt.Signatures[0].Header
+	for i := range set.Keys {
+		key := &set.Keys[i]
+		if header.KeyID != "" && key.KeyID != header.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
+			continue
+		}
+		if v.text, v.err = jwt.Verify(key); v.err == nil {
+			return v, true
+		}
+		known = true
+	}
+	return v, known
+}
+
+// bounded is a transport whose answers end, with an error, at maxDocument.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxDocument)
+	}
+	return response, err
+}

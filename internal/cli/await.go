@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+// maxAwait is for how long one request waits: servers come and go.
+const maxAwait = time.Minute
+
+// await returns the claim when it no longer waits, or when the time is up. A server that
+// cannot be reached is asked again until then, and so is one that has seen the credentials end: others may be there.
+func (c *connection) await(ctx context.Context, claim *models.Claim, wait time.Duration) (*models.Claim, error) {
+	end := time.Now().Add(wait)
+	for claim.GetStatus() == models.Status_STATUS_WAITING {
+		left := time.Until(end)
+		if left <= 0 {
+			return claim, nil
+		}
+		next, err := c.awaitOnce(ctx, claim.GetId(), min(left, maxAwait))
+		switch {
+		case err == nil:
+			claim = next
+		case status.Code(err) != codes.Unavailable && models.ReasonOf(err) != models.ReasonCredentialsEnded,
+			time.Until(end) < retryPause, pause(ctx, retryPause) != nil:
+			return claim, err
+		}
+	}
+	return claim, nil
+}
+
+func (c *connection) awaitOnce(ctx context.Context, id string, timeout time.Duration) (*models.Claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+c.Timeout)
+	defer cancel()
+	return c.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: id, Timeout: durationpb.New(timeout)})
+}
+
+// awaitTurn waits for a time until a claim is active. If it is not by then, or ctx is
+// canceled, the claim leaves the line unless it is to be kept. The error says what to end
+// with; the claim is as it is then.
+func (c *connection) awaitTurn(ctx context.Context, claim *models.Claim, wait time.Duration, keep bool) (*models.Claim, error) {
+	claim, err := c.await(ctx, claim, wait)
+	switch {
+	case err == nil && (keep || claim.GetStatus() != models.Status_STATUS_WAITING):
+		return claim, turnOf(claim)
+	case keep:
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to withdraw it: locket release --id %[1]s (%w)",
+			claim.GetId(), c.Explain(err)))
+	}
+	return c.leaveLine(ctx, claim, wait, err)
+}
+
+// renewGranted returns a claim with its whole TTL if its turn has come: one with a wait TTL falls
+// due within that, until it is renewed. What cannot be renewed stays as it is.
+func (c *connection) renewGranted(ctx context.Context, claim *models.Claim, ttl time.Duration) *models.Claim {
+	if claim.GetStatus() != models.Status_STATUS_ACTIVE || claim.WaitTtl == nil {
+		return claim
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	renewed, err := c.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: claim.GetId(), Ttl: proto.Float64(ttl.Seconds())})
+	if err != nil {
+		return claim
+	}
+	return renewed
+}
+
+// leaveLine withdraws a claim whose turn did not come, or whose wait ended in an error.
+func (c *connection) leaveLine(ctx context.Context, claim *models.Claim, wait time.Duration, err error) (*models.Claim, error) {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timeout)
+	defer cancel()
+	ended, failed := c.EndClaim(late, &models.EndClaimRequest{Id: claim.GetId(), Reason: "its client stopped waiting"})
+	switch {
+	case failed != nil:
+		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s may still be in the line; to withdraw it: locket release --id %[1]s (%w)",
+			claim.GetId(), c.Explain(failed)))
+	case ctx.Err() != nil:
+		return ended, exit.With(exit.Interrupted, errors.New("interrupted; the claim has left the line"))
+	case err != nil:
+		return ended, c.Explain(err)
+	default:
+		return ended, exit.With(exit.Held, fmt.Errorf("its turn did not come within %s, and the claim has left the line; to see who holds it: locket resource %s",
+			wait, printable.ShellQuoted(claim.GetResource())))
+	}
+}
+
+// stoppedStatus is what to end with after a wait that did not come to its end.
+func stoppedStatus(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return exit.Interrupted
+	}
+	return exit.Failure
+}
+
+// turnOf returns nil for a claim that is active, else what to end with.
+func turnOf(claim *models.Claim) error {
+	switch claim.GetStatus() {
+	case models.Status_STATUS_ACTIVE:
+		return nil
+	case models.Status_STATUS_WAITING:
+		return exit.With(exit.Held, fmt.Errorf("the claim waits for its turn, and stays in the line; to wait for it: locket get %s --wait 1m; to withdraw it: locket release --id %[1]s",
+			claim.GetId()))
+	default:
+		return fmt.Errorf("the claim has ended: %s", jsonview.Status(claim.GetStatus()))
+	}
+}
+
+// showTurn shows a claim, whatever its turn.
+func showTurn(cmd *cobra.Command, v view, turn error) error {
+	if err := printView(cmd, v); err != nil {
+		return err
+	}
+	return turn
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/ids"
+	locklib "github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// claimFlags are those of locket claim.
+type claimFlags struct {
+	owner, id, userData, value string
+	ttl, wait, waitTTL         time.Duration
+	shared, presence, keep     bool
+	noWait, hold, allowCircle  bool
+}
+
+func newClaimCommand() *cobra.Command {
+	var f claimFlags
+	cmd := &cobra.Command{
+		Use:   "claim NAME",
+		Short: "Claim a resource: hold it at once, or wait in its line",
+		Long: `Claim a resource: hold it at once, or wait in its line.
+
+The answer shows the claim, with the id by which to renew it before its TTL has
+passed, and to release it. The status is 0 only if the claim is active: a claim that
+waits ends the command with status 3, and stays in the line. It becomes active when
+its turn comes, whether a client waits for it or not; then its TTL begins. "locket run"
+does all this around a command.
+
+With --wait the command ends when the claim is active. If the time is up first, or
+the command is interrupted, the claim is withdrawn, and the status is 3 or 130;
+with --keep it stays in the line. Without --keep it has a wait TTL, so that it
+leaves the line by itself when this command is killed. With --no-wait it is active at once, or not made:
+status 3. The default owner is HOST/PROCESS/RANDOM; with --id it is HOST/ID, the same
+for each repetition.
+
+` + holdHelp + `
+It waits for its turn first, for --wait at most.`,
+		Example: `  locket claim backup --ttl 5m && echo mine    # status 3, and no echo, while it waits
+  locket claim backup --ttl 5m --wait 1h
+  locket claim backup --ttl 5m --no-wait
+  locket claim backup --hold                   # wait for it, and keep it until Ctrl-C
+  locket claim backup --ttl 5m --shared --owner me --value "see #ops"
+  locket claim backup --ttl 5m --id nightly-2026-11-21 -o name   # safe to repeat
+  locket claim backup --ttl 5m --user-data '{"host": "a7"}' -o json`,
+		Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.validate(); err != nil {
+				return err
+			}
+			if stays := f.keep || f.wait == 0 && !f.hold; !stays && !cmd.Flags().Changed("wait-ttl") {
+				f.waitTTL = locklib.DefaultWaitTTL
+			}
+			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				claim, err := c.makeClaim(ctx, f.request(cmd, args[0]))
+				if err != nil {
+					return c.held(ctx, err, args[0])
+				}
+				if f.hold {
+					return c.holdClaim(cmd, f, claim)
+				}
+				if f.noWait && claim.GetStatus() == models.Status_STATUS_WAITING { // an older server has ignored it
+					claim, err = c.leaveLine(cmd.Context(), claim, 0, nil)
+				} else if f.wait > 0 {
+					claim, err = c.awaitTurn(cmd.Context(), claim, f.wait, f.keep)
+					claim = c.renewGranted(cmd.Context(), claim, f.ttl)
+				} else {
+					err = turnOf(claim)
+				}
+				return showTurn(cmd, claimRow{viewClaim(claim)}, err)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
+	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
+	cmd.Flags().DurationVar(&f.waitTTL, "wait-ttl", 0, "how long it may wait without anybody asking about it; then it is aborted (default 1m with --wait or --hold, for ever otherwise and with --keep)")
+	cmd.Flags().BoolVar(&f.allowCircle, "allow-circle", false, "wait even if that closes a circle, in which each owner waits for the next")
+	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: if others hold it or wait, no claim is made")
+	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and keep it until Ctrl-C")
+	cmd.Flags().StringVar(&f.owner, "owner", "", "who claims, for others to see (default HOST/PROCESS/RANDOM)")
+	cmd.Flags().BoolVar(&f.shared, "shared", false, "hold it together with other shared claims")
+	cmd.Flags().BoolVar(&f.presence, "presence", false, "announce a presence rather than a lock")
+	cmd.Flags().StringVar(&f.id, "id", "", "a name for the claim: asking again with it finds the claim that it made")
+	cmd.Flags().StringVar(&f.userData, "user-data", "", "`JSON` to keep with the claim")
+	cmd.Flags().StringVar(&f.value, "value", "", "text that the list of locks shows")
+	return clientCommand(cmd)
+}
+
+func (f claimFlags) validate() error {
+	switch {
+	case f.ttl <= 0:
+		return exit.Usagef("--ttl %s: must be more than 0", f.ttl)
+	case f.wait < 0:
+		return exit.Usagef("--wait %s: must be 0 or more", f.wait)
+	case f.waitTTL != 0 && f.waitTTL < time.Second:
+		return exit.Usagef("--wait-ttl %s: must be at least 1s, or 0 for ever", f.waitTTL)
+	case f.noWait && (f.wait > 0 || f.keep):
+		return exit.Usagef("--no-wait excludes --wait and --keep")
+	case f.hold && f.keep:
+		return exit.Usagef("--hold and --keep exclude each other")
+	case f.hold && f.ttl < time.Second:
+		return exit.Usagef("--ttl %s: must be at least 1s with --hold", f.ttl)
+	}
+	return nil
+}
+
+// holdClaim keeps a claim that has just been made.
+func (c *connection) holdClaim(cmd *cobra.Command, f claimFlags, claim *models.Claim) error {
+	h := &holding{
+		connection: c, stderr: cmd.ErrOrStderr(), name: claim.GetResource(), ttl: f.ttl, wait: f.wait,
+		newRunner: func(options ...locklib.Option) *locklib.Runner {
+			req := f.request(cmd, claim.GetResource())
+			req.Id, req.Owner = claim.GetId(), claim.GetOwner()
+			return locklib.NewClaimRunner(c.LocketClient, req, append(options, locklib.WithWaitTTL(f.waitTTL))...)
+		},
+		show: func(ctx context.Context, token uint64) error {
+			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+			defer cancel()
+			held, err := c.holder(ctx, claim.GetResource(), token)
+			if err != nil {
+				return nil //nolint:nilerr // the runner keeps it, or says why not
+			}
+			return printView(cmd, claimRow{viewClaim(held)})
+		},
+	}
+	if claim.GetStatus() == models.Status_STATUS_WAITING {
+		h.say("%q is held by others; the claim %s waits for its turn; Ctrl-C withdraws it", h.name, claim.GetId())
+	}
+	return h.hold(cmd.Context())
+}
+
+func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaimRequest {
+	req := &models.CreateClaimRequest{
+		Resource: name, Ttl: proto.Float64(f.ttl.Seconds()), Owner: f.owner, Value: f.value, Id: f.id,
+		UserData: given(cmd, "user-data", f.userData), TypeCode: models.TypeCode_LOCK, NoWait: f.noWait,
+	}
+	req.AllowCircle = f.allowCircle
+	if f.waitTTL > 0 {
+		req.WaitTtl = proto.Float64(f.waitTTL.Seconds())
+	}
+	switch {
+	case cmd.Flags().Changed("owner"):
+	case f.id != "":
+		req.Owner = ownerOfClaim(f.id)
+	default:
+		req.Owner = defaultOwner()
+	}
+	if f.shared {
+		req.Mode = models.Mode_MODE_SHARED
+	}
+	if f.presence {
+		req.TypeCode = models.TypeCode_PRESENCE
+	}
+	if req.GetId() == "" {
+		req.Id = ids.NewClaim()
+	}
+	return req
+}
+
+// retryPause is between two requests that found no server.
+const retryPause = 300 * time.Millisecond
+
+// makeClaim makes a claim. Its request has an id, so it is sent again if the answer is lost.
+func (c *connection) makeClaim(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
+	for tries := 1; ; tries++ {
+		claim, err := c.createOnce(ctx, req)
+		if status.Code(err) != codes.Unavailable || tries == 3 {
+			return claim, err
+		}
+		if pause(ctx, retryPause) != nil {
+			return nil, err
+		}
+	}
+}
+
+// answerTime is for how long an interrupted command waits for the answer to a request under way: without the answer
+// it does not know of the claim that it has to withdraw.
+const answerTime = time.Second
+
+func (c *connection) createOnce(ctx context.Context, req *models.CreateClaimRequest) (*models.Claim, error) {
+	attempt, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		attempt, cancel = context.WithDeadline(attempt, deadline)
+		defer cancel()
+	}
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerTime, cancel) })()
+	return c.CreateClaim(attempt, req)
+}
+
+// pause waits, less long if the context ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// A context that is used is the current one, and nothing else in the file changes.
+func TestContextUse(t *testing.T) {
+	const rest = "# mine\ncontexts:\n  staging: {address: 's:1', tls_ca: system}   # a note\n  a b:\n    address: [x:1, y:1]\n    insecure: true\n  me: {tls_cert: c, tls_key: k}\n  ci: {credential_file: f}\n"
+	for before, after := range map[string]string{
+		rest:                                     "current: staging\n" + rest,
+		"current: me\n" + rest:                   "current: staging\n" + rest,
+		"current: me  # why\n" + rest:            "current: staging  # why\n" + rest,
+		rest + "current: \"a b\"\n":              rest + "current: staging\n",
+		"current:\n" + rest:                      "current: staging\n" + rest,
+		strings.TrimSuffix(rest, "\n"):           "current: staging\n" + strings.TrimSuffix(rest, "\n"),
+		"current: \"#x\"\n" + rest:               "", // what is not understood stays
+		"{current: me, contexts: {staging: }}":   "",
+		"current: >-\n  me\n" + rest:             "",
+		"---\n" + rest:                           "",
+		"current: me\ncontexts:\n  staging:\n":   "current: staging\ncontexts:\n  staging:\n",
+		"contexts:\n  current: me\n  staging:\n": "",
+	} {
+		file := filepath.Join(t.TempDir(), "contexts.yaml")
+		link := file + ".link"
+		harness.Must(t, os.WriteFile(file, []byte(before), 0o640))
+		harness.Must(t, os.Symlink(file, link))
+		_, stderr, status := inProcess(t, "context", "use", "staging", "--context-file", link)
+		got, err := os.ReadFile(file)
+		harness.Must(t, err)
+		want := after
+		if after == "" {
+			want = before
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 || string(got) != want || (status == exit.Usage) != (after == "") {
+			t.Errorf("%q: %q, status %d, %s; %v", before, got, status, stderr, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "contexts.yaml")
+	complains(t, exit.Failure, []string{"context", "use", "x", "--context-file", file + "/none"}, "no such file")
+	complains(t, exit.Usage, []string{"context", "use", "x", "--context-file", file}, "unknown context", "it has: none")
+	complains(t, exit.Usage, []string{"context", "use"}, "NAME is missing")
+	harness.Must(t, os.WriteFile(file, []byte("current: me\n"+rest), 0o600))
+	complains(t, exit.Usage, []string{"context", "use", "prod", "--context-file", file}, `unknown context "prod"`, "a b, ci, me, staging")
+	t.Setenv("LOCKET_CONTEXT_FILE", file)
+	if stdout, stderr, status := inProcess(t, "context", "list", "-o", "name"); stdout != "a b\nci\nme\nstaging\n" || status != exit.OK {
+		t.Errorf("%s %s %d", stdout, stderr, status)
+	}
+	want := "CURRENT  NAME     ADDRESS         TLS       CREDENTIAL\n" +
+		"-        a b      x:1,y:1         insecure  -\n" +
+		"-        ci       127.0.0.1:8891  -         file\n" +
+		"*        me       127.0.0.1:8891  mutual    certificate\n" +
+		"-        staging  s:1             server    -\n"
+	if stdout, stderr, status := inProcess(t, "context", "list"); stdout != want || status != exit.OK {
+		t.Errorf("%s %s %d", stdout, stderr, status)
+	}
+	stdout, _, _ := inProcess(t, "context", "list", "-o", "json")
+	if !strings.Contains(stdout, `"name": "me",`+"\n    \"current\": true,") {
+		t.Error(stdout)
+	}
+	if stdout, _, _ := inProcess(t, "__complete", "context", "use", ""); !strings.HasPrefix(stdout, "a b\nci\nme\nstaging\n") {
+		t.Error(stdout)
+	}
+	t.Setenv("LOCKET_CONTEXT", "ci")
+	if _, stderr, status := inProcess(t, "context", "use", "staging"); status != exit.OK || !strings.Contains(stderr, `$LOCKET_CONTEXT is "ci", and comes first`) {
+		t.Errorf("%d %s", status, stderr)
+	}
+	if stdout, _, _ := inProcess(t, "context", "list"); !strings.Contains(stdout, "*        ci ") {
+		t.Error(stdout)
+	}
+}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/printable"
+	locklib "github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// holdHelp is the part of --help that the commands with --hold share.
+const holdHelp = `With --hold the command keeps it, renewing it, until it gets INT (Ctrl-C), TERM or HUP:
+then it is released, and the status is 0. If it is lost, the command ends with status 5.`
+
+// holding is what --hold keeps.
+type holding struct {
+	*connection
+	stderr io.Writer
+	name   string
+	ttl    time.Duration
+	// newRunner returns the runner that takes it again, and keeps it.
+	newRunner func(...locklib.Option) *locklib.Runner
+	// show prints the grant with a token when it is held.
+	show func(ctx context.Context, token uint64) error
+	// wait is how long to wait for it; 0 is for ever.
+	wait time.Duration
+}
+
+// hold returns when what is kept was released because the command was interrupted, or was lost,
+// which is an error with exit.Lost.
+func (h *holding) hold(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
+	runner := h.newRunner(locklib.WithCallbacks(locklib.Callbacks{
+		Unverifiable: func(err error) {
+			h.say("%q could not be renewed, and is held for %s more at most; still trying: %v", h.name, h.ttl, h.failure(err))
+		},
+		Verified: func() { h.say("%q is renewed again", h.name) },
+	}))
+	process := ifrit.Background(runner)
+	if err := h.begin(ctx, process); err != nil {
+		return err
+	}
+	token, _ := runner.Held()
+	if err := h.show(ctx, token); err != nil {
+		return errors.Join(err, h.release(process, token))
+	}
+	h.say("%q is held, with token %d; Ctrl-C releases it", h.name, token)
+	select {
+	case <-ctx.Done():
+		return h.release(process, token)
+	case err := <-process.Wait():
+		return exit.With(exit.Lost, fmt.Errorf("%q is lost: %w; to see who holds it: locket resource %s", h.name, h.cause(err), printable.ShellQuoted(h.name)))
+	}
+}
+
+// begin returns when the runner holds what it is to keep.
+func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
+	var late <-chan time.Time
+	if h.wait > 0 {
+		late = time.After(h.wait)
+	}
+	var err error
+	select {
+	case <-process.Ready():
+		return nil
+	case err := <-process.Wait():
+		return h.Explain(err)
+	case <-late:
+		err = exit.With(exit.Held, fmt.Errorf("%q was not acquired within %s, and is not waited for any more; to see who holds it: locket resource %s",
+			h.name, h.wait, printable.ShellQuoted(h.name)))
+	case <-ctx.Done():
+		err = exit.With(exit.Interrupted, fmt.Errorf("interrupted before %q was held", h.name))
+	}
+	process.Signal(os.Interrupt)
+	return errors.Join(err, <-process.Wait())
+}
+
+// cause returns why what was held is lost.
+func (h *holding) cause(err error) error {
+	if !errors.Is(err, locklib.ErrTimeUp) {
+		return errors.New("it was released, revoked, or has expired")
+	}
+	return fmt.Errorf("no renewal succeeded in time: %w", h.failure(err))
+}
+
+// failure returns why a renewal failed.
+func (h *holding) failure(err error) error {
+	var wire interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &wire) {
+		return locklib.ErrTimeUp
+	}
+	switch wire.GRPCStatus().Code() {
+	case codes.DeadlineExceeded, codes.Unavailable: // a runner's attempts have timeouts that nobody has given
+		return fmt.Errorf("no answer from %s: does the server run?", h.Address())
+	default:
+		return h.Explain(wire.GRPCStatus().Err())
+	}
+}
+
+// release ends the runner, which releases or withdraws what it keeps, and checks that it did.
+func (h *holding) release(process ifrit.Process, token uint64) error {
+	process.Signal(os.Interrupt)
+	if err := <-process.Wait(); err != nil {
+		return h.Explain(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := h.holder(ctx, h.name, token); !errors.Is(err, errNoHolder) {
+		return fmt.Errorf("%q may not be released: then it is free when its TTL of %s has passed", h.name, h.ttl)
+	}
+	h.say("%q is released", h.name)
+	return nil
+}
+
+var errNoHolder = errors.New("it is not held any more")
+
+// holder returns the claim that holds with a token, or errNoHolder.
+func (c *connection) holder(ctx context.Context, name string, token uint64) (*models.Claim, error) {
+	queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: name})
+	if err != nil {
+		return nil, err
+	}
+	for _, holder := range queue.GetHolders() {
+		if holder.GetToken() == token {
+			return holder, nil
+		}
+	}
+	return nil, errNoHolder
+}
+
+// say writes one line about what happens.
+func (h *holding) say(format string, args ...any) {
+	fmt.Fprintln(h.stderr, "locket:", printable.OneLine(fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// held is a locket with --hold that runs, or another one that goes on until it gets a signal.
+type held struct {
+	t              *testing.T
+	cmd            *exec.Cmd
+	stdout, stderr fixtures.Buffer
+	ended          chan struct{}
+}
+
+func holdOf(t *testing.T, address string, args ...string) *held {
+	t.Helper()
+	return startHeld(t, address, append(args, "--hold")...)
+}
+
+func startHeld(t *testing.T, address string, args ...string) *held {
+	t.Helper()
+	h := &held{t: t, ended: make(chan struct{})}
+	h.cmd = exec.Command(fixtures.LocketProgram(t), append([]string{args[0], "--address", address, "--context-file", os.DevNull}, args[1:]...)...)
+	h.cmd.Stdout, h.cmd.Stderr = &h.stdout, &h.stderr
+	harness.Must(t, h.cmd.Start())
+	go func() {
+		_ = h.cmd.Wait()
+		close(h.ended)
+	}()
+	t.Cleanup(func() {
+		_ = h.cmd.Process.Kill()
+		<-h.ended
+	})
+	return h
+}
+
+// says waits for a text on standard error.
+func (h *held) says(text string) {
+	h.t.Helper()
+	harness.Eventually(h.t, func() error {
+		if !strings.Contains(h.stderr.String(), text) {
+			return fmt.Errorf("nothing of %q in %q", text, &h.stderr)
+		}
+		return nil
+	})
+}
+
+// ends waits for the end, after a signal unless that is 0.
+func (h *held) ends(sig syscall.Signal, status int, says string) {
+	h.t.Helper()
+	if sig != 0 {
+		harness.Must(h.t, h.cmd.Process.Signal(sig))
+	}
+	select {
+	case <-h.ended:
+	case <-time.After(harness.HangTimeout):
+		h.t.Fatalf("it runs on: %q", &h.stderr)
+	}
+	if got := h.cmd.ProcessState.ExitCode(); got != status || !strings.Contains(h.stderr.String(), says) {
+		h.t.Errorf("status %d, want %d with %q: %q", got, status, says, &h.stderr)
+	}
+}
+
+// What is held is renewed, and is free at once after a signal.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+	for sig, args := range map[syscall.Signal][]string{
+		syscall.SIGINT:  {"lock", "int", "--ttl", "3s"},
+		syscall.SIGTERM: {"claim", "term", "--ttl", "3s"},
+		syscall.SIGHUP:  {"lock", "hup", "--ttl", "3s", "--owner", "me", "-o", "json"},
+		syscall.SIGUSR1: {"claim", "usr1", "--ttl", "3s", "--shared", "--no-wait"},
+	} {
+		t.Run(args[1], func(t *testing.T) {
+			t.Parallel()
+			h := holdOf(t, server.Address(), args...)
+			h.says(fmt.Sprintf("%q is held, with token", args[1]))
+			version := func() uint64 {
+				claims, err := server.Client(t).ListClaims(t.Context(), &models.ListClaimsRequest{Resource: proto.String(args[1])})
+				harness.Must(t, err)
+				return claims.GetClaims()[0].GetVersion()
+			}
+			granted := version()
+			harness.Until(t, "renewal", func() bool { return version() > granted })
+			if h.stdout.String() == "" {
+				t.Errorf("it prints nothing but %q", &h.stderr)
+			}
+			if _, stderr, status := c.try("lock", args[1], "--owner", "other"); status != exit.Held {
+				t.Errorf("it is free: %d, %s", status, stderr)
+			}
+			if sig == syscall.SIGUSR1 {
+				sig = syscall.SIGINT
+			}
+			h.ends(sig, exit.OK, "is released")
+			c.run("lock", args[1], "--owner", "other")
+		})
+	}
+	t.Run("another holds it", func(t *testing.T) {
+		t.Parallel()
+		c.run("lock", "taken", "--owner", "me", "--ttl", "5m")
+		holdOf(t, server.Address(), "lock", "taken").ends(0, exit.Held, `held by "me"`)
+		holdOf(t, server.Address(), "claim", "taken", "--no-wait").ends(0, exit.Held, `held by "me"`)
+		holdOf(t, server.Address(), "claim", "taken", "--wait", "300ms").ends(0, exit.Held, "was not acquired within 300ms")
+		waiting := holdOf(t, server.Address(), "claim", "taken", "--id", "waiting")
+		waiting.says("waits for its turn")
+		waiting.ends(syscall.SIGINT, exit.Interrupted, "interrupted")
+		if claim := c.run("get", "waiting"); !strings.Contains(claim, "withdrawn") {
+			t.Error(claim)
+		}
+		patient := holdOf(t, server.Address(), "claim", "taken")
+		patient.says("waits for its turn")
+		c.run("release", "taken", "--owner", "me")
+		patient.says("is held, with token")
+		patient.ends(syscall.SIGINT, exit.OK, "is released")
+	})
+}
+
+// Who holds is told when it is lost, and ends with a status for that.
+func TestHoldLost(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
+	revoked := holdOf(t, server.Address(), "lock", "revoked", "--ttl", "2s")
+	revoked.says("is held, with token")
+	c.run("revoke", strings.TrimSpace(c.run("claims", "--resource", "revoked", "-o", "name")))
+	revoked.ends(0, exit.Lost, `"revoked" is lost: it was released, revoked`)
+
+	proxy := fixtures.NewProxy(t, server.Address())
+	kept := holdOf(t, proxy.Addr(), "claim", "kept", "--ttl", "1m")
+	late := holdOf(t, proxy.Addr(), "lock", "late", "--ttl", "2s")
+	kept.says("is held, with token")
+	late.says("is held, with token")
+	proxy.Cut()
+	late.ends(0, exit.Lost, "no renewal succeeded in time")
+	late.says("could not be renewed")
+	late.says("no answer from " + proxy.Addr() + ": does the server run?")
+	proxy.Restore()
+	kept.ends(syscall.SIGINT, exit.OK, "is released")
+
+	holdOf(t, "127.0.0.1:1", "lock", "k").ends(0, exit.Failure, "connection refused")
+}

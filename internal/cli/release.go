@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/models"
+)
+
+func newReleaseCommand() *cobra.Command {
+	var (
+		owner, id, reason string
+		token             uint64
+	)
+	cmd := &cobra.Command{
+		Use:   "release NAME --owner OWNER | --id ID",
+		Short: "Release a lock, or end a claim",
+		Long: `Release a lock, by its name and owner; or end a claim, by its id: an active one is
+released, a waiting one withdrawn, and one that has ended stays as it is.`,
+		Example: `  locket release nightly-report --owner me
+  locket release nightly-report --owner me --token 1795283222123457  # this grant, and no later one
+  locket release --id 06hn3v5k8m
+  locket release --id 06hn3v5k8m --reason "no longer needed"`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && id == "" && owner != "" && reason == "":
+				return releaseLock(cmd, args[0], owner, given(cmd, "token", token))
+			case len(args) == 0 && id != "" && owner == "" && !cmd.Flags().Changed("token"):
+				return endClaim(cmd, id, reason)
+			default:
+				return exit.Usagef(`give NAME and --owner for a lock, and for a claim --id; see "locket release --help"`)
+			}
+		},
+	}
+	cmd.Flags().StringVar(&owner, "owner", "", "who holds the lock")
+	cmd.Flags().Uint64Var(&token, "token", 0, "release only the grant with this fencing token")
+	cmd.Flags().StringVar(&id, "id", "", "the id of a claim")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history of the claim")
+	_ = cmd.RegisterFlagCompletionFunc("id", completeFlag(completeIDs))
+	return clientCommand(cmd)
+}
+
+func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
+	req := &models.ReleaseRequest{Resource: &models.Resource{Key: name, Owner: owner}, Token: token}
+	return withServers(cmd, func(ctx context.Context, c *connection) error {
+		if _, err := c.Release(ctx, req); err != nil {
+			return c.held(ctx, free(err, name, req.GetToken()), name)
+		}
+		return printView(cmd, releasedLock{name, owner, token})
+	})
+}
+
+func endClaim(cmd *cobra.Command, id, reason string) error {
+	return withServers(cmd, func(ctx context.Context, c *connection) error {
+		claim, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: id, Reason: reason})
+		if err != nil {
+			return err
+		}
+		return printView(cmd, endedView(claim))
+	})
+}
+
+// releasedLock is a lock that was released.
+type releasedLock struct {
+	Key   string  `json:"key"`
+	Owner string  `json:"owner"`
+	Token *uint64 `json:"token"`
+}
+
+func (v releasedLock) names() []string { return []string{v.Key} }
+
+func (v releasedLock) text(look look) string {
+	t := newTable(long("NAME"), long("OWNER"), fixed("TOKEN"))
+	t.add(plain(printable.Quoted(v.Key)), plain(printable.Quoted(v.Owner)), tokenCell(v.Token))
+	return t.text(look)
+}
+
+// line implements liner: there is nothing to print.
+func (releasedLock) line(look) string { return "" }
+
+// endedView returns how a claim is shown that was released or withdrawn: where no format is asked for there is nothing to print.
+func endedView(c *models.Claim) view {
+	if isHidden(c) {
+		return endedHidden{hiddenOf(c)}
+	}
+	return endedClaim{claimRow{viewClaim(c)}}
+}
+
+type endedClaim struct{ claimRow }
+
+func (endedClaim) line(look) string { return "" }
+
+type endedHidden struct{ hiddenClaim }
+
+func (endedHidden) line(look) string { return "" }
+
+func tokenCell(token *uint64) cell {
+	if token == nil {
+		return plain("")
+	}
+	return plain(strconv.FormatUint(*token, 10))
+}

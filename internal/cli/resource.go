@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newResourceCommand() *cobra.Command {
+	var limit uint32
+	cmd := &cobra.Command{
+		Use:   "resource NAME",
+		Short: "Show who holds a resource, and who waits: since when, and for whom",
+		Example: `  locket resource backup
+  locket resource backup --limit 1000 -o json`,
+		Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withServers(cmd, func(ctx context.Context, c *connection) error {
+				queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: args[0], Limit: proto.Uint32(limit)})
+				if err != nil {
+					return err
+				}
+				return printView(cmd, viewQueue(queue))
+			})
+		},
+	}
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many of those that wait; at most 1000")
+	return clientCommand(cmd)
+}
+
+// queueView is the queue of a resource.
+type queueView struct{ jsonview.Queue }
+
+func viewQueue(q *models.Queue) queueView { return queueView{jsonview.OfQueue(q, jsonview.OfPlace)} }
+
+func (v queueView) names() []string {
+	var ids []string
+	for _, places := range [][]jsonview.Place{v.Holders, v.Waiters} {
+		for _, place := range places {
+			ids = append(ids, place.ID)
+		}
+	}
+	return ids
+}
+
+func (v queueView) text(look look) string {
+	text := v.summary() + "\n"
+	if len(v.Holders)+len(v.Waiters) == 0 {
+		return text
+	}
+	t := newTable(fixed("PLACE"), long("OWNER"), onlyWide("MODE"), since, onlyWide("TTL"), onlyWide("TOKEN"), fixed("ID"), long("WHY"))
+	for _, p := range v.Holders {
+		t.add(cell{"holds", green}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
+			tokenCell(p.Token), plain(p.ID), plain(""))
+	}
+	for i, p := range v.Waiters {
+		t.add(cell{strconv.Itoa(i + 1), yellow}, nameCell(p.Owner), plain(p.Mode.String()), plain(look.since(sinceOf(p))), ttlCell(p.TTL),
+			tokenCell(p.Token), plain(p.ID), plain(v.why(i)))
+	}
+	text += t.text(look)
+	if more := v.Waiting - uint64(len(v.Waiters)); more > 0 {
+		text += fmt.Sprintf("%d more wait; --limit shows more\n", more)
+	}
+	return text + v.chain()
+}
+
+// chain says whom the holders wait for elsewhere, a line for each.
+func (v queueView) chain() (text string) {
+	for _, w := range v.Waits {
+		text += fmt.Sprintf("%s waits for %s: %s\n", partyOf(w.Waiter), printable.Quoted(w.Resource), inTheWay(w))
+	}
+	return text
+}
+
+// inTheWay names who holds what is waited for, and how many wait before.
+func inTheWay(w jsonview.Wait) string {
+	who := "its turn has come"
+	switch n := len(w.Holders); {
+	case n == 1:
+		who = "held by " + partyOf(w.Holders[0])
+	case n > 1:
+		who = fmt.Sprintf("shared by %s and %d more", partyOf(w.Holders[0]), n-1)
+	}
+	switch n := len(w.Ahead); {
+	case n == 1:
+		who += ", behind " + partyOf(w.Ahead[0])
+	case n > 1:
+		who += fmt.Sprintf(", behind %s and others", partyOf(w.Ahead[n-1]))
+	}
+	return who
+}
+
+// partyOf names a party.
+func partyOf(p jsonview.Party) string {
+	switch {
+	case p.Owner != nil:
+		return printable.Quoted(*p.Owner)
+	case p.Session != nil:
+		return "session " + printable.Quoted(*p.Session)
+	default:
+		return "claim " + p.Claim
+	}
+}
+
+// summary says the main thing in a sentence.
+func (v queueView) summary() string {
+	state := "is free"
+	switch n := len(v.Holders); {
+	case n == 1:
+		state = "is held by " + ownerOf(v.Holders[0])
+	case n > 1:
+		state = fmt.Sprintf("is shared by %d", n)
+	}
+	if v.Waiting > 0 {
+		state += fmt.Sprintf(", %d wait", v.Waiting)
+	}
+	return printable.Quoted(v.Resource) + " " + state
+}
+
+// why returns what the i-th of those that wait waits for: whoever is right before it, and
+// does not go together with it.
+func (v queueView) why(i int) string {
+	waiter := v.Waiters[i]
+	for before := i - 1; before >= 0; before-- {
+		p := v.Waiters[before]
+		if waiter.Mode == exclusive || p.Mode == exclusive {
+			return fmt.Sprintf("behind %s at place %d", strings.TrimPrefix(ownerOf(p), "of "), before+1)
+		}
+	}
+	switch {
+	case len(v.Holders) == 0, v.Holders[0].Mode == shared && waiter.Mode == shared:
+		return "its turn has come"
+	case len(v.Holders) == 1:
+		return "behind " + strings.TrimPrefix(ownerOf(v.Holders[0]), "of ")
+	default:
+		return fmt.Sprintf("behind %d shared holders", len(v.Holders))
+	}
+}
+
+// ownerOf names who has a place in a queue.
+func ownerOf(p jsonview.Place) string {
+	if p.Owner == nil {
+		return "of claim " + p.ID
+	}
+	return printable.Quoted(*p.Owner)
+}

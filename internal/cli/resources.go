@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+// resourceOrders are the orders of a list of resources; the first one is the default.
+var resourceOrders = []string{"contended", "name"}
+
+func newResourcesCommand() *cobra.Command {
+	var prefix, by string
+	var limit uint32
+	cmd := &cobra.Command{
+		Use:   "resources",
+		Short: "List the resources that somebody holds: holder, waiters, oldest wait",
+		Long: `List the resources that somebody holds: the holder, how many wait, and for how long the
+first in line has waited. Those for which most claims wait come first. "locket resource
+NAME" shows one with all that wait.`,
+		Example: `  locket resources
+  locket resources --prefix deploy/ --sort name
+  locket resources --limit 10 -o wide`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(resourceOrders, by) {
+				return exit.Usagef("--sort %q: must be one of %s", by, strings.Join(resourceOrders, ", "))
+			}
+			var order jsonview.ResourceOrder
+			if err := order.UnmarshalText([]byte(by)); err != nil {
+				return err
+			}
+			req := &models.ListResourcesRequest{Prefix: prefix, Order: models.ResourceOrder(order)}
+			return withServers(cmd, func(_ context.Context, c *connection) error {
+				resources, more, err := c.resources(cmd.Context(), req, int(limit))
+				if err != nil {
+					return err
+				}
+				if more {
+					fmt.Fprintln(cmd.ErrOrStderr(), "locket: there are more resources than these; --limit 0 lists all")
+				}
+				return printView(cmd, resources)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&prefix, "prefix", "", "resources whose names begin so")
+	cmd.Flags().StringVar(&by, "sort", resourceOrders[0], "contended: those for which most claims wait come first; name: by name")
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many resources; 0: all")
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(resourceOrders, cobra.ShellCompDirectiveNoFileComp))
+	return clientCommand(cmd)
+}
+
+// resources returns the resources that a request asks for, at most so many, or all if limit is 0, page by page; and
+// whether there are more.
+func (c *connection) resources(ctx context.Context, req *models.ListResourcesRequest, limit int) (resources resourceList, more bool, err error) {
+	resources = resourceList{}
+	for {
+		size := maxPage
+		if limit > 0 {
+			size = min(size, limit-len(resources))
+		}
+		req.Limit = proto.Uint32(uint32(size))
+		page, err := c.resourcesPage(ctx, req)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, r := range page.GetResources() {
+			resources = append(resources, jsonview.OfResource(r, jsonview.OfPlace))
+		}
+		req.PageToken = page.GetNextPageToken()
+		more = req.GetPageToken() != ""
+		if !more || len(resources) == limit {
+			return resources, more, nil
+		}
+	}
+}
+
+func (c *connection) resourcesPage(ctx context.Context, req *models.ListResourcesRequest) (*models.ListResourcesResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return c.ListResources(ctx, req)
+}
+
+// resourceList is some resources.
+type resourceList []jsonview.Resource
+
+func (l resourceList) names() []string {
+	names := make([]string, len(l))
+	for i, r := range l {
+		names[i] = r.Resource
+	}
+	return names
+}
+
+func (l resourceList) text(look look) string {
+	t := newTable(long("RESOURCE"), long("HOLDER"), onlyWide("MODE"), since, onlyWide("TTL"), onlyWide("TOKEN"), onlyWide("ID"),
+		fixed("WAITING"), fixed("OLDEST WAIT"))
+	for _, r := range l {
+		h := r.Holder
+		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(h.Mode.String()), plain(look.since(sinceOf(h))), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID),
+			waitingCell(r.Waiting), ttlCell(r.OldestWait))
+	}
+	return t.text(look)
+}
+
+// holderCell names a holder, and how many others there are.
+func holderCell(p jsonview.Place, holding uint32) cell {
+	c := nameCell(p.Owner)
+	if holding > 1 {
+		c.text += fmt.Sprintf(" and %d more", holding-1)
+	}
+	return c
+}
+
+func waitingCell(n uint32) cell {
+	c := plain(strconv.FormatUint(uint64(n), 10))
+	if n > 0 {
+		c.color = yellow
+	}
+	return c
+}

@@ -1,0 +1,342 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/models"
+)
+
+// job is a command under a guard, as the process sees it that keeps the lock.
+type job struct {
+	*kept
+	helper   int // the process that this one has started: the reaper, or the guard where there is none
+	cgroup   cgroup
+	reports  <-chan report
+	others   []int // children of this process that have nothing to do with it
+	terminal *terminal
+	// alone: what is typed is for the command.
+	alone bool
+
+	mu     sync.Mutex
+	orders *json.Encoder
+
+	group int // the command's; 0 until it runs
+	// lent: the command was in the foreground when it was stopped.
+	lent bool
+	// echo: the next TSTP comes from this process itself.
+	echo bool
+	// unstopped fires if this process still runs where it should have been stopped.
+	unstopped <-chan time.Time
+	// interrupted: INT was passed on, so it did not go to the command alone.
+	interrupted bool
+	// lost: the command is stopped because of the lock.
+	lost bool
+}
+
+// runCommand runs the command while the claims are active, releases the claims, and returns the
+// error to end with.
+func (k *kept) runCommand() error {
+	j := &job{kept: k, terminal: controllingTerminal(), others: childrenOf()[os.Getpid()]}
+	j.alone = j.terminal.isJob()
+	if err := j.start(k.environment()); err != nil {
+		return errors.Join(fmt.Errorf("cannot start the command: %w", err), k.release())
+	}
+	err := j.watch()
+	if !k.isHeld() && !j.lost && j.group != 0 {
+		err = exit.With(Lost, fmt.Errorf("the lock %s was lost before the command had ended", k.names()))
+	}
+	j.reclaimTerminal()
+	if stop := k.release(); stop != nil {
+		return stop
+	}
+	return err
+}
+
+// start starts the reaper, which starts the guard, which starts the command.
+func (j *job) start(env []string) error {
+	ordersOut, ordersIn, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	reportsOut, reportsIn, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	// They keep their numbers: 3 and 4 may be streams of the command.
+	in, out := ordersOut.Fd(), reportsIn.Fd()
+	for _, fd := range []uintptr{in, out} {
+		if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
+			return err
+		}
+	}
+	// The command may run before this process hears of it. What comes from now on waits in the
+	// pipe of orders until it does.
+	catchJobSignals(j.signals)
+	j.cgroup = makeCgroup()
+	p := pipes{orders: int(in), reports: int(out), cgroup: j.cgroup}
+	j.helper, err = p.startSelf(helperFlag, env)
+	_ = errors.Join(ordersOut.Close(), reportsIn.Close()) // else this process would not learn that nobody reads
+	if err != nil {
+		j.cgroup.remove()
+		return err
+	}
+	forgetStreams(0, 1)
+	j.orders, j.reports = json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
+	j.order(order{Grace: j.Grace, Command: j.command()})
+	for _, l := range j.locks {
+		l.observed.follow(j.sendLimits)
+	}
+	j.sendLimits()
+	return nil
+}
+
+// command returns what the guard runs.
+func (j *job) command() *command {
+	c := &command{Path: []byte(j.path), Leave: j.Leave}
+	for _, word := range j.Words {
+		c.Words = append(c.Words, []byte(word))
+	}
+	return c
+}
+
+// readReports returns a channel that is closed when the guard is gone.
+func readReports(in *json.Decoder) <-chan report {
+	reports := make(chan report)
+	go func() {
+		defer close(reports)
+		for {
+			var r report
+			if in.Decode(&r) != nil {
+				return
+			}
+			reports <- r
+		}
+	}()
+	return reports
+}
+
+// limits returns when the command gets TERM and KILL if the lease ends then.
+func (j *job) limits(end time.Duration) (term, kill time.Duration) {
+	kill = end - lease.KillMargin(j.TTL)
+	return kill - min(j.Grace, 3*j.TTL/20), kill
+}
+
+// sendLimits sends the guard the limits by the leases as they are now.
+func (j *job) sendLimits() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	term, kill := j.limits(j.leaseEnd())
+	_ = j.orders.Encode(order{Term: term, Kill: kill})
+}
+
+// order sends the guard an order. The guard may be gone.
+func (j *job) order(o order) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.orders.Encode(o)
+}
+
+// watch returns when the command and all that it left are gone.
+func (j *job) watch() error {
+	for {
+		select {
+		case sig := <-j.signals:
+			j.signal(sig)
+		case <-j.unstopped:
+			j.resume()
+		case end := <-j.ended:
+			end.lock.over = true
+			j.lose(end)
+		case r, ok := <-j.reports:
+			if !ok {
+				return j.guardDied()
+			}
+			if done, err := j.handle(r); done {
+				_ = syscall.Kill(j.helper, syscall.SIGCONT) // somebody may have stopped it
+				_, _ = syscall.Wait4(j.helper, nil, 0, nil)
+				return err
+			}
+		}
+	}
+}
+
+// handle acts on a report. After the last one it returns the error that the run ends with.
+func (j *job) handle(r report) (done bool, err error) {
+	switch {
+	case r.Errno != 0:
+		return true, j.notStarted(r.Errno)
+	case r.Pid != 0:
+		j.begun(r.Pid)
+	case r.Stopped != 0:
+		j.stopped(r.Stopped)
+	case r.Lapsed && !j.lost:
+		j.lost = true
+		j.say("the lease of %s cannot be renewed; the command is stopped", j.names())
+	case r.Immortal:
+		j.say("the command has become another user's and cannot be killed; waiting for its end")
+	case r.Ended:
+		return true, j.verdict(r.Status)
+	}
+	return false, nil
+}
+
+// notStarted returns the error for a command that the kernel has refused.
+func (j *job) notStarted(errno syscall.Errno) error {
+	if _, err := os.Stat(j.path); errors.Is(err, fs.ErrNotExist) {
+		return unusable(j.Words[0], err)
+	}
+	if errno == syscall.ENOENT {
+		return exit.With(NotExecutable, fmt.Errorf("%q cannot be executed: the interpreter that it names does not exist", j.Words[0]))
+	}
+	return exit.With(NotExecutable, fmt.Errorf("%q cannot be executed: %w", j.Words[0], errno))
+}
+
+// begun is called when the command runs.
+func (j *job) begun(pid int) {
+	j.group = pid
+	useTerminal()
+	if j.alone {
+		j.terminal.give(j.group)
+	}
+}
+
+// verdict returns the error that the run ends with after the command has ended.
+func (j *job) verdict(status syscall.WaitStatus) error {
+	switch {
+	case j.lost:
+		return exit.With(Lost, nil)
+	case status.Signaled():
+		return signalled(status.Signal())
+	case status.ExitStatus() != 0:
+		return exit.With(status.ExitStatus(), nil)
+	}
+	return nil
+}
+
+// lose stops the command because a lock is lost.
+func (j *job) lose(end ending) {
+	j.order(order{Stop: true})
+	if j.lost {
+		return
+	}
+	j.lost = true
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	claim, failed := j.GetClaim(ctx, &models.GetClaimRequest{Id: end.lock.id()})
+	err := end.err
+	if failed != nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
+		if wire := wireError(err); wire != nil {
+			err = j.Explain(wire)
+		}
+		j.say("the lock %q is lost: %v; the command is stopped", end.lock.name, err)
+		return
+	}
+	j.say("the lock %q is lost: the claim %s; the command is stopped", end.lock.name, fateOf(claim))
+}
+
+// guardDied kills the reaper and what the guard has left: those are children of this process now.
+func (j *job) guardDied() error {
+	if j.group != 0 {
+		_ = syscall.Kill(-j.group, syscall.SIGKILL)
+	}
+	_ = syscall.Kill(j.helper, syscall.SIGKILL)
+	_, _ = syscall.Wait4(j.helper, nil, 0, nil)
+	j.cgroup.kill()
+	defer j.cgroup.remove()
+	for {
+		left := slices.DeleteFunc(childrenOf()[os.Getpid()], func(pid int) bool { return slices.Contains(j.others, pid) })
+		if len(left) == 0 {
+			return errors.New("the process that guards the command has died, so the command was killed")
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			_, _ = syscall.Wait4(pid, nil, 0, nil)
+		}
+	}
+}
+
+// signal passes a signal on.
+func (j *job) signal(sig os.Signal) {
+	switch sig {
+	case syscall.SIGPIPE:
+	case syscall.SIGTERM:
+		j.order(order{Stop: true})
+	case syscall.SIGCONT:
+		j.resume()
+	case syscall.SIGTSTP:
+		if !j.echo {
+			j.order(order{Signal: syscall.SIGTSTP})
+		}
+		j.echo = false
+	default:
+		j.interrupted = j.interrupted || sig == syscall.SIGINT
+		number, _ := sig.(syscall.Signal)
+		j.order(order{Signal: number})
+	}
+}
+
+// stopped is called when a signal has stopped the command. If that is because it needs the
+// terminal, and this process has it, it gets the terminal. Otherwise this process stops too,
+// so that the shell knows.
+func (j *job) stopped(sig syscall.Signal) {
+	if j.terminal == nil {
+		return
+	}
+	foreground := j.terminal.foreground()
+	needy := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
+	if needy && (foreground == j.terminal.own || foreground == j.group) {
+		j.terminal.give(j.group)
+		j.order(order{Signal: syscall.SIGCONT})
+		return
+	}
+	if sig != syscall.SIGSTOP {
+		j.unstopped = time.After(200 * time.Millisecond)
+	}
+	// What the terminal has sent to the command's group, ours would have got. This process
+	// stops of TTIN, because Go cannot do what TSTP does once it has caught it. Where no shell
+	// would ever continue this process, the kernel does not stop it.
+	switch {
+	case needy:
+		_ = syscall.Kill(0, syscall.SIGTTIN)
+		return
+	case foreground == j.group:
+		j.lent, j.echo = true, true
+		j.terminal.give(j.terminal.own)
+		_ = syscall.Kill(0, syscall.SIGTSTP)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN)
+}
+
+// resume continues the command, if the lock is still held.
+func (j *job) resume() {
+	j.unstopped = nil
+	if !j.isHeld() {
+		return // and the guard kills it
+	}
+	if j.lent && j.terminal.foreground() == j.terminal.own {
+		j.lent = false
+		j.terminal.give(j.group)
+	}
+	j.order(order{Signal: syscall.SIGCONT})
+}
+
+// reclaimTerminal takes the terminal back if the command has it.
+func (j *job) reclaimTerminal() {
+	if j.group != 0 && j.terminal.foreground() == j.group {
+		j.terminal.give(j.terminal.own)
+		j.unheard = !j.interrupted
+	}
+}

@@ -1,0 +1,188 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/cli/connect"
+	"github.com/locket-service/locket/internal/ids"
+	locklib "github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// kept is a run with its locks, which are kept from the moment on in which they are requested.
+type kept struct {
+	*run
+	*connect.Connection
+	locks []*keptLock
+	// ended delivers each runner that has ended, once.
+	ended chan ending
+	// unheard: what was typed has reached the command alone.
+	unheard bool
+	signals chan os.Signal
+}
+
+// keptLock is one of the locks of a run: a claim, and the runner that keeps it.
+type keptLock struct {
+	name     string
+	claim    *models.CreateClaimRequest
+	observed *observedClient
+	keeper   *locklib.Runner
+	process  ifrit.Process
+	over     bool // the runner has ended
+}
+
+// ending is the end of a runner.
+type ending struct {
+	lock *keptLock
+	err  error
+}
+
+// request begins to claim a lock, and to keep it.
+func (k *kept) request(name string) *keptLock {
+	claim := &models.CreateClaimRequest{
+		Resource: name, Owner: k.Owner, Value: k.Value, Id: ids.NewClaim(), NoWait: k.noWait(),
+		Ttl: proto.Float64(k.TTL.Seconds()), Mode: models.Mode_MODE_EXCLUSIVE,
+	}
+	if k.Shared {
+		claim.Mode = models.Mode_MODE_SHARED
+	}
+	client := observe(k.LocketClient)
+	keeper := locklib.NewClaimRunner(client, claim, locklib.WithWaitTTL(k.WaitTTL))
+	l := &keptLock{name: name, claim: claim, observed: client, keeper: keeper, process: ifrit.Background(keeper)}
+	k.locks = append(k.locks, l)
+	go func() { k.ended <- ending{l, <-l.process.Wait()} }()
+	return l
+}
+
+// id returns that of the claim, of which the runner may have made another one.
+func (l *keptLock) id() string {
+	if last := l.observed.lastAnswer(); last != nil {
+		return last.GetId()
+	}
+	return l.claim.GetId()
+}
+
+// isHeld reports whether all locks are held, by their trust windows.
+func (k *kept) isHeld() bool {
+	for _, l := range k.locks {
+		if _, held := l.keeper.Held(); !held {
+			return false
+		}
+	}
+	return true
+}
+
+// leaseEnd returns when the first of the leases ends, counted from the boot.
+func (k *kept) leaseEnd() time.Duration {
+	end := k.locks[0].observed.leaseEnd()
+	for _, l := range k.locks {
+		end = min(end, l.observed.leaseEnd())
+	}
+	return end
+}
+
+// release releases the claims, or withdraws them. While no server can be reached it tries for a second, and
+// says when they end by themselves. Another signal ends it at once.
+func (k *kept) release() error {
+	running := 0
+	for _, l := range k.locks {
+		if l.over {
+			k.endLost(l)
+		} else {
+			running++
+			l.process.Signal(os.Interrupt)
+		}
+	}
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for running > 0 {
+		select {
+		case end := <-k.ended:
+			end.lock.over = true // lost meanwhile, perhaps, which is as good
+			running--
+		case <-look.C:
+			if k.isReachable(k.locks[0]) {
+				continue
+			}
+			if left := k.leaseEnd() - sinceBoot(); left > 0 {
+				k.say("no server can be reached to release %s; it ends by itself within %s", k.names(), left.Round(time.Second))
+			}
+			return nil
+		case sig := <-k.signals:
+			if deadly(sig) {
+				return signalled(sig)
+			}
+		}
+	}
+	return nil
+}
+
+// releaseForKeeper releases the claims of a keeper that is gone, of which the environment of the command tells. It
+// tries once: they end with their leases otherwise.
+func releaseForKeeper(dial Dial) error {
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	defer cancel()
+	for id := range strings.SplitSeq(os.Getenv(idVariable), "\n") {
+		_, failed := c.EndClaim(ctx, &models.EndClaimRequest{Id: id})
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+const (
+	// idVariable has the ids of the claims, a line each, in the environment of the command.
+	idVariable = "LOCKET_ID"
+	// aroundVariable has those of all runs around the command, which wait for its end.
+	aroundVariable = "LOCKET_RUNS"
+)
+
+// endLost ends a claim that the runner has lost, as far as that can be done at
+// once: if the server was out of reach, others would wait for the end of its lease.
+func (k *kept) endLost(l *keptLock) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = k.EndClaim(ctx, &models.EndClaimRequest{Id: l.id()})
+}
+
+// environment returns that of the command: with the locks, a line each, and with what a locket
+// in it needs to reach the same servers.
+func (k *kept) environment() []string {
+	var tokens, claims []string
+	for _, l := range k.locks {
+		token, _ := l.keeper.Held()
+		tokens, claims = append(tokens, strconv.FormatUint(token, 10)), append(claims, l.id())
+	}
+	own := map[string]string{
+		"LOCKET_NAME": strings.Join(k.Names, "\n"), "LOCKET_TOKEN": strings.Join(tokens, "\n"), idVariable: strings.Join(claims, "\n"),
+		aroundVariable: strings.Join(append(claims, strings.Fields(os.Getenv(aroundVariable))...), "\n"),
+	}
+	for name, value := range k.Environment() {
+		own[name] = value
+	}
+	var env []string
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if _, hidden := own[name]; !hidden {
+			env = append(env, variable)
+		}
+	}
+	for name, value := range own {
+		if value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}

@@ -1,0 +1,239 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/models"
+)
+
+// acquire takes all locks, one after the other, each of which is kept meanwhile; or none: then
+// the error has the exit status.
+func (k *kept) acquire() error {
+	late := make(chan struct{})
+	if !k.Forever {
+		timer := time.AfterFunc(k.Wait, func() { close(late) })
+		defer timer.Stop()
+	}
+	for _, name := range k.Names {
+		if err := k.awaitTurn(k.request(name), late); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitTurn returns when the claim of a lock is active. Otherwise all claims have ended, and the
+// error has the exit status.
+func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
+	var queued <-chan struct{} // nil as long as there is time
+	inLine := l.observed.isQueued
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	looks := (<-chan time.Time)(nil)
+	place := ""
+	silent := time.After(k.Timeout)
+	for {
+		select {
+		case <-l.process.Ready():
+			return nil
+		case end := <-k.ended:
+			end.lock.over = true
+			return k.withdraw(k.notAcquired(end, l))
+		case sig := <-k.signals:
+			if deadly(sig) {
+				return k.withdraw(signalled(sig))
+			}
+		case <-inLine:
+			inLine = nil
+			if queued != nil {
+				continue
+			}
+			if err := k.selfWait(l); err != nil {
+				return k.withdraw(err)
+			}
+			if k.Verbose || isTerminal(k.stderr) { // what runs unattended says only what went wrong
+				looks, place = look.C, k.place(l)
+				k.say("%q: %s; waiting for its turn; to see the queue: locket resource %s", l.name, place, printable.ShellQuoted(l.name))
+			}
+		case <-looks:
+			if now := k.place(l); now != "" && now != place {
+				place = now
+				k.say("%q: %s", l.name, place)
+			}
+		case <-queued:
+			return k.withdraw(k.tooLate(l))
+		case <-late: // but the first answer is awaited, which may be that it is active
+			if late, queued = nil, l.observed.isQueued; silent == nil && !isClosed(queued) {
+				return k.withdraw(k.unreachable(l))
+			}
+		case <-silent:
+			silent = nil
+			if queued != nil {
+				return k.withdraw(k.unreachable(l))
+			}
+			if !isClosed(l.observed.isAnswered) {
+				k.say("%v; still trying", k.unreachable(l))
+			}
+		}
+	}
+}
+
+// lookInterval is how often it is looked at who holds a lock, and at which place the claim waits.
+const lookInterval = time.Second
+
+// place says for whom a claim waits, and at which place of the line; "" if no server says so at once.
+func (k *kept) place(l *keptLock) string {
+	ctx, cancel := context.WithTimeout(context.Background(), lookInterval)
+	defer cancel()
+	claim, err := k.GetClaim(ctx, &models.GetClaimRequest{Id: l.id()})
+	if err != nil || claim.GetStatus() != models.Status_STATUS_WAITING {
+		return ""
+	}
+	if claim.Position == nil {
+		return k.holders(l) + ", far back in the line"
+	}
+	return fmt.Sprintf("%s, place %d in the line", k.holders(l), claim.GetPosition())
+}
+
+// selfWait returns an error if a lock is held by a locket run of which this one is the command, or a part of it:
+// that waits for the end of this one.
+func (k *kept) selfWait(l *keptLock) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	queue, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
+	if err != nil {
+		return nil // it is a help, no more
+	}
+	around := strings.Fields(os.Getenv(aroundVariable))
+	for _, holder := range queue.GetHolders() {
+		if slices.Contains(around, holder.GetId()) {
+			return k.conflict(fmt.Errorf("%q is held by a locket run that this one runs under, which waits for its end", l.name))
+		}
+	}
+	return nil
+}
+
+// withdraw withdraws or releases all claims, and returns err.
+func (k *kept) withdraw(err error) error {
+	if stop := k.release(); stop != nil {
+		return stop
+	}
+	return err
+}
+
+// conflict returns an error that ends the run with the status for locks that are not acquired.
+func (k *kept) conflict(err error) error { return conflictError{exit.With(k.ConflictStatus, err)} }
+
+// conflictError is an error whose status counts whatever number it is.
+type conflictError struct{ error }
+
+func (e conflictError) Unwrap() error { return e.error }
+
+// tooLate returns the error for a lock whose claim waits and is not to.
+func (k *kept) tooLate(l *keptLock) error {
+	within := ""
+	if k.Wait > 0 {
+		within = fmt.Sprintf(" within %s", k.Wait)
+	}
+	return k.conflict(fmt.Errorf("%q was not acquired%s: %s", l.name, within, k.holders(l)))
+}
+
+// holders returns who holds a lock, as far as the server says so at once.
+func (k *kept) holders(l *keptLock) string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	queue, _ := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
+	switch holders := queue.GetHolders(); len(holders) {
+	case 0:
+		return "others came first"
+	case 1:
+		return "held by " + nameOf(holders[0])
+	default:
+		return fmt.Sprintf("held by %s and %d more", nameOf(holders[0]), len(holders)-1)
+	}
+}
+
+// nameOf returns by what a holder is known: its owner, or the id of its claim if it has none.
+func nameOf(holder *models.Claim) string {
+	if holder.GetOwner() == "" {
+		return "the claim " + holder.GetId()
+	}
+	return strconv.Quote(holder.GetOwner())
+}
+
+// unreachable returns why no server has answered.
+func (k *kept) unreachable(l *keptLock) error {
+	if err := k.ask(l); err != nil {
+		return k.Explain(err)
+	}
+	return fmt.Errorf("no answer from %s within %s", k.Address(), k.Timeout)
+}
+
+// isReachable reports whether a server answers, if only with a refusal.
+func (k *kept) isReachable(l *keptLock) bool {
+	code := status.Code(k.ask(l))
+	return code != codes.Unavailable && code != codes.DeadlineExceeded
+}
+
+func (k *kept) ask(l *keptLock) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
+	return err
+}
+
+// notAcquired returns the error for a runner that has ended before all locks were held, while
+// another one was awaited.
+func (k *kept) notAcquired(end ending, awaited *keptLock) error {
+	wire, last := wireError(end.err), end.lock.observed.lastAnswer()
+	switch {
+	case end.lock != awaited:
+		return k.conflict(fmt.Errorf("the lock %q was lost while %q was awaited: %w", end.lock.name, awaited.name, end.err))
+	case errors.Is(end.err, models.ErrLockCollision), models.ReasonOf(wire) == models.ReasonLockCollision: // it was to be free at once
+		return k.tooLate(end.lock)
+	case wire != nil:
+		return k.Explain(wire)
+	case last != nil:
+		return k.conflict(fmt.Errorf("the claim %s while it waited", fateOf(last)))
+	}
+	return end.err
+}
+
+// wireError returns the error of a call that an error wraps, nil if none.
+func wireError(err error) error {
+	var wire interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &wire) {
+		return nil
+	}
+	return wire.GRPCStatus().Err()
+}
+
+// fateOf returns how a claim has ended.
+func fateOf(claim *models.Claim) string {
+	fate := map[models.Status]string{
+		models.Status_STATUS_REVOKED:   "was revoked",
+		models.Status_STATUS_EXPIRED:   "expired",
+		models.Status_STATUS_RELEASED:  "was released by another client",
+		models.Status_STATUS_WITHDRAWN: "was withdrawn by another client",
+		models.Status_STATUS_ABORTED:   "was aborted",
+	}[claim.GetStatus()]
+	if fate == "" {
+		return "was lost"
+	}
+	if reason := claim.GetReason(); reason != "" {
+		fate += " (" + reason + ")"
+	}
+	return fate
+}

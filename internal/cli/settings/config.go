@@ -1,0 +1,103 @@
+package settings
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/follow"
+)
+
+// invalidFile is what Cloud Foundry's Locket says of a configuration file that is wrong.
+const invalidFile = "invalid-config-file"
+
+// WithConfig returns the sources of a command whose flag config names a JSON file: an object
+// whose members have the names of the flags, with - or _. It may also be a file of Cloud
+// Foundry's Locket: what of that has no effect here is in Ignored. The flag may be left out; it may not be
+// empty, as with a variable that is not set. An error is the user's.
+func WithConfig(flags *pflag.FlagSet) (*Sources, error) {
+	s := New(flags)
+	file, source := s.LookUp("config")
+	switch {
+	case file == "" && source != "":
+		return s, exit.Usagef("%s: %s names no file", invalidFile, source)
+	case file == "":
+		return s, nil
+	}
+	settings, err := s.readConfig(file)
+	if err != nil {
+		return s, exit.Usagef("%s: the config file %s: %w", invalidFile, file, err)
+	}
+	s.file = values{settings, func(string) string { return file }}
+	return s, nil
+}
+
+// readConfig returns the values of a JSON file by the names of the flags. A name that it does not
+// know is an error, but in a file of Cloud Foundry's Locket.
+func (s *Sources) readConfig(file string) (settings map[string]string, err error) {
+	content, err := follow.Read("it cannot be used", file)
+	if err != nil {
+		return nil, err
+	}
+	members, err := membersOf(content)
+	if err != nil {
+		return nil, err
+	}
+	known := func(flag string) bool { return s.flags.Lookup(flag) != nil }
+	if isCloudFoundry(members) {
+		settings, s.Ignored, err = fromCloudFoundry(members, known)
+		return settings, err
+	}
+	settings = make(map[string]string)
+	for name, value := range members {
+		flag := strings.ReplaceAll(name, "_", "-")
+		if !known(flag) {
+			return nil, fmt.Errorf("unknown setting %q", name)
+		}
+		if value == structured {
+			return nil, notScalar(name)
+		}
+		settings[flag] = value
+	}
+	return settings, nil
+}
+
+// structured is the text of a member that is an array or an object. No setting is one.
+const structured = "\x00structured"
+
+func notScalar(name string) error {
+	return fmt.Errorf("%q: must be a string, a number, true or false", name)
+}
+
+// membersOf returns the members of a JSON object as text, without those that are null.
+func membersOf(content []byte) (map[string]string, error) {
+	var fields map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one JSON object")
+	}
+	if fields == nil {
+		return nil, errors.New("must be a JSON object")
+	}
+	members := make(map[string]string, len(fields))
+	for name, value := range fields {
+		switch value.(type) {
+		case nil:
+		case map[string]any, []any:
+			members[name] = structured
+		default:
+			members[name] = fmt.Sprint(value)
+		}
+	}
+	return members, nil
+}

@@ -1,0 +1,336 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/internal/cli/connect"
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newWatchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch [NAME]",
+		Short: "Show who holds and waits, and every change as it happens",
+		Long: `Show the claims that are live, and then every change of status, and of the value of
+a lock, as it happens: of one resource, or of all that pass the filters. Each change comes once,
+those of a resource in order. When a server ends, the watch goes on at another one by itself.
+
+-o json prints a line for each; its cursor is where to go on later, with --cursor. A cursor
+is good for 10 minutes, or less under heavy load; if it is too old, a new snapshot comes.
+
+--exec runs a command of the shell for each change, one after the other, with these variables:
+LOCKET_NAME, LOCKET_ID (of the claim), LOCKET_OWNER, LOCKET_SESSION, LOCKET_BEFORE (the status before,
+empty for a new claim), LOCKET_STATUS, LOCKET_TOKEN, LOCKET_VALUE, LOCKET_REASON and LOCKET_TIME. If the command
+fails, the watch ends with its status; "COMMAND || true" goes on.`,
+		Example: `  locket watch backup
+  locket watch --prefix jobs/ --type lock -o json
+  locket watch nightly --no-snapshot --exec 'echo "$LOCKET_NAME: $LOCKET_STATUS"'`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.String("prefix", "", "resources whose names begin so")
+	flags.String("owner", "", "who claims")
+	flags.String("session", "", "the `id` of the session that the claims are bound to")
+	flags.String("type", "", strings.Join(typeNames, " or "))
+	flags.String("cursor", "", "go on after this `cursor`")
+	flags.Bool("no-snapshot", false, "leave out the claims that are live")
+	flags.String("exec", "", "the `command` of the shell to run for each change")
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(typeNames, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f := filters{cmd: cmd}
+		req := &models.WatchRequest{Owner: f.text("owner"), Session: f.text("session"), Prefix: cmd.Flag("prefix").Value.String()}
+		if len(args) == 1 {
+			req.Resource = &args[0]
+		}
+		var kind jsonview.Type
+		f.choose("type", &kind)
+		req.TypeCode = models.TypeCode(kind)
+		req.Cursor = cmd.Flag("cursor").Value.String()
+		req.NoSnapshot, _ = cmd.Flags().GetBool("no-snapshot")
+		if f.err != nil {
+			return f.err
+		}
+		c, err := connect.Dial(cmd)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		w := &watch{
+			connection: &connection{c}, req: req, seen: make(map[string]uint64), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+			show: printEvents(cmd), command: cmd.Flag("exec").Value.String(),
+		}
+		return c.Explain(w.run(cmd.Context()))
+	}
+	cmd = clientCommand(cmd)
+	cmd.ValidArgsFunction = completeOne(completeNames)
+	return cmd
+}
+
+var typeNames = jsonview.Type(0).Names()
+
+// watch is one run of `locket watch`.
+type watch struct {
+	*connection
+	req     *models.WatchRequest // with the cursor to go on after
+	began   bool                 // a server has answered
+	seen    map[string]uint64    // the versions of claims that have come since that cursor
+	show    func(watchEvent) error
+	command string
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+// run watches until ctx ends, or an error that another attempt does not mend.
+func (w *watch) run(ctx context.Context) error {
+	told := false
+	for {
+		before := w.req.GetCursor()
+		err := w.follow(ctx)
+		if before != w.req.GetCursor() {
+			told = false
+		}
+		switch {
+		case ctx.Err() != nil:
+			return exit.With(exit.Interrupted, errors.New("interrupted"))
+		case models.ReasonOf(err) == models.ReasonCursorTooOld:
+			w.startOver()
+			continue
+		case !w.began || !again(err):
+			return err
+		case !told:
+			told = true
+			fmt.Fprintf(w.stderr, "locket: %s; trying again\n", printable.OneLine(w.Explain(err).Error()))
+		}
+		if pause(ctx, retryPause) != nil {
+			return exit.With(exit.Interrupted, errors.New("interrupted"))
+		}
+	}
+}
+
+// again reports whether a watch that ended so may go on, at this server or at another one.
+func again(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.ResourceExhausted || errors.Is(err, io.EOF) || models.ReasonOf(err) == models.ReasonCredentialsEnded
+}
+
+// startOver begins without a cursor.
+func (w *watch) startOver() {
+	w.began = true
+	w.req.Cursor = ""
+	clear(w.seen)
+	what := "a new snapshot follows"
+	if w.req.GetNoSnapshot() {
+		what = "some were missed"
+	}
+	fmt.Fprintf(w.stderr, "locket: changes after the cursor are no longer kept: %s\n", what)
+}
+
+// follow reads one stream to its end.
+func (w *watch) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := w.Watch(ctx, w.req)
+	if err != nil {
+		return err
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		w.began = true
+		if err := w.handle(ctx, response); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *watch) handle(ctx context.Context, response *models.WatchResponse) error {
+	for _, c := range response.GetSnapshot() {
+		if err := w.show(watchEvent{Event: "claim", Claim: pointer(jsonview.OfWatched(c))}); err != nil {
+			return err
+		}
+	}
+	last := len(response.GetTransitions()) - 1
+	for i, t := range response.GetTransitions() {
+		if id := t.GetClaim().GetId(); t.GetClaim().GetVersion() <= w.seen[id] {
+			continue // the stream broke in the middle of what belongs together
+		}
+		v := jsonview.OfTransition(t)
+		e := watchEvent{Event: "transition", Before: v.Before, Time: &v.Time, Claim: &v.Claim}
+		if i == last {
+			e.Cursor = unlessEmpty(response.GetCursor())
+		}
+		if err := w.show(e); err != nil {
+			return err
+		}
+		if err := w.execute(ctx, t); err != nil {
+			return err
+		}
+		w.seen[v.Claim.ID] = v.Claim.Version
+	}
+	if response.GetCursor() == "" {
+		return nil
+	}
+	w.req.Cursor = response.GetCursor()
+	clear(w.seen)
+	if response.GetSynced() {
+		return w.show(watchEvent{Event: "synced", Cursor: unlessEmpty(response.GetCursor())})
+	}
+	return nil
+}
+
+// execute runs the command for a transition.
+func (w *watch) execute(ctx context.Context, t *models.Transition) error {
+	if w.command == "" {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", w.command)
+	cmd.Stdout, cmd.Stderr = w.stdout, w.stderr
+	cmd.Env = append(os.Environ(), variables(t)...)
+	err := cmd.Run()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) && ctx.Err() == nil {
+		code := failed.ExitCode()
+		return exit.With(max(code, exit.Failure), fmt.Errorf("the command failed with status %d for %s; to go on with it, and perhaps some changes before it: --cursor %s",
+			code, printable.Quoted(t.GetClaim().GetResource()), w.req.GetCursor()))
+	}
+	return err
+}
+
+// variables tell a command of a transition.
+func variables(t *models.Transition) []string {
+	c := t.GetClaim()
+	before := ""
+	if t.GetBefore() != models.Status_STATUS_UNSPECIFIED {
+		before = jsonview.Status(t.GetBefore()).String()
+	}
+	return []string{
+		"LOCKET_NAME=" + c.GetResource(), "LOCKET_ID=" + c.GetId(), "LOCKET_OWNER=" + c.GetOwner(), "LOCKET_SESSION=" + c.GetSession(),
+		"LOCKET_BEFORE=" + before, "LOCKET_STATUS=" + jsonview.Status(c.GetStatus()).String(),
+		"LOCKET_TOKEN=" + strconv.FormatUint(c.GetToken(), 10), "LOCKET_VALUE=" + strings.ReplaceAll(c.GetValue(), "\x00", ""), "LOCKET_REASON=" + c.GetReason(),
+		"LOCKET_TIME=" + t.GetTime().AsTime().Format(jsonview.TimeFormat),
+	}
+}
+
+func pointer[T any](value T) *T { return &value }
+
+func unlessEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// watchEvent is a line of `locket watch`.
+type watchEvent struct {
+	Event  string              `json:"event"`
+	Cursor *string             `json:"cursor"`
+	Before *jsonview.Status    `json:"before,omitempty"`
+	Time   *jsonview.Timestamp `json:"time,omitempty"`
+	Claim  *jsonview.Watched   `json:"claim,omitempty"`
+}
+
+func (e watchEvent) names() []string {
+	if e.Claim == nil {
+		return nil
+	}
+	return []string{e.Claim.ID}
+}
+
+// The widths of columns whose texts come one after the other.
+const (
+	changeWidth = 19
+	clockFormat = "15:04:05.000"
+)
+
+// nameWidth is that of the two names in a line: what the time and the change leave of the width.
+func (l look) nameWidth() int {
+	if l.width == 0 {
+		return 24
+	}
+	return max(leastLong, (l.width-len(clockFormat)-changeWidth-3*len(gap))/2)
+}
+
+func (e watchEvent) text(look look) string {
+	if e.Claim == nil {
+		return ""
+	}
+	at, change := look.now, statusCell(e.Claim.Status)
+	if e.Time != nil {
+		at = time.Time(*e.Time)
+	}
+	if e.Before != nil && *e.Before != e.Claim.Status {
+		change.text = e.Before.String() + " > " + change.text
+	} else if e.Before != nil {
+		change.text += ", value"
+	}
+	cells := []cell{
+		plain(at.Local().Format(clockFormat)), look.padded(plain(printable.Quoted(e.Claim.Resource)), look.nameWidth()),
+		look.padded(nameCell(e.Claim.Owner), look.nameWidth()), change,
+	}
+	if look.wide {
+		cells = append(cells[:3], look.padded(change, changeWidth), tokenCell(e.Claim.Token), nameCell(e.Claim.Reason))
+	}
+	line := make([]string, len(cells))
+	for i, c := range cells {
+		line[i] = look.paint(c)
+	}
+	return strings.Join(line, gap) + "\n"
+}
+
+// padded makes a cell as wide as its column. One that is wider loses its middle, but with -o wide.
+func (l look) padded(c cell, width int) cell {
+	if l.width > 0 {
+		c.text = printable.Middle(c.text, width)
+	}
+	c.text += strings.Repeat(" ", max(0, width-printable.Columns(c.text)))
+	return c
+}
+
+// printEvents returns what prints events as the command's --output says.
+func printEvents(cmd *cobra.Command) func(watchEvent) error {
+	format, _ := formatOf(cmd) // which has been looked at before
+	look := lookOf(cmd.OutOrStdout())
+	return func(e watchEvent) error {
+		look.now = time.Now()
+		return printLine(cmd.OutOrStdout(), e, format, look)
+	}
+}
+
+// printLine prints one of many answers that come one after the other: in JSON a line for each, in YAML a document.
+func printLine(out io.Writer, v view, format format, look look) error {
+	text, err := render(v, format, look)
+	switch format.name {
+	case "json":
+		var line []byte
+		line, err = json.Marshal(v)
+		text = printable.Escape(string(line), escapeJSON) + "\n"
+	case "yaml":
+		text = "---\n" + text
+	}
+	if err == nil {
+		_, err = io.WriteString(out, text)
+	}
+	if err != nil {
+		return exit.With(exit.Failure, fmt.Errorf("the change could not be printed: %w", err))
+	}
+	return nil
+}

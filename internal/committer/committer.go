@@ -1,0 +1,462 @@
+package committer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/periodic"
+)
+
+// DefaultBatch is the largest number of requests in one transaction.
+const DefaultBatch = 512
+
+// Config says how to commit.
+type Config struct {
+	// MaxBatch is the largest number of requests in one transaction; DefaultBatch if it
+	// is 0.
+	MaxBatch int
+	// Timeout is the deadline of a transaction, and how long a request waits for one.
+	Timeout time.Duration
+	// MaxPending is how many requests may wait for a transaction; DefaultPending if it is 0.
+	MaxPending int
+	Log        *slog.Logger
+	Metrics    *Metrics
+	// Listeners get what each transaction changed.
+	Listeners []Listener
+}
+
+// ErrStopping is returned for requests that the server no longer takes, because it shuts
+// down. Another server can.
+var ErrStopping = errors.New("the server is shutting down")
+
+// Store is what a committer asks of a store.
+type Store interface {
+	db.Transactor
+	db.Pulse
+}
+
+// Result is the answer to a command.
+type Result struct {
+	// Claim is empty for a command that is about no claim.
+	Claim claim.Claim
+	// Holder, unless it is nil, is the only claim that stands before Claim, which waits.
+	Holder *claim.Claim
+	// Now is the time of the transaction.
+	Now claim.Instant
+}
+
+// request is a command on its way through a batch.
+type request struct {
+	ctx    context.Context
+	caller claim.Caller
+	cmd    claim.Command
+	queued time.Time
+	bytes  int
+	done   chan struct{}
+	then   func(Result, error) // called in place of a value in done, unless it is nil
+
+	result Result
+	err    error
+}
+
+// Committer carries commands to the store in batches.
+type Committer struct {
+	store     Store
+	maxBatch  int
+	timeout   time.Duration
+	log       *slog.Logger
+	metrics   *Metrics
+	listeners listeners
+	leases    leases
+	counts    counts
+	voucher   Voucher    // nil: no sessions
+	pulse     sync.Mutex // held while the store beats
+	health    health
+	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
+
+	queue   *queue
+	failing bool // the database did not take the last commit
+	// until is until when nothing was wrong, zero after a commit or beat that failed: see inService.
+	until   time.Time
+	time    leaseTime
+	resting bool // there was no beat at the last time for one
+}
+
+// New returns a committer for a store.
+func New(store Store, config Config) *Committer {
+	known := &holders{owners: make(map[string]string)}
+	c := &Committer{
+		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
+		log: config.Log, metrics: config.Metrics,
+		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
+		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
+		counts:   counts{of: make(map[string]counted)},
+	}
+	c.time.start()
+	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
+	c.metrics.watch(c.queue)
+	return c
+}
+
+// Do carries out one command, for the caller of the context (WithCaller). One that is too large for one transaction
+// goes on in the next, until it is done, or until ctx ends. It returns the errors of package claim, those of db.Store,
+// ErrStopping, ErrOverloaded, or that of ctx. When ctx ends first the outcome is unknown: the
+// command may still be carried out, and may be sent again.
+func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
+	r := c.requests.Get().(*request)
+	r.ctx, r.caller, r.cmd, r.result, r.err = ctx, CallerOf(ctx), cmd, Result{}, nil
+	if err := c.queue.add(r); err != nil {
+		c.metrics.refused.Inc()
+		return Result{}, err
+	}
+	select {
+	case <-r.done:
+		result, err := r.result, r.err
+		r.ctx, r.caller, r.cmd = nil, claim.Caller{}, nil
+		c.requests.Put(r)
+		return result, err
+	case <-ctx.Done():
+		return Result{}, context.Cause(ctx) // r is the batch's now, not the pool's
+	}
+}
+
+// Submit is Do for who does not wait: then is called with what Do would return, on the goroutine
+// that commits, so it must be quick. The end of ctx does not matter. then is not called when Submit
+// returns ErrStopping or ErrOverloaded.
+func (c *Committer) Submit(ctx context.Context, cmd claim.Command, then func(Result, error)) error {
+	err := c.queue.add(&request{ctx: context.Background(), caller: CallerOf(ctx), cmd: cmd, then: then})
+	if err != nil {
+		c.metrics.refused.Inc()
+	}
+	return err
+}
+
+// Run implements ifrit.Runner. On a signal it finishes the batch under way; requests that come
+// later get ErrStopping.
+func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) (err error) {
+	timeouts := ifrit.Background(periodic.New(max(c.timeout/20, time.Millisecond), c.answerOld))
+	defer func() {
+		timeouts.Signal(os.Interrupt)
+		err = errors.Join(err, <-timeouts.Wait())
+	}()
+	beat := time.NewTicker(db.BeatInterval)
+	defer beat.Stop()
+	_ = c.beat() // reported; requests get their own errors
+	close(ready)
+	for {
+		select { // the signal has priority: while the database hangs, each of the others takes long
+		case <-signals:
+			c.stop()
+			return nil
+		default:
+		}
+		select { // and so have beats: lease time stands still without them
+		case <-beat.C:
+			c.beatForLeases()
+		default:
+		}
+		select {
+		case <-signals:
+			c.stop()
+			return nil
+		case <-beat.C:
+			c.beatForLeases()
+		case <-c.queue.wake:
+			if err := c.resume(); err != nil { // callers need not wait for two timeouts
+				c.answer(c.queue.takeAll(), err)
+				continue
+			}
+			c.gather()
+			c.commit(c.queue.take(c.maxBatch))
+		}
+	}
+}
+
+// answerOld answers the requests that have waited for a transaction for longer than one may
+// take. Nothing of them was done.
+func (c *Committer) answerOld(context.Context) {
+	old := c.queue.takeOlder(time.Now().Add(-c.timeout))
+	c.answer(old, fmt.Errorf("%w: no transaction began within %s", db.ErrUnavailable, c.timeout))
+}
+
+// beatForLeases beats, unless there is no lease.
+func (c *Committer) beatForLeases() {
+	if c.leases.none.Load() && !c.failing && !c.vouches() {
+		if c.resting = true; c.inService() {
+			c.until = time.Now()
+		}
+		return
+	}
+	_ = c.beat() // reported
+}
+
+// inService reports whether this server could commit until now, as far as it knows: not after a commit that
+// failed, and not when this process has done nothing for a while, because it was stopped.
+func (c *Committer) inService() bool { return time.Since(c.until) <= db.MaxSilence }
+
+// resume makes sure that this server is in service, and that lease time passes, before any lease is looked at.
+func (c *Committer) resume() error {
+	if c.inService() && !c.resting {
+		return nil
+	}
+	return c.beat()
+}
+
+// beat is called between batches, not beside them: while the database does not take
+// commits, no time must count against the leases. It returns the error that it has reported: always
+// db.ErrUnavailable, since who cannot beat can commit nothing.
+func (c *Committer) beat() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	c.health.begin()
+	defer c.health.answered()
+	begin := time.Now()
+	beat, next := c.store.Beat, db.Clock.Beat
+	if !c.inService() {
+		beat, next = c.store.Resume, db.Clock.Resume
+	}
+	c.pulse.Lock()
+	err := beat(ctx)
+	c.pulse.Unlock()
+	lost := errors.Is(err, db.ErrVouchLost)
+	if lost {
+		err = nil // the beat itself was done
+	}
+	if err != nil && !errors.Is(err, db.ErrUnavailable) {
+		err = fmt.Errorf("%w: %v", db.ErrUnavailable, err) //nolint:errorlint // the outcome of a beat is none of a request
+	}
+	c.committed(err)
+	if err == nil {
+		c.resting = false
+		c.time.moved(next, begin)
+		c.beaten(begin, lost)
+	}
+	return err
+}
+
+// committed notes whether a commit or a beat, which has just ended, has failed.
+func (c *Committer) committed(err error) {
+	c.until = time.Now()
+	if err != nil {
+		c.until = time.Time{}
+	}
+	c.report(err)
+}
+
+// report logs when the database stops taking commits, and when it takes them again, but not
+// every attempt between.
+func (c *Committer) report(err error) {
+	c.health.commits(err)
+	switch failing := err != nil; {
+	case failing && !c.failing:
+		c.metrics.outages.Inc()
+		c.log.Error("the database takes no commits", "error", err)
+	case failing:
+		c.log.Debug("the database still takes no commits", "error", err)
+	case c.failing:
+		c.log.Info("the database takes commits again")
+	}
+	c.failing = err != nil
+}
+
+// gatherYields is how often gather yields at most.
+const gatherYields = 20
+
+// gather lets the handlers run that are about to bring requests, for as long as there are
+// such. It does not wait: when nothing else is to run, it returns at once. Without it a
+// busy server commits many small batches, each with less to gain.
+func (c *Committer) gather() {
+	before := 0
+	for range gatherYields {
+		pending := c.queue.len()
+		if pending == before || pending >= c.maxBatch {
+			return
+		}
+		before = pending
+		runtime.Gosched()
+	}
+}
+
+func (c *Committer) stop() { c.answer(c.queue.stop(), ErrStopping) }
+
+// commit carries out a batch and answers its callers. A batch that fails for a reason of
+// its own, while the database takes others, is cut in two until the request that makes it fail is alone, or
+// until the timeout.
+func (c *Committer) commit(batch []*request) { c.commitUntil(time.Now().Add(c.timeout), batch) }
+
+// commitUntil is commit, and does not begin after a moment: what is left then is answered as it is.
+func (c *Committer) commitUntil(last time.Time, batch []*request) {
+	switch {
+	case len(batch) == 0:
+		return
+	case time.Now().After(last):
+		c.answer(batch, fmt.Errorf("%w: other requests of its batch have failed for %s", db.ErrUnavailable, c.timeout))
+		return
+	}
+	c.health.begin()
+	start := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), c.deadline(batch, start))
+	var queues *claim.Queues
+	counted := c.counts.unknown(batch, start)
+	err := c.store.Transact(ctx, func(tx db.Tx) (err error) {
+		queues, err = execute(tx, batch, counted, func(queues *claim.Queues) { c.counts.put(queues, batch, start) })
+		return err
+	})
+	cancel()
+	c.health.answered()
+	end := time.Now()
+	c.metrics.observe(len(batch), end.Sub(start), err)
+	switch {
+	case err == nil:
+		if len(queues.Changed())+len(queues.ChangedSessions()) > 0 { // else nothing was committed
+			c.committed(nil)
+		}
+		c.counts.committed(queues, start, counted)
+		c.listeners.committed(queues)
+		c.answer(c.goOn(batch), nil)
+		c.grantMore(queues)
+	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+		if errors.Is(err, db.ErrOutcomeUnknown) {
+			c.counts.missed()
+			c.listeners.missed()
+		}
+		c.committed(err)
+		c.answer(batch, err)
+		c.answer(c.queue.takeOlder(end.Add(-c.timeout/2)), err)
+	default:
+		c.blame(last, batch, err)
+	}
+}
+
+// blame deals with a batch that failed, unless it turns out that the database takes no commits at all.
+func (c *Committer) blame(last time.Time, batch []*request, cause error) {
+	switch err := c.beat(); {
+	case err != nil:
+		c.answer(batch, err)
+	case len(batch) == 1:
+		c.log.Error("a request failed", "error", cause)
+		c.answer(batch, cause)
+	default:
+		c.log.Warn("a batch is cut in two", "requests", len(batch), "error", cause)
+		c.commitUntil(last, batch[:len(batch)/2])
+		if err := c.resume(); err != nil {
+			c.answer(batch[len(batch)/2:], err)
+			return
+		}
+		c.commitUntil(last, batch[len(batch)/2:])
+	}
+}
+
+// goOn puts the requests that are not finished into the queue again, for what is left to do. It returns the others.
+func (c *Committer) goOn(batch []*request) []*request {
+	finished := batch[:0]
+	for _, r := range batch {
+		if errors.Is(r.err, claim.ErrUnfinished) {
+			r.cmd = claim.Rest(r.cmd)
+			if r.err = c.queue.again(r); r.err == nil {
+				continue
+			}
+		}
+		finished = append(finished, r)
+	}
+	return finished
+}
+
+// deadline is when a transaction that begins now must end. All callers are answered within
+// the timeout: a request that has waited for less than half of it gets the rest here, and one
+// that has waited for longer while a transaction failed gets its answer then.
+func (c *Committer) deadline(batch []*request, now time.Time) time.Time {
+	oldest := now
+	for _, r := range batch {
+		if !r.queued.IsZero() && r.queued.Before(oldest) {
+			oldest = r.queued
+		}
+	}
+	deadline, least := oldest.Add(c.timeout), now.Add(c.timeout/2)
+	if deadline.Before(least) {
+		return least
+	}
+	return deadline
+}
+
+// answer wakes the callers of a batch. err, if there is one, is the answer to all.
+func (c *Committer) answer(batch []*request, err error) {
+	for _, r := range batch {
+		if err != nil {
+			r.result, r.err = Result{}, err
+		}
+		if r.then != nil {
+			r.then(r.result, r.err)
+			continue
+		}
+		r.done <- struct{}{}
+	}
+}
+
+// grantMore goes on with queues in which more claims can be granted than one transaction
+// grants.
+func (c *Committer) grantMore(queues *claim.Queues) {
+	if queues == nil {
+		return
+	}
+	var resources []string
+	for _, q := range queues.Changed() {
+		if q.Unsettled() {
+			resources = append(resources, q.Resource)
+		}
+	}
+	if len(resources) == 0 {
+		return
+	}
+	r := &request{ctx: context.Background(), cmd: claim.Expire{Resources: resources}, done: make(chan struct{}, 1)}
+	if err := c.queue.again(r); err != nil {
+		c.log.Warn("claims that can be granted wait for the next request", "resources", len(resources), "error", err)
+	}
+}
+
+// execute runs the commands of a batch inside a transaction, which counts the claims of some identities. prepare
+// is called before the first command. It may run more than once; the last run decides.
+func execute(tx db.Tx, batch []*request, counted []string, prepare func(*claim.Queues)) (queues *claim.Queues, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
+		}
+	}()
+	cmds := make([]claim.Command, len(batch))
+	for i, r := range batch {
+		cmds[i] = r.cmd
+	}
+	return db.ExecuteCounting(tx, counted, cmds, func(queues *claim.Queues) {
+		prepare(queues)
+		for _, r := range batch {
+			r.run(queues)
+		}
+	})
+}
+
+// run carries the command out, unless its caller has gone.
+func (r *request) run(queues *claim.Queues) {
+	r.result = Result{Now: queues.Now}
+	if r.err = r.ctx.Err(); r.err != nil {
+		return
+	}
+	c, err := queues.DoFor(r.caller, r.cmd)
+	if r.err = err; c != nil {
+		r.result.Claim = *c
+		if q := queues.QueueOf(c.ID); c.Status == claim.Waiting && q.Waiting == 1 {
+			r.result.Holder = q.ExclusiveHolder()
+		}
+	}
+}

@@ -1,0 +1,291 @@
+// Package committertest has what the tests of the committer, and of the parts that work
+// beside it, have in common: a committer on a real store that can be put out of order.
+package committertest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/watch"
+)
+
+// Timeout is that of the committer.
+const Timeout = 10 * time.Second
+
+// Store is a real one whose methods can be put out of order while it is in use. A method
+// that is nil is in order.
+type Store struct {
+	db.Store
+	mu         sync.Mutex
+	OnTransact func(ctx context.Context, fn func(db.Tx) error) error
+	OnBeat     func() // called at each beat
+	OnResume   func() error
+	OnDue      func() ([]string, error)
+	OnChanges  func(after db.Position) ([]db.Commit, error)
+}
+
+// Set puts methods out of order, and in order again.
+func (s *Store) Set(change func(s *Store)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
+	s.mu.Lock()
+	transact := s.OnTransact
+	s.mu.Unlock()
+	if transact == nil {
+		transact = s.Store.Transact
+	}
+	return transact(ctx, fn)
+}
+
+func (s *Store) Beat(ctx context.Context) error {
+	s.mu.Lock()
+	beat := s.OnBeat
+	s.mu.Unlock()
+	if beat != nil {
+		beat()
+	}
+	return s.Store.Beat(ctx)
+}
+
+func (s *Store) Resume(ctx context.Context) error {
+	s.mu.Lock()
+	resume := s.OnResume
+	s.mu.Unlock()
+	if resume == nil {
+		return s.Store.Resume(ctx)
+	}
+	return resume()
+}
+
+func (s *Store) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+	s.mu.Lock()
+	due := s.OnDue
+	s.mu.Unlock()
+	if due == nil {
+		return s.Store.Due(ctx, idle, limit)
+	}
+	return due()
+}
+
+func (s *Store) Changes(ctx context.Context, after db.Position, own bool) ([]db.Commit, error) {
+	s.mu.Lock()
+	changes := s.OnChanges
+	s.mu.Unlock()
+	if changes == nil {
+		return s.Store.Changes(ctx, after, own)
+	}
+	return changes(after)
+}
+
+// World is a committer that runs on a store, and the calls that wait there.
+type World struct {
+	*committer.Committer
+	Hub      *watch.Hub
+	Store    *Store
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+	Process  ifrit.Process
+}
+
+func open(t testing.TB) *Store {
+	t.Helper()
+	s, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+	Check(t, err)
+	t.Cleanup(func() { Check(t, s.Close()) })
+	return &Store{Store: s}
+}
+
+// Start returns a world whose committer runs until the test ends.
+func Start(t testing.TB, maxBatch int) *World {
+	t.Helper()
+	w := New(t, maxBatch)
+	w.Process = Run(t, w.Committer)
+	return w
+}
+
+// New returns a world whose committer does not run.
+func New(t testing.TB, maxBatch int) *World {
+	t.Helper()
+	return NewBounded(t, maxBatch, 0)
+}
+
+// NewBounded is New with a bound for the requests that wait.
+func NewBounded(t testing.TB, maxBatch, maxPending int) *World {
+	t.Helper()
+	w := &World{Store: open(t), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	w.Hub = watch.NewHub(w.Store, w.Registry)
+	w.Committer = committer.New(w.Store, committer.Config{
+		MaxBatch: maxBatch, MaxPending: maxPending, Timeout: Timeout, Log: w.Log, Metrics: committer.NewMetrics(w.Registry),
+		Listeners: []committer.Listener{w.Hub},
+	})
+	return w
+}
+
+// Bubble runs a test with a committer and a fake clock.
+func Bubble(t *testing.T, test func(t *testing.T, w *World)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, Start(t, 0)) })
+}
+
+// Run starts a runner, and stops it when the test ends.
+func Run(t testing.TB, runner ifrit.Runner) ifrit.Process {
+	t.Helper()
+	process := ifrit.Invoke(runner)
+	t.Cleanup(func() { Stop(t, process) })
+	return process
+}
+
+// Stop stops a runner and waits for its end.
+func Stop(t testing.TB, process ifrit.Process) {
+	t.Helper()
+	process.Signal(os.Interrupt)
+	Check(t, <-process.Wait())
+}
+
+// Hold keeps transactions from going on until the function that it returns is called.
+func (s *Store) Hold() (goOn func()) {
+	gate := make(chan struct{})
+	s.Set(func(s *Store) {
+		s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+			<-gate
+			return s.Store.Transact(ctx, fn)
+		}
+	})
+	return sync.OnceFunc(func() { close(gate) })
+}
+
+// Must carries out a command that must succeed.
+func (w *World) Must(t testing.TB, cmd claim.Command) claim.Claim {
+	t.Helper()
+	result, err := w.Do(t.Context(), cmd)
+	Check(t, err)
+	return result.Claim
+}
+
+// Reply is what a call returned.
+type Reply struct {
+	committer.Result
+	Err error
+}
+
+// Send carries out commands at once, in any order, and returns when all of them are under
+// way or answered. It is for bubbles.
+func (w *World) Send(ctx context.Context, cmds ...claim.Command) []chan Reply {
+	replies := make([]chan Reply, len(cmds))
+	for i, cmd := range cmds {
+		replies[i] = make(chan Reply, 1)
+		go func() {
+			result, err := w.Do(ctx, cmd)
+			replies[i] <- Reply{result, err}
+		}()
+	}
+	synctest.Wait()
+	return replies
+}
+
+// Await is Send for the hub's Await.
+func (w *World) Await(ctx context.Context, id string) chan Reply {
+	replies := make(chan Reply, 1)
+	go func() {
+		c, now, err := w.Hub.Await(ctx, id)
+		replies <- Reply{committer.Result{Claim: c, Now: now}, err}
+	}()
+	synctest.Wait()
+	return replies
+}
+
+// Has reports whether the store has a claim.
+func (w *World) Has(t testing.TB, id string) bool {
+	t.Helper()
+	_, _, err := w.Store.Get(t.Context(), id)
+	if err != nil && !errors.Is(err, claim.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// Metric returns the value of a counter or a gauge, with a label of that value if one is
+// given.
+func (w *World) Metric(t testing.TB, name string, label ...string) float64 {
+	t.Helper()
+	families, err := w.Registry.Gather()
+	Check(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && (len(label) == 0 || m.GetLabel()[0].GetValue() == label[0]) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric %s %q", name, label)
+	return 0
+}
+
+// Batches returns the numbers of transactions and of requests so far.
+func (w *World) Batches(t testing.TB) (transactions, requests int) {
+	t.Helper()
+	families, err := w.Registry.Gather()
+	Check(t, err)
+	for _, family := range families {
+		if family.GetName() == "locket_batch_requests" {
+			h := family.GetMetric()[0].GetHistogram()
+			return int(h.GetSampleCount()), int(h.GetSampleSum())
+		}
+	}
+	t.Fatal("no metric of batches")
+	return 0, 0
+}
+
+// Receive is for bubbles: a minute is long enough there for anything.
+func Receive[T any](t testing.TB, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(time.Minute):
+		t.Fatal("there was no answer")
+	}
+	return got
+}
+
+// Check fails the test with an error.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Lock is a lock named by its id.
+func Lock(id string) claim.Command {
+	return claim.Acquire{ID: id, Resource: "of " + id, Owner: "o", TTL: time.Hour}
+}
+
+// Transact carries out a command in a transaction of its own, as another server does.
+func Transact(t testing.TB, s db.Transactor, cmd claim.Command) {
+	t.Helper()
+	Check(t, s.Transact(t.Context(), func(tx db.Tx) error { return Execute(tx, cmd) }))
+}
+
+// Execute carries out a command that must succeed in a transaction.
+func Execute(tx db.Tx, cmd claim.Command) (err error) {
+	_, failed := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) { _, err = queues.Do(cmd) })
+	return errors.Join(failed, err)
+}

@@ -1,0 +1,47 @@
+package committer
+
+import (
+	"sync"
+
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// maxHolders is how many holders are remembered.
+const maxHolders = 100_000
+
+// holders remembers who holds which resource alone, of what this server has committed. It
+// distinguishes renewals of locks, which Cloud Foundry's clients send without a token, from new work;
+// nothing is wrong when it forgets.
+type holders struct {
+	mu     sync.RWMutex
+	owners map[string]string // by resource
+}
+
+// Committed implements Listener.
+func (h *holders) Committed(_ claim.Instant, changes []claim.Transition) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.owners)+len(changes) > maxHolders {
+		clear(h.owners)
+	}
+	for _, change := range changes {
+		switch c := change.After; {
+		case c.Mode != claim.Exclusive:
+		case c.Status == claim.Active:
+			h.owners[c.Resource] = c.Owner
+		case h.owners[c.Resource] == c.Owner && change.Before != nil && change.Before.Status == claim.Active:
+			delete(h.owners, c.Resource)
+		}
+	}
+}
+
+// Missed implements Listener.
+func (h *holders) Missed() {}
+
+// holds reports whether a lock is one that its owner holds already.
+func (h *holders) holds(cmd claim.Acquire) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	owner, known := h.owners[cmd.Resource]
+	return known && owner == cmd.Owner
+}

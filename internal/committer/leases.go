@@ -1,0 +1,43 @@
+package committer
+
+import (
+	"sync/atomic"
+
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// leases knows whether there are leases that beats protect. Without any, nobody needs lease
+// time to go on, and a server that does nothing writes nothing.
+type leases struct {
+	none   atomic.Bool
+	grants atomic.Uint64 // how many commits have made or renewed leases
+}
+
+// Committed implements Listener.
+func (l *leases) Committed(_ claim.Instant, changes []claim.Transition) {
+	for _, change := range changes {
+		if change.After.Status == claim.Active {
+			l.grants.Add(1)
+			l.none.Store(false)
+			return
+		}
+	}
+}
+
+// Missed implements Listener.
+func (l *leases) Missed() {
+	l.grants.Add(1)
+	l.none.Store(false)
+}
+
+// Grants returns how many commits of this server have made or renewed leases, for SetLive.
+func (c *Committer) Grants() uint64 { return c.leases.grants.Load() }
+
+// SetLive says whether the database has any live lease, as it was read when Grants returned
+// grants. While there is none the committer does not beat, until it commits one.
+func (c *Committer) SetLive(live bool, grants uint64) {
+	c.leases.none.Store(!live)
+	if c.Grants() != grants { // one was committed meanwhile
+		c.leases.none.Store(false)
+	}
+}

@@ -1,0 +1,35 @@
+package committer
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// leaseTime is lease time as this server's own beats make it, by the server's monotonic clock: by the
+// same rule, but without the beats of others.
+type leaseTime struct {
+	began time.Time
+	clock atomic.Pointer[db.Clock]
+}
+
+func (l *leaseTime) at(t time.Time) claim.Time { return claim.Time(1).Add(t.Sub(l.began)) }
+
+func (l *leaseTime) start() {
+	l.began = time.Now()
+	l.clock.Store(&db.Clock{Seen: l.at(l.began)})
+}
+
+// moved notes a beat.
+func (l *leaseTime) moved(next func(db.Clock, claim.Time) db.Clock, began time.Time) {
+	clock := next(*l.clock.Load(), l.at(began))
+	l.clock.Store(&clock)
+}
+
+// LeaseTime returns how much lease time has passed since this committer was made, for what is to end
+// after a time in which this server could take renewals. It is never more than has passed in the database. It may be called from any goroutine.
+func (c *Committer) LeaseTime() time.Duration {
+	return c.time.clock.Load().Instant(c.time.at(time.Now())).Lease.Sub(1)
+}

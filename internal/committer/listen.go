@@ -1,0 +1,53 @@
+package committer
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// Listener gets what the transactions of this server change.
+type Listener interface {
+	// Committed is called after a commit, before its callers are answered, for one
+	// transaction after the other.
+	Committed(now claim.Instant, changes []claim.Transition)
+	// Missed is called when a transaction may have been committed, and its changes are
+	// not known here.
+	Missed()
+}
+
+// listeners are those of a committer.
+type listeners struct {
+	mu  sync.Mutex
+	all []Listener
+}
+
+// Listen adds a listener, which gets what is committed from now on.
+func (c *Committer) Listen(listener Listener) {
+	c.listeners.mu.Lock()
+	defer c.listeners.mu.Unlock()
+	c.listeners.all = append(slices.Clip(c.listeners.all), listener)
+}
+
+func (l *listeners) get() []Listener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all
+}
+
+// committed hands what a transaction changed to all listeners.
+func (l *listeners) committed(queues *claim.Queues) {
+	if queues == nil {
+		return
+	}
+	for _, listener := range l.get() {
+		listener.Committed(queues.Now, queues.Changes())
+	}
+}
+
+func (l *listeners) missed() {
+	for _, listener := range l.get() {
+		listener.Missed()
+	}
+}

@@ -1,0 +1,140 @@
+package committer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/committer/committertest"
+)
+
+// inSession has a session hold many resources.
+func inSession(t *testing.T, w *committertest.World, n int) {
+	t.Helper()
+	w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
+	var cmds []claim.Command
+	for i := range n {
+		cmds = append(cmds, claim.Create{ID: fmt.Sprint(i), Resource: fmt.Sprint(i), Session: "s", Server: "here"})
+	}
+	for _, r := range w.Send(t.Context(), cmds...) {
+		committertest.Check(t, (<-r).Err)
+	}
+}
+
+var closing = claim.EndSession{ID: "s", Server: "here", Active: claim.Released, Waiting: claim.Withdrawn}
+
+func held(t *testing.T, w *committertest.World) int64 {
+	t.Helper()
+	counts, err := w.Store.Count(t.Context())
+	committertest.Check(t, err)
+	return counts.Active
+}
+
+// A session that holds much ends in several transactions, between which others are served, and the answer comes
+// after the last.
+func TestSessionEndsInSteps(t *testing.T) {
+	for name, do := range map[string]func(w *committertest.World) <-chan error{
+		"do": func(w *committertest.World) <-chan error {
+			done := make(chan error, 1)
+			go func() { _, err := w.Do(context.Background(), closing); done <- err }()
+			return done
+		},
+		"submit": func(w *committertest.World) <-chan error {
+			done := make(chan error, 1)
+			_ = w.Submit(context.Background(), closing, func(_ committer.Result, err error) { done <- err })
+			return done
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+				const n = 3*claim.MaxEnds + 10
+				inSession(t, w, n)
+				before, _ := w.Batches(t)
+				served := 0
+				last := int64(n)
+				w.Store.Set(func(s *committertest.Store) {
+					s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+						err := s.Store.Transact(ctx, fn)
+						if now := held(t, w); last-now > claim.MaxEnds {
+							t.Errorf("one transaction has ended %d claims", last-now)
+						} else if last = now; 0 < now && now < n {
+							_ = w.Submit(context.Background(), claim.Activate{ID: "none"}, func(committer.Result, error) { served++ })
+						}
+						return err
+					}
+				})
+				committertest.Check(t, <-do(w))
+				synctest.Wait()
+				if held(t, w) != 0 {
+					t.Errorf("%d are held", held(t, w))
+				}
+				if after, _ := w.Batches(t); after-before < 4 || served != 3 {
+					t.Errorf("%d transactions, beside them %d others", after-before, served)
+				}
+			})
+		})
+	}
+}
+
+// A caller that leaves, and a server that stops, leave a session that is about to end: whoever comes next goes on.
+func TestSessionEndIsInterrupted(t *testing.T) {
+	for name, interrupt := range map[string]func(w *committertest.World, leave func()){
+		"the caller leaves": func(_ *committertest.World, leave func()) { leave() },
+		"the server stops":  func(w *committertest.World, _ func()) { w.Process.Signal(os.Interrupt) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+				inSession(t, w, 3*claim.MaxEnds)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				w.Store.Set(func(s *committertest.Store) {
+					s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+						err := s.Store.Transact(ctx, fn)
+						interrupt(w, leave)
+						time.Sleep(time.Millisecond)
+						return err
+					}
+				})
+				_, err := w.Do(ctx, closing)
+				if !errors.Is(err, context.Canceled) && !errors.Is(err, committer.ErrStopping) {
+					t.Errorf("got %v", err)
+				}
+				synctest.Wait()
+				s, _, err := w.Store.Session(t.Context(), "s")
+				committertest.Check(t, err)
+				if want := (claim.Ending{Active: claim.Released, Waiting: claim.Withdrawn}); s.Ending != want || held(t, w) == 0 {
+					t.Errorf("%+v, and %d are held", s, held(t, w))
+				}
+			})
+		})
+	}
+}
+
+// A database in which every transaction fails after a while does not keep a batch for longer than the timeout, however
+// often it is cut in two.
+func TestCuttingEnds(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(context.Context, func(db.Tx) error) error {
+				time.Sleep(time.Second)
+				return db.ErrConflict
+			}
+		})
+		begin := time.Now()
+		for _, r := range w.Send(t.Context(), locks("l", 400)...) {
+			if err := (<-r).Err; !errors.Is(err, db.ErrConflict) && !errors.Is(err, db.ErrUnavailable) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if took := time.Since(begin); took > 2*committertest.Timeout+2*time.Second { // by a fake clock
+			t.Errorf("it took %s", took)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+// Package guard has the guards of the chain that every call passes: who calls (Authenticate) and
+// what the caller may do (Authorize). What each method needs is in the table of package methods; a method
+// without a line is refused.
+//
+// Some decisions need a claim that is read first. These are made where it is known: for a
+// change inside of its transaction (auth.Caller.Permit, by way of claim.Caller), for a read by
+// the service's view of the store (package handlers).
+package guard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/authn"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
+)
+
+// Authenticate returns a guard that finds out who calls, and gives the rest of the call a context
+// with the caller. Of the metadata only the request's id goes further than here. rules returns the rules in force: a unary
+// call keeps those that it began with, a stream sees them change.
+func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Logger) grpcserver.Guard {
+	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+		id, err := a.Authenticate(ctx)
+		if err != nil {
+			log.DebugContext(ctx, "a caller is not authenticated", "method", call.FullMethod, "reason", err)
+			call.Refused = err.Error()
+			return unauthenticated(a, err)
+		}
+		call.Identity, call.Credential = id.Name, id.Credential
+		if call.Streams() {
+			defer recheck(ctx, a, id, call.End)()
+		}
+		caller := &auth.Caller{Identity: id, Rules: rules}
+		if !call.Stream {
+			now := rules()
+			caller.Rules = func() *auth.Rules { return now }
+		}
+		inner := auth.WithCaller(withoutHeaders(ctx), caller)
+		inner = committer.WithCaller(inner, claim.Caller{Identity: id.Name, Permit: caller.Permit})
+		if method, _ := methodOf(call.FullMethod); method.Lasts == methods.Wait {
+			return whileCredentials(ctx, inner, a, id, next)
+		}
+		return next(inner)
+	}
+}
+
+// whileCredentials carries out a call that waits, with a context of its own: until its credentials end.
+func whileCredentials(ctx, inner context.Context, a *authn.Authenticator, id auth.Identity, next func(context.Context) error) error {
+	inner, end := context.WithCancelCause(inner)
+	defer end(nil)
+	defer recheck(ctx, a, id, end)()
+	err := next(inner)
+	if err != nil && errors.Is(context.Cause(inner), errCredentialsEnded) {
+		return errCredentialsEnded
+	}
+	return err
+}
+
+// CheckInterval is how often the credentials of a stream, and of a call that waits, are checked again.
+const CheckInterval = 2 * time.Second
+
+var errCredentialsEnded = models.WithInfo(
+	status.New(codes.Unauthenticated, "the credentials of the call are not valid any more; call again with others, and go on"),
+	models.ReasonCredentialsEnded, nil)
+
+// recheck ends a call when its credentials are not those of the identity any more: they have expired, or
+// were withdrawn, or name others. It returns what stops that.
+func recheck(ctx context.Context, a *authn.Authenticator, id auth.Identity, end func(error)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		ticker := time.NewTicker(CheckInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+			if !a.Still(ctx, id) {
+				end(errCredentialsEnded)
+				return
+			}
+		}
+	}()
+	return cancel
+}
+
+// withoutHeaders leaves nothing of the metadata of a call but its id: credentials are for nobody else, and
+// identity headers of clients for nobody.
+func withoutHeaders(ctx context.Context) context.Context {
+	var md metadata.MD
+	if id := metadata.ValueFromIncomingContext(ctx, models.RequestIDKey); len(id) > 0 {
+		md = metadata.MD{models.RequestIDKey: id}
+	}
+	return metadata.NewIncomingContext(ctx, md)
+}
+
+// retryKeys is when a call whose credential could not be checked may be repeated: keys are being fetched.
+const retryKeys = time.Second
+
+// unauthenticated says what is accepted, and not what was wrong.
+func unauthenticated(a *authn.Authenticator, err error) error {
+	switch {
+	case errors.Is(err, authn.ErrUnavailable):
+		return models.WithInfo(status.New(codes.Unavailable, authn.ErrUnavailable.Error()+"; ask again"), models.ReasonIssuerUnavailable, nil, retryIn(retryKeys))
+	case errors.Is(err, authn.ErrRefused):
+		err = authn.ErrRefused
+	}
+	return models.WithInfo(status.New(codes.Unauthenticated, err.Error()+"; accepted is "+a.Accepted()), models.ReasonUnauthenticated,
+		map[string]string{models.ChallengesKey: strings.Join(a.Challenges(), ", ")})
+}
+
+// Authorize returns a guard that refuses what the rules do not allow, before it costs anything.
+func Authorize() grpcserver.Guard {
+	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+		method, known := methodOf(call.FullMethod)
+		if !known {
+			return status.Error(codes.PermissionDenied, "nobody may call "+call.FullMethod+": the server has no rule for it")
+		}
+		caller := auth.CallerOf(ctx)
+		check := need(method, caller)
+		call.Check(func(message any) error { return denied(check(message)) })
+		call.Conceal(func(response any) any { return visible(caller, response) })
+		return next(ctx)
+	}
+}
+
+// visible is a response as its caller may see it: of a claim that it may revoke, and neither read nor administer,
+// nothing but what it has asked for.
+func visible(caller *auth.Caller, response any) any {
+	c, ok := response.(*models.Claim)
+	if !ok || caller.Sees(&claim.Claim{Resource: c.GetResource(), Identity: c.GetIdentity()}) || caller.Need(auth.Administer, c.GetResource()) == nil {
+		return response
+	}
+	return &models.Claim{Id: c.GetId(), Status: c.GetStatus()}
+}
+
+// denied turns a DeniedError into the status that callers get.
+func denied(err error) error {
+	var wrong *auth.DeniedError
+	if errors.As(err, &wrong) {
+		return models.Denied(wrong.Error(), wrong.Right.String(), wrong.Resource)
+	}
+	return err
+}

@@ -1,0 +1,246 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
+)
+
+// Limit returns a guard that holds each identity to its quota. It counts what this server sees. The claims of
+// an identity are counted where they are made, in the transaction (claim.Caller.Admit): what repeats a request
+// or renews is known there.
+func Limit() grpcserver.Guard {
+	l := &limiter{usages: make(map[string]*usage)}
+	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
+		caller := auth.CallerOf(ctx)
+		quota := caller.Rules().QuotaOf(caller.Name)
+		if quota == nil {
+			return next(ctx)
+		}
+		u := l.usage(caller.Name)
+		if delay := u.take(quota); delay > 0 {
+			return exceeded(caller.Name, "requests_per_second", strconv.FormatFloat(quota.Requests, 'g', -1, 64), delay)
+		}
+		if name, most := atOnce(call.FullMethod, quota); most > 0 {
+			if !u.begin(name, most) {
+				return exceeded(caller.Name, name, strconv.Itoa(most), 0)
+			}
+			defer u.end(name)
+		}
+		if quota.Held > 0 || quota.WaitingClaims > 0 {
+			ctx = admitting(ctx, caller.Name, quota)
+		}
+		first := true
+		call.Check(func(message any) error {
+			if command, ok := message.(*models.SessionRequest); ok && !first && command.GetHeartbeat() == nil {
+				if err := u.wait(ctx, quota); err != nil {
+					return err
+				}
+			}
+			first = false
+			return fits(caller.Name, quota, message)
+		})
+		return next(ctx)
+	}
+}
+
+// retryClaim is when a request for a claim beyond a quota may be repeated: others may end at any time.
+const retryClaim = time.Second
+
+// admitting returns a context whose commands make no claims beyond a quota. What waits may be granted when as
+// many are held as may be; then no more may wait until there are no more held than that.
+func admitting(ctx context.Context, who string, q *auth.Quota) context.Context {
+	caller := committer.CallerOf(ctx)
+	caller.Admit = func(s claim.Status, has claim.Count) error {
+		waits := s == claim.Waiting
+		switch {
+		case q.Held > 0 && (has.Active > q.Held || has.Active == q.Held && !waits):
+			return exceeded(who, "claims_held", strconv.Itoa(q.Held), retryClaim)
+		case q.WaitingClaims > 0 && waits && has.Waiting >= q.WaitingClaims:
+			return exceeded(who, "claims_waiting", strconv.Itoa(q.WaitingClaims), retryClaim)
+		}
+		return nil
+	}
+	return committer.WithCaller(ctx, caller)
+}
+
+// atOnce returns which quota bounds the calls of a method that are under way, 0 for none.
+func atOnce(method string, q *auth.Quota) (name string, most int) {
+	m, _ := methodOf(method)
+	switch m.Lasts {
+	case methods.Wait:
+		return "waiting_calls", q.Waiting
+	case methods.Watch:
+		return "watches", q.Watches
+	case methods.Session:
+		return "sessions", q.Sessions
+	default:
+		return "", 0
+	}
+}
+
+// fits checks what a message asks for against the quota.
+func fits(who string, q *auth.Quota, message any) error {
+	var ttl float64
+	var data int
+	switch m := message.(type) {
+	case *models.LockRequest:
+		ttl, data = float64(m.GetTtlInSeconds()), len(m.GetResource().GetValue())
+	case *models.CreateClaimRequest:
+		ttl, data = m.GetTtl(), max(len(m.GetUserData()), len(m.GetValue()))
+	case *models.UpdateClaimRequest:
+		ttl = m.GetTtl()
+	case *models.SessionRequest:
+		ttl, data = m.GetOpen().GetTtl(), max(len(m.GetLock().GetUserData()), len(m.GetLock().GetValue()))
+	}
+	longest := time.Duration(q.LongestTTL)
+	switch {
+	case longest > 0 && ttl > longest.Seconds():
+		return exceeded(who, "longest_ttl", longest.String(), 0)
+	case q.UserData > 0 && data > q.UserData:
+		return exceeded(who, "user_data_bytes", strconv.Itoa(q.UserData), 0)
+	}
+	return nil
+}
+
+// exceeded returns the error of a call that is beyond a quota. retry is when it may be repeated, 0 if
+// time alone does not help.
+func exceeded(who, quota, limit string, retry time.Duration) error {
+	message := fmt.Sprintf("the quota %s is exceeded: at most %s for each identity", quota, limit)
+	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.QuotaFailure{
+		Violations: []*errdetails.QuotaFailure_Violation{{Subject: who, Description: message}},
+	})}
+	if retry > 0 {
+		details = append(details, retryIn(retry))
+	}
+	return models.WithInfo(status.New(codes.ResourceExhausted, message), models.ReasonQuotaExceeded,
+		map[string]string{"quota": quota, "limit": limit}, details...)
+}
+
+// retryIn is the detail of an error that says when the call may be repeated.
+func retryIn(d time.Duration) protoadapt.MessageV1 {
+	return protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(d)})
+}
+
+// limiter has what each identity uses.
+type limiter struct {
+	mu     sync.Mutex
+	usages map[string]*usage
+}
+
+// maxUsages is how many identities are remembered before those that use nothing are forgotten.
+const maxUsages = 10_000
+
+// idle is after how long without a call an identity that uses nothing may be forgotten.
+const idle = time.Minute
+
+type usage struct {
+	mu       sync.Mutex
+	bucket   *rate.Limiter
+	underWay map[string]int
+	last     time.Time
+}
+
+func (l *limiter) usage(name string) *usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.usages[name]
+	if u == nil {
+		if len(l.usages) >= maxUsages {
+			for other, known := range l.usages {
+				if known.forgettable() {
+					delete(l.usages, other)
+				}
+			}
+		}
+		u = &usage{bucket: rate.NewLimiter(rate.Inf, 0), underWay: make(map[string]int)}
+		l.usages[name] = u
+	}
+	u.mu.Lock()
+	u.last = time.Now()
+	u.mu.Unlock()
+	return u
+}
+
+func (u *usage) forgettable() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, n := range u.underWay {
+		if n > 0 {
+			return false
+		}
+	}
+	return time.Since(u.last) > idle
+}
+
+// follow sets the bucket to the quota, which may have changed.
+func (u *usage) follow(q *auth.Quota) {
+	limit, burst := rate.Limit(q.Requests), max(q.Burst, int(q.Requests), 1)
+	if q.Requests == 0 {
+		limit, burst = rate.Inf, 0
+	}
+	if u.bucket.Limit() != limit || u.bucket.Burst() != burst {
+		u.bucket = rate.NewLimiter(limit, burst)
+	}
+}
+
+// take takes one request out of the bucket, and returns how long to wait if there is none.
+func (u *usage) take(q *auth.Quota) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.follow(q)
+	reservation := u.bucket.Reserve()
+	delay := reservation.Delay()
+	if delay > 0 {
+		reservation.Cancel()
+	}
+	return delay
+}
+
+// wait is take for a command on a stream: the stream is read on when there is room, which slows its
+// caller down and nobody else.
+func (u *usage) wait(ctx context.Context, q *auth.Quota) error {
+	for {
+		delay := u.take(q)
+		if delay <= 0 {
+			return nil
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+func (u *usage) begin(name string, most int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.underWay[name] >= most {
+		return false
+	}
+	u.underWay[name]++
+	return true
+}
+
+func (u *usage) end(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.underWay[name]--
+}

@@ -1,0 +1,56 @@
+package guard
+
+import (
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+
+	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
+)
+
+// MetricsPage is the name under which the page of the metrics passes the chain.
+const MetricsPage = "/pages/Metrics"
+
+// others are what passes the chain and is no RPC of the service.
+var others = map[string]methods.Method{
+	MetricsPage: {Access: methods.Everything, Rights: []models.Right{models.Right_RIGHT_ADMINISTER}},
+
+	grpc_reflection_v1.ServerReflection_ServerReflectionInfo_FullMethodName:      {Access: methods.Anybody},
+	grpc_reflection_v1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {Access: methods.Anybody},
+}
+
+// methodOf returns what a method is, and whether there is such a method.
+func methodOf(fullMethod string) (m methods.Method, known bool) {
+	if m, known = methods.Of(fullMethod); !known {
+		m, known = others[fullMethod]
+	}
+	return m, known
+}
+
+// rights are those of package auth, by their numbers on the wire.
+var rights = map[models.Right]auth.Right{
+	models.Right_RIGHT_READ: auth.Read, models.Right_RIGHT_HOLD: auth.Hold,
+	models.Right_RIGHT_REVOKE: auth.Revoke, models.Right_RIGHT_ADMINISTER: auth.Administer,
+}
+
+// need returns a check of what a caller needs for each message of a method, as far as it is decided here.
+func need(m methods.Method, caller *auth.Caller) func(message any) error {
+	needed := make([]auth.Right, len(m.Rights))
+	for i, right := range m.Rights {
+		needed[i] = rights[right]
+	}
+	switch {
+	case m.Access == methods.Everything:
+		return func(any) error { return caller.NeedAll(needed[0], "") }
+	case m.Resource == nil:
+		return func(any) error { return nil }
+	}
+	return func(message any) error {
+		name, needs := m.Resource(message)
+		if !needs {
+			return nil
+		}
+		return caller.NeedOne(needed, name)
+	}
+}

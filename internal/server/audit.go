@@ -1,0 +1,277 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/locket-service/locket/internal/guard"
+)
+
+const (
+	// auditLines is how many lines may wait to be written; those that are promised count.
+	auditLines = 16_384
+	// auditBatch is how many bytes are written at once, a line more or less.
+	auditBatch = 64 << 10
+	// auditRetry is how long after a write that failed the next one is tried.
+	auditRetry = 100 * time.Millisecond
+	// auditHang is after which time a write counts as one that hangs.
+	auditHang = 2 * time.Second
+	// auditOpen is how long the file may take to open at the start, and auditEnd how long the
+	// end of the server waits for the last lines.
+	auditOpen, auditEnd = 5 * time.Second, time.Second
+)
+
+// auditFile is a file of lines that is opened again on a signal, so that it can be renamed first
+// (logrotate). Lines wait in a bounded queue for a goroutine of their own, so no call waits for the file. While
+// it cannot be written they are kept; those for which there is no more room are lost, and counted.
+type auditFile struct {
+	path string
+	log  *slog.Logger
+	lost prometheus.Counter
+	said rate.Sometimes
+
+	lines chan []byte
+	room  chan struct{} // has an entry for each line that waits or is promised
+	began atomic.Int64  // when the write or open under way began, Unix nanoseconds; 0 without one
+	fault atomic.Pointer[error]
+
+	// What follows belongs to the goroutine that writes.
+	file  *os.File
+	batch []byte // what is not written yet
+	count int    // the lines in it
+}
+
+func newAudit(path string, log *slog.Logger, registry prometheus.Registerer) *auditFile {
+	f := &auditFile{
+		path: path, log: log, said: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		lines: make(chan []byte, auditLines), room: make(chan struct{}, auditLines),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "locket_audit_lost_total", Help: "Number of lines of the audit log for which there was no room while it could not be written.",
+		}),
+	}
+	registry.MustRegister(f.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_audit_failing", Help: "1 while the audit log cannot be written, else 0; the log says why.",
+	}, func() float64 {
+		if f.failing() != nil {
+			return 1
+		}
+		return 0
+	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_audit_waiting_lines", Help: "Number of lines that wait to be written to the audit log.",
+	}, func() float64 { return float64(len(f.room)) }))
+	return f
+}
+
+// openAudit opens the file for the first time.
+func openAudit(path string, log *slog.Logger, registry prometheus.Registerer) (*auditFile, error) {
+	f := newAudit(path, log, registry)
+	opened := make(chan error, 1)
+	go func() { opened <- f.open() }()
+	select {
+	case err := <-opened:
+		if err != nil {
+			return nil, fmt.Errorf("--audit-log: %w", err)
+		}
+		return f, nil
+	case <-time.After(auditOpen):
+		return nil, fmt.Errorf("--audit-log: %s cannot be opened: its file system does not answer", path)
+	}
+}
+
+// open opens the file at the path, and closes the one before. On an error that one stays in use.
+func (f *auditFile) open() error {
+	f.began.Store(time.Now().UnixNano())
+	defer f.began.Store(0)
+	file, err := os.OpenFile(f.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if f.file != nil {
+		_ = f.file.Close()
+	}
+	f.file = file
+	return nil
+}
+
+// failing returns why lines cannot be written now, nil if they can.
+func (f *auditFile) failing() error {
+	if began := f.began.Load(); began != 0 && time.Since(time.Unix(0, began)) > auditHang {
+		return fmt.Errorf("%s cannot be written: its file system does not answer", f.path)
+	}
+	if err := f.fault.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Write implements io.Writer. The writers of slog write a line at once. It never waits.
+func (f *auditFile) Write(line []byte) (int, error) {
+	select {
+	case f.room <- struct{}{}:
+		return f.promised(line)
+	default:
+		f.lose(1, f.failing())
+		return 0, errNoRoom
+	}
+}
+
+var errNoRoom = errors.New("too many lines wait to be written to the audit log")
+
+func (f *auditFile) lose(lines int, why error) {
+	f.lost.Add(float64(lines))
+	if why == nil {
+		why = errNoRoom
+	}
+	f.said.Do(func() { f.log.Error("lines of the audit log are lost", "error", why) })
+}
+
+// promised is Write for a line that was promised.
+func (f *auditFile) promised(line []byte) (int, error) {
+	f.lines <- append([]byte(nil), line...) // there is room for all of f.room
+	return len(line), nil
+}
+
+// promise takes the room of a line, or returns why it could not be written.
+func (f *auditFile) promise() error {
+	if err := f.failing(); err != nil {
+		return err
+	}
+	select {
+	case f.room <- struct{}{}:
+		return nil
+	default:
+		return errNoRoom
+	}
+}
+
+// renege gives the room of a promised line back.
+func (f *auditFile) renege() { <-f.room }
+
+// writerFunc is an io.Writer.
+type writerFunc func([]byte) (int, error)
+
+func (w writerFunc) Write(text []byte) (int, error) { return w(text) }
+
+// auditing is what the guard needs. With required, what cannot be recorded is refused.
+func (f *auditFile) auditing(required bool) guard.AuditLog {
+	l := guard.AuditLog{Lines: slog.New(slog.NewJSONHandler(f, nil))}
+	if required {
+		l.Promised = slog.New(slog.NewJSONHandler(writerFunc(f.promised), nil))
+		l.Promise, l.Renege = f.promise, f.renege
+	}
+	return l
+}
+
+// Run implements ifrit.Runner: it writes, and opens the file again on SIGHUP. At the end it writes what waits,
+// for a second at most.
+func (f *auditFile) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.write(again, end)
+	}()
+	close(ready)
+	<-signals
+	close(end)
+	select {
+	case <-ended:
+	case <-time.After(auditEnd + auditRetry):
+	}
+	if left := len(f.room); left > 0 {
+		f.lose(left, f.failing())
+	}
+	return nil
+}
+
+// write writes lines until the end, and then those that wait.
+func (f *auditFile) write(again <-chan os.Signal, end <-chan struct{}) {
+	defer func() { _ = f.file.Close() }()
+	retry := time.NewTimer(auditRetry)
+	defer retry.Stop()
+	for {
+		lines := f.lines
+		if len(f.batch) > 0 {
+			lines = nil
+			retry.Reset(auditRetry)
+		}
+		select {
+		case line := <-lines:
+			f.collect(line)
+		case <-retry.C:
+		case <-again:
+			f.reopen()
+		case <-end:
+			for deadline := time.Now().Add(auditEnd); len(f.room) > 0 && time.Now().Before(deadline); {
+				f.collectMore()
+				if f.flush(); len(f.batch) > 0 {
+					time.Sleep(auditRetry)
+				}
+			}
+			return
+		}
+		f.flush()
+	}
+}
+
+func (f *auditFile) reopen() {
+	if err := f.open(); err != nil {
+		f.log.Error("the audit log cannot be opened again; the old file stays in use", "error", err)
+		return
+	}
+	f.log.Info("the audit log was opened again")
+}
+
+// collect adds a line, and what else waits, to the batch.
+func (f *auditFile) collect(line []byte) {
+	f.batch = append(f.batch, line...)
+	f.count++
+	f.collectMore()
+}
+
+func (f *auditFile) collectMore() {
+	for len(f.batch) < auditBatch {
+		select {
+		case line := <-f.lines:
+			f.batch = append(f.batch, line...)
+			f.count++
+		default:
+			return
+		}
+	}
+}
+
+// flush writes the batch. What cannot be written stays in it.
+func (f *auditFile) flush() {
+	if len(f.batch) == 0 {
+		return
+	}
+	f.began.Store(time.Now().UnixNano())
+	n, err := f.file.Write(f.batch)
+	f.began.Store(0)
+	f.batch = append(f.batch[:0], f.batch[n:]...)
+	if err != nil {
+		if f.fault.Swap(&err) == nil {
+			f.log.Error("the audit log cannot be written", "error", err)
+		}
+		return
+	}
+	if f.fault.Swap(nil) != nil {
+		f.log.Info("the audit log can be written again")
+	}
+	for range f.count {
+		<-f.room
+	}
+	f.count = 0
+}

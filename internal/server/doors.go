@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+
+	"github.com/locket-service/locket/gateway"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/certs"
+	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/internal/guard"
+	"github.com/locket-service/locket/internal/ops"
+)
+
+// doors are the listeners of a server. Those that the configuration switches off are nil.
+type doors struct{ grpc, http, ops net.Listener }
+
+// listen opens the doors. Its errors name the flag of the address.
+func listen(c Config) (*doors, error) {
+	d := &doors{}
+	for _, door := range []struct {
+		flag, address string
+		listener      *net.Listener
+	}{
+		{"grpc-address", c.GRPCAddress, &d.grpc}, {"http-address", c.HTTPAddress, &d.http}, {"ops-address", c.OpsAddress, &d.ops},
+	} {
+		if door.address == "" {
+			continue
+		}
+		listener, err := net.Listen("tcp", door.address)
+		if err != nil {
+			d.close()
+			if cause := (*net.OpError)(nil); errors.As(err, &cause) {
+				err = cause.Err // without the address once more
+			}
+			return nil, fmt.Errorf("--%s %s: %w", door.flag, door.address, err)
+		}
+		*door.listener = listener
+	}
+	return d, nil
+}
+
+// close closes the doors. Those whose servers have run are closed already, which is no error.
+func (d *doors) close() {
+	for _, listener := range []net.Listener{d.grpc, d.http, d.ops} {
+		if listener != nil {
+			_ = listener.Close()
+		}
+	}
+}
+
+// members returns the servers at the doors that are open, in the order in which they start.
+func (d *doors) members(c Config, service *Service, secured *security, certificates *certs.Server, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
+	grpcTLS, httpTLS := c.tlsOf(certificates)
+	proxies, err := c.trustedProxies()
+	if err != nil {
+		return nil, err
+	}
+	var members grouper.Members
+	pages := ops.Pages(registry, service.Ready, service.Warnings)
+	if d.ops != nil {
+		pages["/metrics"] = nil // served there
+		members = append(members, grouper.Member{Name: "ops", Runner: ops.New(ops.Config{
+			Listener: d.ops, Metrics: registry, Ready: service.Ready, Warnings: service.Warnings, ShutdownTimeout: c.ShutdownTimeout, Log: log,
+		})})
+	}
+	if d.http != nil {
+		members = append(members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
+			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, Origins: c.HTTPOrigins, TrustedProxies: proxies, Headers: secured.headers, Arrive: secured.arrive(), Service: grpcserver.NewLocal(service.Chain, service.Register),
+			Metrics: registry, Pages: pages, Guard: guardMetrics(service.Chain), ShutdownTimeout: c.ShutdownTimeout, Log: log,
+		})})
+	}
+	if d.grpc == nil { // who waits over HTTP is to be sent away all the same
+		return append(members, grouper.Member{Name: "drain", Runner: atEnd(service.Drain)}), nil
+	}
+	server := grpcserver.New(grpcserver.Config{
+		Listener: d.grpc, TLS: grpcTLS, Chain: service.Chain, Arrive: secured.arrive(), Register: service.Register,
+		ShutdownTimeout: c.ShutdownTimeout, OnDrain: service.Drain, Log: log,
+	})
+	service.readiness.onChange = server.SetReady
+	return append(members, grouper.Member{Name: "grpc", Runner: server}), nil
+}
+
+// guardMetrics returns what decides who may see the metrics at the door for everybody.
+func guardMetrics(chain *grpcserver.Chain) func(context.Context, string, func()) error {
+	return func(ctx context.Context, _ string, serve func()) error {
+		return chain.Page(ctx, guard.MetricsPage, serve)
+	}
+}
+
+// atEnd returns a runner that does nothing but call a function when its end comes.
+func atEnd(do func()) ifrit.Runner {
+	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
+		close(ready)
+		<-signals
+		do()
+		return nil
+	})
+}
+
+// tlsVersions are the values of TLSMinVersion.
+var tlsVersions = map[string]uint16{"": tls.VersionTLS12, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+// loadTLS returns the certificates, nil without TLS.
+func loadTLS(c Config, files *follow.Set) (*certs.Server, error) {
+	if c.TLSCert == "" {
+		return nil, nil
+	}
+	bundles, err := c.spiffeBundles()
+	if err != nil {
+		return nil, err
+	}
+	return certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA, CRL: c.TLSCRL, Bundles: bundles, MinVersion: tlsVersions[c.TLSMinVersion]}, files)
+}
+
+// tlsOf returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a
+// client certificate, unless there is another way of authentication; with HTTPAnonymous, HTTP takes
+// callers without one too.
+func (c Config) tlsOf(certificates *certs.Server) (forGRPC, forHTTP *tls.Config) {
+	if certificates == nil {
+		return nil, nil
+	}
+	overGRPC, overHTTP := tls.RequireAndVerifyClientCert, tls.RequireAndVerifyClientCert
+	if c.HTTPAnonymous {
+		overHTTP = tls.VerifyClientCertIfGiven
+	}
+	config, _ := c.authentication()
+	switch {
+	case c.TLSClientCA == "":
+		overGRPC, overHTTP = tls.NoClientCert, tls.NoClientCert
+	case config.OtherThanCertificates():
+		overGRPC, overHTTP = tls.VerifyClientCertIfGiven, tls.VerifyClientCertIfGiven
+	}
+	return certificates.Config(overGRPC), certificates.Config(overHTTP)
+}

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/periodic"
+)
+
+// state is what is out of order with a database.
+type state struct {
+	ahead  time.Duration // of its clock
+	err    error         // of its reads
+	health committer.Health
+	busy   bool // it takes commits all the time
+}
+
+// fickleDatabase is a database that a test puts out of order.
+type fickleDatabase struct {
+	mu sync.Mutex
+	state
+}
+
+func (*fickleDatabase) ClockState() db.ClockState { return db.ClockState{} }
+
+func (d *fickleDatabase) set(change func(*state)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(&d.state)
+}
+
+func (d *fickleDatabase) Now(context.Context) (claim.Instant, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return claim.Instant{Wall: claim.Time(time.Now().Add(d.ahead).UnixMicro())}, d.err
+}
+
+func (d *fickleDatabase) Health() committer.Health {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy {
+		return committer.Health{LastCommit: time.Now()}
+	}
+	return d.health
+}
+
+// TestReadiness: the server is ready while its database answers, takes commits, and has a clock
+// that runs as time does. The reason is told, each change is logged once and passed on.
+func TestReadiness(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*state)
+		reason string // "" if that is no reason
+		heals  bool   // by itself: a step is over when it is over
+	}{
+		{"nothing", func(*state) {}, "", false},
+		{"a little step", func(d *state) { d.ahead = 400 * time.Millisecond }, "", false},
+		{"a step forward", func(d *state) { d.ahead = time.Second }, "clock is fast or has stepped forward", true},
+		{"a step back", func(d *state) { d.ahead = -time.Second }, "clock is slow or has stepped back", true},
+		{"no answer", func(d *state) { d.err = errors.New("at 10.0.0.1") }, "does not answer", false},
+		{"no answer to reads alone", func(d *state) { d.err, d.busy = errors.New("all connections are in use"), true }, "", false},
+		{"no commits", func(d *state) { d.health.FailingSince = time.Now() }, "takes no commits", false},
+		{"a slow commit", func(d *state) { d.health.Began = time.Now().Add(-4 * time.Second) }, "", false},
+		{"a commit that hangs", func(d *state) { d.health.Began = time.Now().Add(-6 * time.Second) }, "does not answer a transaction", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, logs, registry := &fickleDatabase{}, &fixtures.Buffer{}, prometheus.NewRegistry()
+				r := newReadiness(d, d.Health, slog.New(slog.NewTextHandler(logs, nil)), registry)
+				changes := make(chan bool, 10)
+				r.onChange = func(ready bool) { changes <- ready }
+				process := ifrit.Invoke(periodic.New(readyInterval, r.check))
+				defer func() {
+					process.Signal(os.Interrupt)
+					must(t, <-process.Wait())
+				}()
+				time.Sleep(3500 * time.Millisecond)
+				must(t, r.Check(t.Context()))
+				d.set(test.change)
+				time.Sleep(time.Second)
+				err := r.Check(t.Context())
+				if test.reason == "" && err != nil || test.reason != "" && (err == nil || !strings.Contains(err.Error(), test.reason)) {
+					t.Fatalf("got %v, want %q", err, test.reason)
+				}
+				if err != nil && strings.Contains(err.Error(), "10.0.0.1") {
+					t.Errorf("the reason tells an address: %v", err)
+				}
+				if !test.heals {
+					d.set(func(s *state) { *s = state{ahead: s.ahead} })
+				}
+				time.Sleep(5 * time.Second)
+				must(t, r.Check(t.Context()))
+				var got []bool
+				for len(changes) > 0 {
+					got = append(got, <-changes)
+				}
+				want := map[bool]string{true: "[]", false: "[false true]"}[test.reason == ""]
+				if fmt.Sprint(got) != want {
+					t.Errorf("changes %v, want %s", got, want)
+				}
+				if n := strings.Count(logs.String(), "not ready"); n != len(got)/2 {
+					t.Errorf("logged %s", logs.String())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"google.golang.org/grpc/grpclog"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/follow"
+	"github.com/locket-service/locket/internal/guard"
+	"github.com/locket-service/locket/internal/periodic"
+)
+
+// Serve runs a server until ctx ends, or one of its parts fails, and returns what went wrong: nil after the end
+// of ctx, also while Serve waits for a database that is not up. Once it serves, it writes a line for people to out;
+// its log goes to standard error. With Cloud Foundry's format of the log, that goes to out instead, and nothing
+// else. It sets what the whole process shares: the garbage collector's target, unless $GOGC does, and the logger of
+// gRPC.
+func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	log, err := newLogger(c, out)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		switch {
+		case err == nil:
+			log.Info("exited")
+		case c.isLager(): // else the caller's report of the error is enough
+			log.Error("exited with failure", "error", err)
+		}
+	}()
+	if len(c.IgnoredFields) > 0 {
+		log.Warn("fields of the configuration file without effect", "fields", c.IgnoredFields)
+	}
+	hangups := make(chan os.Signal, 1) // without an audit log SIGHUP means nothing, and does not end the server
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	tuneGC()
+	// gRPC's own messages are about faults of clients: level debug.
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))
+	files := follow.NewSet(log)
+	store, err := openStore(ctx, c, files, log)
+	switch {
+	case err != nil && ctx.Err() != nil: // a signal came while the database was awaited
+		return nil
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	doors, err := listen(c)
+	if err != nil {
+		return err
+	}
+	defer doors.close()
+	group, err := newGroup(c, store, doors, files, log)
+	if err != nil {
+		return err
+	}
+	process := ifrit.Background(group)
+	defer context.AfterFunc(ctx, func() { process.Signal(os.Interrupt) })()
+	select {
+	case <-process.Ready():
+		log.Info("started")
+		if !c.isLager() {
+			fmt.Fprintln(out, greeting(c))
+		}
+	case err := <-process.Wait():
+		return causes(err)
+	}
+	return causes(<-process.Wait())
+}
+
+// causes returns what made a group end: the errors of its members, by their names, without the
+// members that only ended because of them.
+func causes(err error) error {
+	var trace grouper.ErrorTrace
+	if !errors.As(err, &trace) {
+		return err
+	}
+	var failed []error
+	for _, exit := range trace {
+		if exit.Err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", exit.Member.Name, exit.Err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// greeting says where the server listens, and what to try at once.
+func greeting(c Config) string {
+	var doors []string
+	for _, door := range []struct{ name, address string }{{"gRPC", c.GRPCAddress}, {"HTTP", c.HTTPAddress}, {"operations", c.OpsAddress}} {
+		if door.address != "" {
+			doors = append(doors, door.name+" on "+door.address)
+		}
+	}
+	text := fmt.Sprintf("Locket serves %s, from %s.", strings.Join(doors, " and "), engineOf(c.Database))
+	if c.TLSCert != "" || c.GRPCAddress == "" {
+		return text
+	}
+	address := ""
+	if c.GRPCAddress != DefaultGRPCAddress {
+		address = " --address " + c.GRPCAddress
+	}
+	return text + fmt.Sprintf("\nTry: %s lock demo --owner me%s", os.Args[0], address)
+}
+
+// engineOf returns a database without what may be secret in it.
+func engineOf(database string) string {
+	engine, source, _ := strings.Cut(database, ":")
+	if engine == engineMySQL {
+		return engine
+	}
+	return engine + ":" + source
+}
+
+// newGroup returns all long-lived runners, in the order in which they start; they stop
+// in reverse. The guards decide about the calls of every door,
+// after those of the configuration.
+func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	certificates, err := loadTLS(c, files)
+	if err != nil {
+		return nil, err
+	}
+	secured, err := newSecurity(c, certificates, files, log, registry)
+	if err != nil {
+		return nil, err
+	}
+	before := grouper.Members{{Name: "files", Runner: periodic.New(follow.Interval, files.Look)}}
+	failing := func() error { return nil }
+	if c.AuditLog != "" {
+		audit, err := openAudit(c.AuditLog, log, registry)
+		if err != nil {
+			return nil, err
+		}
+		before = append(before, grouper.Member{Name: "audit", Runner: audit})
+		proxies, err := c.trustedProxies()
+		if err != nil {
+			return nil, err
+		}
+		lines := audit.auditing(c.AuditRequired)
+		lines.Proxies, failing = proxies, audit.failing
+		files.OnChange(guard.AuditFile(lines.Lines))
+		secured.guards.Who = slices.Concat([]grpcserver.Guard{guard.Audit(lines, registry)}, secured.guards.Who, []grpcserver.Guard{guard.Record()})
+	}
+	secured.guards.May = append(secured.guards.May, guards...)
+	service := NewService(c, store, log, registry, secured.guards)
+	service.readiness.invalid = files.Invalid
+	service.readiness.audit, service.readiness.auditRequired = failing, c.AuditRequired
+	members, err := doors.members(c, service, secured, certificates, registry, log)
+	if err != nil {
+		return nil, err
+	}
+	return grouper.NewOrdered(os.Interrupt, slices.Concat(before, service.Members, members)), nil
+}
+
+// tuneGC spends memory on speed: the live heap of a server is small, and with Go's default
+// the collector runs tens of times a second under load.
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}

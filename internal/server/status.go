@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/periodic"
+	"github.com/locket-service/locket/models"
+)
+
+// serviceStatus knows how the service is.
+type serviceStatus struct {
+	store     db.Store
+	readiness *readiness
+	self      db.Member
+}
+
+// newMember returns what a server that is started now announces.
+func newMember() db.Member {
+	host, _ := os.Hostname() // without a name it has none
+	return db.Member{Name: ids.NewClaim(), Host: host, Version: buildVersion(), Started: claim.Time(time.Now().UnixMicro())}
+}
+
+// buildVersion is that of the program.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// get answers GetStatus. What the database does not say is left out: that it does not is among the problems.
+func (s *serviceStatus) get(ctx context.Context) (*models.ServiceStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
+	defer cancel()
+	answer := &models.ServiceStatus{Clock: &models.ClockInfo{}}
+	if err := s.readiness.Check(ctx); err != nil {
+		answer.Problems = append(answer.Problems, err.Error())
+	}
+	answer.Problems = append(answer.Problems, s.readiness.warnings()...)
+	if durable, ok := s.store.(interface{ Warnings() []string }); ok {
+		answer.Problems = append(answer.Problems, durable.Warnings()...)
+	}
+	about, err := s.store.About(ctx)
+	answer.Database = &models.DatabaseInfo{Engine: about.Engine, Version: about.Version}
+	if errors.Join(err, s.readClock(ctx, answer.GetClock()), s.readMembers(ctx, answer)) != nil {
+		answer.Problems = append(answer.Problems, "the database does not answer a question")
+	}
+	return answer, nil
+}
+
+// readMembers adds the servers, this one first, and what is wrong with them.
+func (s *serviceStatus) readMembers(ctx context.Context, answer *models.ServiceStatus) error {
+	answer.Servers = []*models.ServerInfo{memberInfo(&s.self)}
+	members, now, err := s.store.Members(ctx)
+	for i := range members {
+		m := &members[i]
+		if m.Name == s.self.Name {
+			continue
+		}
+		info, silent := memberInfo(m), max(0, now.Wall.Sub(m.Seen))
+		info.Silent = silent.Seconds()
+		answer.Servers = append(answer.Servers, info)
+		if silent > 3*db.AnnounceInterval {
+			answer.Problems = append(answer.Problems, fmt.Sprintf("the server %s on %q has not announced itself for %v, and did not withdraw", m.Name, m.Host, silent.Round(time.Second)))
+		}
+		if m.Version != s.self.Version {
+			answer.Problems = append(answer.Problems, fmt.Sprintf("the server %s on %q has version %s, and this one %s", m.Name, m.Host, m.Version, s.self.Version))
+		}
+	}
+	return err
+}
+
+func memberInfo(m *db.Member) *models.ServerInfo {
+	return &models.ServerInfo{Name: m.Name, Host: m.Host, Version: m.Version, Started: timestamppb.New(m.Started.Std())}
+}
+
+// announcer announces a server for as long as it runs, and withdraws it at the end.
+func announcer(store db.Members, self db.Member, log *slog.Logger) ifrit.Runner {
+	pause := time.Duration(0)
+	next := func() time.Duration { defer func() { pause = db.AnnounceInterval }(); return pause }
+	within := func(ctx context.Context, what string, do func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(ctx, clockTimeout)
+		defer cancel()
+		if err := do(ctx); err != nil {
+			log.Debug("the server cannot "+what+" itself", "error", err)
+		}
+	}
+	runner := periodic.Paced(next, nil, func(ctx context.Context) {
+		within(ctx, "announce", func(ctx context.Context) error { return store.Announce(ctx, self) })
+	})
+	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
+		defer within(context.Background(), "withdraw", func(ctx context.Context) error { return store.Withdraw(ctx, self.Name) })
+		return runner.Run(signals, ready)
+	})
+}
+
+func (s *serviceStatus) readClock(ctx context.Context, clock *models.ClockInfo) error {
+	sent := time.Now()
+	now, err := s.store.Now(ctx)
+	if err != nil {
+		clock.Reason = "the database does not say its time"
+		return err
+	}
+	own := sent.Add(time.Since(sent) / 2)
+	state := s.store.ClockState()
+	clock.Time, clock.Ahead = timestamppb.New(now.Wall.Std()), own.Sub(now.Wall.Std()).Seconds()
+	clock.Skew, clock.Outage = state.Skew.Seconds(), state.Outage.Seconds()
+	switch {
+	case now.Lease.Sub(state.Beaten) < db.MaxSilence:
+		clock.LeaseTimeRuns = true
+	case !s.readiness.committer().FailingSince.IsZero():
+		clock.Reason = "the database takes no commits of this server, and no other server beats"
+	default:
+		clock.Reason = "there is no lease that could end"
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/mysql"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/internal/follow"
+)
+
+// The engines of --database.
+const (
+	engineSQLite = "sqlite"
+	engineMySQL  = "mysql"
+	// engineRaft is to take the place of SQLite, and is not offered yet.
+	engineRaft = "raft"
+)
+
+// retryStart is how long to wait between two tries to reach the database.
+const retryStart = time.Second
+
+// openStore opens the database, waiting for it for a while if it is not up. The error is that of ctx if
+// that ends first.
+func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logger) (db.Store, error) {
+	open, err := opener(c, files, log)
+	if err != nil {
+		return nil, fmt.Errorf("--database: %w", err)
+	}
+	deadline := time.Now().Add(c.DatabaseWait)
+	for {
+		store, err := open(ctx)
+		switch {
+		case err == nil:
+			return store, nil
+		case !errors.Is(err, db.ErrUnavailable) || time.Now().After(deadline):
+			return nil, fmt.Errorf("--database: %w", err)
+		}
+		log.Warn("waiting for the database", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(retryStart):
+		}
+	}
+}
+
+// opener returns what tries to open the database. It reads the files of the secrets.
+func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
+	engine, source, _ := strings.Cut(c.Database, ":")
+	switch engine {
+	case engineSQLite:
+		return func(context.Context) (db.Store, error) { return sqlite.Open(source) }, nil
+	case engineRaft:
+		return func(context.Context) (db.Store, error) { return raft.Open(source) }, nil
+	}
+	secrets, err := mysql.Secrets{
+		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
+	}.Follow(files)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (db.Store, error) {
+		store, err := mysql.Open(ctx, source, secrets)
+		if err != nil { // a nil *mysql.Store is no nil db.Store
+			return nil, err
+		}
+		for _, warning := range store.Warnings() {
+			log.Warn("the database may lose what was acknowledged", "reason", warning)
+		}
+		return store, nil
+	}, nil
+}
+
+// wrongStore returns what is wrong with the setting of the database by itself.
+func wrongStore(database string) error {
+	engine, source, _ := strings.Cut(database, ":")
+	switch {
+	case engine == engineMySQL:
+		return mysql.CheckDSN(source)
+	case engine == engineRaft && source == "":
+		return fmt.Errorf("%q names no folder; give raft:FOLDER", database)
+	case engine == engineRaft:
+		return nil
+	case engine != engineSQLite:
+		return fmt.Errorf("unknown engine %q; use sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
+	case source == "" || source == ":memory:": // SQLite would serve, and keep nothing
+		return fmt.Errorf("%q names no file; give sqlite:FILE", database)
+	}
+	return nil
+}

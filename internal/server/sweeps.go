@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/upkeep"
+)
+
+// sweeps is a store as the sweeper sees it, which notes when leases were last looked for.
+type sweeps struct {
+	upkeep.Leases
+	last atomic.Pointer[time.Time]
+}
+
+// watchSweeps returns a store for the sweeper, whose age is a metric.
+func watchSweeps(store upkeep.Leases, registry prometheus.Registerer) *sweeps {
+	s := &sweeps{Leases: store}
+	s.looked() // at the start
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_last_sweep_age_seconds", Help: "Time since this server last looked for leases that have run out, with an answer.",
+	}, func() float64 { return time.Since(*s.last.Load()).Seconds() }))
+	return s
+}
+
+func (s *sweeps) looked() {
+	now := time.Now()
+	s.last.Store(&now)
+}
+
+// Due implements db.Due.
+func (s *sweeps) Due(ctx context.Context, idle time.Duration, limit int) ([]string, error) {
+	resources, err := s.Leases.Due(ctx, idle, limit)
+	if err == nil {
+		s.looked()
+	}
+	return resources, err
+}
+
+// Abandoned implements db.Due.
+func (s *sweeps) Abandoned(ctx context.Context, limit int) ([]string, error) {
+	ids, err := s.Leases.Abandoned(ctx, limit)
+	if err == nil {
+		s.looked()
+	}
+	return ids, err
+}
+
+// NextDue implements db.Due.
+func (s *sweeps) NextDue(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error) {
+	next, now, err := s.Leases.NextDue(ctx, idle)
+	if err == nil {
+		s.looked()
+	}
+	return next, now, err
+}

@@ -1,0 +1,105 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/session"
+)
+
+// openChecked opens a session whose claims that wait are looked at.
+func openChecked(t *testing.T, m *session.Manager, id string, check func(context.Context, *committer.Result) error) *session.Attached {
+	t.Helper()
+	a, err := m.Open(t.Context(), session.Open{ID: id, Secret: "s", TTL: time.Minute, Sequence: 1, Check: check})
+	committertest.Check(t, err)
+	t.Cleanup(a.Detach)
+	return a
+}
+
+// TestGrantDuringCheck: what happens to a claim while it is looked at is told after the answer to its Lock.
+func TestGrantDuringCheck(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		checked := make(chan struct{})
+		b := openChecked(t, m, "b", func(context.Context, *committer.Result) error {
+			<-checked
+			return nil
+		})
+		lock(t, a, "k")
+		synctest.Wait()
+		lock(t, b, "k")
+		synctest.Wait()
+		a.Next(t.Context())
+		b.Next(t.Context())
+		a.Room(t.Context())
+		a.Do(session.Unlock{Sequence: 3, Resource: "k"})
+		synctest.Wait()
+		close(checked)
+		synctest.Wait()
+		events := b.Next(t.Context())
+		if got := tell(events); got != "k: 0 to 1 (waiting, ); k: 1 to 2 (active, )" || events[0].Sequence != 2 {
+			t.Errorf("b heard %s; %+v", got, events)
+		}
+	})
+}
+
+// TestCheckOutlivesTheStream: a claim that waits is looked at to the end, also when its stream breaks: it may close a
+// circle, and a session that is resumed keeps it without asking again.
+func TestCheckOutlivesTheStream(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		b := open(t, m, "b")
+		do(t, b, session.Lock{Sequence: 2, Resource: "k"})
+		broken, checked := make(chan struct{}), make(chan error)
+		a := openChecked(t, m, "a", func(ctx context.Context, _ *committer.Result) error {
+			<-broken
+			checked <- ctx.Err()
+			return nil
+		})
+		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+		a.End(session.ErrDetached)
+		synctest.Wait()
+		close(broken)
+		committertest.Check(t, <-checked)
+	})
+}
+
+// TestCircleEndedElsewhere: a Lock that is refused because of a circle has only that answer, also if another server has
+// withdrawn its claim, and before this one hears of that.
+func TestCircleEndedElsewhere(t *testing.T) {
+	refused := errors.New("a circle")
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		lock(t, a, "k")
+		synctest.Wait()
+		var withdrawn string
+		b := openChecked(t, m, "b", func(_ context.Context, result *committer.Result) error {
+			if withdrawn != "" {
+				return nil
+			}
+			withdrawn = result.Claim.ID
+			stop := w.Hub.Follow("b", nobody{}) // nothing of it is heard here
+			defer stop()
+			w.Must(t, claim.Withdraw{ID: withdrawn, Reason: "a circle"})
+			return refused
+		})
+		b.Next(t.Context())
+		lock(t, b, "k")
+		synctest.Wait()
+		if events := b.Next(t.Context()); len(events) != 1 || !errors.Is(events[0].Err, refused) || events[0].Sequence != 2 {
+			t.Errorf("b heard %+v", events)
+		}
+		b.Missed()
+		synctest.Wait()
+		lock(t, b, "k") // the next answer is the next that is heard
+		synctest.Wait()
+		if events := b.Next(t.Context()); tell(events) != "k: 0 to 1 (waiting, )" || len(events) != 1 || events[0].Standing.Claim == withdrawn {
+			t.Errorf("b heard %s; %+v", tell(events), events)
+		}
+	})
+}

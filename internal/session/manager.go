@@ -1,0 +1,341 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/periodic"
+	"github.com/locket-service/locket/internal/watch"
+)
+
+// Store is what a Manager asks of a store.
+type Store interface {
+	db.Reader
+	db.Sessions
+}
+
+// The limits of a Config that says nothing.
+const (
+	DefaultSessions = 50_000
+	DefaultCommands = 1024
+	DefaultUnread   = 16_384
+)
+
+// Config has the limits of a Manager. 0 is the default.
+type Config struct {
+	// Name is that of this server; what it vouches under is this, a hyphen and a number. One is made if it
+	// is empty.
+	Name string
+	// Sessions is how many may be attached to this server.
+	Sessions int
+	// Commands is how many of one session may be under way, those included whose answers it has not
+	// taken. More are not read.
+	Commands int
+	// Unread is how many events may wait for a client that does not read. Then its stream ends.
+	Unread int
+	// Due is told the deadlines of sessions that were detached.
+	Due func(deadline claim.Time)
+}
+
+const (
+	// readTimeout bounds each read of the store.
+	readTimeout = 10 * time.Second
+	// retryPause is between two attempts at what must be done in the end.
+	retryPause = 100 * time.Millisecond
+	// lookInterval is how often the manager looks which of its sessions are still attached here.
+	lookInterval = 2 * time.Second
+	// endTimeout is how long Run waits at its end for sessions to be detached.
+	endTimeout = 5 * time.Second
+	// parallel is how many sessions read their claims at the same time after a gap.
+	parallel = 8
+)
+
+// Manager has the sessions that are attached to this server. It is a committer.Voucher, and an
+// ifrit.Runner, to be run after the committer.
+type Manager struct {
+	queues *committer.Committer
+	store  Store
+	hub    *watch.Hub
+	config Config
+
+	keys    keys // who opens a session, or detaches it
+	reading chan struct{}
+	quit    chan struct{}  // closed at the end
+	tasks   sync.WaitGroup // sessions that are opened, attached, or to be detached
+
+	vouching sync.Mutex // held while a name is made known
+	names    int        // how many there were
+	mu       sync.Mutex
+	name     string    // that this server vouches under, "" for none
+	beaten   time.Time // when the last beat under it began
+	opening  int
+	attached map[string]*Attached
+	asked    []heartbeat // those that are not answered yet
+	stopping bool
+
+	holding, waiting atomic.Int64 // claims of all sessions here
+}
+
+// New returns a manager, whose metrics are registered. Changes go through the committer, which
+// it also makes vouch for its sessions; the hub tells it what happens to their claims.
+func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config, registerer prometheus.Registerer) *Manager {
+	config.Name = cmp.Or(config.Name, ids.NewClaim())
+	config.Sessions = cmp.Or(config.Sessions, DefaultSessions)
+	config.Commands = cmp.Or(config.Commands, DefaultCommands)
+	config.Unread = cmp.Or(config.Unread, DefaultUnread)
+	m := &Manager{
+		queues: queues, store: store, hub: hub, config: config,
+		reading: make(chan struct{}, parallel), quit: make(chan struct{}), attached: make(map[string]*Attached),
+	}
+	queues.SetVoucher(m)
+	registerer.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "locket_sessions", Help: "Sessions that are attached to this server.",
+		}, func() float64 { return float64(m.len()) }),
+		claimsGauge("holding", &m.holding), claimsGauge("waiting", &m.waiting),
+	)
+	return m
+}
+
+func claimsGauge(what string, n *atomic.Int64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_session_claims", Help: "Claims of the sessions that are attached to this server.",
+		ConstLabels: prometheus.Labels{"holding": what},
+	}, func() float64 { return float64(n.Load()) })
+}
+
+func (m *Manager) len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.attached)
+}
+
+// Open is what a client says to open its session.
+type Open struct {
+	ID, Secret, Owner string
+	TTL               time.Duration
+	// Resume is for a session that is not to be made anew.
+	Resume bool
+	// Sequence is that of the message.
+	Sequence uint64
+	// Check, unless it is nil, looks at each claim that has just begun to wait. It returns an error if
+	// it has withdrawn it.
+	Check func(context.Context, *committer.Result) error
+}
+
+// Open attaches a session to this server. It returns claim.ErrSessionEnded,
+// claim.ErrSessionSecret, ErrTooMany, committer.ErrStopping, ErrDetached when this server lost its
+// sessions meanwhile, and the errors of db.Store. Detach must be called on the Attached.
+func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
+	leave, err := m.enter(open.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	unlock, err := m.keys.lock(ctx, open.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	name, err := m.vouch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	secret := sha256.Sum256([]byte(open.Secret))
+	session := claim.Session{ID: open.ID, Owner: cmp.Or(open.Owner, open.ID), Secret: secret[:], TTL: open.TTL}
+	attach := claim.Attach{Session: session, Server: name, Resume: open.Resume}
+	// The caller may leave: what is then attached is detached again.
+	if _, err := m.queues.Do(context.WithoutCancel(ctx), attach); err != nil {
+		if errors.Is(err, db.ErrOutcomeUnknown) {
+			m.detachLater(open.ID, name, nil, open.TTL)
+		}
+		return nil, err
+	}
+	if old := m.find(open.ID); old != nil {
+		old.end(ErrMoved)
+		m.remove(old)    // nobody has the session then, unless this succeeds
+		old.begun.Wait() // what it still makes is there to be read
+	}
+	a := newAttached(ctx, m, session, name)
+	a.check = open.Check
+	if err = a.load(ctx, open.Sequence); err == nil && m.add(a) {
+		return a, nil
+	}
+	m.detachLater(open.ID, name, nil, open.TTL)
+	return nil, cmp.Or(err, ErrDetached)
+}
+
+// enter counts a session that is about to be attached.
+func (m *Manager) enter(id string) (leave func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, here := m.attached[id]
+	switch {
+	case m.stopping:
+		return nil, committer.ErrStopping
+	case !here && len(m.attached)+m.opening >= m.config.Sessions:
+		return nil, ErrTooMany
+	}
+	m.opening++
+	m.tasks.Add(1)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.opening--
+		m.tasks.Done()
+	}, nil
+}
+
+// add puts a session among the attached ones, in place of an older stream of the same one. It
+// reports whether this server still vouches under the name that the session was attached to.
+func (m *Manager) add(a *Attached) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ok := m.name == a.server && !m.stopping
+	if ok {
+		m.attached[a.ID] = a
+		m.tasks.Add(1) // until Detach
+	}
+	return ok
+}
+
+// find returns a session that is attached here, or nil.
+func (m *Manager) find(id string) *Attached {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.attached[id]
+}
+
+// remove forgets a session, unless another stream has taken its place.
+func (m *Manager) remove(a *Attached) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.attached[a.ID] == a {
+		delete(m.attached, a.ID)
+	}
+}
+
+// detachLater detaches a session that is attached to this server under a name, as soon as the
+// database can: from when it was last heard of on it has its TTL. a is the stream that broke; it is
+// nil if there is none, which ends what no stream has.
+func (m *Manager) detachLater(id, name string, a *Attached, ttl time.Duration) {
+	heard := m.queues.LeaseTime()
+	if a != nil {
+		heard = time.Duration(a.heard.Load())
+	}
+	m.tasks.Go(func() {
+		for !m.detach(id, name, a, max(0, ttl-(m.queues.LeaseTime()-heard))) {
+			select {
+			case <-m.quit: // other servers will find that this one is silent
+				return
+			case <-time.After(retryPause):
+			}
+		}
+	})
+}
+
+// detach reports whether nothing is left to be done.
+func (m *Manager) detach(id, name string, a *Attached, left time.Duration) bool {
+	unlock, err := m.keys.lock(context.Background(), id)
+	if err != nil {
+		return false
+	}
+	defer unlock()
+	now := m.find(id)
+	if now != a && now != nil && now.server == name {
+		return true // another stream has it
+	}
+	result, err := m.queues.Do(context.Background(), claim.Detach{ID: id, Server: name, Left: left})
+	if err != nil && !errors.Is(err, claim.ErrSessionEnded) {
+		return false
+	}
+	if a != nil {
+		m.remove(a)
+	}
+	if err == nil && m.config.Due != nil {
+		m.config.Due(result.Now.Lease.Add(left))
+	}
+	return true
+}
+
+// Stop sends all sessions away, now and from now on: another server can have them.
+func (m *Manager) Stop() {
+	m.mu.Lock()
+	m.stopping = true
+	m.mu.Unlock()
+	m.endAll(committer.ErrStopping)
+}
+
+func (m *Manager) endAll(err error) {
+	for _, a := range m.all() {
+		a.end(err)
+	}
+}
+
+func (m *Manager) all() []*Attached {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*Attached, 0, len(m.attached))
+	for _, a := range m.attached {
+		all = append(all, a)
+	}
+	return all
+}
+
+// Run implements ifrit.Runner. At the end it detaches the sessions, for as long as the database
+// takes that.
+func (m *Manager) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	err := periodic.New(lookInterval, m.look).Run(signals, ready)
+	m.Stop()
+	detached := make(chan struct{})
+	go func() {
+		m.tasks.Wait()
+		close(detached)
+	}()
+	select {
+	case <-detached:
+	case <-time.After(endTimeout):
+	}
+	close(m.quit)
+	<-detached
+	return err
+}
+
+// look finds the sessions that are no longer attached to this server: another server has ended them,
+// or attached them. It costs one read, however many there are.
+func (m *Manager) look(ctx context.Context) {
+	m.mu.Lock()
+	name, n := m.name, len(m.attached)
+	m.mu.Unlock()
+	if name == "" || n == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	begin := time.Now()
+	ids, err := m.store.AttachedTo(ctx, name)
+	if err != nil {
+		return // the next look is soon
+	}
+	there := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		there[id] = struct{}{}
+	}
+	for _, a := range m.all() {
+		if _, ok := there[a.ID]; !ok && a.since.Before(begin) {
+			a.findOut()
+		}
+	}
+}

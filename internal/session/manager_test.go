@@ -1,0 +1,196 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bubble runs a test with a committer, a manager and a fake clock.
+func bubble(t *testing.T, config session.Config, test func(t *testing.T, w *committertest.World, m *session.Manager)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		m := session.New(w.Committer, w.Hub, w.Store, config, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		test(t, w, m)
+	})
+}
+
+func open(t *testing.T, m *session.Manager, id string) *session.Attached {
+	t.Helper()
+	a, err := m.Open(t.Context(), session.Open{ID: id, Secret: "s", TTL: time.Minute, Sequence: 1})
+	committertest.Check(t, err)
+	t.Cleanup(a.Detach)
+	return a
+}
+
+func lock(t *testing.T, a *session.Attached, resource string) {
+	t.Helper()
+	if a.Room(t.Context()) {
+		a.Do(session.Lock{Sequence: 2, Resource: resource})
+	}
+}
+
+// TestTooSlow: a client that does not read its news is cut off, and may resume its session.
+func TestTooSlow(t *testing.T) {
+	bubble(t, session.Config{Unread: 20}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		for i := range 15 {
+			lock(t, a, fmt.Sprint(i))
+		}
+		synctest.Wait()
+		claims, err := w.Store.SessionClaims(t.Context(), "a")
+		committertest.Check(t, err)
+		for i := range 5 {
+			if a.Err() != nil {
+				t.Fatalf("cut off after %d news", i)
+			}
+			w.Must(t, claim.SetStatus{ID: claims[i].ID, Status: claim.Revoked})
+		}
+		<-a.Ended()
+		if !errors.Is(a.Err(), session.ErrTooSlow) {
+			t.Errorf("it ended with %v", a.Err())
+		}
+		again := open(t, m, "a")
+		if events := again.Next(t.Context()); len(events) != 10+1 || !events[10].Resumed {
+			t.Errorf("it had %v", events)
+		}
+	})
+}
+
+// TestSessionFull: a session that has as many claims as it may gets no more, until it has given some up; so it is while its
+// claims are being read.
+func TestSessionFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reads := committertest.New(t, 0), &gate{}
+		m := session.New(w.Committer, w.Hub, slowStore{w.Store, reads}, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		a := open(t, m, "a")
+		reads.set(true)
+		defer reads.set(false)
+		a.Missed()
+		synctest.Wait()
+		go func() {
+			for i := range claim.MaxSessionClaims + 1 {
+				lock(t, a, fmt.Sprint(i))
+			}
+		}()
+		held, refused := 0, 0
+		for held+refused <= claim.MaxSessionClaims {
+			for _, e := range a.Next(t.Context()) {
+				switch {
+				case errors.Is(e.Err, claim.ErrSessionFull):
+					refused++
+				case e.Standing != nil && e.Standing.Current == session.Held:
+					held++
+				}
+			}
+		}
+		if held != claim.MaxSessionClaims || refused != 1 {
+			t.Errorf("%d held, %d refused", held, refused)
+		}
+		if n := w.Metric(t, "locket_session_claims", "holding"); n != claim.MaxSessionClaims {
+			t.Errorf("the metric says %v", n)
+		}
+		a.Room(t.Context())
+		a.Do(session.UnlockAll{Sequence: 3})
+		for held > 0 {
+			for _, e := range a.Next(t.Context()) {
+				if e.Standing != nil {
+					held--
+				}
+			}
+		}
+		if n := w.Metric(t, "locket_session_claims", "holding"); n != 0 {
+			t.Errorf("the metric says %v", n)
+		}
+		synctest.Wait()
+		heard(t, a)
+		expect(t, do(t, a, session.Lock{Sequence: 4, Resource: "one more"}), "one more: 0 to 2 (active, )")
+	})
+}
+
+// TestOpenedInVain: a stream takes a session over from another one, and cannot learn what the session has. It is
+// detached, although the other stream leaves only afterwards.
+func TestOpenedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reads := committertest.New(t, 0), &gate{}
+		m := session.New(w.Committer, w.Hub, slowStore{w.Store, reads}, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		a := open(t, m, "a")
+		reads.set(true)
+		defer reads.set(false)
+		if _, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		synctest.Wait()
+		if !errors.Is(a.Err(), session.ErrMoved) {
+			t.Errorf("the older stream ended with %v", a.Err())
+		}
+		if got, _, err := w.Store.Session(t.Context(), "a"); err != nil || got.Server != "" {
+			t.Errorf("nobody will ever detach %+v (%v)", got, err)
+		}
+	})
+}
+
+// TestGap: after changes may have been missed a session reads its claims, and tells what it finds.
+func TestGap(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a, b := open(t, m, "a"), open(t, m, "b")
+		lock(t, a, "k")
+		lock(t, a, "l")
+		synctest.Wait()
+		lock(t, b, "k")
+		synctest.Wait()
+		a.Next(t.Context())
+		b.Next(t.Context())
+		// What another server does, of which nothing is heard here.
+		claims, err := w.Store.SessionClaims(t.Context(), "a")
+		committertest.Check(t, err)
+		stop := w.Hub.Follow("a", nobody{})
+		stopB := w.Hub.Follow("b", nobody{})
+		w.Must(t, claim.SetStatus{ID: claims[0].ID, Status: claim.Revoked, Reason: "why"})
+		stop()
+		stopB()
+		a.Missed()
+		b.Missed()
+		synctest.Wait()
+		if got := tell(a.Next(t.Context())); got != "k: 2 to 0 (revoked, why)" {
+			t.Errorf("a heard %s", got)
+		}
+		if got := tell(b.Next(t.Context())); got != "k: 1 to 2 (active, )" {
+			t.Errorf("b heard %s", got)
+		}
+	})
+}
+
+type nobody struct{}
+
+func (nobody) Changed(claim.Transition) {}
+func (nobody) Missed()                  {}
+
+func tell(events []session.Event) string {
+	var all []string
+	for _, e := range events {
+		if s := e.Standing; s != nil {
+			all = append(all, fmt.Sprintf("%s: %d to %d (%s, %s)", s.Resource, s.Previous, s.Current, s.Status, s.Reason))
+		}
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,306 @@
+package session_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/session"
+	"github.com/locket-service/locket/internal/watch"
+)
+
+// feed is that of several servers, in memory.
+type feed struct {
+	mu      sync.Mutex
+	commits []db.Commit
+}
+
+// server is one of several on a store.
+type server struct {
+	*feed
+	name     string
+	hub      *watch.Hub
+	queues   *committer.Committer
+	sessions *session.Manager
+}
+
+// Committed implements committer.Listener.
+func (s *server) Committed(now claim.Instant, changes []claim.Transition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := db.Commit{Server: s.name, N: s.end()[s.name] + 1, At: now.Wall, Changes: changes}
+	s.commits = append(s.commits, c)
+}
+
+// Missed implements committer.Listener.
+func (s *server) Missed() {}
+
+func (s *server) end() db.Position {
+	end := make(db.Position)
+	for _, c := range s.commits {
+		end[c.Server] = c.N
+	}
+	return end
+}
+
+// End implements db.Feed.
+func (s *server) End(context.Context, bool) (db.Position, claim.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end(), claim.Time(time.Now().UnixMicro()), nil
+}
+
+// Changes implements db.Feed.
+func (s *server) Changes(_ context.Context, after db.Position, own bool) (commits []db.Commit, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.commits {
+		if c.N > after[c.Server] && (own || c.Server != s.name) {
+			c.Own = c.Server == s.name
+			commits = append(commits, c)
+		}
+	}
+	slices.SortStableFunc(commits, func(a, b db.Commit) int { return strings.Compare(a.Server, b.Server) })
+	return commits, nil
+}
+
+// startServer starts a server on the store of a world.
+func startServer(t *testing.T, w *committertest.World, f *feed, name string) *server {
+	t.Helper()
+	return startServerOn(t, w, w.Store, f, name)
+}
+
+// startServerOn is startServer with another view of the store for the sessions.
+func startServerOn(t *testing.T, w *committertest.World, store session.Store, f *feed, name string) *server {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	s := &server{feed: f, name: name}
+	s.hub = watch.NewHub(w.Store, registry)
+	s.queues = committer.New(w.Store, committer.Config{
+		Timeout: committertest.Timeout, Log: w.Log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{s.hub, s},
+	})
+	s.sessions = session.New(s.queues, s.hub, store, session.Config{}, registry)
+	committertest.Run(t, s.queues)
+	committertest.Run(t, s.sessions)
+	committertest.Run(t, watch.NewFollower(s, s.hub, w.Log))
+	return s
+}
+
+// servers runs a test with two servers on one store, and a fake clock.
+func servers(t *testing.T, test func(t *testing.T, w *committertest.World, a, b *server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w, f := committertest.New(t, 0), &feed{}
+		test(t, w, startServer(t, w, f, "a"), startServer(t, w, f, "b"))
+	})
+}
+
+// do has a session do something, and returns what it then hears.
+func do(t *testing.T, a *session.Attached, cmd session.Command) string {
+	t.Helper()
+	if !a.Room(t.Context()) {
+		t.Fatal("the session has ended")
+	}
+	a.Do(cmd)
+	synctest.Wait()
+	return heard(t, a)
+}
+
+// heard returns what a session has heard, without waiting for anything.
+func heard(t *testing.T, a *session.Attached) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return tell(a.Next(ctx))
+}
+
+// TestNewsOnce: a session locks a resource, unlocks it, and locks it again behind another one. What the first
+// two did comes once more from the feed while the third is carried out: to the server that committed it, because
+// somebody watches there, or to the server that the session has moved to. Nothing is told again.
+func TestNewsOnce(t *testing.T) {
+	for name, test := range map[string]struct{ watched, moves, apart bool }{
+		"nobody watches":               {},
+		"a watch":                      {watched: true},
+		"a watch, and a second server": {watched: true, apart: true},
+		"the session moves":            {moves: true},
+		"the session moves, a watch":   {watched: true, moves: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			servers(t, func(t *testing.T, w *committertest.World, a, b *server) {
+				home, second := a, a
+				if test.apart {
+					second = b
+				}
+				if test.moves {
+					home = b
+				}
+				if test.watched {
+					watcher, err := home.hub.Watch(t.Context(), nil)
+					committertest.Check(t, err)
+					defer watcher.Close()
+				}
+				time.Sleep(3 * time.Second) // the feed has been read
+				other := open(t, second.sessions, "other")
+				s := open(t, a.sessions, "s")
+				do(t, s, session.Lock{Sequence: 2, Resource: "k"})
+				do(t, s, session.Unlock{Sequence: 3, Resource: "k"})
+				do(t, other, session.Lock{Sequence: 2, Resource: "k"})
+				if test.moves {
+					s = open(t, b.sessions, "s")
+				}
+				heard(t, s)
+				goOn := w.Store.Hold()
+				do(t, s, session.Lock{Sequence: 4, Resource: "k"})
+				time.Sleep(5 * time.Second) // longer than the feed is left alone
+				expect(t, heard(t, s), "")
+				goOn()
+				synctest.Wait()
+				expect(t, heard(t, s), "k: 0 to 1 (waiting, )")
+				expect(t, do(t, other, session.Unlock{Sequence: 3, Resource: "k"}), "k: 2 to 0 (released, )")
+				time.Sleep(5 * time.Second)
+				expect(t, heard(t, s), "k: 1 to 2 (active, )")
+				expect(t, do(t, s, session.Unlock{Sequence: 5, Resource: "k"}), "k: 2 to 0 (released, )")
+				time.Sleep(5 * time.Second)
+				expect(t, heard(t, s), "")
+			})
+		})
+	}
+}
+
+func expect(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("heard %q, want %q", got, want)
+	}
+}
+
+// TestOpenAgainBehindCommands: a command of the older stream that is carried out late, after the session was opened
+// again, is part of what the session then has: no second claim is made beside its claim.
+func TestOpenAgainBehindCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 1)
+		m := session.New(w.Committer, w.Hub, w.Store, session.Config{}, w.Registry)
+		committertest.Run(t, w.Committer)
+		committertest.Run(t, m)
+		open(t, m, "first") // this server vouches from now on
+		old := open(t, m, "s")
+		turn := make(chan struct{})
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
+				<-turn
+				return s.Store.Transact(ctx, fn)
+			}
+		})
+		for _, resource := range []string{"under way", "k", "l"} { // new work, which waits for what else there is
+			lock(t, old, resource)
+		}
+		synctest.Wait()
+		opened := make(chan *session.Attached)
+		go func() { opened <- open(t, m, "s") }()
+		synctest.Wait()
+		turn <- struct{}{}
+		turn <- struct{}{}
+		synctest.Wait()
+		var again *session.Attached
+		select {
+		case again = <-opened:
+			lock(t, again, "k")
+			close(turn)
+		default:
+			close(turn)
+			again = <-opened
+			lock(t, again, "k")
+		}
+		synctest.Wait()
+		had := strings.Split(heard(t, again), "; ") // in any order, and then the answer
+		slices.Sort(had)
+		expect(t, strings.Join(had, "; "), "k: 2 to 2 (active, ); k: 2 to 2 (active, ); l: 2 to 2 (active, ); under way: 2 to 2 (active, )")
+		claims, err := w.Store.SessionClaims(t.Context(), "s")
+		committertest.Check(t, err)
+		if len(claims) != 3 {
+			t.Errorf("the session has %d claims: %+v", len(claims), claims)
+		}
+	})
+}
+
+// made returns a claim of a session that is made without this server, and is not heard of.
+func made(t *testing.T, w *committertest.World, id, resource string) claim.Transition {
+	t.Helper()
+	row, _, err := w.Store.Session(t.Context(), "a")
+	committertest.Check(t, err)
+	committertest.Transact(t, w.Store.Store, claim.Create{ID: id, Resource: resource, Session: "a", Server: row.Server})
+	c, _, err := w.Store.Get(t.Context(), id)
+	committertest.Check(t, err)
+	return claim.Transition{After: &c}
+}
+
+// TestClaimNotKnown: a claim that the session does not know, since the outcome of its commit was not known, is found when
+// something is heard of it. One that has ended by then is not told.
+func TestClaimNotKnown(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		heard(t, a)
+		k, l := made(t, w, "1", "k"), made(t, w, "2", "l")
+		committertest.Transact(t, w.Store.Store, claim.End{ID: "2"})
+		for range 3 {
+			a.Changed(k)
+			a.Changed(l)
+			synctest.Wait()
+		}
+		expect(t, heard(t, a), "k: 0 to 2 (active, )")
+	})
+}
+
+// TestGapDuringCheck: the end of a claim that is looked at, and of which nothing is heard, is told after the answer.
+func TestGapDuringCheck(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		b := open(t, m, "b")
+		do(t, b, session.Lock{Sequence: 2, Resource: "k"})
+		checked := make(chan struct{})
+		a := openChecked(t, m, "a", func(_ context.Context, result *committer.Result) error {
+			committertest.Transact(t, w.Store.Store, claim.End{ID: result.Claim.ID, Reason: "why"})
+			<-checked
+			return nil
+		})
+		heard(t, a)
+		expect(t, do(t, a, session.Lock{Sequence: 2, Resource: "k"}), "")
+		a.Missed()
+		synctest.Wait()
+		close(checked)
+		synctest.Wait()
+		expect(t, heard(t, a), "k: 0 to 1 (waiting, ); k: 1 to 0 (withdrawn, why)")
+	})
+}
+
+// TestUnlockOfWhatIsGone: an UNLOCK of a claim that ended without being heard of, and is in the history no more, tells that it
+// has ended, nobody knows how. So does a LOCK, which makes another claim.
+func TestUnlockOfWhatIsGone(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		do(t, a, session.Lock{Sequence: 2, Resource: "k"})
+		do(t, a, session.Lock{Sequence: 3, Resource: "l"})
+		claims, err := w.Store.SessionClaims(t.Context(), "a")
+		committertest.Check(t, err)
+		for _, c := range claims {
+			committertest.Transact(t, w.Store.Store, claim.End{ID: c.ID})
+		}
+		time.Sleep(time.Second)
+		pruned, err := w.Store.Prune(t.Context(), claim.Time(time.Now().UnixMicro()), 10)
+		committertest.Check(t, err)
+		if pruned != 2 {
+			t.Fatalf("%d are pruned", pruned)
+		}
+		expect(t, do(t, a, session.Unlock{Sequence: 4, Resource: "k"}), "k: 2 to 0 (status 0, ); k: 0 to 0 (status 0, )")
+		expect(t, do(t, a, session.Lock{Sequence: 5, Resource: "l"}), "l: 2 to 0 (status 0, ); l: 0 to 2 (active, )")
+	})
+}

@@ -1,0 +1,214 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// background reads something beside the commands, and then calls what the read returned, unless
+// the session has ended.
+func (a *Attached) background(read func(context.Context) (then func())) {
+	ctx, cancel := context.WithCancel(a.caller)
+	go func() {
+		select {
+		case <-a.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	a.beside(ctx, func(ctx context.Context) func() {
+		defer cancel()
+		return read(ctx)
+	})
+}
+
+// beside is background for what is also done when the session has ended.
+func (a *Attached) beside(ctx context.Context, work func(context.Context) (then func())) {
+	a.m.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		then := work(ctx)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.err == nil && then != nil {
+			then()
+		}
+	})
+}
+
+// look reads the claim of a resource that has ended, tells it, and goes on.
+func (a *Attached) look(r *resource, then func()) {
+	id := r.id
+	if id == "" { // it has been told meanwhile
+		then()
+		return
+	}
+	a.background(func(ctx context.Context) func() {
+		c, err := a.get(ctx, id)
+		return func() {
+			switch {
+			case err != nil:
+				a.refuse(r, err)
+				return
+			case c == nil && r.id == id:
+				a.learn(r, r.gone())
+			case r.id == id:
+				a.learn(r, c)
+			}
+			then()
+		}
+	})
+}
+
+// get reads a claim. One that is there no more has ended, nobody knows how.
+func (a *Attached) get(ctx context.Context, id string) (*claim.Claim, error) {
+	c, _, err := a.m.store.Get(ctx, id)
+	if errors.Is(err, claim.ErrNotFound) {
+		return nil, nil
+	}
+	return &c, err
+}
+
+// gone returns the end of a resource's claim that is there no more: nobody knows how it ended.
+func (r *resource) gone() *claim.Claim {
+	return &claim.Claim{ID: r.id, Resource: r.name, Mode: r.mode, Version: r.version + 1}
+}
+
+// Missed implements watch.SessionListener.
+func (a *Attached) Missed() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.err != nil:
+	case a.loading:
+		a.doubtful = true
+	default:
+		a.reconcile()
+	}
+}
+
+// reconcile reads the session's claims again, since changes may have been missed.
+func (a *Attached) reconcile() {
+	if a.doubtful = a.reads > 0; a.doubtful { // once more, after the read under way
+		return
+	}
+	a.reads++
+	a.background(func(ctx context.Context) func() {
+		claims, ended, err := a.readClaims(ctx)
+		return func() {
+			a.reads--
+			a.reading = false
+			if err != nil {
+				a.doubtful = true
+				time.AfterFunc(retryPause, a.Missed)
+				return
+			}
+			for _, c := range ended {
+				if r := a.resources[c.Resource]; r.knows(c.ID) {
+					a.learn(r, c)
+				}
+			}
+			for i := range claims {
+				a.learn(a.resource(claims[i].Resource), &claims[i])
+			}
+			for _, r := range a.resources {
+				a.forget(r)
+			}
+			if a.doubtful {
+				a.reconcile()
+				return
+			}
+			a.unknown = false
+			if then := a.known; then != nil {
+				a.known = nil
+				then()
+			}
+		}
+	})
+}
+
+// whenKnown calls then after what commands have changed was told: at once, or, if the outcome of one was not known,
+// after the claims were read. It is called for one thing at a time.
+func (a *Attached) whenKnown(then func()) {
+	if a.unknown && (a.reads > 0 || a.doubtful) {
+		a.known = then
+		return
+	}
+	then()
+}
+
+// readClaims reads the live claims of the session, and those that it had and that have ended.
+func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []*claim.Claim, err error) {
+	select {
+	case a.m.reading <- struct{}{}:
+		defer func() { <-a.m.reading }()
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	a.mu.Lock()
+	a.reading = true
+	known := make(map[string]*claim.Claim, len(a.resources)) // how each claim ended if it is there no more
+	for _, r := range a.resources {
+		if r.id != "" {
+			known[r.id] = r.gone()
+		} else if r.work != nil && r.work.about != "" {
+			known[r.work.about] = nil
+		}
+	}
+	a.mu.Unlock()
+	if live, err = a.m.store.SessionClaims(ctx, a.ID); err != nil {
+		return nil, nil, err
+	}
+	for i := range live {
+		delete(known, live[i].ID)
+	}
+	for id, gone := range known {
+		c, err := a.get(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		if c = cmp.Or(c, gone); c != nil {
+			ended = append(ended, c)
+		}
+	}
+	return live, ended, nil
+}
+
+// findOut has the session end its stay here if it is not attached here any more.
+func (a *Attached) findOut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err == nil {
+		a.ask(false)
+	}
+}
+
+// ask reads the session's row, since something says that it may not be attached here any more, and
+// ends its stay here if that is so. surely says that it is not.
+func (a *Attached) ask(surely bool) {
+	if a.asking && !surely {
+		return
+	}
+	a.asking = true
+	a.background(func(ctx context.Context) func() {
+		row, _, err := a.m.store.Session(ctx, a.ID)
+		return func() {
+			a.asking = false
+			here := err == nil && row.Server == a.server
+			_, closing := a.barrier.(Close)
+			switch {
+			case closing && !surely: // it is about to be answered
+			case errors.Is(err, claim.ErrSessionEnded), err == nil && row.Ends():
+				a.stop(claim.ErrSessionEnded)
+			case err == nil && (row.Server != "" && !here || here && surely): // by another stream
+				a.stop(ErrMoved)
+			case err == nil && row.Server == "" || surely:
+				a.stop(ErrDetached)
+			}
+		}
+	})
+}

@@ -1,0 +1,141 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// resetReason is why the claims of sessions end that a reset has ended.
+const resetReason = "the sessions were reset"
+
+// endReason is why the claims of a session end that EndSession has ended.
+const endReason = "the session was ended"
+
+const (
+	resetPage     = 1000
+	resetParallel = 64
+)
+
+// List returns sessions of all servers in the order of their ids: those after one, up to a limit.
+func (m *Manager) List(ctx context.Context, after string, limit int) ([]db.SessionCount, claim.Instant, error) {
+	return m.store.Sessions(ctx, after, limit)
+}
+
+// Get returns a session of any server, or claim.ErrSessionEnded.
+func (m *Manager) Get(ctx context.Context, id string) (found db.SessionCount, now claim.Instant, err error) {
+	if found.Session, now, err = m.store.Session(ctx, id); err != nil {
+		return found, now, err
+	}
+	claims, err := m.store.SessionClaims(ctx, id)
+	for i := range claims {
+		if claims[i].Status == claim.Active {
+			found.Active++
+		} else {
+			found.Waiting++
+		}
+	}
+	return found, now, err
+}
+
+// End ends a session of any server, or returns claim.ErrSessionEnded. What it has ended stays so when it returns
+// another error: it may be repeated.
+func (m *Manager) End(ctx context.Context, id string) error {
+	ended, err := m.revoke(ctx, []string{id}, endReason)
+	if err == nil && ended == 0 {
+		err = claim.ErrSessionEnded
+	}
+	return err
+}
+
+// Reset ends all sessions, of all servers, but those to keep, and returns how many it has ended.
+// Their waiting claims end first, so that none of them is granted what another gives up. What it
+// has ended stays so when it returns an error: it may be repeated.
+func (m *Manager) Reset(ctx context.Context, keep []string) (ended int, err error) {
+	sessions, err := m.others(ctx, keep)
+	if err != nil {
+		return 0, err
+	}
+	return m.revoke(ctx, sessions, resetReason)
+}
+
+// revoke ends sessions, those that wait first.
+func (m *Manager) revoke(ctx context.Context, sessions []string, reason string) (ended int, err error) {
+	for _, cmd := range []claim.EndSession{
+		{Waiting: claim.Revoked, Keep: true, Reason: reason},
+		{Active: claim.Revoked, Waiting: claim.Revoked, Reason: reason},
+	} {
+		if ended, err = m.endEach(ctx, sessions, cmd); err != nil {
+			break
+		}
+	}
+	return ended, err
+}
+
+// others returns the ids of the sessions that are not to be kept.
+func (m *Manager) others(ctx context.Context, keep []string) (ids []string, err error) {
+	keep = slices.Sorted(slices.Values(keep))
+	for after := ""; ; {
+		page, err := m.store.SessionIDs(ctx, after, resetPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range page {
+			if _, kept := slices.BinarySearch(keep, id); !kept {
+				ids = append(ids, id)
+			}
+		}
+		if len(page) < resetPage {
+			return ids, nil
+		}
+		after = page[len(page)-1]
+	}
+}
+
+// endEach carries out a command for each session, several at the same time.
+func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndSession) (int, error) {
+	var (
+		done  atomic.Int64
+		mu    sync.Mutex
+		first error
+		all   sync.WaitGroup
+	)
+	next := make(chan string)
+	for range min(resetParallel, len(sessions)) {
+		all.Go(func() {
+			for id := range next {
+				each := cmd
+				each.ID = id
+				switch _, err := m.queues.Do(ctx, each); {
+				case err == nil:
+					done.Add(1)
+					if !cmd.Keep {
+						m.ended(id)
+					}
+				case !errors.Is(err, claim.ErrSessionEnded):
+					mu.Lock()
+					first = errors.Join(first, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, id := range sessions {
+		next <- id
+	}
+	close(next)
+	all.Wait()
+	return int(done.Load()), first
+}
+
+// ended sends a session away that has ended, if it is here.
+func (m *Manager) ended(id string) {
+	if a := m.find(id); a != nil {
+		a.end(claim.ErrSessionEnded)
+	}
+}

@@ -1,0 +1,214 @@
+package upkeep
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/periodic"
+)
+
+const (
+	pruneInterval = time.Second
+	// restInterval is how long the janitor rests when it has found nothing to delete.
+	restInterval = 10 * time.Second
+	// pruneStep is how many rows one transaction deletes, and prunePause how long
+	// requests have the database to themselves afterwards.
+	pruneStep  = 200
+	prunePause = 5 * time.Millisecond
+	// countInterval is how often the claims are counted, for the limit of the history
+	// and for the metrics; fullInterval how often once the limit has been reached.
+	countInterval = 15 * time.Second
+	fullInterval  = 5 * time.Second
+	// resourceAge is for how long a resource without claims keeps its row; walkInterval is
+	// how often the janitor looks at all of them, and walkSteps how many steps it does in
+	// a row.
+	resourceAge  = time.Hour
+	walkInterval = time.Minute
+	walkSteps    = 50
+	// countTimeout bounds counting, and stepTimeout everything else that the janitor asks for.
+	countTimeout = 10 * time.Second
+	stepTimeout  = 15 * time.Second
+)
+
+// History is how much is kept of the claims that have ended.
+type History struct {
+	// Retention is for how long they are kept, and Limit how many of them.
+	Retention time.Duration
+	Limit     int
+	// Minimum is for how long they are kept however many they are, and whatever steps the database's clock
+	// makes, unless the Retention is shorter: a request that is repeated within this time finds what it did
+	// the first time.
+	Minimum time.Duration
+}
+
+// before returns the time before which claims have ended that are to be deleted. cutoff is that
+// before which those beyond the limit have, or 0.
+func (h History) before(now, cutoff claim.Time) claim.Time {
+	return max(now.Add(-h.Retention), min(cutoff, now.Add(-h.Minimum)))
+}
+
+// Janitor deletes finished claims of which the History keeps no more,
+// and the rows of resources that are no longer used; and it counts what there is.
+type Janitor struct {
+	store   db.Pruner
+	history History
+	log     *slog.Logger
+	claims  *prometheus.GaugeVec // how many there are, by status
+
+	rested time.Time // when there was nothing to delete
+	ended  *db.Past  // tells which claims ended before the minimum age
+	unused *db.Past  // tells which resources have not changed for resourceAge
+
+	counted time.Time
+	cutoff  claim.Time // older than the limit-th newest
+	walk    string     // the resource at which the last steps ended
+	walked  time.Time  // when the last walk ended
+}
+
+// NewJanitor returns a janitor of a store.
+func NewJanitor(store db.Pruner, history History, log *slog.Logger, registerer prometheus.Registerer) *Janitor {
+	claims := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "locket_claims", Help: "Claims in the database by status, counted every 15 seconds.",
+	}, []string{"status"})
+	registerer.MustRegister(claims)
+	return &Janitor{
+		store: store, history: history, log: log, claims: claims,
+		ended: db.NewPast(min(history.Minimum, history.Retention)), unused: db.NewPast(resourceAge),
+	}
+}
+
+// Run implements ifrit.Runner.
+func (j *Janitor) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	return periodic.New(pruneInterval, func(ctx context.Context) {
+		if err := j.clean(ctx); err != nil && ctx.Err() == nil {
+			j.log.Debug("the janitor cannot work", "error", err)
+		}
+	}).Run(signals, ready)
+}
+
+func (j *Janitor) clean(ctx context.Context) error {
+	if time.Since(j.rested) < restInterval {
+		return nil
+	}
+	if err := j.count(ctx); err != nil && ctx.Err() == nil {
+		j.log.Warn("the claims cannot be counted", "error", err)
+	}
+	now, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	j.ended.Saw(now.Wall)
+	j.unused.Saw(now.Wall)
+	n, err := j.prune(ctx, min(j.history.before(now.Wall, j.cutoff), j.ended.Before()))
+	if err != nil {
+		return err
+	}
+	if err := j.pruneResources(ctx, j.unused.Before()); err != nil {
+		return err
+	}
+	if n == 0 && j.walk == "" {
+		j.rested = time.Now()
+	}
+	return nil
+}
+
+func (j *Janitor) now(ctx context.Context) (claim.Instant, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return j.store.Now(ctx)
+}
+
+// pruneResources walks over the resources, some steps at a time, and rests when it has seen
+// all of them.
+func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
+	if before == 0 || j.walk == "" && time.Since(j.walked) < walkInterval {
+		return nil
+	}
+	for range walkSteps {
+		if err := j.walkStep(ctx, before); err != nil {
+			return err
+		}
+		if j.walk == "" {
+			j.walked = time.Now()
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *Janitor) walkStep(ctx context.Context, before claim.Time) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	j.walk, err = j.store.PruneResources(ctx, j.walk, before, pruneStep)
+	return err
+}
+
+// pause leaves the database to the requests for a moment.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(prunePause):
+		return nil
+	}
+}
+
+// count counts the claims, if it is time to, and finds the cutoff for the limit. When that fails, or
+// takes too long, what was counted last stays in force.
+func (j *Janitor) count(ctx context.Context) error {
+	interval := countInterval
+	if j.cutoff != 0 {
+		interval = fullInterval
+	}
+	if time.Since(j.counted) < interval {
+		return nil
+	}
+	j.counted = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	counts, err := j.store.Count(ctx)
+	if err != nil {
+		return err
+	}
+	j.claims.WithLabelValues("waiting").Set(float64(counts.Waiting))
+	j.claims.WithLabelValues("active").Set(float64(counts.Active))
+	j.claims.WithLabelValues("finished").Set(float64(counts.Finished))
+	if counts.Finished <= int64(j.history.Limit) {
+		j.cutoff = 0
+		return nil
+	}
+	cutoff, err := j.store.HistoryCutoff(ctx, j.history.Limit)
+	if err == nil {
+		j.cutoff = cutoff
+	}
+	return err
+}
+
+// prune deletes all that ended before a time, and returns how many there were.
+func (j *Janitor) prune(ctx context.Context, before claim.Time) (deleted int, err error) {
+	for {
+		n, err := j.pruneSome(ctx, before)
+		deleted += n
+		if err != nil || n < pruneStep {
+			return deleted, err
+		}
+		if err := pause(ctx); err != nil {
+			return deleted, err
+		}
+	}
+}
+
+func (j *Janitor) pruneSome(ctx context.Context, before claim.Time) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return j.store.Prune(ctx, before, pruneStep)
+}

@@ -1,0 +1,30 @@
+package upkeep
+
+import (
+	"context"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// expiredReason is why the claims of a session end that nobody resumed in time.
+const expiredReason = "the session was not resumed in time"
+
+// endSessions returns what ends sessions that are due, and their claims.
+func endSessions(ids []string) (cmds []claim.Command) {
+	for _, id := range ids {
+		cmds = append(cmds, claim.EndSession{ID: id, OnlyDue: true, Active: claim.Expired, Waiting: claim.Aborted, Reason: expiredReason})
+	}
+	return cmds
+}
+
+// detachSilent detaches the sessions of servers that are gone.
+func (s *Sweeper) detachSilent(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	n, err := s.store.DetachSilent(ctx, db.VouchSilence)
+	if n > 0 {
+		s.log.Info("the sessions of a server that is gone are detached", "sessions", n)
+	}
+	return err
+}

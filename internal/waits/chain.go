@@ -1,0 +1,85 @@
+package waits
+
+import (
+	"context"
+
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// Chain is whom a party waits for, whom those wait for, and so on.
+type Chain struct {
+	// Waits are nearest first.
+	Waits []Wait
+	// Circle is whether the chain comes back to where it began.
+	Circle bool
+	// Now is the time of the first reading.
+	Now claim.Instant
+}
+
+// Wait is a claim that waits, and whom it waits for.
+type Wait struct {
+	Waiter claim.Claim
+	// Holders are those of the resource, Ahead the first claims before it in the line, as far as they
+	// are in its way.
+	Holders, Ahead []claim.Claim
+}
+
+// shownAhead is how many claims before one in the line are shown.
+const shownAhead = 10
+
+// OfClaim returns the chain of a claim; it has no Waits if the claim does not wait.
+func OfClaim(ctx context.Context, store Store, c claim.Claim) (Chain, error) {
+	s := newSearch(store, c.Party())
+	if c.Status == claim.Waiting {
+		s.begin(c)
+	}
+	return s.chain(ctx)
+}
+
+// OfParties returns the chain of some parties, apart from what they wait for in the queue of the
+// resource except.
+func OfParties(ctx context.Context, store Store, except string, parties ...claim.Party) (Chain, error) {
+	s := newSearch(store, parties...)
+	if len(s.parties) == 0 {
+		return Chain{}, nil
+	}
+	claims, err := store.WaitsOf(ctx, parties, MaxRead)
+	if err != nil {
+		return Chain{}, err
+	}
+	s.left -= len(claims)
+	for _, c := range claims {
+		if c.Resource != except {
+			s.begin(c)
+		}
+	}
+	return s.chain(ctx)
+}
+
+// chain shows what a search finds: each wait that a party got into, and not those that only stand
+// before it in a line that is shown.
+func (s *search) chain(ctx context.Context) (Chain, error) {
+	err := s.run(ctx, false)
+	chain := Chain{Circle: s.circle != nil, Now: s.now}
+	shown := make(map[string]bool)
+	for i := range s.found {
+		f := &s.found[i]
+		queue := s.queues[f.claim.Resource]
+		if queue == nil || shown[f.claim.ID] || f.from >= 0 && f.by.ID == f.claim.ID {
+			continue
+		}
+		shown[f.claim.ID] = true
+		w := Wait{Waiter: f.claim}
+		blockers, _ := s.blockers(ctx, &f.claim) // the queue is known
+		for _, b := range blockers {
+			switch {
+			case b.Status == claim.Active:
+				w.Holders = append(w.Holders, b)
+			case len(w.Ahead) < shownAhead:
+				w.Ahead = append(w.Ahead, b)
+			}
+		}
+		chain.Waits = append(chain.Waits, w)
+	}
+	return chain, err
+}

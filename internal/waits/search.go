@@ -1,0 +1,213 @@
+package waits
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+const (
+	// MaxRead is how many claims one search reads at most.
+	MaxRead = 1000
+	// maxAhead is how many claims of one line, and how many holders of one resource, it reads.
+	maxAhead = 32
+)
+
+// Store is what a search asks of a store.
+type Store interface {
+	Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
+	WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error)
+}
+
+// search goes from claims that wait to those that they wait for, nearest first.
+type search struct {
+	store   Store
+	parties map[claim.Party]bool // where it began; a way back there is a circle
+	left    int                  // how many claims it may still read
+
+	queues map[string]*db.Snapshot
+	seen   map[string]span // the waiting claims that were found, by id
+	asked  map[claim.Party]span
+	found  []wait
+	circle []link
+	now    claim.Instant
+}
+
+// wait is a claim that waits, and how it was found.
+type wait struct {
+	claim claim.Claim
+	// from is the index of the wait that it was found from, -1 at the begin, and by who stands
+	// between the two: the claim of the same party that from waits for, or this claim itself.
+	from int
+	by   claim.Claim
+	// span is what the way to it goes over, and root where that begins.
+	span span
+	root int
+	// own is whether it waits for a holder of its own party: where it leads is that party's own
+	// affair.
+	own bool
+}
+
+// span is what a way goes over, besides where it begins: a circle needs both.
+type span uint8
+
+const (
+	otherParty span = 1 << iota
+	otherResource
+)
+
+// link is a part of a circle: a claim that waits, and a claim that it waits for, of the party of the next
+// link.
+type link struct{ waiter, holder claim.Claim }
+
+func newSearch(store Store, parties ...claim.Party) *search {
+	s := &search{
+		store: store, left: MaxRead, parties: make(map[claim.Party]bool),
+		queues: make(map[string]*db.Snapshot), seen: make(map[string]span), asked: make(map[claim.Party]span),
+	}
+	for _, p := range parties {
+		if p != (claim.Party{}) {
+			s.parties[p] = true
+		}
+	}
+	return s
+}
+
+// begin adds a claim to begin with.
+func (s *search) begin(c claim.Claim) { s.add(c, -1, c) }
+
+// run searches until everything was found, or as much as may be read; or until a circle was found,
+// if until is set.
+func (s *search) run(ctx context.Context, until bool) error {
+	for next := 0; next < len(s.found); {
+		var ask []claim.Party
+		through := make(map[claim.Party]wait) // from and by of what is found by asking
+		for ; next < len(s.found); next++ {
+			blockers, err := s.blockers(ctx, &s.found[next].claim)
+			if err != nil {
+				return err
+			}
+			for _, b := range blockers {
+				if b.Status == claim.Active && b.Party() == s.found[next].claim.Party() {
+					s.found[next].own = true
+				}
+				if s.closes(next, &b) && s.circle == nil {
+					s.circle = s.path(next, b)
+					if until {
+						return nil
+					}
+				}
+				// What stands before an exclusive claim has nothing else before it.
+				if b.Status == claim.Waiting && s.found[next].claim.Mode == claim.Shared {
+					s.add(b, next, b)
+				}
+				span := s.found[next].span | otherParty // with the party itself
+				if p := b.Party(); p != (claim.Party{}) && !s.parties[p] && isNew(s.asked, p, span) {
+					if _, twice := through[p]; !twice {
+						ask = append(ask, p)
+					}
+					through[p] = wait{from: next, by: b}
+				}
+			}
+		}
+		if len(ask) == 0 || s.left <= 0 {
+			return nil
+		}
+		claims, err := s.store.WaitsOf(ctx, ask, s.left)
+		if err != nil {
+			return err
+		}
+		s.left -= len(claims)
+		// Nearest first: what the holders wait for comes before what those in the line wait for.
+		rank := make(map[claim.Party]int, len(ask))
+		for i, p := range ask {
+			rank[p] = i
+		}
+		slices.SortStableFunc(claims, func(a, b claim.Claim) int { return cmp.Compare(rank[a.Party()], rank[b.Party()]) })
+		for _, c := range claims {
+			if way := through[c.Party()]; way.by.ID != c.ID { // else it was seen in its line
+				s.add(c, way.from, way.by)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *search) add(c claim.Claim, from int, by claim.Claim) {
+	w := wait{claim: c, from: from, by: by, root: len(s.found)}
+	if from >= 0 {
+		root := &s.found[s.found[from].root].claim
+		w.span, w.root = s.found[from].span, s.found[from].root
+		if p := c.Party(); p != (claim.Party{}) && p != root.Party() {
+			w.span |= otherParty
+		}
+		if c.Resource != root.Resource {
+			w.span |= otherResource
+		}
+	}
+	if isNew(s.seen, c.ID, w.span) {
+		s.found = append(s.found, w)
+	}
+}
+
+// isNew notes a way to something, and reports whether it goes over more than those before.
+func isNew[K comparable](known map[K]span, key K, way span) bool {
+	before, again := known[key]
+	if again && before|way == before {
+		return false
+	}
+	known[key] = before | way
+	return true
+}
+
+// know spares the reading of a queue.
+func (s *search) know(queue db.Snapshot) { s.queues[queue.Resource] = &queue }
+
+// blockers returns the claims that a waiting claim waits for: holders first, then those before it.
+func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim.Claim, err error) {
+	queue := s.queues[c.Resource]
+	if queue == nil {
+		if s.left <= 0 {
+			return nil, nil
+		}
+		read, now, err := s.store.Queue(ctx, c.Resource, min(maxAhead, s.left))
+		if err != nil {
+			return nil, err
+		}
+		queue, s.now = &read, now
+		s.left -= len(queue.Holders) + len(queue.Waiters)
+		s.queues[c.Resource] = queue
+	}
+	for i := range queue.Holders {
+		if queue.Holders[i].ID == c.ID { // its turn has come meanwhile
+			return nil, nil
+		}
+	}
+	for _, list := range [][]claim.Claim{queue.Holders, queue.Waiters} {
+		for i := range list {
+			if b := &list[i]; b.ID != c.ID && b.Enqueued < c.Enqueued && b.Conflicts(c) {
+				blockers = append(blockers, *b)
+			}
+		}
+	}
+	return blockers, nil
+}
+
+// closes reports whether a claim for which a wait waits is of a party with which the search
+// began, so that the circle has two parties and two resources at least.
+func (s *search) closes(at int, blocker *claim.Claim) bool {
+	w := &s.found[at]
+	return w.span == otherParty|otherResource && !s.found[w.root].own && blocker.Party() == s.found[w.root].claim.Party() && s.parties[blocker.Party()]
+}
+
+// path returns the circle that ends with a wait, and with who it waits for, in order.
+func (s *search) path(at int, last claim.Claim) (circle []link) {
+	for i := at; i >= 0; i = s.found[i].from {
+		circle = append([]link{{s.found[i].claim, last}}, circle...)
+		last = s.found[i].by
+	}
+	return circle
+}

@@ -1,0 +1,182 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/periodic"
+)
+
+const (
+	followInterval = 20 * time.Millisecond
+	// busyFollow is how often the feed is read at most, for the commits of this server.
+	busyFollow = 5 * time.Millisecond
+	// idleFollow is how often the feed is read when nobody waits for news here.
+	idleFollow = 2 * time.Second
+	// tidyInterval is how often servers that are gone are forgotten.
+	tidyInterval = time.Minute
+)
+
+// Follower reads the feed and tells a hub what other servers did, and its watchers what all
+// did.
+type Follower struct {
+	feed db.Feed
+	hub  *Hub
+	log  *slog.Logger
+
+	position db.Position // nil: at the end, wherever that is
+	own      bool        // the position has this server's own commits too
+	missed   bool        // changes may have been missed
+	read     time.Time   // when the last read began
+
+	tidied time.Time  // when the end of the feed was read
+	clock  claim.Time // the database's time then
+	past   *db.Past   // of the database's clock
+}
+
+// NewFollower returns a follower of the feed for the calls that wait at a hub.
+func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
+	return &Follower{feed: feed, hub: hub, log: log, past: db.NewPast(db.FeedAge)}
+}
+
+// Run implements ifrit.Runner.
+func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	return periodic.Paced(f.pause, f.hub.wake, f.follow).Run(signals, ready)
+}
+
+// pause returns how long to leave the feed alone.
+func (f *Follower) pause() time.Duration {
+	if watched, _ := f.hub.log.wanted(); !watched && !f.hub.waits() {
+		return idleFollow
+	}
+	return followInterval
+}
+
+func (f *Follower) follow(ctx context.Context) {
+	if pause := busyFollow - time.Since(f.read); pause > 0 { // commits come one after the other: one read for several of them
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+	f.read = time.Now()
+	if err := f.followOnce(ctx); err != nil {
+		f.missed = true // it may take long to read what comes now
+		f.log.Debug("the changes of other servers cannot be read", "error", err)
+		return
+	}
+	if f.missed {
+		f.missed = false
+		f.hub.notifyAll()
+	}
+}
+
+func (f *Follower) followOnce(ctx context.Context) error {
+	if err := f.tidy(ctx); err != nil {
+		return err
+	}
+	if wanted, on := f.hub.log.wanted(); wanted && !on {
+		return f.beginLog(ctx)
+	} else if !wanted {
+		f.own = false
+	}
+	commits, err := f.feed.Changes(ctx, f.position, f.own)
+	if errors.Is(err, db.ErrFeedGap) { // too many
+		f.lost()
+		f.position = nil
+		return f.tidy(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	f.advance(commits)
+	commits = merge(commits)
+	f.hub.heard(commits)
+	if f.own {
+		f.hub.log.grow(commits, f.position, f.time(), f.oldest(), f.read)
+	}
+	return nil
+}
+
+// advance moves the position behind commits.
+func (f *Follower) advance(commits []db.Commit) {
+	for _, c := range commits {
+		switch err := f.position.Follow(c); {
+		case err == nil:
+		case c.Unknown: // what waiting calls must know is there
+			f.hub.log.cut()
+		default:
+			f.lost()
+		}
+	}
+}
+
+// lost says that commits are missing.
+func (f *Follower) lost() {
+	f.missed = true
+	f.hub.log.cut()
+}
+
+// beginLog begins the log of the watchers at the end of the feed. What comes before that is for
+// the waiting calls alone.
+func (f *Follower) beginLog(ctx context.Context) error {
+	end, now, err := f.feed.End(ctx, true)
+	if err != nil {
+		return err
+	}
+	commits, err := f.feed.Changes(ctx, f.position, false)
+	if err != nil && !errors.Is(err, db.ErrFeedGap) {
+		return err
+	}
+	f.missed = f.missed || err != nil
+	f.hub.heard(commits)
+	f.position, f.own = end, true
+	f.saw(now, f.read)
+	f.hub.log.begin(maps.Clone(end), now, f.oldest(), f.read)
+	return nil
+}
+
+// time is the database's when the last read began.
+func (f *Follower) time() claim.Time { return f.clock.Add(f.read.Sub(f.tidied)) }
+
+// oldest is the time of what is as old as the feed is kept. Where the clock has stepped meanwhile, it is one that is older.
+func (f *Follower) oldest() claim.Time { return min(f.time().Add(-db.FeedAge), f.past.Low()) }
+
+// saw notes the database's time at a moment.
+func (f *Follower) saw(now claim.Time, at time.Time) {
+	if at.Sub(f.tidied) > db.FeedAge/2 { // nobody knows what the clock has done since
+		f.past = db.NewPast(db.FeedAge)
+	}
+	f.past.Saw(now)
+	f.tidied, f.clock = at, now
+}
+
+// tidy finds the end of the feed if there is no position yet. Else it forgets the servers of
+// which the feed has nothing any more: they are gone.
+func (f *Follower) tidy(ctx context.Context) error {
+	if f.position != nil && time.Since(f.tidied) < tidyInterval {
+		return nil
+	}
+	begin := time.Now()
+	end, now, err := f.feed.End(ctx, f.own)
+	if err != nil {
+		return err
+	}
+	f.saw(now, begin)
+	if f.position == nil {
+		f.position, f.own, f.missed = end, false, true
+	}
+	for server := range f.position {
+		if _, there := end[server]; !there {
+			delete(f.position, server)
+		}
+	}
+	return nil
+}

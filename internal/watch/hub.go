@@ -1,0 +1,199 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// ErrStopped is returned to calls that wait because this server no longer lets any wait:
+// it shuts down. Another server can.
+var ErrStopped = errors.New("the server lets no more calls wait")
+
+// Store is what a hub asks of a store.
+type Store interface {
+	db.Getter
+	db.Feed
+}
+
+// Hub wakes the calls that wait for a claim, tells the sessions what happens to theirs, and has the
+// log that watchers follow.
+type Hub struct {
+	store db.Getter
+	log   *feedLog
+
+	mu      sync.Mutex
+	waiting map[string]map[*subscription]struct{} // by the claim's id
+	count   int
+	kept    kept
+	wake    chan struct{}   // gets a value when the feed is to be read at once
+	running context.Context // ends with Stop
+	stop    func()
+
+	sessions map[string]SessionListener // by the session's id
+	awaited  int                        // sessions that wait for something
+}
+
+// subscription is one call's wait for one claim.
+type subscription struct {
+	id string
+	// news holds the claim as it is now, or nil: read it.
+	news chan *news
+	// half is that of the claim's WaitTTL, 0 for none, and keepAt when the claim is to be kept
+	// waiting: see Keeper.
+	half   time.Duration
+	keepAt time.Time
+}
+
+// news is a claim, and the time at which it became so.
+type news struct {
+	claim *claim.Claim
+	now   claim.Instant
+}
+
+// NewHub returns a hub that reads claims in a store, and exports the numbers of calls that
+// wait, and of watches.
+func NewHub(store Store, registerer prometheus.Registerer) *Hub {
+	running, stop := context.WithCancel(context.Background())
+	h := &Hub{store: store, running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]SessionListener)}
+	h.kept.began = make(chan struct{}, 1)
+	h.log = newFeedLog(store, h.poke, registerer)
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_waiters", Help: "Calls that wait for a claim on this server.",
+	}, func() float64 { return float64(h.len()) }))
+	return h
+}
+
+// Committed implements committer.Listener: it wakes the calls whose claims have stopped
+// waiting.
+func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
+	if watched, _ := h.log.wanted(); watched {
+		h.poke()
+	}
+	for _, change := range changes {
+		if change.StoppedWaiting() {
+			h.notify(change.After.ID, newsOf(change.After, now))
+		}
+		h.changed(change)
+	}
+}
+
+// newsOf returns the news of a claim, nil if it lacks some of its data.
+func newsOf(c *claim.Claim, now claim.Instant) *news {
+	if c.Brief {
+		return nil
+	}
+	return &news{c, now}
+}
+
+// heard wakes the calls whose claims have stopped waiting by what other servers committed. What this one
+// did, which is there for the watchers, was told by Committed.
+func (h *Hub) heard(commits []db.Commit) {
+	unknown := false
+	for _, c := range commits {
+		if c.Own {
+			continue
+		}
+		unknown = unknown || c.Unknown
+		for _, id := range c.IDs {
+			h.notify(id, nil)
+		}
+		for _, change := range c.Changes {
+			if change.StoppedWaiting() {
+				h.notify(change.After.ID, nil)
+			}
+			h.changed(change)
+		}
+	}
+	if unknown {
+		h.missed()
+	}
+}
+
+// Missed implements committer.Listener: all waiting calls of this server read their claims.
+func (h *Hub) Missed() { h.notifyAll() }
+
+func (h *Hub) subscribe(id string) *subscription {
+	s := &subscription{id: id, news: make(chan *news, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting[id] == nil {
+		h.waiting[id] = make(map[*subscription]struct{})
+	}
+	h.waiting[id][s] = struct{}{}
+	if h.count++; h.count == 1 {
+		h.poke()
+	}
+	return s
+}
+
+// poke makes the follower read the feed at once.
+func (h *Hub) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (h *Hub) unsubscribe(s *subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.waiting[s.id], s)
+	if len(h.waiting[s.id]) == 0 {
+		delete(h.waiting, s.id)
+	}
+	h.count--
+	if s.half != 0 {
+		h.kept.count--
+	}
+}
+
+// notify wakes the calls that wait for a claim; n may be nil.
+func (h *Hub) notify(id string, n *news) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.waiting[id] {
+		s.tell(n)
+	}
+}
+
+// notifyAll makes all waiting calls and all sessions of this server read their claims.
+func (h *Hub) notifyAll() {
+	defer h.missed()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, subscriptions := range h.waiting {
+		for s := range subscriptions {
+			s.tell(nil)
+		}
+	}
+}
+
+func (s *subscription) tell(n *news) {
+	select {
+	case s.news <- n:
+	default: // it is awake already, and reads the claim itself
+	}
+}
+
+func (h *Hub) len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count
+}
+
+// waits reports whether a call or a session waits here.
+func (h *Hub) waits() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count > 0 || h.awaited > 0
+}
+
+// Stop makes every Await and every Watcher return ErrStopped, now and from now on.
+func (h *Hub) Stop() { h.stop() }

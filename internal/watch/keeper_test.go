@@ -1,0 +1,121 @@
+package watch_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/upkeep"
+	"github.com/locket-service/locket/internal/watch"
+)
+
+const waitTTL = time.Minute
+
+// keep runs a keeper and a sweeper, and counts the commands of the keeper.
+func keep(t *testing.T, w *committertest.World) *atomic.Int64 {
+	t.Helper()
+	w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: 100 * time.Hour})
+	var commands atomic.Int64
+	committertest.Run(t, watch.NewKeeper(w.Hub, func(ctx context.Context, cmd claim.Command) error {
+		commands.Add(1)
+		_, err := w.Do(ctx, cmd)
+		return err
+	}, w.Log))
+	committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
+	return &commands
+}
+
+func wait(t *testing.T, w *committertest.World, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		w.Must(t, claim.Create{ID: id, Resource: "r", TTL: time.Hour, WaitTTL: waitTTL})
+	}
+}
+
+// TestKeeper: a claim that a call waits for goes on waiting for as long as the call does, with two
+// writes per wait TTL, and is aborted one wait TTL after the last of them.
+func TestKeeper(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		commands := keep(t, w)
+		wait(t, w, "kept", "left")
+		ctx, leave := context.WithCancel(t.Context())
+		replies, again := w.Await(ctx, "kept"), w.Await(ctx, "kept")
+		time.Sleep(3*waitTTL + waitTTL/4)
+		pending(t, replies)
+		gets(t, w.Await(t.Context(), "left"), claim.Aborted)
+		if n := commands.Load(); n < 5 || n > 7 {
+			t.Errorf("%d commands in three wait TTLs", n)
+		}
+		leave()
+		<-replies
+		<-again
+		time.Sleep(waitTTL / 4)
+		if c, _, err := w.Store.Get(t.Context(), "kept"); err != nil || c.Status != claim.Waiting {
+			t.Errorf("%s half a wait TTL after the last write (%v)", c.Status, err)
+		}
+		time.Sleep(waitTTL)
+		gets(t, w.Await(t.Context(), "kept"), claim.Aborted)
+		before := commands.Load()
+		time.Sleep(3 * waitTTL)
+		if n := commands.Load() - before; n != 0 {
+			t.Errorf("%d commands while nobody waits", n)
+		}
+	})
+}
+
+// TestKeeperTogether: many calls that began at different times are kept waiting by few commands.
+func TestKeeperTogether(t *testing.T) {
+	const calls = 150
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		commands := keep(t, w)
+		var replies []chan committertest.Reply
+		for i := range calls {
+			wait(t, w, fmt.Sprint(i))
+			replies = append(replies, w.Await(t.Context(), fmt.Sprint(i)))
+			time.Sleep(waitTTL / calls)
+		}
+		before := commands.Load()
+		time.Sleep(3 * waitTTL)
+		for _, r := range replies {
+			pending(t, r)
+		}
+		if n := commands.Load() - before; n > 3*4*3 { // at most four times per wait TTL, three commands each
+			t.Errorf("%d commands for %d calls in three wait TTLs", n, calls)
+		}
+	})
+}
+
+// TestKeeperOfAnotherReading: a call that begins when most of the time has passed, as after the
+// loss of another server, is in time.
+func TestKeeperOfAnotherReading(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		keep(t, w)
+		wait(t, w, "a")
+		time.Sleep(waitTTL - 500*time.Millisecond)
+		replies := w.Await(t.Context(), "a")
+		time.Sleep(waitTTL)
+		pending(t, replies)
+	})
+}
+
+// TestKeeperWithoutDatabase: an outage aborts nobody, and the keeper goes on after it.
+func TestKeeperWithoutDatabase(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		keep(t, w)
+		wait(t, w, "a")
+		replies := w.Await(t.Context(), "a")
+		time.Sleep(waitTTL / 4)
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnTransact = func(context.Context, func(db.Tx) error) error { return db.ErrUnavailable }
+		})
+		time.Sleep(waitTTL / 2)
+		w.Store.Set(func(s *committertest.Store) { s.OnTransact = nil })
+		time.Sleep(2 * waitTTL)
+		pending(t, replies)
+	})
+}

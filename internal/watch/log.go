@@ -1,0 +1,279 @@
+package watch
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+const (
+	// logBytes bounds the commits in the log, by the size of their records.
+	logBytes = db.FeedBytes
+	// decodedBytes is of how many of the last of them the changes are kept as well, which take
+	// about six times as much: nearly all watchers are there.
+	decodedBytes = 4 << 20
+)
+
+// feedLog is the part of the feed that the watchers of this server follow: one for all of them, while
+// there are any. It begins where the first watcher does, and is extended back for one that comes
+// with an older cursor.
+//
+// Each position that it has is closed: with a commit, all that it builds on. So is that of a
+// watcher, which has seen some commits before the log began, and the first of the log's; it goes
+// on with those of the log that are not before its own position.
+type feedLog struct {
+	feed db.Feed
+	poke func() // makes the follower read the feed now
+
+	extending chan struct{} // full while somebody extends the log back
+
+	mu         sync.Mutex
+	watchers   int
+	on         bool
+	generation int           // of the log, which begins anew after a gap
+	changed    chan struct{} // closed when the log grows, begins or ends
+	base, end  db.Position   // before its first commit, and after its last one; never changed in place
+	at         claim.Time    // when the feed ended there
+	oldest     claim.Time    // what is from before that is too old
+	readAt     time.Time     // when the read of the feed began that saw this
+	first      int64         // the number of commits[0] in the log
+	commits    []logCommit
+	bytes      int
+	decoded    int   // bytes of those whose changes are kept
+	undecoded  int64 // the number of the first of these
+}
+
+// logCommit is a commit with changes. Changes is nil if they are in Record only.
+type logCommit struct {
+	server  string
+	n       uint64
+	at      claim.Time
+	record  []byte
+	changes []claim.Transition
+}
+
+func newFeedLog(feed db.Feed, poke func(), registerer prometheus.Registerer) *feedLog {
+	l := &feedLog{feed: feed, poke: poke, extending: make(chan struct{}, 1), changed: make(chan struct{})}
+	gauge := func(name, help string, value func() int) {
+		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return float64(value())
+		}))
+	}
+	gauge("locket_watchers", "Watches on this server.", func() int { return l.watchers })
+	gauge("locket_watch_log_bytes", "Size of the commits that this server keeps for its watches.", func() int { return l.bytes })
+	return l
+}
+
+// join counts a watcher, leave uncounts it. Without any, the log ends.
+func (l *feedLog) join() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watchers++
+	if !l.on {
+		l.poke()
+	}
+}
+
+func (l *feedLog) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watchers--; l.watchers == 0 {
+		l.stop()
+	}
+}
+
+// wanted returns whether anybody watches, and whether the log is on.
+func (l *feedLog) wanted() (wanted, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.watchers > 0, l.on
+}
+
+// stop ends the log; it begins anew if it is wanted. l.mu is locked.
+func (l *feedLog) stop() {
+	l.on = false
+	l.commits, l.bytes, l.decoded = nil, 0, 0
+	l.signal()
+}
+
+// cut ends the log after a gap in the feed. Watchers go on in the next one, if they can.
+func (l *feedLog) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.on {
+		l.stop()
+		l.poke()
+	}
+}
+
+// signal wakes all watchers. l.mu is locked.
+func (l *feedLog) signal() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// begin begins the log at the end of the feed, which was there at some time when it was read.
+func (l *feedLog) begin(end db.Position, at, oldest claim.Time, read time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watchers == 0 {
+		return
+	}
+	l.on = true
+	l.generation++
+	l.base, l.end, l.at, l.oldest, l.readAt = end, maps.Clone(end), at, oldest, read
+	l.first, l.undecoded = 0, 0
+	l.signal()
+}
+
+// grow adds what a read of the feed saw, and where the feed ended.
+func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Time, read time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.on {
+		return
+	}
+	news := false
+	for _, c := range commits {
+		if len(c.Changes) > 0 {
+			news = true
+			l.commits = append(l.commits, logCommit{c.Server, c.N, c.At, c.Record, c.Changes})
+			l.bytes += len(c.Record)
+			l.decoded += len(c.Record)
+		}
+	}
+	if len(commits) > 0 {
+		l.end = maps.Clone(end)
+	}
+	l.at, l.oldest, l.readAt = at, oldest, read
+	l.trim()
+	if news {
+		l.signal()
+	}
+}
+
+// trim leaves out what is too much. l.mu is locked.
+func (l *feedLog) trim() {
+	for l.decoded > decodedBytes {
+		c := &l.commits[l.undecoded-l.first]
+		if c.changes != nil {
+			c.changes = nil
+			l.decoded -= len(c.record)
+		}
+		l.undecoded++
+	}
+	old := 0
+	for ; old < len(l.commits) && (l.bytes > logBytes || l.commits[old].at < l.oldest); old++ {
+		c := &l.commits[old]
+		l.bytes -= len(c.record)
+		if c.changes != nil {
+			l.decoded -= len(c.record)
+		}
+	}
+	if old == 0 {
+		return
+	}
+	base := maps.Clone(l.base)
+	for _, c := range l.commits[:old] {
+		base[c.server] = max(base[c.server], c.n)
+	}
+	clear(l.commits[:old])
+	l.commits, l.base = l.commits[old:], base
+	l.first += int64(old)
+	l.undecoded = max(l.undecoded, l.first)
+}
+
+// covers reports whether the log has everything after a position: it knows each server of the
+// log's begin, and has seen what it committed before. l.mu is locked.
+func (l *feedLog) covers(p db.Position) bool {
+	for server, n := range l.base {
+		if seen, known := p[server]; !known || seen < n {
+			return false
+		}
+	}
+	return true
+}
+
+// extend reads from the feed what comes between a cursor and the begin of the log, and puts it
+// before that. It returns db.ErrFeedGap if that is not there any more, or too much.
+func (l *feedLog) extend(ctx context.Context, from db.Position) error {
+	select {
+	case l.extending <- struct{}{}:
+		defer func() { <-l.extending }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	l.mu.Lock()
+	covered := !l.on || l.covers(from)
+	l.mu.Unlock()
+	if covered {
+		return nil
+	}
+	commits, err := l.feed.Changes(ctx, from, true)
+	if err != nil {
+		return err
+	}
+	to := maps.Clone(from)
+	for _, c := range commits {
+		if err := to.Follow(c); err != nil {
+			return err
+		}
+	}
+	for done := false; !done; {
+		if done, err = l.prepend(commits, from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepend puts before the log what belongs there of the commits between two positions. It is not
+// done if the begin of the log has moved meanwhile.
+func (l *feedLog) prepend(commits []db.Commit, from, to db.Position) (done bool, err error) {
+	l.mu.Lock()
+	base := l.base
+	l.mu.Unlock()
+	var before []db.Commit
+	bytes := 0
+	for _, c := range commits {
+		if c.N <= base[c.Server] && len(c.Changes) > 0 {
+			before = append(before, c)
+			bytes += len(c.Record)
+		}
+	}
+	older := make([]logCommit, len(before))
+	for i, c := range merge(before) {
+		older[i] = logCommit{server: c.Server, n: c.N, at: c.At, record: c.Record}
+	}
+	earlier := make(db.Position, len(base))
+	for server, n := range base {
+		if to[server] < n {
+			return false, db.ErrFeedGap
+		}
+		if seen, known := from[server]; known {
+			earlier[server] = min(seen, n)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.on:
+		return true, nil // it has ended
+	case !maps.Equal(l.base, base):
+		return false, nil
+	case l.bytes+bytes > logBytes:
+		return false, db.ErrFeedGap
+	}
+	l.base, l.commits = earlier, append(older, l.commits...)
+	l.first -= int64(len(older))
+	l.bytes += bytes
+	return true, nil
+}

@@ -1,0 +1,136 @@
+package watch_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/watch"
+)
+
+// TestSessionsPace: sessions that wait for something have the feed read as calls that wait do; those
+// that wait for nothing cost no read.
+func TestSessionsPace(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		var reads atomic.Int64
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnChanges = func(db.Position) ([]db.Commit, error) { reads.Add(1); return nil, nil }
+		})
+		follower := committertest.Run(t, watch.NewFollower(w.Store, w.Hub, w.Log))
+		count := func(least, most int64) {
+			t.Helper()
+			synctest.Wait()
+			before := reads.Load()
+			time.Sleep(10*time.Second + 10*time.Millisecond)
+			synctest.Wait()
+			if n := reads.Load() - before; n < least || n > most {
+				t.Errorf("%d reads in 10 s, want %d to %d", n, least, most)
+			}
+		}
+		for i := range 1000 {
+			w.Hub.Follow(fmt.Sprint(i), &listener{})
+		}
+		count(4, 6)
+		w.Hub.SessionsWait(1)
+		w.Hub.SessionsWait(1)
+		w.Hub.SessionsWait(-1)
+		count(480, 520)
+		w.Hub.SessionsWait(-1)
+		count(4, 6)
+		committertest.Stop(t, follower)
+	})
+}
+
+// listener notes what it hears.
+type listener struct {
+	mu    sync.Mutex
+	heard []string
+}
+
+func (l *listener) hear(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = append(l.heard, what)
+}
+
+func (l *listener) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprint(l.heard)
+}
+
+func (l *listener) Changed(change claim.Transition) {
+	l.hear(fmt.Sprintf("%s %s", change.After.ID, change.After.Status))
+}
+
+func (l *listener) Missed() { l.hear("missed") }
+
+// TestSessionsHear: a session hears what happens to its claims, here and elsewhere, until another
+// listener takes its place.
+func TestSessionsHear(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		feed := make(chan []db.Commit, 1)
+		w.Store.Set(func(s *committertest.Store) {
+			s.OnChanges = func(db.Position) ([]db.Commit, error) {
+				select {
+				case commits := <-feed:
+					return commits, nil
+				default:
+					return nil, nil
+				}
+			}
+		})
+		committertest.Run(t, watch.NewFollower(w.Store, w.Hub, w.Log))
+		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Minute}, Server: "here"})
+		first, second := &listener{}, &listener{}
+		stop := w.Hub.Follow("s", first)
+		w.Hub.SessionsWait(1)
+		w.Must(t, claim.Create{ID: "mine", Resource: "r", Session: "s", Server: "here"})
+		w.Must(t, claim.Create{ID: "another's", Resource: "q", TTL: time.Minute})
+		time.Sleep(time.Second)
+		ended := &claim.Claim{ID: "mine", Resource: "r", Session: "s", Status: claim.Revoked}
+		feed <- []db.Commit{{Server: "there", N: 1, Changes: []claim.Transition{{Before: &claim.Claim{ID: "mine", Status: claim.Active}, After: ended}}}}
+		time.Sleep(time.Second)
+		feed <- []db.Commit{{Server: "there", N: 3}} // the second one is missing
+		time.Sleep(time.Second)
+		mine := &claim.Claim{ID: "mine", Resource: "r", Session: "s", Status: claim.Active}
+		feed <- []db.Commit{{Server: "here", N: 1, Own: true, Changes: []claim.Transition{{After: mine}}}} // heard when it was committed
+		time.Sleep(time.Second)
+		w.Hub.Follow("s", second)
+		stop() // too late to matter
+		w.Must(t, claim.SetStatus{ID: "mine", Status: claim.Released})
+		if got := first.all(); got != "[missed mine active mine revoked missed]" {
+			t.Errorf("it heard %s", got)
+		}
+		if got := second.all(); got != "[mine released]" {
+			t.Errorf("the next heard %s", got)
+		}
+	})
+}
+
+// TestSessionsMiss: what another server does before this one knows its place in the feed, or tells in a way that this
+// one does not understand, is missed: sessions are to read their claims.
+func TestSessionsMiss(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		feed := follow(t, w)
+		l := &listener{}
+		w.Hub.Follow("s", l)
+		time.Sleep(3 * time.Second)
+		if got := l.all(); got != "[missed]" {
+			t.Errorf("at the begin it heard %s", got)
+		}
+		feed <- news{ids: []string{"another's"}}
+		time.Sleep(3 * time.Second)
+		feed <- news{unknown: true}
+		time.Sleep(3 * time.Second)
+		if got := l.all(); got != "[missed missed]" {
+			t.Errorf("it heard %s", got)
+		}
+	})
+}
