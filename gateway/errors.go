@@ -20,8 +20,8 @@ import (
 type refusal struct {
 	code int
 	body problems
-	// circle has the members of a circle.
-	circle json.RawMessage
+	// deadlock has the members of a deadlock.
+	deadlock json.RawMessage
 }
 
 // badRequest returns nil when nothing is wrong.
@@ -32,10 +32,10 @@ func badRequest(wrong problems) *refusal {
 	return &refusal{code: http.StatusBadRequest, body: wrong}
 }
 
-// circleView is the body of a refusal because of a circle.
-type circleView struct {
-	Message string          `json:"message"`
-	Circle  json.RawMessage `json:"circle"`
+// deadlockView is the body of a refusal because of a deadlock.
+type deadlockView struct {
+	Message  string          `json:"message"`
+	Deadlock json.RawMessage `json:"deadlock"`
 }
 
 // problemType is the media type of an error for those who ask for it (RFC 9457).
@@ -48,14 +48,14 @@ type problemView struct {
 	Detail string `json:"detail"`
 	// Instance names the request, as the header X-Request-Id and the log do.
 	Instance string `json:"instance,omitempty"`
-	// Errors is the body that others get, without message and circle.
-	Errors problems        `json:"errors,omitempty"`
-	Circle json.RawMessage `json:"circle,omitempty"`
+	// Errors is the body that others get, without message and deadlock.
+	Errors   problems        `json:"errors,omitempty"`
+	Deadlock json.RawMessage `json:"deadlock,omitempty"`
 }
 
 // problem returns the refusal for those who ask for a problem.
 func (r *refusal) problem(id string) problemView {
-	p := problemView{Title: http.StatusText(r.code), Status: r.code, Errors: maps.Clone(r.body), Circle: r.circle}
+	p := problemView{Title: http.StatusText(r.code), Status: r.code, Errors: maps.Clone(r.body), Deadlock: r.deadlock}
 	if id != "" {
 		p.Instance = "urn:request:" + url.PathEscape(id)
 	}
@@ -82,8 +82,8 @@ func (r *refusal) write(w http.ResponseWriter, request *http.Request) {
 	switch {
 	case asProblem:
 		body = r.problem(w.Header().Get("X-Request-Id"))
-	case r.circle != nil:
-		body = circleView{r.body["message"], r.circle}
+	case r.deadlock != nil:
+		body = deadlockView{r.body["message"], r.deadlock}
 	}
 	_ = json.NewEncoder(w).Encode(body) // the client may have gone
 }
@@ -124,8 +124,8 @@ func (o operation) refusalOf(s *status.Status) *refusal {
 		r.body["status"] = info.GetMetadata()["status"]
 	case info.GetReason() == models.ReasonClaimNotFound:
 		r.body["message"] = "no claim has this id, or it ended long ago"
-	case info.GetReason() == models.ReasonCircle:
-		r.circle = json.RawMessage(info.GetMetadata()[models.CircleKey])
+	case info.GetReason() == models.ReasonDeadlock:
+		r.deadlock = json.RawMessage(info.GetMetadata()[models.DeadlockKey])
 	case info.GetReason() == models.ReasonClaimWaits:
 		r.describe(info)
 	}

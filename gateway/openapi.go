@@ -23,7 +23,7 @@ func openAPI() object {
 		"type": "object", "description": "What is wrong, by the name of the parameter, or under message.",
 		"additionalProperties": object{"type": "string"}, "minProperties": 1,
 		"example":    example(problemsExample),
-		"properties": object{"circle": object{"type": "array", "items": object{"type": "object"}, "description": "The members of a circle: owner, session, claim and resource of each."}},
+		"properties": object{"deadlock": object{"type": "array", "items": object{"type": "object"}, "description": "The members of a deadlock: owner, session, claim and resource of each."}},
 	}}
 	schemas["Problem"] = schemaOfProblem(schemas)
 	paths := object{}
@@ -59,7 +59,7 @@ func schemaOfProblem(schemas object) object {
 	schema := structSchema(reflect.TypeFor[problemView](), schemas)
 	properties := schema["properties"].(object)
 	properties["errors"] = object{"type": "object", "additionalProperties": object{"type": "string"}, "description": "What is wrong, by the name of the parameter."}
-	properties["circle"] = object{"type": "array", "items": object{"type": "object"}, "description": "The members of a circle: owner, session, claim and resource of each."}
+	properties["deadlock"] = object{"type": "array", "items": object{"type": "object"}, "description": "The members of a deadlock: owner, session, claim and resource of each."}
 	schema["description"], schema["example"] = "An error (RFC 9457).", example(problemExample)
 	schema["required"] = []string{"title", "status", "detail"}
 	return schema

@@ -81,7 +81,7 @@ var operations = []operation{
 			{code: http.StatusAccepted, doc: "The claim waits for other claims.", body: claimView{}, headers: []string{"Location", "Retry-After", "ETag", "Preference-Applied"}},
 			{code: http.StatusOK, doc: "The request was repeated, and the claim has ended.", body: claimView{}, headers: []string{"Location", "ETag", "Preference-Applied"}},
 			badParameters,
-			{code: http.StatusConflict, doc: "The id names another claim; or, with no_wait, others hold the resource or wait for it: holder, claim_id and token, or the mode shared, say who holds it; or the claim would close a circle, of which circle has the members."},
+			{code: http.StatusConflict, doc: "The id names another claim; or, with no_wait, others hold the resource or wait for it: holder, claim_id and token, or the mode shared, say who holds it; or the claim would cause a deadlock, of which deadlock has the members."},
 		}, bodyAnswers...),
 	},
 	{

@@ -20,24 +20,24 @@ import (
 // createBody is the body of POST /v1/claims/: that of the REST requirements, with
 // additions.
 type createBody struct {
-	Resource    *string        `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
-	TTL         *float64       `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
-	UserData    *jsonview.JSON `json:"user_data" doc:"Any JSON, up to 64 KiB."`
-	Owner       *string        `json:"owner" doc:"The party that claims." maxLength:"1024"`
-	Mode        *jsonview.Mode `json:"mode" doc:"Whether the claim shares the resource; the default is exclusive."`
-	ID          *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
-	Type        *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim; the default is lock."`
-	Value       *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
-	WaitTTL     *float64       `json:"wait_ttl" doc:"For how many seconds the claim may wait without anybody asking about it; then it is aborted. The default is for ever." minimum:"1"`
-	AllowCircle *bool          `json:"allow_circle" doc:"Whether to wait even if that closes a circle, in which each owner waits for the next. The default is false: such a claim is refused."`
-	NoWait      *bool          `json:"no_wait" doc:"Whether to refuse a claim that would have to wait; nothing of it is left then. The default is false."`
+	Resource      *string        `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
+	TTL           *float64       `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
+	UserData      *jsonview.JSON `json:"user_data" doc:"Any JSON, up to 64 KiB."`
+	Owner         *string        `json:"owner" doc:"The party that claims." maxLength:"1024"`
+	Mode          *jsonview.Mode `json:"mode" doc:"Whether the claim shares the resource; the default is exclusive."`
+	ID            *claimID       `json:"id" doc:"A name for the claim, which makes the request safe to repeat; the header Idempotency-Key may give it instead." minLength:"1" maxLength:"128"`
+	Type          *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim; the default is lock."`
+	Value         *string        `json:"value" doc:"Text that the lists of locks and presences show, up to 64 KiB." maxLength:"65536"`
+	WaitTTL       *float64       `json:"wait_ttl" doc:"For how many seconds the claim may wait without anybody asking about it; then it is aborted. The default is for ever." minimum:"1"`
+	AllowDeadlock *bool          `json:"allow_deadlock" doc:"Whether to wait even if that causes a deadlock, in which each owner waits for the next. The default is false: such a claim is refused."`
+	NoWait        *bool          `json:"no_wait" doc:"Whether to refuse a claim that would have to wait; nothing of it is left then. The default is false."`
 }
 
 func (b *createBody) message() proto.Message {
 	return &models.CreateClaimRequest{
 		Resource: given(b.Resource), Ttl: b.TTL, UserData: (*string)(b.UserData), Owner: given(b.Owner),
 		Mode: models.Mode(given(b.Mode)), Id: string(given(b.ID)), TypeCode: models.TypeCode(given(b.Type)), Value: given(b.Value),
-		NoWait: given(b.NoWait), WaitTtl: b.WaitTTL, AllowCircle: given(b.AllowCircle),
+		NoWait: given(b.NoWait), WaitTtl: b.WaitTTL, AllowDeadlock: given(b.AllowDeadlock),
 	}
 }
 

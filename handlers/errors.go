@@ -88,7 +88,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		version    *claim.VersionError
 		mode       *session.ModeError
 		fields     fieldErrors
-		circle     *waits.CircleError
+		deadlock   *waits.DeadlockError
 	)
 	switch {
 	case errors.As(err, &collision):
@@ -103,8 +103,8 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 			map[string]string{"version": strconv.FormatUint(version.Version, 10)})
 	case errors.As(err, &mode):
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
-	case errors.As(err, &circle):
-		return circleStatus(circle)
+	case errors.As(err, &deadlock):
+		return deadlockStatus(deadlock)
 	case errors.As(err, &fields):
 		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.details()...)
 	}

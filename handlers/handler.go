@@ -154,8 +154,8 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 		return nil, h.wireError(ctx, err)
 	}
 	result, err := h.committer.Do(ctx, cmd)
-	if err == nil && !req.GetAllowCircle() {
-		err = h.refuseCircle(ctx, &result)
+	if err == nil && !req.GetAllowDeadlock() {
+		err = h.refuseDeadlock(ctx, &result)
 	}
 	if err != nil {
 		return nil, h.wireError(ctx, err)

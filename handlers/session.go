@@ -35,7 +35,7 @@ func (h *handler) Session(stream sessionStream) error {
 	if err != nil {
 		return h.wireError(stream.Context(), err)
 	}
-	open.Check = h.refuseCircle
+	open.Check = h.refuseDeadlock
 	attached, err := h.sessions.Open(stream.Context(), open)
 	if err != nil {
 		return h.wireError(stream.Context(), err)
@@ -257,7 +257,7 @@ func validSessionID(id string) bool { return len(id) >= minSecret && validID(id)
 func decodeLockCommand(c *check, cmd *models.LockCommand) session.Lock {
 	lock := session.Lock{
 		Resource: cmd.GetResource(), Mode: c.mode(cmd.GetMode()), Type: c.typeCode(cmd.GetTypeCode()),
-		Value: cmd.GetValue(), Try: cmd.GetTry(), AllowCircle: cmd.GetAllowCircle(),
+		Value: cmd.GetValue(), Try: cmd.GetTry(), AllowDeadlock: cmd.GetAllowDeadlock(),
 	}
 	c.name("resource", cmd.GetResource())
 	c.data("value", cmd.GetValue())

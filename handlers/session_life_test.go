@@ -210,7 +210,7 @@ func TestSessionLife(t *testing.T) {
 				a.Lock("k", holding)
 				b.Lock("l", holding)
 				a.Lock("l", inLine)
-				b.Lock("k", inLine, func(l *models.LockCommand) { l.AllowCircle = true })
+				b.Lock("k", inLine, func(l *models.LockCommand) { l.AllowDeadlock = true })
 				other.KeepAlive()
 				if name != "reset by disconnection" {
 					b.KeepAlive()

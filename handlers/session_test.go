@@ -169,36 +169,36 @@ func TestLockCommand(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		},
-		"a circle": func(t *testing.T, server *server, a, b *harness.Session) {
+		"a deadlock": func(t *testing.T, server *server, a, b *harness.Session) {
 			a.Lock("k", holding)
 			b.Lock("l", holding)
 			a.Lock("l", inLine)
-			b.RefusedCircle("k", a.ID, b.ID)
+			b.RefusedDeadlock("k", a.ID, b.ID)
 			b.Quiet() // nothing was done
-			b.Lock("k", inLine, func(l *models.LockCommand) { l.AllowCircle = true })
+			b.Lock("k", inLine, func(l *models.LockCommand) { l.AllowDeadlock = true })
 			b.Unlock("l")
 			a.Hears("l", inLine, holding)
 		},
-		"a circle of three": func(t *testing.T, server *server, a, b *harness.Session) {
+		"a deadlock of three": func(t *testing.T, server *server, a, b *harness.Session) {
 			ring := []*harness.Session{a, b, server.open(t, "c")}
 			for i, s := range ring {
 				s.Lock(fmt.Sprint(i), holding)
 			}
 			ring[0].Lock("1", inLine)
 			ring[1].Lock("2", inLine)
-			ring[2].RefusedCircle("0", ring[0].ID, ring[1].ID, ring[2].ID)
-			ring[2].RefusedCircle("0", ring[0].ID, ring[1].ID, ring[2].ID) // nor the second time
+			ring[2].RefusedDeadlock("0", ring[0].ID, ring[1].ID, ring[2].ID)
+			ring[2].RefusedDeadlock("0", ring[0].ID, ring[1].ID, ring[2].ID) // nor the second time
 			for _, s := range ring {
 				s.Quiet()
 			}
 			ring[2].Unlock("2")
 			ring[1].Hears("2", inLine, holding)
 		},
-		"a circle with an owner": func(t *testing.T, server *server, a, b *harness.Session) {
+		"a deadlock with an owner": func(t *testing.T, server *server, a, b *harness.Session) {
 			server.mustClaim(t, "owner", "l")
 			a.Lock("k", holding)
 			server.mustClaim(t, "owner", "k")
-			a.RefusedCircle("l", a.ID, "ownerk")
+			a.RefusedDeadlock("l", a.ID, "ownerk")
 			a.Lock("m", holding)
 			b.Lock("l", inLine)
 			b.Quiet()
@@ -207,8 +207,8 @@ func TestLockCommand(t *testing.T) {
 			}
 			server.mustClaim(t, "other", "n")
 			a.Lock("n", inLine)
-			if _, err := server.claims(t, "other", "m", false); models.ReasonOf(err) != models.ReasonCircle {
-				t.Errorf("an owner closed a circle with a session: %v", err)
+			if _, err := server.claims(t, "other", "m", false); models.ReasonOf(err) != models.ReasonDeadlock {
+				t.Errorf("an owner caused a deadlock with a session: %v", err)
 			}
 		},
 		"a claim that somebody else ends": func(t *testing.T, server *server, a, b *harness.Session) {

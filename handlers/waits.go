@@ -26,7 +26,7 @@ func (h *handler) GetWaits(ctx context.Context, req *models.GetWaitsRequest) (*m
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	return &models.Waits{Waits: encodeWaits(&chain, 0), Circle: chain.Circle}, nil
+	return &models.Waits{Waits: encodeWaits(&chain, 0), Deadlock: chain.Deadlock}, nil
 }
 
 // waits returns the chain of the claim with an id, or else of a party.
@@ -100,37 +100,37 @@ func encodeWaits(chain *waits.Chain, bytes int) (encoded []*models.Wait) {
 	return encoded
 }
 
-// refuseCircle returns an error if a claim that was just made has to wait, and so closes a circle: it is withdrawn then.
-func (h *handler) refuseCircle(ctx context.Context, result *committer.Result) error {
+// refuseDeadlock returns an error if a claim that was just made has to wait, and so causes a deadlock: it is withdrawn then.
+func (h *handler) refuseDeadlock(ctx context.Context, result *committer.Result) error {
 	switch c := &result.Claim; {
 	case c.Status == claim.Waiting:
 		err := h.finder.Check(ctx, c, result.Holder)
-		var circle *waits.CircleError
-		if errors.As(err, &circle) {
-			circle.Members = shown(auth.CallerOf(ctx), circle.Members)
+		var deadlock *waits.DeadlockError
+		if errors.As(err, &deadlock) {
+			deadlock.Members = shown(auth.CallerOf(ctx), deadlock.Members)
 		}
 		return err
 	case waits.Refused(c): // by the request that this one repeats
-		return &waits.CircleError{}
+		return &waits.DeadlockError{}
 	}
 	return nil
 }
 
-// maxCircle bounds what an error tells of a circle: errors are in the trailer of an answer.
-const maxCircle = 3 << 10
+// maxDeadlock bounds what an error tells of a deadlock: errors are in the trailer of an answer.
+const maxDeadlock = 3 << 10
 
-// circleStatus is what the caller sees of a circle. The metadata have the members, as many as
+// deadlockStatus is what the caller sees of a deadlock. The metadata have the members, as many as
 // have room, in JSON.
-func circleStatus(e *waits.CircleError) error {
+func deadlockStatus(e *waits.DeadlockError) error {
 	text := []byte("[]")
-	var members []models.CircleMember
+	var members []models.DeadlockMember
 	for _, m := range e.Members {
-		members = append(members, models.CircleMember{Owner: m.Owner, Session: m.Session, Claim: m.ID, Resource: m.Resource})
+		members = append(members, models.DeadlockMember{Owner: m.Owner, Session: m.Session, Claim: m.ID, Resource: m.Resource})
 		more, err := json.Marshal(members)
-		if err != nil || len(more) > maxCircle {
+		if err != nil || len(more) > maxDeadlock {
 			break
 		}
 		text = more
 	}
-	return withInfo(status.New(codes.Aborted, e.Error()), models.ReasonCircle, map[string]string{models.CircleKey: string(text)})
+	return withInfo(status.New(codes.Aborted, e.Error()), models.ReasonDeadlock, map[string]string{models.DeadlockKey: string(text)})
 }

@@ -15,7 +15,7 @@ import (
 func (s *server) claims(t *testing.T, owner, resource string, allow bool) (*models.Claim, error) {
 	t.Helper()
 	return s.CreateClaim(t.Context(), &models.CreateClaimRequest{
-		Id: owner + resource, Owner: owner, Resource: resource, Ttl: ptr(60.0), AllowCircle: allow,
+		Id: owner + resource, Owner: owner, Resource: resource, Ttl: ptr(60.0), AllowDeadlock: allow,
 	})
 }
 
@@ -33,9 +33,9 @@ func (s *server) wantStatus(t *testing.T, id string, want models.Status) {
 	}
 }
 
-// TestCircle: the request that closes a circle is refused, with its members; what it made has been withdrawn, and
+// TestDeadlock: the request that causes a deadlock is refused, with its members; what it made has been withdrawn, and
 // the others go on waiting.
-func TestCircle(t *testing.T) {
+func TestDeadlock(t *testing.T) {
 	s := start(t)
 	for _, owner := range []string{"a", "b", "c"} {
 		s.mustClaim(t, owner, "of-"+owner)
@@ -44,13 +44,13 @@ func TestCircle(t *testing.T) {
 	s.mustClaim(t, "b", "of-c")
 	for range 2 { // and again, when it is repeated
 		_, err := s.claims(t, "c", "of-a", false)
-		if status.Code(err) != codes.Aborted || models.ReasonOf(err) != models.ReasonCircle {
+		if status.Code(err) != codes.Aborted || models.ReasonOf(err) != models.ReasonDeadlock {
 			t.Fatal(err)
 		}
 	}
 	_, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "again", Owner: "c", Resource: "of-a", Ttl: ptr(60.0)})
 	var members []map[string]string
-	if err := json.Unmarshal([]byte(models.ErrorInfoOf(err).GetMetadata()["circle"]), &members); err != nil {
+	if err := json.Unmarshal([]byte(models.ErrorInfoOf(err).GetMetadata()["deadlock"]), &members); err != nil {
 		t.Fatal(err)
 	}
 	want := `[map[claim:again owner:c resource:of-a] map[claim:aof-b owner:a resource:of-b] map[claim:bof-c owner:b resource:of-c]]`
@@ -60,17 +60,17 @@ func TestCircle(t *testing.T) {
 	s.wantStatus(t, "cof-a", models.Status_STATUS_WITHDRAWN)
 	s.wantStatus(t, "aof-b", models.Status_STATUS_WAITING)
 	s.wantStatus(t, "bof-c", models.Status_STATUS_WAITING)
-	if c, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "allowed", Owner: "c", Resource: "of-a", Ttl: ptr(60.0), AllowCircle: true}); err != nil || c.GetStatus() != models.Status_STATUS_WAITING {
+	if c, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "allowed", Owner: "c", Resource: "of-a", Ttl: ptr(60.0), AllowDeadlock: true}); err != nil || c.GetStatus() != models.Status_STATUS_WAITING {
 		t.Errorf("%v, %v", c, err)
 	}
 	chain, err := s.GetWaits(t.Context(), &models.GetWaitsRequest{Owner: "a"})
-	if err != nil || !chain.GetCircle() || len(chain.GetWaits()) != 3 {
+	if err != nil || !chain.GetDeadlock() || len(chain.GetWaits()) != 3 {
 		t.Errorf("%v, %v", chain, err)
 	}
 }
 
-// TestOwnersThatAreNoCircle: an owner that waits for itself, and owners that wait in a line, are let wait.
-func TestOwnersThatAreNoCircle(t *testing.T) {
+// TestOwnersThatAreNoDeadlock: an owner that waits for itself, and owners that wait in a line, are let wait.
+func TestOwnersThatAreNoDeadlock(t *testing.T) {
 	s := start(t)
 	for _, c := range [][2]string{{"a", "1"}, {"b", "1"}, {"c", "1"}, {"a", "2"}, {"c", "2"}} {
 		s.mustClaim(t, c[0], c[1])
@@ -116,7 +116,7 @@ func TestGetWaits(t *testing.T) {
 		"another session": {&models.GetWaitsRequest{Session: "c"}, ""},
 	} {
 		chain, err := s.GetWaits(t.Context(), c.req)
-		if err != nil || chain.GetCircle() {
+		if err != nil || chain.GetDeadlock() {
 			t.Errorf("%s: %v, %v", name, chain, err)
 		}
 		shows(name, chain.GetWaits(), c.want)

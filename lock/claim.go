@@ -45,8 +45,8 @@ type ClaimClient interface {
 // whose claim expired before anybody knew that it was active, or was aborted because the runner
 // was cut off from all servers for its wait TTL.
 //
-// Runners wait independently of each other, also under one owner, so the claim may close a circle
-// (allow_circle).
+// Runners wait independently of each other, also under one owner, so the claim may cause a deadlock
+// (allow_deadlock).
 func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
 	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
 	settings := newClaimSettings(claim.GetTtl(), maxTTL, options)
@@ -55,7 +55,7 @@ func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, option
 		claim.Ttl = proto.Float64(settings.ttl.Seconds())
 		claim.Id = cmp.Or(claim.GetId(), ids.NewClaim())
 		claim.Owner = settings.ownerOr(claim.GetOwner())
-		claim.AllowCircle = true
+		claim.AllowDeadlock = true
 		if claim.WaitTtl == nil && settings.waitTTL > 0 {
 			claim.WaitTtl = proto.Float64(settings.waitTTL.Seconds())
 		}

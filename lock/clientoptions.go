@@ -115,8 +115,8 @@ func WithPresence(value string) AcquireOption {
 	return acquireFunc(func(a *acquisition) { a.value, a.typeCode = value, models.TypeCode_PRESENCE })
 }
 
-// AllowDeadlock says whether to wait even if that closes a deadlock, in which each session waits for the next. Otherwise
-// the error is a *models.CircleError. Session.Lock refuses it unless it is allowed: its goroutines are one
+// AllowDeadlock says whether to wait even if that causes a deadlock, in which each session waits for the next. Otherwise
+// the error is a *models.DeadlockError. Session.Lock refuses it unless it is allowed: its goroutines are one
 // owner to the servers. Acquire and mutexes allow it unless it is refused: their goroutines do not wait for each other, so that a
 // deadlock of sessions is often none of goroutines. The servers are asked when no other goroutine of the client
 // waits for the resource before this one.
@@ -158,7 +158,7 @@ func (a *acquisition) joins(other *acquisition) bool { return a.shared() && a.sa
 
 func (a *acquisition) command(resource string, try bool) *models.LockCommand {
 	return &models.LockCommand{
-		Resource: resource, Mode: a.mode, Try: try, Value: a.value, TypeCode: a.typeCode, AllowCircle: a.deadlock, UserData: a.userData,
+		Resource: resource, Mode: a.mode, Try: try, Value: a.value, TypeCode: a.typeCode, AllowDeadlock: a.deadlock, UserData: a.userData,
 	}
 }
 

@@ -426,7 +426,7 @@ func (g *gate) forget() {
 func isMomentary(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown, codes.DeadlineExceeded:
-		return models.ReasonOf(err) != models.ReasonCircle && models.ReasonOf(err) != models.ReasonSessionFull
+		return models.ReasonOf(err) != models.ReasonDeadlock && models.ReasonOf(err) != models.ReasonSessionFull
 	default:
 		return false
 	}

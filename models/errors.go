@@ -133,11 +133,11 @@ const (
 	ReasonCursorTooOld = "CURSOR_TOO_OLD"
 	// ReasonWatchTooSlow occurs when the caller of Watch does not keep up. Go on from the last cursor.
 	ReasonWatchTooSlow = "WATCH_TOO_SLOW"
-	// ReasonCircle occurs when a claim that would wait would close a circle, in which each waits for the
-	// next: the claim has been withdrawn. It comes with metadata "circle", the members in JSON:
+	// ReasonDeadlock occurs when a claim that would wait would cause a deadlock, in which each waits for the
+	// next: the claim has been withdrawn. It comes with metadata "deadlock", the members in JSON:
 	// [{"owner": …, "session": …, "claim": …, "resource": …}, …], each with the claim by which it
 	// waits for the resource; as many of them as have room in 3 KiB.
-	ReasonCircle = "CIRCLE"
+	ReasonDeadlock = "DEADLOCK"
 	// ReasonSessionDetached occurs when a server no longer serves a session: it heard nothing from
 	// its client, or lost the database for a while. Resume it, on any server.
 	ReasonSessionDetached = "SESSION_DETACHED"

@@ -10,7 +10,7 @@ import (
 var sentinels = []error{ErrLockCollision, ErrInvalidTTL, ErrInvalidOwner, ErrResourceNotFound, ErrInvalidType}
 
 // FromWire returns an error of a call such that errors.Is finds the error of this package that
-// it is: errors.Is(FromWire(err), ErrLockCollision), and errors.As its *CircleError. Text, code, details and everything that err
+// it is: errors.Is(FromWire(err), ErrLockCollision), and errors.As its *DeadlockError. Text, code, details and everything that err
 // wraps stay as they are; any other error, and nil, is returned unchanged.
 //
 // It is needed because gRPC compares status errors whole (status.Error.Is): an error that
@@ -22,8 +22,8 @@ func FromWire(err error) error {
 	if !errors.As(err, &wire) {
 		return err
 	}
-	if ReasonOf(err) == ReasonCircle {
-		return circleOf(err)
+	if ReasonOf(err) == ReasonDeadlock {
+		return deadlockOf(err)
 	}
 	got := wire.GRPCStatus()
 	for _, sentinel := range sentinels {

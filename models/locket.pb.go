@@ -1238,10 +1238,10 @@ type CreateClaimRequest struct {
 	// meanwhile falls due no later than it would have been aborted, until it is renewed, so a
 	// client that is gone delays the queue no longer than this. If not set, it waits for ever.
 	WaitTtl *float64 `protobuf:"fixed64,10,opt,name=wait_ttl,json=waitTtl,proto3,oneof" json:"wait_ttl,omitempty"`
-	// Wait even if that closes a circle, in which each waits for the next. Without it the request
-	// is refused: Aborted, reason CIRCLE, with its members. For owners that are no single party,
+	// Wait even if that causes a deadlock, in which each waits for the next. Without it the request
+	// is refused: Aborted, reason DEADLOCK, with its members. For owners that are no single party,
 	// such as a process whose threads wait independently.
-	AllowCircle   bool `protobuf:"varint,11,opt,name=allow_circle,json=allowCircle,proto3" json:"allow_circle,omitempty"`
+	AllowDeadlock bool `protobuf:"varint,11,opt,name=allow_deadlock,json=allowDeadlock,proto3" json:"allow_deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1346,9 +1346,9 @@ func (x *CreateClaimRequest) GetWaitTtl() float64 {
 	return 0
 }
 
-func (x *CreateClaimRequest) GetAllowCircle() bool {
+func (x *CreateClaimRequest) GetAllowDeadlock() bool {
 	if x != nil {
-		return x.AllowCircle
+		return x.AllowDeadlock
 	}
 	return false
 }
@@ -2494,7 +2494,7 @@ type LockCommand struct {
 	// As in CreateClaimRequest.
 	UserData *string `protobuf:"bytes,6,opt,name=user_data,json=userData,proto3,oneof" json:"user_data,omitempty"`
 	// As in CreateClaimRequest.
-	AllowCircle   bool `protobuf:"varint,7,opt,name=allow_circle,json=allowCircle,proto3" json:"allow_circle,omitempty"`
+	AllowDeadlock bool `protobuf:"varint,7,opt,name=allow_deadlock,json=allowDeadlock,proto3" json:"allow_deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2571,9 +2571,9 @@ func (x *LockCommand) GetUserData() string {
 	return ""
 }
 
-func (x *LockCommand) GetAllowCircle() bool {
+func (x *LockCommand) GetAllowDeadlock() bool {
 	if x != nil {
-		return x.AllowCircle
+		return x.AllowDeadlock
 	}
 	return false
 }
@@ -3892,7 +3892,7 @@ type Waits struct {
 	// Nearest first; at most 1,000.
 	Waits []*Wait `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"`
 	// Whether the chain comes back to where it began: nobody in it will ever be granted.
-	Circle        bool `protobuf:"varint,2,opt,name=circle,proto3" json:"circle,omitempty"`
+	Deadlock      bool `protobuf:"varint,2,opt,name=deadlock,proto3" json:"deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3934,9 +3934,9 @@ func (x *Waits) GetWaits() []*Wait {
 	return nil
 }
 
-func (x *Waits) GetCircle() bool {
+func (x *Waits) GetDeadlock() bool {
 	if x != nil {
-		return x.Circle
+		return x.Deadlock
 	}
 	return false
 }
@@ -4613,7 +4613,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\n" +
 	"_user_dataB\v\n" +
 	"\t_positionB\v\n" +
-	"\t_wait_ttl\"\xf5\x02\n" +
+	"\t_wait_ttl\"\xf9\x02\n" +
 	"\x12CreateClaimRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x15\n" +
 	"\x03ttl\x18\x02 \x01(\x01H\x00R\x03ttl\x88\x01\x01\x12\x14\n" +
@@ -4625,8 +4625,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x02id\x18\b \x01(\tR\x02id\x12\x17\n" +
 	"\ano_wait\x18\t \x01(\bR\x06noWait\x12\x1e\n" +
 	"\bwait_ttl\x18\n" +
-	" \x01(\x01H\x02R\awaitTtl\x88\x01\x01\x12!\n" +
-	"\fallow_circle\x18\v \x01(\bR\vallowCircleB\x06\n" +
+	" \x01(\x01H\x02R\awaitTtl\x88\x01\x01\x12%\n" +
+	"\x0eallow_deadlock\x18\v \x01(\bR\rallowDeadlockB\x06\n" +
 	"\x04_ttlB\f\n" +
 	"\n" +
 	"_user_dataB\v\n" +
@@ -4733,15 +4733,15 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x10\n" +
 	"\x03ttl\x18\x04 \x01(\x01R\x03ttl\x12\x16\n" +
 	"\x06resume\x18\x05 \x01(\bR\x06resume\"\v\n" +
-	"\tHeartbeat\"\xf5\x01\n" +
+	"\tHeartbeat\"\xf9\x01\n" +
 	"\vLockCommand\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12 \n" +
 	"\x04mode\x18\x02 \x01(\x0e2\f.models.ModeR\x04mode\x12\x10\n" +
 	"\x03try\x18\x03 \x01(\bR\x03try\x12\x14\n" +
 	"\x05value\x18\x04 \x01(\tR\x05value\x12-\n" +
 	"\ttype_code\x18\x05 \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12 \n" +
-	"\tuser_data\x18\x06 \x01(\tH\x00R\buserData\x88\x01\x01\x12!\n" +
-	"\fallow_circle\x18\a \x01(\bR\vallowCircleB\f\n" +
+	"\tuser_data\x18\x06 \x01(\tH\x00R\buserData\x88\x01\x01\x12%\n" +
+	"\x0eallow_deadlock\x18\a \x01(\bR\rallowDeadlockB\f\n" +
 	"\n" +
 	"_user_data\"P\n" +
 	"\rUnlockCommand\x12\x1a\n" +
@@ -4839,10 +4839,10 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x0fGetWaitsRequest\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"C\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"G\n" +
 	"\x05Waits\x12\"\n" +
-	"\x05waits\x18\x01 \x03(\v2\f.models.WaitR\x05waits\x12\x16\n" +
-	"\x06circle\x18\x02 \x01(\bR\x06circle\"{\n" +
+	"\x05waits\x18\x01 \x03(\v2\f.models.WaitR\x05waits\x12\x1a\n" +
+	"\bdeadlock\x18\x02 \x01(\bR\bdeadlock\"{\n" +
 	"\x04Wait\x12%\n" +
 	"\x06waiter\x18\x01 \x01(\v2\r.models.ClaimR\x06waiter\x12'\n" +
 	"\aholders\x18\x02 \x03(\v2\r.models.ClaimR\aholders\x12#\n" +

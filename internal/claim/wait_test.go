@@ -192,10 +192,10 @@ func TestWithdraw(t *testing.T) {
 	d := setup(t)
 	d.exclusive("a")
 	d.exclusive("b")
-	equal(t, "the status of the holder", d.do(claim.Withdraw{ID: "a", Reason: "circle"}).Status, claim.Active)
-	got := d.do(claim.Withdraw{ID: "b", Reason: "circle"})
+	equal(t, "the status of the holder", d.do(claim.Withdraw{ID: "a", Reason: "deadlock"}).Status, claim.Active)
+	got := d.do(claim.Withdraw{ID: "b", Reason: "deadlock"})
 	equal(t, "the status", got.Status, claim.Withdrawn)
-	equal(t, "the reason", got.Reason, "circle")
+	equal(t, "the reason", got.Reason, "deadlock")
 	equal(t, "the version", d.do(claim.Withdraw{ID: "b", Reason: "again"}).Version, got.Version)
 	wantErr(t, d.refuse(claim.Withdraw{ID: "none"}), claim.ErrNotFound)
 }

@@ -17,10 +17,10 @@ import (
 
 // claimFlags are those of locket claim.
 type claimFlags struct {
-	owner, id, userData, value string
-	ttl, wait, waitTTL         time.Duration
-	shared, presence, keep     bool
-	noWait, hold, allowCircle  bool
+	owner, id, userData, value  string
+	ttl, wait, waitTTL          time.Duration
+	shared, presence, keep      bool
+	noWait, hold, allowDeadlock bool
 }
 
 func newClaimCommand() *cobra.Command {
@@ -83,7 +83,7 @@ It waits for its turn first, for --wait at most.`,
 	cmd.Flags().DurationVar(&f.ttl, "ttl", time.Minute, "how long it is held without being renewed")
 	cmd.Flags().DurationVar(&f.wait, "wait", 0, "how long to wait for its turn")
 	cmd.Flags().DurationVar(&f.waitTTL, "wait-ttl", 0, "how long it may wait without anybody asking about it; then it is aborted (default 1m with --wait or --hold, for ever otherwise and with --keep)")
-	cmd.Flags().BoolVar(&f.allowCircle, "allow-circle", false, "wait even if that closes a circle, in which each owner waits for the next")
+	cmd.Flags().BoolVar(&f.allowDeadlock, "allow-deadlock", false, "wait even if that causes a deadlock, in which each owner waits for the next")
 	cmd.Flags().BoolVar(&f.keep, "keep", false, "with --wait: the claim stays in the line when the time is up")
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait: if others hold it or wait, no claim is made")
 	cmd.Flags().BoolVar(&f.hold, "hold", false, "wait for its turn, and keep it until Ctrl-C")
@@ -144,7 +144,7 @@ func (f claimFlags) request(cmd *cobra.Command, name string) *models.CreateClaim
 		Resource: name, Ttl: proto.Float64(f.ttl.Seconds()), Owner: f.owner, Value: f.value, Id: f.id,
 		UserData: given(cmd, "user-data", f.userData), TypeCode: models.TypeCode_LOCK, NoWait: f.noWait,
 	}
-	req.AllowCircle = f.allowCircle
+	req.AllowDeadlock = f.allowDeadlock
 	if f.waitTTL > 0 {
 		req.WaitTtl = proto.Float64(f.waitTTL.Seconds())
 	}

@@ -109,7 +109,7 @@ func golden(t *testing.T, name, got string) {
 	want, err := os.ReadFile(file)
 	harness.Must(t, err)
 	if got != string(want) {
-		t.Errorf("%s is not what it was; go test ./cli -run '^%s$' -update writes it anew:\n%s", file, t.Name(), diff(string(want), got))
+		t.Errorf("%s is not what it was; go test ./internal/cli -run '^%s$' -update writes it anew:\n%s", file, t.Name(), diff(string(want), got))
 	}
 }
 

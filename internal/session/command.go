@@ -24,8 +24,8 @@ type Lock struct {
 	UserData []byte
 	// Try holds the resource at once, or says who does.
 	Try bool
-	// AllowCircle waits also if Open.Check refuses that.
-	AllowCircle bool
+	// AllowDeadlock waits also if Open.Check refuses that.
+	AllowDeadlock bool
 }
 
 // Unlock gives a resource up.
@@ -167,7 +167,7 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case result.Claim.Status.Final(): // it ended before its outcome was known here
 		a.omit(r, &result.Claim)
 		a.start(r)
-	case result.Claim.Status == claim.Waiting && !cmd.AllowCircle && a.check != nil:
+	case result.Claim.Status == claim.Waiting && !cmd.AllowDeadlock && a.check != nil:
 		a.beside(a.caller, func(ctx context.Context) func() { // to the end: the claim stays when the stream breaks
 			err := a.check(ctx, &result)
 			return func() { a.checked(r, cmd, &result.Claim, err) }

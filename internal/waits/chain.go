@@ -10,8 +10,8 @@ import (
 type Chain struct {
 	// Waits are nearest first.
 	Waits []Wait
-	// Circle is whether the chain comes back to where it began.
-	Circle bool
+	// Deadlock is whether the chain comes back to where it began.
+	Deadlock bool
 	// Now is the time of the first reading.
 	Now claim.Instant
 }
@@ -60,7 +60,7 @@ func OfParties(ctx context.Context, store Store, except string, parties ...claim
 // before it in a line that is shown.
 func (s *search) chain(ctx context.Context) (Chain, error) {
 	err := s.run(ctx, false)
-	chain := Chain{Circle: s.circle != nil, Now: s.now}
+	chain := Chain{Deadlock: s.deadlock != nil, Now: s.now}
 	shown := make(map[string]bool)
 	for i := range s.found {
 		f := &s.found[i]

@@ -2,16 +2,16 @@
 //
 // The parties are sessions, and owners of claims without one. A claim that waits, waits for the
 // holders of its resource that it conflicts with, and for the claims before it in the queue that
-// it conflicts with; and so does its party. A circle leads from a party over others back to
+// it conflicts with; and so does its party. A deadlock is a circle that leads from a party over others back to
 // itself, over two resources at least: nobody in it will ever be granted. A party that waits for
 // itself, because it holds what it asks for, is its own affair, since nobody knows whether its parts wait independently. Claims
-// without a party are in no circle.
+// without a party are in no deadlock.
 //
-// A circle is closed by a claim that begins to wait, so the server that has just committed one
-// looks (Finder.Check). Two servers may close a circle together, and then both see it, or the one
-// whose commit was later: in any case the claim of the circle that joined last, by its enqueue version and
+// A deadlock is caused by a claim that begins to wait, so the server that has just committed one
+// looks (Finder.Check). Two servers may cause a deadlock together, and then both see it, or the one
+// whose commit was later: in any case the claim of the deadlock that joined last, by its enqueue version and
 // its id, is withdrawn. So all agree on which one it is, and it is one.
 //
 // A search reads MaxRead claims at most, and of each queue the holders and the first of the line
-// (maxAhead): what a circle further back waits for is not found. It costs the same however long the queues are.
+// (maxAhead): what a deadlock further back waits for is not found. It costs the same however long the queues are.
 package waits

@@ -16,17 +16,17 @@ import (
 
 const (
 	// checkTimeout is how long a claim's answer may wait for a check, and endTimeout for the end of
-	// the claim of a circle that was found.
+	// the claim of a deadlock that was found.
 	checkTimeout = time.Second
 	endTimeout   = 10 * time.Second
-	// confirmations is how often a circle is looked for again that was found.
+	// confirmations is how often a deadlock is looked for again that was found.
 	confirmations = 5
-	// together is how far apart claims may have joined of which two servers close a circle
+	// together is how far apart claims may have joined of which two servers cause a deadlock
 	// together, by clocks that may differ. A claim that joined before is not taken from its owner.
 	together = 10 * time.Second
 )
 
-// Finder finds the circles that new claims close.
+// Finder finds the deadlocks that new claims cause.
 type Finder struct {
 	store Store
 	do    func(context.Context, claim.Command) (claim.Claim, error)
@@ -39,23 +39,23 @@ func NewFinder(store Store, do func(context.Context, claim.Command) (claim.Claim
 	return &Finder{store: store, do: do, log: log}
 }
 
-// CircleError is returned for a claim that has been withdrawn because it closed a circle.
-type CircleError struct {
-	// Members are the claims that wait in the circle, each for the party of the next, from the
+// DeadlockError is returned for a claim that has been withdrawn because it caused a deadlock.
+type DeadlockError struct {
+	// Members are the claims that wait in the deadlock, each for the party of the next, from the
 	// refused one on. It is empty for a claim that was withdrawn before.
 	Members []claim.Claim
 }
 
-func (e *CircleError) Error() string {
+func (e *DeadlockError) Error() string {
 	if len(e.Members) == 0 {
-		return "the claim would close a circle, in which each waits for the next"
+		return "the claim would cause a deadlock, in which each waits for the next"
 	}
 	const most = 5
 	var links []string
 	for _, m := range e.Members[:min(most, len(e.Members))] {
 		links = append(links, fmt.Sprintf("%s waits for %s", brief(cmp.Or(m.Owner, m.Session)), brief(m.Resource)))
 	}
-	text := "the claim would close a circle: " + strings.Join(links, ", ")
+	text := "the claim would cause a deadlock: " + strings.Join(links, ", ")
 	if more := len(e.Members) - most; more > 0 {
 		text += fmt.Sprintf(", and %d more", more)
 	}
@@ -71,22 +71,22 @@ func brief(name string) string {
 	return strconv.Quote(name)
 }
 
-// Check looks whether a claim that has just begun to wait closes a circle. holder, if it is known,
-// is the only claim that stands before it. It returns a CircleError if so: the claim has been
-// withdrawn. Everything else is nil: no circle was found, or none could be looked for, or another
+// Check looks whether a claim that has just begun to wait causes a deadlock. holder, if it is known,
+// is the only claim that stands before it. It returns a DeadlockError if so: the claim has been
+// withdrawn. Everything else is nil: no deadlock was found, or none could be looked for, or another
 // claim joined it later and has been withdrawn.
 func (f *Finder) Check(ctx context.Context, c *claim.Claim, holder *claim.Claim) error {
 	if c.Party() == (claim.Party{}) {
 		return nil
 	}
-	circle, err := f.find(ctx, c, holder)
+	deadlock, err := f.find(ctx, c, holder)
 	if err != nil {
-		f.log.DebugContext(ctx, "a circle may not have been found", "error", err)
+		f.log.DebugContext(ctx, "a deadlock may not have been found", "error", err)
 	}
-	if len(circle) == 0 {
+	if len(deadlock) == 0 {
 		return nil
 	}
-	last := slices.MaxFunc(circle, func(a, b link) int {
+	last := slices.MaxFunc(deadlock, func(a, b link) int {
 		return cmp.Or(cmp.Compare(a.waiter.Enqueued, b.waiter.Enqueued), cmp.Compare(a.waiter.ID, b.waiter.ID))
 	}).waiter
 	if c.Created.Sub(last.Created).Abs() > together {
@@ -95,10 +95,10 @@ func (f *Finder) Check(ctx context.Context, c *claim.Claim, holder *claim.Claim)
 	if !f.withdraw(last.ID) || last.ID != c.ID {
 		return nil
 	}
-	return circleError(circle)
+	return deadlockError(deadlock)
 }
 
-// find returns the circle that a claim closes, if it does. The claims were all there in this way
+// find returns the deadlock that a claim causes, if it does. The claims were all there in this way
 // at one moment: between two searches with the same result. Claims do not come back to a
 // status that they had.
 func (f *Finder) find(ctx context.Context, c *claim.Claim, holder *claim.Claim) ([]link, error) {
@@ -129,31 +129,31 @@ func (f *Finder) search(ctx context.Context, c *claim.Claim, holder *claim.Claim
 	}
 	s.begin(*c)
 	err := s.run(ctx, true)
-	return s.circle, err
+	return s.deadlock, err
 }
 
 // withdraw ends a claim, whoever its caller was, if it still waits, and reports whether it ended for
-// being in a circle. The caller of the check may have left; the others in the circle wait.
+// being in a circle. The caller of the check may have left; the others in the deadlock wait.
 func (f *Finder) withdraw(id string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	ended, err := f.do(ctx, claim.Withdraw{ID: id, Reason: ReasonCircle})
+	ended, err := f.do(ctx, claim.Withdraw{ID: id, Reason: ReasonDeadlock})
 	if err != nil {
-		f.log.Warn("a claim that closes a circle cannot be withdrawn", "claim", id, "error", err)
+		f.log.Warn("a claim that causes a deadlock cannot be withdrawn", "claim", id, "error", err)
 		return false
 	}
 	return Refused(&ended)
 }
 
-// ReasonCircle is the reason of a claim that was withdrawn because it closed a circle.
-const ReasonCircle = "it closed a circle, in which each waits for the next"
+// ReasonDeadlock is the reason of a claim that was withdrawn because it caused a deadlock.
+const ReasonDeadlock = "it caused a deadlock, in which each waits for the next"
 
-// Refused reports whether a claim was withdrawn because it closed a circle.
-func Refused(c *claim.Claim) bool { return c.Status == claim.Withdrawn && c.Reason == ReasonCircle }
+// Refused reports whether a claim was withdrawn because it caused a deadlock.
+func Refused(c *claim.Claim) bool { return c.Status == claim.Withdrawn && c.Reason == ReasonDeadlock }
 
-func circleError(circle []link) *CircleError {
-	e := &CircleError{}
-	for _, l := range circle {
+func deadlockError(deadlock []link) *DeadlockError {
+	e := &DeadlockError{}
+	for _, l := range deadlock {
 		e.Members = append(e.Members, l.waiter)
 	}
 	return e

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server is what makes claims and looks for circles.
+// server is what makes claims and looks for deadlocks.
 type server struct {
 	store  db.Store
 	queues *committer.Committer
@@ -65,7 +65,7 @@ func embedded(t testing.TB) *server {
 	return serve(t, store)
 }
 
-// claim makes a claim, and returns an error if it closes a circle. Its id is both names.
+// claim makes a claim, and returns an error if it causes a deadlock. Its id is both names.
 func (s *server) claim(owner, resource string) error {
 	result, err := s.queues.Do(context.Background(), claim.Create{ID: owner + "-" + resource, Owner: owner, Resource: resource, TTL: time.Hour})
 	if err != nil || result.Claim.Status != claim.Waiting {
@@ -90,9 +90,9 @@ func (s *server) status(t testing.TB, id string) claim.Status {
 	return c.Status
 }
 
-// TestTwoServersCloseACircle: of the claims with which two servers close a circle together exactly
+// TestTwoServersCauseADeadlock: of the claims with which two servers cause a deadlock together exactly
 // one is withdrawn, in every round, within a second; if a request was refused it is that of this claim.
-func TestTwoServersCloseACircle(t *testing.T) {
+func TestTwoServersCauseADeadlock(t *testing.T) {
 	const rounds = 150
 	dsn := fixtures.MySQL(t)
 	servers := make([]*server, 2)
@@ -118,9 +118,9 @@ func TestTwoServersCloseACircle(t *testing.T) {
 		var withdrawn []string
 		for i, s := range servers {
 			id := names[i] + "-of-" + names[1-i]
-			var circle *waits.CircleError
+			var deadlock *waits.DeadlockError
 			switch status := s.status(t, id); {
-			case errs[i] != nil && !errors.As(errs[i], &circle):
+			case errs[i] != nil && !errors.As(errs[i], &deadlock):
 				t.Fatal(errs[i])
 			case errs[i] != nil && status != claim.Withdrawn:
 				t.Errorf("round %d: %s was refused, and is %s", round, id, status)
@@ -138,8 +138,8 @@ func TestTwoServersCloseACircle(t *testing.T) {
 	t.Logf("%d of %d were told by the answer to their request", refusals, rounds)
 }
 
-// TestCircleThatIsOver: a circle that dissolves while it is looked for refuses nobody.
-func TestCircleThatIsOver(t *testing.T) {
+// TestDeadlockThatIsOver: a deadlock that dissolves while it is looked for refuses nobody.
+func TestDeadlockThatIsOver(t *testing.T) {
 	s := embedded(t)
 	s.must(t, "a", "1")
 	s.must(t, "b", "2")
@@ -164,7 +164,7 @@ func (slow) WaitsOf(ctx context.Context, _ []claim.Party, _ int) ([]claim.Claim,
 	return nil, ctx.Err()
 }
 
-// TestCheckWithoutDatabase: a claim waits if nobody can look for circles.
+// TestCheckWithoutDatabase: a claim waits if nobody can look for deadlocks.
 func TestCheckWithoutDatabase(t *testing.T) {
 	s := embedded(t)
 	s.finder = waits.NewFinder(slow{s.store}, nil, slog.New(slog.DiscardHandler))
@@ -175,7 +175,7 @@ func TestCheckWithoutDatabase(t *testing.T) {
 	}
 }
 
-// BenchmarkContended shows what looking for a circle costs a claim that has to wait: behind a holder
+// BenchmarkContended shows what looking for a deadlock costs a claim that has to wait: behind a holder
 // alone, and behind 1,000 in a line, on SQLite.
 func BenchmarkContended(b *testing.B) {
 	for _, line := range []int{0, 1000} {

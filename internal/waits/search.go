@@ -25,15 +25,15 @@ type Store interface {
 // search goes from claims that wait to those that they wait for, nearest first.
 type search struct {
 	store   Store
-	parties map[claim.Party]bool // where it began; a way back there is a circle
+	parties map[claim.Party]bool // where it began; a way back there is a deadlock
 	left    int                  // how many claims it may still read
 
-	queues map[string]*db.Snapshot
-	seen   map[string]span // the waiting claims that were found, by id
-	asked  map[claim.Party]span
-	found  []wait
-	circle []link
-	now    claim.Instant
+	queues   map[string]*db.Snapshot
+	seen     map[string]span // the waiting claims that were found, by id
+	asked    map[claim.Party]span
+	found    []wait
+	deadlock []link
+	now      claim.Instant
 }
 
 // wait is a claim that waits, and how it was found.
@@ -51,7 +51,7 @@ type wait struct {
 	own bool
 }
 
-// span is what a way goes over, besides where it begins: a circle needs both.
+// span is what a way goes over, besides where it begins: a deadlock needs both.
 type span uint8
 
 const (
@@ -59,7 +59,7 @@ const (
 	otherResource
 )
 
-// link is a part of a circle: a claim that waits, and a claim that it waits for, of the party of the next
+// link is a part of a deadlock: a claim that waits, and a claim that it waits for, of the party of the next
 // link.
 type link struct{ waiter, holder claim.Claim }
 
@@ -79,7 +79,7 @@ func newSearch(store Store, parties ...claim.Party) *search {
 // begin adds a claim to begin with.
 func (s *search) begin(c claim.Claim) { s.add(c, -1, c) }
 
-// run searches until everything was found, or as much as may be read; or until a circle was found,
+// run searches until everything was found, or as much as may be read; or until a deadlock was found,
 // if until is set.
 func (s *search) run(ctx context.Context, until bool) error {
 	for next := 0; next < len(s.found); {
@@ -94,8 +94,8 @@ func (s *search) run(ctx context.Context, until bool) error {
 				if b.Status == claim.Active && b.Party() == s.found[next].claim.Party() {
 					s.found[next].own = true
 				}
-				if s.closes(next, &b) && s.circle == nil {
-					s.circle = s.path(next, b)
+				if s.closes(next, &b) && s.deadlock == nil {
+					s.deadlock = s.path(next, b)
 					if until {
 						return nil
 					}
@@ -197,17 +197,17 @@ func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim
 }
 
 // closes reports whether a claim for which a wait waits is of a party with which the search
-// began, so that the circle has two parties and two resources at least.
+// began, so that the deadlock has two parties and two resources at least.
 func (s *search) closes(at int, blocker *claim.Claim) bool {
 	w := &s.found[at]
 	return w.span == otherParty|otherResource && !s.found[w.root].own && blocker.Party() == s.found[w.root].claim.Party() && s.parties[blocker.Party()]
 }
 
-// path returns the circle that ends with a wait, and with who it waits for, in order.
-func (s *search) path(at int, last claim.Claim) (circle []link) {
+// path returns the deadlock that ends with a wait, and with who it waits for, in order.
+func (s *search) path(at int, last claim.Claim) (deadlock []link) {
 	for i := at; i >= 0; i = s.found[i].from {
-		circle = append([]link{{s.found[i].claim, last}}, circle...)
+		deadlock = append([]link{{s.found[i].claim, last}}, deadlock...)
 		last = s.found[i].by
 	}
-	return circle
+	return deadlock
 }

@@ -59,18 +59,18 @@ func (t *table) WaitsOf(_ context.Context, parties []claim.Party, limit int) (wa
 	return waits, nil
 }
 
-// circleOf returns the circle that a claim closes.
-func circleOf(t testing.TB, store Store, c claim.Claim) []link {
+// deadlockOf returns the deadlock that a claim causes.
+func deadlockOf(t testing.TB, store Store, c claim.Claim) []link {
 	t.Helper()
 	s := newSearch(store, c.Party())
 	s.begin(c)
 	if err := s.run(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	return s.circle
+	return s.deadlock
 }
 
-func TestCircles(t *testing.T) {
+func TestDeadlocks(t *testing.T) {
 	const x, sh = claim.Exclusive, claim.Shared
 	type request struct {
 		owner, resource string
@@ -78,13 +78,13 @@ func TestCircles(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		requests []request
-		circle   []string // owners, from the last request on; nil for none
+		deadlock []string // owners, from the last request on; nil for none
 	}{
 		"a holder that waits for nothing":   {[]request{{"a", "1", x}, {"b", "1", x}}, nil},
 		"two":                               {[]request{{"a", "1", x}, {"b", "2", x}, {"a", "2", x}, {"b", "1", x}}, []string{"b", "a"}},
 		"three in a ring":                   {[]request{{"a", "1", x}, {"b", "2", x}, {"c", "3", x}, {"a", "2", x}, {"b", "3", x}, {"c", "1", x}}, []string{"c", "a", "b"}},
 		"a chain without an end":            {[]request{{"a", "1", x}, {"b", "2", x}, {"c", "3", x}, {"a", "2", x}, {"b", "3", x}, {"d", "1", x}}, nil},
-		"a circle of others":                {[]request{{"a", "1", x}, {"b", "2", x}, {"a", "2", x}, {"b", "1", x}, {"c", "1", x}}, nil},
+		"a deadlock of others":              {[]request{{"a", "1", x}, {"b", "2", x}, {"a", "2", x}, {"b", "1", x}, {"c", "1", x}}, nil},
 		"an owner that waits for itself":    {[]request{{"a", "1", x}, {"a", "1", x}}, nil},
 		"itself, in two queues":             {[]request{{"a", "1", x}, {"a", "2", x}, {"a", "2", x}, {"a", "1", x}}, nil},
 		"itself, behind another":            {[]request{{"a", "1", x}, {"b", "1", x}, {"a", "1", x}}, nil},
@@ -105,18 +105,18 @@ func TestCircles(t *testing.T) {
 				last = store.add(r.owner, r.resource, r.mode)
 			}
 			var owners []string
-			for _, l := range circleOf(t, store, last) {
+			for _, l := range deadlockOf(t, store, last) {
 				owners = append(owners, l.waiter.Owner)
 			}
-			if !slices.Equal(owners, c.circle) {
-				t.Errorf("the circle is %q, want %q", owners, c.circle)
+			if !slices.Equal(owners, c.deadlock) {
+				t.Errorf("the deadlock is %q, want %q", owners, c.deadlock)
 			}
 		})
 	}
 }
 
-// TestPropertyCircles compares the search with every way that there is from claim to claim.
-func TestPropertyCircles(t *testing.T) {
+// TestPropertyDeadlocks compares the search with every way that there is from claim to claim.
+func TestPropertyDeadlocks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		store := &table{}
 		var last claim.Claim
@@ -129,11 +129,11 @@ func TestPropertyCircles(t *testing.T) {
 		if last.Status != claim.Waiting || last.Owner == "" {
 			return
 		}
-		circle := circleOf(t, store, last)
-		if want := store.reaches(last); want != (circle != nil) {
-			rt.Fatalf("circle %v, want %t: %+v", circle, want, store.claims)
+		deadlock := deadlockOf(t, store, last)
+		if want := store.reaches(last); want != (deadlock != nil) {
+			rt.Fatalf("deadlock %v, want %t: %+v", deadlock, want, store.claims)
 		}
-		store.check(rt, last, circle)
+		store.check(rt, last, deadlock)
 	})
 }
 
@@ -182,10 +182,10 @@ func (t *table) find(id string) *claim.Claim {
 	return &t.claims[i]
 }
 
-// check checks that a circle is one.
-func (t *table) check(rt *rapid.T, first claim.Claim, circle []link) {
-	for i, l := range circle {
-		next := circle[(i+1)%len(circle)].waiter
+// check checks that a deadlock is one.
+func (t *table) check(rt *rapid.T, first claim.Claim, deadlock []link) {
+	for i, l := range deadlock {
+		next := deadlock[(i+1)%len(deadlock)].waiter
 		switch {
 		case l.waiter.Status != claim.Waiting, !l.waiter.Conflicts(&l.holder), l.holder.Resource != l.waiter.Resource, l.holder.Enqueued >= l.waiter.Enqueued:
 			rt.Fatalf("%+v does not wait for %+v", l.waiter, l.holder)
@@ -198,7 +198,7 @@ func (t *table) check(rt *rapid.T, first claim.Claim, circle []link) {
 }
 
 // TestSearchIsBounded: with 10,000 waiters, each of whom waits elsewhere too, a search reads MaxRead
-// claims, and still finds the circle through the holder.
+// claims, and still finds the deadlock through the holder.
 func TestSearchIsBounded(t *testing.T) {
 	store := &table{}
 	store.add("a", "1", claim.Exclusive)
@@ -214,12 +214,12 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 	store.claims = append(store.claims, claim.Claim{ID: "a2", Resource: "2", Owner: "a", Status: claim.Waiting, Enqueued: 30_000})
 	last := claim.Claim{ID: "b1", Resource: "1", Owner: "b", Status: claim.Waiting, Enqueued: 30_001}
-	if circle := circleOf(t, store, last); len(circle) != 2 {
-		t.Errorf("%d in the circle", len(circle))
+	if deadlock := deadlockOf(t, store, last); len(deadlock) != 2 {
+		t.Errorf("%d in the deadlock", len(deadlock))
 	}
 	last.Owner, store.reads = "c", 0
-	if circle := circleOf(t, store, last); circle != nil || store.reads > MaxRead+maxAhead {
-		t.Errorf("%d claims were read; %v", store.reads, circle)
+	if deadlock := deadlockOf(t, store, last); deadlock != nil || store.reads > MaxRead+maxAhead {
+		t.Errorf("%d claims were read; %v", store.reads, deadlock)
 	}
 }
 

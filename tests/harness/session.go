@@ -187,19 +187,19 @@ func (s *Session) Lock(resource string, want models.Holding, more ...func(*model
 	return s.Stands(s.Answer(s.Ask(LockCommand(resource, more...))), resource, want)
 }
 
-// RefusedCircle sends LOCK, and checks that it is refused since it would close a circle whose
+// RefusedDeadlock sends LOCK, and checks that it is refused since it would cause a deadlock whose
 // members' sessions and claims have these texts.
-func (s *Session) RefusedCircle(resource string, members ...string) {
+func (s *Session) RefusedDeadlock(resource string, members ...string) {
 	s.t.Helper()
 	time.Sleep(time.Millisecond) // real time: of claims that join at the same time, that with the last id is refused
 	response := s.Answer(s.Ask(LockCommand(resource)))
 	e := response.GetError()
-	if codes.Code(e.GetCode()) != codes.Aborted || e.GetReason() != models.ReasonCircle {
-		s.t.Fatalf("%s: got %v, want a circle", s.ID, response)
+	if codes.Code(e.GetCode()) != codes.Aborted || e.GetReason() != models.ReasonDeadlock {
+		s.t.Fatalf("%s: got %v, want a deadlock", s.ID, response)
 	}
 	for _, member := range members {
-		if !strings.Contains(e.GetMetadata()["circle"], member) {
-			s.t.Errorf("%s: the circle is %v, without %s", s.ID, e.GetMetadata(), member)
+		if !strings.Contains(e.GetMetadata()["deadlock"], member) {
+			s.t.Errorf("%s: the deadlock is %v, without %s", s.ID, e.GetMetadata(), member)
 		}
 	}
 }

@@ -122,21 +122,21 @@ var contractClaim = []sentence{
 			s.post(t, body).refuses(t, http.StatusBadRequest, "wait_ttl")
 		}
 	}},
-	{"The request that closes a circle is refused, with its members, unless it allows circles", func(t *testing.T, s *restServer) {
+	{"The request that causes a deadlock is refused, with its members, unless it allows deadlocks", func(t *testing.T, s *restServer) {
 		first, second := t.Name()+"/1", t.Name()+"/2"
 		s.post(t, object{"resource": first, "ttl": 60, "owner": "a"}).is(t, http.StatusCreated)
 		s.post(t, object{"resource": second, "ttl": 60, "owner": "b"}).is(t, http.StatusCreated)
 		s.post(t, object{"resource": second, "ttl": 60, "owner": "a", "id": "a2"}).is(t, http.StatusAccepted)
 		last := object{"resource": first, "ttl": 60, "owner": "b", "id": "b1"}
 		var refused struct {
-			Message string
-			Circle  []struct{ Owner, Claim, Resource string }
+			Message  string
+			Deadlock []struct{ Owner, Claim, Resource string }
 		}
 		s.post(t, last).is(t, http.StatusConflict).decode(t, &refused)
-		if len(refused.Circle) != 2 || refused.Circle[0].Claim != "b1" || refused.Circle[1].Owner != "a" || refused.Circle[1].Resource != second || refused.Message == "" {
+		if len(refused.Deadlock) != 2 || refused.Deadlock[0].Claim != "b1" || refused.Deadlock[1].Owner != "a" || refused.Deadlock[1].Resource != second || refused.Message == "" {
 			t.Errorf("%+v", refused)
 		}
-		last["id"], last["allow_circle"] = "allowed", true
+		last["id"], last["allow_deadlock"] = "allowed", true
 		s.post(t, last).is(t, http.StatusAccepted)
 		var queue struct {
 			Waits []struct {

@@ -282,7 +282,7 @@ func (x *extremes) lockAll(s *harness.Session, first, end int) {
 func (x *extremes) shared() {
 	request := func(i int) *models.CreateClaimRequest {
 		r := x.longest("s", i)
-		r.Resource, r.AllowCircle = longNameOf(400_000), true
+		r.Resource, r.AllowDeadlock = longNameOf(400_000), true
 		if i > 0 {
 			r.Mode = models.Mode_MODE_SHARED
 		}

@@ -219,9 +219,9 @@ func TestSessionClientKilled(t *testing.T) {
 	})
 }
 
-// TestSessionsCloseACircle: of two sessions on two servers that close a circle together, exactly one is refused: by the
+// TestSessionsCauseADeadlock: of two sessions on two servers that cause a deadlock together, exactly one is refused: by the
 // answer to its LOCK, and then it hears nothing else of it, or by news. The other waits on, and is granted what the first gives up.
-func TestSessionsCloseACircle(t *testing.T) {
+func TestSessionsCauseADeadlock(t *testing.T) {
 	t.Parallel()
 	first, second := pairOfServers(t)
 	pair := []*harness.Session{openAt(t, first, "a"), openAt(t, second, "b")}
@@ -235,7 +235,7 @@ func TestSessionsCloseACircle(t *testing.T) {
 		begin := time.Now()
 		asked := []uint64{pair[0].Ask(harness.LockCommand(mine[1])), pair[1].Ask(harness.LockCommand(mine[0]))}
 		got := []*models.SessionResponse{pair[0].Answer(asked[0]), pair[1].Answer(asked[1])}
-		refused := slices.IndexFunc(got, func(r *models.SessionResponse) bool { return r.GetError().GetReason() == models.ReasonCircle })
+		refused := slices.IndexFunc(got, func(r *models.SessionResponse) bool { return r.GetError().GetReason() == models.ReasonDeadlock })
 		if refused >= 0 {
 			answers++
 		} else {

@@ -50,7 +50,7 @@ func TestGrantDuringCheck(t *testing.T) {
 }
 
 // TestCheckOutlivesTheStream: a claim that waits is looked at to the end, also when its stream breaks: it may close a
-// circle, and a session that is resumed keeps it without asking again.
+// deadlock, and a session that is resumed keeps it without asking again.
 func TestCheckOutlivesTheStream(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		b := open(t, m, "b")
@@ -69,10 +69,10 @@ func TestCheckOutlivesTheStream(t *testing.T) {
 	})
 }
 
-// TestCircleEndedElsewhere: a Lock that is refused because of a circle has only that answer, also if another server has
+// TestDeadlockEndedElsewhere: a Lock that is refused because of a deadlock has only that answer, also if another server has
 // withdrawn its claim, and before this one hears of that.
-func TestCircleEndedElsewhere(t *testing.T) {
-	refused := errors.New("a circle")
+func TestDeadlockEndedElsewhere(t *testing.T) {
+	refused := errors.New("a deadlock")
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
 		lock(t, a, "k")
@@ -85,7 +85,7 @@ func TestCircleEndedElsewhere(t *testing.T) {
 			withdrawn = result.Claim.ID
 			stop := w.Hub.Follow("b", nobody{}) // nothing of it is heard here
 			defer stop()
-			w.Must(t, claim.Withdraw{ID: withdrawn, Reason: "a circle"})
+			w.Must(t, claim.Withdraw{ID: withdrawn, Reason: "a deadlock"})
 			return refused
 		})
 		b.Next(t.Context())

@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestDeadlocks: a session is refused a wait that closes a deadlock of sessions, and so are clients and mutexes that ask
+// TestDeadlocks: a session is refused a wait that causes a deadlock of sessions, and so are clients and mutexes that ask
 // for it. Without that they wait: other goroutines may end the wait.
 func TestDeadlocks(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
@@ -27,9 +27,9 @@ func TestDeadlocks(t *testing.T) {
 			"mutex":   lock.NewMutex(b, "x", lock.AllowDeadlock(false)).Lock(t.Context()),
 		}
 		for name, err := range refused {
-			var circle *models.CircleError
-			if !errors.As(err, &circle) || len(circle.Members) != 2 || circle.Members[0].Resource != "x" || circle.Members[1].Resource != "y" || models.ReasonOf(err) != models.ReasonCircle {
-				t.Errorf("%s: %v, %+v", name, err, circle)
+			var deadlock *models.DeadlockError
+			if !errors.As(err, &deadlock) || len(deadlock.Members) != 2 || deadlock.Members[0].Resource != "x" || deadlock.Members[1].Resource != "y" || models.ReasonOf(err) != models.ReasonDeadlock {
+				t.Errorf("%s: %v, %+v", name, err, deadlock)
 			}
 		}
 		if got, err := b.Lock(t.Context(), "x", lock.AllowDeadlock(true)); err != nil || got.Current != lock.Waiting {
@@ -52,8 +52,8 @@ func TestDeadlocks(t *testing.T) {
 			return done
 		}
 		first := waiting(c, "y")
-		var circle *models.CircleError
-		if _, err := d.Acquire(t.Context(), "x", lock.AllowDeadlock(false)); !errors.As(err, &circle) || len(circle.Members) != 2 {
+		var deadlock *models.DeadlockError
+		if _, err := d.Acquire(t.Context(), "x", lock.AllowDeadlock(false)); !errors.As(err, &deadlock) || len(deadlock.Members) != 2 {
 			t.Error(err)
 		}
 		second := waiting(d, "x")
