@@ -8,16 +8,15 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// VouchSilence is after how much lease time without a beat a server that vouches for sessions counts
-// as gone.
-const VouchSilence = 2 * time.Second
+// ServerTimeout is the lease time without a beat after which other servers declare a server with sessions gone.
+const ServerTimeout = 2 * time.Second
 
-// ErrVouchLost is returned by Beat and Resume, wrapped, when another server has declared this one
+// ErrServerGone is returned by Beat and Resume, wrapped, when another server has declared this one
 // gone. Its sessions are detached, or have moved; none are its own from then on. The beat itself
 // was done.
-var ErrVouchLost = errors.New("this server was declared gone: it vouches for no session")
+var ErrServerGone = errors.New("this server was declared gone: its sessions are detached")
 
-// Sessions reads sessions, and finds those that nobody vouches for. Sessions change by transactions
+// Sessions reads sessions, and finds those that no server keeps alive. Sessions change by transactions
 // (claim.Attach and the commands beside it), and when a server is gone.
 type Sessions interface {
 	// Session returns a session, or claim.ErrSessionEnded.

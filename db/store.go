@@ -85,11 +85,11 @@ type Pulse interface {
 	// counts.
 	Resume(ctx context.Context) error
 
-	// Vouch says that this server begins to vouch, under a name, for the sessions that will be
-	// attached to it there. From then on each Beat and Resume also says, in the same commit, that
-	// this server is there, until one of them returns ErrVouchLost, or Vouch is called again. The
-	// name is new each time; "" is none. Vouch is not called while Beat or Resume runs.
-	Vouch(ctx context.Context, name string) error
+	// Register stores a name under which sessions will be attached to this server. From then on each Beat
+	// and Resume also records, in the same commit, that this server is alive, until one of them returns
+	// ErrServerGone, or Register is called again. The name is new each time; "" stops it. The caller does
+	// not call Register while Beat or Resume runs.
+	Register(ctx context.Context, name string) error
 }
 
 // Pruner deletes what is no longer needed, and counts what there is.
@@ -137,9 +137,9 @@ type Due interface {
 	Abandoned(ctx context.Context, limit int) ([]string, error)
 
 	// NextDue returns the lease time at which Due, Abandoned, DueSessions and DetachSilent (for
-	// VouchSilence) are to be asked again, if nothing changes before and they have just returned
+	// ServerTimeout) are to be asked again, if nothing changes before and they have just returned
 	// nothing: there a lease runs out, or has been out for idle, a claim is abandoned, a session
-	// falls due, or another server that vouched for sessions has been silent. It is 0 when no
+	// falls due, or another registered server has been silent. It is 0 when no
 	// lease is live, no waiting claim has a WaitTTL, and there is no session, and claim.Forever when
 	// there are only such as do not run out. now is the time of the answer. It costs a few
 	// look-ups in an index, however many leases there are.

@@ -211,9 +211,9 @@ func TestSessionWithoutDatabase(t *testing.T) {
 	})
 }
 
-// TestVouchLost: a server that was declared gone sends its sessions away. They may come back to
-// it, and it vouches for them under a new name.
-func TestVouchLost(t *testing.T) {
+// TestServerGone: a server that was declared gone sends its sessions away. They may come back to
+// it, and it keeps them alive under a new name.
+func TestServerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{}
 		server := startWith(t, t.TempDir(), store.wrap)
@@ -221,7 +221,7 @@ func TestVouchLost(t *testing.T) {
 		a.Lock("k", holding)
 		name := server.sessions(t)[0].GetServer()
 		heartbeat := a.Ask(harness.HeartbeatCommand())
-		store.set(nil, func() error { return db.ErrVouchLost })
+		store.set(nil, func() error { return db.ErrServerGone })
 		a.Ends(codes.Unavailable, "SESSION_DETACHED")
 		if len(a.Rest) > 0 {
 			t.Errorf("heartbeat %d was answered", heartbeat)

@@ -221,7 +221,7 @@ type broken struct {
 	attachedTo    func(ctx context.Context, server string) ([]string, error)
 	dueSessions   func([]string) []string
 	detach        func(ctx context.Context, silence time.Duration) (int, error)
-	vouch         func(ctx context.Context, name string) error
+	register      func(ctx context.Context, name string) error
 }
 
 type brokenTx struct {
@@ -469,11 +469,11 @@ func (b *broken) DetachSilent(ctx context.Context, silence time.Duration) (int, 
 	return b.Store.DetachSilent(ctx, silence)
 }
 
-func (b *broken) Vouch(ctx context.Context, name string) error {
-	if b.vouch != nil {
-		return b.vouch(ctx, name)
+func (b *broken) Register(ctx context.Context, name string) error {
+	if b.register != nil {
+		return b.register(ctx, name)
 	}
-	return b.Store.Vouch(ctx, name)
+	return b.Store.Register(ctx, name)
 }
 
 func (b *broken) Announce(ctx context.Context, m db.Member) error {

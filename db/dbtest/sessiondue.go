@@ -24,7 +24,7 @@ func dueSessionsAre(t testing.TB, s db.Store, limit int, want ...string) {
 }
 
 func dueSessions(t testing.TB, e Engine) {
-	must(t, e.Store.Vouch(t.Context(), "s1"))
+	must(t, e.Store.Register(t.Context(), "s1"))
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		Do(t, e.Store, attach(id, "s1"))
 	}
@@ -60,7 +60,7 @@ func nextLook(t testing.TB, s db.Store) claim.Time {
 }
 
 func sessionsKeepTimeRunning(t testing.TB, e Engine) {
-	must(t, e.Store.Vouch(t.Context(), "s1"))
+	must(t, e.Store.Register(t.Context(), "s1"))
 	equal(t, "next due without sessions", nextLook(t, e.Store), 0)
 	Do(t, e.Store, attach("a", "s1"))
 	equal(t, "next due of an attached session", nextLook(t, e.Store), claim.Forever)
@@ -76,7 +76,7 @@ func sessionsKeepTimeRunning(t testing.TB, e Engine) {
 
 // silentServer has a server that is gone: it is started anew under another name.
 func silentServer(t testing.TB, e Engine) {
-	must(t, e.Store.Vouch(t.Context(), "s1"))
+	must(t, e.Store.Register(t.Context(), "s1"))
 	Do(t, e.Store, attach("a", "s1"), attach("b", "s1"), attach("c", "elsewhere"), bound("held", "r", "a"))
 	from := now(t, e.Store).Lease
 	must(t, e.Store.Beat(t.Context()))
@@ -86,18 +86,18 @@ func silentServer(t testing.TB, e Engine) {
 	late := session(t, e.Store, "late")
 
 	s := e.Reopen(t)
-	must(t, s.Vouch(t.Context(), "s2"))
+	must(t, s.Register(t.Context(), "s2"))
 	Do(t, s, attach("c", "s2"))
 	next := nextLook(t, s)
-	early, err := s.DetachSilent(t.Context(), db.VouchSilence)
+	early, err := s.DetachSilent(t.Context(), db.ServerTimeout)
 	must(t, err)
-	if now(t, s).Lease < from.Add(db.VouchSilence) { // else this machine was too slow
+	if now(t, s).Lease < from.Add(db.ServerTimeout) { // else this machine was too slow
 		equal(t, "sessions of a server that is not silent yet", early, 0)
-		if next < from.Add(db.VouchSilence) || next > beaten.Add(db.VouchSilence+db.ClusterSkew) {
+		if next < from.Add(db.ServerTimeout) || next > beaten.Add(db.ServerTimeout+db.ClusterSkew) {
 			t.Errorf("next due is %s after the last beat", next.Sub(beaten))
 		}
 	}
-	beats(t, s, beaten.Add(db.VouchSilence+db.ClusterSkew))
+	beats(t, s, beaten.Add(db.ServerTimeout+db.ClusterSkew))
 	detachSilent(t, s, 3-early)
 	detachSilent(t, s, 0)
 	got := session(t, s, "a")
@@ -119,14 +119,14 @@ func silentServer(t testing.TB, e Engine) {
 
 func detachSilent(t testing.TB, s db.Store, want int) {
 	t.Helper()
-	n, err := s.DetachSilent(t.Context(), db.VouchSilence)
+	n, err := s.DetachSilent(t.Context(), db.ServerTimeout)
 	must(t, err)
 	equal(t, "sessions of silent servers", n, want)
 }
 
 // abandonedSession is attached to a server that nobody knows: it was declared gone before.
 func abandonedSession(t testing.TB, e Engine) {
-	must(t, e.Store.Vouch(t.Context(), "s1"))
+	must(t, e.Store.Register(t.Context(), "s1"))
 	Do(t, e.Store, attach("mine", "s1"), attach("a", "gone"))
 	attached := session(t, e.Store, "a")
 	equal(t, "attached", attached.Attached > 0, true)

@@ -151,7 +151,7 @@ var sessionFaults = []fault{
 	{"DetachSilent does not wait", func(b *broken) {
 		b.detach = func(ctx context.Context, _ time.Duration) (int, error) { return b.Store.DetachSilent(ctx, 0) }
 	}, []string{"SilentServer"}},
-	{"vouches for nobody", func(b *broken) {
-		b.vouch = func(context.Context, string) error { return nil }
+	{"registers no server", func(b *broken) {
+		b.register = func(context.Context, string) error { return nil }
 	}, []string{"AbandonedSession", "SessionsKeepTimeRunning", "SilentServer"}},
 }

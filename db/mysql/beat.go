@@ -31,7 +31,7 @@ func (s *Store) Beat(ctx context.Context) error { return s.beat(ctx, db.Clock.Be
 func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, db.Clock.Resume) }
 
 func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clock) error {
-	name := s.vouching()
+	name := s.registeredName()
 	err := retry(ctx, func() error {
 		return s.again(ctx, s.writer, func(conn *sql.Conn) error {
 			t := &tx{Conn: conn, ctx: ctx, store: s}
@@ -43,7 +43,7 @@ func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clo
 		})
 	})
 	if err == nil && name != "" {
-		err = s.vouches(ctx, name)
+		err = s.stillRegistered(ctx, name)
 	}
 	return translate(ctx, err)
 }
@@ -66,14 +66,14 @@ func (t *tx) beat(name string, next func(db.Clock, claim.Time) db.Clock) error {
 	return t.commit()
 }
 
-// vouches returns db.ErrVouchLost unless this server's row is there, after a beat. Once it was deleted it
+// stillRegistered returns db.ErrServerGone unless this server's row is there, after a beat. Once it was deleted it
 // never comes back, so it was there during the beat too.
-func (s *Store) vouches(ctx context.Context, name string) error {
+func (s *Store) stillRegistered(ctx context.Context, name string) error {
 	var there bool
 	err := s.scanRow(ctx, s.control, "SELECT COUNT(*) FROM servers WHERE name = ?", []any{name}, &there)
 	if err == nil && !there {
-		s.vouchingFor.Store(nil)
-		err = db.ErrVouchLost
+		s.registeredAs.Store(nil)
+		err = db.ErrServerGone
 	}
 	return err
 }

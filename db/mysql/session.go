@@ -303,7 +303,7 @@ func (s *Store) sessionIDs(ctx context.Context, query string, args ...any) (ids 
 // to be looked at.
 func (s *Store) nextSession(ctx context.Context, next claim.Time) (claim.Time, error) {
 	first := next
-	err := s.each(ctx, s.control, nextSessionSQL, []any{db.VouchSilence.Microseconds(), s.vouching()}, func() { next = first }, func(rows *sql.Rows) error {
+	err := s.each(ctx, s.control, nextSessionSQL, []any{db.ServerTimeout.Microseconds(), s.registeredName()}, func() { next = first }, func(rows *sql.Rows) error {
 		var at claim.Time
 		err := rows.Scan(&at)
 		if next == 0 || at < next {

@@ -39,9 +39,9 @@ type Store struct {
 	holders holders
 	locks   lockTables
 	refused refusedRows
-	// vouchingFor is the name under which this server vouches for sessions, nil for none. Others
+	// registeredAs is the name under which this server keeps sessions alive, nil for none. Others
 	// read it.
-	vouchingFor atomic.Pointer[string]
+	registeredAs atomic.Pointer[string]
 	// … and to the one that prunes.
 	feedSwept time.Time
 	feedPast  *db.Past

@@ -58,7 +58,7 @@ func writeGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Vouch(t.Context(), "here"); err != nil {
+	if err := s.Register(t.Context(), "here"); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 6 {

@@ -130,7 +130,7 @@ func (s *Store) Abandoned(ctx context.Context, limit int) (ids []string, err err
 // NextDue implements db.Due.
 func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
 	now = s.clock.instant()
-	err = s.view(ctx, func(live *state.State) { next = live.NextDue(now.Lease, idle, s.vouching()) })
+	err = s.view(ctx, func(live *state.State) { next = live.NextDue(now.Lease, idle, s.registeredName()) })
 	return next, now, err
 }
 

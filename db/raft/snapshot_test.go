@@ -41,7 +41,7 @@ func TestSnapshots(t *testing.T) {
 	for round := range 25 {
 		s := open(t, folder)
 		name := fmt.Sprint("server ", round)
-		if err := s.Vouch(t.Context(), name); err != nil {
+		if err := s.Register(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 		for range 12 {

@@ -61,8 +61,8 @@ type Store struct {
 	clock     leaseClock
 	announced announced
 	scanning  chan struct{} // full while as many lists read much as may at once
-	// vouchingFor is the name under which this server vouches for sessions, nil for none.
-	vouchingFor atomic.Pointer[string]
+	// registeredAs is the name under which this server keeps sessions alive, nil for none.
+	registeredAs atomic.Pointer[string]
 
 	mu      sync.RWMutex // of what follows: held by who applies a record
 	state   *state.State

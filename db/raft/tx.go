@@ -71,31 +71,31 @@ func (s *Store) beat(ctx context.Context, lease func(decision) claim.Time) error
 	lost := false
 	err := s.write(ctx, func(d decision) (*record.Record, error) {
 		r := &record.Record{Header: record.Header{Wall: d.now.Wall, Lease: lease(d)}}
-		if name := s.vouching(); name != "" {
-			if lost = !s.state.Vouches(name); !lost {
+		if name := s.registeredName(); name != "" {
+			if lost = !s.state.Registered(name); !lost {
 				r.Servers = []record.Server{{Name: name, Seen: r.Lease}}
 			}
 		}
 		return r, nil
 	})
 	if err == nil && lost {
-		s.vouchingFor.Store(nil)
-		return db.ErrVouchLost
+		s.registeredAs.Store(nil)
+		return db.ErrServerGone
 	}
 	return err
 }
 
-// vouching is the name under which this server vouches for sessions, "" for none.
-func (s *Store) vouching() string {
-	if name := s.vouchingFor.Load(); name != nil {
+// registeredName is the name under which this server keeps sessions alive, "" for none.
+func (s *Store) registeredName() string {
+	if name := s.registeredAs.Load(); name != nil {
 		return *name
 	}
 	return ""
 }
 
-// Vouch implements db.Pulse.
-func (s *Store) Vouch(ctx context.Context, name string) error {
-	s.vouchingFor.Store(nil)
+// Register implements db.Pulse.
+func (s *Store) Register(ctx context.Context, name string) error {
+	s.registeredAs.Store(nil)
 	if name == "" {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (s *Store) Vouch(ctx context.Context, name string) error {
 		return &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Seen: d.now.Lease}}}, nil
 	})
 	if err == nil {
-		s.vouchingFor.Store(&name)
+		s.registeredAs.Store(&name)
 	}
 	return err
 }
@@ -111,7 +111,7 @@ func (s *Store) Vouch(ctx context.Context, name string) error {
 // DetachSilent implements db.Sessions. Those that are silent are this server, before it was started anew.
 func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error) {
 	s.mu.RLock()
-	silent := s.state.Silent(s.clock.instant().DueBefore().Add(-silence), s.vouching())
+	silent := s.state.Silent(s.clock.instant().DueBefore().Add(-silence), s.registeredName())
 	s.mu.RUnlock()
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -169,26 +169,26 @@ func (s *Store) nextSession(ctx context.Context, next claim.Time) (claim.Time, e
 		if at := claim.Time(row.ColumnInt64(0)); next == 0 || at < next {
 			next = at
 		}
-	}, s.vouching(), db.VouchSilence.Microseconds())
+	}, s.registeredName(), db.ServerTimeout.Microseconds())
 	return next, err
 }
 
-// vouching is the name under which this server vouches for sessions, "" for none.
-func (s *Store) vouching() string {
-	if name := s.vouchingFor.Load(); name != nil {
+// registeredName is the name under which this server keeps sessions alive, "" for none.
+func (s *Store) registeredName() string {
+	if name := s.registeredAs.Load(); name != nil {
 		return *name
 	}
 	return ""
 }
 
-// Vouch implements db.Pulse.
-func (s *Store) Vouch(ctx context.Context, name string) error {
-	s.vouchingFor.Store(nil)
+// Register implements db.Pulse.
+func (s *Store) Register(ctx context.Context, name string) error {
+	s.registeredAs.Store(nil)
 	if name == "" {
 		return nil
 	}
-	return s.write(ctx, func() error { return run(s.writer.vouch, name, int64(s.instant().Lease)) },
-		func() { s.vouchingFor.Store(&name) })
+	return s.write(ctx, func() error { return run(s.writer.register, name, int64(s.instant().Lease)) },
+		func() { s.registeredAs.Store(&name) })
 }
 
 // DetachSilent implements db.Sessions. There are no other servers: those that are silent are this
@@ -200,7 +200,7 @@ func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detach
 	}
 	var gone []server
 	add := func(row *sqlite.Stmt) { gone = append(gone, server{row.ColumnText(0), row.ColumnInt64(1)}) }
-	if err := s.read(ctx, silentSQL, add, s.vouching(), int64(s.instant().DueBefore().Add(-silence))); err != nil {
+	if err := s.read(ctx, silentSQL, add, s.registeredName(), int64(s.instant().DueBefore().Add(-silence))); err != nil {
 		return 0, err
 	}
 	if err := s.read(ctx, unknownServersSQL, add); err != nil || len(gone) == 0 {

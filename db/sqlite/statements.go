@@ -40,7 +40,7 @@ type statements struct {
 	countOf, insertOf, forgetOf, pruneOf    *sqlite.Stmt
 	insertSession, updateSession            *sqlite.Stmt
 	deleteSession                           *sqlite.Stmt
-	vouch, deleteServer, detach             *sqlite.Stmt
+	register, deleteServer, detach          *sqlite.Stmt
 	prune, walk, deleteResource, raiseFloor *sqlite.Stmt
 	all                                     []*sqlite.Stmt
 }
@@ -79,7 +79,7 @@ func prepareStatements(conn *sqlite.Conn) (*statements, error) {
 		{&w.insertSession, "INSERT INTO sessions (owner, secret, ttl, server, attached, deadline, created, version, identity, ending_active, ending_waiting, ending_reason, ended_by, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&w.updateSession, "UPDATE sessions SET owner = ?, secret = ?, ttl = ?, server = ?, attached = ?, deadline = ?, created = ?, version = ?, identity = ?, ending_active = ?, ending_waiting = ?, ending_reason = ?, ended_by = ? WHERE id = ?"},
 		{&w.deleteSession, "DELETE FROM sessions WHERE id = ?"},
-		{&w.vouch, "INSERT INTO servers (name, seen) VALUES (?, ?)"},
+		{&w.register, "INSERT INTO servers (name, seen) VALUES (?, ?)"},
 		{&w.deleteServer, "DELETE FROM servers WHERE name = ?"},
 		{&w.detach, "UPDATE sessions SET server = '', attached = 0, deadline = max(attached, ?) + ttl, version = version + 1 WHERE server = ?"},
 		{&w.prune, "DELETE FROM claims WHERE id IN (SELECT id FROM claims WHERE status > 2 AND finished < ? ORDER BY finished" + limitSQL + ")"},

@@ -30,8 +30,8 @@ type Store struct {
 	// well.
 	clock atomic.Pointer[db.Clock]
 	time  leaseClock
-	// vouchingFor is the name under which this server vouches for sessions, nil for none.
-	vouchingFor atomic.Pointer[string]
+	// registeredAs is the name under which this server keeps sessions alive, nil for none.
+	registeredAs atomic.Pointer[string]
 
 	members   sync.Mutex // held for announced
 	announced map[string]db.Member
@@ -195,15 +195,15 @@ func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clo
 		now := s.time.now()
 		clock = next(*s.clock.Load(), now)
 		err = errors.Join(run(s.writer.touchResources), run(s.writer.touchClaims))
-		if name := s.vouching(); name != "" {
+		if name := s.registeredName(); name != "" {
 			err = errors.Join(err, run(s.writer.saveSeen, int64(clock.Instant(now).Lease), name))
 			lost = s.conn.Changes() == 0
 		}
 		return errors.Join(err, run(s.writer.saveClock, int64(clock.Seen), clock.Outage.Microseconds()))
 	}, func() { s.clock.Store(&clock) })
 	if err == nil && lost {
-		s.vouchingFor.Store(nil)
-		return db.ErrVouchLost
+		s.registeredAs.Store(nil)
+		return db.ErrServerGone
 	}
 	return err
 }

@@ -69,7 +69,7 @@ class Session:
         for response in self.responses:
             event = response.WhichOneof("event")
             if event == "heartbeat":
-                # From when it was sent: the server has vouched for the session since.
+                # From when it was sent: the server has kept the session alive since.
                 self.trusted_until = self.sent.pop(response.sequence) + TRUST
             elif event == "status":
                 # Answers and news may cross: only what is newer than what was told counts.

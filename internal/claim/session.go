@@ -18,7 +18,7 @@ type Session struct {
 	Identity string
 	// Secret is the SHA-256 of what a client must know to resume the session.
 	Secret []byte
-	// TTL is for how long the session lives when no server vouches for it.
+	// TTL is for how long the session lives when no server keeps it alive.
 	TTL time.Duration
 	// Server is what the session is attached to, "" for none.
 	Server string
@@ -26,7 +26,7 @@ type Session struct {
 	// there.
 	Attached Time
 	// Deadline is when a detached session falls due, by the lease clock. It is 0 while it is
-	// attached: its server may vouch for it.
+	// attached: its server may keep it alive.
 	Deadline Time
 	// Created is by the database's clock.
 	Created Time
@@ -174,7 +174,7 @@ type Attach struct {
 	// Session has the ID, the Owner, the Secret and the TTL. Of a session that is there, all but
 	// the first two stay as they are.
 	Session Session
-	// Server vouches for the session from now on (see db.Pulse).
+	// Server keeps the session alive from now on (see db.Pulse).
 	Server string
 	// Resume makes no session: the answer is then ErrSessionEnded.
 	Resume bool
@@ -207,7 +207,7 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// Detach says that a server no longer vouches for a session: it falls due when Left has passed. A
+// Detach says that a server no longer keeps a session alive: it falls due when Left has passed. A
 // session that is not attached to the server, or not there, is left as it is, which is no error.
 type Detach struct {
 	ID, Server string

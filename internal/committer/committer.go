@@ -81,7 +81,7 @@ type Committer struct {
 	listeners listeners
 	leases    leases
 	counts    counts
-	voucher   Voucher    // nil: no sessions
+	sessions  Sessions   // nil: no sessions
 	pulse     sync.Mutex // held while the store beats
 	health    health
 	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
@@ -193,7 +193,7 @@ func (c *Committer) answerOld(context.Context) {
 
 // beatForLeases beats, unless there is no lease.
 func (c *Committer) beatForLeases() {
-	if c.leases.none.Load() && !c.failing && !c.vouches() {
+	if c.leases.none.Load() && !c.failing && !c.hasSessions() {
 		if c.resting = true; c.inService() {
 			c.until = time.Now()
 		}
@@ -230,7 +230,7 @@ func (c *Committer) beat() error {
 	c.pulse.Lock()
 	err := beat(ctx)
 	c.pulse.Unlock()
-	lost := errors.Is(err, db.ErrVouchLost)
+	lost := errors.Is(err, db.ErrServerGone)
 	if lost {
 		err = nil // the beat itself was done
 	}

@@ -13,9 +13,9 @@
 //	                 (another stream)     ▼                                     │   ▼
 //	                         Close, reset: ended ◄──────────────────────────────┘ ended
 //
-// The server vouches for its sessions with the beats of its committer, under a name that other
+// The server keeps its sessions alive with the beats of its committer, under a name that other
 // servers see. When it was silent for too long, another server declares it gone: then no beat
-// counts any more (db.ErrVouchLost), the Manager sends all sessions away, and takes a new name for
+// counts any more (db.ErrServerGone), the Manager sends all sessions away, and takes a new name for
 // the next. A heartbeat of a client is answered after a beat that began after it came.
 //
 // An Attached carries out the commands about one resource one after the other, and those about

@@ -11,7 +11,7 @@ import (
 var (
 	// ErrMoved: it was attached over another stream, here or at another server.
 	ErrMoved = errors.New("the session was resumed over another stream")
-	// ErrDetached: this server no longer vouches for it. It may be resumed.
+	// ErrDetached: this server no longer keeps it alive. It may be resumed.
 	ErrDetached = errors.New("the session is no longer attached to this server")
 	// ErrSilent: nothing was heard from the client for half of the TTL. It may be resumed.
 	ErrSilent = errors.New("nothing was heard from the session for half of its TTL")

@@ -35,7 +35,7 @@ const (
 
 // Config has the limits of a Manager. 0 is the default.
 type Config struct {
-	// Name is that of this server; what it vouches under is this, a hyphen and a number. One is made if it
+	// Name is that of this server; what it registers is this, a hyphen and a number. One is made if it
 	// is empty.
 	Name string
 	// Sessions is how many may be attached to this server.
@@ -62,7 +62,7 @@ const (
 	parallel = 8
 )
 
-// Manager has the sessions that are attached to this server. It is a committer.Voucher, and an
+// Manager has the sessions that are attached to this server. It is a committer.Sessions, and an
 // ifrit.Runner, to be run after the committer.
 type Manager struct {
 	queues *committer.Committer
@@ -75,21 +75,21 @@ type Manager struct {
 	quit    chan struct{}  // closed at the end
 	tasks   sync.WaitGroup // sessions that are opened, attached, or to be detached
 
-	vouching sync.Mutex // held while a name is made known
-	names    int        // how many there were
-	mu       sync.Mutex
-	name     string    // that this server vouches under, "" for none
-	beaten   time.Time // when the last beat under it began
-	opening  int
-	attached map[string]*Attached
-	asked    []heartbeat // those that are not answered yet
-	stopping bool
+	registering sync.Mutex // held while a name is registered
+	names       int        // how many there were
+	mu          sync.Mutex
+	name        string    // that this server is registered under, "" for none
+	beaten      time.Time // when the last beat under it began
+	opening     int
+	attached    map[string]*Attached
+	asked       []heartbeat // those that are not answered yet
+	stopping    bool
 
 	holding, waiting atomic.Int64 // claims of all sessions here
 }
 
 // New returns a manager, whose metrics are registered. Changes go through the committer, which
-// it also makes vouch for its sessions; the hub tells it what happens to their claims.
+// whose beats also keep its sessions alive; the hub tells it what happens to their claims.
 func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config, registerer prometheus.Registerer) *Manager {
 	config.Name = cmp.Or(config.Name, ids.NewClaim())
 	config.Sessions = cmp.Or(config.Sessions, DefaultSessions)
@@ -99,7 +99,7 @@ func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config
 		queues: queues, store: store, hub: hub, config: config,
 		reading: make(chan struct{}, parallel), quit: make(chan struct{}), attached: make(map[string]*Attached),
 	}
-	queues.SetVoucher(m)
+	queues.SetSessions(m)
 	registerer.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "locket_sessions", Help: "Sessions that are attached to this server.",
@@ -149,7 +149,7 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 		return nil, err
 	}
 	defer unlock()
-	name, err := m.vouch(ctx)
+	name, err := m.register(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (m *Manager) enter(id string) (leave func(), err error) {
 }
 
 // add puts a session among the attached ones, in place of an older stream of the same one. It
-// reports whether this server still vouches under the name that the session was attached to.
+// reports whether this server is still registered under the name that the session was attached to.
 func (m *Manager) add(a *Attached) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -192,7 +192,7 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 		m := session.New(w.Committer, w.Hub, w.Store, session.Config{}, w.Registry)
 		committertest.Run(t, w.Committer)
 		committertest.Run(t, m)
-		open(t, m, "first") // this server vouches from now on
+		open(t, m, "first") // this server is registered from now on
 		old := open(t, m, "s")
 		turn := make(chan struct{})
 		w.Store.Set(func(s *committertest.Store) {

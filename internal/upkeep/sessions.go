@@ -22,7 +22,7 @@ func endSessions(ids []string) (cmds []claim.Command) {
 func (s *Sweeper) detachSilent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	n, err := s.store.DetachSilent(ctx, db.VouchSilence)
+	n, err := s.store.DetachSilent(ctx, db.ServerTimeout)
 	if n > 0 {
 		s.log.Info("the sessions of a server that is gone are detached", "sessions", n)
 	}

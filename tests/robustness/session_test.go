@@ -66,7 +66,7 @@ func TestSessionServerKilled(t *testing.T) {
 	other.Hears("k", harness.Waiting, harness.Held)
 }
 
-// A server that was stopped past the TTL and continued vouches for nobody, and gives nothing away
+// A server that was stopped past the TTL and continued keeps no session alive, and gives nothing away
 // that it no longer has.
 func TestSessionServerStopped(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestSessionServerStopped(t *testing.T) {
 	if queue, err := b.Client(t).GetQueue(t.Context(), &models.GetQueueRequest{Resource: "n"}); err != nil || len(queue.GetHolders()) > 0 {
 		t.Errorf("%v (%v)", queue, err)
 	}
-	fresh := openAt(t, a, "fresh") // it vouches again, under another name
+	fresh := openAt(t, a, "fresh") // the server is registered again, under another name
 	fresh.Lock("f", harness.Held)
 	fresh.Heartbeat()
 }

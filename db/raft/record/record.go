@@ -36,7 +36,7 @@ type Record struct {
 	Claims []claim.Transition
 	// Sessions are the changes of sessions, each of another one.
 	Sessions []claim.SessionChange
-	// Servers are those that have vouched for sessions, or are gone.
+	// Servers are those that have registered themselves, or are gone.
 	Servers []Server
 	// Rows are rows of resources. In the log they are those that were dropped: all others follow from the
 	// claims.
@@ -45,12 +45,12 @@ type Record struct {
 	Floor uint64
 }
 
-// Server is one that vouches for sessions.
+// Server is a server that keeps sessions alive.
 type Server struct {
 	Name string
 	// Seen is the lease time at which it was there last.
 	Seen claim.Time
-	// Gone says that it vouches no longer.
+	// Gone says that it was declared gone: it keeps no session alive any more.
 	Gone bool
 }
 

@@ -37,9 +37,9 @@ func (s *State) Abandoned(now claim.Time, limit int) (ids []string) {
 	return ids
 }
 
-// NextDue returns when there is something to look at, for the server that vouches for sessions under a name: see
+// NextDue returns when there is something to look at, for the server that is registered under a name: see
 // db.Due.
-func (s *State) NextDue(now claim.Time, idle time.Duration, vouching string) (next claim.Time) {
+func (s *State) NextDue(now claim.Time, idle time.Duration, registered string) (next claim.Time) {
 	for _, deadlines := range []*btree.BTreeG[*live]{s.leases, s.limited} {
 		sooner := func(l *live) bool {
 			next = db.SoonerDue(next, l.Deadline, now, idle)
@@ -54,11 +54,11 @@ func (s *State) NextDue(now claim.Time, idle time.Duration, vouching string) (ne
 	if s.ids.Len() == 0 {
 		return next
 	}
-	return s.nextSession(next, vouching)
+	return s.nextSession(next, registered)
 }
 
 // nextSession returns the sooner one of a time, 0 for none, and the time at which sessions are to be looked at.
-func (s *State) nextSession(next claim.Time, vouching string) claim.Time {
+func (s *State) nextSession(next claim.Time, registered string) claim.Time {
 	sooner := func(at claim.Time) {
 		if next == 0 || at < next {
 			next = at
@@ -69,8 +69,8 @@ func (s *State) nextSession(next claim.Time, vouching string) claim.Time {
 		sooner(first.Deadline)
 	}
 	for name, seen := range s.servers {
-		if name != vouching {
-			sooner(seen.Add(db.VouchSilence))
+		if name != registered {
+			sooner(seen.Add(db.ServerTimeout))
 		}
 	}
 	for name := range s.attached {
@@ -93,7 +93,7 @@ func (s *State) DueSessions(before claim.Time, limit int) (ids []string) {
 	return ids
 }
 
-// Silent returns the servers that vouch for sessions, or that sessions are attached to, and that have not been
+// Silent returns the servers that are registered, or that sessions are attached to, and that have not been
 // there since a time, except one. Those that are not known were never there.
 func (s *State) Silent(since claim.Time, except string) (silent map[string]claim.Time) {
 	silent = make(map[string]claim.Time)
@@ -122,8 +122,8 @@ func (s *State) Detached(server string, seen claim.Time) (changes []claim.Sessio
 	return changes
 }
 
-// Vouches reports whether a server is known as one that vouches for sessions.
-func (s *State) Vouches(name string) bool {
+// Registered reports whether a server is registered, and was not declared gone.
+func (s *State) Registered(name string) bool {
 	_, known := s.servers[name]
 	return known
 }

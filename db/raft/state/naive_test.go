@@ -135,7 +135,7 @@ func (n *naive) nextDue(now claim.Time, idle time.Duration) (next claim.Time) {
 			at = s.Deadline
 		}
 		if s.Server != "" {
-			at = 1 // nobody vouches
+			at = 1 // its server is not registered
 		}
 		if next == 0 || at < next {
 			next = at

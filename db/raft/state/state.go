@@ -35,7 +35,7 @@ type State struct {
 	ids       *btree.BTreeG[*session]             // by id
 	due       *btree.BTreeG[*session]             // by deadline, those that have one
 	attached  map[string]map[*session]struct{}    // by server
-	servers   map[string]claim.Time               // that vouch, and when each was there last
+	servers   map[string]claim.Time               // that are registered, and the time of the last beat of each
 }
 
 // live is the place of one live claim. The claim itself never changes: a change puts another one here.

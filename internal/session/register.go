@@ -8,13 +8,13 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// vouch returns the name under which this server vouches for its sessions. A server without
+// register returns the name under which this server keeps its sessions alive. A server without
 // sessions whose last beat is some time ago takes a new name: it may have been declared gone.
-func (m *Manager) vouch(ctx context.Context) (string, error) {
-	m.vouching.Lock()
-	defer m.vouching.Unlock()
+func (m *Manager) register(ctx context.Context) (string, error) {
+	m.registering.Lock()
+	defer m.registering.Unlock()
 	m.mu.Lock()
-	name, fresh := m.name, len(m.attached) > 0 || time.Since(m.beaten) < db.VouchSilence/2
+	name, fresh := m.name, len(m.attached) > 0 || time.Since(m.beaten) < db.ServerTimeout/2
 	m.mu.Unlock()
 	if name != "" && fresh {
 		return name, nil
@@ -24,7 +24,7 @@ func (m *Manager) vouch(ctx context.Context) (string, error) {
 	begin := time.Now()
 	m.names++
 	name = fmt.Sprintf("%s-%d", m.config.Name, m.names)
-	if err := m.queues.Vouch(ctx, name); err != nil {
+	if err := m.queues.Register(ctx, name); err != nil {
 		return "", err
 	}
 	m.mu.Lock()
@@ -33,8 +33,8 @@ func (m *Manager) vouch(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// Vouches implements committer.Voucher.
-func (m *Manager) Vouches() bool {
+// Any implements committer.Sessions.
+func (m *Manager) Any() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.opening+len(m.attached) > 0
@@ -54,7 +54,7 @@ func (a *Attached) Heartbeat(sequence uint64) {
 	a.m.asked = append(a.m.asked, heartbeat{a, sequence, time.Now()})
 }
 
-// Beaten implements committer.Voucher: it answers the heartbeats that came before the beat began, of
+// Beaten implements committer.Sessions: it answers the heartbeats that came before the beat began, of
 // the sessions that are still here.
 func (m *Manager) Beaten(began time.Time, lost bool) {
 	if lost {

@@ -8,19 +8,19 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-const vouchSQL = "INSERT INTO servers (name, seen) VALUES (?, ?)"
+const registerSQL = "INSERT INTO servers (name, seen) VALUES (?, ?)"
 
-// vouching is the name under which this server vouches for sessions, "" for none.
-func (s *Store) vouching() string {
-	if name := s.vouchingFor.Load(); name != nil {
+// registeredName is the name under which this server keeps sessions alive, "" for none.
+func (s *Store) registeredName() string {
+	if name := s.registeredAs.Load(); name != nil {
 		return *name
 	}
 	return ""
 }
 
-// Vouch implements db.Pulse.
-func (s *Store) Vouch(ctx context.Context, name string) error {
-	s.vouchingFor.Store(nil)
+// Register implements db.Pulse.
+func (s *Store) Register(ctx context.Context, name string) error {
+	s.registeredAs.Store(nil)
 	if name == "" {
 		return nil
 	}
@@ -28,9 +28,9 @@ func (s *Store) Vouch(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.control.ExecContext(ctx, vouchSQL, name, now.Lease)
+	_, err = s.control.ExecContext(ctx, registerSQL, name, now.Lease)
 	if err == nil {
-		s.vouchingFor.Store(&name)
+		s.registeredAs.Store(&name)
 	}
 	return translate(ctx, err)
 }
@@ -71,7 +71,7 @@ func (s *Store) silentServers(ctx context.Context, before claim.Time) (gone []si
 	}
 	err = s.again(ctx, s.control, func(conn *sql.Conn) error {
 		gone = nil
-		if err := each(ctx, conn, silentSQL, []any{s.vouching(), before}, add); err != nil {
+		if err := each(ctx, conn, silentSQL, []any{s.registeredName(), before}, add); err != nil {
 			return err
 		}
 		return each(ctx, conn, unknownServersSQL, nil, add)
