@@ -322,7 +322,7 @@ func nextDueOf(sees func(claim.Claim) bool) func(*broken) {
 			claims, now, err := b.Store.List(ctx, db.Filter{Statuses: []claim.Status{claim.Active}})
 			for _, c := range claims {
 				if sees(c) {
-					next = db.SoonerDue(next, c.Deadline, now.Lease, idle)
+					next = db.Sooner(next, db.LookAt(c.Deadline, now.Lease, idle))
 				}
 			}
 			return next, now, err

@@ -74,7 +74,7 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 	err = s.each(ctx, s.control, nextDueSQL, args, func() { next = 0 }, func(rows *sql.Rows) error {
 		var deadline claim.Time
 		err := rows.Scan(&deadline)
-		next = db.SoonerDue(next, deadline, now.DueBefore(), idle)
+		next = db.Sooner(next, db.LookAt(deadline, now.DueBefore(), idle))
 		return err
 	})
 	if err != nil {

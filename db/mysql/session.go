@@ -306,9 +306,7 @@ func (s *Store) nextSession(ctx context.Context, next claim.Time) (claim.Time, e
 	err := s.each(ctx, s.control, nextSessionSQL, []any{db.ServerTimeout.Microseconds(), s.registeredName()}, func() { next = first }, func(rows *sql.Rows) error {
 		var at claim.Time
 		err := rows.Scan(&at)
-		if next == 0 || at < next {
-			next = at
-		}
+		next = db.Sooner(next, at)
 		return err
 	})
 	return next, err

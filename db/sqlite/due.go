@@ -50,7 +50,7 @@ func (s *Store) Abandoned(ctx context.Context, limit int) (ids []string, err err
 func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
 	now = s.instant()
 	err = s.read(ctx, nextDueSQL, func(row *sqlite.Stmt) {
-		next = db.SoonerDue(next, claim.Time(row.ColumnInt64(0)), now.Lease, idle)
+		next = db.Sooner(next, db.LookAt(claim.Time(row.ColumnInt64(0)), now.Lease, idle))
 	}, int64(now.Lease))
 	if err != nil {
 		return 0, now, err

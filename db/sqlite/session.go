@@ -166,9 +166,7 @@ func (s *Store) DueSessions(ctx context.Context, limit int) (ids []string, err e
 // to be looked at.
 func (s *Store) nextSession(ctx context.Context, next claim.Time) (claim.Time, error) {
 	err := s.read(ctx, nextSessionSQL, func(row *sqlite.Stmt) {
-		if at := claim.Time(row.ColumnInt64(0)); next == 0 || at < next {
-			next = at
-		}
+		next = db.Sooner(next, claim.Time(row.ColumnInt64(0)))
 	}, s.registeredName(), db.ServerTimeout.Microseconds())
 	return next, err
 }

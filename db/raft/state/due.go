@@ -42,14 +42,14 @@ func (s *State) Abandoned(now claim.Time, limit int) (ids []string) {
 func (s *State) NextDue(now claim.Time, idle time.Duration, registered string) (next claim.Time) {
 	for _, deadlines := range []*btree.BTreeG[*live]{s.leases, s.limited} {
 		sooner := func(l *live) bool {
-			next = db.SoonerDue(next, l.Deadline, now, idle)
+			next = db.Sooner(next, db.LookAt(l.Deadline, now, idle))
 			return false
 		}
 		deadlines.Scan(sooner)
 		deadlines.Ascend(&live{Claim: &claim.Claim{Deadline: now + 1}}, sooner)
 	}
 	if s.endless > 0 {
-		next = db.SoonerDue(next, claim.Forever, now, idle)
+		next = db.Sooner(next, claim.Forever)
 	}
 	if s.ids.Len() == 0 {
 		return next
@@ -59,23 +59,18 @@ func (s *State) NextDue(now claim.Time, idle time.Duration, registered string) (
 
 // nextSession returns the sooner one of a time, 0 for none, and the time at which sessions are to be looked at.
 func (s *State) nextSession(next claim.Time, registered string) claim.Time {
-	sooner := func(at claim.Time) {
-		if next == 0 || at < next {
-			next = at
-		}
-	}
-	sooner(claim.Forever)
+	next = db.Sooner(next, claim.Forever)
 	if first, ok := s.due.Min(); ok {
-		sooner(first.Deadline)
+		next = db.Sooner(next, first.Deadline)
 	}
 	for name, seen := range s.servers {
 		if name != registered {
-			sooner(seen.Add(db.ServerTimeout))
+			next = db.Sooner(next, seen.Add(db.ServerTimeout))
 		}
 	}
 	for name := range s.attached {
 		if _, known := s.servers[name]; !known {
-			sooner(1)
+			next = db.Sooner(next, 1)
 		}
 	}
 	return next

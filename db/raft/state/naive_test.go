@@ -126,7 +126,7 @@ func (n *naive) due(now claim.Time, idle time.Duration) []string {
 func (n *naive) nextDue(now claim.Time, idle time.Duration) (next claim.Time) {
 	for _, c := range n.claims {
 		if c.Status == claim.Active || c.Status == claim.Waiting && c.Deadline != 0 {
-			next = db.SoonerDue(next, c.Deadline, now, idle)
+			next = db.Sooner(next, db.LookAt(c.Deadline, now, idle))
 		}
 	}
 	for _, s := range n.sessions {
@@ -137,9 +137,7 @@ func (n *naive) nextDue(now claim.Time, idle time.Duration) (next claim.Time) {
 		if s.Server != "" {
 			at = 1 // its server is not registered
 		}
-		if next == 0 || at < next {
-			next = at
-		}
+		next = db.Sooner(next, at)
 	}
 	return next
 }
