@@ -28,10 +28,7 @@ type counts struct {
 
 // PutCount adds the number of live claims of an identity, as it is stored. It comes before the first command.
 func (qs *Queues) PutCount(identity string, c Count) {
-	if qs.counts.of == nil {
-		qs.counts.of = make(map[string]*Count)
-	}
-	qs.counts.of[identity] = &c
+	put(&qs.counts.of, identity, &c)
 }
 
 // Counts returns the counts that were put, with what the commands have changed since.

@@ -12,8 +12,8 @@ type Queues struct {
 	byResource  map[string]*Queue
 	byID        map[string]*Queue // the queue of each claim that is known
 	sessions    map[string]*session
-	refused     map[string]error // of resources, claims and sessions that could not be loaded
-	targets     []*Queue         // those of the command under way
+	refused     refusals
+	targets     []*Queue // those of the command under way
 	transitions []Transition
 	net         []Transition // of the first summed transitions
 	caller      Caller       // of the command under way
@@ -43,24 +43,29 @@ func (qs *Queues) Add(c *Claim) {
 	qs.byResource[c.Resource].add(c)
 }
 
+// refusals are why commands are refused on what could not be loaded: by its name, or by its id.
+type refusals struct {
+	resources, claims, sessions map[string]error
+}
+
 // Refuse makes every command on a resource, or on one of the claims with the ids, fail with
 // err, because its queue could not be loaded. Expire and KeepWaiting leave such a resource alone.
 func (qs *Queues) Refuse(err error, resource string, ids ...string) {
-	if qs.refused == nil {
-		qs.refused = make(map[string]error)
-	}
-	qs.refused["r"+resource] = err
+	put(&qs.refused.resources, resource, err)
 	for _, id := range ids {
-		qs.refused["i"+id] = err
+		put(&qs.refused.claims, id, err)
 	}
 }
 
 // RefuseSession makes every command about a session fail with err, because it could not be loaded.
-func (qs *Queues) RefuseSession(err error, id string) {
-	if qs.refused == nil {
-		qs.refused = make(map[string]error)
+func (qs *Queues) RefuseSession(err error, id string) { put(&qs.refused.sessions, id, err) }
+
+// put puts a value into a map, which is made with the first one.
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = make(map[K]V)
 	}
-	qs.refused["s"+id] = err
+	(*m)[key] = value
 }
 
 // RenewHolders gives the holders of a resource that are known their TTL anew: their rows were locked, so that
@@ -149,15 +154,15 @@ func (qs *Queues) findClaims(t Target) {
 	}
 }
 
+// refusal returns why nothing can be done about a target, nil if it was loaded.
 func (qs *Queues) refusal(t Target) error {
-	if t.Session != "" {
-		return qs.refused["s"+t.Session]
-	}
-	if err := qs.refused["r"+t.Resource]; err != nil && t.Resource != "" {
-		return err
-	}
-	if t.ID != "" {
-		return qs.refused["i"+t.ID]
+	switch {
+	case t.Session != "":
+		return qs.refused.sessions[t.Session]
+	case t.Resource != "" && qs.refused.resources[t.Resource] != nil:
+		return qs.refused.resources[t.Resource]
+	case t.ID != "":
+		return qs.refused.claims[t.ID]
 	}
 	return nil
 }

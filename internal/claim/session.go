@@ -121,10 +121,7 @@ func (qs *Queues) PutPart(s Session, claims ...string) {
 }
 
 func (qs *Queues) makeSession(id string, s *session) *session {
-	if qs.sessions == nil {
-		qs.sessions = make(map[string]*session)
-	}
-	qs.sessions[id] = s
+	put(&qs.sessions, id, s)
 	return s
 }
 
@@ -304,7 +301,7 @@ func (s *session) endAs(how Ending, qs *Queues) error {
 func (s *session) endClaims(how Ending, qs *Queues) error {
 	ended, refused := 0, error(nil)
 	for _, id := range s.claims {
-		if err := qs.refused["i"+id]; err != nil {
+		if err := qs.refused.claims[id]; err != nil {
 			refused = err
 			continue
 		}
