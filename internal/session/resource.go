@@ -90,11 +90,14 @@ func (a *Attached) count(h Holding, n int) {
 		a.holding += n
 		a.m.holding.Add(int64(n))
 	case Waiting:
-		before := a.waiting > 0
+		before := a.waiting
 		a.waiting += n
 		a.m.waiting.Add(int64(n))
-		if waits := a.waiting > 0; waits != before {
-			a.m.hub.SessionsWait(map[bool]int{true: 1, false: -1}[waits])
+		switch {
+		case before == 0 && a.waiting > 0:
+			a.m.hub.SessionsWait(1)
+		case before > 0 && a.waiting == 0:
+			a.m.hub.SessionsWait(-1)
 		}
 	}
 }
