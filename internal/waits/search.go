@@ -22,18 +22,23 @@ type Store interface {
 	WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error)
 }
 
-// search goes from claims that wait to those that they wait for, nearest first.
+// search goes from claims that wait to those that they wait for, nearest first. From a claim there are two ways
+// on: along the line, to claims that stand before it and wait themselves; and over the party of a claim that is in
+// the way, to what that party waits for elsewhere, which the store is asked for.
 type search struct {
 	store   Store
 	parties map[claim.Party]bool // where it began; a way back there is a deadlock
 	left    int                  // how many claims it may still read
 
 	queues   map[string]*db.Snapshot
-	seen     map[string]span // the waiting claims that were found, by id
-	asked    map[claim.Party]span
+	seen     map[string]span      // the waiting claims that were found, by id
+	asked    map[claim.Party]span // the parties that the store was asked for, or is to be
 	found    []wait
 	deadlock []link
 	now      claim.Instant
+
+	questions []question          // for the store
+	about     map[claim.Party]int // the index of the question about a party
 }
 
 // wait is a claim that waits, and how it was found.
@@ -49,6 +54,13 @@ type wait struct {
 	// own is whether it waits for a holder of its own party: where it leads is that party's own
 	// affair.
 	own bool
+}
+
+// question is for what a party waits. It arose where a wait, by its index, waits for a claim of that party.
+type question struct {
+	party claim.Party
+	from  int
+	by    claim.Claim
 }
 
 // span is what a way goes over, besides where it begins: a deadlock needs both.
@@ -67,6 +79,7 @@ func newSearch(store Store, parties ...claim.Party) *search {
 	s := &search{
 		store: store, left: MaxRead, parties: make(map[claim.Party]bool),
 		queues: make(map[string]*db.Snapshot), seen: make(map[string]span), asked: make(map[claim.Party]span),
+		about: make(map[claim.Party]int),
 	}
 	for _, p := range parties {
 		if p != (claim.Party{}) {
@@ -82,57 +95,85 @@ func (s *search) begin(c claim.Claim) { s.add(c, -1, c) }
 // run searches until everything was found, or as much as may be read; or until a deadlock was found,
 // if until is set.
 func (s *search) run(ctx context.Context, until bool) error {
-	for next := 0; next < len(s.found); {
-		var ask []claim.Party
-		through := make(map[claim.Party]wait) // from and by of what is found by asking
-		for ; next < len(s.found); next++ {
-			blockers, err := s.blockers(ctx, &s.found[next].claim)
-			if err != nil {
+	for visited := 0; visited < len(s.found); {
+		for ; visited < len(s.found); visited++ { // which may find more
+			if err := s.visit(ctx, visited); err != nil {
 				return err
 			}
-			for _, b := range blockers {
-				if b.Status == claim.Active && b.Party() == s.found[next].claim.Party() {
-					s.found[next].own = true
-				}
-				if s.closes(next, &b) && s.deadlock == nil {
-					s.deadlock = s.path(next, b)
-					if until {
-						return nil
-					}
-				}
-				// What stands before an exclusive claim has nothing else before it.
-				if b.Status == claim.Waiting && s.found[next].claim.Mode == claim.Shared {
-					s.add(b, next, b)
-				}
-				span := s.found[next].span | otherParty // with the party itself
-				if p := b.Party(); p != (claim.Party{}) && !s.parties[p] && isNew(s.asked, p, span) {
-					if _, twice := through[p]; !twice {
-						ask = append(ask, p)
-					}
-					through[p] = wait{from: next, by: b}
-				}
+			if until && s.deadlock != nil {
+				return nil
 			}
 		}
-		if len(ask) == 0 || s.left <= 0 {
-			return nil
-		}
-		claims, err := s.store.WaitsOf(ctx, ask, s.left)
-		if err != nil {
+		if err := s.ask(ctx); err != nil {
 			return err
 		}
-		s.left -= len(claims)
-		// Nearest first: what the holders wait for comes before what those in the line wait for.
-		rank := make(map[claim.Party]int, len(ask))
-		for i, p := range ask {
-			rank[p] = i
+	}
+	return nil
+}
+
+// visit goes on from a wait along the line, notes the questions that arise, and the first deadlock.
+func (s *search) visit(ctx context.Context, at int) error {
+	c := s.found[at].claim
+	blockers, err := s.blockers(ctx, &c)
+	if err != nil {
+		return err
+	}
+	for _, b := range blockers {
+		if b.Status == claim.Active && b.Party() == c.Party() {
+			s.found[at].own = true
 		}
-		slices.SortStableFunc(claims, func(a, b claim.Claim) int { return cmp.Compare(rank[a.Party()], rank[b.Party()]) })
-		for _, c := range claims {
-			if way := through[c.Party()]; way.by.ID != c.ID { // else it was seen in its line
-				s.add(c, way.from, way.by)
-			}
+		if s.deadlock == nil && s.closes(at, &b) {
+			s.deadlock = s.path(at, b)
+		}
+		// What stands before an exclusive claim has nothing else before it.
+		if b.Status == claim.Waiting && c.Mode == claim.Shared {
+			s.add(b, at, b)
+		}
+		s.question(at, b)
+	}
+	return nil
+}
+
+// question notes that the party of a claim, for which a wait waits, is to be asked about. Of several such
+// waits the last one counts.
+func (s *search) question(at int, by claim.Claim) {
+	p := by.Party()
+	way := s.found[at].span | otherParty // with the party itself
+	if p == (claim.Party{}) || s.parties[p] || !isNew(s.asked, p, way) {
+		return
+	}
+	q := question{party: p, from: at, by: by}
+	if i, again := s.about[p]; again {
+		s.questions[i] = q
+		return
+	}
+	s.about[p] = len(s.questions)
+	s.questions = append(s.questions, q)
+}
+
+// ask asks the store all questions at once, and adds what the parties wait for. Nearest first: what holders wait
+// for comes before what those in the line wait for, as their questions do.
+func (s *search) ask(ctx context.Context) error {
+	if len(s.questions) == 0 || s.left <= 0 {
+		return nil
+	}
+	parties := make([]claim.Party, len(s.questions))
+	for i, q := range s.questions {
+		parties[i] = q.party
+	}
+	claims, err := s.store.WaitsOf(ctx, parties, s.left)
+	if err != nil {
+		return err
+	}
+	s.left -= len(claims)
+	slices.SortStableFunc(claims, func(a, b claim.Claim) int { return cmp.Compare(s.about[a.Party()], s.about[b.Party()]) })
+	for _, c := range claims {
+		if q := s.questions[s.about[c.Party()]]; q.by.ID != c.ID { // else it was seen in its line
+			s.add(c, q.from, q.by)
 		}
 	}
+	s.questions = nil
+	clear(s.about)
 	return nil
 }
 
