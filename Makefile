@@ -24,6 +24,10 @@ run: ## build locket and serve on an SQLite file in this folder
 test: deps ## run all tests with the race detector, installing what they need
 	go test -race -gcflags=modernc.org/...=-race=false -p 3 -timeout 30m ./tests/robustness ./db/mysql ./...
 
+.PHONY: test-raft
+test-raft: deps ## run the tests of the whole program that use the embedded engine on db/raft
+	LOCKET_TEST_EMBEDDED=raft go test -race -gcflags=modernc.org/...=-race=false -p 3 -timeout 30m ./tests/robustness ./tests/... ./internal/cli
+
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release
 	tools/test-fresh

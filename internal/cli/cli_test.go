@@ -29,7 +29,7 @@ type cli struct {
 
 func newCLI(t *testing.T) *cli {
 	t.Helper()
-	return &cli{t: t, address: fixtures.StartLocket(t, harness.SQLiteFile(t)).Address(), stable: newStabilizer()}
+	return &cli{t: t, address: fixtures.StartLocket(t, harness.Embedded(t)).Address(), stable: newStabilizer()}
 }
 
 // inProcess runs a command line as main does.

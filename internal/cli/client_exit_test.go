@@ -16,7 +16,7 @@ import (
 // The statuses of the real program.
 func TestExitStatuses(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	env := []string{"LOCKET_ADDRESS=" + server.Address(), "LOCKET_CONTEXT_FILE=" + os.DevNull}
 	for _, test := range []struct {
 		args []string
@@ -68,7 +68,7 @@ func TestFullDisk(t *testing.T) {
 // A wait ends when the turn comes, also when the server is another by then.
 func TestClaimWaits(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
 	c.run("claim", "k", "--id", "first", "--ttl", "5m")
 	turn := harness.Later(func() error {
@@ -110,7 +110,7 @@ func TestDefaultOwner(t *testing.T) {
 // All pages of a long list are one list.
 func TestLongList(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
 	client := server.Client(t)
 	const claims = maxPage + 5

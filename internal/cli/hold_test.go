@@ -77,7 +77,7 @@ func (h *held) ends(sig syscall.Signal, status int, says string) {
 // What is held is renewed, and is free at once after a signal.
 func TestHold(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
 	for sig, args := range map[syscall.Signal][]string{
 		syscall.SIGINT:  {"lock", "int", "--ttl", "3s"},
@@ -132,7 +132,7 @@ func TestHold(t *testing.T) {
 // Who holds is told when it is lost, and ends with a status for that.
 func TestHoldLost(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	c := &cli{t: t, address: server.Address(), stable: newStabilizer()}
 	revoked := holdOf(t, server.Address(), "lock", "revoked", "--ttl", "2s")
 	revoked.says("is held, with token")

@@ -28,12 +28,12 @@ func TestStatus(t *testing.T) {
 	credentials := write("credentials.yaml", fmt.Sprintf("credentials:\n  - {name: boss, hash: %q}\n  - {name: user, hash: %q}\n", bossHash, userHash))
 	const good = "rules:\n  - {identity: \"credential:boss\", may: [administer], resource_prefix: \"\"}\n"
 	rules := write("rules.yaml", good)
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", credentials, "--auth-rules", rules)
+	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", credentials, "--auth-rules", rules)
 	status := func(credential string, args ...string) (string, string, int) {
 		return inProcess(t, append([]string{"status", "--address", server.Address(), "--context-file", os.DevNull, "--credential-file", write("shown", credential)}, args...)...)
 	}
 	stdout, stderr, code := status(boss)
-	if code != exit.OK || stderr != "" || !strings.HasPrefix(stdout, "status      nothing is known to be wrong\ndatabase    sqlite 3.") || !strings.Contains(stdout, "\nlease time  ") || !strings.Contains(stdout, "\nSERVER ") {
+	if code != exit.OK || stderr != "" || !strings.HasPrefix(stdout, "status      nothing is known to be wrong\ndatabase    "+harness.EmbeddedEngine()+" ") || !strings.Contains(stdout, "\nlease time  ") || !strings.Contains(stdout, "\nSERVER ") {
 		t.Errorf("%d %s %s", code, stdout, stderr)
 	}
 	for line := range strings.Lines(stdout) {
@@ -47,7 +47,7 @@ func TestStatus(t *testing.T) {
 		Servers  []struct{ Name, Version string }
 		Database struct{ Engine string }
 	}
-	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK || answer.Problems == nil || len(answer.Servers) != 1 || answer.Servers[0].Version == "" || answer.Database.Engine != "sqlite" {
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK || answer.Problems == nil || len(answer.Servers) != 1 || answer.Servers[0].Version == "" || answer.Database.Engine != harness.EmbeddedEngine() {
 		t.Errorf("%d %s", code, stdout)
 	}
 	if name, _, _ := status(boss, "-o", "name"); name != answer.Servers[0].Name+"\n" {
@@ -79,7 +79,7 @@ func TestStatus(t *testing.T) {
 // Each server is asked: one that does not answer is something wrong.
 func TestStatusOfSeveral(t *testing.T) {
 	t.Parallel()
-	a, b := fixtures.StartLocket(t, harness.SQLiteFile(t)), fixtures.StartLocket(t, harness.SQLiteFile(t))
+	a, b := fixtures.StartLocket(t, harness.Embedded(t)), fixtures.StartLocket(t, harness.Embedded(t))
 	status := func(addresses ...string) (string, string, int) {
 		return inProcess(t, "status", "-o", "name", "--address", strings.Join(addresses, ","), "--context-file", os.DevNull)
 	}

@@ -272,7 +272,7 @@ func TestAuditOfAnExpiredCredential(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	credential, hash := auth.NewCredential()
 	credentials := write(t, "credentials.yaml", "credentials: [{name: ci, hash: \""+hash+"\", expires: 2001-02-03T04:05:06Z}]\n")
-	w := &world{t: t, credentials: map[string]string{"ci": credential}, Locket: fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", credentials, "--audit-log", file)}
+	w := &world{t: t, credentials: map[string]string{"ci": credential}, Locket: fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", credentials, "--audit-log", file)}
 	if code, _, body := w.http("ci", "GET", "/v1/whoami", ""); code != http.StatusUnauthorized || strings.Contains(body, "expired") {
 		t.Errorf("%d %s", code, body)
 	}

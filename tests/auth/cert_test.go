@@ -24,7 +24,7 @@ import (
 func secureServer(t *testing.T, ca *fixtures.CA, args ...string) *fixtures.Locket {
 	t.Helper()
 	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t), append([]string{"--tls-cert", cert, "--tls-key", key}, args...)...)
+	server := fixtures.NewLocket(t, harness.Embedded(t), append([]string{"--tls-cert", cert, "--tls-key", key}, args...)...)
 	server.ClientTLS = ca.ClientTLS(t)
 	must(t, server.Start())
 	return server
@@ -161,7 +161,7 @@ func TestCertificatesBesideCredentials(t *testing.T) {
 func TestCredentialFileOfAClient(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	file, credentials := credentialsFile(t, "alice", "bob")
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--auth-credentials", file)
+	server := fixtures.NewLocket(t, harness.Embedded(t), "--auth-credentials", file)
 	cert, key := ca.Issue(t, "server")
 	server.Args = append(server.Args, "--tls-cert", cert, "--tls-key", key)
 	server.ClientTLS = &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}

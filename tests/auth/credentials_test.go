@@ -132,7 +132,7 @@ func TestCredentialsOfStreams(t *testing.T) {
 	after, hashAfter := auth.NewCredential()
 	entry := func(hash string) string { return fmt.Sprintf("  - {name: ci, hash: %q}\n", hash) }
 	file := write(t, "credentials.yaml", "credentials:\n"+entry(hashBefore)+entry(hashAfter))
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", file)
+	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", file)
 	shown := write(t, "shown", before)
 	conn, err := lock.Dial([]string{server.Address()}, lock.WithCredentialFile(write(t, "old", before)))
 	must(t, err)

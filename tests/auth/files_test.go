@@ -68,7 +68,7 @@ func TestStartOnAFileThatHangs(t *testing.T) {
 		content, err := os.ReadFile(file)
 		must(t, err)
 		hang(t, file)
-		server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--auth-rules", rules, "--auth-credentials", credentials, "--tls-cert", cert, "--tls-key", key)
+		server := fixtures.NewLocket(t, harness.Embedded(t), "--auth-rules", rules, "--auth-credentials", credentials, "--tls-cert", cert, "--tls-key", key)
 		if err := server.Start(); err == nil || !strings.Contains(server.Log(), file+" cannot be read: its file system does not answer") {
 			t.Errorf("%s: %v\n%s", file, err, server.Log())
 		}

@@ -65,7 +65,7 @@ func start(t *testing.T, rules string, names []string, args ...string) *world {
 	if rules != "" {
 		args = append(args, "--auth-rules", write(t, "rules.yaml", rules))
 	}
-	w := &world{t: t, credentials: credentials, Locket: fixtures.StartLocket(t, harness.SQLiteFile(t), args...)}
+	w := &world{t: t, credentials: credentials, Locket: fixtures.StartLocket(t, harness.Embedded(t), args...)}
 	var err error
 	w.conn, err = grpc.NewClient(w.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)

@@ -81,7 +81,7 @@ func TestDefault(t *testing.T) {
 // A claim that was made before authentication was switched on is everybody's who may hold.
 func TestClaimsFromBefore(t *testing.T) {
 	file, credentials := credentialsFile(t, "alice", "bob")
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	old, err := lock.Dial([]string{server.Address()})
 	must(t, err)
 	defer func() { _ = old.Close() }()
@@ -255,7 +255,7 @@ func TestCredentialsOverREST(t *testing.T) {
 // that of the proxy.
 func TestSmuggling(t *testing.T) {
 	file, credentials := credentialsFile(t, "alice")
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", file, "--auth-proxies", "loopback", "--auth-proxy-groups-header", "X-Remote-Groups")
+	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", file, "--auth-proxies", "loopback", "--auth-proxy-groups-header", "X-Remote-Groups")
 	url := "http://" + server.HTTPAddress() + "/v1/whoami"
 	for _, c := range []struct {
 		headers []string
@@ -328,7 +328,7 @@ examples:
 	if _, problems, code := run("rules", "check", wrong); code != 1 || !strings.Contains(problems, "no rule says anything") {
 		t.Errorf("%d %s", code, problems)
 	}
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", credentials, "--auth-rules", rules)
+	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", credentials, "--auth-rules", rules)
 	with := func(args ...string) []string {
 		return append(args, "--address", server.Address(), "--credential-file", write(t, "credential", credential))
 	}

@@ -111,7 +111,7 @@ func jwtFrom(t *testing.T, issuer, program, audience string) string {
 func TestRealOIDCProvider(t *testing.T) {
 	port := fixtures.FreePort(t)
 	issuer, stop := startProvider(t, port, "one")
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--oidc-issuers", issuer, "--oidc-audience", "urn:locket", "--oidc-groups-claim", "groups")
+	server := fixtures.StartLocket(t, harness.Embedded(t), "--oidc-issuers", issuer, "--oidc-audience", "urn:locket", "--oidc-groups-claim", "groups")
 	whoami := func(credential string) (int, string) {
 		code, _, body := request(t, http.DefaultClient, "GET", "http://"+server.HTTPAddress()+"/v1/whoami", "", "Authorization: Bearer "+credential)
 		return code, body
@@ -166,7 +166,7 @@ func TestRealNginx(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "nginx")
 	file, credentials := credentialsFile(t, "alice")
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", file, "--trusted-proxies", "127.0.0.1")
+	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", file, "--trusted-proxies", "127.0.0.1")
 	rest, grpc := fixtures.FreePort(t), fixtures.FreePort(t)
 	folder := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(folder, "nginx.conf"), fmt.Appendf(nil, `
@@ -211,7 +211,7 @@ func TestRealApacheOIDC(t *testing.T) {
 	port, providerPort := fixtures.FreePort(t), fixtures.FreePort(t)
 	base := fmt.Sprintf("http://127.0.0.1:%d", port)
 	issuer, _ := startProvider(t, providerPort, "one", "REDIRECT_URIS="+base+"/signed-in")
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-proxies", "loopback")
+	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-proxies", "loopback")
 	startApache(t, publicFolder(t), port, nil, []string{"headers", "auth_openidc"}, fmt.Sprintf(`
 		OIDCProviderMetadataURL %[1]s/.well-known/openid-configuration
 		OIDCClientID web

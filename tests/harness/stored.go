@@ -3,6 +3,9 @@ package harness
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,22 +16,28 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 )
 
 // storedColumns are what Stored reads of a claim. Its position is the version with which it joined the queue.
 const storedColumns = "SELECT id, resource, owner, mode, session, wait_ttl, status, position, token, version FROM claims"
 
-// Stored returns all claims as a database has them, which a server may be using. Clients cannot see
+// Stored returns all claims as the database of a server that runs has them. Clients cannot see
 // everything that there is: with which version a claim joined its queue is known to the store alone.
-func Stored(t *testing.T, database string) []claim.Claim {
+func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	t.Helper()
 	var all []claim.Claim
 	var err error
-	if file, ok := strings.CutPrefix(database, "sqlite:"); ok {
-		all, err = storedInSQLite(file)
-	} else {
-		all, err = storedInMySQL(strings.TrimPrefix(database, "mysql:"))
+	switch engine, source, _ := strings.Cut(server.Database(), ":"); engine {
+	case SQLite:
+		all, err = storedInSQLite(source)
+	case Raft:
+		all, err = storedInRaft(t, server, source)
+	default:
+		all, err = storedInMySQL(source)
 	}
 	Must(t, err)
 	// A store has rows of its own, of resources that no client can name.
@@ -53,15 +62,35 @@ func storedInSQLite(file string) (all []claim.Claim, err error) {
 	return all, err
 }
 
-func storedInMySQL(dsn string) (all []claim.Claim, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	db, err := sql.Open("mysql", dsn)
+// storedInRaft reads a copy of the folder of a server, which is stopped meanwhile: it is what the server would find if it
+// had been killed at that moment.
+func storedInRaft(t *testing.T, server *fixtures.Locket, folder string) (all []claim.Claim, err error) {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "copy")
+	Must(t, server.Pause())
+	err = os.CopyFS(copied, os.DirFS(folder))
+	Must(t, server.Resume())
+	// Without the file of the place the folder is no copy, but was moved.
+	if err = errors.Join(err, os.Remove(filepath.Join(copied, "place"))); err != nil {
+		return nil, err
+	}
+	store, err := raft.Open(copied)
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close()
-	rows, err := db.QueryContext(ctx, storedColumns)
+	all, _, err = store.List(t.Context(), db.Filter{})
+	return all, errors.Join(err, store.Close())
+}
+
+func storedInMySQL(dsn string) (all []claim.Claim, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	pool, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	rows, err := pool.QueryContext(ctx, storedColumns)
 	if err != nil {
 		return nil, err
 	}

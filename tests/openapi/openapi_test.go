@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 // TestOpenAPITools: the linter finds nothing, and a client with generated types compiles and works.
 func TestOpenAPITools(t *testing.T) {
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	url := "http://" + server.HTTPAddress()
 	folder := t.TempDir()
 	harness.Must(t, os.CopyFS(folder, os.DirFS(".")))

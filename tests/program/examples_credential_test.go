@@ -25,7 +25,7 @@ func TestExamplesWithCredentials(t *testing.T) {
 		return file
 	}
 	credentials := write("credentials.yaml", fmt.Sprintf("credentials:\n  - {name: me, hash: %q}\n", hash))
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t), "--auth-credentials", credentials)
+	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", credentials)
 	env := append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1")
 	url := "http://" + server.HTTPAddress()
 	examples := map[string][]string{

@@ -47,7 +47,7 @@ func free(file string) error {
 func TestExamplesEnd(t *testing.T) {
 	t.Parallel()
 	stubs := pythonStubs(t)
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	web, grpc := fixtures.NewProxy(t, server.HTTPAddress()), fixtures.NewProxy(t, server.Address())
 	start := func(t *testing.T, name, resource, locked string) *example {

@@ -139,7 +139,7 @@ func wantStatus(t *testing.T, client models.LocketClient, resource string, n int
 
 func TestExamplesHold(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	onEachExample(t, server, func(t *testing.T, start func(float64, string) *example, resource string) {
 		const ttl, work = 1.5, 2.5
@@ -166,7 +166,7 @@ func TestExamplesHold(t *testing.T) {
 // They wait for their turn, over a restart of the server: one claim each.
 func TestExamplesWait(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	waiting := make(map[string]*example)
 	for language := range claimExamples {
@@ -190,7 +190,7 @@ func TestExamplesWait(t *testing.T) {
 // Of several in all languages, one works at a time.
 func TestExamplesExclude(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	folder := filepath.Join(t.TempDir(), "busy")
 	var all []*example
 	for language := range claimExamples {
@@ -213,7 +213,7 @@ func TestExamplesExclude(t *testing.T) {
 
 func TestExamplesLose(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	onEachExample(t, server, func(t *testing.T, start func(float64, string) *example, resource string) {
 		e := start(6, endure)
@@ -236,7 +236,7 @@ func wantLost(t *testing.T, e *example) {
 // A server that answers nothing: they know by their own clock when their time is up.
 func TestExamplesWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	var all []*example
 	for language := range claimExamples {
 		all = append(all, startExample(t, language, server, language, 1.5, endure))
@@ -256,7 +256,7 @@ func TestExamplesWithoutAnswer(t *testing.T) {
 
 func TestExamplesStop(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	onEachExample(t, server, func(t *testing.T, start func(float64, string) *example, resource string) {
 		holder := start(60, endure)

@@ -17,7 +17,7 @@ import (
 // token and the TTL that the lists of the command line have too.
 func TestOneJSON(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	env := []string{"LOCKET_ADDRESS=" + server.Address(), "LOCKET_CONTEXT_FILE=" + os.DevNull}
 	client := server.Client(t)
 	harness.Lock(t, client, "lock", "me", time.Hour)

@@ -41,7 +41,7 @@ func startKeychainExample(t *testing.T, language string, server *fixtures.Locket
 
 func TestKeychainExamples(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	for language := range keychainExamples {
 		for name, test := range map[string]func(t *testing.T, start func(command string) *example, client models.LocketClient, resource string){
@@ -131,7 +131,7 @@ func testKeychainExampleStops(t *testing.T, start func(string) *example, client 
 // The example in Python is a module too: one keychain for many threads.
 func TestKeychainPythonModule(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	runModule(t, "python", server, `
 import os, sys, threading
@@ -175,7 +175,7 @@ with keychain.Keychain(sys.argv[1], "--ttl", "6s", program=os.environ["LOCKET"])
 // The example in Perl is a module too.
 func TestKeychainPerlModule(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	runModule(t, "perl", server, `
 use strict; use warnings;

@@ -62,7 +62,7 @@ func wantEnded(t *testing.T, client models.LocketClient, resource string) {
 // when a child of it has that open, because there is another parent then.
 func TestKeychainParentKilled(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	shell := func(before string) func(t *testing.T, resource string) *exec.Cmd {
 		return func(t *testing.T, resource string) *exec.Cmd {
@@ -93,7 +93,7 @@ func TestKeychainParentKilled(t *testing.T) {
 // not end it, unless it wants to decide for itself.
 func TestKeychainSignalsParent(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	for name, test := range map[string]struct {
 		script, args string

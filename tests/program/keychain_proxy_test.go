@@ -87,7 +87,7 @@ var pages = map[string]http.HandlerFunc{
 // and the program gets no signal.
 func TestKeychainBehindProxy(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	for name, page := range pages {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestKeychainBehindProxy(t *testing.T) {
 // Of two servers, one that fails is replaced by the other, whichever way they are given.
 func TestKeychainServers(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	proxy := fixtures.NewProxy(t, server.HTTPAddress())
 	first, second := "http://"+proxy.Addr(), httpURL(server)
 	byEnvironment := keychainCommand(t, first)

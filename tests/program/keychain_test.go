@@ -35,7 +35,7 @@ func has(c *models.Claim, ttl float64) bool { return c.GetTtl() > ttl-10 && c.Ge
 
 func TestKeychain(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	url := httpURL(server)
 	for name, test := range map[string]func(t *testing.T, client models.LocketClient, url string){
@@ -447,7 +447,7 @@ func TestKeychainWithoutServer(t *testing.T) {
 // A server that is gone, or answers nothing, when everything is to be ended.
 func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	asked := startKeychain(t, httpURL(server), "--release-timeout", "1s")
 	unasked := startKeychain(t, httpURL(server), "--release-timeout", "1s")
 	asked.do("claim", "a", nil)
@@ -463,7 +463,7 @@ func TestKeychainServerDownAtTheEnd(t *testing.T) {
 // leaves no claim behind.
 func TestKeychainSignalAfterItsClient(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	p := startKeychain(t, httpURL(server), "--log-level", "info")
 	p.do("claim", "a", nil)
 	harness.Must(t, server.Pause())
@@ -479,7 +479,7 @@ func TestKeychainSignalAfterItsClient(t *testing.T) {
 // A second signal does not wait for a server that is not there.
 func TestKeychainSecondSignal(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	p := startKeychain(t, httpURL(server), "--release-timeout", "1h", "--log-level", "info")
 	p.do("claim", "a", nil)
 	harness.Must(t, server.Pause())
@@ -525,7 +525,7 @@ func TestKeychainTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
 	harness.Must(t, server.Start())
 	cmd := keychainCommand(t, "https://"+server.HTTPAddress())
@@ -557,7 +557,7 @@ func TestKeychainCredential(t *testing.T) {
 // The conversation in docs/keychain.md is one that takes place.
 func TestKeychainDocument(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	p := startKeychain(t, httpURL(server))
 	text, err := os.ReadFile("../../docs/keychain.md")
 	harness.Must(t, err)

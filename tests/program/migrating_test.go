@@ -34,7 +34,7 @@ func migratingCommands(t *testing.T) (lines []string) {
 // TestMigratingCommands: they do what is said, one after the other.
 func TestMigratingCommands(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	folder := t.TempDir()
 	harness.Must(t, os.Symlink(fixtures.LocketProgram(t), filepath.Join(folder, "locket")))

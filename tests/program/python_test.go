@@ -29,7 +29,7 @@ const (
 func TestPythonExample(t *testing.T) {
 	t.Parallel()
 	folder := pythonStubs(t)
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 
 	before := harness.Lock(t, client, "report", "somebody", time.Minute)
@@ -100,7 +100,7 @@ func exampleCommand(stubs, name string, args ...string) *exec.Cmd {
 func TestPythonSession(t *testing.T) {
 	t.Parallel()
 	folder := pythonStubs(t)
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	run := func(args ...string) (cmd *exec.Cmd, out *fixtures.Buffer) {
 		cmd, out = exampleCommand(folder, "session.py", append([]string{server.Address(), "report"}, args...)...), &fixtures.Buffer{}

@@ -27,7 +27,7 @@ func bash(t *testing.T, line string, env ...string) (output string, err error) {
 
 func TestReadmeCommandLine(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	lines := harness.CommandsOf(t, "../../README.md", "Two minutes", "./locket")
 	if len(lines) != 4 {
 		t.Fatalf("%q, want lock, lock by another, fetch, release", lines)
@@ -84,7 +84,7 @@ func TestReadmeHTTP(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatalf("%v; install it with: apt-get install -y --no-install-recommends curl", err)
 	}
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	lines := harness.CommandsOf(t, "../../README.md", "Over HTTP", "curl")
 	if len(lines) != 5 {
 		t.Fatalf("%d lines with curl, want claim, look, wait, renew, release: %q", len(lines), lines)

@@ -14,7 +14,7 @@ import (
 // way, and see each other's locks.
 func TestResourceLockExamples(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	inGo := filepath.Join(t.TempDir(), "resourcelock")
 	if output, err := exec.Command("go", "build", "-o", inGo, "../../examples/go/resourcelock").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
@@ -116,7 +116,7 @@ func (l locker) lists(prefix string) {
 // The commands of the document do what it says.
 func TestResourceLockDocument(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	lines := harness.CommandsOf(t, "../../docs/resource-locking.md", "Over HTTP", "curl")
 	codes := []string{"201", "201", "409", "200", "204"}
 	if len(lines) != len(codes) {

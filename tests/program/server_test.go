@@ -132,9 +132,9 @@ func TestWrongSettings(t *testing.T) {
 // A port that is taken is an error at the start.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	first := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	first := fixtures.StartLocket(t, harness.Embedded(t))
 	for flag, address := range map[string]string{"--grpc-address": first.Address(), "--http-address": first.HTTPAddress()} {
-		second := fixtures.NewLocket(t, harness.SQLiteFile(t), flag, address)
+		second := fixtures.NewLocket(t, harness.Embedded(t), flag, address)
 		harness.Must(t, second.Launch())
 		code, err := second.Wait(harness.HangTimeout)
 		_, line, found := strings.Cut(second.Log(), "locket: ")
@@ -146,10 +146,10 @@ func TestPortTaken(t *testing.T) {
 
 func TestSecondServerOnOneFile(t *testing.T) {
 	t.Parallel()
-	database := harness.SQLiteFile(t)
+	database := harness.Embedded(t)
 	first := fixtures.StartLocket(t, database)
 	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
-		"in use by another locket server", strings.TrimPrefix(database, "sqlite:"))
+		"in use by another locket server", strings.TrimPrefix(database, harness.EmbeddedEngine()+":"))
 	harness.Lock(t, first.Client(t), "k", "o", time.Minute)
 }
 
@@ -170,7 +170,9 @@ func TestNewerSchema(t *testing.T) {
 			harness.Must(t, err)
 		},
 	} {
-		database := harness.Engines()[name](t)
+		databases := harness.Engines()
+		databases[harness.SQLite] = harness.SQLiteFile
+		database := databases[name](t)
 		fixtures.StartLocket(t, database).Terminate()
 		raise(t, database)
 		refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
@@ -279,7 +281,7 @@ func TestEndWithStuckRequests(t *testing.T) {
 // An idle server with open connections ends at once.
 func TestEndIsQuick(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
 	code, took := server.Terminate()
 	if code != 0 {
@@ -298,7 +300,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	for _, test := range []struct{ flag, env, want string }{
 		{"", "", fromFile}, {"", fromEnv, fromEnv}, {fromFlag, fromEnv, fromFlag}, {fromFlag, "", fromFlag},
 	} {
-		args := []string{"server", "--config", file, "--database", harness.SQLiteFile(t)}
+		args := []string{"server", "--config", file, "--database", harness.Embedded(t)}
 		if test.flag != "" {
 			args = append(args, "--http-address", test.flag)
 		}
@@ -345,7 +347,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "locket")
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
 	harness.Must(t, server.Start())
 	harness.Lock(t, server.Client(t), "k", "o", time.Minute)
@@ -375,7 +377,7 @@ func TestTLS(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	const key, owner = "secret-key-name", "secret-owner-name"
 	harness.Lock(t, client, key, owner, time.Second)
@@ -450,7 +452,7 @@ func TestNamesAreBytes(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	at := []string{"--address", server.Address()}
 	run := func(args ...string) (string, string, int) { return harness.RunLocket(t, nil, append(args, at...)...) }
 

@@ -53,7 +53,7 @@ func TestRESTContention(t *testing.T) {
 // whole.
 func TestRESTLongLine(t *testing.T) {
 	t.Parallel()
-	longLine(t, harness.SQLiteFile(t))
+	longLine(t, harness.Embedded(t))
 }
 
 func longLine(t *testing.T, database string) {

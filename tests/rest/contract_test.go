@@ -294,7 +294,7 @@ func TestRESTOverTLS(t *testing.T) {
 		{RootCAs: ca.Pool()}: {"--http-anonymous", "--auth-rules", rules},
 	} {
 		args = append(args, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
-		server := fixtures.NewLocket(t, harness.SQLiteFile(t), args...)
+		server := fixtures.NewLocket(t, harness.Embedded(t), args...)
 		server.ClientTLS = ca.ClientTLS(t)
 		harness.Must(t, server.Start())
 		s := newREST(t, server, "https", &http.Transport{TLSClientConfig: client, ForceAttemptHTTP2: true})

@@ -350,7 +350,7 @@ func answer(c *models.Claim) history.Output {
 func (l *ledger) checkHistory(t *testing.T, server *fixtures.Locket) {
 	t.Helper()
 	start := time.Now()
-	stored := harness.Stored(t, server.Database())
+	stored := harness.Stored(t, server)
 	if err := history.Check(stored, l.history); err != nil {
 		t.Error(err)
 	}

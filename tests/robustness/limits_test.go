@@ -378,8 +378,8 @@ func allLimits(t *testing.T, a amounts) {
 	t.Helper()
 	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
 	for name, database := range map[string]func(*testing.T) string{
-		"sqlite": harness.SQLiteFile,
-		"mysql":  func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) },
+		harness.EmbeddedEngine(): harness.Embedded,
+		"mysql":                  func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			startExtremes(t, database(t), a).run()

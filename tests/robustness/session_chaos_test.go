@@ -15,8 +15,8 @@ func TestChaosSessions(t *testing.T) {
 		t.Parallel()
 		disturb(t, "mysql:"+fixtures.MySQL(t), 2, 18)
 	})
-	t.Run("sqlite", func(t *testing.T) {
+	t.Run(harness.EmbeddedEngine(), func(t *testing.T) {
 		t.Parallel()
-		disturb(t, harness.SQLiteFile(t), 1, 12)
+		disturb(t, harness.Embedded(t), 1, 12)
 	})
 }

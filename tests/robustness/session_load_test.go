@@ -232,7 +232,7 @@ func disturb(t *testing.T, database string, servers, rounds int) {
 	}
 	report(t, l.faults.all)
 	l.handOn(t, running[0].Client(t))
-	if err := l.Check(harness.Stored(t, database)); err != nil {
+	if err := l.Check(harness.Stored(t, running[0])); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d sessions, %d lost: %v", l.ids.Load(), l.over.Load(), l)
@@ -268,8 +268,8 @@ func TestSessionsDisturbed(t *testing.T) {
 		t.Parallel()
 		disturb(t, "mysql:"+fixtures.MySQL(t), 2, 3)
 	})
-	t.Run("sqlite", func(t *testing.T) {
+	t.Run(harness.EmbeddedEngine(), func(t *testing.T) {
 		t.Parallel()
-		disturb(t, harness.SQLiteFile(t), 1, 3)
+		disturb(t, harness.Embedded(t), 1, 3)
 	})
 }

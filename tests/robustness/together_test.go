@@ -47,9 +47,9 @@ func TestTogether(t *testing.T) {
 		a, b := pairOfServers(t)
 		useTogether(t, 3*time.Second, a, b)
 	})
-	t.Run("sqlite", func(t *testing.T) {
+	t.Run(harness.EmbeddedEngine(), func(t *testing.T) {
 		t.Parallel()
-		useTogether(t, 3*time.Second, fixtures.StartLocket(t, harness.SQLiteFile(t)))
+		useTogether(t, 3*time.Second, fixtures.StartLocket(t, harness.Embedded(t)))
 	})
 }
 
@@ -90,7 +90,7 @@ func useTogether(t *testing.T, length time.Duration, servers ...*fixtures.Locket
 	w.done.Wait()
 	client := servers[0].Client(t)
 	awaitQuiet(t, client)
-	stored := harness.Stored(t, servers[0].Database())
+	stored := harness.Stored(t, servers[0])
 	harness.Eventually(t, func() error { return w.CheckWatches(stored) })
 	stopWatching()
 	watches.Wait()

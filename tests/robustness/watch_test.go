@@ -181,7 +181,7 @@ func TestManyWatches(t *testing.T) {
 func manyWatches(t *testing.T, watches int) {
 	t.Helper()
 	const changes, big = 20, 300
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	client := server.Client(t)
 	stalled, err := server.Client(t).Watch(t.Context(), &models.WatchRequest{Prefix: "big/"})
 	harness.Must(t, err)

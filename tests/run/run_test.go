@@ -33,7 +33,7 @@ type runner struct {
 // runServer returns a server for the tests of locket run below t.
 func runServer(t *testing.T) *fixtures.Locket {
 	t.Helper()
-	return fixtures.StartLocket(t, harness.SQLiteFile(t))
+	return fixtures.StartLocket(t, harness.Embedded(t))
 }
 
 // newRunner returns a locket run that is not started. All that comes from it bears a mark in
@@ -309,7 +309,7 @@ func TestRunFailures(t *testing.T) {
 // A run that waits for ever says when it does not reach a server, and continues.
 func TestRunServerComesLater(t *testing.T) {
 	t.Parallel()
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t))
+	server := fixtures.NewLocket(t, harness.Embedded(t))
 	r := startRun(t, server.Address(), "n", "--timeout", "300ms", "--", "echo", "done")
 	r.eventually("it says so", func() bool { return strings.Contains(r.stderr.String(), "connection refused") })
 	harness.Must(t, server.Start())
@@ -435,7 +435,7 @@ func TestRunTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
 	harness.Must(t, server.Start())
 	cert, key = ca.Issue(t, "client")
@@ -451,7 +451,7 @@ func TestRunNested(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, harness.SQLiteFile(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, harness.Embedded(t), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
 	harness.Must(t, server.Start())
 	cert, key = ca.Issue(t, "client")
