@@ -3,6 +3,7 @@ package raft
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -20,7 +21,8 @@ func (s *Store) wake() {
 	}
 }
 
-// workBehind writes the history and makes snapshots, beside the commits. An error is tried again after the next commit.
+// workBehind writes the history and makes snapshots, beside the commits. What fails is tried again after retryWork, or
+// the next commit, and reported.
 func (s *Store) workBehind() {
 	for {
 		select {
@@ -36,8 +38,55 @@ func (s *Store) workBehind() {
 		if s.failed() != nil {
 			return
 		}
-		_ = errors.Join(s.writeHistory(), s.log.SaveEnd(), s.snapshotIfLarge())
+		slow := time.AfterFunc(slowWork, func() { s.report(errSlow) })
+		err := errors.Join(s.writeHistory(), s.log.SaveEnd(), s.snapshotIfLarge())
+		slow.Stop()
+		if s.report(err); err != nil {
+			time.AfterFunc(retryWork, s.wake)
+		}
 	}
+}
+
+// retryWork is how long after it has failed the work behind the commits is tried again.
+const retryWork = 5 * time.Second
+
+var errSlow = fmt.Errorf("the disk has not written the history, or a snapshot, for %s", slowWork)
+
+// trouble is what is wrong with the work behind the commits, which the locks do not need.
+type trouble struct {
+	mu  sync.Mutex
+	err error
+}
+
+// report notes what has become of the work behind the commits, and logs when that changes.
+func (s *Store) report(err error) {
+	s.trouble.mu.Lock()
+	before := s.trouble.err
+	s.trouble.err = err
+	s.trouble.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		s.options.Log.Error("the history or a snapshot cannot be written; the locks go on", "error", err)
+	case err == nil && before != nil:
+		s.options.Log.Info("the history and snapshots are written again")
+	}
+}
+
+// Warnings returns what is to be mended though commits go on. It asks nothing of the disk.
+func (s *Store) Warnings() (warnings []string) {
+	s.trouble.mu.Lock()
+	err := s.trouble.err
+	s.trouble.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	warnings = []string{"the history or a snapshot cannot be written (the log says why): claims that end are kept in memory, and the log on the disk grows"}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if gap := s.pending.gap; gap != nil {
+		warnings = append(warnings, fmt.Sprintf("%d claims that have ended were given up: the history will not have them", gap.Claims))
+	}
+	return warnings
 }
 
 // writeHistory writes to the history what has ended by now.

@@ -40,16 +40,13 @@ func (s *Store) write(ctx context.Context, decide func(decision) (*record.Record
 	}
 	outcome := make(chan error, 1)
 	s.commits <- commit{made, outcome} // it is received at once: nobody else commits
-	hang := time.NewTimer(hangTimeout)
-	defer hang.Stop()
 	select {
 	case err := <-outcome:
 		return err
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-hang.C:
-		err = errHung
-		s.fail(err)
+	case <-s.broken:
+		err = s.failed()
 	}
 	select {
 	case err := <-outcome:
@@ -118,7 +115,9 @@ func (s *Store) commitAll() {
 
 func (s *Store) commit(p *proposal) error {
 	s.proposed = p
+	s.hang.Reset(hangTimeout)
 	err := s.node.propose(p.data)
+	s.hang.Stop()
 	s.proposed = nil
 	switch {
 	case err == nil && s.seq == p.record.Seq:

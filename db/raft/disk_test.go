@@ -24,7 +24,7 @@ func openSmall(folder string) (*raft.Store, error) { return raft.OpenWith(folder
 func onDisk(t testing.TB, folder string, d *disktest.Disk) *raft.Store {
 	t.Helper()
 	options := small
-	options.Log = d
+	options.Disk = d
 	s, err := raft.OpenWith(folder, options)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,7 @@ import (
 	"github.com/locket-service/locket/db/raft/wal"
 )
 
-// Options are for tests; the zero value is what a server uses.
+// Options are for tests, but for Log; the zero value is what a server uses.
 type Options struct {
 	// SegmentBytes is how large the files of the log are.
 	SegmentBytes int
@@ -35,8 +36,10 @@ type Options struct {
 	SnapshotBytes int
 	// Delay is how long the work behind the commits waits for more.
 	Delay time.Duration
-	// Log is where the log is, in place of a folder below the store's.
-	Log disk.Disk
+	// Disk is where the log is, in place of a folder below the store's.
+	Disk disk.Disk
+	// Log gets what fails behind the commits; nil: nobody does. It is not for tests alone.
+	Log *slog.Logger
 }
 
 const (
@@ -44,6 +47,8 @@ const (
 	defaultDelay         = 250 * time.Millisecond
 	// hangTimeout is how long the disk may take to write the log. After that it is taken for broken.
 	hangTimeout = 5 * time.Second
+	// slowWork is how long the work behind the commits may take until that is reported.
+	slowWork = time.Minute
 	// closeTimeout is how long Close waits for a disk that does not answer.
 	closeTimeout = 5 * time.Second
 )
@@ -76,6 +81,9 @@ type Store struct {
 	proposed *proposal
 
 	failure  atomic.Pointer[error] // why nothing is written any more, nil while it is
+	broken   chan struct{}         // closed when there is a failure
+	hang     *time.Timer           // runs while the log is written
+	trouble  trouble
 	commits  chan commit
 	closed   chan struct{}
 	working  sync.WaitGroup
@@ -112,11 +120,16 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	if options.Delay == 0 {
 		options.Delay = defaultDelay
 	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
 	s := &Store{
 		options: options, state: state.New(), LocalFeed: db.NewLocalFeed(),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
-		commits: make(chan commit), closed: make(chan struct{}), work: make(chan struct{}, 1),
+		commits: make(chan commit), closed: make(chan struct{}), work: make(chan struct{}, 1), broken: make(chan struct{}),
 	}
+	s.hang = time.AfterFunc(hangTimeout, func() { s.fail(errHung) })
+	s.hang.Stop()
 	if s.folder, err = openFolder(path); err != nil {
 		return nil, err
 	}
@@ -136,8 +149,8 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 // open reads what is in the folder, and starts the node.
 func (s *Store) open() error {
 	s.snapshots = s.folder.disk(snapshotsName)
-	if s.options.Log == nil {
-		s.options.Log = s.folder.disk(logName)
+	if s.options.Disk == nil {
+		s.options.Disk = s.folder.disk(logName)
 	}
 	if err := s.openHistory(); err != nil {
 		return err
@@ -195,11 +208,11 @@ func (s *Store) members() *pb.ConfState { return &pb.ConfState{Voters: []uint64{
 func (s *Store) openLog() (err error) {
 	options := wal.Options{SegmentBytes: s.options.SegmentBytes}
 	if s.folder.fresh {
-		s.log, err = wal.Create(s.options.Log, s.folder.log, wal.HardState{Term: firstTerm, Commit: firstIndex}, firstIndex, firstTerm, options)
+		s.log, err = wal.Create(s.options.Disk, s.folder.log, wal.HardState{Term: firstTerm, Commit: firstIndex}, firstIndex, firstTerm, options)
 		return err
 	}
 	least := max(s.applied.index, s.history.Entry())
-	if s.log, err = wal.Open(s.options.Log, s.folder.log, least, options); err != nil {
+	if s.log, err = wal.Open(s.options.Disk, s.folder.log, least, options); err != nil {
 		return err
 	}
 	if first := s.log.First(); first > s.applied.index+1 {
@@ -236,9 +249,18 @@ func (s *Store) start() (err error) {
 
 // fail ends all writing: what the disk has of the last write is not known.
 func (s *Store) fail(err error) {
-	failure := fmt.Errorf("%w; restart the server", err)
-	s.failure.CompareAndSwap(nil, &failure)
+	failure := fmt.Errorf("%w; nothing is written until the server is started again", err)
+	if s.failure.CompareAndSwap(nil, &failure) {
+		close(s.broken)
+	}
 }
+
+// Broken is closed when nothing is written any more, because the disk has failed to write the log, or has taken too long:
+// what it has of the last write is not known. Then this process is to end, and Failure says why.
+func (s *Store) Broken() <-chan struct{} { return s.broken }
+
+// Failure returns why nothing is written any more, nil while it is.
+func (s *Store) Failure() error { return s.failed() }
 
 // failed returns why nothing is written any more, or nil.
 func (s *Store) failed() error {

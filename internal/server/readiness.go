@@ -39,6 +39,8 @@ type readiness struct {
 	log       *slog.Logger
 	gauge     prometheus.Gauge
 	files     prometheus.Gauge
+	// database returns what is to be mended of the database though it takes commits.
+	database func() []string
 	// invalid returns the settings whose files cannot be used as they are now.
 	invalid func() []string
 	// audit returns why the audit log cannot be written; auditRequired is whether changes are refused then.
@@ -63,7 +65,7 @@ type reading struct {
 }
 
 func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Logger, registry prometheus.Registerer) *readiness {
-	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, invalid: func() []string { return nil }, audit: func() error { return nil }}
+	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, invalid: func() []string { return nil }, database: func() []string { return nil }, audit: func() error { return nil }}
 	r.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
 	})
@@ -73,6 +75,8 @@ func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Lo
 	})
 	r.logSteps = watchClocks(clocks, log, registry)
 	registry.MustRegister(r.gauge, r.files, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "locket_database_warnings", Help: "Number of things to be mended of the database though it takes commits; /readyz says which.",
+	}, func() float64 { return float64(len(r.database())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_last_commit_age_seconds", Help: "Time since the database last took a commit or a beat of this server.",
 	}, func() float64 { return time.Since(health().LastCommit).Seconds() }))
 	return r
@@ -105,7 +109,7 @@ func (r *readiness) warnings() (warnings []string) {
 	if r.audit() != nil {
 		warnings = append(warnings, "--audit-log: it cannot be written; lines that find no room are lost")
 	}
-	return warnings
+	return append(warnings, r.database()...)
 }
 
 // end notes that the server is shutting down.

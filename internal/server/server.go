@@ -147,6 +147,9 @@ func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *sl
 		return nil, err
 	}
 	before := grouper.Members{{Name: "files", Runner: periodic.New(follow.Interval, files.Look)}}
+	if store, ok := store.(breaking); ok {
+		before = append(before, grouper.Member{Name: "database", Runner: untilBroken(store)})
+	}
 	failing := func() error { return nil }
 	if c.AuditLog != "" {
 		audit, err := openAudit(c.AuditLog, log, registry)

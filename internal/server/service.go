@@ -60,6 +60,9 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		options = append(options, handlers.MaxWaiting(c.MaxWaiting))
 	}
 	ready := newReadiness(store, queues.Health, log, registry)
+	if store, ok := store.(interface{ Warnings() []string }); ok {
+		ready.database = store.Warnings
+	}
 	options = append(options, handlers.Status((&serviceStatus{store: store, readiness: ready, self: self}).get))
 	limit := []grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}
 	return &Service{

@@ -49,9 +49,6 @@ func (s *serviceStatus) get(ctx context.Context) (*models.ServiceStatus, error) 
 		answer.Problems = append(answer.Problems, err.Error())
 	}
 	answer.Problems = append(answer.Problems, s.readiness.warnings()...)
-	if durable, ok := s.store.(interface{ Warnings() []string }); ok {
-		answer.Problems = append(answer.Problems, durable.Warnings()...)
-	}
 	about, err := s.store.About(ctx)
 	answer.Database = &models.DatabaseInfo{Engine: about.Engine, Version: about.Version}
 	if errors.Join(err, s.readClock(ctx, answer.GetClock()), s.readMembers(ctx, answer)) != nil {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
+
+	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/mysql"
@@ -58,7 +61,7 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 	case engineSQLite:
 		return func(context.Context) (db.Store, error) { return sqlite.Open(source) }, nil
 	case engineRaft:
-		return func(context.Context) (db.Store, error) { return raft.Open(source) }, nil
+		return func(context.Context) (db.Store, error) { return raft.OpenWith(source, raft.Options{Log: log}) }, nil
 	}
 	secrets, err := mysql.Secrets{
 		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
@@ -76,6 +79,25 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 		}
 		return store, nil
 	}, nil
+}
+
+// breaking is a store that may stop for good taking commits.
+type breaking interface {
+	Broken() <-chan struct{}
+	Failure() error
+}
+
+// untilBroken returns a runner that ends with an error when a store can take no more commits until it is opened again.
+func untilBroken(store breaking) ifrit.Runner {
+	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
+		close(ready)
+		select {
+		case <-signals:
+			return nil
+		case <-store.Broken():
+			return store.Failure()
+		}
+	})
 }
 
 // wrongStore returns what is wrong with the setting of the database by itself.

@@ -1,0 +1,57 @@
+package raft_test
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// TestHistoryThatFails: while the history cannot be written the locks go on, and the log and the warnings say so; it is
+// written by itself when it can be.
+func TestHistoryThatFails(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	var log fixtures.Buffer
+	s, err := raft.OpenWith(folder, raft.Options{Delay: time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	file, err := sqlite.OpenConn(filepath.Join(folder, "history.db"), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	rename := func(from, to string) {
+		if err := sqlitex.ExecuteTransient(file, "ALTER TABLE "+from+" RENAME TO "+to, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await := func(what string, is func() bool) {
+		for deadline := time.Now().Add(time.Minute); !is(); {
+			time.Sleep(time.Millisecond) // real time: a file is written
+			if time.Now().After(deadline) {
+				t.Fatalf("not %s: %q; %s", what, s.Warnings(), log.String())
+			}
+		}
+	}
+	rename("position", "away")
+	if err := errors.Join(do(s, create(1)), do(s, claim.End{ID: "1"})); err != nil {
+		t.Fatal(err)
+	}
+	await("reported", func() bool { return len(s.Warnings()) == 1 && strings.Contains(log.String(), "no such table") })
+	if err := errors.Join(do(s, create(2)), do(s, claim.End{ID: "2"})); err != nil {
+		t.Errorf("while it fails: %v", err)
+	}
+	rename("away", "position")
+	await("written again", func() bool { return len(s.Warnings()) == 0 && strings.Contains(log.String(), "written again") })
+}

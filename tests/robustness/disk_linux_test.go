@@ -1,0 +1,260 @@
+package robustness_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/cli"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// diskEnv has TestDisk be a server whose disk does what lines of its standard input say: it has the server's arguments.
+const diskEnv = "LOCKET_TEST_DISK"
+
+// What the disk does when it is to write or to sync.
+const (
+	diskWorks = iota
+	diskFails // each sync fails with EIO
+	diskHangs // no sync ends
+	diskFull  // nothing of 512 KiB or more can be written: ENOSPC
+)
+
+// TestDisk: a sync of the log that fails, or does not end within 5 s, is the last thing that the server writes: it ends
+// with an error. A full disk is waited for.
+func TestDisk(t *testing.T) {
+	if arguments := os.Getenv(diskEnv); arguments != "" {
+		serveOnDisk(strings.Split(arguments, "\n"))
+	}
+	for name, mode := range map[string]int{"fails": diskFails, "hangs": diskHangs} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startOnDisk(t)
+			harness.Create(t, s.client, "r", "acknowledged", time.Minute)
+			s.turn(mode)
+			if err := s.create("lost"); status.Code(err) != codes.Unavailable {
+				t.Errorf("the claim that the disk did not confirm: %v", err)
+			}
+			if code := s.wait(); code != 1 {
+				t.Errorf("exit code %d", code)
+			}
+			if log := s.log.String(); !strings.Contains(log, "database: ") || !strings.Contains(log, "nothing is written until the server is started again") {
+				t.Errorf("the log does not say why the server has ended:\n%s", log)
+			}
+			s.start()
+			if _, err := s.client.GetClaim(t.Context(), &models.GetClaimRequest{Id: "acknowledged"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("full", func(t *testing.T) {
+		t.Parallel()
+		s := startOnDisk(t)
+		s.turn(diskFull)
+		value, made := strings.Repeat("v", 60<<10), 0
+		create := func() error {
+			_, err := s.client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: fmt.Sprint("r-", made), Id: fmt.Sprint("id-", made), Ttl: proto.Float64(60), Value: value})
+			return err
+		}
+		var err error
+		for ; err == nil; made++ {
+			err = create()
+		}
+		made--
+		if status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "OUTCOME") {
+			t.Fatalf("claim %d: %v", made, err)
+		}
+		if _, err := s.client.GetClaim(t.Context(), &models.GetClaimRequest{Id: fmt.Sprint("id-", made)}); status.Code(err) != codes.NotFound {
+			t.Errorf("what was refused: %v", err)
+		}
+		s.turn(diskWorks)
+		harness.Eventually(t, create)
+	})
+}
+
+// onDisk is a server that TestDisk runs in another process.
+type onDisk struct {
+	*testing.T
+	folder, address, http string
+	client                models.LocketClient
+	child                 *exec.Cmd
+	input                 *os.File
+	ended                 chan int
+	log                   fixtures.Buffer
+}
+
+func startOnDisk(t *testing.T) *onDisk {
+	t.Helper()
+	s := &onDisk{T: t, folder: filepath.Join(t.TempDir(), "data")}
+	s.address, s.http = fmt.Sprint("127.0.0.1:", fixtures.FreePort(t)), fmt.Sprint("127.0.0.1:", fixtures.FreePort(t))
+	s.client = harness.ClientAt(t, s.address)
+	t.Cleanup(func() {
+		if s.child != nil {
+			_ = s.child.Process.Kill()
+			<-s.ended
+		}
+		if t.Failed() {
+			t.Log(s.log.String())
+		}
+	})
+	s.start()
+	return s
+}
+
+func (s *onDisk) start() {
+	s.Helper()
+	arguments := []string{"server", "--database", "raft:" + s.folder, "--grpc-address", s.address, "--http-address", s.http}
+	s.child = exec.Command(os.Args[0], "-test.run=^TestDisk$")
+	s.child.Env = append(fixtures.CleanEnv(), diskEnv+"="+strings.Join(arguments, "\n"), "GORACE=atexit_sleep_ms=0")
+	s.child.Stdout, s.child.Stderr = &s.log, &s.log
+	read, write, err := os.Pipe()
+	harness.Must(s.T, err)
+	s.child.Stdin, s.input = read, write
+	harness.Must(s.T, s.child.Start())
+	harness.Must(s.T, read.Close())
+	s.ended = make(chan int, 1)
+	go func(child *exec.Cmd, ended chan<- int) {
+		_ = child.Wait()
+		ended <- child.ProcessState.ExitCode()
+	}(s.child, s.ended)
+	harness.Eventually(s.T, func() error {
+		_, err := s.client.ListClaims(s.Context(), &models.ListClaimsRequest{})
+		return err
+	})
+}
+
+// turn has the disk do something else from now on.
+func (s *onDisk) turn(mode int) {
+	s.Helper()
+	_, err := fmt.Fprintln(s.input, mode)
+	harness.Must(s.T, err)
+	harness.Eventually(s.T, func() error {
+		if !strings.Contains(s.log.String(), fmt.Sprint("disk ", mode)) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+}
+
+func (s *onDisk) create(id string) error {
+	ctx, cancel := context.WithTimeout(s.Context(), harness.HangTimeout)
+	defer cancel()
+	_, err := s.client.CreateClaim(ctx, &models.CreateClaimRequest{Resource: id, Id: id, Ttl: proto.Float64(60)})
+	return err
+}
+
+// wait returns the status with which the server ends.
+func (s *onDisk) wait() int {
+	s.Helper()
+	select {
+	case code := <-s.ended:
+		s.child = nil
+		return code
+	case <-time.After(harness.HangTimeout):
+		s.Fatal("the server goes on")
+		return 0
+	}
+}
+
+// serveOnDisk is the program, on a disk that this process is between: the kernel asks it what becomes of each write and
+// sync (SECCOMP_RET_USER_NOTIF).
+func serveOnDisk(arguments []string) {
+	var mode atomic.Int32
+	if err := intercept(&mode); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+	go func() {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			var turned int32
+			_, _ = fmt.Sscan(lines.Text(), &turned)
+			mode.Store(turned)
+			fmt.Fprintln(os.Stderr, "disk", turned)
+		}
+	}()
+	os.Exit(cli.Execute(context.Background(), arguments, os.Stdout, os.Stderr))
+}
+
+// notification and response are struct seccomp_notif and struct seccomp_notif_resp of linux/seccomp.h.
+type notification struct {
+	ID         uint64
+	PID, Flags uint32
+	Number     int32
+	Arch       uint32
+	IP         uint64
+	Args       [6]uint64
+}
+
+type response struct {
+	ID    uint64
+	Value int64
+	Error int32
+	Flags uint32
+}
+
+const (
+	receive       = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
+	send          = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
+	notifContinue = 1          // SECCOMP_USER_NOTIF_FLAG_CONTINUE
+)
+
+// intercept has all threads of this process ask a goroutine before each pwrite64(2), fsync(2) and fdatasync(2).
+func intercept(mode *atomic.Int32) error {
+	const load, equal, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
+	filter := []unix.SockFilter{
+		{Code: load}, // the number of the system call
+		{Code: equal, K: unix.SYS_FSYNC, Jt: 3},
+		{Code: equal, K: unix.SYS_FDATASYNC, Jt: 2},
+		{Code: equal, K: unix.SYS_PWRITE64, Jt: 1},
+		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
+		{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF},
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH
+	listener, _, code := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
+	if code != 0 {
+		return code
+	}
+	go func() {
+		for {
+			var n notification
+			if _, _, code := unix.Syscall(unix.SYS_IOCTL, listener, receive, uintptr(unsafe.Pointer(&n))); code != 0 {
+				continue // it was interrupted
+			}
+			r := response{ID: n.ID, Flags: notifContinue}
+			switch m := mode.Load(); {
+			case m == diskFull && n.Number == unix.SYS_PWRITE64 && n.Args[2] >= 512<<10:
+				r.Error, r.Flags = -int32(syscall.ENOSPC), 0
+			case m == diskFails && n.Number != unix.SYS_PWRITE64:
+				r.Error, r.Flags = -int32(syscall.EIO), 0
+			case m == diskHangs && n.Number != unix.SYS_PWRITE64:
+				continue
+			}
+			_, _, _ = unix.Syscall(unix.SYS_IOCTL, listener, send, uintptr(unsafe.Pointer(&r)))
+		}
+	}()
+	return nil
+}
