@@ -2709,7 +2709,7 @@ func (*CloseSession) Descriptor() ([]byte, []int) {
 // SessionResponse is a message of the server on a session's stream.
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// That of the request which this answers; 0 for news.
+	// That of the request that this answers; 0 for an event.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Types that are valid to be assigned to Event:
 	//
@@ -2828,14 +2828,14 @@ type SessionResponse_Heartbeat struct {
 }
 
 type SessionResponse_Status struct {
-	// Answers LockCommand and UnlockCommand, and is news: how the session now stands to a
-	// resource. News that an answer tells comes before or after it; the claim's version says which
+	// Answers LockCommand and UnlockCommand, and is sent as an event: how the session now stands to a
+	// resource. An event that an answer tells of comes before or after it; the claim's version says which
 	// is later.
 	Status *SessionStatus `protobuf:"bytes,4,opt,name=status,proto3,oneof"`
 }
 
 type SessionResponse_Done struct {
-	// Answers UnlockAllCommand and CloseSession, after the news of each resource.
+	// Answers UnlockAllCommand and CloseSession, after the events of each resource.
 	Done *Done `protobuf:"bytes,5,opt,name=done,proto3,oneof"`
 }
 

@@ -117,7 +117,7 @@ type LocketClient interface {
 	// Errors: InvalidArgument; ResourceExhausted, reason LIST_TOO_LONG, if too many resources would
 	// have to be read for the answer.
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error)
-	// Session attaches a session to this server: many claims on one heartbeat, and news of each
+	// Session attaches a session to this server: many claims on one heartbeat, and an event for each
 	// of them as it changes. The first message opens the session, or resumes it over a new stream,
 	// on any server, within its TTL; the others are commands, which may follow each other without
 	// waiting for answers. Commands about one resource are carried out in the order sent.
@@ -468,7 +468,7 @@ type LocketServer interface {
 	// Errors: InvalidArgument; ResourceExhausted, reason LIST_TOO_LONG, if too many resources would
 	// have to be read for the answer.
 	ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error)
-	// Session attaches a session to this server: many claims on one heartbeat, and news of each
+	// Session attaches a session to this server: many claims on one heartbeat, and an event for each
 	// of them as it changes. The first message opens the session, or resumes it over a new stream,
 	// on any server, within its TTL; the others are commands, which may follow each other without
 	// waiting for answers. Commands about one resource are carried out in the order sent.

@@ -72,7 +72,7 @@ class Session:
                 # From when it was sent: the server has kept the session alive since.
                 self.trusted_until = self.sent.pop(response.sequence) + TRUST
             elif event == "status":
-                # Answers and news may cross: only what is newer than what was told counts.
+                # Answers and events may cross: only what is newer than what was told counts.
                 status = response.status
                 if status.version > self.versions.get(status.resource, -1):
                     self.versions[status.resource] = status.version

@@ -209,8 +209,8 @@ func (w *window) checkChanges(queues *claim.Queues, q *claim.Queue, read claim.R
 			w.t.Fatalf("StoppedWaiting is %t, from %+v to %+v", change.StoppedWaiting(), was, record(*c))
 		}
 	}
-	news := q.Row != read || len(queues.Changes()) > 0
-	if q.Changed() != news || queues.Err() != nil {
+	changed := q.Row != read || len(queues.Changes()) > 0
+	if q.Changed() != changed || queues.Err() != nil {
 		w.t.Fatalf("Changed is %t, error %v: from %+v to %+v", q.Changed(), queues.Err(), read, q.Row)
 	}
 	if q.Stored().Version != w.row.Version {

@@ -1,5 +1,5 @@
 // Package session has the sessions that are attached to this server: what each holds and waits
-// for, its commands, and the news for its client. It knows no gRPC; package handlers has the
+// for, its commands, and the events for its client. It knows no gRPC; package handlers has the
 // stream.
 //
 // The database is authoritative: a session is attached to one server, by its row. A Manager

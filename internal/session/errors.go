@@ -15,8 +15,8 @@ var (
 	ErrDetached = errors.New("the session is no longer attached to this server")
 	// ErrSilent: nothing was heard from the client for half of the TTL. It may be resumed.
 	ErrSilent = errors.New("nothing was heard from the session for half of its TTL")
-	// ErrTooSlow: the client does not read its news. It may be resumed.
-	ErrTooSlow = errors.New("the client does not read its news")
+	// ErrTooSlow: the client does not read its events. It may be resumed.
+	ErrTooSlow = errors.New("the client does not read its events")
 	// ErrClosed: the client closed it.
 	ErrClosed = errors.New("the session was closed")
 )

@@ -52,7 +52,7 @@ func standing(previous Holding, c *claim.Claim) Standing {
 
 // Event is something to tell a session's client.
 type Event struct {
-	// Sequence is that of the command that it answers, or belongs to; 0 for news.
+	// Sequence is that of the command that it answers, or belongs to; 0 for an event that the client did not ask for.
 	Sequence uint64
 	// One of these is set. A Beat answers a heartbeat; Done answers UnlockAll and Close.
 	Opened, Beat, Done bool

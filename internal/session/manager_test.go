@@ -45,7 +45,7 @@ func lock(t *testing.T, a *session.Attached, resource string) {
 	}
 }
 
-// TestTooSlow: a client that does not read its news is cut off, and may resume its session.
+// TestTooSlow: a client that does not read its events is cut off, and may resume its session.
 func TestTooSlow(t *testing.T) {
 	bubble(t, session.Config{Unread: 20}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
@@ -57,7 +57,7 @@ func TestTooSlow(t *testing.T) {
 		committertest.Check(t, err)
 		for i := range 5 {
 			if a.Err() != nil {
-				t.Fatalf("cut off after %d news", i)
+				t.Fatalf("cut off after %d events", i)
 			}
 			w.Must(t, claim.SetStatus{ID: claims[i].ID, Status: claim.Revoked})
 		}

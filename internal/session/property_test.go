@@ -401,11 +401,11 @@ func (h *hearing) settle() {
 	}
 }
 
-// TestPropertyNews: what a session is told of a resource rises by the resource's version, each change once; what was told
+// TestPropertyEvents: what a session is told of a resource rises by the resource's version, each change once; what was told
 // before is what stood before; and in the end it is what the rules say. So it is in whichever order the changes come
 // from this server, from the feed and from reads, late and more than once, while commands are under way, commits have
 // unknown outcomes, and the session is opened again and moves.
-func TestPropertyNews(t *testing.T) {
+func TestPropertyEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t)
 		rapid.Check(struct{ rapid.TB }{t}, func(t *rapid.T) { // a bubble has no deadline

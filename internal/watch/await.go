@@ -10,7 +10,7 @@ import (
 
 const (
 	// lookInterval is how often a waiting call reads its claim although nothing has woken
-	// it: news may have been lost.
+	// it: an update may have been lost.
 	lookInterval = 5 * time.Second
 	// looksPerSecond is how many such reads all waiting calls of this server make together.
 	looksPerSecond = 1000
@@ -38,7 +38,7 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 		}
 		h.keeping(s, &c, now)
 		select {
-		case n := <-s.news:
+		case n := <-s.updates:
 			if n != nil {
 				return *n.claim, n.now, nil
 			}

@@ -67,27 +67,27 @@ func TestAwait(t *testing.T) {
 			committertest.Transact(t, w.Store.Store, release)
 			time.Sleep(time.Second)
 			pending(t, replies) // this server has not heard of it
-			feed <- news{ids: []string{"other", "b", "b"}}
+			feed <- feedRead{ids: []string{"other", "b", "b"}}
 			begin := time.Now()
 			gets(t, replies, claim.Active)
 			if took := time.Since(begin); took > 50*time.Millisecond {
 				t.Errorf("it took %s", took)
 			}
 		},
-		"news of a claim that still waits": func(t *testing.T, w *committertest.World) {
+		"the feed names a claim that still waits": func(t *testing.T, w *committertest.World) {
 			feed := follow(t, w)
 			replies := w.Await(t.Context(), "b")
-			feed <- news{ids: []string{"b"}}
+			feed <- feedRead{ids: []string{"b"}}
 			time.Sleep(time.Second)
 			pending(t, replies)
 			w.Must(t, release)
 			gets(t, replies, claim.Active)
 		},
-		"news was missed": func(t *testing.T, w *committertest.World) {
+		"a gap in the feed": func(t *testing.T, w *committertest.World) {
 			feed := follow(t, w)
 			replies := w.Await(t.Context(), "b")
 			committertest.Transact(t, w.Store.Store, release)
-			feed <- news{err: db.ErrUnavailable}
+			feed <- feedRead{err: db.ErrUnavailable}
 			gets(t, replies, claim.Active)
 		},
 		"a commit whose outcome is not known": func(t *testing.T, w *committertest.World) {
@@ -107,7 +107,7 @@ func TestAwait(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 		},
-		"news that nobody brings": func(t *testing.T, w *committertest.World) {
+		"an end that the feed does not bring": func(t *testing.T, w *committertest.World) {
 			replies := w.Await(t.Context(), "b")
 			committertest.Transact(t, w.Store.Store, release)
 			begin := time.Now()
@@ -116,11 +116,11 @@ func TestAwait(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 		},
-		"news of a server that does not tell changes": func(t *testing.T, w *committertest.World) {
+		"a server that does not tell its changes": func(t *testing.T, w *committertest.World) {
 			feed := follow(t, w)
 			replies := w.Await(t.Context(), "b")
 			committertest.Transact(t, w.Store.Store, release)
-			feed <- news{unknown: true, ids: []string{"b"}}
+			feed <- feedRead{unknown: true, ids: []string{"b"}}
 			gets(t, replies, claim.Active)
 		},
 		"the follower was stopped for longer than the feed is kept": func(t *testing.T, w *committertest.World) {
@@ -193,21 +193,21 @@ func pending(t *testing.T, replies chan committertest.Reply) {
 	}
 }
 
-// news is what one reading of the feed returns.
-type news struct {
+// feedRead is what one reading of the feed returns.
+type feedRead struct {
 	ids     []string // of claims that left the waiting line
 	unknown bool     // no more than the ids is known
 	err     error
 }
 
 // commits returns a commit of another server, the one after a position.
-func (n news) commits(after db.Position) []db.Commit {
-	c := db.Commit{Server: "other", N: after["other"] + 1, Unknown: n.unknown}
-	if n.unknown {
-		c.IDs = n.ids
+func (r feedRead) commits(after db.Position) []db.Commit {
+	c := db.Commit{Server: "other", N: after["other"] + 1, Unknown: r.unknown}
+	if r.unknown {
+		c.IDs = r.ids
 		return []db.Commit{c}
 	}
-	for _, id := range n.ids {
+	for _, id := range r.ids {
 		c.Changes = append(c.Changes, claim.Transition{
 			Before: &claim.Claim{ID: id, Status: claim.Waiting}, After: &claim.Claim{ID: id, Status: claim.Active},
 		})
@@ -215,15 +215,15 @@ func (n news) commits(after db.Position) []db.Commit {
 	return []db.Commit{c}
 }
 
-// follow runs a follower that reads the news that are sent to a channel, once each.
-func follow(t *testing.T, w *committertest.World) chan<- news {
+// follow runs a follower that reads what is sent to a channel, once each.
+func follow(t *testing.T, w *committertest.World) chan<- feedRead {
 	t.Helper()
-	feed := make(chan news, 1)
+	feed := make(chan feedRead, 1)
 	w.Store.Set(func(s *committertest.Store) {
 		s.OnChanges = func(after db.Position) ([]db.Commit, error) {
 			select {
-			case n := <-feed:
-				return n.commits(after), n.err
+			case r := <-feed:
+				return r.commits(after), r.err
 			default:
 				return nil, nil
 			}

@@ -17,7 +17,7 @@ const (
 	followInterval = 20 * time.Millisecond
 	// busyFollow is how often the feed is read at most, for the commits of this server.
 	busyFollow = 5 * time.Millisecond
-	// idleFollow is how often the feed is read when nobody waits for news here.
+	// idleFollow is how often the feed is read when nobody waits for a change here.
 	idleFollow = 2 * time.Second
 	// tidyInterval is how often servers that are gone are forgotten.
 	tidyInterval = time.Minute

@@ -43,16 +43,16 @@ type Hub struct {
 // subscription is one call's wait for one claim.
 type subscription struct {
 	id string
-	// news holds the claim as it is now, or nil: read it.
-	news chan *news
+	// updates brings the claim as it is now, or nil: read it.
+	updates chan *update
 	// half is that of the claim's WaitTTL, 0 for none, and keepAt when the claim is to be kept
 	// waiting: see Keeper.
 	half   time.Duration
 	keepAt time.Time
 }
 
-// news is a claim, and the time at which it became so.
-type news struct {
+// update is a claim, and the time at which it became so.
+type update struct {
 	claim *claim.Claim
 	now   claim.Instant
 }
@@ -78,18 +78,18 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	}
 	for _, change := range changes {
 		if change.StoppedWaiting() {
-			h.notify(change.After.ID, newsOf(change.After, now))
+			h.notify(change.After.ID, updateOf(change.After, now))
 		}
 		h.changed(change)
 	}
 }
 
-// newsOf returns the news of a claim, nil if it lacks some of its data.
-func newsOf(c *claim.Claim, now claim.Instant) *news {
+// updateOf returns the update of a claim, nil if it lacks some of its data.
+func updateOf(c *claim.Claim, now claim.Instant) *update {
 	if c.Brief {
 		return nil
 	}
-	return &news{c, now}
+	return &update{c, now}
 }
 
 // heard wakes the calls whose claims have stopped waiting by what other servers committed. What this one
@@ -120,7 +120,7 @@ func (h *Hub) heard(commits []db.Commit) {
 func (h *Hub) Missed() { h.notifyAll() }
 
 func (h *Hub) subscribe(id string) *subscription {
-	s := &subscription{id: id, news: make(chan *news, 1)}
+	s := &subscription{id: id, updates: make(chan *update, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiting[id] == nil {
@@ -155,7 +155,7 @@ func (h *Hub) unsubscribe(s *subscription) {
 }
 
 // notify wakes the calls that wait for a claim; n may be nil.
-func (h *Hub) notify(id string, n *news) {
+func (h *Hub) notify(id string, n *update) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.waiting[id] {
@@ -175,9 +175,9 @@ func (h *Hub) notifyAll() {
 	}
 }
 
-func (s *subscription) tell(n *news) {
+func (s *subscription) tell(n *update) {
 	select {
-	case s.news <- n:
+	case s.updates <- n:
 	default: // it is awake already, and reads the claim itself
 	}
 }

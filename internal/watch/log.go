@@ -141,10 +141,10 @@ func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Ti
 	if !l.on {
 		return
 	}
-	news := false
+	grew := false
 	for _, c := range commits {
 		if len(c.Changes) > 0 {
-			news = true
+			grew = true
 			l.commits = append(l.commits, logCommit{c.Server, c.N, c.At, c.Record, c.Changes})
 			l.bytes += len(c.Record)
 			l.decoded += len(c.Record)
@@ -155,7 +155,7 @@ func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Ti
 	}
 	l.at, l.oldest, l.readAt = at, oldest, read
 	l.trim()
-	if news {
+	if grew {
 		l.signal()
 	}
 }

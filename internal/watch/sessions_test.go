@@ -125,9 +125,9 @@ func TestSessionsMiss(t *testing.T) {
 		if got := l.all(); got != "[missed]" {
 			t.Errorf("at the begin it heard %s", got)
 		}
-		feed <- news{ids: []string{"another's"}}
+		feed <- feedRead{ids: []string{"another's"}}
 		time.Sleep(3 * time.Second)
-		feed <- news{unknown: true}
+		feed <- feedRead{unknown: true}
 		time.Sleep(3 * time.Second)
 		if got := l.all(); got != "[missed missed]" {
 			t.Errorf("it heard %s", got)

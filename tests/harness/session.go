@@ -36,8 +36,8 @@ type Session struct {
 	// responses are those that came; they end with the stream, and Err then says how.
 	responses chan *models.SessionResponse
 	Err       error
-	// News are those that came while an answer was waited for.
-	News []*models.SessionStatus
+	// Events are those that came before an awaited answer.
+	Events []*models.SessionStatus
 	// Rest are those that came before the end, in Ends.
 	Rest []*models.SessionResponse
 }
@@ -146,7 +146,7 @@ func (s *Session) Next() *models.SessionResponse {
 	return nil
 }
 
-// Answer returns the answer to a message, and keeps the news that come before.
+// Answer returns the answer to a message, and keeps the events that come before it.
 func (s *Session) Answer(sequence uint64) *models.SessionResponse {
 	s.t.Helper()
 	for {
@@ -157,7 +157,7 @@ func (s *Session) Answer(sequence uint64) *models.SessionResponse {
 		if response.GetSequence() != 0 || response.GetStatus() == nil {
 			s.t.Fatalf("got %v while waiting for the answer to %d", response, sequence)
 		}
-		s.News = append(s.News, response.GetStatus())
+		s.Events = append(s.Events, response.GetStatus())
 	}
 }
 
@@ -220,7 +220,7 @@ func (s *Session) Stands(response *models.SessionResponse, resource string, want
 	return got
 }
 
-// UnlockAll sends UNLOCK_ALL. The news of each resource come before its answer.
+// UnlockAll sends UNLOCK_ALL. The events of each resource come before its answer.
 func (s *Session) UnlockAll() {
 	s.t.Helper()
 	s.Done(s.Ask(&models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}}))
@@ -254,12 +254,12 @@ func HeartbeatCommand() *models.SessionRequest {
 	return &models.SessionRequest{Command: &models.SessionRequest_Heartbeat{Heartbeat: &models.Heartbeat{}}}
 }
 
-// Hears checks the next news.
+// Hears checks the next event.
 func (s *Session) Hears(resource string, previous, current models.Holding) *models.SessionStatus {
 	s.t.Helper()
 	var got *models.SessionStatus
-	if len(s.News) > 0 {
-		got, s.News = s.News[0], s.News[1:]
+	if len(s.Events) > 0 {
+		got, s.Events = s.Events[0], s.Events[1:]
 	} else {
 		got = s.Next().GetStatus()
 	}
@@ -269,15 +269,15 @@ func (s *Session) Hears(resource string, previous, current models.Holding) *mode
 	return got
 }
 
-// Heard waits for news, which Hears then checks, and reports whether some came in time.
+// Heard waits for an event, which Hears then checks, and reports whether one came in time.
 func (s *Session) Heard(timeout time.Duration) bool {
-	if len(s.News) > 0 {
+	if len(s.Events) > 0 {
 		return true
 	}
 	select {
 	case response, more := <-s.responses:
 		if more {
-			s.News = append(s.News, response.GetStatus())
+			s.Events = append(s.Events, response.GetStatus())
 		}
 		return more
 	case <-time.After(timeout):
@@ -288,8 +288,8 @@ func (s *Session) Heard(timeout time.Duration) bool {
 // Quiet checks that nothing has come.
 func (s *Session) Quiet() {
 	s.t.Helper()
-	if len(s.News) > 0 {
-		s.t.Fatalf("%s heard %v", s.ID, s.News)
+	if len(s.Events) > 0 {
+		s.t.Fatalf("%s heard %v", s.ID, s.Events)
 	}
 	select {
 	case response := <-s.responses:

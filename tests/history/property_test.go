@@ -74,10 +74,10 @@ var mutations = map[string]func(*rapid.T, run) bool{
 	"a claim that nobody made": func(t *rapid.T, r run) bool {
 		return change(t, r.ops, func(o op) bool { return o.ID == "nobody" && o.Output == notFound }, func(a *out) { *a = released })
 	},
-	"news that is left out": func(t *rapid.T, r run) bool {
+	"an event that is left out": func(t *rapid.T, r run) bool {
 		return retell(t, r, isChange, func(all []history.Told, i int) []history.Told { return slices.Delete(all, i, i+1) })
 	},
-	"news that comes again": func(t *rapid.T, r run) bool {
+	"an event that comes again": func(t *rapid.T, r run) bool {
 		return retell(t, r, isChange, func(all []history.Told, i int) []history.Told {
 			again := all[i]
 			again.Answer = false
@@ -94,13 +94,13 @@ var mutations = map[string]func(*rapid.T, run) bool{
 			return append(all, again)
 		})
 	},
-	"news with another token": func(t *rapid.T, r run) bool {
+	"an event with another token": func(t *rapid.T, r run) bool {
 		return retell(t, r, func(all []history.Told, i int) bool { return all[i].Token != 0 }, func(all []history.Told, i int) []history.Told {
 			all[i].Token++
 			return all
 		})
 	},
-	"news in another order": func(t *rapid.T, r run) bool {
+	"events in another order": func(t *rapid.T, r run) bool {
 		return retell(t, r, func(all []history.Told, i int) bool {
 			return i > 0 && !all[i].Answer && !all[i-1].Answer && all[i].Resource == all[i-1].Resource
 		}, func(all []history.Told, i int) []history.Told {

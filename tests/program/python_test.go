@@ -138,14 +138,14 @@ func TestPythonSession(t *testing.T) {
 	}
 }
 
-// crossingNews is a server on which an answer and older news cross: the lock is held, and what was said of the time
+// crossingEvents is a server on which an answer and older events cross: the lock is held, and what was said of the time
 // before comes after that. When it is told to, it takes the lock away.
-type crossingNews struct {
+type crossingEvents struct {
 	models.UnimplementedLocketServer
 	takeAway chan struct{}
 }
 
-func (s *crossingNews) Session(stream models.Locket_SessionServer) error {
+func (s *crossingEvents) Session(stream models.Locket_SessionServer) error {
 	tell := func(version uint64, previous, current models.Holding) error {
 		status := &models.SessionStatus{Resource: "report", Previous: previous, Current: current, Token: version, Version: version}
 		return stream.Send(&models.SessionResponse{Event: &models.SessionResponse_Status{Status: status}})
@@ -165,17 +165,17 @@ func TestPythonSessionVersions(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	harness.Must(t, err)
-	server, news := grpc.NewServer(), &crossingNews{takeAway: make(chan struct{})}
-	models.RegisterLocketServer(server, news)
+	server, events := grpc.NewServer(), &crossingEvents{takeAway: make(chan struct{})}
+	models.RegisterLocketServer(server, events)
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
 	file := filepath.Join(t.TempDir(), "go on")
 	e := begin(t, exampleCommand(pythonStubs(t), "session.py", listener.Addr().String(), "report", "sh", "-c",
 		`trap "echo told to stop; exit" TERM; echo working; until [ -e "$0" ]; do sleep 0.05; done; echo done; while :; do sleep 0.05; done`, file))
 	e.says(t, "working")
-	harness.Must(t, os.WriteFile(file, nil, 0o600)) // so it runs on after all of the old news
+	harness.Must(t, os.WriteFile(file, nil, 0o600)) // so it runs on after all of the old events
 	e.says(t, "done")
-	close(news.takeAway)
+	close(events.takeAway)
 	if code := e.exit(t); code != 1 || strings.ReplaceAll(e.text(), "Terminated\n", "") != "report HOLDING_WAITING 1\nreport HOLDING_HELD 3\nworking\ndone\nreport HOLDING_NONE 4\ntold to stop\nthe lock is lost\n" {
 		t.Errorf("exit code %d, %q", code, e.text())
 	}

@@ -110,19 +110,19 @@ func named(ops []history.Operation, stored []claim.Claim) (all []history.Operati
 func (r *Recorder) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	unknown, news := 0, 0
+	unknown, told := 0, 0
 	for i := range r.ops {
 		if r.ops[i].Unknown {
 			unknown++
 		}
 	}
 	for _, s := range r.streams {
-		news += len(s.Told)
+		told += len(s.Told)
 	}
 	seen := 0
 	for _, w := range r.watches {
 		seen += len(w.Told)
 	}
 	return fmt.Sprintf("%d requests (%d of them not answered), %d sessions with %d streams that were told %d things, %d watches that saw %d",
-		len(r.ops), unknown, len(r.sessions), len(r.streams), news, len(r.watches), seen)
+		len(r.ops), unknown, len(r.sessions), len(r.streams), told, len(r.watches), seen)
 }

@@ -56,7 +56,7 @@ type saying struct {
 // command is a message that was sent.
 type command struct {
 	at      int64
-	news    int // how much had been told then
+	told    int // how much had been told then
 	request *models.SessionRequest
 }
 
@@ -67,7 +67,7 @@ func (s *sessionTap) SendMsg(m any) error {
 	if open := request.GetOpen(); open != nil {
 		s.open(open)
 	}
-	c := command{at: s.recorder.now(), news: len(s.told.Told), request: request}
+	c := command{at: s.recorder.now(), told: len(s.told.Told), request: request}
 	if resource := request.GetLock().GetResource(); resource != "" {
 		s.asked[resource] = true
 	}
@@ -136,7 +136,7 @@ func (s *sessionTap) hear(status *models.SessionStatus, answer bool) (again bool
 	return again
 }
 
-// answer notes the answer to LOCK or UNLOCK. What a command changed may have been told before its answer, as news. A LOCK that changed
+// answer notes the answer to LOCK or UNLOCK. What a command changed may have been told before its answer, by an event. A LOCK that changed
 // nothing, because the session had what it asked for, says again what was told before it was sent: that is no more than that.
 func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 	again := s.hear(status, true)
@@ -146,13 +146,13 @@ func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 	case lock && none:
 		out = history.Output{Refused: history.Collision, Holder: status.GetHolder(), Token: status.GetHolderToken()}
 	case lock && again:
-		news := slices.IndexFunc(s.told.Told[c.news:], func(t history.Told) bool {
+		i := slices.IndexFunc(s.told.Told[c.told:], func(t history.Told) bool {
 			return t.Resource == status.GetResource() && !t.Answer && t.Before == 0 && t.After != 0
 		})
-		if news < 0 {
+		if i < 0 {
 			return
 		}
-		t := s.told.Told[c.news+news]
+		t := s.told.Told[c.told+i]
 		out = history.Output{Status: t.After, Token: t.Token, Version: t.Version}
 	case !lock && !none:
 		return
@@ -168,7 +168,7 @@ func (s *sessionTap) answer(c command, status *models.SessionStatus) {
 func (s *sessionTap) done(c command) {
 	for resource := range s.asked {
 		out := history.Output{None: true}
-		for _, t := range s.told.Told[c.news:] {
+		for _, t := range s.told.Told[c.told:] {
 			if t.Resource == resource && t.Claim != "" && t.After == 0 {
 				out = history.Output{Version: t.Version}
 			}

@@ -265,7 +265,7 @@ func (x *extremes) lockAll(s *harness.Session, first, end int) {
 		i, mine := asked[answer.GetSequence()]
 		delete(asked, answer.GetSequence())
 		switch reason := answer.GetError().GetReason(); {
-		case !mine: // news
+		case !mine: // an event
 		case reason == models.ReasonOverloaded, reason == models.ReasonDatabaseUnavailable:
 			refused = append(refused, i)
 		case answer.GetStatus().GetCurrent() != harness.Held:

@@ -88,13 +88,13 @@ func TestSessionServerStopped(t *testing.T) {
 	harness.Must(t, a.Resume())
 	moved.EndsFor("SESSION_DETACHED", "SESSION_MOVED")
 	stale.EndsFor("SESSION_DETACHED", "SESSION_ENDED")
-	for _, news := range stale.Rest {
-		switch news.GetSequence() {
+	for _, told := range stale.Rest {
+		switch told.GetSequence() {
 		case heartbeat:
 			t.Error("the heartbeat of a session that had ended was answered")
 		case lock, unlock:
-			if news.GetStatus().GetCurrent() == harness.Held {
-				t.Errorf("got %v", news)
+			if told.GetStatus().GetCurrent() == harness.Held {
+				t.Errorf("got %v", told)
 			}
 		}
 	}
@@ -220,7 +220,7 @@ func TestSessionClientKilled(t *testing.T) {
 }
 
 // TestSessionsCauseADeadlock: of two sessions on two servers that cause a deadlock together, exactly one is refused: by the
-// answer to its LOCK, and then it hears nothing else of it, or by news. The other waits on, and is granted what the first gives up.
+// answer to its LOCK, and then it hears nothing else of it, or by an event. The other waits on, and is granted what the first gives up.
 func TestSessionsCauseADeadlock(t *testing.T) {
 	t.Parallel()
 	first, second := pairOfServers(t)
@@ -245,8 +245,8 @@ func TestSessionsCauseADeadlock(t *testing.T) {
 			if refused < 0 {
 				t.Fatalf("round %d: nobody was refused: %v", round, got)
 			}
-			if news := pair[refused].Hears(mine[1-refused], harness.Waiting, harness.None); news.GetReason() == "" {
-				t.Errorf("round %d: %v", round, news)
+			if event := pair[refused].Hears(mine[1-refused], harness.Waiting, harness.None); event.GetReason() == "" {
+				t.Errorf("round %d: %v", round, event)
 			}
 		}
 		harness.AtMost(t, "a refusal", time.Since(begin), 2*time.Second)

@@ -10,9 +10,9 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// What a session is told is news once, and of what it has now, also while somebody watches at its server, and after it has
+// A session is told of each change once, and of what it has now, also while somebody watches at its server, and after it has
 // moved: it locks a resource again that another session has taken meanwhile.
-func TestSessionNewsOnce(t *testing.T) {
+func TestSessionEventsOnce(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) (a, b *fixtures.Locket){
 		"one server": func(t *testing.T) (a, b *fixtures.Locket) {
 			a = fixtures.StartLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"))
@@ -38,8 +38,8 @@ func TestSessionNewsOnce(t *testing.T) {
 				key := fmt.Sprint(round % 3)
 				stood := func(got *models.SessionStatus, previous models.Holding) {
 					t.Helper()
-					if got.GetPrevious() != previous || len(s.News) > 0 {
-						t.Fatalf("round %d: got %v, want %s before; it heard %v", round, got, previous, s.News)
+					if got.GetPrevious() != previous || len(s.Events) > 0 {
+						t.Fatalf("round %d: got %v, want %s before; it heard %v", round, got, previous, s.Events)
 					}
 				}
 				stood(s.Lock(key, harness.Held), harness.None)

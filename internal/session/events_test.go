@@ -124,10 +124,10 @@ func heard(t *testing.T, a *session.Attached) string {
 	return tell(a.Next(ctx))
 }
 
-// TestNewsOnce: a session locks a resource, unlocks it, and locks it again behind another one. What the first
+// TestEventsOnce: a session locks a resource, unlocks it, and locks it again behind another one. What the first
 // two did comes once more from the feed while the third is carried out: to the server that committed it, because
 // somebody watches there, or to the server that the session has moved to. Nothing is told again.
-func TestNewsOnce(t *testing.T) {
+func TestEventsOnce(t *testing.T) {
 	for name, test := range map[string]struct{ watched, moves, apart bool }{
 		"nobody watches":               {},
 		"a watch":                      {watched: true},

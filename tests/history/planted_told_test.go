@@ -14,8 +14,8 @@ const (
 	active                 = claim.Active
 )
 
-// news is what a session is told, or a watch. What answers is news that answers a request.
-func news(id string, before, after claim.Status, token, version uint64) history.Told {
+// event is what a session or a watch is told. answers makes it the answer to a request.
+func event(id string, before, after claim.Status, token, version uint64) history.Told {
 	return history.Told{Resource: "k", Claim: id, Before: before, After: after, Token: token, Version: version}
 }
 
@@ -27,55 +27,55 @@ func answers(t history.Told) history.Told {
 type telling []history.Told
 
 // Each kind of violation of what a session is told is refused, and its correct counterpart accepted.
-func TestPlantedNewsOfSessions(t *testing.T) {
+func TestPlantedEventsOfSessions(t *testing.T) {
 	first, second := a("1", exclusive, 9, 10, 20), a("2", exclusive, 21, 31, 40)
 	first.Session, second.Session = "s", "s"
 	other := a("3", exclusive, 15, 21, 31)
 	other.Session, second.Enqueued = "t", 22
 	claims := []claim.Claim{first, second, other}
-	held := answers(news("1", unclaimed, active, 10, 10))
-	gone := answers(news("1", active, unclaimed, 0, 20))
-	waits := answers(news("2", unclaimed, waiting, 0, 22))
-	granted := news("2", waiting, active, 31, 31)
-	ended := news("2", active, unclaimed, 0, 40)
+	held := answers(event("1", unclaimed, active, 10, 10))
+	gone := answers(event("1", active, unclaimed, 0, 20))
+	waits := answers(event("2", unclaimed, waiting, 0, 22))
+	granted := event("2", waiting, active, 31, 31)
+	ended := event("2", active, unclaimed, 0, 40)
 	all := telling{held, gone, waits, granted, ended}
 	for _, test := range []struct {
 		name         string
 		wrong, right telling
 	}{
-		{"an old hold is told while another session holds", telling{held, gone, answers(news("1", active, active, 10, 10)), waits, granted, ended}, telling{held, answers(news("1", active, active, 10, 10)), gone, waits, granted, ended}},
-		{"an old hold is news again", telling{held, gone, news("1", unclaimed, active, 10, 10), waits, granted, ended}, all},
-		{"news comes again", append(slices.Clone(all), ended), all},
-		{"a grant comes again after its answer", telling{held, news("1", waiting, active, 10, 10), gone, waits, granted, ended}, all},
-		{"news is left out", telling{held, gone, waits, ended}, all},
+		{"an old hold is told while another session holds", telling{held, gone, answers(event("1", active, active, 10, 10)), waits, granted, ended}, telling{held, answers(event("1", active, active, 10, 10)), gone, waits, granted, ended}},
+		{"an event tells an old hold again", telling{held, gone, event("1", unclaimed, active, 10, 10), waits, granted, ended}, all},
+		{"an event comes again", append(slices.Clone(all), ended), all},
+		{"a grant comes again after its answer", telling{held, event("1", waiting, active, 10, 10), gone, waits, granted, ended}, all},
+		{"an event is left out", telling{held, gone, waits, ended}, all},
 		{"the end is left out", telling{held, gone, waits, granted}, all},
-		{"an unlock changes nothing", telling{held, answers(news("1", unclaimed, unclaimed, 0, 20)), waits, granted, ended}, telling{held, gone, answers(history.Told{Resource: "k"}), waits, granted, ended}},
-		{"news of the end comes before that of the grant", telling{held, gone, waits, ended, granted}, all},
+		{"an unlock changes nothing", telling{held, answers(event("1", unclaimed, unclaimed, 0, 20)), waits, granted, ended}, telling{held, gone, answers(history.Told{Resource: "k"}), waits, granted, ended}},
+		{"the event of the end comes before that of the grant", telling{held, gone, waits, ended, granted}, all},
 		{"a grant is told before the answer that says that it waits, twice", telling{held, gone, granted, waits, granted, ended}, telling{held, gone, granted, waits, ended}},
-		{"a token of another grant", telling{held, gone, waits, news("2", waiting, active, 21, 31), ended}, all},
-		{"a claim of another session", telling{held, gone, news("3", unclaimed, waiting, 0, 15), waits, granted, ended}, all},
+		{"a token of another grant", telling{held, gone, waits, event("2", waiting, active, 21, 31), ended}, all},
+		{"a claim of another session", telling{held, gone, event("3", unclaimed, waiting, 0, 15), waits, granted, ended}, all},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stream := func(told telling) *history.Stream {
 				return &history.Stream{Session: "s", Told: told, Complete: true}
 			}
 			if err := history.CheckStream(claims, stream(test.right)); err != nil {
-				t.Errorf("the correct news is refused: %v", err)
+				t.Errorf("the correct events are refused: %v", err)
 			}
 			if history.CheckStream(claims, stream(test.wrong)) == nil {
 				t.Error("the violation is overlooked")
 			}
 		})
 	}
-	resumed := &history.Stream{Session: "s", Resumed: true, Had: telling{news("2", waiting, waiting, 0, 22)}, Told: telling{granted, ended}, Complete: true}
+	resumed := &history.Stream{Session: "s", Resumed: true, Had: telling{event("2", waiting, waiting, 0, 22)}, Told: telling{granted, ended}, Complete: true}
 	if err := history.CheckStream(claims, resumed); err != nil {
-		t.Errorf("the news after a resumption is refused: %v", err)
+		t.Errorf("the events after a resumption are refused: %v", err)
 	}
 	resumed.Told = telling{ended}
 	if history.CheckStream(claims, resumed) == nil {
-		t.Error("news that is left out after a resumption is overlooked")
+		t.Error("an event that is left out after a resumption is overlooked")
 	}
-	resumed.Told, resumed.Had = telling{granted, ended}, telling{news("2", active, active, 30, 31)}
+	resumed.Told, resumed.Had = telling{granted, ended}, telling{event("2", active, active, 30, 31)}
 	if history.CheckStream(claims, resumed) == nil {
 		t.Error("a hold that was never is overlooked")
 	}
@@ -85,11 +85,11 @@ func TestPlantedNewsOfSessions(t *testing.T) {
 func TestPlantedWatches(t *testing.T) {
 	claims := []claim.Claim{a("1", exclusive, 9, 10, 20), a("2", exclusive, 15, 21, 31), a("3", exclusive, 22, 32)}
 	all := telling{
-		news("1", unclaimed, active, 10, 10), news("2", unclaimed, waiting, 0, 15),
-		news("1", active, claim.Released, 10, 20), news("2", waiting, active, 21, 21), news("3", unclaimed, waiting, 0, 22),
-		news("2", active, claim.Released, 21, 31), news("3", waiting, active, 32, 32),
+		event("1", unclaimed, active, 10, 10), event("2", unclaimed, waiting, 0, 15),
+		event("1", active, claim.Released, 10, 20), event("2", waiting, active, 21, 21), event("3", unclaimed, waiting, 0, 22),
+		event("2", active, claim.Released, 21, 31), event("3", waiting, active, 32, 32),
 	}
-	snapshot := telling{news("1", unclaimed, active, 10, 10), news("2", unclaimed, waiting, 0, 15)}
+	snapshot := telling{event("1", unclaimed, active, 10, 10), event("2", unclaimed, waiting, 0, 15)}
 	without := func(i int) telling { return slices.Delete(slices.Clone(all), i, i+1) }
 	watch := func(had, told telling) *history.Watch {
 		return &history.Watch{Name: "w", Synced: true, Quiet: true, Had: had, Told: told, Complete: true}
@@ -109,15 +109,15 @@ func TestPlantedWatches(t *testing.T) {
 		{"changes come in another order", watch(nil, append(telling{all[1], all[0]}, all[2:]...)), watch(nil, all)},
 		{"what was live at first is left out", watch(snapshot[1:], all[2:]), watch(snapshot, all[2:])},
 		{"what had ended was live at first", watch(append(snapshot, all[6]), all[2:]), watch(snapshot, all[2:])},
-		{"what was live at first is news", watch(snapshot, all[1:]), watch(snapshot, all[2:])},
-		{"another status was live at first", watch(telling{news("1", unclaimed, waiting, 0, 9), all[1]}, all[2:]), watch(snapshot, all[2:])},
-		{"another status before", watch(nil, append(slices.Clone(all[:6]), news("3", unclaimed, active, 32, 32))), watch(nil, all)},
-		{"another token", watch(nil, append(slices.Clone(all[:6]), news("3", waiting, active, 31, 32))), watch(nil, all)},
-		{"a value of one who does not hold", watch(nil, append(slices.Clone(all), news("2", active, active, 21, 33))), watch(nil, append(slices.Clone(all), news("3", active, active, 32, 33)))},
-		{"a claim that nobody made", watch(nil, append(slices.Clone(all), news("4", unclaimed, waiting, 0, 33))), watch(nil, all)},
+		{"what was live at first comes as an event", watch(snapshot, all[1:]), watch(snapshot, all[2:])},
+		{"another status was live at first", watch(telling{event("1", unclaimed, waiting, 0, 9), all[1]}, all[2:]), watch(snapshot, all[2:])},
+		{"another status before", watch(nil, append(slices.Clone(all[:6]), event("3", unclaimed, active, 32, 32))), watch(nil, all)},
+		{"another token", watch(nil, append(slices.Clone(all[:6]), event("3", waiting, active, 31, 32))), watch(nil, all)},
+		{"a value of one who does not hold", watch(nil, append(slices.Clone(all), event("2", active, active, 21, 33))), watch(nil, append(slices.Clone(all), event("3", active, active, 32, 33)))},
+		{"a claim that nobody made", watch(nil, append(slices.Clone(all), event("4", unclaimed, waiting, 0, 33))), watch(nil, all)},
 		{"what was live at first, and changed then, is left out", watch(snapshot[1:], all[2:]), busy(snapshot[1:], all[2:])},
-		{"what was live at first, and did not change, is left out", &history.Watch{Synced: true, Told: all[4:5]}, &history.Watch{Synced: true, Had: telling{news("2", unclaimed, active, 21, 21)}, Told: all[4:5]}},
-		{"the end comes before what was live", busy(telling{news("2", unclaimed, active, 21, 21)}, all[2:]), busy(snapshot, all[2:])},
+		{"what was live at first, and did not change, is left out", &history.Watch{Synced: true, Told: all[4:5]}, &history.Watch{Synced: true, Had: telling{event("2", unclaimed, active, 21, 21)}, Told: all[4:5]}},
+		{"the end comes before what was live", busy(telling{event("2", unclaimed, active, 21, 21)}, all[2:]), busy(snapshot, all[2:])},
 		{"another's claim", &history.Watch{Sees: func(c *claim.Claim) bool { return c.ID != "2" }, Told: all}, watch(nil, all)},
 	} {
 		t.Run(test.name, func(t *testing.T) {

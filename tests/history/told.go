@@ -16,7 +16,7 @@ type Told struct {
 	// statuses are 0.
 	Before, After  claim.Status
 	Token, Version uint64
-	// Answer says that it answered a request, and is no news.
+	// Answer says that it answered a request; else it is an event that nobody asked for.
 	Answer bool
 }
 
@@ -53,7 +53,7 @@ type Watch struct {
 // CheckStream returns an error unless all that a session was told happened, rises with the version of each
 // resource, came once, and left out nothing. The claims are as the store has them in the end.
 //
-// A grant may be news before the answer to the request for it: the version says which is later. An
+// A grant may be told by an event before the answer to the request for it: the version says which is later. An
 // answer may say again what was told, if nothing was told since.
 func CheckStream(stored []claim.Claim, s *Stream) error {
 	mine := func(c *claim.Claim) bool { return c.Session == s.Session }
@@ -96,7 +96,7 @@ func inOrder(truth truth, told []Told, had uint64) error {
 		version uint64
 	}
 	said := make(map[saying]bool)
-	highest, news := had, had // the versions of all, and of the news
+	highest, event := had, had // the versions of all, and of the events alone
 	for _, t := range told {
 		it := saying{t.Claim, t.Version}
 		switch {
@@ -104,15 +104,15 @@ func inOrder(truth truth, told []Told, had uint64) error {
 			continue
 		case !truth.has(t):
 			return fmt.Errorf("what never was: %v", t)
-		case !t.Answer && t.Version <= news:
-			return fmt.Errorf("news that is old: %v", t)
+		case !t.Answer && t.Version <= event:
+			return fmt.Errorf("an old event: %v", t)
 		case !t.Answer && t.Version < highest:
-			return fmt.Errorf("news that is older than an answer before: %v", t)
+			return fmt.Errorf("an event that is older than an answer before: %v", t)
 		case t.Answer && (said[it] || t.Version == had) && t.Version < highest:
 			return fmt.Errorf("what is no longer so: %v", t)
 		}
 		if !t.Answer {
-			news = t.Version
+			event = t.Version
 		}
 		said[it], highest = true, max(highest, t.Version)
 	}
@@ -225,7 +225,7 @@ func (tr truth) complete(resource string, told []Told, had Told, resumed bool) e
 
 // watched checks what a watch was told of a resource: the values that are right, and the changes.
 func (tr truth) watched(resource string, had, told []Told, w *Watch) error {
-	var news []Told
+	var changes []Told
 	version := uint64(0)
 	for _, t := range told {
 		if t.Version <= version {
@@ -235,24 +235,24 @@ func (tr truth) watched(resource string, had, told []Told, w *Watch) error {
 		c := tr.claims[t.Claim]
 		switch {
 		case t.Before != t.After:
-			news = append(news, t)
+			changes = append(changes, t)
 		case c == nil || t.Token != c.Token || t.Version <= c.Token || c.Status.Final() && t.Version >= c.Version:
 			return fmt.Errorf("a value that was never there: %v", t)
 		}
 	}
 	all := tr.changes[resource]
-	for _, t := range news {
+	for _, t := range changes {
 		if i, found := slices.BinarySearchFunc(all, t.Version, func(e event, v uint64) int { return cmp.Compare(e.version, v) }); !found || !all[i].is(t) {
 			return fmt.Errorf("what never was: %v", t)
 		}
 	}
 	if !w.Complete { // whatever came after the last
-		if len(news) == 0 {
+		if len(changes) == 0 {
 			return nil
 		}
-		all = all[:1+slices.IndexFunc(all, func(e event) bool { return e.is(news[len(news)-1]) })]
+		all = all[:1+slices.IndexFunc(all, func(e event) bool { return e.is(changes[len(changes)-1]) })]
 	}
-	return begins(all, had, news, w)
+	return begins(all, had, changes, w)
 }
 
 // is reports whether that is what a watch is told of the event.
@@ -262,15 +262,15 @@ func (e event) is(t Told) bool {
 
 // begins checks that a watch was told the last of all changes, from a moment on at which the claims that it had at first
 // were live. A claim that was live then and changed while they were read is in the changes alone.
-func begins(all []event, had, news []Told, w *Watch) error {
-	from := len(all) - len(news)
+func begins(all []event, had, changes []Told, w *Watch) error {
+	from := len(all) - len(changes)
 	for i := len(all); i > max(0, from); i-- {
-		if !all[i-1].is(news[i-1-from]) {
+		if !all[i-1].is(changes[i-1-from]) {
 			return fmt.Errorf("nothing of %v", all[i-1])
 		}
 	}
 	if from < 0 {
-		return fmt.Errorf("what came again: %v", news[0])
+		return fmt.Errorf("what came again: %v", changes[0])
 	}
 	if !w.Synced {
 		return nil
@@ -288,7 +288,7 @@ func begins(all []event, had, news []Told, w *Watch) error {
 		delete(live, t.Claim)
 	}
 	for _, e := range live {
-		if w.Quiet || !slices.ContainsFunc(news, func(t Told) bool { return t.Claim == e.claim.ID }) {
+		if w.Quiet || !slices.ContainsFunc(changes, func(t Told) bool { return t.Claim == e.claim.ID }) {
 			return fmt.Errorf("nothing at first of what was live: %v", e)
 		}
 	}
