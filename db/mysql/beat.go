@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
@@ -13,10 +14,20 @@ import (
 // no status, no creation). What keeps renewals from being committed keeps beats from it: tables that are
 // locked or gone, rows that are all locked, a database that is full or cut off. A renewal adds a row to the
 // feed; a beat only takes the table's lock.
+//
+// There are two such rows in each table, one at each end. A beat that has waited in vain for the lock of one writes in
+// the other: somebody else's lock on a single row, or on some rows and the one behind them, keeps no server from
+// its beats.
+var beatNames = []string{"X'FF'", "X'00'"}
+
+// beforeNames is the second of beatNames, which sorts before all names of resources.
+const beforeNames = "\x00"
+
 const (
-	beatResourceSQL = "INSERT INTO resources (name, version, holder, shared, waiting) VALUES (X'FF', 1, 'beats', 0, 0) ON DUPLICATE KEY UPDATE version = version + 1"
+	// beatResourceSQL and beatClaimSQL are for one of beatNames. The holder is the id of no claim.
+	beatResourceSQL = "INSERT INTO resources (name, version, holder, shared, waiting) VALUES (%s, 1, X'FE', 0, 0) ON DUPLICATE KEY UPDATE version = version + 1, holder = X'FE'"
 	beatClaimSQL    = `INSERT INTO claims (id, resource, owner, mode, type, ttl, value, status, position, token, version, deadline, created, activated, finished, reason)
-		VALUES (X'FF', X'FF', '', 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version + 1`
+		VALUES (%[1]s, %[1]s, '', 0, 0, 0, '', 0, 0, 0, 1, 0, 0, 0, 9223372036854775807, '') ON DUPLICATE KEY UPDATE version = version + 1`
 	beatFeedSQL = "DELETE FROM feed WHERE server = '' AND n = 0"
 
 	saveSeenSQL = "UPDATE servers SET seen = GREATEST(seen, ?), beats = beats + 1 WHERE name = ?"
@@ -32,7 +43,19 @@ func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, db.Clock.
 
 func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clock) error {
 	name := s.registeredName()
-	err := retry(ctx, func() error {
+	err := s.beatOnce(ctx, name, next)
+	if isCode(err, codeLockWait) && ctx.Err() == nil {
+		s.otherBeat.Store(!s.otherBeat.Load())
+		err = s.beatOnce(ctx, name, next)
+	}
+	if err == nil && name != "" {
+		err = s.stillRegistered(ctx, name)
+	}
+	return translate(ctx, err)
+}
+
+func (s *Store) beatOnce(ctx context.Context, name string, next func(db.Clock, claim.Time) db.Clock) error {
+	return retry(ctx, func() error {
 		return s.again(ctx, s.writer, func(conn *sql.Conn) error {
 			t := &tx{Conn: conn, ctx: ctx, store: s}
 			err := t.beat(name, next)
@@ -42,10 +65,27 @@ func (s *Store) beat(ctx context.Context, next func(db.Clock, claim.Time) db.Clo
 			return err
 		})
 	})
-	if err == nil && name != "" {
-		err = s.stillRegistered(ctx, name)
+}
+
+// makeBeatRows makes the rows that beats write in. A row that is locked is there.
+func (s *Store) makeBeatRows(ctx context.Context) error {
+	for _, name := range beatNames {
+		for _, statement := range []string{beatResourceSQL, beatClaimSQL} {
+			_, err := s.control.ExecContext(ctx, fmt.Sprintf(statement, name))
+			if err != nil && !isCode(err, codeLockWait) {
+				return err
+			}
+		}
 	}
-	return translate(ctx, err)
+	return nil
+}
+
+// beatName is the row that the next beat writes in.
+func (s *Store) beatName() string {
+	if s.otherBeat.Load() {
+		return beatNames[1]
+	}
+	return beatNames[0]
 }
 
 // beat sends all of it together with the COMMIT, so that a server that is lost keeps nothing locked. Only
@@ -56,8 +96,9 @@ func (t *tx) beat(name string, next func(db.Clock, claim.Time) db.Clock) error {
 		return err
 	}
 	clock := next(m.clock, m.at)
-	t.script.add(beatResourceSQL)
-	t.script.add(beatClaimSQL)
+	row := t.store.beatName()
+	t.script.add(fmt.Sprintf(beatResourceSQL, row))
+	t.script.add(fmt.Sprintf(beatClaimSQL, row))
 	t.script.add(beatFeedSQL)
 	if name != "" {
 		t.script.add(saveSeenSQL, clock.Instant(m.at).Lease, name)

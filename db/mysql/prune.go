@@ -47,7 +47,7 @@ func (s *Store) PruneResources(ctx context.Context, after string, before claim.T
 	seen := 0
 	err = s.each(ctx, s.control,
 		"SELECT name, version, holder = '' AND shared = 0 AND waiting = 0 FROM resources WHERE name > ? ORDER BY name LIMIT ?",
-		[]any{after, limit}, func() { unused, floor, seen, next = nil, 0, 0, "" }, func(rows *sql.Rows) error {
+		[]any{max(after, beforeNames), limit}, func() { unused, floor, seen, next = nil, 0, 0, "" }, func(rows *sql.Rows) error {
 			var r unusedResource
 			var free bool
 			err := rows.Scan(&r.name, &r.version, &free)

@@ -35,15 +35,15 @@ const (
 
 // Resources implements db.Resources.
 func (s *Store) Resources(ctx context.Context, prefix, after string, limit int) (live []db.Resource, next string, now claim.Instant, err error) {
-	from, to := max(prefix, after), db.PrefixEnd(prefix)
-	err = s.scanRow(ctx, s.reader, lastResourceSQL, []any{from, to, after, limit - 1}, &next)
+	from, to := max(prefix, after, beforeNames), db.PrefixEnd(prefix)
+	err = s.scanRow(ctx, s.reader, lastResourceSQL, []any{from, to, max(after, beforeNames), limit - 1}, &next)
 	switch {
 	case err == nil:
 		to = next
 	case !errors.Is(err, sql.ErrNoRows):
 		return nil, "", now, readError(ctx, err)
 	}
-	live, now, err = s.resources(ctx, prefix, resourcesSQL, from, to, after)
+	live, now, err = s.resources(ctx, prefix, resourcesSQL, from, to, max(after, beforeNames))
 	return live, next, now, err
 }
 

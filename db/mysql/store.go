@@ -42,6 +42,8 @@ type Store struct {
 	// registeredAs is the name under which this server keeps sessions alive, nil for none. Others
 	// read it.
 	registeredAs atomic.Pointer[string]
+	// otherBeat is whether beats write in the second of beatNames.
+	otherBeat atomic.Bool
 	// … and to the one that prunes.
 	feedSwept time.Time
 	feedPast  *db.Past
@@ -102,6 +104,9 @@ func (s *Store) start(ctx context.Context, config *mysql.Config) error {
 		return translate(ctx, err)
 	}
 	if err := s.detectLosses(ctx); err != nil {
+		return translate(ctx, err)
+	}
+	if err := retry(ctx, func() error { return s.makeBeatRows(ctx) }); err != nil {
 		return translate(ctx, err)
 	}
 	return s.startClock(ctx)

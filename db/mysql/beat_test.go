@@ -1,0 +1,83 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// TestBeatsBesideLockedRows: somebody else's lock on the row that beats write in keeps no server from its beats, and a
+// lock on all rows does.
+func TestBeatsBesideLockedRows(t *testing.T) {
+	for _, table := range []string{"resources WHERE name", "claims WHERE id"} {
+		for _, row := range beatNames {
+			t.Run(fmt.Sprintf("%s = %s", table, row), func(t *testing.T) {
+				t.Parallel()
+				dsn := fixtures.MySQL(t)
+				s := open(t, dsn)
+				lock(t, s, fmt.Sprintf("SELECT 1 FROM %s = %s FOR UPDATE", table, row))
+				for range 3 {
+					if err := s.Beat(t.Context()); err != nil {
+						t.Errorf("a beat: %v", err)
+					}
+				}
+				if err := open(t, dsn).Beat(t.Context()); err != nil {
+					t.Errorf("a beat of a server that has just started: %v", err)
+				}
+			})
+		}
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, fixtures.MySQL(t))
+			lock(t, s, fmt.Sprintf("SELECT 1 FROM %s IN (%s, %s) FOR UPDATE", table, beatNames[0], beatNames[1]))
+			if err := s.Beat(t.Context()); err == nil {
+				t.Error("a beat was committed while all rows were locked")
+			}
+		})
+	}
+}
+
+// lock keeps what a statement locks until the test ends.
+func lock(t *testing.T, s *Store, statement string) {
+	t.Helper()
+	tx, err := s.scanner.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	var one int
+	if err := tx.QueryRow(statement).Scan(&one); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBeatRowsAreNoResources: no list has the rows that beats write in, also if a claim is called as their holder was once.
+func TestBeatRowsAreNoResources(t *testing.T) {
+	s := open(t, fixtures.MySQL(t))
+	if err := s.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	results(t, s, claim.Acquire{ID: "beats", Resource: "r", Owner: "o"})
+	live, _, _, err := s.Resources(t.Context(), "", "", 100)
+	if err != nil || len(live) != 1 || live[0].Resource != "r" {
+		t.Errorf("resources: %v, %v", live, err)
+	}
+	var page []db.Resource
+	for after := ""; ; {
+		some, next, _, err := s.Resources(t.Context(), "", after, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page = append(page, some...)
+		if after = next; after == "" {
+			break
+		}
+	}
+	if len(page) != 1 || page[0].Resource != "r" {
+		t.Errorf("resources, one at a time: %v", page)
+	}
+}
