@@ -44,8 +44,6 @@ type keeper struct {
 	// open is set while the server may have made a grant that it has not reported; wasOpen is
 	// open as it was before the attempt under way.
 	open, wasOpen bool
-	// failure is the error of the last attempt, nil if that came through.
-	failure error
 	// unverified is set while the lock is held and cannot be verified; denied when that was
 	// reported to be because the server does not let the caller renew.
 	unverified, denied bool
@@ -55,6 +53,7 @@ type keeper struct {
 
 	mu      sync.Mutex
 	granted grant
+	failure error                   // of the last attempt, nil if that came through; only the goroutine changes it
 	err     error                   // why it is not held any more, or never was
 	over    context.CancelCauseFunc // is told of err
 }
@@ -193,7 +192,7 @@ func (k *keeper) refused() error {
 
 // note records what the result of an attempt shows of the server's state.
 func (k *keeper) note(r result) {
-	k.failure = withHolder(r.err)
+	k.setFailure(withHolder(r.err))
 	switch verdict := k.grantor.classify(r.err); {
 	case r.err == nil:
 		k.token, k.open = r.token, false
@@ -280,8 +279,15 @@ func (k *keeper) watch(token uint64) {
 
 // overBy loses a grant that is known to have ended. An attempt that is under way says nothing new.
 func (k *keeper) overBy(cause error) error {
-	k.token, k.open, k.failure = 0, false, cause
+	k.token, k.open = 0, false
+	k.setFailure(cause)
 	return k.lose(cause)
+}
+
+func (k *keeper) setFailure(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.failure = err
 }
 
 func timeUp(failure error) error {
@@ -343,15 +349,23 @@ func (k *keeper) Done() <-chan struct{} { return k.done }
 func (k *keeper) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.err == nil && !k.granted.trust.Trusted(time.Now()) {
-		return lost(k.key, ErrTimeUp) // the goroutine will say more
-	}
+	k.endIfUntrusted()
 	return k.err
 }
 
-// Release ends the trust window, and then the grant.
+// endIfUntrusted is called before anything else is said: after a pause no timer has run yet. The caller has the lock.
+func (k *keeper) endIfUntrusted() {
+	if k.err == nil && !k.granted.trust.Trusted(time.Now()) {
+		k.endLocked(lost(k.key, timeUp(k.failure)))
+	}
+}
+
+// Release ends the trust window, if it has not ended before, and then the grant.
 func (k *keeper) Release(ctx context.Context) error {
-	k.end(ErrReleased)
+	k.mu.Lock()
+	k.endIfUntrusted()
+	k.endLocked(ErrReleased)
+	k.mu.Unlock()
 	k.leave()
 	select {
 	case <-k.gone:

@@ -152,21 +152,29 @@ func (r *Runner) holdOnce(signals <-chan os.Signal, ready *chan<- struct{}, exit
 		close(*ready)
 		*ready = nil
 	}
+	signalled := false
 	select {
 	case <-signals:
+		signalled = true
 		r.setHold(nil)
 		r.release(hold)
-		return 0, errSignalled
 	case <-hold.Done():
 	}
 	err = hold.Err()
 	r.setHold(nil)
+	if errors.Is(err, ErrReleased) {
+		return 0, errSignalled
+	}
 	r.log.Error("lock lost", "lock", r.key, "owner", r.owner, "error", err)
 	report(r, r.callbacks.Lost, err)
-	if exitOnLoss {
+	switch {
+	case exitOnLoss:
 		return 0, err
+	case signalled:
+		return 0, errSignalled
+	default:
+		return min(r.retryInterval, r.ttl/10), nil
 	}
-	return min(r.retryInterval, r.ttl/10), nil
 }
 
 // acquire returns what is held when it is, or errSignalled when nothing is after a signal.
@@ -195,8 +203,13 @@ func (r *Runner) acquire(signals <-chan os.Signal, again bool) (*Hold, error) {
 	case <-signals:
 		cancel()
 		<-done
-		if hold != nil {
-			r.release(hold)
+		if hold == nil {
+			return nil, errSignalled
+		}
+		r.release(hold)
+		if err := hold.Err(); !errors.Is(err, ErrReleased) {
+			report(r, r.callbacks.Lost, err)
+			return nil, err
 		}
 		return nil, errSignalled
 	}

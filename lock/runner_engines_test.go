@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -326,6 +327,30 @@ func TestRunnerSignal(t *testing.T) {
 		time.Sleep(2 * ttl)
 		if owner, _ := e.holder("k"); owner != "" {
 			t.Errorf("%q holds it", owner)
+		}
+	})
+}
+
+// TestRunnerSignalAfterPause: a runner that gets a signal after its trust window has ended during a pause says that it has lost its
+// lock, and so does what it held: whatever comes first, no timer has run.
+func TestRunnerSignalAfterPause(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		for range 8 {
+			d := new(diary)
+			r := e.lock("a", d.callbacks())
+			p := ifrit.Invoke(r)
+			held := lock.HoldOf(r)
+			lock.StopClock(held)
+			e.set(1)
+			time.Sleep(ttl)
+			if err := end(p); !errors.Is(err, lock.ErrLost) || !errors.Is(held.Err(), lock.ErrLost) {
+				t.Errorf("it ended with %v, and what it held with %v", err, held.Err())
+			}
+			if got := d.String(); !strings.HasSuffix(got, ", lost") {
+				t.Errorf("the callbacks: %q", got)
+			}
+			e.set(0)
+			time.Sleep(ttl)
 		}
 	})
 }
