@@ -9,13 +9,18 @@ import (
 )
 
 // Files are those that a client needs for TLS, in PEM.
-type Files = certs.ClientFiles
+type Files struct {
+	// CA holds the authorities that sign the servers' certificates; "": the system's.
+	CA string
+	// Cert and Key are what the client shows to servers that demand a certificate. Both or none.
+	Cert, Key string
+}
 
 // fileDialer makes each TLS connection by the files as they are then.
 type fileDialer struct{ client *certs.Client }
 
 func newFileDialer(files Files) (*fileDialer, error) {
-	client, err := certs.LoadClient(files)
+	client, err := certs.LoadClient(certs.ClientFiles(files))
 	return &fileDialer{client}, err
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -26,7 +27,7 @@ import (
 // one server, which is a process of its own.
 type crowd struct {
 	t         testing.TB
-	conn      *lock.Conn
+	conn      *conn.Conn
 	runners   []*lock.Runner
 	processes []ifrit.Process
 	// before is how many goroutines there were before the runners.
@@ -40,7 +41,7 @@ func newCrowd(t testing.TB, many int, ttl, retry time.Duration) *crowd {
 	t.Helper()
 	server := fixtures.StartLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"))
 	c := &crowd{t: t}
-	conn, err := lock.Dial([]string{server.Address()}, lock.WithDialOptions(grpc.WithUnaryInterceptor(c.count)))
+	conn, err := lock.Dial([]string{server.Address()}, conn.WithDialOptions(grpc.WithUnaryInterceptor(c.count)))
 	must(t, err)
 	t.Cleanup(func() { must(t, conn.Close()) })
 	c.conn = conn

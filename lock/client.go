@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -21,7 +22,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	sessions map[sessionKey]*Session
-	conn     *Conn // for watches; nil until one is needed
+	conn     *conn.Conn // for watches; nil until one is needed
 	closed   bool
 
 	ended    chan struct{} // closed when Close has ended
@@ -164,11 +165,11 @@ func (c *Client) rpc() (models.LocketClient, error) {
 		return nil, ErrClosed
 	}
 	if c.conn == nil {
-		conn, err := c.config.dialing.dial()
+		opened, err := c.config.dialer.Dial()
 		if err != nil {
 			return nil, err
 		}
-		c.conn = conn
+		c.conn = opened
 	}
 	return models.NewLocketClient(c.conn), nil
 }
@@ -180,18 +181,18 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	again := c.closed
 	c.closed = true
-	sessions, conn := c.sessions, c.conn
+	sessions, opened := c.sessions, c.conn
 	c.sessions, c.conn = nil, nil
 	c.mu.Unlock()
 	if !again {
-		c.closeErr = closeAll(sessions, conn)
+		c.closeErr = closeAll(sessions, opened)
 		close(c.ended)
 	}
 	<-c.ended
 	return c.closeErr
 }
 
-func closeAll(sessions map[sessionKey]*Session, conn *Conn) error {
+func closeAll(sessions map[sessionKey]*Session, opened *conn.Conn) error {
 	var all sync.WaitGroup
 	errs := make(chan error, len(sessions)+1)
 	for _, s := range sessions {
@@ -202,8 +203,8 @@ func closeAll(sessions map[sessionKey]*Session, conn *Conn) error {
 		})
 	}
 	all.Wait()
-	if conn != nil {
-		errs <- conn.Close()
+	if opened != nil {
+		errs <- opened.Close()
 	}
 	close(errs)
 	var err error

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -15,23 +16,21 @@ const (
 	maxOwner      = 1024
 )
 
-// ClientOption changes a default of NewClient or NewSession. These are options of both: WithTTL, WithCommandTimeout,
-// every DialOption (how to connect), and of the options of runners WithLogger, WithOwner
+// ClientOption changes a default of NewClient or NewSession. These are options of both: WithTTL, WithCommandTimeout, WithDial (how to connect), and of the options of runners WithLogger, WithOwner
 // and WithReleaseTimeout, which bounds Close.
 type ClientOption interface{ configure(*clientConfig) }
 
 // clientConfig is what a Client makes sessions of.
 type clientConfig struct {
-	dial    []DialOption
+	dial    []conn.Option
 	options []Option
 	ttl     time.Duration
 	timeout time.Duration
 
-	dialing *dialing
+	dialer *conn.Dialer
 }
 
-func (o DialOption) configure(c *clientConfig) { c.dial = append(c.dial, o) }
-func (o Option) configure(c *clientConfig)     { c.options = append(c.options, o) }
+func (o Option) configure(c *clientConfig) { c.options = append(c.options, o) }
 
 // TTLOption is an option of sessions and of Acquire.
 type TTLOption time.Duration
@@ -168,8 +167,8 @@ func newClientConfig(addresses []string, options []ClientOption) (*clientConfig,
 	for _, option := range options {
 		option.configure(c)
 	}
-	dialing, err := newDialing(addresses, c.dial)
-	c.dialing = dialing
+	dialer, err := conn.NewDialer(addresses, c.dial...)
+	c.dialer = dialer
 	s := c.settings(c.ttl)
 	if c.timeout < 0 {
 		err = errors.Join(err, fmt.Errorf("the command timeout is %s, and must not be negative", c.timeout))

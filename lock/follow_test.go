@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -75,7 +76,7 @@ func onWatched(t *testing.T, test func(t *testing.T, w *watched, c *lock.Client)
 		listener, server, served := bufconn.Listen(1<<20), grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})), make(chan error)
 		models.RegisterLocketServer(server, w)
 		go func() { served <- server.Serve(listener) }()
-		c, err := lock.NewClient([]string{"127.0.0.1:1"}, lock.WithDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })))
+		c, err := lock.NewClient([]string{"127.0.0.1:1"}, lock.WithDial(conn.WithDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))))
 		must(t, err)
 		test(t, w, c)
 		must(t, c.Close())

@@ -37,7 +37,7 @@ func TestHoldContexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, func(t *testing.T, h *house) {
 				p := &partition{house: h}
-				c, err := lock.NewClient(houseAddress, p.dialOption())
+				c, err := lock.NewClient(houseAddress, p.dialer())
 				must(t, err)
 				follow := func(ctx context.Context, held *lock.Hold) {
 					child, cancel := context.WithTimeout(ctx, time.Hour)
@@ -85,7 +85,7 @@ func TestHoldContexts(t *testing.T) {
 func TestDoWithinDo(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		p := &partition{house: h}
-		c, err := lock.NewClient(houseAddress, p.dialOption())
+		c, err := lock.NewClient(houseAddress, p.dialer())
 		must(t, err)
 		err = c.Do(t.Context(), "outer", func(ctx context.Context, _ uint64) error {
 			held, err := c.Acquire(ctx, "between")

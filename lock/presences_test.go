@@ -48,7 +48,7 @@ func TestPresences(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		announce, done := announcer(t, h)
 		p := &partition{house: h}
-		client, err := lock.NewClient(houseAddress, p.dialOption())
+		client, err := lock.NewClient(houseAddress, p.dialer())
 		must(t, err)
 		a, other := announce("web/a", "1"), announce("db/a", "9")
 		ctx, cancel := context.WithCancel(t.Context())

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -133,12 +134,12 @@ func beMember(text string) int {
 func (p memberPlan) runner(options ...lock.Option) (runner *lock.Runner, closing func()) {
 	dialer := grpc.WithContextDialer(p.dialer())
 	if !p.Session {
-		conn, err := lock.Dial(p.Addresses, lock.WithDialOptions(dialer))
+		conn, err := lock.Dial(p.Addresses, conn.WithDialOptions(dialer))
 		orPanic(err)
 		client := &noting{LocketClient: models.NewLocketClient(conn), delay: p.Delay}
 		return lock.NewLockRunner(client, resource(p.Key, p.Owner), p.TTL, p.Retry, options...), func() { orPanic(conn.Close()) }
 	}
-	client, err := lock.NewClient(p.Addresses, lock.WithTTL(p.TTL), lock.WithDialOptions(dialer, grpc.WithStreamInterceptor(p.interceptStream)))
+	client, err := lock.NewClient(p.Addresses, lock.WithTTL(p.TTL), lock.WithDial(conn.WithDialOptions(dialer, grpc.WithStreamInterceptor(p.interceptStream))))
 	orPanic(err)
 	all := []lock.SessionRunnerOption{lock.WithOwner(cmp.Or(p.Owner, client.Owner()))}
 	for _, option := range options {

@@ -52,7 +52,7 @@ var engines = map[string]func(t *testing.T, p *partition) engine{
 		return engine{lock: of("k", claim), claim: claim, end: end}
 	},
 	"session": func(t *testing.T, p *partition) engine {
-		client, err := lock.NewClient(houseAddress, lock.WithTTL(ttl), p.dialOption())
+		client, err := lock.NewClient(houseAddress, lock.WithTTL(ttl), p.dialer())
 		must(t, err)
 		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
 			return lock.NewSessionRunner(client, key, by(client, owner, options)...)

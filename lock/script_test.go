@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -79,7 +80,7 @@ func (s *script) Session(stream grpc.BidiStreamingServer[models.SessionRequest, 
 }
 
 func (s *script) dialer() lock.ClientOption {
-	return lock.WithDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.listener.DialContext(ctx) }))
+	return lock.WithDial(conn.WithDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.listener.DialContext(ctx) })))
 }
 
 // session returns a session of the client under test.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -30,7 +31,7 @@ import (
 // tell the goroutines of one session from each other; what they hold must not be given up by Unlock.
 type Session struct {
 	settings
-	dialing *dialing
+	dialer  *conn.Dialer
 	timeout time.Duration // of a command; 0: none
 
 	// done is closed when the session is over, stopped when its goroutine has ended.
@@ -96,7 +97,7 @@ func NewSession(addresses []string, options ...ClientOption) (*Session, error) {
 func (c *clientConfig) newSession(ttl time.Duration, owner string) *Session {
 	life, stop := context.WithCancel(context.Background())
 	s := &Session{
-		settings: c.settings(ttl), dialing: c.dialing, timeout: c.timeout,
+		settings: c.settings(ttl), dialer: c.dialer, timeout: c.timeout,
 		done: make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
 		id: ids.NewRequest(), secret: rand.Text(),
 		records: make(map[string]*record), gates: make(map[string]*gate), listeners: make(map[*listener]bool),

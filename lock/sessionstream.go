@@ -49,7 +49,7 @@ func (s *Session) answerTimeout() time.Duration {
 func (s *Session) run(ctx context.Context) {
 	defer close(s.stopped)
 	defer s.stop()
-	addresses := s.dialing.addresses
+	addresses := s.dialer.Addresses()
 	failures := 0
 	for next := rand.IntN(len(addresses)); ; next++ {
 		healthy, err := s.attach(ctx, addresses[next%len(addresses)])
@@ -79,8 +79,8 @@ func (s *Session) closing() bool { return s.farewell != nil && s.commands[s.fare
 
 // pause waits before the next attempt, unless there is a server that has not failed yet.
 func (s *Session) pause(ctx context.Context, failures int) bool {
-	rounds := failures / len(s.dialing.addresses)
-	if failures == 0 || failures%len(s.dialing.addresses) != 0 {
+	rounds := failures / len(s.dialer.Addresses())
+	if failures == 0 || failures%len(s.dialer.Addresses()) != 0 {
 		return true
 	}
 	longest := min(time.Second, s.ttl/10)
@@ -112,7 +112,7 @@ func (s *Session) goOn(err error) bool {
 	case s.opened:
 		s.failure = err
 	case verdict == permanent, verdict == denied:
-		if s.refusals++; s.refusals >= len(s.dialing.addresses) {
+		if s.refusals++; s.refusals >= len(s.dialer.Addresses()) {
 			s.end(fmt.Errorf("the session was refused: %w", err))
 		}
 	default:
@@ -132,7 +132,7 @@ func (s *Session) said() {
 // attach opens or resumes the session over a stream to a server, and returns when that ends: its
 // error, and whether a heartbeat was acknowledged over it.
 func (s *Session) attach(ctx context.Context, address string) (healthy bool, err error) {
-	cc, err := s.dialing.open(address)
+	cc, err := s.dialer.Open(address)
 	if err != nil {
 		return false, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -101,7 +102,7 @@ func (h *house) cutOff(cut bool) {
 }
 
 func (h *house) dialer() lock.ClientOption {
-	return lock.WithDialOptions(grpc.WithContextDialer(h.dial))
+	return lock.WithDial(conn.WithDialOptions(grpc.WithContextDialer(h.dial)))
 }
 
 var houseAddress = []string{"127.0.0.1:1"}
@@ -131,7 +132,7 @@ func closeAll(t *testing.T, sessions ...*lock.Session) {
 // direct returns a client of the server beside the session.
 func (h *house) direct() (client models.LocketClient, end func()) {
 	h.t.Helper()
-	conn, err := lock.Dial(houseAddress, lock.WithDialOptions(grpc.WithContextDialer(h.dial)))
+	conn, err := lock.Dial(houseAddress, conn.WithDialOptions(grpc.WithContextDialer(h.dial)))
 	must(h.t, err)
 	return models.NewLocketClient(conn), func() { must(h.t, conn.Close()) }
 }
@@ -145,10 +146,10 @@ type partition struct {
 	conns   []*partitioned
 }
 
-func (p *partition) dialer() lock.ClientOption { return p.dialOption() }
+func (p *partition) dialer() lock.ClientOption { return lock.WithDial(p.dialOption()) }
 
-func (p *partition) dialOption() lock.DialOption {
-	return lock.WithDialOptions(grpc.WithContextDialer(p.dial))
+func (p *partition) dialOption() conn.Option {
+	return conn.WithDialOptions(grpc.WithContextDialer(p.dial))
 }
 
 func (p *partition) dial(ctx context.Context, address string) (net.Conn, error) {

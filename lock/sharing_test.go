@@ -58,7 +58,7 @@ func waits(t *testing.T, done <-chan outcome) {
 func TestLateReaders(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		p := &partition{house: h}
-		readers, err := lock.NewClient(houseAddress, p.dialOption(), lock.WithTTL(time.Minute))
+		readers, err := lock.NewClient(houseAddress, p.dialer(), lock.WithTTL(time.Minute))
 		must(t, err)
 		other := h.client()
 		first, err := readers.Acquire(t.Context(), "k", lock.WithShared())

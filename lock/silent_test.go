@@ -7,9 +7,7 @@ import (
 
 	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
@@ -81,25 +79,4 @@ func (w *world) makeClaim(in *models.CreateClaimRequest) {
 	if claim.GetStatus() != models.Status_STATUS_ACTIVE {
 		w.t.Fatalf("the claim %q is %s", in.GetId(), claim.GetStatus())
 	}
-}
-
-// TestAwaitBehindSilence: a call that waits is answered before its deadline, so a deadline
-// that passes after the timeout of its request replaces the connection.
-func TestAwaitBehindSilence(t *testing.T) {
-	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		await := func(timeout time.Duration) error {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			request := &models.AwaitClaimRequest{Id: "a", Timeout: durationpb.New(timeout)}
-			_, err := models.NewLocketClient(conn).AwaitClaim(ctx, request)
-			return err
-		}
-		dialMust(t, await(4*time.Second))
-		n.all()[0].stuck.Store(true)
-		dialWantCode(t, await(time.Hour), codes.DeadlineExceeded) // it may wait on
-		n.wantWires(t, 1)
-		dialWantCode(t, await(4*time.Second), codes.DeadlineExceeded)
-		dialMust(t, await(4*time.Second))
-		n.wantWires(t, 2)
-	})
 }

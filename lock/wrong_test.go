@@ -89,7 +89,7 @@ func TestWhyInVain(t *testing.T) {
 		closeAll(t, s, s2)
 
 		p := &partition{house: h, mode: 1} // it takes connections, and says nothing
-		silent, err := lock.NewClient(houseAddress, p.dialOption())
+		silent, err := lock.NewClient(houseAddress, p.dialer())
 		must(t, err)
 		silentSession, err := lock.NewSession(houseAddress, p.dialer())
 		must(t, err)

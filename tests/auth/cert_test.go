@@ -16,6 +16,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -40,11 +41,11 @@ func spiffe(t *testing.T, id string) fixtures.CertOption {
 // dial connects with a certificate of a name, "" for none.
 func dial(t *testing.T, ca *fixtures.CA, server *fixtures.Locket, name string, options ...fixtures.CertOption) models.LocketClient {
 	t.Helper()
-	files := lock.Files{CA: ca.File}
+	files := conn.Files{CA: ca.File}
 	if name != "" {
 		files.Cert, files.Key = ca.Issue(t, name, options...)
 	}
-	conn, err := lock.Dial([]string{server.Address()}, lock.WithTLSFiles(files))
+	conn, err := lock.Dial([]string{server.Address()}, conn.WithTLSFiles(files))
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return models.NewLocketClient(conn)
@@ -168,10 +169,10 @@ func TestCredentialFileOfAClient(t *testing.T) {
 	must(t, server.Start())
 	credential := filepath.Join(t.TempDir(), "credential")
 	must(t, os.WriteFile(credential, []byte(credentials["alice"]+"\n"), 0o600))
-	conn, err := lock.Dial([]string{server.Address()}, lock.WithTLSFiles(lock.Files{CA: ca.File}), lock.WithCredentialFile(credential))
+	caller, err := lock.Dial([]string{server.Address()}, conn.WithTLSFiles(conn.Files{CA: ca.File}), conn.WithCredentialFile(credential))
 	must(t, err)
-	defer func() { _ = conn.Close() }()
-	client := models.NewLocketClient(conn)
+	defer func() { _ = caller.Close() }()
+	client := models.NewLocketClient(caller)
 	is := func(want string) {
 		t.Helper()
 		if id, err := client.WhoAmI(t.Context(), &models.WhoAmIRequest{}); err != nil || id.GetName() != want {
@@ -187,10 +188,10 @@ func TestCredentialFileOfAClient(t *testing.T) {
 	is("credential:bob")
 	must(t, os.Remove(credential))
 	is("credential:bob")
-	if _, err := lock.Dial([]string{server.Address()}, lock.WithCredentialFile(credential)); err == nil || !strings.Contains(err.Error(), credential) {
+	if _, err := lock.Dial([]string{server.Address()}, conn.WithCredentialFile(credential)); err == nil || !strings.Contains(err.Error(), credential) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if _, err := lock.Dial([]string{"example.com:1"}, lock.WithCredentialFile(file)); err == nil {
+	if _, err := lock.Dial([]string{"example.com:1"}, conn.WithCredentialFile(file)); err == nil {
 		t.Error("a credential in plain text to another machine")
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -134,11 +135,11 @@ func TestCredentialsOfStreams(t *testing.T) {
 	file := write(t, "credentials.yaml", "credentials:\n"+entry(hashBefore)+entry(hashAfter))
 	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", file)
 	shown := write(t, "shown", before)
-	conn, err := lock.Dial([]string{server.Address()}, lock.WithCredentialFile(write(t, "old", before)))
+	caller, err := lock.Dial([]string{server.Address()}, conn.WithCredentialFile(write(t, "old", before)))
 	must(t, err)
-	defer func() { _ = conn.Close() }()
-	old := models.NewLocketClient(conn)
-	session, err := lock.NewSession([]string{server.Address()}, lock.WithCredentialFile(shown))
+	defer func() { _ = caller.Close() }()
+	old := models.NewLocketClient(caller)
+	session, err := lock.NewSession([]string{server.Address()}, lock.WithDial(conn.WithCredentialFile(shown)))
 	must(t, err)
 	defer func() { _ = session.Close(context.Background()) }()
 	_, err = session.Lock(t.Context(), "r")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -90,7 +91,7 @@ func TestClaimsFromBefore(t *testing.T) {
 	server.Terminate()
 	server.Args = append(server.Args, "--auth-credentials", file)
 	must(t, server.Start())
-	conn, err := lock.Dial([]string{server.Address()}, lock.WithCredentialFile(write(t, "credential", credentials["alice"]+"\n")))
+	conn, err := lock.Dial([]string{server.Address()}, conn.WithCredentialFile(write(t, "credential", credentials["alice"]+"\n")))
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	client := models.NewLocketClient(conn)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 	"github.com/locket-service/locket/tests/recorder"
@@ -79,7 +80,7 @@ type sessionClient struct {
 
 func (l *sessionLoad) newSession(addresses []string, ttl time.Duration) *sessionClient {
 	s, err := lock.NewSession(addresses, lock.WithTTL(ttl), lock.WithOwner(fmt.Sprint("session-", l.ids.Add(1))),
-		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDialOptions(l.DialOptions()...))
+		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDial(conn.WithDialOptions(l.DialOptions()...)))
 	if err != nil {
 		panic(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
@@ -181,7 +182,7 @@ const clientEnv = "ROBUSTNESS_SESSION_AT"
 
 // holdBySession is the client of TestSessionClientKilled, in a process of its own.
 func holdBySession(address string) error {
-	client, err := lock.NewClient([]string{address}, lock.WithInsecure(), lock.WithTTL(2*time.Second))
+	client, err := lock.NewClient([]string{address}, lock.WithDial(conn.WithInsecure()), lock.WithTTL(2*time.Second))
 	if err != nil {
 		return err
 	}

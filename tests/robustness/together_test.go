@@ -21,6 +21,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/keychain"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 	"github.com/locket-service/locket/tests/recorder"
@@ -229,8 +230,8 @@ func (w *together) keep(t *testing.T, server int) {
 
 // campaign is elected and resigns, and observes who else is.
 func (w *together) campaign(t *testing.T, server int) {
-	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithInsecure(), lock.WithTTL(2*time.Second),
-		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDialOptions(w.DialOptions()...))
+	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithTTL(2*time.Second),
+		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDial(conn.WithInsecure(), conn.WithDialOptions(w.DialOptions()...)))
 	if err != nil {
 		t.Error(err)
 		return

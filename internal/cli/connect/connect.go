@@ -22,6 +22,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/settings"
 	"github.com/locket-service/locket/internal/server"
 	locklib "github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
@@ -57,7 +58,7 @@ func AddContextFile(flags *pflag.FlagSet) {
 
 // Connection is a connection to the servers that flags, environment and context name.
 type Connection struct {
-	*locklib.Conn
+	*conn.Conn
 	models.LocketClient
 	Settings
 }
@@ -74,11 +75,11 @@ func Dial(cmd *cobra.Command) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := locklib.Dial(s.addresses, options...)
+	opened, err := conn.Dial(s.addresses, options...)
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
-	return &Connection{Conn: conn, LocketClient: models.NewLocketClient(conn), Settings: s}, nil
+	return &Connection{Conn: opened, LocketClient: models.NewLocketClient(opened), Settings: s}, nil
 }
 
 // Each returns a connection to each of the servers alone, in their order. They are to be closed.
@@ -90,11 +91,11 @@ func (c *Connection) Each() (all []*Connection, err error) {
 	for _, address := range c.addresses {
 		one := c.Settings
 		one.addresses = []string{address}
-		conn, err := locklib.Dial(one.addresses, options...)
+		opened, err := conn.Dial(one.addresses, options...)
 		if err != nil {
 			return all, exit.With(exit.Usage, err)
 		}
-		all = append(all, &Connection{Conn: conn, LocketClient: models.NewLocketClient(conn), Settings: one})
+		all = append(all, &Connection{Conn: opened, LocketClient: models.NewLocketClient(opened), Settings: one})
 	}
 	return all, nil
 }
@@ -105,10 +106,7 @@ func (c *Connection) Client(options ...locklib.ClientOption) (*locklib.Client, e
 	if err != nil {
 		return nil, err
 	}
-	for _, option := range dial {
-		options = append(options, option)
-	}
-	return locklib.NewClient(c.addresses, options...)
+	return locklib.NewClient(c.addresses, append(options, locklib.WithDial(dial...))...)
 }
 
 // With runs fn with a connection, and with a context for one request.
@@ -184,8 +182,8 @@ func settingsOf(flags *pflag.FlagSet) (Settings, error) {
 // secure reports whether TLS is to be used.
 func (s Settings) secure() bool { return s.tlsCA+s.tlsCert+s.tlsKey != "" }
 
-// dialOptions returns the options of locklib.Dial.
-func (s Settings) dialOptions() ([]locklib.DialOption, error) {
+// dialOptions returns the options of a connection.
+func (s Settings) dialOptions() ([]conn.Option, error) {
 	security, err := s.securityOptions()
 	if err != nil {
 		return nil, err
@@ -195,16 +193,16 @@ func (s Settings) dialOptions() ([]locklib.DialOption, error) {
 	case err != nil:
 		return nil, err
 	case source != nil:
-		security = append(security, locklib.WithCredentialSource(source))
+		security = append(security, conn.WithCredentialSource(source))
 	case s.credentialFile != "":
-		security = append(security, locklib.WithCredentialFile(s.credentialFile))
+		security = append(security, conn.WithCredentialFile(s.credentialFile))
 	}
 	return security, nil
 }
 
 // securityOptions returns the options that say how to connect.
-func (s Settings) securityOptions() ([]locklib.DialOption, error) {
-	files := locklib.Files{CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey}
+func (s Settings) securityOptions() ([]conn.Option, error) {
+	files := conn.Files{CA: s.tlsCA, Cert: s.tlsCert, Key: s.tlsKey}
 	if files.CA == settings.SystemCA {
 		files.CA = ""
 	}
@@ -212,9 +210,9 @@ func (s Settings) securityOptions() ([]locklib.DialOption, error) {
 	case s.secure() && s.insecure:
 		return nil, exit.Usagef("--insecure and --tls-ca, --tls-cert, --tls-key exclude each other, also in the environment and the context")
 	case s.secure():
-		return []locklib.DialOption{locklib.WithTLSFiles(files)}, nil
+		return []conn.Option{conn.WithTLSFiles(files)}, nil
 	case s.insecure:
-		return []locklib.DialOption{locklib.WithInsecure()}, nil
+		return []conn.Option{conn.WithInsecure()}, nil
 	}
 	for _, address := range s.addresses {
 		host, _, err := net.SplitHostPort(address)

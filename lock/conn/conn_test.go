@@ -1,4 +1,4 @@
-package lock_test
+package conn_test
 
 import (
 	"context"
@@ -16,8 +16,10 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
 )
 
@@ -35,10 +37,10 @@ func connSleep(ctx context.Context, _ string) error {
 }
 
 // connCall calls a method that the server takes a while for.
-func connCall(ctx context.Context, conn *lock.Conn, method string, takes, timeout time.Duration) error {
+func connCall(ctx context.Context, cc *conn.Conn, method string, takes, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "sleep", takes.String()), timeout)
 	defer cancel()
-	return conn.Invoke(ctx, "/models.Locket/"+method, &grpc_health_v1.HealthCheckRequest{}, &grpc_health_v1.HealthCheckRequest{})
+	return cc.Invoke(ctx, "/models.Locket/"+method, &grpc_health_v1.HealthCheckRequest{}, &grpc_health_v1.HealthCheckRequest{})
 }
 
 // wantOpen fails the test unless the connections are open (true) or closed.
@@ -54,13 +56,13 @@ func (n *dialNet) wantOpen(t testing.TB, want ...bool) {
 
 // TestStuckConnection: the first call on it times out, the next one has its answer at once.
 func TestStuckConnection(t *testing.T) {
-	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		n.wantOpen(t, true)
 		n.all()[0].stuck.Store(true)
-		dialWantCode(t, dialCall(conn, "Lock", time.Second), codes.DeadlineExceeded)
+		dialWantCode(t, dialCall(cc, "Lock", time.Second), codes.DeadlineExceeded)
 		start := time.Now()
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		if took := time.Since(start); took > 10*dialLatency {
 			t.Errorf("the next call took %v", took)
 		}
@@ -68,8 +70,8 @@ func TestStuckConnection(t *testing.T) {
 		n.wantOpen(t, false, true)
 
 		n.all()[1].stuck.Store(true)
-		dialWantCode(t, dialCall(conn, "Lock", time.Second), codes.DeadlineExceeded)
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+		dialWantCode(t, dialCall(cc, "Lock", time.Second), codes.DeadlineExceeded)
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		n.wantWires(t, 3)
 	})
 }
@@ -86,13 +88,13 @@ func TestStuckServer(t *testing.T) {
 				return nil
 			})
 		}
-		conn := dialConn(t, []string{"127.0.0.1:1", "127.0.0.1:2"}, lock.WithDialOptions(grpc.WithContextDialer(
+		cc := dialConn(t, []string{"127.0.0.1:1", "127.0.0.1:2"}, conn.WithDialOptions(grpc.WithContextDialer(
 			func(ctx context.Context, address string) (net.Conn, error) { return nets[address].dial(ctx, address) })))
 		const one, other = "127.0.0.1:1", "127.0.0.1:2"
 		call := func(until func() bool) {
 			t.Helper()
 			for range 100 {
-				dialMust(t, dialCall(conn, "Lock", 10*time.Second))
+				dialMust(t, dialCall(cc, "Lock", 10*time.Second))
 				if until() {
 					return
 				}
@@ -110,7 +112,7 @@ func TestStuckServer(t *testing.T) {
 		}
 		failed := 0
 		for range 50 {
-			if err := dialCall(conn, "Lock", time.Second); err != nil {
+			if err := dialCall(cc, "Lock", time.Second); err != nil {
 				dialWantCode(t, err, codes.DeadlineExceeded)
 				failed++
 			}
@@ -127,21 +129,21 @@ func TestStuckServer(t *testing.T) {
 // TestLongCalls: calls on the old connection go on, and it is closed when the last one has
 // ended.
 func TestLongCalls(t *testing.T) {
-	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		var calls sync.WaitGroup
 		calls.Go(func() {
-			if err := connCall(t.Context(), conn, "AwaitClaim", time.Minute, time.Hour); err != nil {
+			if err := connCall(t.Context(), cc, "AwaitClaim", time.Minute, time.Hour); err != nil {
 				t.Errorf("a long call: %v", err)
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
-		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+		watch, err := grpc_health_v1.NewHealthClient(cc).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
 		dialMust(t, err)
 		_, err = watch.Recv()
 		dialMust(t, err)
 
-		dialWantCode(t, connCall(t.Context(), conn, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+		dialWantCode(t, connCall(t.Context(), cc, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		n.wantOpen(t, true, true)
 		calls.Wait()
 		n.wantOpen(t, true, true)
@@ -155,18 +157,18 @@ func TestLongCalls(t *testing.T) {
 
 // TestManyTimeouts: calls that time out together make one replacement.
 func TestManyTimeouts(t *testing.T) {
-	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		n.all()[0].stuck.Store(true)
 		// One timer for all: a thousand in a bubble can crash the race detector of Go 1.26.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var calls sync.WaitGroup
 		for range 1000 {
-			calls.Go(func() { dialWantCode(t, connCall(ctx, conn, "Lock", 0, time.Hour), codes.DeadlineExceeded) })
+			calls.Go(func() { dialWantCode(t, connCall(ctx, cc, "Lock", 0, time.Hour), codes.DeadlineExceeded) })
 		}
 		calls.Wait()
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		time.Sleep(time.Second)
 		n.wantOpen(t, false, true)
 	})
@@ -175,12 +177,12 @@ func TestManyTimeouts(t *testing.T) {
 // TestLateTimeout: a call that times out on the old connection says nothing about the new
 // one.
 func TestLateTimeout(t *testing.T) {
-	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		n.all()[0].stuck.Store(true)
 		var calls sync.WaitGroup
 		for _, timeout := range []time.Duration{time.Second, 3 * time.Second} {
-			calls.Go(func() { dialWantCode(t, dialCall(conn, "Lock", timeout), codes.DeadlineExceeded) })
+			calls.Go(func() { dialWantCode(t, dialCall(cc, "Lock", timeout), codes.DeadlineExceeded) })
 		}
 		calls.Wait()
 		time.Sleep(time.Second)
@@ -190,10 +192,10 @@ func TestLateTimeout(t *testing.T) {
 
 // TestReplacementsAreRare: when every call times out, there is one replacement a second.
 func TestReplacementsAreRare(t *testing.T) {
-	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		for start := time.Now(); time.Since(start) < 9500*time.Millisecond; {
-			dialWantCode(t, connCall(t.Context(), conn, "Lock", time.Minute, 100*time.Millisecond), codes.DeadlineExceeded)
+			dialWantCode(t, connCall(t.Context(), cc, "Lock", time.Minute, 100*time.Millisecond), codes.DeadlineExceeded)
 		}
 		n.wantWires(t, 11)
 	})
@@ -207,25 +209,25 @@ func TestMeaninglessDeadlines(t *testing.T) {
 		}
 		return connSleep(ctx, method)
 	}
-	dialBubble(t, said, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+	dialBubble(t, said, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 
-		dialWantCode(t, connCall(t.Context(), conn, "AwaitClaim", time.Minute, 2*time.Second), codes.DeadlineExceeded)
+		dialWantCode(t, connCall(t.Context(), cc, "AwaitClaim", time.Minute, 2*time.Second), codes.DeadlineExceeded)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+		watch, err := grpc_health_v1.NewHealthClient(cc).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
 		dialMust(t, err)
 		for err == nil {
 			_, err = watch.Recv()
 		}
 		dialWantCode(t, err, codes.DeadlineExceeded)
-		dialWantCode(t, dialCall(conn, "Lock", -time.Second), codes.DeadlineExceeded) // late before it began
-		dialWantCode(t, dialCall(conn, "Fetch", time.Second), codes.DeadlineExceeded)
+		dialWantCode(t, dialCall(cc, "Lock", -time.Second), codes.DeadlineExceeded) // late before it began
+		dialWantCode(t, dialCall(cc, "Fetch", time.Second), codes.DeadlineExceeded)
 		canceled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		dialWantCode(t, connCall(canceled, conn, "Lock", time.Minute, time.Hour), codes.Canceled)
+		dialWantCode(t, connCall(canceled, cc, "Lock", time.Minute, time.Hour), codes.Canceled)
 
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		n.wantOpen(t, true)
 	})
 }
@@ -242,11 +244,11 @@ func TestTimeoutWhileConnecting(t *testing.T) {
 				return ctx.Err()
 			}
 		})
-		conn := n.conn(t)
+		cc := n.conn(t)
 		for range 2 {
-			dialWantCode(t, dialCall(conn, "Lock", time.Second), codes.DeadlineExceeded)
+			dialWantCode(t, dialCall(cc, "Lock", time.Second), codes.DeadlineExceeded)
 		}
-		dialMust(t, dialCall(conn, "Lock", time.Second))
+		dialMust(t, dialCall(cc, "Lock", time.Second))
 		if tried := n.tried(); tried != 1 {
 			t.Errorf("%d attempts to connect", tried)
 		}
@@ -256,26 +258,26 @@ func TestTimeoutWhileConnecting(t *testing.T) {
 // TestCloseConn: closing ends all that is under way, on old connections too, and what comes
 // after says why it fails.
 func TestCloseConn(t *testing.T) {
-	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, conn *lock.Conn) {
+	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		var calls sync.WaitGroup
 		long := func() {
 			calls.Go(func() {
-				dialWantCode(t, connCall(t.Context(), conn, "AwaitClaim", time.Minute, time.Hour), codes.Canceled)
+				dialWantCode(t, connCall(t.Context(), cc, "AwaitClaim", time.Minute, time.Hour), codes.Canceled)
 			})
 			synctest.Wait()
 		}
 		long()
-		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		watch, err := grpc_health_v1.NewHealthClient(cc).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 		dialMust(t, err)
 		_, err = watch.Recv()
 		dialMust(t, err)
-		dialWantCode(t, connCall(t.Context(), conn, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
+		dialWantCode(t, connCall(t.Context(), cc, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
 		long()
 		n.wantOpen(t, true, true)
 
 		for range 2 {
 			calls.Go(func() {
-				dialMust(t, conn.Close())
+				dialMust(t, cc.Close())
 				for i, wire := range n.all() {
 					if !wire.closed.Load() {
 						t.Errorf("connection %d is open after the end", i)
@@ -288,13 +290,13 @@ func TestCloseConn(t *testing.T) {
 		_, err = watch.Recv()
 		dialWantCode(t, err, codes.Canceled)
 
-		if err := dialCall(conn, "Lock", time.Second); !errors.Is(err, lock.ErrConnClosed) {
+		if err := dialCall(cc, "Lock", time.Second); !errors.Is(err, conn.ErrClosed) {
 			t.Errorf("a call: %v", err)
 		}
-		if _, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, lock.ErrConnClosed) {
+		if _, err := grpc_health_v1.NewHealthClient(cc).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, conn.ErrClosed) {
 			t.Errorf("a stream: %v", err)
 		}
-		dialMust(t, conn.Close())
+		dialMust(t, cc.Close())
 	})
 }
 
@@ -302,15 +304,15 @@ func TestCloseConn(t *testing.T) {
 func TestBadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, wrong := newDialNet(t, connSleep), errors.New("no token")
-		conn := dialConn(t, []string{"localhost:8891"}, lock.WithDialOptions(grpc.WithContextDialer(n.dial), grpc.WithStreamInterceptor(
+		cc := dialConn(t, []string{"localhost:8891"}, conn.WithDialOptions(grpc.WithContextDialer(n.dial), grpc.WithStreamInterceptor(
 			func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, grpc.Streamer, ...grpc.CallOption) (grpc.ClientStream, error) {
 				return nil, wrong
 			})))
-		dialMust(t, dialCall(conn, "Lock", time.Second))
-		if _, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, wrong) {
+		dialMust(t, dialCall(cc, "Lock", time.Second))
+		if _, err := grpc_health_v1.NewHealthClient(cc).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{}); !errors.Is(err, wrong) {
 			t.Fatalf("got %v", err)
 		}
-		dialWantCode(t, connCall(t.Context(), conn, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
+		dialWantCode(t, connCall(t.Context(), cc, "Lock", time.Minute, time.Second), codes.DeadlineExceeded)
 		time.Sleep(time.Second)
 		n.wantOpen(t, false, true)
 	})
@@ -325,7 +327,7 @@ func TestConnStress(t *testing.T) {
 		}
 		return nil
 	})
-	conn, err := lock.Dial([]string{address, address})
+	cc, err := conn.Dial([]string{address, address})
 	dialMust(t, err)
 	var calls sync.WaitGroup
 	var answered, late atomic.Int64
@@ -333,7 +335,7 @@ func TestConnStress(t *testing.T) {
 		timeout := time.Duration(1+i%2*1000) * 5 * time.Millisecond // 5 ms, 5 s
 		calls.Go(func() {
 			for {
-				err := dialCall(conn, "Lock", 1+rand.N(timeout))
+				err := dialCall(cc, "Lock", 1+rand.N(timeout))
 				switch status.Code(err) {
 				case codes.OK:
 					answered.Add(1)
@@ -349,6 +351,27 @@ func TestConnStress(t *testing.T) {
 		})
 	}
 	harness.Until(t, "answers and late calls", func() bool { return answered.Load() > 500 && late.Load() > 100 })
-	dialMust(t, conn.Close())
+	dialMust(t, cc.Close())
 	calls.Wait()
+}
+
+// TestAwaitBehindSilence: a call that waits is answered before its deadline, so a deadline
+// that passes after the timeout of its request replaces the connection.
+func TestAwaitBehindSilence(t *testing.T) {
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		await := func(timeout time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			request := &models.AwaitClaimRequest{Id: "a", Timeout: durationpb.New(timeout)}
+			_, err := models.NewLocketClient(cc).AwaitClaim(ctx, request)
+			return err
+		}
+		dialMust(t, await(4*time.Second))
+		n.all()[0].stuck.Store(true)
+		dialWantCode(t, await(time.Hour), codes.DeadlineExceeded) // it may wait on
+		n.wantWires(t, 1)
+		dialWantCode(t, await(4*time.Second), codes.DeadlineExceeded)
+		dialMust(t, await(4*time.Second))
+		n.wantWires(t, 2)
+	})
 }

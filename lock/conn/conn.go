@@ -1,4 +1,4 @@
-package lock
+package conn
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// ErrConnClosed is the error of calls on a Conn that was closed.
-var ErrConnClosed = status.Error(codes.Canceled, "the connection to Locket was closed by its user")
+// ErrClosed is the error of calls on a Conn that was closed.
+var ErrClosed = status.Error(codes.Canceled, "the connection to Locket was closed by its user")
 
 // replaceInterval is the least time between two replacements.
 const replaceInterval = time.Second
@@ -133,7 +133,7 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 }
 
 // Close closes all underlying connections, and returns when their goroutines have ended.
-// Calls under way end with Canceled, those that come after it with ErrConnClosed. Closing
+// Calls under way end with Canceled, those that come after it with ErrClosed. Closing
 // again does nothing. It always returns nil.
 func (c *Conn) Close() error {
 	c.mu.Lock()
@@ -151,7 +151,7 @@ func (c *Conn) acquire() (*link, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == nil {
-		return nil, ErrConnClosed
+		return nil, ErrClosed
 	}
 	c.current.calls++
 	return c.current, nil

@@ -1,4 +1,4 @@
-package lock
+package conn
 
 import (
 	"context"
@@ -15,28 +15,33 @@ import (
 )
 
 // Files are those that a client needs for TLS, in PEM.
-type Files = certs.ClientFiles
+type Files struct {
+	// CA holds the authorities that sign the servers' certificates; "": the system's.
+	CA string
+	// Cert and Key are what the client shows to servers that demand a certificate. Both or none.
+	Cert, Key string
+}
 
 // WithInsecure allows plain text to servers on other machines.
-func WithInsecure() DialOption { return func(d *dialing) { d.insecure = true } }
+func WithInsecure() Option { return func(d *Dialer) { d.insecure = true } }
 
 // WithTLS has the connections use TLS with a configuration, which must not be changed
 // afterwards. Where it names no server, a certificate must be for the host of the address.
-func WithTLS(config *tls.Config) DialOption {
-	return func(d *dialing) { d.secure("WithTLS", tlsCredentials(config)) }
+func WithTLS(config *tls.Config) Option {
+	return func(d *Dialer) { d.secure("WithTLS", tlsCredentials(config)) }
 }
 
 // WithTLSFiles has the connections use TLS (1.2 and up). A server's certificate must be for
 // the host of its address. The files are read by Dial, and again by every handshake; while
 // they cannot be read, or do not belong together (yet), the last good ones stay in use.
-func WithTLSFiles(files Files) DialOption {
-	return func(d *dialing) { d.secure("WithTLSFiles", fileCredentialsOf(files)) }
+func WithTLSFiles(files Files) Option {
+	return func(d *Dialer) { d.secure("WithTLSFiles", fileCredentialsOf(files)) }
 }
 
 // WithCredentials has the connections secured by credentials of gRPC, such as those of a
 // service mesh. They decide alone what is safe: they are used to other machines as well.
-func WithCredentials(creds credentials.TransportCredentials) DialOption {
-	return func(d *dialing) {
+func WithCredentials(creds credentials.TransportCredentials) Option {
+	return func(d *Dialer) {
 		d.secure("WithCredentials", func() (credentials.TransportCredentials, error) {
 			if creds == nil {
 				return nil, errors.New("WithCredentials: the credentials are nil")
@@ -48,7 +53,7 @@ func WithCredentials(creds credentials.TransportCredentials) DialOption {
 
 // WithCallCredentials sends credentials along with every call, such as a token. gRPC refuses to
 // send those that demand it in plain text.
-func WithCallCredentials(creds credentials.PerRPCCredentials) DialOption {
+func WithCallCredentials(creds credentials.PerRPCCredentials) Option {
 	return WithDialOptions(grpc.WithPerRPCCredentials(creds))
 }
 
@@ -58,12 +63,12 @@ type security struct {
 	build  func() (credentials.TransportCredentials, error)
 }
 
-func (d *dialing) secure(option string, build func() (credentials.TransportCredentials, error)) {
+func (d *Dialer) secure(option string, build func() (credentials.TransportCredentials, error)) {
 	d.security = append(d.security, security{option, build})
 }
 
 // credentials decides between the ways to secure connections and plain text.
-func (d *dialing) credentials(hosts []string) (grpc.DialOption, error) {
+func (d *Dialer) credentials(hosts []string) (grpc.DialOption, error) {
 	if d.insecure {
 		d.secure("WithInsecure", func() (credentials.TransportCredentials, error) { return insecure.NewCredentials(), nil })
 	}
@@ -100,7 +105,7 @@ type fileCredentials struct {
 
 func fileCredentialsOf(files Files) func() (credentials.TransportCredentials, error) {
 	return func() (credentials.TransportCredentials, error) {
-		client, err := certs.LoadClient(files)
+		client, err := certs.LoadClient(certs.ClientFiles(files))
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package lock
+package conn
 
 import (
 	"context"
@@ -16,18 +16,18 @@ import (
 // line of its own. It is read again for every call, so a credential that is replaced is used at once;
 // while it cannot be read, the last good one is. In plain text it is sent to this machine only, or
 // with WithInsecure.
-func WithCredentialFile(file string) DialOption {
+func WithCredentialFile(file string) Option {
 	return withCredential(func() (bearer.Source, error) { return bearer.OpenFile(file) })
 }
 
 // WithCredentialSource is WithCredentialFile by what gives a credential for each call, such as
 // bearer/clientcredentials. A call without a credential fails with Unavailable.
-func WithCredentialSource(source bearer.Source) DialOption {
+func WithCredentialSource(source bearer.Source) Option {
 	return withCredential(func() (bearer.Source, error) { return source, nil })
 }
 
-func withCredential(open func() (bearer.Source, error)) DialOption {
-	return func(d *dialing) {
+func withCredential(open func() (bearer.Source, error)) Option {
+	return func(d *Dialer) {
 		source, err := open()
 		if err != nil {
 			d.wrong = append(d.wrong, err)

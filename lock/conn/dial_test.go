@@ -1,4 +1,4 @@
-package lock_test
+package conn_test
 
 import (
 	"context"
@@ -35,7 +35,7 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/certs"
 	"github.com/locket-service/locket/internal/follow"
-	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
 	"github.com/locket-service/locket/tests/harness"
@@ -90,19 +90,19 @@ func dialWantCode(t testing.TB, err error, want codes.Code) {
 }
 
 // dialConn dials and has the connection closed when the test ends.
-func dialConn(t testing.TB, addresses []string, options ...lock.DialOption) *lock.Conn {
+func dialConn(t testing.TB, addresses []string, options ...conn.Option) *conn.Conn {
 	t.Helper()
-	conn, err := lock.Dial(addresses, options...)
+	cc, err := conn.Dial(addresses, options...)
 	dialMust(t, err)
-	t.Cleanup(func() { dialMust(t, conn.Close()) })
-	return conn
+	t.Cleanup(func() { dialMust(t, cc.Close()) })
+	return cc
 }
 
 // dialCall calls a method with a deadline.
-func dialCall(conn *lock.Conn, method string, timeout time.Duration, options ...grpc.CallOption) error {
+func dialCall(cc *conn.Conn, method string, timeout time.Duration, options ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return conn.Invoke(ctx, "/models.Locket/"+method, &emptypb.Empty{}, &emptypb.Empty{}, options...)
+	return cc.Invoke(ctx, "/models.Locket/"+method, &emptypb.Empty{}, &emptypb.Empty{}, options...)
 }
 
 // dialLatency is how long what a server sends takes to its client. So a client that times out
@@ -131,13 +131,13 @@ func newDialNet(t testing.TB, script dialScript) *dialNet {
 }
 
 // conn returns a connection over the network.
-func (n *dialNet) conn(t testing.TB) *lock.Conn {
+func (n *dialNet) conn(t testing.TB) *conn.Conn {
 	t.Helper()
-	return dialConn(t, []string{"127.0.0.1:8891"}, lock.WithDialOptions(grpc.WithContextDialer(n.dial)))
+	return dialConn(t, []string{"127.0.0.1:8891"}, conn.WithDialOptions(grpc.WithContextDialer(n.dial)))
 }
 
 // dialBubble runs a test with a fake clock and a connection.
-func dialBubble(t *testing.T, script dialScript, test func(t *testing.T, n *dialNet, conn *lock.Conn)) {
+func dialBubble(t *testing.T, script dialScript, test func(t *testing.T, n *dialNet, cc *conn.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := newDialNet(t, script)
@@ -155,13 +155,13 @@ func (n *dialNet) dial(ctx context.Context, _ string) (net.Conn, error) {
 			return nil, err
 		}
 	}
-	conn, err := n.listener.DialContext(ctx)
+	cc, err := n.listener.DialContext(ctx)
 	if err != nil {
 		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	wire := &dialWire{Conn: conn}
+	wire := &dialWire{Conn: cc}
 	n.wires = append(n.wires, wire)
 	return wire, nil
 }
@@ -253,7 +253,7 @@ func TestDialAddresses(t *testing.T) {
 		`" localhost:8891"`:               {" localhost:8891"}, `"local/host:1"`: {"local/host:1"},
 		`"second"`: {"localhost:8891", "second"},
 	} {
-		if _, err := lock.Dial(addresses, lock.WithInsecure()); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := conn.Dial(addresses, conn.WithInsecure()); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: got %v, which is to have %s in it", addresses, err, name)
 		}
 	}
@@ -280,39 +280,39 @@ func TestDialLoopback(t *testing.T) {
 		{"[::2]:1", false},
 		{"locket.example:1", false},
 	} {
-		refuse := lock.WithDialOptions(grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+		refuse := conn.WithDialOptions(grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			return nil, errors.New("nobody there")
 		}))
-		conn, err := lock.Dial([]string{"localhost:1", c.address}, refuse)
+		cc, err := conn.Dial([]string{"localhost:1", c.address}, refuse)
 		if c.local != (err == nil) {
 			t.Errorf("%s without an option: %v", c.address, err)
 		}
 		if err == nil {
-			dialMust(t, conn.Close())
+			dialMust(t, cc.Close())
 		} else if host, _, _ := net.SplitHostPort(c.address); !strings.Contains(err.Error(), host) ||
 			!strings.Contains(err.Error(), "WithTLS") || !strings.Contains(err.Error(), "WithInsecure()") {
 			t.Errorf("%s: the error does not say enough: %v", c.address, err)
 		}
-		conn, err = lock.Dial([]string{c.address}, refuse, lock.WithInsecure())
+		cc, err = conn.Dial([]string{c.address}, refuse, conn.WithInsecure())
 		if err != nil {
 			t.Fatalf("%s with WithInsecure: %v", c.address, err)
 		}
-		dialMust(t, conn.Close())
+		dialMust(t, cc.Close())
 	}
-	for name, option := range map[string]lock.DialOption{
-		"WithTLSFiles": lock.WithTLSFiles(lock.Files{}),
-		"WithTLS":      lock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}),
+	for name, option := range map[string]conn.Option{
+		"WithTLSFiles": conn.WithTLSFiles(conn.Files{}),
+		"WithTLS":      conn.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}),
 	} {
-		if _, err := lock.Dial([]string{"localhost:1"}, lock.WithInsecure(), option); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := conn.Dial([]string{"localhost:1"}, conn.WithInsecure(), option); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("both %s and none: %v", name, err)
 		}
-		creds := lock.WithCredentials(insecure.NewCredentials())
-		if _, err := lock.Dial([]string{"localhost:1"}, creds, option); err == nil || !strings.Contains(err.Error(), "WithCredentials") {
+		creds := conn.WithCredentials(insecure.NewCredentials())
+		if _, err := conn.Dial([]string{"localhost:1"}, creds, option); err == nil || !strings.Contains(err.Error(), "WithCredentials") {
 			t.Errorf("both %s and WithCredentials: %v", name, err)
 		}
 	}
-	for name, option := range map[string]lock.DialOption{"WithTLS": lock.WithTLS(nil), "WithCredentials": lock.WithCredentials(nil)} {
-		if _, err := lock.Dial([]string{"localhost:1"}, option); err == nil || !strings.Contains(err.Error(), name) {
+	for name, option := range map[string]conn.Option{"WithTLS": conn.WithTLS(nil), "WithCredentials": conn.WithCredentials(nil)} {
+		if _, err := conn.Dial([]string{"localhost:1"}, option); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s of nil: %v", name, err)
 		}
 	}
@@ -320,7 +320,7 @@ func TestDialLoopback(t *testing.T) {
 
 // TestDialBadOptions: what gRPC does not take is the error of Dial.
 func TestDialBadOptions(t *testing.T) {
-	if _, err := lock.Dial([]string{"localhost:1"}, lock.WithDialOptions(grpc.WithDefaultServiceConfig("{"))); err == nil {
+	if _, err := conn.Dial([]string{"localhost:1"}, conn.WithDialOptions(grpc.WithDefaultServiceConfig("{"))); err == nil {
 		t.Error("no error")
 	}
 }
@@ -332,7 +332,7 @@ func TestServiceConfig(t *testing.T) {
 			Name []struct{ Service, Method string }
 		}
 	}
-	dialMust(t, json.Unmarshal([]byte(lock.ServiceConfig), &config))
+	dialMust(t, json.Unmarshal([]byte(conn.ServiceConfig), &config))
 	var repeated []string
 	for _, name := range config.MethodConfig[0].Name {
 		if name.Service != models.Locket_ServiceDesc.ServiceName {
@@ -363,9 +363,9 @@ func TestDialRetries(t *testing.T) {
 				}
 				return nil
 			}
-			dialBubble(t, script, func(t *testing.T, _ *dialNet, conn *lock.Conn) {
+			dialBubble(t, script, func(t *testing.T, _ *dialNet, cc *conn.Conn) {
 				start := time.Now()
-				err := dialCall(conn, method, time.Minute)
+				err := dialCall(cc, method, time.Minute)
 				want, succeeds := 1, false
 				if safe {
 					want, succeeds = min(failures+1, 4), failures < 4
@@ -388,8 +388,8 @@ func TestDialOtherErrors(t *testing.T) {
 		calls.add(method)
 		return models.ErrLockCollision
 	}
-	dialBubble(t, script, func(t *testing.T, _ *dialNet, conn *lock.Conn) {
-		dialWantCode(t, dialCall(conn, "Lock", time.Minute), codes.AlreadyExists)
+	dialBubble(t, script, func(t *testing.T, _ *dialNet, cc *conn.Conn) {
+		dialWantCode(t, dialCall(cc, "Lock", time.Minute), codes.AlreadyExists)
 		if n := calls.of("Lock"); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
@@ -400,19 +400,19 @@ func TestDialOtherErrors(t *testing.T) {
 // than a second, and the attempts before that were not too many. A retried call bridges a
 // short outage.
 func TestDialServerComesBack(t *testing.T) {
-	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Minute))
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Minute))
 		n.breakBy(func(context.Context) error { return errors.New("connection refused") })
 		before := n.tried()
 		_ = n.all()[0].Conn.Close()
 		time.Sleep(10 * time.Minute)
-		dialWantCode(t, dialCall(conn, "Lock", time.Minute), codes.Unavailable)
+		dialWantCode(t, dialCall(cc, "Lock", time.Minute), codes.Unavailable)
 		if n := n.tried() - before; n < 400 || n > 1000 {
 			t.Errorf("%d attempts in ten minutes", n)
 		}
 		n.breakBy(nil)
 		start := time.Now()
-		dialMust(t, dialCall(conn, "Lock", time.Minute, grpc.WaitForReady(true)))
+		dialMust(t, dialCall(cc, "Lock", time.Minute, grpc.WaitForReady(true)))
 		if took := time.Since(start); took > 1300*time.Millisecond {
 			t.Errorf("connected after %v", took)
 		}
@@ -420,7 +420,7 @@ func TestDialServerComesBack(t *testing.T) {
 		n.breakBy(func(context.Context) error { return errors.New("connection refused") })
 		_ = n.all()[1].Conn.Close()
 		time.AfterFunc(200*time.Millisecond, func() { n.breakBy(nil) })
-		dialMust(t, dialCall(conn, "Lock", time.Minute))
+		dialMust(t, dialCall(cc, "Lock", time.Minute))
 	})
 }
 
@@ -433,8 +433,8 @@ func TestDialConnectTimeout(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		conn, start := n.conn(t), time.Now()
-		dialMust(t, dialCall(conn, "Lock", time.Minute, grpc.WaitForReady(true)))
+		cc, start := n.conn(t), time.Now()
+		dialMust(t, dialCall(cc, "Lock", time.Minute, grpc.WaitForReady(true)))
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("connected after %v", took)
 		}
@@ -443,8 +443,8 @@ func TestDialConnectTimeout(t *testing.T) {
 
 // TestDialIdle: the server endures the pings on a connection without calls.
 func TestDialIdle(t *testing.T) {
-	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Minute))
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Minute))
 		time.Sleep(20 * time.Minute)
 		n.wantWires(t, 1)
 	})
@@ -452,8 +452,8 @@ func TestDialIdle(t *testing.T) {
 
 // TestDialKeepalive: a connection that has gone silent is noticed without any call.
 func TestDialKeepalive(t *testing.T) {
-	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Minute))
+	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Minute))
 		n.all()[0].stuck.Store(true)
 		time.Sleep(10 * time.Second)
 		n.wantWires(t, 1)
@@ -471,15 +471,15 @@ func TestDialUserAgent(t *testing.T) {
 		authority.Store(strings.Join(md.Get(":authority"), " "))
 		return nil
 	}
-	dialBubble(t, script, func(t *testing.T, n *dialNet, conn *lock.Conn) {
-		dialMust(t, dialCall(conn, "Lock", time.Minute))
+	dialBubble(t, script, func(t *testing.T, n *dialNet, cc *conn.Conn) {
+		dialMust(t, dialCall(cc, "Lock", time.Minute))
 		if got := agent.Load().(string); !strings.HasPrefix(got, "locket-go ") {
 			t.Errorf("the user agent: %q", got)
 		}
 		if got := authority.Load(); got != "127.0.0.1:8891" {
 			t.Errorf("the authority: %q", got)
 		}
-		own := dialConn(t, []string{"locket.example:8891"}, lock.WithInsecure(), lock.WithDialOptions(
+		own := dialConn(t, []string{"locket.example:8891"}, conn.WithInsecure(), conn.WithDialOptions(
 			grpc.WithContextDialer(n.dial), grpc.WithUserAgent("mine")))
 		dialMust(t, dialCall(own, "Lock", time.Minute))
 		if got := agent.Load().(string); !strings.HasPrefix(got, "mine ") {
@@ -495,9 +495,9 @@ func TestDialLargeAnswer(t *testing.T) {
 	models.RegisterLocketServer(server, dialMany{})
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	conn := dialConn(t, []string{"localhost:1"}, lock.WithDialOptions(grpc.WithContextDialer(
+	cc := dialConn(t, []string{"localhost:1"}, conn.WithDialOptions(grpc.WithContextDialer(
 		func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })))
-	resp, err := models.NewLocketClient(conn).FetchAll(t.Context(), &models.FetchAllRequest{})
+	resp, err := models.NewLocketClient(cc).FetchAll(t.Context(), &models.FetchAllRequest{})
 	if err != nil || len(resp.GetResources()) != 100 {
 		t.Errorf("%d resources, %v", len(resp.GetResources()), err)
 	}
@@ -528,16 +528,16 @@ func TestDialRoundRobin(t *testing.T) {
 	}
 	one, first := serve("one")
 	other, _ := serve("other")
-	conn := dialConn(t, []string{one, other})
+	cc := dialConn(t, []string{one, other})
 	harness.Until(t, "calls of both servers", func() bool {
 		for range 20 {
-			dialMust(t, dialCall(conn, "Lock", harness.HangTimeout))
+			dialMust(t, dialCall(cc, "Lock", harness.HangTimeout))
 		}
 		return calls.of("one") >= 20 && calls.of("other") >= 20
 	})
 	before := [2]int{calls.of("one"), calls.of("other")}
 	for range 100 {
-		dialMust(t, dialCall(conn, "Lock", harness.HangTimeout))
+		dialMust(t, dialCall(cc, "Lock", harness.HangTimeout))
 	}
 	if one, other := calls.of("one")-before[0], calls.of("other")-before[1]; one != 50 || other != 50 {
 		t.Errorf("of 100 calls %d and %d", one, other)
@@ -550,7 +550,7 @@ func TestDialRoundRobin(t *testing.T) {
 		if i == 200 {
 			harness.Await(t, "end of the first server", killed)
 		}
-		if err := dialCall(conn, "Lock", harness.HangTimeout); err != nil {
+		if err := dialCall(cc, "Lock", harness.HangTimeout); err != nil {
 			dialWantCode(t, err, codes.Unavailable)
 			failed++
 		}
@@ -569,10 +569,10 @@ func dialTLS(t testing.TB, ca *fixtures.CA) *tls.Config {
 	return certificates.Config(tls.RequireAndVerifyClientCert)
 }
 
-func dialFiles(t testing.TB, ca *fixtures.CA) lock.Files {
+func dialFiles(t testing.TB, ca *fixtures.CA) conn.Files {
 	t.Helper()
 	cert, key := ca.Issue(t, "client")
-	return lock.Files{CA: ca.File, Cert: cert, Key: key}
+	return conn.Files{CA: ca.File, Cert: cert, Key: key}
 }
 
 // TestDialTLS: who may talk to whom.
@@ -584,23 +584,23 @@ func TestDialTLS(t *testing.T) {
 	good, bad := dialFiles(t, ca), dialFiles(t, other)
 	for name, c := range map[string]struct {
 		host  string
-		files lock.Files
+		files conn.Files
 		says  string // "-" for an error that says what it likes: TLS 1.3 tells a client late
 	}{
 		"by IP":                        {"127.0.0.1", good, ""},
 		"by name":                      {"localhost", good, ""},
 		"another host":                 {"locket.example", good, "locket.example"},
-		"another authority":            {"127.0.0.1", lock.Files{CA: other.File, Cert: good.Cert, Key: good.Key}, "unknown authority"},
-		"the system's authorities":     {"127.0.0.1", lock.Files{Cert: good.Cert, Key: good.Key}, "authority"},
-		"no certificate":               {"127.0.0.1", lock.Files{CA: ca.File}, "-"},
-		"a certificate by another one": {"127.0.0.1", lock.Files{CA: ca.File, Cert: bad.Cert, Key: bad.Key}, "-"},
+		"another authority":            {"127.0.0.1", conn.Files{CA: other.File, Cert: good.Cert, Key: good.Key}, "unknown authority"},
+		"the system's authorities":     {"127.0.0.1", conn.Files{Cert: good.Cert, Key: good.Key}, "authority"},
+		"no certificate":               {"127.0.0.1", conn.Files{CA: ca.File}, "-"},
+		"a certificate by another one": {"127.0.0.1", conn.Files{CA: ca.File, Cert: bad.Cert, Key: bad.Key}, "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := dialConn(t, []string{net.JoinHostPort(c.host, port)}, lock.WithTLSFiles(c.files), lock.WithDialOptions(
+			cc := dialConn(t, []string{net.JoinHostPort(c.host, port)}, conn.WithTLSFiles(c.files), conn.WithDialOptions(
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 					return new(net.Dialer).DialContext(ctx, "tcp", address)
 				})))
-			err := dialCall(conn, "Release", harness.HangTimeout)
+			err := dialCall(cc, "Release", harness.HangTimeout)
 			if c.says == "" {
 				dialMust(t, err)
 				return
@@ -619,10 +619,10 @@ func TestDialOwnCredentials(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	address, _ := dialListen(t, dialTLS(t, ca), dialFine)
 	creds := credentials.NewTLS(ca.ClientTLS(t))
-	for name, options := range map[string][]lock.DialOption{
-		"WithTLS":         {lock.WithTLS(ca.ClientTLS(t))},
-		"WithCredentials": {lock.WithCredentials(creds)},
-		"WithDialOptions": {lock.WithInsecure(), lock.WithDialOptions(grpc.WithTransportCredentials(creds))},
+	for name, options := range map[string][]conn.Option{
+		"WithTLS":         {conn.WithTLS(ca.ClientTLS(t))},
+		"WithCredentials": {conn.WithCredentials(creds)},
+		"WithDialOptions": {conn.WithInsecure(), conn.WithDialOptions(grpc.WithTransportCredentials(creds))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dialMust(t, dialCall(dialConn(t, []string{address}, options...), "Lock", harness.HangTimeout))
@@ -638,27 +638,27 @@ func TestDialFiles(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.crt")
 	dialMust(t, os.WriteFile(empty, nil, 0o600))
 	for name, c := range map[string]struct {
-		files lock.Files
+		files conn.Files
 		says  string
 	}{
-		"no authority":        {lock.Files{CA: "none.ca", Cert: good.Cert, Key: good.Key}, "none.ca"},
-		"an empty authority":  {lock.Files{CA: empty, Cert: good.Cert, Key: good.Key}, empty},
-		"no certificate":      {lock.Files{CA: ca.File, Cert: "none.crt", Key: good.Key}, "none.crt"},
-		"no key":              {lock.Files{CA: ca.File, Cert: good.Cert, Key: "none.key"}, "none.key"},
-		"an empty cert":       {lock.Files{CA: ca.File, Cert: empty, Key: good.Key}, empty},
-		"another's key":       {lock.Files{CA: ca.File, Cert: good.Cert, Key: otherKey}, otherKey},
-		"a cert without key":  {lock.Files{CA: ca.File, Cert: good.Cert}, good.Cert},
-		"a key without cert":  {lock.Files{CA: ca.File, Key: good.Key}, good.Key},
-		"a key for authority": {lock.Files{CA: good.Key}, good.Key},
+		"no authority":        {conn.Files{CA: "none.ca", Cert: good.Cert, Key: good.Key}, "none.ca"},
+		"an empty authority":  {conn.Files{CA: empty, Cert: good.Cert, Key: good.Key}, empty},
+		"no certificate":      {conn.Files{CA: ca.File, Cert: "none.crt", Key: good.Key}, "none.crt"},
+		"no key":              {conn.Files{CA: ca.File, Cert: good.Cert, Key: "none.key"}, "none.key"},
+		"an empty cert":       {conn.Files{CA: ca.File, Cert: empty, Key: good.Key}, empty},
+		"another's key":       {conn.Files{CA: ca.File, Cert: good.Cert, Key: otherKey}, otherKey},
+		"a cert without key":  {conn.Files{CA: ca.File, Cert: good.Cert}, good.Cert},
+		"a key without cert":  {conn.Files{CA: ca.File, Key: good.Key}, good.Key},
+		"a key for authority": {conn.Files{CA: good.Key}, good.Key},
 	} {
-		if _, err := lock.Dial([]string{"locket.example:8891"}, lock.WithTLSFiles(c.files)); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := conn.Dial([]string{"locket.example:8891"}, conn.WithTLSFiles(c.files)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, which is to have %s in it", name, err, c.says)
 		}
 	}
 }
 
 // dialReplace writes the content of other files into files.
-func dialReplace(t testing.TB, files, by lock.Files) {
+func dialReplace(t testing.TB, files, by conn.Files) {
 	t.Helper()
 	for to, from := range map[string]string{files.CA: by.CA, files.Cert: by.Cert, files.Key: by.Key} {
 		content, err := os.ReadFile(from)
@@ -671,7 +671,7 @@ func dialReplace(t testing.TB, files, by lock.Files) {
 func TestDialRotation(t *testing.T) {
 	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
 	folder := t.TempDir()
-	files := lock.Files{CA: filepath.Join(folder, "ca"), Cert: filepath.Join(folder, "crt"), Key: filepath.Join(folder, "key")}
+	files := conn.Files{CA: filepath.Join(folder, "ca"), Cert: filepath.Join(folder, "crt"), Key: filepath.Join(folder, "key")}
 	dialReplace(t, files, dialFiles(t, before))
 
 	var target atomic.Value
@@ -685,11 +685,11 @@ func TestDialRotation(t *testing.T) {
 		target.Store(address)
 	}
 	use(before)
-	conn := dialConn(t, []string{"locket.example:8891", "localhost:8891"}, lock.WithTLSFiles(files), lock.WithDialOptions(
+	cc := dialConn(t, []string{"locket.example:8891", "localhost:8891"}, conn.WithTLSFiles(files), conn.WithDialOptions(
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", target.Load().(string))
 		})))
-	call := func() error { return dialCall(conn, "Lock", harness.HangTimeout, grpc.WaitForReady(true)) }
+	call := func() error { return dialCall(cc, "Lock", harness.HangTimeout, grpc.WaitForReady(true)) }
 	dialMust(t, call())
 
 	use(after)
@@ -697,13 +697,13 @@ func TestDialRotation(t *testing.T) {
 	dialMust(t, call())
 
 	_, otherKey := after.Issue(t, "other")
-	dialReplace(t, files, lock.Files{CA: files.CA, Cert: files.Cert, Key: otherKey})
+	dialReplace(t, files, conn.Files{CA: files.CA, Cert: files.Cert, Key: otherKey})
 	use(after)
 	dialMust(t, call())
 
 	use(before) // does not go together with the last good files
 	harness.Eventually(t, func() error {
-		err := dialCall(conn, "Release", harness.HangTimeout)
+		err := dialCall(cc, "Release", harness.HangTimeout)
 		if status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), files.Key) {
 			return nil
 		}

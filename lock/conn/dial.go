@@ -1,0 +1,200 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/methods"
+)
+
+// ServiceConfig is the gRPC service config of a Conn, for those that dial by themselves:
+// calls take turns among the servers, and these methods are tried again, up to three times
+// within about a second and the caller's deadline, when they end with Unavailable before any
+// of the answer has come:
+//
+//   - those that change nothing;
+//   - Lock, which renews what an attempt before it took for the same owner;
+//   - UpdateClaim and EndClaim, which leave a claim as an attempt before them has left it.
+//
+// Five are left to their callers, who know whether they may be repeated: CreateClaim, Release, EndSession,
+// ResetSessions and Session. The table of package models/methods says why, and has the decision about each method.
+//
+// These too are sent again where gRPC knows that no server has seen the first attempt.
+var ServiceConfig = func() string {
+	var names []string
+	for _, name := range methods.Repeatable() {
+		names = append(names, fmt.Sprintf(`{"service": %q, "method": %q}`, models.Locket_ServiceDesc.ServiceName, name))
+	}
+	return `{
+	"loadBalancingConfig": [{"round_robin": {}}],
+	"methodConfig": [{
+		"name": [` + strings.Join(names, ", ") + `],
+		"retryPolicy": {
+			"maxAttempts": 4,
+			"initialBackoff": "0.1s",
+			"maxBackoff": "0.5s",
+			"backoffMultiplier": 2,
+			"retryableStatusCodes": ["UNAVAILABLE"]
+		}
+	}]
+}`
+}()
+
+const (
+	// keepaliveTime is how long a connection may be silent before it is pinged: the least
+	// that gRPC's clients do, and more than the 5 s that the server demands.
+	keepaliveTime = 10 * time.Second
+	// keepaliveTimeout is how long the answer to a ping may take, and on Linux what was sent
+	// may stay without TCP's acknowledgement, before the connection is closed.
+	keepaliveTimeout = 5 * time.Second
+	// connectTimeout bounds one attempt to connect, TLS included.
+	connectTimeout = 3 * time.Second
+	// maxAnswer is the size of the largest answer, in bytes: older servers answer FetchAll with all
+	// locks at once, however many there are.
+	maxAnswer = 64 << 20
+)
+
+// Option changes a default of Dial.
+type Option func(*Dialer)
+
+// Dialer connects to servers, any number of times: for programs that reach each of them by itself.
+type Dialer struct {
+	addresses []string
+	security  []security
+	insecure  bool
+	options   []grpc.DialOption
+	creds     grpc.DialOption
+	wrong     []error // of the options
+}
+
+// WithDialOptions adds options of gRPC, such as interceptors and a dialer. They have priority
+// over those of Dial.
+func WithDialOptions(options ...grpc.DialOption) Option {
+	return func(d *Dialer) { d.options = append(d.options, options...) }
+}
+
+// Dial returns a connection to one or several servers, for models.NewLocketClient; it is to
+// be closed. Each address is a host and a port, "db-1.internal:8891" or "[::1]:8891". Calls
+// take turns among the servers that can be reached. A host name is looked up whenever a
+// connection to it is made, and the first of its IP addresses that answers is used.
+//
+// Dial begins to connect and does not wait for it. A server that cannot be reached is tried again
+// after 100 ms at first and a second at last. Connections that have gone silent are closed
+// after 15 s at most; see Conn for those that cannot wait so long, and ServiceConfig for what
+// is tried again. HTTP proxies of the environment are not used.
+//
+// It is an error when an address is malformed or there is none, when a file of WithTLSFiles is
+// invalid, or when an address is not of this machine and none of WithTLS, WithTLSFiles,
+// WithCredentials and WithInsecure was given, or when two of them were; each error names what is wrong.
+func Dial(addresses []string, options ...Option) (*Conn, error) {
+	d, err := NewDialer(addresses, options...)
+	if err != nil {
+		return nil, err
+	}
+	return d.Dial()
+}
+
+// NewDialer returns what connects to these servers with these options; its errors are those of Dial.
+func NewDialer(addresses []string, options ...Option) (*Dialer, error) {
+	d := &Dialer{addresses: slices.Clone(addresses)}
+	for _, option := range options {
+		option(d)
+	}
+	hosts, err := hostsOf(addresses)
+	if err = errors.Join(append(d.wrong, err)...); err != nil {
+		return nil, err
+	}
+	d.creds, err = d.credentials(hosts)
+	return d, err
+}
+
+// Addresses returns those of the servers. They must not be changed.
+func (d *Dialer) Addresses() []string { return d.addresses }
+
+// Dial returns a connection to all servers.
+func (d *Dialer) Dial() (*Conn, error) {
+	return newConn(func() (*grpc.ClientConn, error) { return d.Open(d.addresses...) })
+}
+
+// Open returns a connection of gRPC to some of the servers.
+func (d *Dialer) Open(addresses ...string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("locket:///servers", slices.Concat(defaults(addresses), []grpc.DialOption{d.creds}, d.options)...)
+}
+
+func defaults(addresses []string) []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithResolvers(newResolver(addresses)),
+		grpc.WithDefaultServiceConfig(ServiceConfig),
+		grpc.WithUserAgent("locket-go"),
+		grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true,
+		}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: connectTimeout,
+		}),
+	}
+}
+
+// newResolver returns a resolver, for one underlying connection, that knows the addresses.
+// Each stands for itself in TLS and as the authority of its calls.
+func newResolver(addresses []string) resolver.Builder {
+	endpoints := make([]resolver.Endpoint, len(addresses))
+	for i, address := range addresses {
+		endpoints[i].Addresses = []resolver.Address{{Addr: address, ServerName: address}}
+	}
+	r := manual.NewBuilderWithScheme("locket")
+	r.InitialState(resolver.State{Endpoints: endpoints})
+	return r
+}
+
+// hostsOf returns the hosts of addresses.
+func hostsOf(addresses []string) ([]string, error) {
+	if len(addresses) == 0 {
+		return nil, errors.New("no address of a Locket server is given")
+	}
+	hosts := make([]string, len(addresses))
+	for i, address := range addresses {
+		host, err := hostOf(address)
+		if err != nil {
+			return nil, fmt.Errorf("the address %q of a Locket server: %w", address, err)
+		}
+		hosts[i] = host
+	}
+	return hosts, nil
+}
+
+func hostOf(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", errors.New("not a host and a port")
+	}
+	if host == "" || strings.ContainsAny(host, " \t\r\n/,@") {
+		return "", errors.New("invalid host")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", errors.New("the port is not one of 1 to 65535")
+	}
+	return host, nil
+}
+
+// isLoopback reports whether a host is this machine, without looking anything up.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}
