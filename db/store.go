@@ -184,9 +184,9 @@ type Reader interface {
 	// row is that of a free resource with version 0.
 	Queue(ctx context.Context, resource string, limit int) (Snapshot, claim.Instant, error)
 
-	// WaitsOf returns claims that wait, of any of the parties: all of them, or limit. They are in
+	// WaitsOf returns claims that wait, of any of the owners: all of them, or limit. They are in
 	// no order, and come without UserData and Value. The zero Party has none.
-	WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error)
+	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 
 	// Ahead counts the waiting claims of a resource that were enqueued before a version,
 	// up to limit: one less than the place in line.

@@ -36,7 +36,7 @@ const (
 type eventsQuery struct {
 	Resource   *string        `json:"resource" doc:"The name of a resource." minLength:"1" maxLength:"1024"`
 	Prefix     *string        `json:"prefix" doc:"What the names of the resources begin with." maxLength:"1024"`
-	Owner      *string        `json:"owner" doc:"The party that claims." maxLength:"1024"`
+	Owner      *string        `json:"owner" doc:"Who claims, as the client names itself." maxLength:"1024"`
 	Session    *string        `json:"session" doc:"The session that the claim is bound to."`
 	Type       *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim."`
 	Cursor     *string        `json:"cursor" doc:"The id of the last event that was received, to go on after it; the header Last-Event-ID comes before it."`

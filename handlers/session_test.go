@@ -128,7 +128,7 @@ func TestLockCommand(t *testing.T) {
 			b.Lock("k", holding, harness.Shared) // unharmed
 		},
 		"behind a lock without a session": func(t *testing.T, server *server, a, b *harness.Session) {
-			server.lock(t, "k", "a", 60) // the same owner, and another party
+			server.lock(t, "k", "a", 60) // the same owner, without a session
 			if got := a.Lock("k", none, harness.Try); got.GetHolder() != "a" || got.GetHolderSession() != "" {
 				t.Errorf("got %v", got)
 			}

@@ -175,7 +175,7 @@ func hidden(seen int) error {
 }
 
 // WaitsOf implements db.Reader.
-func (v visible) WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
-	claims, err := v.store.WaitsOf(ctx, parties, limit)
+func (v visible) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+	claims, err := v.store.WaitsOf(ctx, owners, limit)
 	return shown(auth.CallerOf(ctx), claims), err
 }

@@ -18,21 +18,21 @@ import (
 
 // GetWaits implements models.LocketServer.
 func (h *handler) GetWaits(ctx context.Context, req *models.GetWaitsRequest) (*models.Waits, error) {
-	id, party, err := decodeWaits(req)
+	id, owner, err := decodeWaits(req)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	chain, err := h.waits(ctx, id, party)
+	chain, err := h.waits(ctx, id, owner)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
 	return &models.Waits{Waits: encodeWaits(&chain, 0), Deadlock: chain.Deadlock}, nil
 }
 
-// waits returns the chain of the claim with an id, or else of a party.
-func (h *handler) waits(ctx context.Context, id string, party claim.Party) (waits.Chain, error) {
+// waits returns the chain of the claim with an id, or else of an owner.
+func (h *handler) waits(ctx context.Context, id string, owner claim.OwnerKey) (waits.Chain, error) {
 	if id == "" {
-		return waits.OfParties(ctx, h.store, "", party)
+		return waits.OfOwners(ctx, h.store, "", owner)
 	}
 	c, now, err := h.store.Get(ctx, id)
 	if err != nil {
@@ -42,11 +42,11 @@ func (h *handler) waits(ctx context.Context, id string, party claim.Party) (wait
 	return waits.OfClaim(ctx, h.store, c)
 }
 
-func decodeWaits(req *models.GetWaitsRequest) (id string, party claim.Party, err error) {
+func decodeWaits(req *models.GetWaitsRequest) (id string, owner claim.OwnerKey, err error) {
 	var c check
-	id, party = req.GetClaim(), claim.Party{Session: req.GetSession(), Owner: req.GetOwner()}
+	id, owner = req.GetClaim(), claim.OwnerKey{Session: req.GetSession(), Owner: req.GetOwner()}
 	given := 0
-	for _, name := range []string{id, party.Session, party.Owner} {
+	for _, name := range []string{id, owner.Session, owner.Owner} {
 		if name != "" {
 			given++
 		}
@@ -56,12 +56,12 @@ func decodeWaits(req *models.GetWaitsRequest) (id string, party claim.Party, err
 			c.fail(field, "give one of claim, owner and session")
 		}
 	}
-	c.text("owner", party.Owner)
-	c.text("session", party.Session)
+	c.text("owner", owner.Owner)
+	c.text("session", owner.Session)
 	if c.err() == nil && id != "" && !validID(id) {
-		return "", party, claim.ErrNotFound
+		return "", owner, claim.ErrNotFound
 	}
-	return id, party, c.err()
+	return id, owner, c.err()
 }
 
 // holderWaits returns whom the holders of a queue wait for elsewhere. What cannot be read in time is
@@ -69,11 +69,11 @@ func decodeWaits(req *models.GetWaitsRequest) (id string, party claim.Party, err
 func (h *handler) holderWaits(ctx context.Context, resource string, holders []claim.Claim) waits.Chain {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	parties := make([]claim.Party, len(holders))
+	owners := make([]claim.OwnerKey, len(holders))
 	for i := range holders {
-		parties[i] = holders[i].Party()
+		owners[i] = holders[i].OwnerKey()
 	}
-	chain, err := waits.OfParties(ctx, h.store, resource, parties...)
+	chain, err := waits.OfOwners(ctx, h.store, resource, owners...)
 	if err != nil {
 		h.log.DebugContext(ctx, "whom the holders wait for is not known", "error", err)
 	}

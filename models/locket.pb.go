@@ -415,7 +415,7 @@ type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the lock: 1 to 1,024 bytes of UTF-8 without NUL.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The party that holds it: 1 to 1,024 bytes.
+	// Who holds it, as the client names itself: 1 to 1,024 bytes.
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Text of the holder for others to read: up to 65,536 bytes.
 	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
@@ -985,7 +985,7 @@ func (x *StatusChange) GetTimestamp() *timestamppb.Timestamp {
 	return nil
 }
 
-// Claim is one party's interest in a resource. Times are those of the database.
+// Claim is an owner's interest in a resource. Times are those of the database.
 type Claim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the claim in every later request.
@@ -1216,7 +1216,7 @@ type CreateClaimRequest struct {
 	// Required: seconds for which the claim is held without renewal, from when it is
 	// active: 0 to 100 years.
 	Ttl *float64 `protobuf:"fixed64,2,opt,name=ttl,proto3,oneof" json:"ttl,omitempty"`
-	// The party that claims: up to 1,024 bytes of UTF-8 without NUL.
+	// Who claims, as the client names itself: up to 1,024 bytes of UTF-8 without NUL.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	Mode  Mode   `protobuf:"varint,4,opt,name=mode,proto3,enum=models.Mode" json:"mode,omitempty"`
 	// Any JSON, up to 65,536 bytes.
@@ -1239,8 +1239,8 @@ type CreateClaimRequest struct {
 	// client that is gone delays the queue no longer than this. If not set, it waits for ever.
 	WaitTtl *float64 `protobuf:"fixed64,10,opt,name=wait_ttl,json=waitTtl,proto3,oneof" json:"wait_ttl,omitempty"`
 	// Wait even if that causes a deadlock, in which each waits for the next. Without it the request
-	// is refused: Aborted, reason DEADLOCK, with its members. For owners that are no single party,
-	// such as a process whose threads wait independently.
+	// is refused: Aborted, reason DEADLOCK, with its members. For owners whose threads
+	// wait independently of each other.
 	AllowDeadlock bool `protobuf:"varint,11,opt,name=allow_deadlock,json=allowDeadlock,proto3" json:"allow_deadlock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3886,7 +3886,7 @@ func (x *GetWaitsRequest) GetSession() string {
 	return ""
 }
 
-// Waits is a chain of parties that wait for each other.
+// Waits is a chain of owners and sessions that wait for each other.
 type Waits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Nearest first; at most 1,000.

@@ -149,7 +149,7 @@ type LocketClient interface {
 	// begin again without a cursor; ResourceExhausted, reason WATCH_TOO_SLOW, if the caller does
 	// not keep up: go on from the last cursor; Unavailable: go on, on any server.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
-	// GetWaits returns whom a party waits for, whom those wait for, and so on.
+	// GetWaits returns whom an owner or a session waits for, whom those wait for, and so on.
 	GetWaits(ctx context.Context, in *GetWaitsRequest, opts ...grpc.CallOption) (*Waits, error)
 	// GetStatus returns how the service is: its servers, its database, the clocks, and what is wrong.
 	// It is for administrators.
@@ -500,7 +500,7 @@ type LocketServer interface {
 	// begin again without a cursor; ResourceExhausted, reason WATCH_TOO_SLOW, if the caller does
 	// not keep up: go on from the last cursor; Unavailable: go on, on any server.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
-	// GetWaits returns whom a party waits for, whom those wait for, and so on.
+	// GetWaits returns whom an owner or a session waits for, whom those wait for, and so on.
 	GetWaits(context.Context, *GetWaitsRequest) (*Waits, error)
 	// GetStatus returns how the service is: its servers, its database, the clocks, and what is wrong.
 	// It is for administrators.

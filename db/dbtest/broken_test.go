@@ -204,7 +204,7 @@ type broken struct {
 	resources func(after string, before claim.Time, limit int) (string, error)
 	nextDue   func(ctx context.Context, idle time.Duration) (claim.Time, claim.Instant, error)
 	abandoned func(ctx context.Context, limit int) ([]string, error)
-	waitsOf   func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error)
+	waitsOf   func(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 	page      func(*db.Page)
 	live      func([]claim.Claim) []claim.Claim
 	announce  func(*db.Member)
@@ -360,11 +360,11 @@ func (b *broken) Due(ctx context.Context, idle time.Duration, limit int) ([]stri
 	return names, err
 }
 
-func (b *broken) WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
+func (b *broken) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
 	if b.waitsOf != nil {
-		return b.waitsOf(ctx, parties, limit)
+		return b.waitsOf(ctx, owners, limit)
 	}
-	return b.Store.WaitsOf(ctx, parties, limit)
+	return b.Store.WaitsOf(ctx, owners, limit)
 }
 
 func (b *broken) Abandoned(ctx context.Context, limit int) ([]string, error) {

@@ -557,26 +557,26 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 			return ids, err
 		}
 	}, []string{"Abandoned", "AbandonedLimit"}},
-	{"WaitsOf sees the first party", func(b *broken) {
-		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
-			return b.Store.WaitsOf(ctx, parties[:min(1, len(parties))], limit)
+	{"WaitsOf sees the first owner", func(b *broken) {
+		b.waitsOf = func(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+			return b.Store.WaitsOf(ctx, owners[:min(1, len(owners))], limit)
 		}
 	}, []string{"WaitsOf", "WaitsOfLimit"}},
 	{"WaitsOf sees no sessions", func(b *broken) {
-		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
-			owners := slices.DeleteFunc(slices.Clone(parties), func(p claim.Party) bool { return p.Session != "" })
-			return b.Store.WaitsOf(ctx, owners, limit)
+		b.waitsOf = func(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+			named := slices.DeleteFunc(slices.Clone(owners), func(p claim.OwnerKey) bool { return p.Session != "" })
+			return b.Store.WaitsOf(ctx, named, limit)
 		}
 	}, []string{"WaitsOfSessions"}},
 	{"WaitsOf ignores its limit", func(b *broken) {
-		b.waitsOf = func(ctx context.Context, parties []claim.Party, _ int) ([]claim.Claim, error) {
-			return b.Store.WaitsOf(ctx, parties, lots)
+		b.waitsOf = func(ctx context.Context, owners []claim.OwnerKey, _ int) ([]claim.Claim, error) {
+			return b.Store.WaitsOf(ctx, owners, lots)
 		}
 	}, []string{"WaitsOfLimit", "WaitsOfMany"}},
 	{"WaitsOf sees holders", func(b *broken) {
-		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
-			waits, err := b.Store.WaitsOf(ctx, parties, limit)
-			for _, p := range parties {
+		b.waitsOf = func(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+			waits, err := b.Store.WaitsOf(ctx, owners, limit)
+			for _, p := range owners {
 				held, _, _ := b.Store.List(ctx, db.Filter{Owner: &p.Owner, Statuses: []claim.Status{claim.Active}})
 				waits = append(waits, held...)
 			}
@@ -584,8 +584,8 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		}
 	}, []string{"WaitsOf"}},
 	{"WaitsOf reads for those whose callers have left", func(b *broken) {
-		b.waitsOf = func(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
-			return b.Store.WaitsOf(context.WithoutCancel(ctx), parties, limit)
+		b.waitsOf = func(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+			return b.Store.WaitsOf(context.WithoutCancel(ctx), owners, limit)
 		}
 	}, []string{"CancelledReads"}},
 	{"NextDue sees no waits", nextDueOf(func(claim.Claim) bool { return true }), []string{"NextDueOfWaits"}},

@@ -139,10 +139,10 @@ func manyDueAreBounded(t testing.TB, e Engine) {
 	}
 }
 
-// waitsOfMany asks for the waits of more parties, with the longest names, than one request to a database may name.
+// waitsOfMany asks for the waits of more owners, with the longest names, than one request to a database may name.
 func waitsOfMany(t testing.TB, e Engine) {
 	const n = 1000
-	parties := []claim.Party{{Session: "none"}}
+	owners := []claim.OwnerKey{{Session: "none"}}
 	Do(t, e.Store, exclusive("holder", "r"))
 	for i := range n {
 		c := largest(i)
@@ -150,10 +150,10 @@ func waitsOfMany(t testing.TB, e Engine) {
 		if i%100 == 0 {
 			Do(t, e.Store, c)
 		}
-		parties = append(parties, claim.Party{Owner: c.Owner})
+		owners = append(owners, claim.OwnerKey{Owner: c.Owner})
 	}
 	for _, limit := range []int{n, 3} {
-		waits, err := e.Store.WaitsOf(t.Context(), parties, limit)
+		waits, err := e.Store.WaitsOf(t.Context(), owners, limit)
 		must(t, err)
 		equal(t, "number of waits", len(waits), min(limit, n/100))
 	}

@@ -306,7 +306,7 @@ func cancelledReads(t testing.TB, e Engine) {
 		"Queue":         func() error { _, _, err := e.Store.Queue(ctx, "r", 10); return err },
 		"Ahead":         func() error { _, err := e.Store.Ahead(ctx, "r", 1, 10); return err },
 		"Due":           func() error { _, err := e.Store.Due(ctx, 0, 10); return err },
-		"WaitsOf":       func() error { _, err := e.Store.WaitsOf(ctx, []claim.Party{{Owner: "o"}}, 10); return err },
+		"WaitsOf":       func() error { _, err := e.Store.WaitsOf(ctx, []claim.OwnerKey{{Owner: "o"}}, 10); return err },
 		"Abandoned":     func() error { _, err := e.Store.Abandoned(ctx, 10); return err },
 		"NextDue":       func() error { _, _, err := e.Store.NextDue(ctx, 0); return err },
 		"Count":         func() error { _, err := e.Store.Count(ctx); return err },

@@ -112,11 +112,11 @@ func nextDueOfWaits(t testing.TB, e Engine) {
 
 func waitsOfAre(t testing.TB, s db.Store, owners []string, want ...string) {
 	t.Helper()
-	var parties []claim.Party
+	var keys []claim.OwnerKey
 	for _, owner := range owners {
-		parties = append(parties, claim.Party{Owner: owner})
+		keys = append(keys, claim.OwnerKey{Owner: owner})
 	}
-	claims, err := s.WaitsOf(t.Context(), parties, 100)
+	claims, err := s.WaitsOf(t.Context(), keys, 100)
 	must(t, err)
 	got := ids(claims)
 	slices.Sort(got)
@@ -143,7 +143,7 @@ func waitsOf(t testing.TB, e Engine) {
 	waitsOfAre(t, e.Store, []string{"a", "nobody", "b", "A"}, "w1", "w2", "w3", "w5")
 	waitsOfAre(t, e.Store, []string{"a "})
 	waitsOfAre(t, e.Store, []string{""})
-	claims, err := e.Store.WaitsOf(t.Context(), []claim.Party{{Owner: "a"}, {Session: "a"}}, 100)
+	claims, err := e.Store.WaitsOf(t.Context(), []claim.OwnerKey{{Owner: "a"}, {Session: "a"}}, 100)
 	must(t, err)
 	want.UserData, want.Value = nil, ""
 	for _, c := range claims {
@@ -161,16 +161,16 @@ func waitsOf(t testing.TB, e Engine) {
 
 func waitsOfLimit(t testing.TB, e Engine) {
 	cmds := []claim.Command{exclusive("holder", "r")}
-	var parties []claim.Party
+	var owners []claim.OwnerKey
 	for i := range 9 {
 		cmd := exclusive(fmt.Sprint(i), "r")
 		cmd.Owner = fmt.Sprint(i % 3)
-		parties = append(parties, claim.Party{Owner: cmd.Owner})
+		owners = append(owners, claim.OwnerKey{Owner: cmd.Owner})
 		cmds = append(cmds, cmd)
 	}
 	Do(t, e.Store, cmds...)
 	for limit := 1; limit <= 10; limit++ {
-		claims, err := e.Store.WaitsOf(t.Context(), parties[:3], limit)
+		claims, err := e.Store.WaitsOf(t.Context(), owners[:3], limit)
 		must(t, err)
 		equal(t, fmt.Sprint("waits, up to ", limit), len(claims), min(limit, 9))
 	}
@@ -186,12 +186,12 @@ func waitsOfSessions(t testing.TB, e Engine) {
 	Do(t, e.Store, of("s1", "h1", "r"), of("s2", "h2", "s"), of("s1", "w1", "s"), of("s2", "w2", "r"))
 	waitsOfAre(t, e.Store, []string{"o"}) // they are their sessions'
 	for session, want := range map[string][]string{"s1": {"w1"}, "s2": {"w2"}, "s3": {}} {
-		claims, err := e.Store.WaitsOf(t.Context(), []claim.Party{{Session: session}}, 10)
+		claims, err := e.Store.WaitsOf(t.Context(), []claim.OwnerKey{{Session: session}}, 10)
 		must(t, err)
 		equal(t, "waits of "+session, ids(claims), want)
 	}
 	Do(t, e.Store, withdrawn("w2"))
-	claims, err := e.Store.WaitsOf(t.Context(), []claim.Party{{Session: "s1"}, {Session: "s2"}, {Owner: "o"}}, 10)
+	claims, err := e.Store.WaitsOf(t.Context(), []claim.OwnerKey{{Session: "s1"}, {Session: "s2"}, {Owner: "o"}}, 10)
 	must(t, err)
 	equal(t, "waits of both", ids(claims), []string{"w1"})
 }

@@ -15,14 +15,14 @@ const (
 )
 
 // WaitsOf implements db.Reader.
-func (s *Store) WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error) {
-	var owners, sessions []any
-	for _, p := range parties {
+func (s *Store) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
+	var owned, sessions []any
+	for _, p := range owners {
 		switch {
 		case p.Session != "":
 			sessions = append(sessions, p.Session)
 		case p.Owner != "":
-			owners = append(owners, p.Owner)
+			owned = append(owned, p.Owner)
 		}
 	}
 	var selects []string
@@ -30,7 +30,7 @@ func (s *Store) WaitsOf(ctx context.Context, parties []claim.Party, limit int) (
 	for _, of := range []struct {
 		sql   string
 		names []any
-	}{{ownerWaitsSQL, owners}, {sessionWaitsSQL, sessions}} {
+	}{{ownerWaitsSQL, owned}, {sessionWaitsSQL, sessions}} {
 		if len(of.names) > 0 {
 			selects = append(selects, strings.Replace(of.sql, "%s", marks(len(of.names)), 1))
 			args = append(append(args, of.names...), limit)

@@ -91,8 +91,8 @@ func (s *Store) Queue(ctx context.Context, resource string, limit int) (snapshot
 }
 
 // WaitsOf implements db.Reader.
-func (s *Store) WaitsOf(ctx context.Context, parties []claim.Party, limit int) (waits []claim.Claim, err error) {
-	err = s.view(ctx, func(live *state.State) { waits = live.WaitsOf(parties, limit) })
+func (s *Store) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) (waits []claim.Claim, err error) {
+	err = s.view(ctx, func(live *state.State) { waits = live.WaitsOf(owners, limit) })
 	return waits, err
 }
 

@@ -59,20 +59,20 @@ const (
 )
 
 // WaitsOf implements db.Reader.
-func (s *Store) WaitsOf(ctx context.Context, parties []claim.Party, limit int) (waits []claim.Claim, err error) {
-	var owners, sessions []string
-	for _, p := range parties {
+func (s *Store) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) (waits []claim.Claim, err error) {
+	var owned, sessions []string
+	for _, p := range owners {
 		if p.Session != "" {
 			sessions = append(sessions, p.Session)
 		} else {
-			owners = append(owners, p.Owner)
+			owned = append(owned, p.Owner)
 		}
 	}
 	err = s.reading(ctx, func(conn *sqlite.Conn) (err error) {
 		for _, of := range []struct {
 			sql   string
 			names []string
-		}{{ownerWaitsSQL, owners}, {sessionWaitsSQL, sessions}} {
+		}{{ownerWaitsSQL, owned}, {sessionWaitsSQL, sessions}} {
 			if len(of.names) == 0 || err != nil {
 				continue
 			}

@@ -46,7 +46,7 @@ func (i Instant) DueBefore() Time { return i.Lease.Add(-i.Skew) }
 // MaxBrief is how many bytes of UserData, and of Value, a claim comes with that nobody needs whole.
 const MaxBrief = 4096
 
-// Claim is one party's interest in a resource. The queues never change a claim that they
+// Claim is an owner's interest in a resource. The queues never change a claim that they
 // have handed out: see Transition.
 type Claim struct {
 	// ID names the claim, for all time.

@@ -168,7 +168,7 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 }
 
 // held returns the exclusive hold of an owner. The token, unless it is 0, is that of the
-// only grant that will do. What a session holds is not its owner's: it is another party.
+// only grant that will do. What a session holds is not its owner's: it has another OwnerKey.
 func (q *Queue) held(owner string, token uint64) (*member, error) {
 	h := q.find(q.Holder)
 	switch {

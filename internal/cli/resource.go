@@ -75,7 +75,7 @@ func (v queueView) text(look look) string {
 // chain says whom the holders wait for elsewhere, a line for each.
 func (v queueView) chain() (text string) {
 	for _, w := range v.Waits {
-		text += fmt.Sprintf("%s waits for %s: %s\n", partyOf(w.Waiter), printable.Quoted(w.Resource), inTheWay(w))
+		text += fmt.Sprintf("%s waits for %s: %s\n", nameOf(w.Waiter), printable.Quoted(w.Resource), inTheWay(w))
 	}
 	return text
 }
@@ -85,21 +85,21 @@ func inTheWay(w jsonview.Wait) string {
 	who := "its turn has come"
 	switch n := len(w.Holders); {
 	case n == 1:
-		who = "held by " + partyOf(w.Holders[0])
+		who = "held by " + nameOf(w.Holders[0])
 	case n > 1:
-		who = fmt.Sprintf("shared by %s and %d more", partyOf(w.Holders[0]), n-1)
+		who = fmt.Sprintf("shared by %s and %d more", nameOf(w.Holders[0]), n-1)
 	}
 	switch n := len(w.Ahead); {
 	case n == 1:
-		who += ", behind " + partyOf(w.Ahead[0])
+		who += ", behind " + nameOf(w.Ahead[0])
 	case n > 1:
-		who += fmt.Sprintf(", behind %s and others", partyOf(w.Ahead[n-1]))
+		who += fmt.Sprintf(", behind %s and others", nameOf(w.Ahead[n-1]))
 	}
 	return who
 }
 
-// partyOf names a party.
-func partyOf(p jsonview.Party) string {
+// nameOf names the owner of a claim.
+func nameOf(p jsonview.ClaimRef) string {
 	switch {
 	case p.Owner != nil:
 		return printable.Quoted(*p.Owner)

@@ -6,7 +6,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Chain is whom a party waits for, whom those wait for, and so on.
+// Chain is whom an owner waits for, whom those wait for, and so on.
 type Chain struct {
 	// Waits are nearest first.
 	Waits []Wait
@@ -29,21 +29,21 @@ const shownAhead = 10
 
 // OfClaim returns the chain of a claim; it has no Waits if the claim does not wait.
 func OfClaim(ctx context.Context, store Store, c claim.Claim) (Chain, error) {
-	s := newSearch(store, c.Party())
+	s := newSearch(store, c.OwnerKey())
 	if c.Status == claim.Waiting {
 		s.begin(c)
 	}
 	return s.chain(ctx)
 }
 
-// OfParties returns the chain of some parties, apart from what they wait for in the queue of the
+// OfOwners returns the chain of some owners, apart from what they wait for in the queue of the
 // resource except.
-func OfParties(ctx context.Context, store Store, except string, parties ...claim.Party) (Chain, error) {
-	s := newSearch(store, parties...)
-	if len(s.parties) == 0 {
+func OfOwners(ctx context.Context, store Store, except string, owners ...claim.OwnerKey) (Chain, error) {
+	s := newSearch(store, owners...)
+	if len(s.owners) == 0 {
 		return Chain{}, nil
 	}
-	claims, err := store.WaitsOf(ctx, parties, MaxRead)
+	claims, err := store.WaitsOf(ctx, owners, MaxRead)
 	if err != nil {
 		return Chain{}, err
 	}
@@ -56,7 +56,7 @@ func OfParties(ctx context.Context, store Store, except string, parties ...claim
 	return s.chain(ctx)
 }
 
-// chain shows what a search finds: each wait that a party got into, and not those that only stand
+// chain shows what a search finds: each wait that an owner got into, and not those that only stand
 // before it in a line that is shown.
 func (s *search) chain(ctx context.Context) (Chain, error) {
 	err := s.run(ctx, false)

@@ -1,11 +1,11 @@
 // Package waits finds out who waits for whom, and who waits in a circle.
 //
-// The parties are sessions, and owners of claims without one. A claim that waits, waits for the
+// The owners are sessions, and owners of claims without one. A waiting claim waits for the
 // holders of its resource that it conflicts with, and for the claims before it in the queue that
-// it conflicts with; and so does its party. A deadlock is a circle that leads from a party over others back to
-// itself, over two resources at least: nobody in it will ever be granted. A party that waits for
-// itself, because it holds what it asks for, is its own affair, since nobody knows whether its parts wait independently. Claims
-// without a party are in no deadlock.
+// it conflicts with; and so does its owner. A deadlock is a circle that leads from an owner over others back to
+// itself, over two resources at least: no claim in it will ever be granted. An owner that waits for
+// itself, because it holds what it asks for, is in no deadlock: its threads may wait independently of each other.
+// Neither are claims without an owner.
 //
 // A deadlock is caused by a claim that begins to wait, so the server that has just committed one
 // looks (Finder.Check). Two servers may cause a deadlock together, and then both see it, or the one

@@ -41,7 +41,7 @@ func NewFinder(store Store, do func(context.Context, claim.Command) (claim.Claim
 
 // DeadlockError is returned for a claim that has been withdrawn because it caused a deadlock.
 type DeadlockError struct {
-	// Members are the claims that wait in the deadlock, each for the party of the next, from the
+	// Members are the claims that wait in the deadlock, each for the owner of the next, from the
 	// refused one on. It is empty for a claim that was withdrawn before.
 	Members []claim.Claim
 }
@@ -76,7 +76,7 @@ func brief(name string) string {
 // withdrawn. Everything else is nil: no deadlock was found, or none could be looked for, or another
 // claim joined it later and has been withdrawn.
 func (f *Finder) Check(ctx context.Context, c *claim.Claim, holder *claim.Claim) error {
-	if c.Party() == (claim.Party{}) {
+	if c.OwnerKey() == (claim.OwnerKey{}) {
 		return nil
 	}
 	deadlock, err := f.find(ctx, c, holder)
@@ -123,7 +123,7 @@ func sameLink(a, b link) bool {
 }
 
 func (f *Finder) search(ctx context.Context, c *claim.Claim, holder *claim.Claim) ([]link, error) {
-	s := newSearch(f.store, c.Party())
+	s := newSearch(f.store, c.OwnerKey())
 	if holder != nil {
 		s.know(db.Snapshot{Row: claim.Row{Resource: c.Resource}, Holders: []claim.Claim{*holder}})
 	}

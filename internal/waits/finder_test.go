@@ -159,7 +159,7 @@ func TestDeadlockThatIsOver(t *testing.T) {
 // slow is a store that is never done reading.
 type slow struct{ db.Store }
 
-func (slow) WaitsOf(ctx context.Context, _ []claim.Party, _ int) ([]claim.Claim, error) {
+func (slow) WaitsOf(ctx context.Context, _ []claim.OwnerKey, _ int) ([]claim.Claim, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

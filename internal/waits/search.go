@@ -19,46 +19,46 @@ const (
 // Store is what a search asks of a store.
 type Store interface {
 	Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
-	WaitsOf(ctx context.Context, parties []claim.Party, limit int) ([]claim.Claim, error)
+	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 }
 
 // search goes from claims that wait to those that they wait for, nearest first. From a claim there are two ways
-// on: along the line, to claims that stand before it and wait themselves; and over the party of a claim that is in
-// the way, to what that party waits for elsewhere, which the store is asked for.
+// on: along the line, to claims that stand before it and wait themselves; and over the owner of a claim that is in
+// the way, to what that owner waits for elsewhere, which the store is asked for.
 type search struct {
-	store   Store
-	parties map[claim.Party]bool // where it began; a way back there is a deadlock
-	left    int                  // how many claims it may still read
+	store  Store
+	owners map[claim.OwnerKey]bool // where it began; a way back there is a deadlock
+	left   int                     // how many claims it may still read
 
 	queues   map[string]*db.Snapshot
-	seen     map[string]span      // the waiting claims that were found, by id
-	asked    map[claim.Party]span // the parties that the store was asked for, or is to be
+	seen     map[string]span         // the waiting claims that were found, by id
+	asked    map[claim.OwnerKey]span // the owners that the store was asked for, or is to be
 	found    []wait
 	deadlock []link
 	now      claim.Instant
 
-	questions []question          // for the store
-	about     map[claim.Party]int // the index of the question about a party
+	questions []question             // for the store
+	about     map[claim.OwnerKey]int // the index of the question about an owner
 }
 
 // wait is a claim that waits, and how it was found.
 type wait struct {
 	claim claim.Claim
 	// from is the index of the wait that it was found from, -1 at the begin, and by who stands
-	// between the two: the claim of the same party that from waits for, or this claim itself.
+	// between the two: the claim of the same owner that from waits for, or this claim itself.
 	from int
 	by   claim.Claim
 	// span is what the way to it goes over, and root where that begins.
 	span span
 	root int
-	// own is whether it waits for a holder of its own party: where it leads is that party's own
+	// own is whether it waits for a holder with the same owner: where it leads is that owner's own
 	// affair.
 	own bool
 }
 
-// question is for what a party waits. It arose where a wait, by its index, waits for a claim of that party.
+// question is for what an owner waits. It arose where a wait, by its index, waits for a claim of that owner.
 type question struct {
-	party claim.Party
+	owner claim.OwnerKey
 	from  int
 	by    claim.Claim
 }
@@ -67,23 +67,23 @@ type question struct {
 type span uint8
 
 const (
-	otherParty span = 1 << iota
+	otherOwner span = 1 << iota
 	otherResource
 )
 
-// link is a part of a deadlock: a claim that waits, and a claim that it waits for, of the party of the next
+// link is a part of a deadlock: a claim that waits, and a claim that it waits for, of the owner of the next
 // link.
 type link struct{ waiter, holder claim.Claim }
 
-func newSearch(store Store, parties ...claim.Party) *search {
+func newSearch(store Store, owners ...claim.OwnerKey) *search {
 	s := &search{
-		store: store, left: MaxRead, parties: make(map[claim.Party]bool),
-		queues: make(map[string]*db.Snapshot), seen: make(map[string]span), asked: make(map[claim.Party]span),
-		about: make(map[claim.Party]int),
+		store: store, left: MaxRead, owners: make(map[claim.OwnerKey]bool),
+		queues: make(map[string]*db.Snapshot), seen: make(map[string]span), asked: make(map[claim.OwnerKey]span),
+		about: make(map[claim.OwnerKey]int),
 	}
-	for _, p := range parties {
-		if p != (claim.Party{}) {
-			s.parties[p] = true
+	for _, p := range owners {
+		if p != (claim.OwnerKey{}) {
+			s.owners[p] = true
 		}
 	}
 	return s
@@ -119,7 +119,7 @@ func (s *search) visit(ctx context.Context, at int) error {
 		return err
 	}
 	for _, b := range blockers {
-		if b.Status == claim.Active && b.Party() == c.Party() {
+		if b.Status == claim.Active && b.OwnerKey() == c.OwnerKey() {
 			s.found[at].own = true
 		}
 		if s.deadlock == nil && s.closes(at, &b) {
@@ -134,15 +134,15 @@ func (s *search) visit(ctx context.Context, at int) error {
 	return nil
 }
 
-// question notes that the party of a claim, for which a wait waits, is to be asked about. Of several such
+// question notes that the owner of a claim, for which a wait waits, is to be asked about. Of several such
 // waits the last one counts.
 func (s *search) question(at int, by claim.Claim) {
-	p := by.Party()
-	way := s.found[at].span | otherParty // with the party itself
-	if p == (claim.Party{}) || s.parties[p] || !isNew(s.asked, p, way) {
+	p := by.OwnerKey()
+	way := s.found[at].span | otherOwner // with the owner itself
+	if p == (claim.OwnerKey{}) || s.owners[p] || !isNew(s.asked, p, way) {
 		return
 	}
-	q := question{party: p, from: at, by: by}
+	q := question{owner: p, from: at, by: by}
 	if i, again := s.about[p]; again {
 		s.questions[i] = q
 		return
@@ -151,24 +151,24 @@ func (s *search) question(at int, by claim.Claim) {
 	s.questions = append(s.questions, q)
 }
 
-// ask asks the store all questions at once, and adds what the parties wait for. Nearest first: what holders wait
+// ask asks the store all questions at once, and adds what the owners wait for. Nearest first: what holders wait
 // for comes before what those in the line wait for, as their questions do.
 func (s *search) ask(ctx context.Context) error {
 	if len(s.questions) == 0 || s.left <= 0 {
 		return nil
 	}
-	parties := make([]claim.Party, len(s.questions))
+	owners := make([]claim.OwnerKey, len(s.questions))
 	for i, q := range s.questions {
-		parties[i] = q.party
+		owners[i] = q.owner
 	}
-	claims, err := s.store.WaitsOf(ctx, parties, s.left)
+	claims, err := s.store.WaitsOf(ctx, owners, s.left)
 	if err != nil {
 		return err
 	}
 	s.left -= len(claims)
-	slices.SortStableFunc(claims, func(a, b claim.Claim) int { return cmp.Compare(s.about[a.Party()], s.about[b.Party()]) })
+	slices.SortStableFunc(claims, func(a, b claim.Claim) int { return cmp.Compare(s.about[a.OwnerKey()], s.about[b.OwnerKey()]) })
 	for _, c := range claims {
-		if q := s.questions[s.about[c.Party()]]; q.by.ID != c.ID { // else it was seen in its line
+		if q := s.questions[s.about[c.OwnerKey()]]; q.by.ID != c.ID { // else it was seen in its line
 			s.add(c, q.from, q.by)
 		}
 	}
@@ -182,8 +182,8 @@ func (s *search) add(c claim.Claim, from int, by claim.Claim) {
 	if from >= 0 {
 		root := &s.found[s.found[from].root].claim
 		w.span, w.root = s.found[from].span, s.found[from].root
-		if p := c.Party(); p != (claim.Party{}) && p != root.Party() {
-			w.span |= otherParty
+		if p := c.OwnerKey(); p != (claim.OwnerKey{}) && p != root.OwnerKey() {
+			w.span |= otherOwner
 		}
 		if c.Resource != root.Resource {
 			w.span |= otherResource
@@ -237,11 +237,11 @@ func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim
 	return blockers, nil
 }
 
-// closes reports whether a claim for which a wait waits is of a party with which the search
-// began, so that the deadlock has two parties and two resources at least.
+// closes reports whether a claim for which a wait waits is of an owner with which the search
+// began, so that the deadlock has two owners and two resources at least.
 func (s *search) closes(at int, blocker *claim.Claim) bool {
 	w := &s.found[at]
-	return w.span == otherParty|otherResource && !s.found[w.root].own && blocker.Party() == s.found[w.root].claim.Party() && s.parties[blocker.Party()]
+	return w.span == otherOwner|otherResource && !s.found[w.root].own && blocker.OwnerKey() == s.found[w.root].claim.OwnerKey() && s.owners[blocker.OwnerKey()]
 }
 
 // path returns the deadlock that ends with a wait, and with who it waits for, in order.

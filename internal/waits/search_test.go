@@ -48,9 +48,9 @@ func (t *table) Queue(_ context.Context, resource string, limit int) (s db.Snaps
 	return s, claim.Instant{}, nil
 }
 
-func (t *table) WaitsOf(_ context.Context, parties []claim.Party, limit int) (waits []claim.Claim, _ error) {
+func (t *table) WaitsOf(_ context.Context, owners []claim.OwnerKey, limit int) (waits []claim.Claim, _ error) {
 	for _, c := range t.claims {
-		if c.Status == claim.Waiting && slices.Contains(parties, c.Party()) && len(waits) < limit {
+		if c.Status == claim.Waiting && slices.Contains(owners, c.OwnerKey()) && len(waits) < limit {
 			waits = append(waits, c)
 		}
 	}
@@ -62,7 +62,7 @@ func (t *table) WaitsOf(_ context.Context, parties []claim.Party, limit int) (wa
 // deadlockOf returns the deadlock that a claim causes.
 func deadlockOf(t testing.TB, store Store, c claim.Claim) []link {
 	t.Helper()
-	s := newSearch(store, c.Party())
+	s := newSearch(store, c.OwnerKey())
 	s.begin(c)
 	if err := s.run(t.Context(), true); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func (t *table) check(rt *rapid.T, first claim.Claim, deadlock []link) {
 		case l.waiter.Status != claim.Waiting, !l.waiter.Conflicts(&l.holder), l.holder.Resource != l.waiter.Resource, l.holder.Enqueued >= l.waiter.Enqueued:
 			rt.Fatalf("%+v does not wait for %+v", l.waiter, l.holder)
 		case l.holder.ID != next.ID && (l.holder.Owner != next.Owner || next.Owner == ""):
-			rt.Fatalf("%+v is not of the party of %+v", l.holder, next)
+			rt.Fatalf("%+v is not of the owner of %+v", l.holder, next)
 		case i == 0 && l.waiter.ID != first.ID:
 			rt.Fatalf("it begins with %+v", l.waiter)
 		}
@@ -226,14 +226,14 @@ func TestSearchIsBounded(t *testing.T) {
 // silent is a store that does not answer.
 type silent struct{ table }
 
-func (*silent) WaitsOf(context.Context, []claim.Party, int) ([]claim.Claim, error) {
+func (*silent) WaitsOf(context.Context, []claim.OwnerKey, int) ([]claim.Claim, error) {
 	return nil, db.ErrUnavailable
 }
 
 func TestSearchWithoutDatabase(t *testing.T) {
 	store := &silent{}
 	store.add("a", "1", claim.Exclusive)
-	s := newSearch(store, claim.Party{Owner: "b"})
+	s := newSearch(store, claim.OwnerKey{Owner: "b"})
 	s.begin(store.add("b", "1", claim.Exclusive))
 	if err := s.run(t.Context(), true); !errors.Is(err, db.ErrUnavailable) {
 		t.Error(err)

@@ -16,7 +16,7 @@ import "github.com/locket-service/locket/models"
 type Claim struct {
 	ID              string         `json:"id" doc:"The claim's name."`
 	Resource        string         `json:"resource" doc:"The name of the resource."`
-	Owner           *string        `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Owner           *string        `json:"owner" doc:"Who claims, as the client names itself; null if the client gave none."`
 	Identity        *string        `json:"identity" doc:"Who the caller that made the claim was authenticated as; null if nobody asked."`
 	Mode            Mode           `json:"mode" doc:"Whether the claim shares the resource."`
 	Type            *Type          `json:"type" doc:"The purpose of the claim."`

@@ -6,7 +6,7 @@ import "github.com/locket-service/locket/models"
 type Watched struct {
 	ID       string    `json:"id" doc:"The claim's name."`
 	Resource string    `json:"resource" doc:"The name of the resource."`
-	Owner    *string   `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Owner    *string   `json:"owner" doc:"Who claims, as the client names itself; null if the client gave none."`
 	Identity *string   `json:"identity" doc:"Who the caller that made the claim was authenticated as; null if nobody asked."`
 	Session  *string   `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
 	Mode     Mode      `json:"mode" doc:"Whether the claim shares the resource."`

@@ -18,41 +18,41 @@ type QueueOf[P any] struct {
 
 // Wait is a claim that waits, and whom it waits for.
 type Wait struct {
-	Resource string  `json:"resource" doc:"What it waits for."`
-	Waiter   Party   `json:"waiter" doc:"The claim that waits."`
-	Holders  []Party `json:"holders" doc:"The holders in its way."`
-	Ahead    []Party `json:"ahead" doc:"The first of the claims in its way that wait before it."`
+	Resource string     `json:"resource" doc:"What it waits for."`
+	Waiter   ClaimRef   `json:"waiter" doc:"The claim that waits."`
+	Holders  []ClaimRef `json:"holders" doc:"The holders in its way."`
+	Ahead    []ClaimRef `json:"ahead" doc:"The first of the claims in its way that wait before it."`
 }
 
-// Party is a claim that holds or waits, and whose it is.
-type Party struct {
+// ClaimRef is a claim that holds or waits, and whose it is.
+type ClaimRef struct {
 	Claim   string    `json:"claim" doc:"The claim's name."`
-	Owner   *string   `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Owner   *string   `json:"owner" doc:"Who claims, as the client names itself; null if the client gave none."`
 	Session *string   `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
 	Mode    Mode      `json:"mode" doc:"Whether the claim shares the resource."`
 	Since   Timestamp `json:"since" doc:"Since when it holds or waits."`
 }
 
-func partyOf(c *models.Claim) Party {
-	return Party{
+func refOf(c *models.Claim) ClaimRef {
+	return ClaimRef{
 		Claim: c.GetId(), Owner: unlessZero(c.GetOwner()), Session: unlessZero(c.GetSession()), Mode: Mode(c.GetMode()),
 		Since: OfClaim(c).Since(),
 	}
 }
 
-func partiesOf(claims []*models.Claim) []Party {
-	parties := make([]Party, len(claims))
+func refsOf(claims []*models.Claim) []ClaimRef {
+	refs := make([]ClaimRef, len(claims))
 	for i, c := range claims {
-		parties[i] = partyOf(c)
+		refs[i] = refOf(c)
 	}
-	return parties
+	return refs
 }
 
 // OfWaits returns how the members of a chain look.
 func OfWaits(waits []*models.Wait) []Wait {
 	list := make([]Wait, len(waits))
 	for i, w := range waits {
-		list[i] = Wait{w.GetWaiter().GetResource(), partyOf(w.GetWaiter()), partiesOf(w.GetHolders()), partiesOf(w.GetAhead())}
+		list[i] = Wait{w.GetWaiter().GetResource(), refOf(w.GetWaiter()), refsOf(w.GetHolders()), refsOf(w.GetAhead())}
 	}
 	return list
 }
@@ -60,7 +60,7 @@ func OfWaits(waits []*models.Wait) []Wait {
 // Place is a claim in the queue of its resource.
 type Place struct {
 	ID              string    `json:"id" doc:"The claim's name."`
-	Owner           *string   `json:"owner" doc:"The party that claims; null if the client gave none."`
+	Owner           *string   `json:"owner" doc:"Who claims, as the client names itself; null if the client gave none."`
 	Identity        *string   `json:"identity" doc:"Who the caller that made the claim was authenticated as; null if nobody asked."`
 	Mode            Mode      `json:"mode" doc:"Whether the claim shares the resource."`
 	Type            *Type     `json:"type" doc:"The purpose of the claim."`

@@ -74,9 +74,9 @@ func (s *State) Ahead(resource string, enqueued uint64, limit int) int {
 	return min(n, limit)
 }
 
-// WaitsOf returns claims that wait, of any of the parties, up to limit.
-func (s *State) WaitsOf(parties []claim.Party, limit int) (waits []claim.Claim) {
-	for _, p := range parties {
+// WaitsOf returns claims that wait, of any of the owners, up to limit.
+func (s *State) WaitsOf(owners []claim.OwnerKey, limit int) (waits []claim.Claim) {
+	for _, p := range owners {
 		of := s.owners[p.Owner]
 		if p.Session != "" {
 			of = s.claimsOf(p.Session)

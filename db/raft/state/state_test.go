@@ -198,11 +198,11 @@ func (w *world) compare(s *state.State) {
 		return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
 	})
 	w.equal("in the order of creation", created, idsOf(all))
-	for _, party := range []claim.Party{{Owner: "a"}, {Owner: ""}, {Session: "s1"}, {Session: "s2"}} {
-		got := values(s.WaitsOf([]claim.Party{party}, 100))
+	for _, owner := range []claim.OwnerKey{{Owner: "a"}, {Owner: ""}, {Session: "s1"}, {Session: "s2"}} {
+		got := values(s.WaitsOf([]claim.OwnerKey{owner}, 100))
 		slices.Sort(got)
-		w.equal(fmt.Sprint("waits of ", party), got, sorted(w.naive.which(func(c *claim.Claim) bool {
-			return waits(c) && c.Party() == party && party != claim.Party{}
+		w.equal(fmt.Sprint("waits of ", owner), got, sorted(w.naive.which(func(c *claim.Claim) bool {
+			return waits(c) && c.OwnerKey() == owner && owner != claim.OwnerKey{}
 		})))
 	}
 	w.compareSessions(s)
