@@ -8,98 +8,98 @@ import (
 )
 
 // reason returns why a claim that was held is not.
-func (k *keeper) reason(e event) error {
+func (w *worker) reason(e event) error {
 	switch {
 	case e == eventRelease || e == eventSignal:
-		return k.cause
-	case e == eventLeaseOver && k.failure != nil:
-		return fmt.Errorf("%w: %w: %w", ErrLost, ErrTimeUp, k.failure)
+		return w.cause
+	case e == eventLeaseOver && w.failure != nil:
+		return fmt.Errorf("%w: %w: %w", ErrLost, ErrTimeUp, w.failure)
 	case e == eventLeaseOver:
 		return fmt.Errorf("%w: %w", ErrLost, ErrTimeUp)
 	default:
-		return fmt.Errorf("%w: %w", ErrLost, k.failure)
+		return fmt.Errorf("%w: %w", ErrLost, w.failure)
 	}
 }
 
 // do carries out an action.
-func (k *keeper) do(a action) {
+func (w *worker) do(a action) {
 	switch a {
 	case sendRegister, sendActivate, sendRenew, sendRelease, sendWithdraw, sendAbort:
-		k.send(a)
+		w.send(a)
 	case dropRequest:
-		k.drop()
+		w.drop()
 	case forgetClaim:
-		k.forgetClaim()
+		w.forgetClaim()
 	case startTimeout:
-		if k.timeout > 0 {
-			k.timers.timeout.Reset(k.timeout)
+		if w.timeout > 0 {
+			w.timers.timeout.Reset(w.timeout)
 		}
 	case startEndTimeout:
-		k.tries = 0
-		k.timers.timeout.Reset(k.keychain.releaseTimeout)
+		w.tries = 0
+		w.timers.timeout.Reset(w.keychain.releaseTimeout)
 	case startActivate:
-		k.timers.activate.Reset(k.pause)
+		w.timers.activate.Reset(w.pause)
 	case startRenew:
-		k.timers.renew.Reset(k.untilRenewal())
+		w.timers.renew.Reset(w.untilRenewal())
 	case startRetry:
-		k.timers.retry.Reset(k.untilRetry())
+		w.timers.retry.Reset(w.untilRetry())
 	case startLease:
-		k.published.extend(k.granted)
-		k.timers.lease.Reset(k.granted.Left(time.Now()))
+		w.published.extend(w.granted)
+		w.timers.lease.Reset(w.granted.Left(time.Now()))
 	case stopTimeout:
-		k.timers.timeout.Stop()
+		w.timers.timeout.Stop()
 	case stopActivate:
-		k.timers.activate.Stop()
+		w.timers.activate.Stop()
 	case stopRenew:
-		k.timers.renew.Stop()
+		w.timers.renew.Stop()
 	case stopRetry:
-		k.timers.retry.Stop()
+		w.timers.retry.Stop()
 	case stopLease:
-		k.timers.lease.Stop()
+		w.timers.lease.Stop()
 	default:
-		k.notify(a)
+		w.notify(a)
 	}
 }
 
 // forgetClaim has the next POST make another claim.
-func (k *keeper) forgetClaim() {
-	k.log.Warn("the place in the line was lost; claiming anew", "url", k.published.url(), "error", k.failure)
-	k.published.forget()
-	k.key, k.firstPOST, k.reached, k.polls = rand.Text(), time.Time{}, false, 0
+func (w *worker) forgetClaim() {
+	w.log.Warn("the place in the line was lost; claiming anew", "url", w.published.url(), "error", w.failure)
+	w.published.forget()
+	w.key, w.firstPOST, w.reached, w.polls = rand.Text(), time.Time{}, false, 0
 }
 
 // notify tells the client.
-func (k *keeper) notify(a action) {
+func (w *worker) notify(a action) {
 	switch a {
 	case notifyAcquired:
-		k.log.Info("claim acquired", "url", k.published.url(), "token", k.published.fencingToken())
-		k.conclusion(nil)
+		w.log.Info("claim acquired", "url", w.published.url(), "token", w.published.fencingToken())
+		w.conclusion(nil)
 	case notifyReleased:
-		k.log.Info("claim released")
+		w.log.Info("claim released")
 	case notifyTimeout:
 		err := ErrTimeout
-		if k.failure != nil {
-			err = fmt.Errorf("%w: %w", ErrTimeout, k.failure)
+		if w.failure != nil {
+			err = fmt.Errorf("%w: %w", ErrTimeout, w.failure)
 		}
-		k.conclusion(err)
+		w.conclusion(err)
 	case notifyLost:
-		k.log.Error("claim lost", "error", k.published.cause())
+		w.log.Error("claim lost", "error", w.published.cause())
 	case terminate:
-		err := k.published.cause()
+		err := w.published.cause()
 		if !errors.Is(err, ErrLost) {
-			err = k.failure
-			k.log.Error("claim failed", "error", err)
+			err = w.failure
+			w.log.Error("claim failed", "error", err)
 		}
-		if k.keychain.fatal != nil {
-			go k.keychain.fatal(k.claim.named(err))
+		if w.keychain.fatal != nil {
+			go w.keychain.fatal(w.claim.named(err))
 		}
 	}
 }
 
 // conclusion tells Keychain.Claim what it returns. Only the first counts.
-func (k *keeper) conclusion(err error) {
+func (w *worker) conclusion(err error) {
 	select {
-	case k.claim.outcome <- err:
+	case w.claim.outcome <- err:
 	default:
 	}
 }

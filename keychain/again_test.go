@@ -12,7 +12,7 @@ import (
 )
 
 // TestClaimAgain: a claim that its caller has given up is out of the way of the next one from that moment on,
-// whatever its keeper has done about it.
+// whatever its worker has done about it.
 func TestClaimAgain(t *testing.T) {
 	for name, giveUp := range map[string]func(t *testing.T, kc *keychain.Keychain, ctx context.Context, cancel func()){
 		"while it waits": func(t *testing.T, kc *keychain.Keychain, ctx context.Context, cancel func()) {
@@ -66,7 +66,7 @@ func TestClaimAgain(t *testing.T) {
 	}
 }
 
-// slowLog is a logger that holds the keeper up when something happens to a claim.
+// slowLog is a logger that holds the worker up when something happens to a claim.
 type slowLog struct {
 	when    string
 	proceed chan struct{}

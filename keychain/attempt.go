@@ -8,11 +8,11 @@ import (
 )
 
 // postTimeoutFactor is for how many times its timeout the answer to a POST is listened for, though
-// the keeper has dropped it: it may tell of a claim that must be withdrawn.
+// the worker has dropped it: it may tell of a claim that must be withdrawn.
 const postTimeoutFactor = 6
 
 // attempt is a request under way. A goroutine of its own carries it out, which knows the claim
-// and not its keeper.
+// and not its worker.
 type attempt struct {
 	request
 	claim   *Claim
@@ -22,35 +22,35 @@ type attempt struct {
 }
 
 // send sends a request.
-func (k *keeper) send(kind action) {
-	k.drop()
-	ctx, cancel := context.WithCancel(k.keychain.ctx)
-	a := &attempt{k.request(kind), k.claim, ctx, cancel, make(chan answer)}
-	k.attempt = a
+func (w *worker) send(kind action) {
+	w.drop()
+	ctx, cancel := context.WithCancel(w.keychain.ctx)
+	a := &attempt{w.request(kind), w.claim, ctx, cancel, make(chan answer)}
+	w.attempt = a
 	if kind == sendRegister {
-		if k.firstPOST.IsZero() {
-			k.firstPOST = time.Now()
+		if w.firstPOST.IsZero() {
+			w.firstPOST = time.Now()
 		}
-		k.keychain.tasks.Go(a.post)
+		w.keychain.tasks.Go(a.post)
 		return
 	}
-	again := k.tries > 0
-	k.keychain.tasks.Go(func() { a.patch(again) })
+	again := w.tries > 0
+	w.keychain.tasks.Go(func() { a.patch(again) })
 }
 
 // drop ends the request under way. The server may carry it out all the same.
-func (k *keeper) drop() {
-	if k.attempt == nil {
+func (w *worker) drop() {
+	if w.attempt == nil {
 		return
 	}
-	k.attempt.cancel()
-	if k.attempt.kind == sendRenew {
-		k.doubt(k.attempt.request)
+	w.attempt.cancel()
+	if w.attempt.kind == sendRenew {
+		w.doubt(w.attempt.request)
 	}
-	k.attempt = nil
+	w.attempt = nil
 }
 
-// give hands an answer to the keeper, unless that has dropped the attempt.
+// give hands an answer to the worker, unless that has dropped the attempt.
 func (a *attempt) give(r answer) (taken bool) {
 	select {
 	case a.answers <- r:
@@ -60,7 +60,7 @@ func (a *attempt) give(r answer) (taken bool) {
 	}
 }
 
-// post carries out POST. What comes of it after the keeper has dropped it is not lost.
+// post carries out POST. What comes of it after the worker has dropped it is not lost.
 func (a *attempt) post() {
 	defer a.cancel()
 	kc := a.claim.keychain
@@ -129,23 +129,23 @@ func (a *attempt) explainEnd(r *answer) {
 }
 
 // request returns a request as it is to be sent now.
-func (k *keeper) request(kind action) request {
-	kc := k.keychain
-	r := request{kind: kind, method: http.MethodPatch, url: k.published.url(), timeout: kc.requestTimeout}
+func (w *worker) request(kind action) request {
+	kc := w.keychain
+	r := request{kind: kind, method: http.MethodPatch, url: w.published.url(), timeout: kc.requestTimeout}
 	switch kind {
 	case sendRegister:
-		r.method, r.url, r.key = http.MethodPost, kc.wire.servers.claims(), k.key
-		r.body, r.plain = k.body, k.plain
+		r.method, r.url, r.key = http.MethodPost, kc.wire.servers.claims(), w.key
+		r.body, r.plain = w.body, w.plain
 	case sendActivate:
-		r.body, r.wait = update{Status: "active"}, k.longPoll()
-		r.timeout = r.wait + min(r.timeout, k.patience()/3)
-		r.explain = k.waitTTL > 0
+		r.body, r.wait = update{Status: "active"}, w.longPoll()
+		r.timeout = r.wait + min(r.timeout, w.patience()/3)
+		r.explain = w.waitTTL > 0
 	case sendRenew:
-		r.explain = k.waitTTL > 0 && !k.state.holds()
-		r.body, r.ttl = update{TTL: k.ttl.Seconds()}, k.ttl
-		r.timeout = min(r.timeout, k.pace()/time.Duration(max(3, 2*len(kc.wire.servers.roots))))
+		r.explain = w.waitTTL > 0 && !w.state.holds()
+		r.body, r.ttl = update{TTL: w.ttl.Seconds()}, w.ttl
+		r.timeout = min(r.timeout, w.pace()/time.Duration(max(3, 2*len(kc.wire.servers.roots))))
 	default:
-		r = kc.ending(kind, k.published.url())
+		r = kc.ending(kind, w.published.url())
 	}
 	return r
 }

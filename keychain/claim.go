@@ -10,14 +10,14 @@ import (
 // Claim is a claim that was active when Keychain.Claim returned it, and is kept so. It may be
 // used by any number of goroutines.
 //
-// It is the caller's handle: it sends commands to the claim's keeper, and tells what that has
+// It is the caller's handle: it sends commands to the claim's worker, and tells what that has
 // published.
 type Claim struct {
 	keychain  *Keychain
 	resource  string
 	published published
 
-	// commands reach the keeper until the claim has ended.
+	// commands reach the worker until the claim has ended.
 	commands chan command
 	outcome  chan error    // what Keychain.Claim returns; gets one value
 	ended    chan struct{} // closed when the claim is in a final state
@@ -59,7 +59,7 @@ func (c *Claim) await(ctx context.Context) error {
 }
 
 // giveUp has the claim ended. When it returns, or before, the claim is neither held nor in the way of the
-// next one, whatever the keeper has done about it by then.
+// next one, whatever the worker has done about it by then.
 func (c *Claim) giveUp(cause error) {
 	c.published.giveUp()
 	c.tell(command{event: eventRelease, cause: cause})

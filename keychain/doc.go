@@ -11,7 +11,7 @@
 // whoever of the two is cut off.
 //
 // What a claim goes through is one table of transitions (table.go), without a clock and
-// without I/O. A keeper for each claim, a goroutine that no caller reaches but by commands,
+// without I/O. A worker for each claim, a goroutine that no caller reaches but by commands,
 // feeds it with answers and timers, carries out what it says, and publishes what the caller's
 // handle, the Claim, tells. In short, where (…) is a state in which a request is repeated that came to nothing:
 //

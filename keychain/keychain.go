@@ -60,23 +60,23 @@ func New(url string, options ...Option) (*Keychain, error) {
 // It is ErrClaimed when the keychain claims the resource already. A claim that is being given
 // back is waited for.
 func (kc *Keychain) Claim(ctx context.Context, resource string, options ...ClaimOption) (*Claim, error) {
-	k, err := kc.newKeeper(resource, options)
+	w, err := kc.newWorker(resource, options)
 	if err == nil {
-		err = kc.add(ctx, k)
+		err = kc.add(ctx, w)
 	}
 	if err == nil {
-		err = k.claim.await(ctx)
+		err = w.claim.await(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("claim %q: %w", resource, err)
 	}
-	return k.claim, nil
+	return w.claim, nil
 }
 
 // add begins to claim, as soon as no claim of the same resource is left.
-func (kc *Keychain) add(ctx context.Context, k *keeper) error {
+func (kc *Keychain) add(ctx context.Context, w *worker) error {
 	for {
-		before, err := kc.tryToAdd(ctx, k)
+		before, err := kc.tryToAdd(ctx, w)
 		if before == nil || err != nil {
 			return err
 		}
@@ -88,11 +88,11 @@ func (kc *Keychain) add(ctx context.Context, k *keeper) error {
 	}
 }
 
-// tryToAdd starts a keeper, or returns the claim that is in the way.
-func (kc *Keychain) tryToAdd(ctx context.Context, k *keeper) (before *Claim, err error) {
+// tryToAdd starts a worker, or returns the claim that is in the way.
+func (kc *Keychain) tryToAdd(ctx context.Context, w *worker) (before *Claim, err error) {
 	kc.mu.Lock()
 	defer kc.mu.Unlock()
-	before = kc.claims[k.claim.resource]
+	before = kc.claims[w.claim.resource]
 	switch {
 	case kc.isClosing():
 		return nil, ErrClosed
@@ -101,8 +101,8 @@ func (kc *Keychain) tryToAdd(ctx context.Context, k *keeper) (before *Claim, err
 	case before != nil && before.published.isWanted():
 		return nil, ErrClaimed
 	case before == nil:
-		kc.claims[k.claim.resource] = k.claim
-		kc.tasks.Go(k.keep)
+		kc.claims[w.claim.resource] = w.claim
+		kc.tasks.Go(w.keep)
 	}
 	return before, nil
 }
@@ -116,7 +116,7 @@ func (kc *Keychain) isClosing() bool {
 	}
 }
 
-// forget is called by the keeper of a claim that has ended.
+// forget is called by the worker of a claim that has ended.
 func (kc *Keychain) forget(c *Claim) {
 	kc.mu.Lock()
 	defer kc.mu.Unlock()

@@ -41,7 +41,7 @@ type event string
 const (
 	eventBegin event = "-" // the client wants the claim
 
-	// The answers. The keeper sorts them: no answer at all, or none that belongs to the
+	// The answers. The worker sorts them: no answer at all, or none that belongs to the
 	// protocol, is failed.
 	eventOK        event = "response (200)"
 	eventCreated   event = "response (201)"
@@ -68,7 +68,7 @@ const (
 	eventLeaseOver event = "lease is over" // by the client's own clock
 )
 
-// action is what the keeper must do. Sending replaces the request under way, starting a timer
+// action is what the worker must do. Sending replaces the request under way, starting a timer
 // the one that runs.
 type action string
 

@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/lease"
 )
 
-// published is what is known of a claim. Its keeper writes it, the handle tells it, and any
+// published is what is known of a claim. Its worker writes it, the handle tells it, and any
 // goroutine may read it.
 type published struct {
 	lost chan struct{} // Done: closed when the claim is not held any more

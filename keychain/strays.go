@@ -15,7 +15,7 @@ func (c *Claim) settle(location string) {
 	}
 }
 
-// late takes an answer to POST that came after the keeper had dropped it.
+// late takes an answer to POST that came after the worker had dropped it.
 func (c *Claim) late(a *answer) {
 	if a.location == "" || a.code != http.StatusCreated && a.code != http.StatusAccepted {
 		return

@@ -148,7 +148,7 @@ var ignored = ignoring(
 	exemption{finals, []event{eventSignal, eventRelease, eventRefresh}, "the claim has ended"},
 	exemption{ending, []event{eventRelease, eventRefresh}, "it is being ended already"},
 	exemption{beforeActive, []event{eventRefresh}, "there is no lease yet that could be renewed"},
-	exemption{[]state{stateRenewing}, []event{eventRefresh}, "a renewal is under way; the keeper asks again when it has ended"},
+	exemption{[]state{stateRenewing}, []event{eventRefresh}, "a renewal is under way; the worker asks again when it has ended"},
 )
 
 var (

@@ -561,7 +561,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// The keeper repeats POST, and net/http does not, which would do so at once and unseen: a
+// The worker repeats POST, and net/http does not, which would do so at once and unseen: a
 // connection that was used before is cut.
 func TestReplay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *nessyServer, connect connect) {

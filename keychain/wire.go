@@ -205,7 +205,7 @@ func (w *wire) newRequest(ctx context.Context, r request, target string) (*http.
 	if err != nil {
 		return nil, err
 	}
-	// Without it net/http repeats by itself what has an Idempotency-Key. The keeper must know
+	// Without it net/http repeats by itself what has an Idempotency-Key. The worker must know
 	// of every POST, for the servers that do not know the key.
 	req.GetBody = nil
 	req.Header.Set("Accept", "application/json")

@@ -143,7 +143,7 @@ func (w *world) start() {
 	listener := bufconn.Listen(1 << 20)
 	w.process = ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
 		{Name: "committer", Runner: queues},
-		{Name: "keeper", Runner: watch.NewKeeper(hub, func(ctx context.Context, cmd claim.Command) error {
+		{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, func(ctx context.Context, cmd claim.Command) error {
 			_, err := queues.Do(ctx, cmd)
 			return err
 		}, log)},

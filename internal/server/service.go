@@ -70,7 +70,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "committer", Runner: queues},
 			{Name: "sweeper", Runner: sweeper},
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
-			{Name: "keeper", Runner: watch.NewKeeper(hub, keepWaiting(queues), log)},
+			{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, keepWaiting(queues), log)},
 			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
 			{Name: "sessions", Runner: sessions},
 			{Name: "announcer", Runner: announcer(store, self, log)},
@@ -89,7 +89,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	}
 }
 
-// keepWaiting carries out the commands of a keeper.
+// keepWaiting carries out the commands of a watch.WaitRenewer.
 func keepWaiting(queues *committer.Committer) func(context.Context, claim.Command) error {
 	return func(ctx context.Context, cmd claim.Command) error {
 		_, err := queues.Do(ctx, cmd)

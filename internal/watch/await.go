@@ -36,7 +36,7 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 		case err != nil || c.Status != claim.Waiting:
 			return c, now, err
 		}
-		h.keeping(s, &c, now)
+		h.noteWaitTTL(s, &c, now)
 		select {
 		case n := <-s.updates:
 			if n != nil {

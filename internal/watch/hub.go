@@ -28,13 +28,13 @@ type Hub struct {
 	store db.Getter
 	log   *feedLog
 
-	mu      sync.Mutex
-	waiting map[string]map[*subscription]struct{} // by the claim's id
-	count   int
-	kept    kept
-	wake    chan struct{}   // gets a value when the feed is to be read at once
-	running context.Context // ends with Stop
-	stop    func()
+	mu       sync.Mutex
+	waiting  map[string]map[*subscription]struct{} // by the claim's id
+	count    int
+	renewals renewals
+	wake     chan struct{}   // gets a value when the feed is to be read at once
+	running  context.Context // ends with Stop
+	stop     func()
 
 	sessions map[string]SessionListener // by the session's id
 	awaited  int                        // sessions that wait for something
@@ -45,10 +45,10 @@ type subscription struct {
 	id string
 	// updates brings the claim as it is now, or nil: read it.
 	updates chan *update
-	// half is that of the claim's WaitTTL, 0 for none, and keepAt when the claim is to be kept
-	// waiting: see Keeper.
-	half   time.Duration
-	keepAt time.Time
+	// half is that of the claim's WaitTTL, 0 for none, and renewAt when its wait is to be renewed:
+	// see WaitRenewer.
+	half    time.Duration
+	renewAt time.Time
 }
 
 // update is a claim, and the time at which it became so.
@@ -62,7 +62,7 @@ type update struct {
 func NewHub(store Store, registerer prometheus.Registerer) *Hub {
 	running, stop := context.WithCancel(context.Background())
 	h := &Hub{store: store, running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]SessionListener)}
-	h.kept.began = make(chan struct{}, 1)
+	h.renewals.began = make(chan struct{}, 1)
 	h.log = newFeedLog(store, h.poke, registerer)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_waiters", Help: "Calls that wait for a claim on this server.",
@@ -150,7 +150,7 @@ func (h *Hub) unsubscribe(s *subscription) {
 	}
 	h.count--
 	if s.half != 0 {
-		h.kept.count--
+		h.renewals.count--
 	}
 }
 

@@ -71,7 +71,7 @@ func TestRunRemovesLeftGroupChaos(t *testing.T) {
 	r := newRunner(t, server.Address(), "n", "--", "sh", "-c", family)
 	r.start().prints("ready")
 	folder := r.cgroupFolder()
-	r.killTogether([]string{"keeper", "reaper", "guard"})
+	r.killTogether([]string{"supervisor", "reaper", "guard"})
 	for _, pid := range marked(r.mark) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}

@@ -13,7 +13,7 @@ import (
 // family is a command with children, grandchildren and daemons that ignore TERM.
 const family = `trap "" TERM; sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sh -c 'sleep 1000; :' & (sleep 1000 &); echo ready; wait`
 
-// Of the keeper, the reaper and the guard any two may be killed at once: the third one ends all
+// Of the supervisor, the reaper and the guard any two may be killed at once: the third one ends all
 // that came from the command, releases the lock, and leaves no control group. Whether the command
 // has one is as on this machine; TestRunKilledTogetherChaos has both.
 func TestRunKilledTogether(t *testing.T) {
@@ -22,11 +22,11 @@ func TestRunKilledTogether(t *testing.T) {
 }
 
 // killTogether runs commands, prepared, whose control group ("" for none) must be the right one, and
-// kills their keepers.
+// kills their supervisors.
 func killTogether(t *testing.T, prepare func(r *runner), right func(cgroup string) bool) {
 	t.Helper()
 	server := runServer(t)
-	for _, victims := range [][]string{{"reaper"}, {"guard"}, {"keeper", "guard"}, {"keeper", "reaper"}, {"reaper", "guard"}} {
+	for _, victims := range [][]string{{"reaper"}, {"guard"}, {"supervisor", "guard"}, {"supervisor", "reaper"}, {"reaper", "guard"}} {
 		t.Run(fmt.Sprint(victims), func(t *testing.T) {
 			t.Parallel()
 			r := newRunner(t, server.Address(), t.Name(), "--grace", "200ms", "--ttl", "1h", "--", "sh", "-c", family)
@@ -59,7 +59,7 @@ func (r *runner) killTogether(victims []string) {
 	var pids []int
 	for _, victim := range victims {
 		pid := r.cmd.Process.Pid
-		if victim != "keeper" {
+		if victim != "supervisor" {
 			pid = r.helperPid(victim)
 		}
 		harness.Must(r.t, syscall.Kill(pid, syscall.SIGSTOP))

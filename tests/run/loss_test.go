@@ -73,7 +73,7 @@ func TestRunLost(t *testing.T) {
 		r.signal(syscall.SIGCONT)
 		r.ends(123, "")
 	})
-	// Without the guard the command runs for as long as the keeper is stopped: nobody is
+	// Without the guard the command runs for as long as the supervisor is stopped: nobody is
 	// there to end it. Then it ends before it does anything else.
 	t.Run("stop both", func(t *testing.T) {
 		t.Parallel()

@@ -172,7 +172,7 @@ func (r *runner) commandStates() (states []string) {
 	return states
 }
 
-// commandIsStopped waits until the command is stopped, whose keeper must not be.
+// commandIsStopped waits until the command is stopped, whose supervisor must not be.
 func (r *runner) commandIsStopped() {
 	r.t.Helper()
 	r.eventually("the command is stopped", func() bool { return slices.Equal(slices.Compact(r.commandStates()), []string{"T"}) })
@@ -274,18 +274,18 @@ func TestRunKilled(t *testing.T) {
 	server := runServer(t)
 	client := server.Client(t)
 	const family = `sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sh -c 'sleep 1000; :' & (sleep 1000 &); echo ready; wait`
-	t.Run("keeper", func(t *testing.T) {
+	t.Run("supervisor", func(t *testing.T) {
 		t.Parallel()
-		r := shell(t, server.Address(), "keeper", `trap "echo tidy; exit" TERM; `+family, "--ttl", "1h")
+		r := shell(t, server.Address(), "supervisor", `trap "echo tidy; exit" TERM; `+family, "--ttl", "1h")
 		r.prints("ready")
 		r.signal(syscall.SIGKILL)
 		r.ends(-1)
 		r.prints("tidy")
-		r.queue(client, "keeper", 0, 0) // the guard has released it
+		r.queue(client, "supervisor", 0, 0) // the guard has released it
 	})
-	t.Run("keeper, deaf", func(t *testing.T) {
+	t.Run("supervisor, deaf", func(t *testing.T) {
 		t.Parallel()
-		r := shell(t, server.Address(), "keeper, deaf", `trap "" TERM; `+family, "--ttl", "2s", "--grace", "1h")
+		r := shell(t, server.Address(), "supervisor, deaf", `trap "" TERM; `+family, "--ttl", "2s", "--grace", "1h")
 		r.prints("ready")
 		r.signal(syscall.SIGKILL)
 		r.ends(-1) // at the end of its lease, or after an hour

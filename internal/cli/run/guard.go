@@ -15,7 +15,7 @@ import (
 // pipes.arg.
 const GuardFlag = "guard"
 
-// order is a message of the keeper of the lock to the guard.
+// order is a message of the supervisor to the guard.
 type order struct {
 	// Command is what to run; the first order has it, and no other.
 	Command *command `json:",omitempty"`
@@ -40,7 +40,7 @@ type command struct {
 	Leave bool
 }
 
-// report is a message of the guard to the keeper of the lock.
+// report is a message of the guard to the supervisor.
 type report struct {
 	// Pid is the command's, when it has started, Errno why it has not.
 	Pid   int           `json:",omitempty"`
@@ -60,8 +60,8 @@ type report struct {
 // command leaves behind becomes the guard's children (on Linux), which it kills until there
 // is none: no process can hide, however it forks. It stops the command by itself
 //
-//   - when the lease ends, whose end the keeper has sent, even if the keeper is stuck,
-//   - when the keeper is gone: the pipe of orders is closed.
+//   - when the lease ends, whose end the supervisor has sent, even if the supervisor is stuck,
+//   - when the supervisor is gone: the pipe of orders is closed.
 //
 // One goroutine does all this, so no process is signalled after it was waited for, when its
 // number may be another's.
@@ -72,7 +72,7 @@ type guard struct {
 	orders chan order
 	out    *json.Encoder
 
-	// abandoned: the keeper is gone.
+	// abandoned: the supervisor is gone.
 	abandoned bool
 	// running: the command itself has not ended.
 	running bool
@@ -86,7 +86,7 @@ type guard struct {
 	killed time.Duration
 }
 
-// Guard is the guard's life. If the keeper is gone, the guard releases the claims at its end: dial reaches the
+// Guard is the guard's life. If the supervisor is gone, the guard releases the claims at its end: dial reaches the
 // servers.
 func Guard(value string, dial Dial) error {
 	p, err := parsePipes(value)
@@ -94,12 +94,12 @@ func Guard(value string, dial Dial) error {
 		return err
 	}
 	if p.guard() {
-		return releaseForKeeper(dial)
+		return releaseForSupervisor(dial)
 	}
 	return nil
 }
 
-// guard starts the command, returns when nothing of it is left, or is to be left, and reports whether the keeper is gone.
+// guard starts the command, returns when nothing of it is left, or is to be left, and reports whether the supervisor is gone.
 func (p pipes) guard() (abandoned bool) {
 	syscall.CloseOnExec(p.orders)
 	syscall.CloseOnExec(p.reports)
@@ -173,7 +173,7 @@ func (g *guard) listen(in *json.Decoder) {
 	}
 }
 
-// report sends a report. If its reader is gone, so is the keeper.
+// report sends a report. If its reader is gone, so is the supervisor.
 func (g *guard) report(r report) {
 	if g.out.Encode(r) != nil {
 		g.abandoned = true

@@ -34,7 +34,7 @@ type keptLock struct {
 	name     string
 	claim    *models.CreateClaimRequest
 	observed *observedClient
-	keeper   *locklib.Runner
+	runner   *locklib.Runner
 	process  ifrit.Process
 	over     bool // the runner has ended
 }
@@ -55,8 +55,8 @@ func (k *kept) request(name string) *keptLock {
 		claim.Mode = models.Mode_MODE_SHARED
 	}
 	client := observe(k.LocketClient)
-	keeper := locklib.NewClaimRunner(client, claim, locklib.WithWaitTTL(k.WaitTTL))
-	l := &keptLock{name: name, claim: claim, observed: client, keeper: keeper, process: ifrit.Background(keeper)}
+	runner := locklib.NewClaimRunner(client, claim, locklib.WithWaitTTL(k.WaitTTL))
+	l := &keptLock{name: name, claim: claim, observed: client, runner: runner, process: ifrit.Background(runner)}
 	k.locks = append(k.locks, l)
 	go func() { k.ended <- ending{l, <-l.process.Wait()} }()
 	return l
@@ -73,7 +73,7 @@ func (l *keptLock) id() string {
 // isHeld reports whether all locks are held, by their trust windows.
 func (k *kept) isHeld() bool {
 	for _, l := range k.locks {
-		if _, held := l.keeper.Held(); !held {
+		if _, held := l.runner.Held(); !held {
 			return false
 		}
 	}
@@ -125,9 +125,9 @@ func (k *kept) release() error {
 	return nil
 }
 
-// releaseForKeeper releases the claims of a keeper that is gone, of which the environment of the command tells. It
+// releaseForSupervisor releases the claims of a supervisor that is gone, of which the environment of the command tells. It
 // tries once: they end with their leases otherwise.
-func releaseForKeeper(dial Dial) error {
+func releaseForSupervisor(dial Dial) error {
 	c, err := dial()
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (k *kept) endLost(l *keptLock) {
 func (k *kept) environment() []string {
 	var tokens, claims []string
 	for _, l := range k.locks {
-		token, _ := l.keeper.Held()
+		token, _ := l.runner.Held()
 		tokens, claims = append(tokens, strconv.FormatUint(token, 10)), append(claims, l.id())
 	}
 	own := map[string]string{

@@ -13,7 +13,7 @@ import (
 // GuardFlag.
 const ReaperFlag = "reaper"
 
-// pipes are what the keeper of the lock hands to the reaper, and that to the guard: the numbers
+// pipes are what the supervisor hands to the reaper, and that to the guard: the numbers
 // of the pipes of orders and of reports, and the control group of the command.
 type pipes struct {
 	orders, reports int
@@ -41,10 +41,10 @@ func parsePipes(value string) (p pipes, err error) {
 }
 
 // Reaper is the life of a reaper: the parent of the guard, and the process that inherits what
-// the command has left if the guard is killed together with the keeper of the lock. Then it
+// the command has left if the guard is killed together with the supervisor. Then it
 // kills all of it, and releases the claims: dial reaches the servers.
 func Reaper(value string, dial Dial) error {
-	keeper := os.Getppid()
+	supervisor := os.Getppid()
 	p, err := parsePipes(value)
 	if err != nil {
 		return err
@@ -64,13 +64,13 @@ func Reaper(value string, dial Dial) error {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil: // no children are left
 			p.cgroup.remove()
-			if os.Getppid() != keeper {
-				return releaseForKeeper(dial)
+			if os.Getppid() != supervisor {
+				return releaseForSupervisor(dial)
 			}
 			return nil
 		case pid == guard && status.Exited() && status.ExitStatus() == 0: // it has done all that is to do
-			if os.Getppid() != keeper { // which may have gone when the guard had
-				return releaseForKeeper(dial)
+			if os.Getppid() != supervisor { // which may have gone when the guard had
+				return releaseForSupervisor(dial)
 			}
 			return nil
 		case pid == guard:

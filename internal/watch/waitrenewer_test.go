@@ -16,12 +16,12 @@ import (
 
 const waitTTL = time.Minute
 
-// keep runs a keeper and a sweeper, and counts the commands of the keeper.
+// keep runs a WaitRenewer and a sweeper, and counts the commands of the first.
 func keep(t *testing.T, w *committertest.World) *atomic.Int64 {
 	t.Helper()
 	w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: 100 * time.Hour})
 	var commands atomic.Int64
-	committertest.Run(t, watch.NewKeeper(w.Hub, func(ctx context.Context, cmd claim.Command) error {
+	committertest.Run(t, watch.NewWaitRenewer(w.Hub, func(ctx context.Context, cmd claim.Command) error {
 		commands.Add(1)
 		_, err := w.Do(ctx, cmd)
 		return err
@@ -37,9 +37,9 @@ func wait(t *testing.T, w *committertest.World, ids ...string) {
 	}
 }
 
-// TestKeeper: a claim that a call waits for goes on waiting for as long as the call does, with two
+// TestWaitRenewer: a claim that a call waits for goes on waiting for as long as the call does, with two
 // writes per wait TTL, and is aborted one wait TTL after the last of them.
-func TestKeeper(t *testing.T) {
+func TestWaitRenewer(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		commands := keep(t, w)
 		wait(t, w, "kept", "left")
@@ -68,8 +68,8 @@ func TestKeeper(t *testing.T) {
 	})
 }
 
-// TestKeeperTogether: many calls that began at different times are kept waiting by few commands.
-func TestKeeperTogether(t *testing.T) {
+// TestWaitRenewerTogether: many calls that began at different times are kept waiting by few commands.
+func TestWaitRenewerTogether(t *testing.T) {
 	const calls = 150
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		commands := keep(t, w)
@@ -90,9 +90,9 @@ func TestKeeperTogether(t *testing.T) {
 	})
 }
 
-// TestKeeperOfAnotherReading: a call that begins when most of the time has passed, as after the
+// TestWaitRenewerOfAnotherReading: a call that begins when most of the time has passed, as after the
 // loss of another server, is in time.
-func TestKeeperOfAnotherReading(t *testing.T) {
+func TestWaitRenewerOfAnotherReading(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		keep(t, w)
 		wait(t, w, "a")
@@ -103,8 +103,8 @@ func TestKeeperOfAnotherReading(t *testing.T) {
 	})
 }
 
-// TestKeeperWithoutDatabase: an outage aborts nobody, and the keeper goes on after it.
-func TestKeeperWithoutDatabase(t *testing.T) {
+// TestWaitRenewerWithoutDatabase: an outage aborts nobody, and the WaitRenewer goes on after it.
+func TestWaitRenewerWithoutDatabase(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		keep(t, w)
 		wait(t, w, "a")

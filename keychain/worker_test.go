@@ -24,18 +24,18 @@ func TestStopped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			k, err := kc.newKeeper("r", nil)
+			w, err := kc.newWorker("r", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			k.state, k.timers = s, timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer()}
+			w.state, w.timers = s, timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer()}
 			if s == stateRenewing {
-				k.attempt = &attempt{cancel: func() {}}
+				w.attempt = &attempt{cancel: func() {}}
 			}
-			k.published.extend(lease.From(time.Now().Add(-time.Minute), time.Minute))
-			k.turn(e)
-			if k.state != stateLost || !errors.Is(k.claim.Err(), ErrTimeUp) || k.attempt != nil {
-				t.Errorf("%s, on %q: %s, %v", s, e, k.state, k.claim.Err())
+			w.published.extend(lease.From(time.Now().Add(-time.Minute), time.Minute))
+			w.turn(e)
+			if w.state != stateLost || !errors.Is(w.claim.Err(), ErrTimeUp) || w.attempt != nil {
+				t.Errorf("%s, on %q: %s, %v", s, e, w.state, w.claim.Err())
 			}
 			if err := kc.Close(); err != nil {
 				t.Error(err)

@@ -13,11 +13,11 @@ import (
 	"github.com/locket-service/locket/internal/lease"
 )
 
-// keeper runs the state machine of one claim, in a goroutine of its own. That goroutine alone
+// worker runs the state machine of one claim, in a goroutine of its own. That goroutine alone
 // uses its fields and methods: the Claim has no way to it but its commands, and the requests
-// that the keeper sends (attempt) answer over a channel. Whatever wakes it, it looks at the
+// that the worker sends (attempt) answer over a channel. Whatever wakes it, it looks at the
 // clock before it does anything else.
-type keeper struct {
+type worker struct {
 	keychain  *Keychain
 	claim     *Claim     // the caller's handle
 	published *published // what the handle tells: that of claim
@@ -58,8 +58,8 @@ type keeper struct {
 // timers are those of the original, and that of the lease. None fires after it was stopped.
 type timers struct{ timeout, activate, renew, retry, lease *time.Timer }
 
-// newKeeper returns a keeper that has not begun, with its claim.
-func (kc *Keychain) newKeeper(resource string, options []ClaimOption) (*keeper, error) {
+// newWorker returns a worker that has not begun, with its claim.
+func (kc *Keychain) newWorker(resource string, options []ClaimOption) (*worker, error) {
 	s := claimSettings{ttl: DefaultTTL, waitTTL: DefaultWaitTTL}
 	for _, option := range append(kc.claim[:len(kc.claim):len(kc.claim)], options...) {
 		option(&s)
@@ -72,7 +72,7 @@ func (kc *Keychain) newKeeper(resource string, options []ClaimOption) (*keeper, 
 		return nil, err
 	}
 	c := newClaim(kc, resource)
-	return &keeper{
+	return &worker{
 		keychain: kc, claim: c, published: &c.published, claimSettings: s, body: body, plain: plain,
 		log: kc.log.With("resource", resource), state: stateNew, key: rand.Text(), shortest: math.MaxInt64,
 	}, nil
@@ -84,51 +84,51 @@ func newTimer() *time.Timer {
 	return t
 }
 
-// keep runs the claim until it has ended. It is the keeper's goroutine.
-func (k *keeper) keep() {
-	k.timers = timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer()}
-	defer k.end()
-	k.feed(eventBegin)
-	for !k.state.final() {
-		k.turn(k.next())
+// keep runs the claim until it has ended. It is the worker's goroutine.
+func (w *worker) keep() {
+	w.timers = timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer()}
+	defer w.end()
+	w.feed(eventBegin)
+	for !w.state.final() {
+		w.turn(w.next())
 	}
 }
 
 // turn has something happen to the claim, unless its lease is over meanwhile: the process may
 // have been stopped for a while, and then everything is due at once.
-func (k *keeper) turn(e event) {
-	if k.state.holds() && !k.published.held() {
+func (w *worker) turn(e event) {
+	if w.state.holds() && !w.published.held() {
 		e = eventLeaseOver
 	}
 	if e != "" {
-		k.feed(e)
+		w.feed(e)
 	}
-	k.refreshAgain()
+	w.refreshAgain()
 }
 
 // next waits for what happens next; "" is nothing.
-func (k *keeper) next() event {
+func (w *worker) next() event {
 	var answers <-chan answer
-	if k.attempt != nil {
-		answers = k.attempt.answers
+	if w.attempt != nil {
+		answers = w.attempt.answers
 	}
 	select {
-	case cmd := <-k.claim.commands:
-		return k.take(cmd)
+	case cmd := <-w.claim.commands:
+		return w.take(cmd)
 	case a := <-answers:
-		k.attempt = nil
-		return k.conclude(&a)
-	case <-k.timers.timeout.C:
+		w.attempt = nil
+		return w.conclude(&a)
+	case <-w.timers.timeout.C:
 		return eventTimeout
-	case <-k.timers.activate.C:
+	case <-w.timers.activate.C:
 		return eventActivate
-	case <-k.timers.renew.C:
+	case <-w.timers.renew.C:
 		return eventRenew
-	case <-k.timers.retry.C:
+	case <-w.timers.retry.C:
 		return eventRetry
-	case <-k.timers.lease.C:
-		if k.published.held() { // it was renewed, or the clocks differ by a hair
-			k.timers.lease.Reset(k.granted.Left(time.Now()))
+	case <-w.timers.lease.C:
+		if w.published.held() { // it was renewed, or the clocks differ by a hair
+			w.timers.lease.Reset(w.granted.Left(time.Now()))
 			return ""
 		}
 		return eventLeaseOver
@@ -136,89 +136,89 @@ func (k *keeper) next() event {
 }
 
 // take takes a command.
-func (k *keeper) take(cmd command) event {
+func (w *worker) take(cmd command) event {
 	if cmd.event != eventRefresh {
-		if cmd.first && k.cause != nil {
+		if cmd.first && w.cause != nil {
 			return ""
 		}
-		if k.cause == nil {
-			k.cause = cmd.cause
+		if w.cause == nil {
+			w.cause = cmd.cause
 		}
 		return cmd.event
 	}
 	if cmd.ttl != 0 {
-		k.ttl = cmd.ttl
-		k.renewPeriod = 0
+		w.ttl = cmd.ttl
+		w.renewPeriod = 0
 	}
-	k.refreshes = append(k.refreshes, cmd)
+	w.refreshes = append(w.refreshes, cmd)
 	return eventRefresh
 }
 
 // refreshAgain asks again for what a renewal under way could not do, and answers all who have
 // asked when there is nothing to renew any more.
-func (k *keeper) refreshAgain() {
+func (w *worker) refreshAgain() {
 	switch {
-	case len(k.refreshes) == 0:
-	case k.state == stateActive:
-		k.feed(eventRefresh)
-	case !k.state.holds():
-		for _, cmd := range k.refreshes {
-			cmd.renewed <- k.published.cause()
+	case len(w.refreshes) == 0:
+	case w.state == stateActive:
+		w.feed(eventRefresh)
+	case !w.state.holds():
+		for _, cmd := range w.refreshes {
+			cmd.renewed <- w.published.cause()
 		}
-		k.refreshes = nil
+		w.refreshes = nil
 	}
 }
 
 // feed has something happen to the claim.
-func (k *keeper) feed(e event) {
-	from := k.state
+func (w *worker) feed(e event) {
+	from := w.state
 	next, actions, ok := step(from, e)
 	if !ok { // a bug: nothing that can happen is refused
-		k.log.Error("refused", "state", from, "event", e)
+		w.log.Error("refused", "state", from, "event", e)
 		return
 	}
-	k.state, k.last = next, e
+	w.state, w.last = next, e
 	if from != next {
-		k.log.Debug("claim", "state", next, "event", e)
+		w.log.Debug("claim", "state", next, "event", e)
 	}
 	if from.holds() && !next.holds() {
-		k.published.lose(k.reason(e))
+		w.published.lose(w.reason(e))
 	}
 	if next.final() || slices.Contains(ending, next) {
-		k.published.giveUp()
+		w.published.giveUp()
 	}
 	for _, a := range actions {
-		k.do(a)
+		w.do(a)
 	}
 }
 
-// end is the last that the keeper's goroutine does.
-func (k *keeper) end() {
-	k.drop()
-	for _, t := range []*time.Timer{k.timers.timeout, k.timers.activate, k.timers.renew, k.timers.retry, k.timers.lease} {
+// end is the last that the worker's goroutine does.
+func (w *worker) end() {
+	w.drop()
+	for _, t := range []*time.Timer{w.timers.timeout, w.timers.activate, w.timers.renew, w.timers.retry, w.timers.lease} {
 		t.Stop()
 	}
-	k.claim.result = k.outcomeOfEnd()
-	k.claim.settle("")
-	k.keychain.forget(k.claim)
-	close(k.claim.ended)
-	if k.claim.result != nil {
-		k.conclusion(k.claim.result)
+	w.claim.result = w.outcomeOfEnd()
+	w.claim.settle("")
+	w.keychain.forget(w.claim)
+	close(w.claim.ended)
+	if w.claim.result != nil {
+		w.conclusion(w.claim.result)
 	} else {
-		k.conclusion(k.cause)
+		w.conclusion(w.cause)
 	}
 }
 
 // outcomeOfEnd returns what Release and Close say of a claim that has ended.
-func (k *keeper) outcomeOfEnd() error {
+func (w *worker) outcomeOfEnd() error {
 	switch {
-	case errors.Is(k.published.cause(), ErrLost):
-		return k.published.cause()
-	case k.state == stateFail:
-		return k.failure
-	case k.state == stateDone && (k.last == eventTimeout || k.last == eventSignal):
-		if k.failure != nil {
-			return fmt.Errorf("%w: %w", ErrNotEnded, k.failure)
+	case errors.Is(w.published.cause(), ErrLost):
+		return w.published.cause()
+	case w.state == stateFail:
+		return w.failure
+	case w.state == stateDone && (w.last == eventTimeout || w.last == eventSignal):
+		if w.failure != nil {
+			return fmt.Errorf("%w: %w", ErrNotEnded, w.failure)
 		}
 		return ErrNotEnded
 	default:

@@ -1,0 +1,151 @@
+package watch
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/periodic"
+)
+
+const (
+	// renewInterval is how often the WaitRenewer looks for claims whose wait is to be renewed, while calls
+	// wait for such, and idleRenew otherwise.
+	renewInterval = 100 * time.Millisecond
+	idleRenew     = time.Minute
+	// renewLimit is how many claims one command renews.
+	renewLimit   = 256
+	renewTimeout = 15 * time.Second
+)
+
+// WaitRenewer renews the wait of the claims that calls at a hub wait for, so that their WaitTTL does not
+// abort them. It writes seldom: when half of the WaitTTL of one claim has passed, it renews every claim
+// of whose WaitTTL a quarter has passed.
+type WaitRenewer struct {
+	hub *Hub
+	do  func(context.Context, claim.Command) error
+	log *slog.Logger
+}
+
+// NewWaitRenewer returns a WaitRenewer for the calls at a hub that gives its commands to do.
+func NewWaitRenewer(hub *Hub, do func(context.Context, claim.Command) error, log *slog.Logger) *WaitRenewer {
+	return &WaitRenewer{hub: hub, do: do, log: log}
+}
+
+// Run implements ifrit.Runner.
+func (r *WaitRenewer) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	return periodic.Paced(r.pause, r.hub.renewals.began, r.renew).Run(signals, ready)
+}
+
+func (r *WaitRenewer) pause() time.Duration {
+	if r.hub.countRenewals() == 0 {
+		return idleRenew
+	}
+	return renewInterval
+}
+
+func (r *WaitRenewer) renew(ctx context.Context) {
+	ids := r.hub.dueRenewals(time.Now())
+	for len(ids) > 0 && ctx.Err() == nil {
+		n := min(renewLimit, len(ids))
+		sent := time.Now()
+		if err := r.send(ctx, ids[:n]); err != nil { // the next look sends them again
+			r.log.Debug("claims that calls wait for are not kept waiting", "claims", len(ids), "error", err)
+			return
+		}
+		r.hub.renewed(ids[:n], sent)
+		ids = ids[n:]
+	}
+}
+
+func (r *WaitRenewer) send(ctx context.Context, ids []string) error {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	return r.do(ctx, claim.KeepWaiting{IDs: ids})
+}
+
+// renewals is what a hub knows of the claims whose wait is to be renewed.
+type renewals struct {
+	count   int           // the subscriptions to such claims
+	soonest time.Time     // not later than the first time at which one is to be renewed
+	began   chan struct{} // gets a value with the first of them
+}
+
+// noteWaitTTL notes when the wait of a claim, as it was just read, is to be renewed.
+func (h *Hub) noteWaitTTL(s *subscription, c *claim.Claim, now claim.Instant) {
+	if c.Status != claim.Waiting || c.Deadline == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.half == 0 {
+		if h.renewals.count++; h.renewals.count == 1 {
+			h.renewals.soonest = time.Time{}
+			select {
+			case h.renewals.began <- struct{}{}:
+			default:
+			}
+		}
+	}
+	s.half = max(c.WaitTTL/2, 1)
+	h.setRenewAt(s, time.Now().Add(c.Deadline.Sub(now.Lease)-s.half))
+}
+
+func (h *Hub) setRenewAt(s *subscription, at time.Time) {
+	s.renewAt = at
+	if at.Before(h.renewals.soonest) {
+		h.renewals.soonest = at
+	}
+}
+
+func (h *Hub) countRenewals() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.renewals.count
+}
+
+// dueRenewals returns the claims to renew now: none while each has half of its WaitTTL left, else all
+// that have used a quarter of it.
+func (h *Hub) dueRenewals(now time.Time) (ids []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renewals.count == 0 || now.Before(h.renewals.soonest) {
+		return nil
+	}
+	urgent := false
+	h.renewals.soonest = now.Add(idleRenew)
+	for id, subscriptions := range h.waiting {
+		for s := range subscriptions {
+			if s.half == 0 {
+				continue
+			}
+			if s.renewAt.Before(h.renewals.soonest) {
+				h.renewals.soonest = s.renewAt
+			}
+			urgent = urgent || !now.Before(s.renewAt)
+			if !now.Before(s.renewAt.Add(-s.half / 2)) {
+				ids = append(ids, id)
+				break
+			}
+		}
+	}
+	if !urgent {
+		return nil
+	}
+	return ids
+}
+
+// renewed notes that claims were renewed by a command that was sent at a time.
+func (h *Hub) renewed(ids []string, sent time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range ids {
+		for s := range h.waiting[id] {
+			if s.half != 0 {
+				h.setRenewAt(s, sent.Add(s.half))
+			}
+		}
+	}
+}
