@@ -127,15 +127,20 @@ async function main(url, resource, ttl, program, ...args) {
 // The guard outlives this program by a moment: when that is gone, however it ended, the pipe is
 // closed, and the guard kills the command's process group.
 const GUARD = 'read -r _; kill -s KILL -- "-$1"';
+// The command begins when the guard is there: the gate opens by a line, and stays closed when this program ends first.
+const GATE = 'read -r _ <&3 && exec "$@" 3<&-';
 
 // run runs a command in a process group of its own, and returns its exit code. When the signal is
 // aborted, the command gets TERM, and KILL after grace milliseconds. What the command has started is
 // stopped with it, and also when the command has ended by itself: nothing runs on without the lock.
 async function run(program, args, env, signal, grace) {
-  const child = spawn(program, args, { stdio: "inherit", env, detached: true });
+  const stdio = ["inherit", "inherit", "inherit", "pipe"];
+  const child = spawn("sh", ["-c", GATE, "gate", program, ...args], { stdio, env, detached: true });
   const ended = once(child, "exit");
   await once(child, "spawn");
   const guard = spawn("sh", ["-c", GUARD, "guard", child.pid], { stdio: ["pipe", "ignore", "ignore"], detached: true });
+  await once(guard, "spawn");
+  child.stdio[3].on("error", () => {}).end("\n"); // the child may have ended
   const lost = new Promise((resolve) => (signal.aborted ? resolve() : signal.addEventListener("abort", resolve)));
   await Promise.race([ended, lost]);
   const killAt = performance.now() + grace;

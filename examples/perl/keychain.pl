@@ -172,14 +172,16 @@ use constant {
     GUARD => 'read -r _; kill -s KILL -- "-$1"',
 };
 
-# start starts a command in a process group of its own, and returns the group's number.
+# start starts a command in a process group of its own, and returns the group's number. With a gate, the ends of
+# a pipe, the command begins when something is read from there, and never if the other end is closed before.
 sub start {
-    my ($input, @command) = @_;
+    my ($input, $gate, @command) = @_;
     my $pid = fork() // die "fork: $!\n";
     if (!$pid) {
         POSIX::setsid();
         $SIG{$_} = 'DEFAULT' for qw(INT TERM);
         open STDIN, '<&', $input;
+        POSIX::_exit(1) if $gate && !(close $gate->[1] and sysread $gate->[0], my $line, 1);
         exec @command or warn "$command[0]: $!\n";
         POSIX::_exit(127);
     }
@@ -197,8 +199,11 @@ sub run {
     local @SIG{qw(INT TERM)} = (sub { $stopped = "stopped\n" }) x 2;
     local $ENV{FENCING_TOKEN} = $claim->token;
     pipe my $input, my $alive or die "pipe: $!\n";
-    my $group = start(\*STDIN, @command);
-    my $guard = start($input, 'sh', '-c', GUARD, 'guard', $group);
+    pipe my $gate, my $opener or die "pipe: $!\n";
+    my $group = start(\*STDIN, [$gate, $opener], @command);
+    my $guard = start($input, undef, 'sh', '-c', GUARD, 'guard', $group);
+    syswrite $opener, "\n";    # the guard is there: the command may begin
+    close $_ for $opener, $gate;
     my $signal = sub {    # to the group, 0 for none; says whether anything of it is left
         $status = $? if !defined $status && waitpid($group, POSIX::WNOHANG()) == $group;
         return kill $_[0], -$group;

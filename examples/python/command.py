@@ -10,6 +10,8 @@ import time
 # The guard outlives this program by a moment: when that is gone, however it ended, the pipe is
 # closed, and the guard kills the command's process group.
 GUARD = 'read -r _; kill -s KILL -- "-$1"'
+# The command begins when the guard is there: the gate opens by a line, and stays closed when this program ends first.
+GATE = 'gate=$1; shift; read -r _ <&"$gate" && exec "$@"'
 
 
 def run(words, until, grace, env=None):
@@ -24,11 +26,18 @@ def run(words, until, grace, env=None):
     signals = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, _: signals.append(got))
-    command = subprocess.Popen(words, env=env, start_new_session=True)  # a process group of its own
+    gate, opener = os.pipe()
+    command = subprocess.Popen(
+        ["sh", "-c", GATE, "gate", str(gate), *words],
+        env=env, pass_fds=[gate], start_new_session=True,  # a process group of its own
+    )
     guard = subprocess.Popen(
         ["sh", "-c", GUARD, "guard", str(command.pid)],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
     )
+    os.write(opener, b"\n")
+    os.close(opener)
+    os.close(gate)
     while command.poll() is None and not signals and time.monotonic() < until():
         time.sleep(0.05)
     status, kill_at = command.returncode, min(time.monotonic(), until()) + grace

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -109,5 +110,41 @@ func signalAll(number syscall.Signal) func(map[string]*example) error {
 			err = errors.Join(err, e.cmd.Process.Signal(number))
 		}
 		return err
+	}
+}
+
+// TestExamplesKilledEarly: an example that is killed at the moment when its command begins leaves no command.
+func TestExamplesKilledEarly(t *testing.T) {
+	t.Parallel()
+	stubs := pythonStubs(t)
+	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	bin := t.TempDir()
+	sh := "#!/bin/dash\n" + `case "$*" in *"read -r"*) ;; *) kill -KILL $PPID;; esac; exec /bin/dash "$@"`
+	harness.Must(t, os.WriteFile(filepath.Join(bin, "sh"), []byte(sh), 0o755))
+	for name, kind := range runsCommands {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "locked")
+			address := "http://" + server.HTTPAddress()
+			if kind.grpc {
+				address = server.Address()
+			}
+			args := append([]string{"../../examples/" + name, address, file}, kind.args...)
+			cmd := exec.Command(kind.program, append(args, "sh", "-c", stubborn, file)...)
+			cmd.Env = append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1",
+				"LOCKET="+fixtures.LocketProgram(t), "PATH="+bin+":"+os.Getenv("PATH"))
+			if err := begin(t, cmd).cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != -1 {
+				t.Errorf("the example ended by itself: %v", err)
+			}
+			harness.Eventually(t, func() error {
+				names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+				for _, name := range names {
+					if line, _ := os.ReadFile(name); strings.Contains(string(line), file) && !strings.Contains(string(line), "keychain") {
+						err = errors.Join(err, fmt.Errorf("it runs: %q", line))
+					}
+				}
+				return err
+			})
+		})
 	}
 }
