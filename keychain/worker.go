@@ -90,13 +90,13 @@ func (w *worker) keep() {
 	defer w.end()
 	w.feed(eventBegin)
 	for !w.state.final() {
-		w.turn(w.next())
+		w.step(w.next())
 	}
 }
 
-// turn has something happen to the claim, unless its lease is over meanwhile: the process may
+// step feeds an event to the state machine, unless its lease is over meanwhile: the process may
 // have been stopped for a while, and then everything is due at once.
-func (w *worker) turn(e event) {
+func (w *worker) step(e event) {
 	if w.state.holds() && !w.published.held() {
 		e = eventLeaseOver
 	}

@@ -166,19 +166,19 @@ func changesOfOthers(t testing.TB, e Engine) {
 	equal(t, "its own changes", all.ours, 8)
 }
 
-// referee watches who holds what, from outside.
-type referee struct {
+// holderCheck watches who holds what, from outside.
+type holderCheck struct {
 	mu     sync.Mutex
 	holder map[string]string
 	token  map[string]uint64
 	faults []error
 }
 
-func (r *referee) fault(format string, args ...any) {
+func (r *holderCheck) fault(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Errorf(format, args...))
 }
 
-func (r *referee) took(c claim.Claim) {
+func (r *holderCheck) took(c claim.Claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.holder[c.Resource]; other != "" {
@@ -190,7 +190,7 @@ func (r *referee) took(c claim.Claim) {
 	r.holder[c.Resource], r.token[c.Resource] = c.ID, c.Token
 }
 
-func (r *referee) gives(c claim.Claim) {
+func (r *holderCheck) gives(c claim.Claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holder[c.Resource] != c.ID {
@@ -200,13 +200,13 @@ func (r *referee) gives(c claim.Claim) {
 }
 
 // over reports that enough faults were found to stop.
-func (r *referee) over() bool {
+func (r *holderCheck) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.faults) > 10
 }
 
-func (r *referee) check(err error) {
+func (r *holderCheck) check(err error) {
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -218,7 +218,7 @@ const contended = 5 // resources
 
 // contend takes what it can get of the resources, gives it back, and now and then puts
 // claims into their lines and takes them out again.
-func (r *referee) contend(ctx context.Context, s db.Store, owner string, rounds int) {
+func (r *holderCheck) contend(ctx context.Context, s db.Store, owner string, rounds int) {
 	for round := range rounds {
 		if r.over() {
 			return
@@ -253,7 +253,7 @@ func (r *referee) contend(ctx context.Context, s db.Store, owner string, rounds 
 	}
 }
 
-func (r *referee) queueUp(ctx context.Context, s db.Store, id string) {
+func (r *holderCheck) queueUp(ctx context.Context, s db.Store, id string) {
 	var join, leave []claim.Command
 	for i := range contended {
 		each := fmt.Sprint(id, "-", i)
@@ -280,7 +280,7 @@ func servers(t testing.TB, e Engine, n int) []db.Store {
 }
 
 func serversContend(t testing.TB, e Engine) {
-	r := &referee{holder: map[string]string{}, token: map[string]uint64{}}
+	r := &holderCheck{holder: map[string]string{}, token: map[string]uint64{}}
 	var group sync.WaitGroup
 	for i, s := range servers(t, e, 4) {
 		group.Go(func() { r.contend(t.Context(), s, fmt.Sprint("owner", i), 100) })

@@ -24,7 +24,7 @@ var migrations embed.FS
 
 const (
 	// migrateTimeout is for how long a server waits for another one that migrates, and
-	// migrateLease after what time without a sign of that one its turn ends.
+	// migrateLease after how long without a renewal the migration lease of that one ends.
 	migrateTimeout = 30 * time.Second
 	migrateLease   = 10 * time.Second
 )
@@ -35,8 +35,8 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// migrate brings the schema up to date. Servers that start together take turns, on whichever
-// nodes of a cluster they are: the turn is a lease in a row, so a cluster lets one have it.
+// migrate brings the schema up to date. One server migrates at a time, on whichever
+// node of a cluster it is: the migration lease is a row, which a cluster lets one server have.
 // GET_LOCK would do on one node only.
 func migrate(ctx context.Context, pool *sql.DB, server string) error {
 	files, err := fs.Glob(migrations, "schema/*.sql")
@@ -46,11 +46,11 @@ func migrate(ctx context.Context, pool *sql.DB, server string) error {
 	if done, err := upToDate(ctx, pool, len(files)); done || err != nil {
 		return err
 	}
-	if err := makeTurns(ctx, pool); err != nil {
+	if err := makeMigrationLease(ctx, pool); err != nil {
 		return err
 	}
 	for lastTry := time.Now().Add(migrateTimeout); time.Now().Before(lastTry); time.Sleep(100 * time.Millisecond) {
-		mine, err := takeTurn(ctx, pool, server)
+		mine, err := takeMigrationLease(ctx, pool, server)
 		switch {
 		case err != nil:
 			return err
@@ -72,7 +72,7 @@ func upToDate(ctx context.Context, pool execer, newest int) (bool, error) {
 	return at == newest, err
 }
 
-// migrateAlone applies what is not applied yet, and keeps the turn meanwhile.
+// migrateAlone applies what is not applied yet, and renews the migration lease meanwhile.
 func migrateAlone(ctx context.Context, pool *sql.DB, server string, files []string) error {
 	done := make(chan struct{})
 	var keeper sync.WaitGroup
@@ -82,11 +82,11 @@ func migrateAlone(ctx context.Context, pool *sql.DB, server string, files []stri
 			case <-done:
 				return
 			case <-time.After(migrateLease / 4):
-				_, _ = takeTurn(ctx, pool, server) // the next one may succeed
+				_, _ = takeMigrationLease(ctx, pool, server) // the next one may succeed
 			}
 		}
 	})
-	defer endTurn(context.WithoutCancel(ctx), pool, server)
+	defer endMigrationLease(context.WithoutCancel(ctx), pool, server)
 	defer keeper.Wait()
 	defer close(done)
 	at, err := schemaVersion(ctx, pool)
@@ -101,9 +101,8 @@ func migrateAlone(ctx context.Context, pool *sql.DB, server string, files []stri
 	return nil
 }
 
-// takeTurn asks for the turn to migrate, or for more time, and reports whether this server
-// has it.
-func takeTurn(ctx context.Context, pool execer, server string) (mine bool, err error) {
+// takeMigrationLease takes or renews the migration lease, and reports whether this server has it.
+func takeMigrationLease(ctx context.Context, pool execer, server string) (mine bool, err error) {
 	const query = "UPDATE locket_turn SET server = ?, until = " + nowSQL + " + ? WHERE id = 1 AND (server = ? OR until < " + nowSQL + ")"
 	if err := exec(ctx, pool, query, server, migrateLease.Microseconds(), server); err != nil {
 		return false, err
@@ -112,8 +111,8 @@ func takeTurn(ctx context.Context, pool execer, server string) (mine bool, err e
 	return mine, err
 }
 
-// endTurn lets the next server have the turn at once.
-func endTurn(ctx context.Context, pool execer, server string) {
+// endMigrationLease lets the next server have the migration lease at once.
+func endMigrationLease(ctx context.Context, pool execer, server string) {
 	ctx, cancel := context.WithTimeout(ctx, migrateLease)
 	defer cancel()
 	_ = exec(ctx, pool, "UPDATE locket_turn SET until = 0 WHERE id = 1 AND server = ?", server)
@@ -128,9 +127,9 @@ func schemaVersion(ctx context.Context, pool execer) (at int, err error) {
 	return at, err
 }
 
-// makeTurns makes the tables that migrations need themselves. Servers may do so together, also
+// makeMigrationLease makes the tables that migrations need themselves. Servers may do so together, also
 // on several nodes of a cluster.
-func makeTurns(ctx context.Context, pool execer) error {
+func makeMigrationLease(ctx context.Context, pool execer) error {
 	for _, statement := range []string{
 		"CREATE TABLE IF NOT EXISTS locket_schema (id TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL) ENGINE = InnoDB",
 		"CREATE TABLE IF NOT EXISTS locket_turn (id TINYINT NOT NULL PRIMARY KEY, server VARBINARY(32) NOT NULL, until BIGINT NOT NULL) ENGINE = InnoDB",

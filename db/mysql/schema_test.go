@@ -13,22 +13,22 @@ import (
 func TestTurns(t *testing.T) {
 	dsn := fixtures.MySQL(t)
 	conn := earlier(t, dsn)
-	if err := makeTurns(t.Context(), conn); err != nil {
+	if err := makeMigrationLease(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
-	turn := func(server string, want bool) {
+	take := func(server string, want bool) {
 		t.Helper()
-		if mine, err := takeTurn(t.Context(), conn, server); err != nil || mine != want {
-			t.Errorf("the turn of %s: %t (%v), want %t", server, mine, err, want)
+		if mine, err := takeMigrationLease(t.Context(), conn, server); err != nil || mine != want {
+			t.Errorf("the lease of %s: %t (%v), want %t", server, mine, err, want)
 		}
 	}
-	turn("a", true)
-	turn("b", false)
-	turn("a", true)
-	endTurn(t.Context(), conn, "b")
-	turn("b", false)
-	endTurn(t.Context(), conn, "a")
-	turn("b", true)
+	take("a", true)
+	take("b", false)
+	take("a", true)
+	endMigrationLease(t.Context(), conn, "b")
+	take("b", false)
+	endMigrationLease(t.Context(), conn, "a")
+	take("b", true)
 	began := time.Now()
 	if _, err := conn.ExecContext(t.Context(), "UPDATE locket_turn SET until = "+nowSQL+" + 1000000"); err != nil {
 		t.Fatal(err)
@@ -38,8 +38,8 @@ func TestTurns(t *testing.T) {
 		group.Go(func() { open(t, dsn) })
 	}
 	group.Wait()
-	if took := time.Since(began); took < 900*time.Millisecond { // real time: they wait for the turn to end, at any speed
-		t.Errorf("they migrated after %v, in the turn of another server", took)
+	if took := time.Since(began); took < 900*time.Millisecond { // real time: they wait for the lease to end, at any speed
+		t.Errorf("they migrated after %v, in the lease of another server", took)
 	}
-	turn("c", true) // the turn was given back
+	take("c", true) // the lease was given back
 }

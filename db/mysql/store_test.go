@@ -137,7 +137,7 @@ func earlier(t *testing.T, dsn string) *sql.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := makeTurns(t.Context(), conn); err != nil {
+	if err := makeMigrationLease(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
 	if err := apply(t.Context(), conn, "schema/0001.sql", 1); err != nil {

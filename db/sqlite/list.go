@@ -37,7 +37,7 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 		return nil, now, err
 	}
 	if scans(f, few) {
-		done, err := s.turn(ctx)
+		done, err := s.acquireScan(ctx)
 		if err != nil {
 			return nil, now, err
 		}
@@ -48,8 +48,8 @@ func (s *Store) List(ctx context.Context, f db.Filter) ([]claim.Claim, claim.Ins
 	return claims, now, err
 }
 
-// turn returns when there is room for a list that may read much.
-func (s *Store) turn(ctx context.Context) (done func(), err error) {
+// acquireScan returns when there is room for a list that may read much.
+func (s *Store) acquireScan(ctx context.Context) (done func(), err error) {
 	select {
 	case s.scanning <- struct{}{}:
 		return func() { <-s.scanning }, nil

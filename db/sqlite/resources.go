@@ -67,7 +67,7 @@ func (s *Store) Contended(ctx context.Context, prefix string, after *db.Contenti
 	case found > db.MaxContended:
 		return nil, now, db.ErrListTooLong
 	case found > db.ManyContended:
-		done, err := s.turn(ctx)
+		done, err := s.acquireScan(ctx)
 		if err != nil {
 			return nil, now, err
 		}

@@ -55,7 +55,7 @@ func (c *connection) awaitTurn(ctx context.Context, claim *models.Claim, wait ti
 	claim, err := c.await(ctx, claim, wait)
 	switch {
 	case err == nil && (keep || claim.GetStatus() != models.Status_STATUS_WAITING):
-		return claim, turnOf(claim)
+		return claim, inactiveError(claim)
 	case keep:
 		return claim, exit.With(stoppedStatus(ctx), fmt.Errorf("the claim %s stays in the line; to withdraw it: locket release --id %[1]s (%w)",
 			claim.GetId(), c.Explain(err)))
@@ -105,8 +105,8 @@ func stoppedStatus(ctx context.Context) int {
 	return exit.Failure
 }
 
-// turnOf returns nil for a claim that is active, else what to end with.
-func turnOf(claim *models.Claim) error {
+// inactiveError returns nil for an active claim, else the error that the command ends with.
+func inactiveError(claim *models.Claim) error {
 	switch claim.GetStatus() {
 	case models.Status_STATUS_ACTIVE:
 		return nil
@@ -118,10 +118,10 @@ func turnOf(claim *models.Claim) error {
 	}
 }
 
-// showTurn shows a claim, whatever its turn.
-func showTurn(cmd *cobra.Command, v view, turn error) error {
-	if err := printView(cmd, v); err != nil {
-		return err
+// showWithError shows a claim, also one that is not active, and returns err.
+func showWithError(cmd *cobra.Command, v view, err error) error {
+	if failed := printView(cmd, v); failed != nil {
+		return failed
 	}
-	return turn
+	return err
 }

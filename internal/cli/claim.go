@@ -74,9 +74,9 @@ It waits for its turn first, for --wait at most.`,
 					claim, err = c.awaitTurn(cmd.Context(), claim, f.wait, f.keep)
 					claim = c.renewGranted(cmd.Context(), claim, f.ttl)
 				} else {
-					err = turnOf(claim)
+					err = inactiveError(claim)
 				}
-				return showTurn(cmd, claimRow{viewClaim(claim)}, err)
+				return showWithError(cmd, claimRow{viewClaim(claim)}, err)
 			})
 		},
 	}

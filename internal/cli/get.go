@@ -31,13 +31,13 @@ is active (status 0), when it has ended (1), or when the time is up (3).`,
 				if err != nil {
 					return err
 				}
-				var turn error
+				var inactive error
 				if cmd.Flags().Changed("wait") {
-					if claim, turn = c.await(cmd.Context(), claim, wait); turn == nil {
-						turn = turnOf(claim)
+					if claim, inactive = c.await(cmd.Context(), claim, wait); inactive == nil {
+						inactive = inactiveError(claim)
 					}
 				}
-				return showTurn(cmd, viewClaim(claim), turn)
+				return showWithError(cmd, viewClaim(claim), inactive)
 			})
 		},
 	}

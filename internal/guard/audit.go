@@ -39,7 +39,7 @@ type AuditLog struct {
 // it. It comes first. No line has user data, values, secrets or reasons of clients. Refusals of callers without
 // an identity have a bound in all, and the next line after some were left out says how many; their metric is registered.
 func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
-	strangers := newStrangers(registerer)
+	anonymous := newAnonymousLimit(registerer)
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		a := &audit{log: log, call: call, id: grpcserver.RequestID(ctx)}
 		a.from, a.client = addressesOf(ctx, log.Proxies)
@@ -54,7 +54,7 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 		code := status.Code(err)
 		refused := code == codes.Unauthenticated || code == codes.PermissionDenied
 		if call.Refused != "" || refused && call.Identity == "" {
-			left, ok := strangers.admit()
+			left, ok := anonymous.admit()
 			if !ok {
 				return err
 			}
@@ -102,20 +102,20 @@ func (a *audit) auditMessages(ctx context.Context) {
 }
 
 const (
-	// strangerLines is how many refusals of callers without an identity are recorded each second, and
-	// strangerBurst how many at once after a pause.
-	strangerLines, strangerBurst = 10, 100
+	// anonymousLines is how many refusals of callers without an identity are recorded each second, and
+	// anonymousBurst how many at once after a pause.
+	anonymousLines, anonymousBurst = 10, 100
 )
 
-// strangers bounds the lines about callers without an identity: anybody can make as many as a network takes.
-type strangers struct {
+// anonymousLimit bounds the lines about callers without an identity: anybody can make as many as a network takes.
+type anonymousLimit struct {
 	bucket  *rate.Limiter
 	left    atomic.Uint64 // since the last line
 	leftOut prometheus.Counter
 }
 
-func newStrangers(registerer prometheus.Registerer) *strangers {
-	s := &strangers{bucket: rate.NewLimiter(strangerLines, strangerBurst), leftOut: prometheus.NewCounter(prometheus.CounterOpts{
+func newAnonymousLimit(registerer prometheus.Registerer) *anonymousLimit {
+	s := &anonymousLimit{bucket: rate.NewLimiter(anonymousLines, anonymousBurst), leftOut: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "locket_audit_left_out_total", Help: "Number of refusals of callers without an identity that the audit log does not have, because there were too many.",
 	})}
 	registerer.MustRegister(s.leftOut)
@@ -123,13 +123,13 @@ func newStrangers(registerer prometheus.Registerer) *strangers {
 }
 
 // admit reports whether there is to be a line, and how many were left out since the last one.
-func (s *strangers) admit() (left uint64, ok bool) {
-	if !s.bucket.Allow() {
-		s.leftOut.Inc()
-		s.left.Add(1)
+func (a *anonymousLimit) admit() (left uint64, ok bool) {
+	if !a.bucket.Allow() {
+		a.leftOut.Inc()
+		a.left.Add(1)
 		return 0, false
 	}
-	return s.left.Swap(0), true
+	return a.left.Swap(0), true
 }
 
 // AuditFile returns a function for follow.Set.OnChange that writes a line for each change of a file: its

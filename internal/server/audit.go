@@ -34,10 +34,10 @@ const (
 // (logrotate). Lines wait in a bounded queue for a goroutine of their own, so no call waits for the file. While
 // it cannot be written they are kept; those for which there is no more room are lost, and counted.
 type auditFile struct {
-	path string
-	log  *slog.Logger
-	lost prometheus.Counter
-	said rate.Sometimes
+	path    string
+	log     *slog.Logger
+	lost    prometheus.Counter
+	warning rate.Sometimes
 
 	lines chan []byte
 	room  chan struct{} // has an entry for each line that waits or is promised
@@ -52,7 +52,7 @@ type auditFile struct {
 
 func newAudit(path string, log *slog.Logger, registry prometheus.Registerer) *auditFile {
 	f := &auditFile{
-		path: path, log: log, said: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		path: path, log: log, warning: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		lines: make(chan []byte, auditLines), room: make(chan struct{}, auditLines),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_audit_lost_total", Help: "Number of lines of the audit log for which there was no room while it could not be written.",
@@ -131,7 +131,7 @@ func (f *auditFile) lose(lines int, why error) {
 	if why == nil {
 		why = errNoRoom
 	}
-	f.said.Do(func() { f.log.Error("lines of the audit log are lost", "error", why) })
+	f.warning.Do(func() { f.log.Error("lines of the audit log are lost", "error", why) })
 }
 
 // promised is Write for a line that was promised.

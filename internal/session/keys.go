@@ -12,7 +12,7 @@ type keys struct {
 }
 
 type key struct {
-	turn  chan struct{} // has a value while nobody holds the key
+	free  chan struct{} // has a value while nobody holds the key
 	users int
 }
 
@@ -24,8 +24,8 @@ func (k *keys) lock(ctx context.Context, name string) (unlock func(), err error)
 	}
 	it := k.held[name]
 	if it == nil {
-		it = &key{turn: make(chan struct{}, 1)}
-		it.turn <- struct{}{}
+		it = &key{free: make(chan struct{}, 1)}
+		it.free <- struct{}{}
 		k.held[name] = it
 	}
 	it.users++
@@ -38,8 +38,8 @@ func (k *keys) lock(ctx context.Context, name string) (unlock func(), err error)
 		}
 	}
 	select {
-	case <-it.turn:
-		return func() { it.turn <- struct{}{}; leave() }, nil
+	case <-it.free:
+		return func() { it.free <- struct{}{}; leave() }, nil
 	case <-ctx.Done():
 		leave()
 		return nil, context.Cause(ctx)

@@ -76,7 +76,7 @@ func TestTooSlow(t *testing.T) {
 // claims are being read.
 func TestSessionFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, reads := committertest.New(t, 0), &gate{}
+		w, reads := committertest.New(t, 0), &blocker{}
 		m := session.New(w.Committer, w.Hub, slowStore{w.Store, reads}, session.Config{}, w.Registry)
 		committertest.Run(t, w.Committer)
 		committertest.Run(t, m)
@@ -129,7 +129,7 @@ func TestSessionFull(t *testing.T) {
 // detached, although the other stream leaves only afterwards.
 func TestOpenedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, reads := committertest.New(t, 0), &gate{}
+		w, reads := committertest.New(t, 0), &blocker{}
 		m := session.New(w.Committer, w.Hub, slowStore{w.Store, reads}, session.Config{}, w.Registry)
 		committertest.Run(t, w.Committer)
 		committertest.Run(t, m)

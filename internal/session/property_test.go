@@ -21,28 +21,28 @@ import (
 	"github.com/locket-service/locket/internal/session"
 )
 
-// gate holds up whoever passes it, while it is shut.
-type gate struct {
+// blocker blocks each caller of pass while it is shut.
+type blocker struct {
 	mu   sync.Mutex
 	shut chan struct{} // nil: it is open
 }
 
-func (g *gate) set(shut bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (b *blocker) set(shut bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
-	case shut && g.shut == nil:
-		g.shut = make(chan struct{})
-	case !shut && g.shut != nil:
-		close(g.shut)
-		g.shut = nil
+	case shut && b.shut == nil:
+		b.shut = make(chan struct{})
+	case !shut && b.shut != nil:
+		close(b.shut)
+		b.shut = nil
 	}
 }
 
-func (g *gate) pass(ctx context.Context) {
-	g.mu.Lock()
-	shut := g.shut
-	g.mu.Unlock()
+func (b *blocker) pass(ctx context.Context) {
+	b.mu.Lock()
+	shut := b.shut
+	b.mu.Unlock()
 	if shut != nil {
 		select {
 		case <-shut:
@@ -131,9 +131,9 @@ type scene struct {
 	*committertest.World
 	servers []*server
 	truth   truth
-	commits gate // of the two servers
-	reads   gate // of the claims of sessions: what is read is old when the gate opens
-	checks  gate // of claims that wait
+	commits blocker // of the two servers
+	reads   blocker // of the claims of sessions: what is read is old when the blocker opens
+	checks  blocker // of claims that wait
 
 	mu      sync.Mutex
 	outcome outcome // of the next commit
@@ -181,7 +181,7 @@ func (sc *scene) setRefusal(to refusal) {
 // slowStore reads the claims of sessions slowly.
 type slowStore struct {
 	*committertest.Store
-	reads *gate
+	reads *blocker
 }
 
 func (s slowStore) SessionClaims(ctx context.Context, id string) ([]claim.Claim, error) {
@@ -459,10 +459,10 @@ func TestPropertyEvents(t *testing.T) {
 					h.stream.Missed()
 				},
 				"hold up": func(t *rapid.T) {
-					rapid.SampledFrom([]*gate{&sc.commits, &sc.reads, &sc.checks}).Draw(t, "what").set(true)
+					rapid.SampledFrom([]*blocker{&sc.commits, &sc.reads, &sc.checks}).Draw(t, "what").set(true)
 				},
 				"go on": func(t *rapid.T) {
-					rapid.SampledFrom([]*gate{&sc.commits, &sc.reads, &sc.checks}).Draw(t, "what").set(false)
+					rapid.SampledFrom([]*blocker{&sc.commits, &sc.reads, &sc.checks}).Draw(t, "what").set(false)
 				},
 				"fault": func(t *rapid.T) {
 					sc.setRefusal(refusal(rapid.IntRange(0, 2).Draw(t, "refused")))

@@ -98,7 +98,7 @@ func (f *Follower) followOnce(ctx context.Context) error {
 	}
 	f.advance(commits)
 	commits = merge(commits)
-	f.hub.heard(commits)
+	f.hub.applyFeed(commits)
 	if f.own {
 		f.hub.log.grow(commits, f.position, f.time(), f.oldest(), f.read)
 	}
@@ -136,7 +136,7 @@ func (f *Follower) beginLog(ctx context.Context) error {
 		return err
 	}
 	f.missed = f.missed || err != nil
-	f.hub.heard(commits)
+	f.hub.applyFeed(commits)
 	f.position, f.own = end, true
 	f.saw(now, f.read)
 	f.hub.log.begin(maps.Clone(end), now, f.oldest(), f.read)

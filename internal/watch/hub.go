@@ -92,9 +92,9 @@ func updateOf(c *claim.Claim, now claim.Instant) *update {
 	return &update{c, now}
 }
 
-// heard wakes the calls whose claims have stopped waiting by what other servers committed. What this one
+// applyFeed wakes the calls whose claims have stopped waiting by what other servers committed. What this one
 // did, which is there for the watchers, was told by Committed.
-func (h *Hub) heard(commits []db.Commit) {
+func (h *Hub) applyFeed(commits []db.Commit) {
 	unknown := false
 	for _, c := range commits {
 		if c.Own {

@@ -3,7 +3,7 @@
 // those who write such a program.
 //
 // A byte goes this way: framer and input find the JSON objects in the stream, message reads each
-// and writes its answer, desk carries it out with package keychain, and output writes in the
+// and writes its answer, handler carries it out with package keychain, and output writes in the
 // background. Parent watches the program itself.
 //
 // Callers may rely on this: every message gets exactly one answer, or a notice if it cannot be

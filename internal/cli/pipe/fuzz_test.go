@@ -39,15 +39,15 @@ func (s *grantingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a, nil
 }
 
-// newTestDesk returns a desk whose client has sent a text, with a server that grants all.
-func newTestDesk(t *testing.T, out io.Writer) *desk {
+// newTestHandler returns a handler whose client has sent a text, with a server that grants all.
+func newTestHandler(t *testing.T, out io.Writer) *handler {
 	t.Helper()
 	kc, err := keychain.New("http://localhost", keychain.WithTransport(&grantingServer{}))
 	harness.Must(t, err)
-	d := &desk{keychain: kc, log: slog.New(slog.DiscardHandler), notices: true, claims: make(map[string]*entry)}
-	d.shutdown = func(r *request) { d.answer(r, nil, nil) }
-	d.out = newOutbox(out, func(err error) { t.Error(err) })
-	return d
+	h := &handler{keychain: kc, log: slog.New(slog.DiscardHandler), notices: true, claims: make(map[string]*entry)}
+	h.shutdown = func(r *request) { h.answer(r, nil, nil) }
+	h.out = newOutbox(out, func(err error) { t.Error(err) })
+	return h
 }
 
 // split returns what an input makes of a stream.
@@ -104,12 +104,12 @@ func FuzzKeychainInput(f *testing.F) {
 		}
 
 		var out bytes.Buffer
-		d := newTestDesk(t, &out)
-		if err := d.serve(newInput(bytes.NewReader(stream))); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		h := newTestHandler(t, &out)
+		if err := h.serve(newInput(bytes.NewReader(stream))); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Error(err)
 		}
-		harness.Must(t, d.close(nil, d.keychain.Close))
-		d.out.close(time.Minute)
+		harness.Must(t, h.close(nil, h.keychain.Close))
+		h.out.close(time.Minute)
 		answers := strings.SplitAfter(out.String(), "\n")
 		for _, line := range answers[:len(answers)-1] {
 			wantProtocol(t, line)

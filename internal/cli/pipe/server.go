@@ -35,10 +35,10 @@ func Serve(ctx context.Context, kc *keychain.Keychain, o Options, requests io.Re
 	return newServer(kc, o).run(ctx, requests, answers)
 }
 
-// server is a desk with all that can end it.
+// server is a handler with all that can end it.
 type server struct {
 	Options
-	desk    *desk
+	handler *handler
 	ends    chan end // gets what happens first; the others find it full
 	signals chan os.Signal
 }
@@ -66,7 +66,7 @@ func (e end) String() string {
 
 func newServer(kc *keychain.Keychain, o Options) *server {
 	s := &server{Options: o, ends: make(chan end, 1), signals: make(chan os.Signal, 4)}
-	s.desk = &desk{
+	s.handler = &handler{
 		keychain: kc, log: o.Log, notices: o.Notices, parent: o.Parent, claims: make(map[string]*entry),
 		shutdown: func(r *request) { s.endWith(end{request: r}) },
 	}
@@ -92,18 +92,18 @@ func (s *server) run(ctx context.Context, stdin io.Reader, stdout io.Writer) err
 	signal.Notify(s.signals, listen...)
 	defer signal.Stop(s.signals)
 
-	d := s.desk
-	d.out = newOutbox(stdout, func(err error) {
+	h := s.handler
+	h.out = newOutbox(stdout, func(err error) {
 		s.endWith(end{failed: true, loses: fmt.Errorf("the keychain cannot answer any more: %w", err)})
 	})
 	go func() {
-		if err := d.serve(newInput(stdin)); !errors.Is(err, io.EOF) {
-			d.log.Warn("the requests end", "error", err)
+		if err := h.serve(newInput(stdin)); !errors.Is(err, io.EOF) {
+			h.log.Warn("the requests end", "error", err)
 		}
 		s.endWith(end{})
 	}()
 	go func() {
-		if d.parent.await(ctx) == nil {
+		if h.parent.await(ctx) == nil {
 			s.endWith(end{failed: true})
 		}
 	}()
@@ -112,7 +112,7 @@ func (s *server) run(ctx context.Context, stdin io.Reader, stdout io.Writer) err
 	if why.loses != nil {
 		level = slog.LevelWarn
 	}
-	d.log.Log(ctx, level, "ending", "because", why.String())
+	h.log.Log(ctx, level, "ending", "because", why.String())
 	return s.finish(why)
 }
 
@@ -132,18 +132,18 @@ func (s *server) await() end {
 
 // finish gives everything back, within its time.
 func (s *server) finish(why end) error {
-	d := s.desk
-	endAll := d.keychain.Close
+	h := s.handler
+	endAll := h.keychain.Close
 	if why.failed {
-		endAll = d.keychain.Abort
+		endAll = h.keychain.Abort
 	}
 	done := make(chan error, 1)
-	go func() { done <- d.close(why.loses, endAll) }()
+	go func() { done <- h.close(why.loses, endAll) }()
 	err := s.awaitClose(done, why.signal != 0)
 	if why.request != nil {
-		d.answer(why.request, err, nil)
+		h.answer(why.request, err, nil)
 	}
-	d.out.close(500 * time.Millisecond)
+	h.out.close(500 * time.Millisecond)
 	switch {
 	case err != nil:
 		return exit.With(exit.Failure, err)
@@ -169,7 +169,7 @@ func (s *server) awaitClose(done <-chan error, signalled bool) error {
 				continue
 			}
 			if signalled {
-				go func() { _ = s.desk.keychain.Abort() }()
+				go func() { _ = s.handler.keychain.Abort() }()
 			}
 			signalled = true
 		}

@@ -19,9 +19,9 @@ var (
 	errShuttingDown = errors.New("the keychain shuts down")
 )
 
-// desk serves the client of `locket keychain`. It takes the requests one after the other, and
+// handler serves the client of `locket keychain`. It takes the requests one after the other, and
 // answers each when it is done.
-type desk struct {
+type handler struct {
 	keychain *keychain.Keychain
 	out      *outbox
 	log      *slog.Logger
@@ -38,14 +38,14 @@ type desk struct {
 	claims  map[string]*entry // by resource: those that nobody has released
 }
 
-// entry is a claim of a client. A release takes it out of the desk's map at once, so that the
+// entry is a claim of a client. A release takes it out of the handler's map at once, so that the
 // next request for the resource finds it free.
 type entry struct {
 	resource string
 	ctx      context.Context // of waiting
 	withdraw context.CancelCauseFunc
 
-	claim     *keychain.Claim // nil while it waits; guarded by the desk's mutex
+	claim     *keychain.Claim // nil while it waits; guarded by the handler's mutex
 	withdrawn bool            // so it is
 	toldLost  bool            // so it is
 
@@ -54,86 +54,86 @@ type entry struct {
 }
 
 // serve takes requests until the stream ends.
-func (d *desk) serve(in *input) error {
+func (h *handler) serve(in *input) error {
 	for {
 		message, err := in.next()
 		if err != nil && !errors.Is(err, errNotJSON) && !errors.Is(err, errTooLong) {
 			return err
 		}
-		d.take(message, err)
-		d.out.awaitReader()
+		h.take(message, err)
+		h.out.awaitReader()
 	}
 }
 
 // take has a message carried out. wrong is what the stream says of it.
-func (d *desk) take(message []byte, wrong error) {
+func (h *handler) take(message []byte, wrong error) {
 	r, err := parseRequest(message)
 	if wrong != nil {
 		err = wrong
 	}
 	if err == nil {
-		err = d.dispatch(r)
+		err = h.dispatch(r)
 	}
 	if err != nil {
-		d.answer(r, err, nil)
+		h.answer(r, err, nil)
 	}
 }
 
 // dispatch begins to carry out a request. An error is its answer.
-func (d *desk) dispatch(r *request) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	e := d.claims[r.resource]
+func (h *handler) dispatch(r *request) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := h.claims[r.resource]
 	switch {
-	case d.closing:
+	case h.closing:
 		return errShuttingDown
 	case r.command == "ping":
-		d.answer(r, nil, nil)
+		h.answer(r, nil, nil)
 		return nil
 	case r.command == "shutdown":
-		d.closing = true
-		d.shutdown(r)
+		h.closing = true
+		h.shutdown(r)
 		return nil
 	case r.command != "claim" && r.command != "release" && r.command != "validate":
 		return fmt.Errorf("the command %q is unknown; there are claim, release, validate, ping and shutdown", r.command)
 	case r.resource == "":
 		return errors.New("the resource_name is missing")
-	case d.running >= maxRequests && r.command != "release": // which makes them fewer
+	case h.running >= maxRequests && r.command != "release": // which makes them fewer
 		return fmt.Errorf("%d requests are being carried out already", maxRequests)
 	case r.command == "claim":
-		return d.beginClaim(r, e)
+		return h.beginClaim(r, e)
 	case e == nil:
 		return fmt.Errorf("%q is not claimed", r.resource)
 	case r.command == "release":
-		d.beginRelease(r, e)
+		h.beginRelease(r, e)
 		return nil
 	default:
-		return d.beginValidate(r, e)
+		return h.beginValidate(r, e)
 	}
 }
 
 // begin carries out a request in a goroutine of its own. The caller holds the mutex.
-func (d *desk) begin(task func()) {
-	d.running++
-	d.tasks.Go(func() {
+func (h *handler) begin(task func()) {
+	h.running++
+	h.tasks.Go(func() {
 		task()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.running--
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.running--
 	})
 }
 
-func (d *desk) answer(r *request, failure error, claim members) {
+func (h *handler) answer(r *request, failure error, claim members) {
 	if failure != nil {
-		d.log.Debug("request failed", "command", r.command, "resource", r.resource, "error", failure)
+		h.log.Debug("request failed", "command", r.command, "resource", r.resource, "error", failure)
 	}
-	d.out.put(r.answer(failure, claim))
+	h.out.put(r.answer(failure, claim))
 }
 
 // beginClaim claims a resource; e is the claim that is in the way.
-func (d *desk) beginClaim(r *request, e *entry) error {
+func (h *handler) beginClaim(r *request, e *entry) error {
 	switch {
-	case e == nil || d.isLost(e): // perhaps nobody but the client knows that yet, by a validate that failed
+	case e == nil || h.isLost(e): // perhaps nobody but the client knows that yet, by a validate that failed
 	case e.claim != nil:
 		return fmt.Errorf("%q is claimed already", r.resource)
 	default:
@@ -145,23 +145,23 @@ func (d *desk) beginClaim(r *request, e *entry) error {
 	}
 	e = &entry{resource: r.resource, concluded: make(chan struct{})}
 	e.ctx, e.withdraw = context.WithCancelCause(context.Background())
-	d.claims[r.resource] = e
-	d.begin(func() {
+	h.claims[r.resource] = e
+	h.begin(func() {
 		defer close(e.concluded)
 		defer e.withdraw(nil)
-		claim, err := d.obtain(e, options)
-		if !d.conclude(r, e, claim, err) {
+		claim, err := h.obtain(e, options)
+		if !h.conclude(r, e, claim, err) {
 			e.result = claim.Release(context.Background()) // bounded by the keychain
-			d.answer(r, errWithdrawn, nil)
+			h.answer(r, errWithdrawn, nil)
 		}
 	})
 	return nil
 }
 
 // obtain waits until the resource is ours.
-func (d *desk) obtain(e *entry, options []keychain.ClaimOption) (*keychain.Claim, error) {
+func (h *handler) obtain(e *entry, options []keychain.ClaimOption) (*keychain.Claim, error) {
 	for {
-		claim, err := d.keychain.Claim(e.ctx, e.resource, options...)
+		claim, err := h.keychain.Claim(e.ctx, e.resource, options...)
 		if !errors.Is(err, keychain.ErrClaimed) {
 			return claim, err
 		}
@@ -175,107 +175,107 @@ func (d *desk) obtain(e *entry, options []keychain.ClaimOption) (*keychain.Claim
 }
 
 // conclude answers a request to claim, unless the claim must be released first.
-func (d *desk) conclude(r *request, e *entry, claim *keychain.Claim, err error) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (h *handler) conclude(r *request, e *entry, claim *keychain.Claim, err error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case err != nil:
-		d.forget(e)
-		d.answer(r, err, nil)
+		h.forget(e)
+		h.answer(r, err, nil)
 	case e.withdrawn:
 		return false
 	default:
 		e.claim = claim
-		d.answer(r, nil, membersOfClaim(claim)) // before anybody can release it
-		d.tasks.Go(func() { d.watch(e) })
+		h.answer(r, nil, membersOfClaim(claim)) // before anybody can release it
+		h.tasks.Go(func() { h.watch(e) })
 	}
 	return true
 }
 
 // forget makes place for another claim of the resource. The caller holds the mutex.
-func (d *desk) forget(e *entry) {
-	if d.claims[e.resource] == e {
-		delete(d.claims, e.resource)
+func (h *handler) forget(e *entry) {
+	if h.claims[e.resource] == e {
+		delete(h.claims, e.resource)
 	}
 }
 
 // beginRelease releases a claim, or withdraws it while it waits.
-func (d *desk) beginRelease(r *request, e *entry) {
-	d.forget(e)
+func (h *handler) beginRelease(r *request, e *entry) {
+	h.forget(e)
 	claim := e.claim
 	if claim == nil {
 		e.withdrawn = true
 		e.withdraw(errWithdrawn)
 	}
-	d.begin(func() {
+	h.begin(func() {
 		if claim == nil {
 			<-e.concluded
-			d.answer(r, e.result, nil)
+			h.answer(r, e.result, nil)
 			return
 		}
-		d.answer(r, claim.Release(context.Background()), nil) // bounded by the keychain
+		h.answer(r, claim.Release(context.Background()), nil) // bounded by the keychain
 	})
 }
 
 // beginValidate asks whether a claim is ours.
-func (d *desk) beginValidate(r *request, e *entry) error {
+func (h *handler) beginValidate(r *request, e *entry) error {
 	claim := e.claim
 	if claim == nil {
 		return fmt.Errorf("%q is not ours yet", r.resource)
 	}
-	d.begin(func() { d.answer(r, claim.Validate(context.Background()), nil) }) // bounded by the keychain
+	h.begin(func() { h.answer(r, claim.Validate(context.Background()), nil) }) // bounded by the keychain
 	return nil
 }
 
 // watch waits for the end of a claim. If that is a loss, it tells the client.
-func (d *desk) watch(e *entry) {
+func (h *handler) watch(e *entry) {
 	<-e.claim.Done()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.isLost(e)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.isLost(e)
 }
 
 // isLost reports whether a claim was lost. It tells the client so once, before another claim of the
 // resource can be made, and makes place for that. The caller holds the mutex.
-func (d *desk) isLost(e *entry) bool {
+func (h *handler) isLost(e *entry) bool {
 	if e.claim == nil || !errors.Is(e.claim.Err(), keychain.ErrLost) {
 		return false
 	}
 	if !e.toldLost {
 		e.toldLost = true
-		d.tellLost(e, e.claim.Err())
-		d.forget(e)
+		h.tellLost(e, e.claim.Err())
+		h.forget(e)
 	}
 	return true
 }
 
 // tellLost tells the client that a claim is not ours any more: first with a signal, which
 // needs nobody who reads.
-func (d *desk) tellLost(e *entry, err error) {
-	if d.parent != nil {
-		d.parent.signal(d.log)
+func (h *handler) tellLost(e *entry, err error) {
+	if h.parent != nil {
+		h.parent.signal(h.log)
 	}
-	if d.notices {
+	if h.notices {
 		notice := membersOfClaim(e.claim)
 		notice["notice"], notice["resource_name"], notice["error_message"] = "lost", e.resource, err.Error()
-		d.out.put(notice.encode())
+		h.out.put(notice.encode())
 	}
 }
 
 // close takes no more requests, has end end all claims, and returns when every request is
 // answered. When the client has not asked for it, why says what it loses its claims for.
-func (d *desk) close(why error, end func() error) error {
-	d.mu.Lock()
-	d.closing = true
+func (h *handler) close(why error, end func() error) error {
+	h.mu.Lock()
+	h.closing = true
 	if why != nil {
-		for _, e := range d.claims {
+		for _, e := range h.claims {
 			if e.claim != nil && e.claim.Err() == nil {
-				d.tellLost(e, why)
+				h.tellLost(e, why)
 			}
 		}
 	}
-	d.mu.Unlock()
+	h.mu.Unlock()
 	err := end()
-	d.tasks.Wait()
+	h.tasks.Wait()
 	return err
 }

@@ -24,7 +24,7 @@ func (serverThatRevokes) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// TestClaimAfterLoss: a client that has learned of a loss may claim again at once, also before the desk has
+// TestClaimAfterLoss: a client that has learned of a loss may claim again at once, also before the handler has
 // heard of it; and it is told of the loss before it gets the new claim.
 func TestClaimAfterLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -33,8 +33,8 @@ func TestClaimAfterLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		var written strings.Builder
-		d := &desk{keychain: kc, log: slog.New(slog.DiscardHandler), notices: true, claims: make(map[string]*entry)}
-		d.out = newOutbox(&written, func(err error) { t.Error(err) })
+		h := &handler{keychain: kc, log: slog.New(slog.DiscardHandler), notices: true, claims: make(map[string]*entry)}
+		h.out = newOutbox(&written, func(err error) { t.Error(err) })
 		c, err := kc.Claim(t.Context(), "r")
 		if err != nil {
 			t.Fatal(err)
@@ -44,12 +44,12 @@ func TestClaimAfterLoss(t *testing.T) {
 		}
 		// As it is when the goroutine that watches the claim has not had its turn yet.
 		e := &entry{resource: "r", claim: c}
-		d.claims["r"] = e
-		d.take([]byte(`{"command":"claim","resource_name":"r","serial":1}`), nil)
-		d.watch(e)
+		h.claims["r"] = e
+		h.take([]byte(`{"command":"claim","resource_name":"r","serial":1}`), nil)
+		h.watch(e)
 		synctest.Wait()
-		_ = d.close(nil, kc.Close) // the server refuses to release the claim
-		d.out.close(0)
+		_ = h.close(nil, kc.Close) // the server refuses to release the claim
+		h.out.close(0)
 		lost, granted := strings.Index(written.String(), `"notice":"lost"`), strings.Index(written.String(), `"result":"succeeded"`)
 		if granted < 0 || lost < 0 || lost > granted || strings.Count(written.String(), `"notice"`) != 1 {
 			t.Errorf("the client reads:\n%s", written.String())
