@@ -35,7 +35,7 @@ func (s *Store) workBehind() {
 			return
 		case <-time.After(s.options.Delay):
 		}
-		if s.failed() != nil {
+		if s.Failure() != nil {
 			return
 		}
 		slow := time.AfterFunc(slowWork, func() { s.report(errSlow) })

@@ -24,11 +24,11 @@ func wallTime() claim.Time { return claim.Time(time.Now().UnixMicro()) }
 // start begins where the state stands: no time has passed since its last record.
 func (c *leaseClock) start(lease claim.Time) {
 	c.opened = time.Now()
-	c.moved(lease, c.opened)
+	c.recorded(lease, c.opened)
 }
 
-// moved notes a record that was decided at a moment.
-func (c *leaseClock) moved(lease claim.Time, at time.Time) {
+// recorded notes a record that was decided at a moment.
+func (c *leaseClock) recorded(lease claim.Time, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.base, c.at = lease, at

@@ -16,41 +16,68 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// decision is what a transaction decides in: nothing else is decided or committed meanwhile.
+// decision is what a transaction decides in: nothing else is decided meanwhile.
 type decision struct {
 	at  time.Time
 	now claim.Instant
 }
 
-// commit is a record on its way to the goroutine that commits.
-type commit struct {
-	*proposal
-	outcome chan<- error
+// proposal is a record that was decided. The state has it at once, so that the next one can be decided while this one is
+// written. Nobody is told of it before it is committed: who reads the state waits for the last proposal. If it is not
+// committed, the state is of no use, and the process ends.
+type proposal struct {
+	record  *record.Record
+	data    []byte
+	before  uint32 // the checksum of the record before
+	sum     uint32
+	at      time.Time
+	changes []claim.Transition
+	// done is closed when the record is committed, or will not be: then err says why. Before, broken may be closed.
+	done chan struct{}
+	err  error
 }
+
+// maxProposals is how many proposals there are at once: one is written while the next one is decided, and waits.
+const maxProposals = 2
 
 // write has decide make a record of what is to change, nil for nothing, and commits it. The end of ctx ends the wait for
 // those before it, and for the disk to confirm it, whose outcome is not known then.
 func (s *Store) write(ctx context.Context, decide func(decision) (*record.Record, error)) error {
+	p, err := s.begin(ctx, decide)
+	if err != nil || p == nil {
+		return err
+	}
+	return s.outcome(ctx, p)
+}
+
+// begin is write without the wait for the outcome. It returns nil when there is nothing to commit.
+func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record, error)) (*proposal, error) {
 	if err := s.acquire(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	made, err := s.decide(decide)
-	if err != nil || made == nil {
-		return err
+	defer s.release()
+	p, err := s.decide(ctx, decide)
+	if err != nil || p == nil {
+		<-s.proposals
+		return nil, err
 	}
-	outcome := make(chan error, 1)
-	s.commits <- commit{made, outcome} // it is received at once: nobody else commits
+	s.commits <- p // there is room for all proposals
+	return p, nil
+}
+
+// outcome waits until a proposal is committed.
+func (s *Store) outcome(ctx context.Context, p *proposal) (err error) {
 	select {
-	case err := <-outcome:
-		return err
+	case <-p.done:
+		return p.err
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-s.broken:
-		err = s.failed()
+		err = s.Failure()
 	}
 	select {
-	case err := <-outcome:
-		return err
+	case <-p.done:
+		return p.err
 	default:
 		return fmt.Errorf("%w: the disk has not confirmed it: %w", db.ErrOutcomeUnknown, err)
 	}
@@ -58,37 +85,42 @@ func (s *Store) write(ctx context.Context, decide func(decision) (*record.Record
 
 var errHung = fmt.Errorf("the disk has not written the log for %s", hangTimeout)
 
-// acquire waits until nobody else decides or commits.
+// acquire waits until nobody else decides, and until there may be another proposal.
 func (s *Store) acquire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, context.Cause(ctx))
 	}
-	if err := s.failed(); err != nil {
+	for _, turn := range []chan struct{}{s.writing, s.proposals} {
+		var err error
+		select {
+		case turn <- struct{}{}:
+			continue
+		case <-ctx.Done():
+			err = fmt.Errorf("the transaction before this one has not ended: %w", context.Cause(ctx))
+		case <-s.broken:
+			err = s.Failure()
+		case <-s.closed:
+			err = errClosed
+		}
+		if turn == s.proposals {
+			s.release()
+		}
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
-	select {
-	case s.writing <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("%w: the transaction before this one has not ended: %w", db.ErrUnavailable, context.Cause(ctx))
-	case <-s.closed:
-		return fmt.Errorf("%w: it has been closed", db.ErrUnavailable)
-	}
-	if err := s.failed(); err != nil {
+	if err := s.Failure(); err != nil {
+		<-s.proposals
 		s.release()
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
 	return nil
 }
 
+var errClosed = errors.New("it has been closed")
+
 func (s *Store) release() { <-s.writing }
 
-// decide makes a record. It lets others decide when there is nothing to commit.
-func (s *Store) decide(decide func(decision) (*record.Record, error)) (made *proposal, err error) {
-	defer func() {
-		if made == nil {
-			s.release()
-		}
-	}()
+// decide makes a record, and does to the state what it says.
+func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Record, error)) (*proposal, error) {
 	at := time.Now()
 	d := decision{at: at, now: claim.Instant{Wall: claim.Time(at.UnixMicro()), Lease: s.clock.now(at)}}
 	r, err := decide(d)
@@ -100,102 +132,172 @@ func (s *Store) decide(decide func(decision) (*record.Record, error)) (made *pro
 		r.Lease = d.now.Lease
 	}
 	// Raft keeps the data of entries, so there is a new buffer for each.
-	data, _ := record.Append(nil, s.applied.sum, r)
-	return &proposal{r, data, at}, nil
+	p := &proposal{record: r, at: at, before: s.sum, done: make(chan struct{})}
+	p.data, p.sum = record.Append(nil, s.sum, r)
+	if err := s.reserve(ctx, p); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.changes, err = s.state.Apply(r); err != nil {
+		s.fail(err)
+		return nil, err
+	}
+	for _, t := range p.changes {
+		if t.After.Status.Final() {
+			s.pending.expect(t.After)
+		}
+	}
+	s.seq, s.sum, s.before, s.last = r.Seq, p.sum, p, p
+	s.proposed = append(s.proposed, p)
+	return p, nil
 }
 
-// commitAll commits what comes, one after the other.
-func (s *Store) commitAll() {
-	for c := range s.commits {
-		err := s.commit(c.proposal)
-		s.release()
-		c.outcome <- err
+// reserve makes room in the log for a proposal: when the disk is full nothing has happened. If a new file is needed, it
+// waits for the proposals before.
+func (s *Store) reserve(ctx context.Context, p *proposal) error {
+	if s.before != nil {
+		select {
+		case <-s.before.done:
+		default:
+			if s.log.Fits(len(p.data), s.proposedBytes()) {
+				return nil
+			}
+		}
+		if err := s.outcome(ctx, s.before); err != nil {
+			return fmt.Errorf("%w: the transaction before this one: %v", db.ErrUnavailable, err) //nolint:errorlint // of this one nothing has happened
+		}
+	}
+	s.hang.Reset(hangTimeout)
+	defer s.hang.Stop()
+	switch err := s.log.Reserve(len(p.data)); {
+	case err == nil:
+		return s.Failure()
+	case errors.Is(err, wal.ErrFull):
+		s.refused.Store(true)
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	default:
+		s.fail(err)
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
 }
 
+// proposedBytes returns how large the entries are that may not be in the log yet.
+func (s *Store) proposedBytes() (bytes int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, p := range s.proposed {
+		bytes += len(p.data)
+	}
+	return bytes
+}
+
+// commitAll commits what was decided, one proposal after the other.
+func (s *Store) commitAll() {
+	for p := range s.commits {
+		p.err = s.commit(p)
+		close(p.done)
+		<-s.proposals
+	}
+}
+
+// commit writes a proposal. Without an error it is committed, and the readers see it.
 func (s *Store) commit(p *proposal) error {
-	s.proposed = p
+	if err := s.Failure(); err != nil {
+		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
+	}
 	s.hang.Reset(hangTimeout)
 	err := s.node.propose(p.data)
 	s.hang.Stop()
-	s.proposed = nil
-	switch {
-	case err == nil && s.seq == p.record.Seq:
+	if err == nil && s.isProposed(p) {
+		err = errors.New("the record was not applied")
+	}
+	if err == nil {
+		s.refused.Store(false)
 		s.wake()
 		return nil
-	case errors.Is(err, wal.ErrFull):
-		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
-	case err == nil:
-		err = errors.New("the record was not applied")
 	}
 	s.fail(err)
 	return fmt.Errorf("%w: %w", db.ErrOutcomeUnknown, err)
 }
 
-// apply does to the state what an entry says.
+func (s *Store) isProposed(p *proposal) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.proposed) > 0 && s.proposed[0] == p
+}
+
+// apply does to the state what an entry says, unless it was done when the entry was proposed.
 func (s *Store) apply(e *pb.Entry) error {
-	if err := s.failed(); err != nil { // the disk took too long: its callers have been told that the outcome is not known
+	if err := s.Failure(); err != nil { // the disk took too long: its callers have been told that the outcome is not known
 		return err
 	}
 	index, term, data := e.GetIndex(), e.GetTerm(), e.GetData()
 	next := position{index, term, s.applied.sum}
-	if e.GetType() != pb.EntryNormal || len(data) == 0 {
-		s.mu.Lock()
-		s.applied = next
-		s.mu.Unlock()
-		return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	switch {
+	case e.GetType() != pb.EntryNormal || len(data) == 0:
+	case len(s.proposed) > 0 && bytes.Equal(s.proposed[0].data, data):
+		err = s.settle(&next)
+	default:
+		err = s.follow(&next, data)
 	}
-	var do func(*state.State) ([]claim.Transition, error)
-	var header record.Header
-	own := s.proposed != nil && bytes.Equal(s.proposed.data, data)
-	if own {
-		header = s.proposed.record.Header
-		do = func(to *state.State) ([]claim.Transition, error) { return to.Apply(s.proposed.record) }
-	} else {
-		d, err := record.Read(data)
-		if err != nil {
-			return fmt.Errorf("entry %d: %w", index, err)
-		}
-		header = d.Header
-		do = func(to *state.State) ([]claim.Transition, error) { return to.ApplyDecoded(d) }
-	}
-	void := header.Term != term
-	if !void {
-		var ok bool
-		if next.sum, ok = record.Check(s.applied.sum, data); !ok {
-			return fmt.Errorf("entry %d: %w: its checksum does not follow that of the record before", index, state.ErrDiverged)
-		}
-	}
-	changes, err := s.change(next, void, do)
 	if err != nil {
 		return fmt.Errorf("entry %d: %w", index, err)
 	}
-	if own && !void {
-		s.seq = header.Seq
-		s.clock.moved(header.Lease, s.proposed.at)
-	}
-	if len(changes) > 0 {
-		s.Committed(header.Wall, changes)
-	}
+	s.applied = next
 	return nil
 }
 
-// change is the part of apply that readers wait for.
-func (s *Store) change(next position, void bool, do func(*state.State) ([]claim.Transition, error)) (changes []claim.Transition, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !void {
-		if changes, err = do(s.state); err != nil {
-			return nil, err
-		}
+// settle notes that the first of the proposals is committed.
+func (s *Store) settle(next *position) error {
+	p := s.proposed[0]
+	if p.record.Term != next.term || p.before != next.sum {
+		return fmt.Errorf("%w: it was decided on another state", state.ErrDiverged)
 	}
-	s.applied = next
-	if next.index > s.pending.written {
+	next.sum = p.sum
+	s.proposed = s.proposed[1:]
+	if s.last == p {
+		s.last = nil
+	}
+	s.clock.recorded(p.record.Lease, p.at)
+	s.committed(next.index, p.record.Wall, p.changes)
+	return nil
+}
+
+// follow applies a record that was decided elsewhere, or before this node was started.
+func (s *Store) follow(next *position, data []byte) error {
+	d, err := record.Read(data)
+	if err != nil {
+		return err
+	}
+	if d.Term != next.term { // it is void
+		return nil
+	}
+	var ok bool
+	if next.sum, ok = record.Check(next.sum, data); !ok {
+		return fmt.Errorf("%w: its checksum does not follow that of the record before", state.ErrDiverged)
+	}
+	changes, err := s.state.ApplyDecoded(d)
+	if err != nil {
+		return err
+	}
+	s.committed(next.index, d.Wall, changes)
+	return nil
+}
+
+// committed passes on what an entry has changed.
+func (s *Store) committed(index uint64, wall claim.Time, changes []claim.Transition) {
+	if index > s.pending.written {
 		for _, t := range changes {
 			if t.After.Status.Final() {
-				s.pending.add(next.index, t.After)
+				s.pending.add(index, t.After)
 			}
 		}
 	}
-	return changes, nil
+	if len(changes) > 0 {
+		s.Committed(wall, changes)
+	}
 }

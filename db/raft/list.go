@@ -78,12 +78,24 @@ func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err e
 	} else {
 		live = s.state.Created()
 	}
-	ended, written := s.pending.ended, s.pending.written
+	ended, written, last := s.pending.ended, s.pending.written, s.last
+	for _, p := range s.proposed {
+		for _, t := range p.changes {
+			if t.After.Status.Final() {
+				some = append(some, t.After)
+			}
+		}
+	}
 	s.mu.Unlock()
+	if err := s.seen(ctx, last); err != nil {
+		return 0, err
+	}
 	if live != nil {
-		if some, err = l.scan(ctx, live); err != nil {
+		found, err := l.scan(ctx, live)
+		if err != nil {
 			return 0, err
 		}
+		some = append(some, found...)
 	}
 	for _, e := range ended {
 		some = append(some, e.Claim)

@@ -24,6 +24,9 @@ func newPending(written uint64, most int) pending {
 	return pending{written: written, byID: make(map[string]*claim.Claim), most: most}
 }
 
+// expect notes a claim whose end is not committed yet, for who looks it up.
+func (p *pending) expect(c *claim.Claim) { p.byID[c.ID] = c }
+
 func (p *pending) add(entry uint64, c *claim.Claim) {
 	p.ended = append(p.ended, history.Ended{Entry: entry, Claim: c})
 	p.byID[c.ID] = c

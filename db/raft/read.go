@@ -12,15 +12,32 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// view calls look with the state as it is: all that was committed, and nothing else.
+// view calls look with the state, and waits until all that it has seen is committed.
 func (s *Store) view(ctx context.Context, look func(*state.State)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	s.mu.RLock()
-	defer s.mu.RUnlock()
 	look(s.state)
-	return nil
+	last := s.last
+	s.mu.RUnlock()
+	return s.seen(ctx, last)
+}
+
+// seen waits until a proposal is committed that was the last one when somebody looked, nil for none.
+func (s *Store) seen(ctx context.Context, last *proposal) error {
+	err := s.Failure()
+	if last != nil && err == nil {
+		err = s.outcome(ctx, last)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return fmt.Errorf("%w: %v", db.ErrUnavailable, err) //nolint:errorlint // nobody asked for the commit here
+	}
 }
 
 // unavailable returns an error of the history as one of package db.

@@ -69,22 +69,28 @@ type Store struct {
 	// registeredAs is the name under which this server keeps sessions alive, nil for none.
 	registeredAs atomic.Pointer[string]
 
-	mu      sync.RWMutex // of what follows: held by who applies a record
-	state   *state.State
-	applied position
-	pending pending
+	mu       sync.RWMutex // of what follows: held by who changes the state
+	state    *state.State // with all proposals
+	applied  position     // of the last entry that is committed
+	pending  pending
+	proposed []*proposal // those that are not committed, in order
+	last     *proposal   // the last one of them, nil for none
 
-	// writing is full while somebody decides or commits, and uses what follows.
-	writing  chan struct{}
-	node     *node
-	seq      uint64 // of the last record of this term
-	proposed *proposal
+	// writing is full while somebody decides, and uses what follows.
+	writing chan struct{}
+	seq     uint64    // of the last record of this term
+	sum     uint32    // its checksum
+	before  *proposal // the last one, nil before the first
+
+	proposals chan struct{}  // has as many as there are proposals
+	commits   chan *proposal // those that are to be written
+	node      *node          // is used by who commits
+	refused   atomic.Bool    // the disk was full when the last record was decided
 
 	failure  atomic.Pointer[error] // why nothing is written any more, nil while it is
 	broken   chan struct{}         // closed when there is a failure
 	hang     *time.Timer           // runs while the log is written
 	trouble  trouble
-	commits  chan commit
 	closed   chan struct{}
 	working  sync.WaitGroup
 	work     chan struct{} // there is something for the work behind the commits
@@ -97,13 +103,6 @@ type Store struct {
 type position struct {
 	index, term uint64
 	sum         uint32 // of the last record
-}
-
-// proposal is the record that is being committed.
-type proposal struct {
-	record *record.Record
-	data   []byte
-	at     time.Time
 }
 
 var _ db.Store = (*Store)(nil)
@@ -126,7 +125,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	s := &Store{
 		options: options, state: state.New(), LocalFeed: db.NewLocalFeed(),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
-		commits: make(chan commit), closed: make(chan struct{}), work: make(chan struct{}, 1), broken: make(chan struct{}),
+		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), broken: make(chan struct{}),
 	}
 	s.hang = time.AfterFunc(hangTimeout, func() { s.fail(errHung) })
 	s.hang.Stop()
@@ -244,6 +243,7 @@ func (s *Store) start() (err error) {
 		}
 	}
 	s.clock.start(s.state.Lease)
+	s.sum = s.applied.sum
 	return nil
 }
 
@@ -260,10 +260,7 @@ func (s *Store) fail(err error) {
 func (s *Store) Broken() <-chan struct{} { return s.broken }
 
 // Failure returns why nothing is written any more, nil while it is.
-func (s *Store) Failure() error { return s.failed() }
-
-// failed returns why nothing is written any more, or nil.
-func (s *Store) failed() error {
+func (s *Store) Failure() error {
 	if err := s.failure.Load(); err != nil {
 		return *err
 	}
@@ -291,6 +288,9 @@ func (s *Store) Close() error {
 
 func (s *Store) close() error {
 	s.writing <- struct{}{} // for good
+	for range maxProposals {
+		s.proposals <- struct{}{}
+	}
 	close(s.commits)
 	s.working.Wait()
 	err := s.writeHistory()
@@ -303,7 +303,7 @@ func (s *Store) closeFiles() error {
 		errs = append(errs, s.history.Close())
 	}
 	if s.log != nil {
-		if s.failed() == nil {
+		if s.Failure() == nil {
 			errs = append(errs, s.log.Close())
 		}
 	}

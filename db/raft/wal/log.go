@@ -207,6 +207,19 @@ func (l *Log) Reserve(bytes int) error {
 	return l.reserve(size(bytes+2*entryBytes), l.Last(), l.State())
 }
 
+// Fits reports whether there is room for entries with data of some bytes each, without a new segment. It may be called
+// beside Append, for entries of which the first one may be written by then.
+func (l *Log) Fits(bytes ...int) bool {
+	s := l.current()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := s.size - s.used
+	for _, n := range bytes {
+		left -= size(n + 2*entryBytes)
+	}
+	return left >= 0
+}
+
 // reserve makes room for a frame of some bytes that follows an entry. A segment has no entries that come before it. Else
 // what is left of the log after Compact would depend on those that are gone.
 func (l *Log) reserve(bytes int, after uint64, state HardState) error {
