@@ -8,22 +8,26 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// leaseClock is lease time. It is a counter in the state: each record has it, and from one to the next it goes on as
-// time does on this machine's monotonic clock, and by db.MaxSilence at most. So no time counts in which nothing could
-// be committed, and no step of any clock.
+// leaseClock is lease time. It is a counter in the state: each record has it, as the leader that decided it has counted.
+// It goes on from tick to tick as time does on this machine's monotonic clock, and by db.MaxSilence at most. There is no
+// tick while a record is on its way. So no time counts in which this process did not run, or nothing could be committed,
+// and no step of any clock. What has passed since the last record is lost when the process ends: leases end that much later.
 type leaseClock struct {
 	opened time.Time
+	began  claim.Time // then
 
 	mu   sync.Mutex
-	base claim.Time // at the last record
+	base claim.Time // at the last tick
 	at   time.Time
+	// written is when the last record was decided.
+	written time.Time
 }
 
 func wallTime() claim.Time { return claim.Time(time.Now().UnixMicro()) }
 
 // start begins where the state stands: no time has passed since its last record.
 func (c *leaseClock) start(lease claim.Time) {
-	c.opened = time.Now()
+	c.opened, c.began = time.Now(), lease
 	c.recorded(lease, c.opened)
 }
 
@@ -31,10 +35,34 @@ func (c *leaseClock) start(lease claim.Time) {
 func (c *leaseClock) recorded(lease claim.Time, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.base, c.at = lease, at
+	c.base, c.written = max(c.base, lease), at
+	if at.After(c.at) {
+		c.at = at
+	}
 }
 
-// last returns lease time at the last record.
+// tick has the time count that has passed since the last tick, and skip has none of it count.
+func (c *leaseClock) tick(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base, c.at = c.until(at), at
+}
+
+// skip is described with tick.
+func (c *leaseClock) skip(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+}
+
+// sinceRecord returns how much time has passed since the last record.
+func (c *leaseClock) sinceRecord(at time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return at.Sub(c.written)
+}
+
+// last returns lease time at the last tick.
 func (c *leaseClock) last() claim.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,6 +73,10 @@ func (c *leaseClock) last() claim.Time {
 func (c *leaseClock) now(at time.Time) claim.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.until(at)
+}
+
+func (c *leaseClock) until(at time.Time) claim.Time {
 	return c.base.Add(min(max(0, at.Sub(c.at)), db.MaxSilence))
 }
 
@@ -53,7 +85,7 @@ func (c *leaseClock) instant() claim.Instant {
 	return claim.Instant{Wall: wallTime(), Lease: c.now(time.Now())}
 }
 
-// outage returns how much time has not counted at the last record.
+// outage returns how much time has not counted at the last tick.
 func (c *leaseClock) outage() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

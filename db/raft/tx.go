@@ -2,6 +2,7 @@ package raft
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/locket-service/locket/db"
@@ -56,25 +57,35 @@ func (s *Store) finished(id string) (*claim.Claim, error) {
 	return c, unavailable(err)
 }
 
-// Beat implements db.Pulse.
-func (s *Store) Beat(ctx context.Context) error {
-	return s.beat(ctx, func(d decision) claim.Time { return d.now.Lease })
-}
+// maxBeatInterval is how often a record of lease time is written at least while there are leases.
+const maxBeatInterval = 5 * time.Second
 
-// Resume implements db.Pulse.
-func (s *Store) Resume(ctx context.Context) error {
-	return s.beat(ctx, func(decision) claim.Time { return s.clock.last() })
-}
+// Beat implements db.Pulse. Lease time goes on in memory. A record of it is written when there was no other one for a
+// quarter of the shortest TTL, or for maxBeatInterval: so much later leases may end when the server is started again.
+func (s *Store) Beat(ctx context.Context) error { return s.beat(ctx, s.clock.tick) }
 
-// beat commits a record of lease time.
-func (s *Store) beat(ctx context.Context, lease func(decision) claim.Time) error {
+// Resume implements db.Pulse. Something is written when the disk was full.
+func (s *Store) Resume(ctx context.Context) error { return s.beat(ctx, s.clock.skip) }
+
+// beat has lease time go on when nothing is on its way to the log, and writes a record of it if one is due.
+func (s *Store) beat(ctx context.Context, pass func(time.Time)) error {
 	lost := false
 	err := s.write(ctx, func(d decision) (*record.Record, error) {
-		r := &record.Record{Header: record.Header{Wall: d.now.Wall, Lease: lease(d)}}
-		if name := s.registeredName(); name != "" {
-			if lost = !s.state.Registered(name); !lost {
-				r.Servers = []record.Server{{Name: name, Seen: r.Lease}}
+		if s.before != nil {
+			if err := s.outcome(ctx, s.before); err != nil {
+				return nil, fmt.Errorf("%w: the transaction before this beat: %v", db.ErrUnavailable, err) //nolint:errorlint // of the beat nothing has happened
 			}
+		}
+		at := time.Now()
+		pass(at)
+		name := s.registeredName()
+		lost = name != "" && !s.state.Registered(name)
+		if !s.beatDue(at) {
+			return nil, nil
+		}
+		r := &record.Record{Header: record.Header{Wall: d.now.Wall, Lease: s.clock.last()}}
+		if name != "" && !lost {
+			r.Servers = []record.Server{{Name: name, Seen: r.Lease}}
 		}
 		return r, nil
 	})
@@ -83,6 +94,12 @@ func (s *Store) beat(ctx context.Context, lease func(decision) claim.Time) error
 		return db.ErrServerGone
 	}
 	return err
+}
+
+// beatDue reports whether a record is to be written before the time for the next beat.
+func (s *Store) beatDue(at time.Time) bool {
+	shortest := s.state.ShortestTTL()
+	return s.refused.Load() || shortest > 0 && s.clock.sinceRecord(at)+db.BeatInterval > min(maxBeatInterval, shortest/4)
 }
 
 // registeredName is the name under which this server keeps sessions alive, "" for none.
@@ -117,6 +134,7 @@ func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detach
 		return 0, err
 	}
 	for name, seen := range silent {
+		seen = max(seen, s.clock.began) // it was there until the last record that this process has found
 		err := s.write(ctx, func(d decision) (*record.Record, error) {
 			r := &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Gone: true}}}
 			r.Sessions = s.state.Detached(name, seen)

@@ -162,7 +162,7 @@ func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error)
 	case !after.Status.Live():
 		s.remove(l)
 		delete(s.claims, after.ID)
-	case before.Status == after.Status && before.Type == after.Type && before.Deadline == after.Deadline:
+	case before.Status == after.Status && before.Type == after.Type && before.TTL == after.TTL && before.Deadline == after.Deadline:
 		l.Claim = after
 		s.created.Set(after)
 	default:

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"time"
+
 	"github.com/tidwall/btree"
 
 	"github.com/locket-service/locket/internal/claim"
@@ -13,6 +15,7 @@ func (s *State) add(l *live) {
 	switch deadlines := s.deadlines(l); {
 	case deadlines != nil:
 		deadlines.Set(l)
+		s.countTTL(l.limit(), 1)
 	case l.Status == claim.Active:
 		s.endless++
 	}
@@ -36,6 +39,7 @@ func (s *State) remove(l *live) {
 	switch deadlines := s.deadlines(l); {
 	case deadlines != nil:
 		deadlines.Delete(l)
+		s.countTTL(l.limit(), -1)
 	case l.Status == claim.Active:
 		s.endless--
 	}
@@ -74,6 +78,29 @@ func (s *State) deadlines(l *live) *btree.BTreeG[*live] {
 	default:
 		return nil
 	}
+}
+
+// limit returns after how much lease time without a request a claim ends that has a deadline.
+func (l *live) limit() time.Duration {
+	if l.Status == claim.Waiting {
+		return l.WaitTTL
+	}
+	return l.TTL
+}
+
+func (s *State) countTTL(ttl time.Duration, n int) {
+	known, _ := s.ttls.Get(ttl)
+	if known += n; known == 0 {
+		s.ttls.Delete(ttl)
+	} else {
+		s.ttls.Set(ttl, known)
+	}
+}
+
+// ShortestTTL returns the shortest one of all leases, waiting claims and sessions, 0 if none of them ends by itself.
+func (s *State) ShortestTTL() time.Duration {
+	shortest, _, _ := s.ttls.Min()
+	return shortest
 }
 
 // count adds a claim to the count of its identity, or takes it away.

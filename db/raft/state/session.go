@@ -19,6 +19,7 @@ func (s *State) putSession(after *claim.Session) {
 	s.unindex(known)
 	known.Session = after
 	s.ids.Set(known)
+	s.countTTL(known.TTL, 1)
 	if after.Deadline != 0 {
 		s.due.Set(known)
 	}
@@ -55,6 +56,7 @@ func (s *State) unindex(known *session) {
 		return
 	}
 	s.ids.Delete(known)
+	s.countTTL(known.TTL, -1)
 	if known.Deadline != 0 {
 		s.due.Delete(known)
 	}

@@ -6,6 +6,7 @@ package state
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/tidwall/btree"
 
@@ -28,6 +29,7 @@ type State struct {
 	holds     map[claim.Type]*btree.BTreeG[*live] // all that are active, by id
 	leases    *btree.BTreeG[*live]                // active claims by deadline, without those that have none
 	limited   *btree.BTreeG[*live]                // waiting claims by deadline, those that have one
+	ttls      *btree.Map[time.Duration, int]      // how many leases, limits of waiting, and sessions have each TTL
 	endless   int                                 // active claims without a deadline
 	owners    map[string]bag                      // the waiting claims of each owner, without those of sessions
 	counts    map[string]claim.Count              // of the live claims of each identity
@@ -75,7 +77,7 @@ func New() *State {
 	return &State{
 		rows: make(map[string]*row), names: tree(byName), contended: tree(byName),
 		claims: make(map[string]*live), created: tree(byCreation), waits: tree(byID), holds: make(map[claim.Type]*btree.BTreeG[*live]),
-		leases: tree(byDeadline), limited: tree(byDeadline), owners: make(map[string]bag), counts: make(map[string]claim.Count),
+		leases: tree(byDeadline), limited: tree(byDeadline), ttls: new(btree.Map[time.Duration, int]), owners: make(map[string]bag), counts: make(map[string]claim.Count),
 		sessions: make(map[string]*session), ids: tree(func(a, b *session) bool { return a.ID < b.ID }),
 		due: tree(func(a, b *session) bool {
 			return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID)) < 0
