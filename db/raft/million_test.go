@@ -1,0 +1,92 @@
+package raft_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/ids"
+)
+
+// BenchmarkMillion makes a million live claims, each of a resource of its own, and reports how much of the heap each one
+// takes, how much time of the processor a start takes, from the log and from a snapshot, a collection, and a list of all of them.
+func BenchmarkMillion(b *testing.B) {
+	const claims, batch = 1_000_000, 500
+	folder := filepath.Join(b.TempDir(), "data")
+	open := func() *raft.Store {
+		s, err := raft.OpenWith(folder, raft.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	heap := func() float64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	empty := heap()
+	s := open()
+	for from := 0; from < claims; from += batch {
+		commands := make([]claim.Command, batch)
+		for i := range commands {
+			commands[i] = claim.Create{ID: ids.NewClaim(), Resource: fmt.Sprint("service/", from+i), Owner: fmt.Sprint("owner-", (from+i)%1000), TTL: time.Hour}
+		}
+		dbtest.Do(b, s, commands...)
+	}
+	b.ReportMetric((heap()-empty)/claims, "B/claim")
+	start := func(unit string) {
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		s = nil
+		runtime.GC()
+		begin := processorTime(b)
+		s = open()
+		b.ReportMetric((processorTime(b) - begin).Seconds(), unit)
+	}
+	start("s/start")
+	if err := s.Snapshot(); err != nil {
+		b.Fatal(err)
+	}
+	start("s/start-snapshot")
+	b.ReportMetric((heap()-empty)/claims, "B/claim-started")
+	begin := processorTime(b)
+	runtime.GC()
+	b.ReportMetric(float64((processorTime(b) - begin).Milliseconds()), "ms/GC")
+	page := db.Page{Limit: 1000}
+	begin = processorTime(b)
+	for {
+		found, err := s.Live(b.Context(), nil, page)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(found) == 0 {
+			break
+		}
+		page.After = found[len(found)-1].ID
+	}
+	b.ReportMetric((processorTime(b) - begin).Seconds(), "s/list")
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// processorTime is how much of it this process has used: on a machine that does other things too it says more than the
+// time that has passed.
+func processorTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
