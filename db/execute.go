@@ -1,10 +1,59 @@
 package db
 
 import (
+	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"github.com/locket-service/locket/internal/claim"
 )
+
+// CarryOut implements Transactor.Transact with an engine's Updater.
+func CarryOut(ctx context.Context, engine Updater, batch Batch) (outcome Outcome, err error) {
+	err = engine.Update(ctx, func(tx Tx) (err error) {
+		outcome, err = batch.carryOut(tx) // the last attempt decides
+		return err
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	return outcome, nil
+}
+
+// carryOut carries out a batch inside a transaction. A panic is an error of this batch alone.
+func (b Batch) carryOut(tx Tx) (o Outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
+		}
+	}()
+	cmds := make([]claim.Command, len(b.Requests))
+	for i, r := range b.Requests {
+		cmds[i] = r.Command
+	}
+	o.Answers = make([]claim.Answer, len(b.Requests))
+	queues, err := ExecuteCounting(tx, b.Unknown, cmds, func(queues *claim.Queues) {
+		for identity, count := range b.Known {
+			queues.PutCount(identity, count)
+		}
+		for i, r := range b.Requests {
+			o.Answers[i] = queues.Answer(r)
+		}
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	o.Now, o.Changes, o.Counts = queues.Now, queues.Changes(), queues.Counts()
+	changed := queues.Changed()
+	o.Committed = len(changed)+len(queues.ChangedSessions()) > 0
+	for _, q := range changed {
+		if q.Unsettled() {
+			o.Unsettled = append(o.Unsettled, q.Resource)
+		}
+	}
+	return o, nil
+}
 
 // Execute reads what the commands need, calls run, which carries them out on the queues,
 // and saves what changed. The queues that it returns hold the transitions.

@@ -64,13 +64,38 @@ type About struct{ Engine, Version string }
 
 // Transactor carries out transactions.
 type Transactor interface {
-	// Transact runs fn in one read-write transaction and commits it durably: when it
-	// returns nil, no crash of the server or of the database loses what fn saved.
-	// The store rolls back and runs fn again when other transactions came first, so
-	// fn must have no effect except through its Tx. An error of fn is returned as it
-	// is, with nothing saved. Other errors are ErrUnavailable, ErrConflict,
-	// ErrOutcomeUnknown, or describe a fault in the database.
-	Transact(ctx context.Context, fn func(Tx) error) error
+	// Transact carries out the requests of a batch, one after the other, in one read-write transaction, and
+	// commits it durably: when it returns nil, no crash of the server or of the database loses what was
+	// answered. When other transactions came first, the store rolls back and begins anew. What refuses
+	// a request is in its answer. The error is about all of the batch, of which nothing is saved then:
+	// ErrUnavailable, ErrConflict, or what describes a fault in the database or in the rules; with
+	// ErrOutcomeUnknown all of it may be saved.
+	Transact(ctx context.Context, batch Batch) (Outcome, error)
+}
+
+// Batch is what one transaction is to carry out. It is data alone.
+type Batch struct {
+	Requests []claim.Request
+	// Known are the counts of identities' live claims, as of before the transaction. Those of the Unknown
+	// identities are read: see Wanted.Identities.
+	Known   map[string]claim.Count
+	Unknown []string
+}
+
+// Outcome is what a transaction has done. It is data alone. What it points to does not change.
+type Outcome struct {
+	// Now is the time of the transaction.
+	Now claim.Instant
+	// Answers are those to the requests of the batch, in their order.
+	Answers []claim.Answer
+	// Changes are the net of what has become of claims (claim.Net).
+	Changes []claim.Transition
+	// Committed says whether there was anything to commit.
+	Committed bool
+	// Unsettled are the resources with claims that can be granted, more than one transaction grants.
+	Unsettled []string
+	// Counts are those of the batch, as the transaction has left them.
+	Counts map[string]claim.Count
 }
 
 // Pulse is how a server shows that it can take renewals, which keeps lease time running: see Clock.
@@ -224,6 +249,15 @@ type Wanted struct {
 
 // MaxDue is how many shared holders that are due a transaction loads, and then still one of each queue.
 const MaxDue = 1000
+
+// Updater is what engines make a Transactor of, with CarryOut. It is theirs and their tests'; a Store need not
+// be one.
+type Updater interface {
+	// Update runs fn in one read-write transaction, and commits it as Transact does. It runs fn again
+	// when other transactions came first, so fn must have no effect except through its Tx. An error of
+	// fn is returned as it is, with nothing saved.
+	Update(ctx context.Context, fn func(Tx) error) error
+}
 
 // Tx is one transaction. It is used by one goroutine.
 type Tx interface {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -89,6 +90,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		mode       *session.ModeError
 		fields     fieldErrors
 		deadlock   *waits.DeadlockError
+		quota      *claim.QuotaError
 	)
 	switch {
 	case errors.As(err, &collision):
@@ -105,6 +107,12 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
 	case errors.As(err, &deadlock):
 		return deadlockStatus(deadlock)
+	case errors.As(err, &quota):
+		name := "claims_held"
+		if quota.Status == claim.Waiting {
+			name = "claims_waiting"
+		}
+		return models.QuotaExceeded(quota.Identity, name, strconv.Itoa(quota.Limit), retryClaim)
 	case errors.As(err, &fields):
 		return withInfo(status.New(codes.InvalidArgument, fields.Error()), models.ReasonInvalidField, nil, fields.details()...)
 	}
@@ -127,6 +135,9 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	h.log.ErrorContext(ctx, "internal error", "error", err)
 	return status.Error(codes.Internal, "internal error")
 }
+
+// retryClaim is when a request for a claim beyond a quota may be repeated: others may end at any time.
+const retryClaim = time.Second
 
 // leftDuring reports whether a statement failed because its caller has left: an engine that is
 // interrupted says that the database is not available.

@@ -33,11 +33,11 @@ func (s *failing) fail() error {
 	return nil
 }
 
-func (s *failing) Transact(ctx context.Context, fn func(db.Tx) error) error {
+func (s *failing) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
 	if err := s.fail(); err != nil {
-		return err
+		return db.Outcome{}, err
 	}
-	return s.Store.Transact(ctx, fn)
+	return s.Store.Transact(ctx, batch)
 }
 
 func (s *failing) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {

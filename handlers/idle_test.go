@@ -57,9 +57,9 @@ func (s *idleStore) Beat(ctx context.Context) error {
 	return s.Store.Beat(ctx)
 }
 
-func (s *idleStore) Transact(ctx context.Context, fn func(db.Tx) error) error {
+func (s *idleStore) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
 	s.writes.Add(1)
-	return s.Store.Transact(ctx, fn)
+	return s.Store.Transact(ctx, batch)
 }
 
 // TestIdle: a server without leases writes nothing, and asks the database three times a second at

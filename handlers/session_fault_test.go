@@ -59,14 +59,15 @@ func (s *faulty) hold() (release func()) {
 	return func() { s.set(nil, nil); close(gate) }
 }
 
-func (s *faulty) Transact(ctx context.Context, fn func(db.Tx) error) error {
+func (s *faulty) Transact(ctx context.Context, batch db.Batch) (outcome db.Outcome, err error) {
 	s.mu.Lock()
 	around := s.transact
 	s.mu.Unlock()
 	if around == nil {
-		return s.Store.Transact(ctx, fn)
+		return s.Store.Transact(ctx, batch)
 	}
-	return around(func() error { return s.Store.Transact(ctx, fn) })
+	err = around(func() (err error) { outcome, err = s.Store.Transact(ctx, batch); return err })
+	return outcome, err
 }
 
 func (s *faulty) beaten() error {

@@ -1,10 +1,14 @@
 package models
 
 import (
+	"fmt"
+	"time"
+
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // ChallengesKey is the metadata of ReasonUnauthenticated that has the challenges of HTTP.
@@ -23,4 +27,17 @@ func WithInfo(s *status.Status, reason string, metadata map[string]string, more 
 // Denied returns the error of a call that the rules do not allow.
 func Denied(message, right, resource string) error {
 	return WithInfo(status.New(codes.PermissionDenied, message), ReasonPermissionDenied, map[string]string{"right": right, "resource": resource})
+}
+
+// QuotaExceeded returns the error of a call with which an identity would have more than a quota allows. retry is
+// when the call may be repeated, 0 if time alone does not help.
+func QuotaExceeded(identity, quota, limit string, retry time.Duration) error {
+	message := fmt.Sprintf("the quota %s is exceeded: at most %s for each identity", quota, limit)
+	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.QuotaFailure{
+		Violations: []*errdetails.QuotaFailure_Violation{{Subject: identity, Description: message}},
+	})}
+	if retry > 0 {
+		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)}))
+	}
+	return WithInfo(status.New(codes.ResourceExhausted, message), ReasonQuotaExceeded, map[string]string{"quota": quota, "limit": limit}, details...)
 }

@@ -68,7 +68,7 @@ func operations(b *testing.B, store db.Store, resource string) {
 	})
 	b.Run("collision", func(b *testing.B) {
 		for b.Loop() {
-			_ = store.Transact(ctx, func(tx db.Tx) error {
+			_ = Update(ctx, store, func(tx db.Tx) error {
 				queues, err := tx.Load(db.Wanted{Resources: []string{resource}})
 				if err != nil {
 					return err

@@ -92,11 +92,15 @@ func (c *cluster) join() db.Store {
 	return c.wrap(s)
 }
 
-func (s *server) Transact(ctx context.Context, fn func(db.Tx) error) error {
+func (s *server) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+	return db.CarryOut(ctx, s, batch)
+}
+
+func (s *server) Update(ctx context.Context, fn func(db.Tx) error) error {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	saves := &saves{}
-	err := s.Store.Transact(ctx, func(tx db.Tx) error {
+	err := dbtest.Update(ctx, s.Store, func(tx db.Tx) error {
 		saves.Tx = tx
 		return fn(saves)
 	})
@@ -186,6 +190,7 @@ type broken struct {
 	claim     func(*claim.Claim) // after it was read
 	filter    func(db.Filter) db.Filter
 	transact  func(ctx context.Context, fn func(db.Tx) error) error
+	outcome   func(*db.Outcome)
 	beat      func(context.Context) error
 	resume    func(context.Context) error
 	now       func(claim.Instant) claim.Instant
@@ -243,11 +248,19 @@ func (t brokenTx) Save(queues *claim.Queues) error {
 	return t.Tx.Save(queues)
 }
 
-func (b *broken) Transact(ctx context.Context, fn func(db.Tx) error) error {
+func (b *broken) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+	outcome, err := db.CarryOut(ctx, b, batch)
+	if b.outcome != nil {
+		b.outcome(&outcome)
+	}
+	return outcome, err
+}
+
+func (b *broken) Update(ctx context.Context, fn func(db.Tx) error) error {
 	if b.transact != nil {
 		return b.transact(ctx, fn)
 	}
-	return b.Store.Transact(ctx, func(tx db.Tx) error { return fn(brokenTx{tx, b}) })
+	return dbtest.Update(ctx, b.Store, func(tx db.Tx) error { return fn(brokenTx{tx, b}) })
 }
 
 func (b *broken) Beat(ctx context.Context) error {
@@ -514,11 +527,14 @@ func (b *broken) Contended(ctx context.Context, prefix string, after *db.Content
 	return list, now, err
 }
 
-// claims calls fn for each claim that is about to be saved.
+// claims calls fn for a copy of each claim that is about to be saved: what is answered stays as it is.
 func claims(fn func(c *claim.Claim, made bool)) func(db.Tx, *claim.Queues) error {
 	return func(tx db.Tx, queues *claim.Queues) error {
-		for _, change := range queues.Changes() {
-			fn(change.After, change.Before == nil)
+		changes := queues.Changes()
+		for i, change := range changes {
+			saved := *change.After
+			fn(&saved, change.Before == nil)
+			changes[i].After = &saved
 		}
 		return tx.Save(queues)
 	}

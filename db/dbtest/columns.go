@@ -117,15 +117,7 @@ func identityIsStored(t testing.TB, e Engine) {
 	name := "spiffe://" + strings.Repeat("é", 507)
 	do := func(id, caller string, cmd claim.Command) {
 		t.Helper()
-		var want *claim.Claim
-		must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
-			_, err := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) {
-				c, err := queues.DoFor(claim.Caller{Identity: caller}, cmd)
-				must(t, err)
-				want = c
-			})
-			return err
-		}))
+		want := doFor(t, e.Store, db.Batch{Requests: requests(caller, cmd)}).Answers[0].Claim
 		stored(t, e.Store, id+" by "+caller, *want)
 	}
 	for _, id := range []string{"a", "b"} {
@@ -138,16 +130,8 @@ func identityIsStored(t testing.TB, e Engine) {
 	equal(t, "identity", get(t, e.Store, "b").Identity, name)
 	equal(t, "who ended a", get(t, e.Store, "a").EndedBy, "other")
 	equal(t, "who ended b", get(t, e.Store, "b").EndedBy, "")
-	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error { // renewed and ended at once, which is no mere end
-		cmds := []claim.Command{claim.Renew{ID: "b", TTL: time.Minute}, released("b")}
-		_, err := db.Execute(tx, cmds, func(queues *claim.Queues) {
-			for _, cmd := range cmds {
-				_, err := queues.DoFor(claim.Caller{Identity: name}, cmd)
-				must(t, err)
-			}
-		})
-		return err
-	}))
+	// Renewed and ended at once, which is no mere end.
+	doFor(t, e.Store, db.Batch{Requests: requests(name, claim.Renew{ID: "b", TTL: time.Minute}, released("b"))})
 	equal(t, "who ended b", get(t, e.Store, "b").EndedBy, name)
 }
 
@@ -213,7 +197,7 @@ func namesAreBytes(t testing.TB, e Engine) {
 func largeVersions(t testing.TB, e Engine) {
 	const far = 1<<62 + 1
 	var want claim.Claim
-	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
+	must(t, Update(t.Context(), e.Store, func(tx db.Tx) error {
 		queues, err := tx.Load(db.Wanted{Resources: []string{"r"}})
 		if err != nil {
 			return err

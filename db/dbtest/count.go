@@ -16,30 +16,15 @@ var countCases = []Case{
 // doAs carries out commands of an identity, whose claims are counted, in one transaction.
 func doAs(t testing.TB, s db.Store, identity string, cmds ...claim.Command) {
 	t.Helper()
-	must(t, s.Transact(t.Context(), func(tx db.Tx) error {
-		_, err := db.ExecuteCounting(tx, []string{identity}, cmds, func(queues *claim.Queues) {
-			for _, cmd := range cmds {
-				_, err := queues.DoFor(claim.Caller{Identity: identity}, cmd)
-				must(t, err)
-			}
-		})
-		return err
-	}))
+	doFor(t, s, db.Batch{Requests: requests(identity, cmds...), Unknown: []string{identity}})
 }
 
 // counted checks how many claims an identity has.
 func counted(t testing.TB, s db.Store, identity string, active, waiting int) {
 	t.Helper()
-	var got map[string]*claim.Count
-	must(t, s.Transact(t.Context(), func(tx db.Tx) error {
-		queues, err := tx.Load(db.Wanted{Resources: []string{"any"}, Identities: []string{"cert:nobody", identity}})
-		if err == nil {
-			got = queues.Counts()
-		}
-		return err
-	}))
-	equal(t, "counts of "+identity, *got[identity], claim.Count{Active: active, Waiting: waiting})
-	if len(got) != 2 || *got["cert:nobody"] != (claim.Count{}) {
+	got := doFor(t, s, db.Batch{Unknown: []string{"cert:nobody", identity}}).Counts
+	equal(t, "counts of "+identity, got[identity], claim.Count{Active: active, Waiting: waiting})
+	if len(got) != 2 || got["cert:nobody"] != (claim.Count{}) {
 		t.Errorf("%d counts, of nobody %+v", len(got), got["cert:nobody"])
 	}
 }
@@ -87,15 +72,7 @@ func IdentityClaims(t testing.TB, s db.Store, rows func() int) {
 	t.Helper()
 	do := func(counted []string, cmds ...claim.Command) {
 		t.Helper()
-		must(t, s.Transact(t.Context(), func(tx db.Tx) error {
-			_, err := db.ExecuteCounting(tx, counted, cmds, func(queues *claim.Queues) {
-				for _, cmd := range cmds {
-					_, err := queues.DoFor(claim.Caller{Identity: "cert:a"}, cmd)
-					must(t, err)
-				}
-			})
-			return err
-		}))
+		doFor(t, s, db.Batch{Requests: requests("cert:a", cmds...), Unknown: counted})
 	}
 	lock := func(id string) claim.Command {
 		return claim.Acquire{ID: id, Resource: "of " + id, Owner: "o", TTL: time.Hour}

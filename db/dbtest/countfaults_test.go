@@ -25,7 +25,7 @@ func counting(count func(c claim.Count, identity string) claim.Count) func(b *br
 			queues, err := tx.Load(wanted)
 			if err == nil {
 				for _, identity := range wanted.Identities {
-					queues.PutCount(identity, count(*queues.Counts()[identity], identity))
+					queues.PutCount(identity, count(queues.Counts()[identity], identity))
 				}
 			}
 			return queues, err

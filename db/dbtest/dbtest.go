@@ -120,7 +120,14 @@ func refuse(t testing.TB, s db.Store, cmd claim.Command) error {
 }
 
 func transact(ctx context.Context, s db.Store, off time.Duration, cmds ...claim.Command) (answers []answer, now claim.Instant, err error) {
-	err = s.Transact(ctx, func(tx db.Tx) error {
+	if off == 0 {
+		outcome, err := s.Transact(ctx, db.Batch{Requests: requests("", cmds...)})
+		for _, a := range outcome.Answers {
+			answers = append(answers, answerOf(a.Claim, a.Err))
+		}
+		return answers, outcome.Now, err
+	}
+	err = Update(ctx, s, func(tx db.Tx) error {
 		_, err := db.Execute(tx, cmds, func(queues *claim.Queues) {
 			queues.Now = shift(queues.Now, off)
 			now, answers = queues.Now, carryOut(queues, cmds)
@@ -128,6 +135,32 @@ func transact(ctx context.Context, s db.Store, off time.Duration, cmds ...claim.
 		return err
 	})
 	return answers, now, err
+}
+
+// Update runs a function in a transaction of an engine.
+func Update(ctx context.Context, s db.Store, fn func(db.Tx) error) error {
+	return s.(db.Updater).Update(ctx, fn)
+}
+
+// requests are those of an identity, "" for nobody.
+func requests(identity string, cmds ...claim.Command) []claim.Request {
+	list := make([]claim.Request, len(cmds))
+	for i, cmd := range cmds {
+		list[i] = claim.Request{Caller: claim.Caller{Identity: identity}, Command: cmd}
+	}
+	return list
+}
+
+// doFor carries out a batch that must succeed, with each of its requests.
+func doFor(t testing.TB, s db.Store, batch db.Batch) db.Outcome {
+	t.Helper()
+	outcome, err := s.Transact(t.Context(), batch)
+	must(t, err)
+	equal(t, "answers", len(outcome.Answers), len(batch.Requests))
+	for _, a := range outcome.Answers {
+		must(t, a.Err)
+	}
+	return outcome
 }
 
 func carryOut(queues *claim.Queues, cmds []claim.Command) []answer {
@@ -153,7 +186,7 @@ func shift(now claim.Instant, off time.Duration) claim.Instant {
 // load returns what a transaction loads.
 func load(t testing.TB, s db.Store, resources, ids []string) (queues *claim.Queues) {
 	t.Helper()
-	must(t, s.Transact(t.Context(), func(tx db.Tx) (err error) {
+	must(t, Update(t.Context(), s, func(tx db.Tx) (err error) {
 		queues, err = tx.Load(db.Wanted{Resources: resources, Claims: ids})
 		return err
 	}))

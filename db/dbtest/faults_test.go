@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -118,7 +119,7 @@ type splitTx struct {
 }
 
 func (t *splitTx) Load(wanted db.Wanted) (queues *claim.Queues, err error) {
-	err = t.s.Transact(t.ctx, func(tx db.Tx) error {
+	err = dbtest.Update(t.ctx, t.s, func(tx db.Tx) error {
 		loaded, err := tx.Load(wanted)
 		if err == nil {
 			queues = detached(t.s, loaded, wanted)
@@ -155,13 +156,13 @@ func detached(s db.Store, loaded *claim.Queues, wanted db.Wanted) *claim.Queues 
 }
 
 func (t *splitTx) Save(queues *claim.Queues) error {
-	return t.s.Transact(t.ctx, func(tx db.Tx) error { return tx.Save(queues) })
+	return dbtest.Update(t.ctx, t.s, func(tx db.Tx) error { return tx.Save(queues) })
 }
 
 // commits commits although fn failed.
 func commits(b *broken) {
 	b.transact = func(ctx context.Context, fn func(db.Tx) error) (err error) {
-		if storeErr := b.Store.Transact(ctx, func(tx db.Tx) error { err = fn(tx); return nil }); storeErr != nil {
+		if storeErr := dbtest.Update(ctx, b.Store, func(tx db.Tx) error { err = fn(tx); return nil }); storeErr != nil {
 			return storeErr
 		}
 		return err
@@ -173,7 +174,7 @@ func deletes(b *broken) {
 	b.prune = func(before claim.Time, limit int) (claim.Time, int) {
 		ctx := context.Background()
 		claims, _, _ := b.List(ctx, db.Filter{MaxCreated: &before})
-		_ = b.Store.Transact(ctx, func(tx db.Tx) error {
+		_ = dbtest.Update(ctx, b.Store, func(tx db.Tx) error {
 			for _, c := range claims {
 				if c.Status.Live() {
 					queues, err := tx.Load(db.Wanted{Claims: []string{c.ID}})
@@ -375,6 +376,11 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	{"loses renewals", changed(func(c *claim.Claim) { c.TTL = time.Hour }), []string{"RenewalIsStored", "AcquireIsStored"}},
 	{"loses deadlines", changed(func(c *claim.Claim) { c.Deadline-- }), []string{"RenewalIsStored", "AcquireIsStored"}},
 	{"loses reasons", changed(func(c *claim.Claim) { c.Reason = "" }), []string{"EndIsStored"}},
+	{"answers in another order", func(b *broken) { b.outcome = func(o *db.Outcome) { slices.Reverse(o.Answers) } }, []string{"Outcome"}},
+	{"always commits", func(b *broken) { b.outcome = func(o *db.Outcome) { o.Committed = true } }, []string{"Outcome"}},
+	{"never commits", func(b *broken) { b.outcome = func(o *db.Outcome) { o.Committed = false } }, []string{"Outcome"}},
+	{"forgets what can be granted", func(b *broken) { b.outcome = func(o *db.Outcome) { o.Unsettled = nil } }, []string{"Outcome"}},
+	{"keeps changes to itself", func(b *broken) { b.outcome = func(o *db.Outcome) { o.Changes = nil } }, []string{"Outcome"}},
 	{"loses the identity", made(func(c *claim.Claim) { c.Identity = "" }), []string{"IdentityIsStored"}},
 	{"loses who ended it", changed(func(c *claim.Claim) { c.EndedBy = "" }), []string{"IdentityIsStored"}},
 	{"cuts reasons off", changed(func(c *claim.Claim) { c.Reason = c.Reason[:min(255, len(c.Reason))] }), []string{"EndIsStored"}},
@@ -405,7 +411,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	{"commits although fn failed", commits, []string{"ErrorLeavesNothing"}},
 	{"hides the error of fn", func(b *broken) {
 		b.transact = func(ctx context.Context, fn func(db.Tx) error) error {
-			if b.Store.Transact(ctx, fn) != nil {
+			if dbtest.Update(ctx, b.Store, fn) != nil {
 				return errNoise
 			}
 			return nil
@@ -527,7 +533,7 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	}, []string{"CancelledReads"}},
 	{"Transact works for those whose callers have left", func(b *broken) {
 		b.transact = func(ctx context.Context, fn func(db.Tx) error) error {
-			return b.Store.Transact(context.WithoutCancel(ctx), fn)
+			return dbtest.Update(context.WithoutCancel(ctx), b.Store, fn)
 		}
 	}, []string{"CancelledWrites"}},
 	{"Due ignores idle", func(b *broken) {

@@ -70,7 +70,7 @@ func longDataIsKept(t testing.TB, e Engine) {
 	held, waits := longer(exclusive("held", "r")), longer(exclusive("waits", "r"))
 	waits.WaitTTL = time.Hour
 	Do(t, e.Store, held, waits, longer(shared("s1", "shared")), longer(shared("s2", "shared")))
-	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
+	must(t, Update(t.Context(), e.Store, func(tx db.Tx) error {
 		queues, err := tx.Load(db.Wanted{Resources: []string{"r"}, Claims: []string{"held", "s1", "waits"}, WholeClaims: []string{"waits"}})
 		if err != nil {
 			return err

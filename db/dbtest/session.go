@@ -90,14 +90,10 @@ func sessionIsStored(t testing.TB, e Engine) {
 // sessionIdentity: who knows the secret, and is another identity than who made the session, does not
 // get it. A session from before authentication is everybody's who knows the secret.
 func sessionIdentity(t testing.TB, e Engine) {
-	as := func(identity string, cmd claim.Command) (err error) {
-		must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
-			_, failed := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) {
-				_, err = queues.DoFor(claim.Caller{Identity: identity}, cmd)
-			})
-			return failed
-		}))
-		return err
+	as := func(identity string, cmd claim.Command) error {
+		outcome, err := e.Store.Transact(t.Context(), db.Batch{Requests: requests(identity, cmd)})
+		must(t, err)
+		return outcome.Answers[0].Err
 	}
 	must(t, as("cert:a", attach("a", "s1")))
 	equal(t, "identity", session(t, e.Store, "a").Identity, "cert:a")

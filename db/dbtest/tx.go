@@ -14,6 +14,7 @@ import (
 var txCases = []Case{
 	{Name: "ErrorLeavesNothing", Run: errorLeavesNothing},
 	{Name: "RefusalLeavesNothing", Run: refusalLeavesNothing},
+	{Name: "Outcome", Run: outcomes},
 	{Name: "UnknownIDs", Run: unknownIDs},
 	{Name: "RepeatedNames", Run: repeatedNames},
 	{Name: "ClaimOfAnotherResource", Run: claimOfAnotherResource},
@@ -32,7 +33,7 @@ func errorLeavesNothing(t testing.TB, e Engine) {
 	boom := errors.New("boom")
 	before := Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"))
 	for range 3 {
-		err := e.Store.Transact(t.Context(), func(tx db.Tx) error {
+		err := Update(t.Context(), e.Store, func(tx db.Tx) error {
 			cmds := []claim.Command{released("a"), exclusive("c", "r"), exclusive("d", "new")}
 			if _, err := db.Execute(tx, cmds, func(queues *claim.Queues) { carryOut(queues, cmds) }); err != nil {
 				return err
@@ -51,7 +52,7 @@ func errorLeavesNothing(t testing.TB, e Engine) {
 			}
 		}
 		equal(t, "row after an error", row(t, e.Store, "new").Version, 0)
-		err = e.Store.Transact(t.Context(), func(db.Tx) error { return boom })
+		err = Update(t.Context(), e.Store, func(db.Tx) error { return boom })
 		if !errors.Is(err, boom) {
 			t.Errorf("the error of an empty transaction: %v", err)
 		}
@@ -76,6 +77,52 @@ func refusalLeavesNothing(t testing.TB, e Engine) {
 	equal(t, "row", row(t, e.Store, "r"), before)
 	equal(t, "row of what was never claimed", row(t, e.Store, "free"), claim.Row{Resource: "free"})
 	equal(t, "claims", ids(list(t, e.Store, db.Filter{})), []string{"a"})
+}
+
+// outcomes: what a transaction says that it has done is what it has done.
+func outcomes(t testing.TB, e Engine) {
+	outcome, err := e.Store.Transact(t.Context(), db.Batch{
+		Requests: requests("cert:a", exclusive("a", "r"), exclusive("b", "r"), claim.Renew{ID: "none", TTL: 1}, exclusive("c", "r"), claim.KeepWaiting{}),
+		Known:    map[string]claim.Count{"cert:b": {Active: 7}}, Unknown: []string{"cert:a"},
+	})
+	must(t, err)
+	equal(t, "answers", len(outcome.Answers), 5)
+	for i, id := range []string{"a", "b", "", "c", ""} {
+		if a := outcome.Answers[i]; id != "" {
+			must(t, a.Err)
+			stored(t, e.Store, "answer to "+id, *a.Claim)
+			equal(t, "id", a.Claim.ID, id)
+		} else if a.Claim != nil {
+			t.Errorf("answer %d is about %+v", i, a.Claim)
+		}
+	}
+	if err := outcome.Answers[2].Err; !errors.Is(err, claim.ErrNotFound) {
+		t.Errorf("renewing nothing: %v", err)
+	}
+	if b, c := outcome.Answers[1], outcome.Answers[3]; b.Holder == nil || b.Holder.ID != "a" || c.Holder != nil {
+		t.Errorf("before b, which waits for a alone, stands %+v, and before c %+v", b.Holder, c.Holder)
+	}
+	var changed []string
+	for _, change := range outcome.Changes {
+		changed = append(changed, change.After.ID)
+	}
+	equal(t, "changes", changed, []string{"a", "b", "c"})
+	equal(t, "committed", outcome.Committed, true)
+	equal(t, "counts", outcome.Counts, map[string]claim.Count{"cert:a": {Active: 1, Waiting: 2}, "cert:b": {Active: 7}})
+	equal(t, "time", outcome.Now.Wall, outcome.Answers[0].Claim.Created)
+	outcome, err = e.Store.Transact(t.Context(), db.Batch{Requests: requests("", claim.Renew{ID: "none", TTL: 1})})
+	must(t, err)
+	equal(t, "committed, where all was refused", outcome.Committed, false)
+
+	sharers := []claim.Command{exclusive("first", "s")}
+	for i := range claim.MaxGrants + 1 {
+		sharers = append(sharers, shared(fmt.Sprint("s", i), "s"))
+	}
+	outcome = doFor(t, e.Store, db.Batch{Requests: requests("", append(sharers, released("first"))...)})
+	equal(t, "unsettled", outcome.Unsettled, []string{"s"})
+	outcome = doFor(t, e.Store, db.Batch{Requests: requests("", claim.Expire{Resources: outcome.Unsettled})})
+	equal(t, "unsettled at last", len(outcome.Unsettled), 0)
+	count(t, e.Store, db.Counts{Active: claim.MaxGrants + 2, Waiting: 2, Finished: 1})
 }
 
 func unknownIDs(t testing.TB, e Engine) {
@@ -103,7 +150,7 @@ func unknownIDs(t testing.TB, e Engine) {
 // repeatedNames loads everything twice. Names need not come sorted.
 func repeatedNames(t testing.TB, e Engine) {
 	Do(t, e.Store, exclusive("a", "r"), exclusive("b", "r"), shared("s", "q"))
-	must(t, e.Store.Transact(t.Context(), func(tx db.Tx) error {
+	must(t, Update(t.Context(), e.Store, func(tx db.Tx) error {
 		queues, err := tx.Load(db.Wanted{Resources: []string{"r", "q", "r", "new", "new"}, Claims: []string{"s", "b", "a", "b", "a"}})
 		if err != nil {
 			return err

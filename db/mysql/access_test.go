@@ -48,7 +48,7 @@ func TestAccessLost(t *testing.T) {
 	} {
 		do(c.lose)
 		s.renew() // as the database does, or an idle timeout
-		err := s.Transact(t.Context(), func(tx db.Tx) error {
+		err := s.Update(t.Context(), func(tx db.Tx) error {
 			_, err := db.Execute(tx, []claim.Command{acquire}, func(*claim.Queues) {})
 			return err
 		})

@@ -44,7 +44,7 @@ func TestNumbersWithoutGaps(t *testing.T) {
 	results(t, s, acquires("a")...)
 	failed := errors.New("no")
 	for range 3 {
-		if err := s.Transact(t.Context(), func(tx db.Tx) error {
+		if err := s.Update(t.Context(), func(tx db.Tx) error {
 			if _, err := db.Execute(tx, acquires("b"), func(qs *claim.Queues) { _, _ = qs.Do(acquires("b")[0]) }); err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func TestNumbersWithoutGaps(t *testing.T) {
 		}); !errors.Is(err, failed) {
 			t.Fatal(err)
 		}
-		if err := s.Transact(t.Context(), func(tx db.Tx) error { _, err := tx.Load(db.Wanted{Resources: []string{"a"}}); return err }); err != nil {
+		if err := s.Update(t.Context(), func(tx db.Tx) error { _, err := tx.Load(db.Wanted{Resources: []string{"a"}}); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}

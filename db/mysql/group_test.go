@@ -3,7 +3,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -72,12 +71,11 @@ func TestGroupMemberAlone(t *testing.T) {
 
 // refused runs a command, and returns its error or that of its transaction.
 func refused(ctx context.Context, s *Store, cmd claim.Command) error {
-	var refusal error
-	err := s.Transact(ctx, func(tx db.Tx) error {
-		_, err := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) { _, refusal = queues.Do(cmd) })
+	outcome, err := s.Transact(ctx, db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	if err != nil {
 		return err
-	})
-	return cmp.Or(err, refusal)
+	}
+	return outcome.Answers[0].Err
 }
 
 // TestGroupMemberStopped: a member is stopped until its group has expelled it, and goes on. It

@@ -74,7 +74,7 @@ func TestForeignLockOfIdentity(t *testing.T) {
 	if _, err := foreign.Exec("SELECT * FROM identity_claims WHERE identity = 'i' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Transact(t.Context(), func(tx db.Tx) error {
+	if err := s.Update(t.Context(), func(tx db.Tx) error {
 		_, err := db.ExecuteCounting(tx, []string{"i"}, acquires("a"), func(qs *claim.Queues) { _, _ = qs.Do(acquires("a")[0]) })
 		return err
 	}); err != nil {

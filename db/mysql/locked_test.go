@@ -18,18 +18,16 @@ import (
 // results runs commands in one transaction and returns their errors.
 func results(t *testing.T, s *Store, cmds ...claim.Command) (errs []error) {
 	t.Helper()
-	err := s.Transact(t.Context(), func(tx db.Tx) error {
-		errs = nil
-		_, err := db.Execute(tx, cmds, func(queues *claim.Queues) {
-			for _, cmd := range cmds {
-				_, err := queues.Do(cmd)
-				errs = append(errs, err)
-			}
-		})
-		return err
-	})
+	requests := make([]claim.Request, len(cmds))
+	for i, cmd := range cmds {
+		requests[i].Command = cmd
+	}
+	outcome, err := s.Transact(t.Context(), db.Batch{Requests: requests})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, a := range outcome.Answers {
+		errs = append(errs, a.Err)
 	}
 	return errs
 }
@@ -55,7 +53,7 @@ func loseTransaction(t *testing.T, dsn string, names ...string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	lost := make(chan struct{})
 	go func() {
-		_ = s.Transact(ctx, func(tx db.Tx) error {
+		_ = s.Update(ctx, func(tx db.Tx) error {
 			_, err := db.Execute(tx, acquires(names...), func(queues *claim.Queues) {
 				for _, cmd := range acquires(names...) {
 					if _, err := queues.Do(cmd); err != nil {

@@ -200,17 +200,12 @@ func through(t *testing.T) (*Store, *fixtures.Proxy) {
 
 // acquire runs one transaction and returns its error.
 func acquire(ctx context.Context, s db.Store, name string) error {
-	return s.Transact(ctx, func(tx db.Tx) error {
-		queues, err := tx.Load(db.Wanted{Resources: []string{name}})
-		if err != nil {
-			return err
-		}
-		cmd := claim.Acquire{ID: "id-" + name, Resource: name, Owner: "o", TTL: time.Hour}
-		if _, err := queues.Do(cmd); err != nil {
-			return err
-		}
-		return tx.Save(queues)
-	})
+	cmd := claim.Acquire{ID: "id-" + name, Resource: name, Owner: "o", TTL: time.Hour}
+	outcome, err := s.Transact(ctx, db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	if err != nil {
+		return err
+	}
+	return outcome.Answers[0].Err
 }
 
 // TestConnectionBreaksDuringCommit: whether the COMMIT arrived or not, the caller gets the
@@ -305,7 +300,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 	lock("b")
 	result := make(chan error)
 	go func() {
-		result <- s.Transact(context.Background(), func(tx db.Tx) error {
+		result <- s.Update(context.Background(), func(tx db.Tx) error {
 			queues, err := tx.Load(db.Wanted{Resources: []string{"a", "b"}})
 			if err != nil {
 				return err

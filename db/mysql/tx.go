@@ -40,8 +40,13 @@ type tx struct {
 	renewed []string
 }
 
-// Transact implements db.Store.
-func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
+// Transact implements db.Transactor.
+func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+	return db.CarryOut(ctx, s, batch)
+}
+
+// Update implements db.Updater.
+func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	reconnected, lockWaits := false, 0
 	var held []string
 	lastStart := time.Now().Add(retryTime)

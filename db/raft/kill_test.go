@@ -88,13 +88,9 @@ func makeUntilKilled(folder string) {
 
 // do carries out a command, and returns its error or that of the transaction.
 func do(s db.Store, cmd claim.Command) error {
-	var refused error
-	err := s.Transact(context.Background(), func(tx db.Tx) error {
-		_, err := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) { _, refused = queues.Do(cmd) })
+	outcome, err := s.Transact(context.Background(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	if err != nil {
 		return err
-	})
-	if err == nil {
-		err = refused
 	}
-	return err
+	return outcome.Answers[0].Err
 }

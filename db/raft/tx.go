@@ -17,9 +17,14 @@ type tx struct {
 	saved *claim.Queues
 }
 
-// Transact implements db.Transactor. One node decides, one transaction after the other, so nothing conflicts, and fn
+// Transact implements db.Transactor.
+func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+	return db.CarryOut(ctx, s, batch)
+}
+
+// Update implements db.Updater. One node decides, one transaction after the other, so nothing conflicts, and fn
 // runs once.
-func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
+func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	return s.write(ctx, func(d decision) (*record.Record, error) {
 		t := &tx{s: s, now: d.now}
 		if err := fn(t); err != nil || t.saved == nil {

@@ -135,7 +135,7 @@ func TestReplaced(t *testing.T) {
 				dbtest.Do(t, s, claim.Acquire{ID: "a", Resource: "r", Owner: "o", TTL: time.Hour})
 				check(t, os.Rename(path+part, path+".away"), replace(path+part))
 				for name, use := range map[string]func() error{
-					"a transaction": func() error { return s.Transact(t.Context(), func(db.Tx) error { return nil }) },
+					"a transaction": func() error { return s.Update(t.Context(), func(db.Tx) error { return nil }) },
 					"a beat":        func() error { return s.Beat(t.Context()) },
 					"pruning":       func() error { _, err := s.Prune(t.Context(), 1, 1); return err },
 					"a read":        func() error { _, _, err := s.Get(t.Context(), "a"); return err },

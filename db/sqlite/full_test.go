@@ -55,7 +55,7 @@ func (s *Store) limit(t *testing.T, pages int) {
 }
 
 func (s *Store) create(n int) error {
-	return s.Transact(context.Background(), func(tx db.Tx) error {
+	return s.Update(context.Background(), func(tx db.Tx) error {
 		name := fmt.Sprint(n)
 		queues, err := tx.Load(db.Wanted{Resources: []string{name}})
 		if err != nil {

@@ -25,8 +25,13 @@ type tx struct {
 	ends, endBytes int
 }
 
-// Transact implements db.Store. There are no other servers, so nothing conflicts and fn runs once.
-func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
+// Transact implements db.Transactor.
+func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+	return db.CarryOut(ctx, s, batch)
+}
+
+// Update implements db.Updater. There are no other servers, so nothing conflicts and fn runs once.
+func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	t := &tx{}
 	return s.write(ctx, func() error {
 		t.w, t.floor, t.now = s.writer, s.floor, s.instant()

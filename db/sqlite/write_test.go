@@ -31,7 +31,7 @@ func openNew(t testing.TB) (s *Store, path string) {
 // writes are the methods that need the writing connection.
 func (s *Store) writes() map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Transact":       func(ctx context.Context) error { return s.Transact(ctx, func(db.Tx) error { return nil }) },
+		"Transact":       func(ctx context.Context) error { return s.Update(ctx, func(db.Tx) error { return nil }) },
 		"Beat":           func(ctx context.Context) error { return s.Beat(ctx) },
 		"Resume":         s.Resume,
 		"Prune":          func(ctx context.Context) error { _, err := s.Prune(ctx, 1, 1); return err },
@@ -60,7 +60,7 @@ func TestDeadlineOfWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, path := openNew(t)
 		gate, hung := make(chan struct{}), make(chan error)
-		go func() { hung <- s.Transact(context.Background(), func(db.Tx) error { <-gate; return nil }) }()
+		go func() { hung <- s.Update(context.Background(), func(db.Tx) error { <-gate; return nil }) }()
 		synctest.Wait()
 		for name, use := range s.writes() {
 			takes(t, name, use, db.ErrUnavailable)

@@ -8,11 +8,10 @@ type Caller struct {
 	// error of its command, of which nothing is done then. It depends on its arguments alone. A nil
 	// one permits everything.
 	Permit func(Action, *Claim) error
-	// Admit returns nil if the caller may have one more claim with a status, Active or Waiting, beside those
-	// that its identity has, else the error of its command, of which nothing is done then. It is asked
-	// about a claim that is about to be made, not about grants, renewals and repeated requests. A nil one
-	// admits all. Queues.PutCount says what the identity had before the transaction.
-	Admit func(s Status, has Count) error
+	// Quota bounds how many live claims the Identity may have: a claim beyond it is refused with a QuotaError.
+	// It is about claims that are about to be made, not about grants, renewals and repeated requests.
+	// Queues.PutCount says what the identity had before the transaction.
+	Quota Quota
 }
 
 // Action is what a command does to a claim that is there already.
@@ -26,6 +25,33 @@ const (
 	// ToEnd ends it.
 	ToEnd
 )
+
+// Request is a command of a caller.
+type Request struct {
+	Caller  Caller
+	Command Command
+}
+
+// Answer is what a request has led to.
+type Answer struct {
+	// Claim is what the command is about, as it has left it; nil if it is about none, and with an Err.
+	Claim *Claim
+	// Holder, unless it is nil, is the only claim that stands before Claim, which waits.
+	Holder *Claim
+	// Err is why the request was refused, or ErrUnfinished.
+	Err error
+}
+
+// Answer carries a request out.
+func (qs *Queues) Answer(r Request) (a Answer) {
+	if a.Claim, a.Err = qs.DoFor(r.Caller, r.Command); a.Claim == nil || a.Claim.Status != Waiting {
+		return a
+	}
+	if q := qs.byID[a.Claim.ID]; q.Waiting == 1 {
+		a.Holder = q.ExclusiveHolder()
+	}
+	return a
+}
 
 // DoFor is Do for a caller.
 func (qs *Queues) DoFor(caller Caller, cmd Command) (*Claim, error) {

@@ -81,7 +81,7 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 		return first, nil
 	}
 	q.expire(now)
-	if cmd.NoWait && (q.Waiting > 0 || !q.admits(cmd.Mode)) {
+	if cmd.NoWait && q.status(cmd.Mode) == Waiting {
 		return nil, q.collision()
 	}
 	if q.Waiting >= MaxWaiting {

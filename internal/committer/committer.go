@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/periodic"
+	"github.com/locket-service/locket/internal/quota"
 )
 
 // DefaultBatch is the largest number of requests in one transaction.
@@ -80,7 +80,7 @@ type Committer struct {
 	metrics   *Metrics
 	listeners listeners
 	leases    leases
-	counts    counts
+	quotas    quota.Counts
 	sessions  Sessions   // nil: no sessions
 	pulse     sync.Mutex // held while the store beats
 	health    health
@@ -102,7 +102,6 @@ func New(store Store, config Config) *Committer {
 		log: config.Log, metrics: config.Metrics,
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
-		counts:   counts{of: make(map[string]counted)},
 	}
 	c.time.start()
 	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
@@ -308,28 +307,28 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 	c.health.begin()
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), c.deadline(batch, start))
-	var queues *claim.Queues
-	counted := c.counts.unknown(batch, start)
-	err := c.store.Transact(ctx, func(tx db.Tx) (err error) {
-		queues, err = execute(tx, batch, counted, func(queues *claim.Queues) { c.counts.put(queues, batch, start) })
-		return err
-	})
+	requests := make([]claim.Request, len(batch))
+	for i, r := range batch {
+		requests[i] = claim.Request{Caller: r.caller, Command: r.cmd}
+	}
+	needs := c.quotas.Of(requests)
+	outcome, err := c.store.Transact(ctx, db.Batch{Requests: requests, Known: needs.Known, Unknown: needs.Unknown})
 	cancel()
 	c.health.answered()
 	end := time.Now()
 	c.metrics.observe(len(batch), end.Sub(start), err)
 	switch {
 	case err == nil:
-		if len(queues.Changed())+len(queues.ChangedSessions()) > 0 { // else nothing was committed
+		if outcome.Committed {
 			c.committed(nil)
 		}
-		c.counts.committed(queues, start, counted)
-		c.listeners.committed(queues)
-		c.answer(c.goOn(batch), nil)
-		c.grantMore(queues)
+		c.quotas.Committed(needs, outcome.Changes, outcome.Counts)
+		c.listeners.committed(outcome.Now, outcome.Changes)
+		c.answer(c.goOn(answered(batch, outcome)), nil)
+		c.grantMore(outcome.Unsettled)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
 		if errors.Is(err, db.ErrOutcomeUnknown) {
-			c.counts.missed()
+			c.quotas.Missed()
 			c.listeners.missed()
 		}
 		c.committed(err)
@@ -357,6 +356,18 @@ func (c *Committer) blame(last time.Time, batch []*request, cause error) {
 		}
 		c.commitUntil(last, batch[len(batch)/2:])
 	}
+}
+
+// answered gives the requests of a batch their answers.
+func answered(batch []*request, outcome db.Outcome) []*request {
+	for i, a := range outcome.Answers {
+		r := batch[i]
+		r.result, r.err = Result{Holder: a.Holder, Now: outcome.Now}, a.Err
+		if a.Claim != nil {
+			r.result.Claim = *a.Claim
+		}
+	}
+	return batch
 }
 
 // goOn puts the requests that are not finished into the queue again, for what is left to do. It returns the others.
@@ -405,58 +416,14 @@ func (c *Committer) answer(batch []*request, err error) {
 	}
 }
 
-// grantMore goes on with queues in which more claims can be granted than one transaction
+// grantMore goes on with resources in which more claims can be granted than one transaction
 // grants.
-func (c *Committer) grantMore(queues *claim.Queues) {
-	if queues == nil {
-		return
-	}
-	var resources []string
-	for _, q := range queues.Changed() {
-		if q.Unsettled() {
-			resources = append(resources, q.Resource)
-		}
-	}
+func (c *Committer) grantMore(resources []string) {
 	if len(resources) == 0 {
 		return
 	}
 	r := &request{ctx: context.Background(), cmd: claim.Expire{Resources: resources}, done: make(chan struct{}, 1)}
 	if err := c.queue.again(r); err != nil {
 		c.log.Warn("claims that can be granted wait for the next request", "resources", len(resources), "error", err)
-	}
-}
-
-// execute runs the commands of a batch inside a transaction, which counts the claims of some identities. prepare
-// is called before the first command. It may run more than once; the last run decides.
-func execute(tx db.Tx, batch []*request, counted []string, prepare func(*claim.Queues)) (queues *claim.Queues, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
-		}
-	}()
-	cmds := make([]claim.Command, len(batch))
-	for i, r := range batch {
-		cmds[i] = r.cmd
-	}
-	return db.ExecuteCounting(tx, counted, cmds, func(queues *claim.Queues) {
-		prepare(queues)
-		for _, r := range batch {
-			r.run(queues)
-		}
-	})
-}
-
-// run carries the command out, unless its caller has gone.
-func (r *request) run(queues *claim.Queues) {
-	r.result = Result{Now: queues.Now}
-	if r.err = r.ctx.Err(); r.err != nil {
-		return
-	}
-	c, err := queues.DoFor(r.caller, r.cmd)
-	if r.err = err; c != nil {
-		r.result.Claim = *c
-		if q := queues.QueueOf(c.ID); c.Status == claim.Waiting && q.Waiting == 1 {
-			r.result.Holder = q.ExclusiveHolder()
-		}
 	}
 }

@@ -187,7 +187,7 @@ func TestSpoiler(t *testing.T) {
 				w.Store.Set(func(s *committertest.Store) {
 					s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
 						<-gate
-						return s.Store.Transact(ctx, func(tx db.Tx) error { return fn(fuse{tx, c.blow}) })
+						return s.Update(ctx, func(tx db.Tx) error { return fn(fuse{tx, c.blow}) })
 					}
 				})
 				w.Send(t.Context(), committertest.Lock("first"))
@@ -251,7 +251,7 @@ func TestHanging(t *testing.T) {
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
 				if hung.Add(1) > 1 {
-					return s.Store.Transact(ctx, fn)
+					return s.Update(ctx, fn)
 				}
 				<-ctx.Done()
 				return fmt.Errorf("%w: %w", db.ErrUnavailable, ctx.Err())
@@ -278,15 +278,15 @@ func TestRunTwice(t *testing.T) {
 		again := errors.New("again")
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
-				err := s.Store.Transact(ctx, func(tx db.Tx) error { return errors.Join(fn(tx), again) })
+				err := s.Update(ctx, func(tx db.Tx) error { return errors.Join(fn(tx), again) })
 				if !errors.Is(err, again) {
 					t.Errorf("the first run: %v", err)
 				}
 				// In between another server releases the lock.
-				if err := s.Store.Transact(ctx, func(tx db.Tx) error { return committertest.Execute(tx, claim.Release{Resource: "r", Owner: "jim"}) }); err != nil {
+				if err := s.Update(ctx, func(tx db.Tx) error { return committertest.Execute(tx, claim.Release{Resource: "r", Owner: "jim"}) }); err != nil {
 					t.Error(err)
 				}
-				return s.Store.Transact(ctx, fn)
+				return s.Update(ctx, fn)
 			}
 		})
 		got := w.Must(t, claim.Acquire{ID: "b", Resource: "r", Owner: "joe", TTL: time.Hour})

@@ -37,12 +37,9 @@ func (l *listeners) get() []Listener {
 }
 
 // committed hands what a transaction changed to all listeners.
-func (l *listeners) committed(queues *claim.Queues) {
-	if queues == nil {
-		return
-	}
+func (l *listeners) committed(now claim.Instant, changes []claim.Transition) {
 	for _, listener := range l.get() {
-		listener.Committed(queues.Now, queues.Changes())
+		listener.Committed(now, changes)
 	}
 }
 

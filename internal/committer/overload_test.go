@@ -157,7 +157,7 @@ func TestRenewalsFirst(t *testing.T) {
 		}
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
-				return s.Store.Transact(ctx, func(tx db.Tx) error {
+				return s.Update(ctx, func(tx db.Tx) error {
 					return fn(loader{tx, func(resources, ids []string) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -202,7 +202,7 @@ func TestGoneCallersLoadNothing(t *testing.T) {
 		var loaded []string
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
-				return s.Store.Transact(ctx, func(tx db.Tx) error {
+				return s.Update(ctx, func(tx db.Tx) error {
 					return fn(loader{tx, func(resources, _ []string) { loaded = resources }})
 				})
 			}
@@ -224,7 +224,7 @@ func TestSlowCommits(t *testing.T) {
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
 				time.Sleep(2 * db.MaxSilence)
-				return s.Store.Transact(ctx, fn)
+				return s.Update(ctx, fn)
 			}
 		})
 		for start := time.Now(); time.Since(start) < 2*time.Minute; {

@@ -61,7 +61,7 @@ func TestSessionEndsInSteps(t *testing.T) {
 				last := int64(n)
 				w.Store.Set(func(s *committertest.Store) {
 					s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
-						err := s.Store.Transact(ctx, fn)
+						err := s.Update(ctx, fn)
 						if now := held(t, w); last-now > claim.MaxEnds {
 							t.Errorf("one transaction has ended %d claims", last-now)
 						} else if last = now; 0 < now && now < n {
@@ -96,7 +96,7 @@ func TestSessionEndIsInterrupted(t *testing.T) {
 				defer leave()
 				w.Store.Set(func(s *committertest.Store) {
 					s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
-						err := s.Store.Transact(ctx, fn)
+						err := s.Update(ctx, fn)
 						interrupt(w, leave)
 						time.Sleep(time.Millisecond)
 						return err

@@ -2,14 +2,12 @@ package guard
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -23,7 +21,7 @@ import (
 )
 
 // Limit returns a guard that holds each identity to its quota. It counts what this server sees. The claims of
-// an identity are counted where they are made, in the transaction (claim.Caller.Admit): what repeats a request
+// an identity are counted where they are made, in the transaction (claim.Quota): what repeats a request
 // or renews is known there.
 func Limit() grpcserver.Guard {
 	l := &limiter{usages: make(map[string]*usage)}
@@ -35,17 +33,15 @@ func Limit() grpcserver.Guard {
 		}
 		u := l.usage(caller.Name)
 		if delay := u.take(quota); delay > 0 {
-			return exceeded(caller.Name, "requests_per_second", strconv.FormatFloat(quota.Requests, 'g', -1, 64), delay)
+			return models.QuotaExceeded(caller.Name, "requests_per_second", strconv.FormatFloat(quota.Requests, 'g', -1, 64), delay)
 		}
 		if name, most := atOnce(call.FullMethod, quota); most > 0 {
 			if !u.begin(name, most) {
-				return exceeded(caller.Name, name, strconv.Itoa(most), 0)
+				return models.QuotaExceeded(caller.Name, name, strconv.Itoa(most), 0)
 			}
 			defer u.end(name)
 		}
-		if quota.Held > 0 || quota.WaitingClaims > 0 {
-			ctx = admitting(ctx, caller.Name, quota)
-		}
+		ctx = withQuota(ctx, quota)
 		first := true
 		call.Check(func(message any) error {
 			if command, ok := message.(*models.SessionRequest); ok && !first && command.GetHeartbeat() == nil {
@@ -60,23 +56,13 @@ func Limit() grpcserver.Guard {
 	}
 }
 
-// retryClaim is when a request for a claim beyond a quota may be repeated: others may end at any time.
-const retryClaim = time.Second
-
-// admitting returns a context whose commands make no claims beyond a quota. What waits may be granted when as
-// many are held as may be; then no more may wait until there are no more held than that.
-func admitting(ctx context.Context, who string, q *auth.Quota) context.Context {
-	caller := committer.CallerOf(ctx)
-	caller.Admit = func(s claim.Status, has claim.Count) error {
-		waits := s == claim.Waiting
-		switch {
-		case q.Held > 0 && (has.Active > q.Held || has.Active == q.Held && !waits):
-			return exceeded(who, "claims_held", strconv.Itoa(q.Held), retryClaim)
-		case q.WaitingClaims > 0 && waits && has.Waiting >= q.WaitingClaims:
-			return exceeded(who, "claims_waiting", strconv.Itoa(q.WaitingClaims), retryClaim)
-		}
-		return nil
+// withQuota returns a context whose commands make no claims beyond a quota.
+func withQuota(ctx context.Context, q *auth.Quota) context.Context {
+	if q.Held == 0 && q.WaitingClaims == 0 {
+		return ctx
 	}
+	caller := committer.CallerOf(ctx)
+	caller.Quota = claim.Quota{Held: q.Held, Waiting: q.WaitingClaims}
 	return committer.WithCaller(ctx, caller)
 }
 
@@ -112,25 +98,11 @@ func fits(who string, q *auth.Quota, message any) error {
 	longest := time.Duration(q.LongestTTL)
 	switch {
 	case longest > 0 && ttl > longest.Seconds():
-		return exceeded(who, "longest_ttl", longest.String(), 0)
+		return models.QuotaExceeded(who, "longest_ttl", longest.String(), 0)
 	case q.UserData > 0 && data > q.UserData:
-		return exceeded(who, "user_data_bytes", strconv.Itoa(q.UserData), 0)
+		return models.QuotaExceeded(who, "user_data_bytes", strconv.Itoa(q.UserData), 0)
 	}
 	return nil
-}
-
-// exceeded returns the error of a call that is beyond a quota. retry is when it may be repeated, 0 if
-// time alone does not help.
-func exceeded(who, quota, limit string, retry time.Duration) error {
-	message := fmt.Sprintf("the quota %s is exceeded: at most %s for each identity", quota, limit)
-	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.QuotaFailure{
-		Violations: []*errdetails.QuotaFailure_Violation{{Subject: who, Description: message}},
-	})}
-	if retry > 0 {
-		details = append(details, retryIn(retry))
-	}
-	return models.WithInfo(status.New(codes.ResourceExhausted, message), models.ReasonQuotaExceeded,
-		map[string]string{"quota": quota, "limit": limit}, details...)
 }
 
 // retryIn is the detail of an error that says when the call may be repeated.

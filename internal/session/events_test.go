@@ -198,7 +198,7 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
 				<-turn
-				return s.Store.Transact(ctx, fn)
+				return s.Update(ctx, fn)
 			}
 		})
 		for _, resource := range []string{"under way", "k", "l"} { // new work, which waits for what else there is

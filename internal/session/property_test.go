@@ -209,7 +209,7 @@ func (sc *scene) transact(ctx context.Context, fn func(db.Tx) error) error {
 // commit carries out a transaction, and writes down what it has changed.
 func (sc *scene) commit(ctx context.Context, fn func(db.Tx) error) error {
 	saved := &saves{}
-	err := sc.Store.Store.Transact(ctx, func(tx db.Tx) error {
+	err := sc.Store.Update(ctx, func(tx db.Tx) error {
 		saved.Tx, saved.queues = tx, nil
 		return fn(saved)
 	})

@@ -239,7 +239,7 @@ func TestSweepOfContradictions(t *testing.T) {
 		w.Store.Set(func(s *committertest.Store) {
 			s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
 				commands.Add(1)
-				return s.Store.Transact(ctx, func(tx db.Tx) error { return fn(contradiction{tx}) })
+				return s.Update(ctx, func(tx db.Tx) error { return fn(contradiction{tx}) })
 			}
 		})
 		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
@@ -372,11 +372,9 @@ func TestSweepOfHalfEndedSession(t *testing.T) {
 		for _, r := range w.Send(t.Context(), cmds...) {
 			committertest.Check(t, (<-r).Err)
 		}
-		end := []claim.Command{claim.EndSession{ID: "s", Active: claim.Revoked, Waiting: claim.Revoked, Reason: "reset"}}
-		committertest.Check(t, w.Store.Store.Transact(t.Context(), func(tx db.Tx) error {
-			_, err := db.Execute(tx, end, func(queues *claim.Queues) { _, _ = queues.Do(end[0]) })
-			return err
-		}))
+		end := claim.EndSession{ID: "s", Active: claim.Revoked, Waiting: claim.Revoked, Reason: "reset"}
+		_, err := w.Store.Store.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: end}}})
+		committertest.Check(t, err)
 		counts(t, w, db.Counts{Active: n - claim.MaxEnds, Finished: claim.MaxEnds})
 		committertest.Run(t, upkeep.NewSweeper(w.Store, w.Committer, w.Log))
 		time.Sleep(4 * time.Second)

@@ -94,7 +94,7 @@ func TestAwait(t *testing.T) {
 			replies := w.Await(t.Context(), "b")
 			w.Store.Set(func(s *committertest.Store) {
 				s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
-					committertest.Check(t, s.Store.Transact(ctx, fn)) // it is done
+					committertest.Check(t, s.Update(ctx, fn)) // it is done
 					return db.ErrOutcomeUnknown
 				}
 			})

@@ -31,8 +31,8 @@ const Timeout = 10 * time.Second
 type Store struct {
 	db.Store
 	mu         sync.Mutex
-	OnTransact func(ctx context.Context, fn func(db.Tx) error) error
-	OnBeat     func() // called at each beat
+	OnTransact func(ctx context.Context, fn func(db.Tx) error) error // in place of Update, for Transact
+	OnBeat     func()                                                // called at each beat
 	OnResume   func() error
 	OnDue      func() ([]string, error)
 	OnChanges  func(after db.Position) ([]db.Commit, error)
@@ -45,15 +45,25 @@ func (s *Store) Set(change func(s *Store)) {
 	change(s)
 }
 
-func (s *Store) Transact(ctx context.Context, fn func(db.Tx) error) error {
+func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
 	s.mu.Lock()
-	transact := s.OnTransact
+	update := updater(s.OnTransact)
 	s.mu.Unlock()
-	if transact == nil {
-		transact = s.Store.Transact
+	if update == nil {
+		return s.Store.Transact(ctx, batch)
 	}
-	return transact(ctx, fn)
+	return db.CarryOut(ctx, update, batch)
 }
+
+// Update runs a function in a transaction of the engine, in order or not.
+func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
+	return s.Store.(db.Updater).Update(ctx, fn)
+}
+
+// updater is a function as a db.Updater.
+type updater func(context.Context, func(db.Tx) error) error
+
+func (u updater) Update(ctx context.Context, fn func(db.Tx) error) error { return u(ctx, fn) }
 
 func (s *Store) Beat(ctx context.Context) error {
 	s.mu.Lock()
@@ -166,7 +176,7 @@ func (s *Store) Hold() (goOn func()) {
 	s.Set(func(s *Store) {
 		s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
 			<-gate
-			return s.Store.Transact(ctx, fn)
+			return s.Update(ctx, fn)
 		}
 	})
 	return sync.OnceFunc(func() { close(gate) })
@@ -278,10 +288,12 @@ func Lock(id string) claim.Command {
 	return claim.Acquire{ID: id, Resource: "of " + id, Owner: "o", TTL: time.Hour}
 }
 
-// Transact carries out a command in a transaction of its own, as another server does.
+// Transact carries out a command that must succeed in a transaction of its own, as another server does.
 func Transact(t testing.TB, s db.Transactor, cmd claim.Command) {
 	t.Helper()
-	Check(t, s.Transact(t.Context(), func(tx db.Tx) error { return Execute(tx, cmd) }))
+	outcome, err := s.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
+	Check(t, err)
+	Check(t, outcome.Answers[0].Err)
 }
 
 // Execute carries out a command that must succeed in a transaction.
