@@ -15,7 +15,7 @@ var elsewhere = map[string][]string{
 	"unlock": {"release"}, "free": {"release"}, "delete": {"release", "revoke"}, "del": {"release", "revoke"}, "rm": {"release", "revoke"}, "remove": {"release", "revoke"},
 	"kill": {"revoke"}, "cancel": {"revoke"}, "abort": {"revoke"}, "break": {"revoke"}, "steal": {"revoke"}, "drain": {"reset"},
 	"refresh": {"renew"}, "extend": {"renew"}, "keepalive": {"renew"}, "keep-alive": {"renew"}, "touch": {"renew"}, "update": {"renew"},
-	"describe": {"resource", "get"}, "show": {"resource", "get"}, "inspect": {"resource", "get"}, "info": {"resource", "get", "status"},
+	"describe": {"resource", "get"}, "show": {"resource", "get"}, "inspect": {"resource", "get"}, "info": {"resource", "get", "status"}, "why": {"explain"}, "diagnose": {"explain"}, "deadlock": {"explain"}, "deadlocks": {"explain"},
 	"queue": {"resource"}, "holder": {"fetch", "resource"}, "holders": {"resource"}, "waiters": {"resource"}, "owner": {"fetch"},
 	"ls": {"locks", "claims"}, "list": {"locks", "claims"}, "ps": {"locks", "claims"}, "history": {"claims"},
 	"wait": {"claim", "get"}, "enqueue": {"claim"}, "create": {"claim"}, "add": {"claim"}, "members": {"presences"}, "services": {"presences"},
