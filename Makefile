@@ -49,7 +49,7 @@ check: .tools/golangci-lint ## vet and lint (".tools/golangci-lint fmt" puts for
 	go vet ./...
 	.tools/golangci-lint run
 
-generators := .tools/protoc-gen-go .tools/protoc-gen-go-grpc .tools/protoc-gen-grpc-gateway
+generators := .tools/protoc-gen-go .tools/protoc-gen-go-grpc
 
 .PHONY: generate
 generate: deps $(generators) ## generate the Go code of models/locket.proto
@@ -114,9 +114,6 @@ chaos: deps ## run the tests that kill servers and databases
 
 .tools/protoc-gen-go-grpc: tools/go.mod
 	go build -C tools -o ../.tools/ google.golang.org/grpc/cmd/protoc-gen-go-grpc
-
-.tools/protoc-gen-grpc-gateway: tools/go.mod
-	go build -C tools -o ../.tools/ github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
 
 .tools/golangci-lint: tools/lint/go.mod
 	go build -C tools/lint -o ../../.tools/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -58,49 +57,48 @@ type (
 )
 
 // view returns an answer of the service in the form that is encoded as JSON.
-func view(ctx context.Context, answer proto.Message) (any, error) {
-	base := requestOf(ctx).base
+func view(base string, answer proto.Message) any {
 	switch answer := answer.(type) {
 	case *models.Claim:
-		return viewClaim(base, answer), nil
+		return viewClaim(base, answer)
 	case *models.ListClaimsResponse:
 		claims := make([]claimView, len(answer.GetClaims()))
 		for i, claim := range answer.GetClaims() {
 			claims[i] = viewClaim(base, claim)
 		}
-		return claims, nil
+		return claims
 	case *models.Queue:
-		return viewQueue(base, answer), nil
+		return viewQueue(base, answer)
 	case *models.FetchAllResponse:
 		locks := make([]lockView, len(answer.GetResources()))
 		for i, resource := range answer.GetResources() {
 			locks[i] = viewLock(base, resource)
 		}
-		return locks, nil
+		return locks
 	case *models.FetchResponse:
-		return heldView{viewLock(base, answer.GetResource()), answer.GetToken()}, nil
+		return heldView{viewLock(base, answer.GetResource()), answer.GetToken()}
 	case *models.ListResourcesResponse:
 		resources := make([]resourceView, len(answer.GetResources()))
 		for i, resource := range answer.GetResources() {
 			resources[i] = viewResource(base, resource)
 		}
-		return resources, nil
+		return resources
 	case *models.ListSessionsResponse:
 		sessions := make([]sessionView, len(answer.GetSessions()))
 		for i, session := range answer.GetSessions() {
 			sessions[i] = viewSession(base, session)
 		}
-		return sessions, nil
+		return sessions
 	case *models.SessionInfo:
-		return viewSession(base, answer), nil
+		return viewSession(base, answer)
 	case *models.ServiceStatus:
-		return statusView{jsonview.OfStatus(answer)}, nil
+		return statusView{jsonview.OfStatus(answer)}
 	case *models.Identity:
-		return identityView{jsonview.OfIdentity(answer)}, nil
+		return identityView{jsonview.OfIdentity(answer)}
 	case *models.CanIResponse:
-		return permissionView{jsonview.OfPermission(answer)}, nil
+		return permissionView{jsonview.OfPermission(answer)}
 	default:
-		return answer, nil
+		return answer
 	}
 }
 
@@ -149,39 +147,32 @@ const (
 // claimURL returns an absolute URL, because clients fetch it unchanged.
 func claimURL(base string, c *models.Claim) string { return base + "/v1/claims/" + c.GetId() + "/" }
 
-// head writes the status and the headers of an answer.
-func head(ctx context.Context, w http.ResponseWriter, answer proto.Message) error {
-	r := requestOf(ctx)
-	r.tellApplied(w.Header())
+// head sets the headers of an answer, and returns its status.
+func (r *request) head(header http.Header, answer proto.Message) (code int) {
 	if list, ok := answer.(interface{ GetNextPageToken() string }); ok && list.GetNextPageToken() != "" {
-		w.Header().Set("Link", "<"+r.nextPage(list.GetNextPageToken())+`>; rel="next"`)
+		header.Set("Link", "<"+r.nextPage(list.GetNextPageToken())+`>; rel="next"`)
 	}
 	switch answer := answer.(type) {
 	case *models.EndSessionResponse:
-		w.Header().Del("Content-Type")
-		w.WriteHeader(http.StatusNoContent)
+		return http.StatusNoContent
 	case *models.Claim:
-		code := codeOf(r.method, answer.GetStatus())
+		code = codeOf(r.method, answer.GetStatus())
 		if answer.GetCreated() == nil { // the caller may not see the claim that it has changed
 			code = http.StatusNoContent
 		}
 		if code != http.StatusNoContent {
-			w.Header().Set("ETag", etagOf(answer.GetVersion()))
+			header.Set("ETag", etagOf(answer.GetVersion()))
 		}
-		if code == http.StatusAccepted && w.Header().Get("Retry-After") == "" {
-			w.Header().Set("Retry-After", strconv.Itoa(askAgain(answer)))
+		if code == http.StatusAccepted && header.Get("Retry-After") == "" {
+			header.Set("Retry-After", strconv.Itoa(askAgain(answer)))
 		}
-		if code != http.StatusOK {
-			if r.method == http.MethodPost {
-				w.Header().Set("Location", claimURL(r.base, answer))
-			}
-			if code == http.StatusNoContent {
-				w.Header().Del("Content-Type")
-			}
-			w.WriteHeader(code)
+		if code != http.StatusOK && r.method == http.MethodPost {
+			header.Set("Location", claimURL(r.base, answer))
 		}
+		return code
+	default:
+		return http.StatusOK
 	}
-	return nil
 }
 
 // askAgain returns after how many seconds a client that does not wait with Prefer asks again about a claim

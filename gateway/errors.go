@@ -1,7 +1,7 @@
 package gateway
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/models"
@@ -88,12 +88,6 @@ func (r *refusal) write(w http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(w).Encode(body) // the client may have gone
 }
 
-// fail answers with an error of the service.
-func fail(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
-	requestOf(ctx).tellApplied(w.Header())
-	writeError(w, r, err)
-}
-
 // writeError answers with an error of the service.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if challenges := models.ErrorInfoOf(err).GetMetadata()[models.ChallengesKey]; challenges != "" {
@@ -103,9 +97,33 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	requestOf(r.Context()).operation.refusalOf(status.Convert(err)).write(w, r)
 }
 
+// httpStatus has the HTTP status of each gRPC code that is not an internal error.
+var httpStatus = map[codes.Code]int{
+	codes.Canceled:           499, // the client closed the request
+	codes.InvalidArgument:    http.StatusBadRequest,
+	codes.DeadlineExceeded:   http.StatusGatewayTimeout,
+	codes.NotFound:           http.StatusNotFound,
+	codes.AlreadyExists:      http.StatusConflict,
+	codes.PermissionDenied:   http.StatusForbidden,
+	codes.Unauthenticated:    http.StatusUnauthorized,
+	codes.ResourceExhausted:  http.StatusTooManyRequests,
+	codes.FailedPrecondition: http.StatusBadRequest,
+	codes.Aborted:            http.StatusConflict,
+	codes.OutOfRange:         http.StatusBadRequest,
+	codes.Unimplemented:      http.StatusNotImplemented,
+	codes.Unavailable:        http.StatusServiceUnavailable,
+}
+
+// httpStatusOfReason has the HTTP status of each reason that differs from that of its code.
+var httpStatusOfReason = map[string]int{
+	models.ReasonVersionChanged: http.StatusPreconditionFailed,
+}
+
+// refusalOf returns the answer to a request that the service refused.
 func (o operation) refusalOf(s *status.Status) *refusal {
-	r := &refusal{code: runtime.HTTPStatusFromCode(s.Code()), body: problems{"message": s.Message()}}
 	info, violations := models.ErrorInfoOf(s.Err()), violationsOf(s)
+	code := cmp.Or(httpStatusOfReason[info.GetReason()], httpStatus[s.Code()], http.StatusInternalServerError)
+	r := &refusal{code: code, body: problems{"message": s.Message()}}
 	switch {
 	case len(violations) > 0:
 		r.body = make(problems)
@@ -118,7 +136,6 @@ func (o operation) refusalOf(s *status.Status) *refusal {
 	case info.GetReason() == models.ReasonIDTaken:
 		r.body = problems{"id": s.Message()}
 	case info.GetReason() == models.ReasonVersionChanged:
-		r.code = http.StatusPreconditionFailed
 		r.body["version"] = info.GetMetadata()["version"]
 	case info.GetReason() == models.ReasonWrongStatus:
 		r.body["status"] = info.GetMetadata()["status"]
@@ -152,7 +169,7 @@ func violationsOf(s *status.Status) []*errdetails.BadRequest_FieldViolation {
 }
 
 // failRouting answers requests that have no handler.
-func failRouting(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+func failRouting(w http.ResponseWriter, r *http.Request, code int) {
 	message := "there is nothing here; see /docs"
 	if code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", allowed(r.URL.Path))

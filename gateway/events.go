@@ -64,7 +64,6 @@ func translateEvents(r *http.Request) (proto.Message, *refusal) {
 func events(config Config, service models.LocketClient) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		known, md := requestOf(r.Context()), callMetadata(config, r)
-		md.Append("authorization", r.Header.Values("Authorization")...)
 		ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), md))
 		defer cancel()
 		request, reset := known.message.(*models.WatchRequest), false
@@ -185,7 +184,7 @@ type event struct {
 }
 
 func (o *eventWriter) add(e event) error {
-	data, err := marshaler{}.Marshal(e.data) // one line, with its end
+	data, err := encode(e.data) // one line, with its end
 	fmt.Fprintf(&o.text, "event: %s\ndata: %s\n", e.name, data)
 	return err
 }

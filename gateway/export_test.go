@@ -43,7 +43,7 @@ type Parameter struct {
 // Parameters returns the parameters of the query or of the body of an operation, and the message that they make;
 // nil if there are none.
 func Parameters(method, path string) (list []Parameter, message proto.Message) {
-	o := operationOf[method+" "+path]
+	o := operations[slices.IndexFunc(operations, func(o operation) bool { return o.method == method && o.path == path })]
 	parameters := cmp.Or(o.query, o.body)
 	if parameters == nil {
 		return nil, nil

@@ -2,53 +2,107 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/metadata"
 
-	rest "github.com/locket-service/locket/gateway/internal/models"
 	"github.com/locket-service/locket/models"
 )
 
-// newMux returns everything that is served, by its path.
+// mux serves the operations and the pages, by method and path.
+type mux struct {
+	config  Config
+	service client
+	pages   map[string]http.Handler
+}
+
+// newMux returns everything that is served.
 func newMux(config Config) (http.Handler, error) {
-	mux := runtime.NewServeMux(
-		runtime.WithMarshalerOption(runtime.MIMEWildcard, &marshaler{}),
-		runtime.WithMiddlewares(translate),
-		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
-		runtime.WithMetadata(func(_ context.Context, r *http.Request) metadata.MD { return callMetadata(config, r) }),
-		runtime.WithForwardResponseOption(head),
-		runtime.WithForwardResponseRewriter(view),
-		runtime.WithErrorHandler(fail),
-		runtime.WithRoutingErrorHandler(failRouting),
-		runtime.WithDisablePathLengthFallback(),
-		runtime.WithDisableHTTPMethodOverride(),
-	)
-	service := client{models.NewLocketClient(merging{fromPeer{config.Service}})}
-	if err := rest.RegisterLocketHandlerClient(context.Background(), mux, service); err != nil {
-		return nil, err
-	}
 	served, err := pages(config)
 	if err != nil {
 		return nil, err
 	}
+	service := client{models.NewLocketClient(fromPeer{config.Service})}
 	served[eventsPath] = events(config, service)
 	if metrics := served[metricsPath]; metrics != nil && config.Guard != nil {
 		served[metricsPath] = guarded(config, metrics)
 	}
-	for path, handler := range served {
-		serve := func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler.ServeHTTP(w, r) }
-		if err := mux.HandlePath(http.MethodGet, path, serve); err != nil {
-			return nil, err
+	return &mux{config, service, served}, nil
+}
+
+// ServeHTTP decodes a request once: body, query and path make the message of its call.
+func (m *mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	known := requestOf(r.Context())
+	o, name, code := m.find(r.Method, r.URL.Path)
+	if code != http.StatusOK {
+		failRouting(w, r, code)
+		return
+	}
+	known.operation, known.wait = o, preferredWait(r.Header)
+	refused := o.refuseAccept(r)
+	if refused == nil {
+		known.message, refused = o.decode(r, name)
+	}
+	if refused != nil {
+		refused.write(w, r)
+		return
+	}
+	if page := m.pages[r.URL.Path]; page != nil {
+		page.ServeHTTP(w, r)
+		return
+	}
+	m.call(w, r)
+}
+
+// find returns the operation of a method at a path, and the name that the path ends with. A page is no operation. The
+// code is 404 if there is nothing at the path, and 405 if it has other methods.
+func (m *mux) find(method, path string) (o operation, name string, code int) {
+	code = http.StatusNotFound
+	for _, o := range operations {
+		name, here := o.at(path)
+		switch {
+		case here && o.method == method:
+			return o, name, http.StatusOK
+		case here:
+			code = http.StatusMethodNotAllowed
 		}
 	}
-	return mux, nil
+	switch {
+	case m.pages[path] == nil:
+		return operation{}, "", code
+	case method == http.MethodGet:
+		return operation{}, "", http.StatusOK
+	default:
+		return operation{}, "", http.StatusMethodNotAllowed
+	}
+}
+
+// call carries out an operation, and answers.
+func (m *mux) call(w http.ResponseWriter, r *http.Request) {
+	known := requestOf(r.Context())
+	ctx := metadata.NewOutgoingContext(r.Context(), callMetadata(m.config, r))
+	answer, err := known.operation.rpc.invoke(ctx, m.service, known.message)
+	known.tellApplied(w.Header())
+	var text []byte
+	if err == nil {
+		text, err = encode(view(known.base, answer))
+	}
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	code := known.head(w.Header(), answer)
+	if code == http.StatusNoContent {
+		w.WriteHeader(code)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(text) // the client may have gone
 }
 
 const metricsPath = "/metrics"
@@ -62,12 +116,11 @@ func guarded(config Config, page http.Handler) http.Handler {
 	})
 }
 
-// callMetadata is that of the calls of a request. The header Authorization is not there: the mux
-// passes it on, all of its values.
+// callMetadata is that of the calls of a request. Of the address in X-Forwarded-For the audit log decides.
 func callMetadata(config Config, r *http.Request) metadata.MD {
 	md := metadata.Pairs(models.RequestIDKey, requestOf(r.Context()).id)
-	for _, name := range config.Headers {
-		if name != "authorization" {
+	for _, name := range append([]string{"authorization", "x-forwarded-for"}, config.Headers...) {
+		if len(md.Get(name)) == 0 {
 			md.Append(name, r.Header.Values(name)...)
 		}
 	}
@@ -89,12 +142,9 @@ func pages(config Config) (map[string]http.Handler, error) {
 	return served, err
 }
 
-// marshaler writes JSON as it is meant to be read: without escapes for HTML, and with an
+// encode writes JSON as it is meant to be read: without escapes for HTML, and with an
 // end of line.
-type marshaler struct{ runtime.JSONBuiltin }
-
-// Marshal implements runtime.Marshaler.
-func (marshaler) Marshal(v any) ([]byte, error) {
+func encode(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

@@ -1,23 +1,30 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"reflect"
 	"strings"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// operation is one operation of the REST API: how its parameters are read, and its entry in
-// the OpenAPI document. Its route is in models/locket.rest.yaml, unless its answer is a stream.
+// operation is one operation of the REST API: the RPC that carries it out, how its parameters are
+// read, and its entry in the OpenAPI document. models/locket.rest.yaml says the same of its route, unless its
+// answer is a stream.
 type operation struct {
-	method  string
+	method string
+	// path may end with the name of a field of the message, in braces. An id has no slashes, another name may have some.
 	path    string
 	id      string
 	summary string
+	// rpc is not set if the answer is a stream.
+	rpc rpc
 	// translate is nil if the path has all parameters.
 	translate translator
 	// query and body are structs of parameters, or nil.
@@ -75,7 +82,7 @@ var (
 var operations = []operation{
 	{
 		method: http.MethodPost, path: "/v1/claims", id: "createClaim", summary: "Claim a resource",
-		translate: translateCreate, body: createBody{}, headers: []headerParameter{preferHeader, idempotencyHeader},
+		rpc: unary(client.CreateClaim), translate: translateCreate, body: createBody{}, headers: []headerParameter{preferHeader, idempotencyHeader},
 		answers: append([]answer{
 			{code: http.StatusCreated, doc: "The claim is active.", body: claimView{}, headers: []string{"Location", "ETag", "Preference-Applied"}},
 			{code: http.StatusAccepted, doc: "The claim waits for other claims.", body: claimView{}, headers: []string{"Location", "Retry-After", "ETag", "Preference-Applied"}},
@@ -86,7 +93,7 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodGet, path: "/v1/claims", id: "listClaims", summary: "List claims, oldest or newest first",
-		translate: query[listQuery], query: listQuery{},
+		rpc: unary(client.ListClaims), translate: query[listQuery], query: listQuery{},
 		answers: []answer{
 			{code: http.StatusOK, doc: "The claims that match all filters.", body: []claimView{}, headers: []string{"Link"}},
 			badParameters,
@@ -94,6 +101,7 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodGet, path: "/v1/claims/{id}", id: "getClaim", summary: "Get a claim",
+		rpc:     unary(client.GetClaim),
 		headers: []headerParameter{preferHeader},
 		answers: []answer{
 			{code: http.StatusOK, doc: "The claim, live or ended.", body: claimView{}, headers: []string{"ETag", "Preference-Applied"}},
@@ -102,71 +110,77 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodPatch, path: "/v1/claims/{id}", id: "updateClaim", summary: "Renew, activate or end a claim: either ttl or status",
-		translate: translatePatch, body: updateBody{}, headers: []headerParameter{preferHeader, ifMatchHeader},
+		rpc: unary(client.UpdateClaim), translate: translatePatch, body: updateBody{}, headers: []headerParameter{preferHeader, ifMatchHeader},
 		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst, hasChanged}, bodyAnswers...),
 	},
 	{
 		method: http.MethodPut, path: "/v1/claims/{id}", id: "refreshClaim", summary: "Like PATCH, and ttl together with the status active",
-		translate: body[updateBody], body: updateBody{}, headers: []headerParameter{preferHeader, ifMatchHeader},
+		rpc: unary(client.UpdateClaim), translate: body[updateBody], body: updateBody{}, headers: []headerParameter{preferHeader, ifMatchHeader},
 		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst, hasChanged}, bodyAnswers...),
 	},
 	{
 		method: http.MethodDelete, path: "/v1/claims/{id}", id: "endClaim", summary: "End a claim: an active one is released, a waiting one withdrawn",
-		translate: query[endQuery], query: endQuery{}, headers: []headerParameter{ifMatchHeader},
+		rpc: unary(client.EndClaim), translate: query[endQuery], query: endQuery{}, headers: []headerParameter{ifMatchHeader},
 		answers: []answer{ended, badParameters, noClaim, hasChanged},
 	},
 	{
 		method: http.MethodGet, path: "/v1/resources/{resource}", id: "getResource", summary: "The holders and the waiters of a resource, in order",
-		translate: query[queueQuery], query: queueQuery{},
+		rpc: unary(client.GetQueue), translate: query[queueQuery], query: queueQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The queue of the resource.", body: queueView{}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/resources", id: "listResources", summary: "The resources with live claims: who holds each, and how many wait",
-		translate: query[resourcesQuery], query: resourcesQuery{},
+		rpc: unary(client.ListResources), translate: query[resourcesQuery], query: resourcesQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The resources that the caller may read. A page may have fewer than the limit, or none, though the header Link leads to more.", body: []resourceView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/sessions", id: "listSessions", summary: "The sessions: what they hold and wait for, where they are attached",
-		translate: query[sessionsQuery], query: sessionsQuery{},
+		rpc: unary(client.ListSessions), translate: query[sessionsQuery], query: sessionsQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The sessions, in the order of their ids: the caller's own, or all with the right to administer.", body: []sessionView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/sessions/{id}", id: "getSession", summary: "Get a session",
+		rpc:     unary(client.GetSession),
 		answers: []answer{{code: http.StatusOK, doc: "The session.", body: sessionView{}}, noSession},
 	},
 	{
 		method: http.MethodDelete, path: "/v1/sessions/{id}", id: "endSession", summary: "End a session, with all that it holds and waits for: its claims are revoked",
+		rpc:     unary(client.EndSession),
 		answers: []answer{{code: http.StatusNoContent, doc: "The session has ended."}, noSession},
 	},
 	{
 		method: http.MethodGet, path: "/v1/status", id: "getStatus", summary: "How the service is: its servers, its database, the clocks, and what is wrong",
+		rpc:     unary(client.GetStatus),
 		answers: []answer{{code: http.StatusOK, doc: "The status, as the server knows it that answers.", body: statusView{}}},
 	},
 	{
 		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "The held locks, page by page",
-		translate: held(models.TypeCode_LOCK), query: heldQuery{},
+		rpc: unary(client.FetchAll), translate: held(models.TypeCode_LOCK), query: heldQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The locks, in the order of their claims' ids.", body: []lockView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/locks/{key}", id: "getLock", summary: "The holder of a lock",
+		rpc:     unary(client.Fetch),
 		answers: []answer{{code: http.StatusOK, doc: "The lock.", body: heldView{}}, badParameters, notHeld},
 	},
 	{
 		method: http.MethodGet, path: "/v1/presences", id: "listPresences", summary: "The held presences, page by page",
-		translate: held(models.TypeCode_PRESENCE), query: heldQuery{},
+		rpc: unary(client.FetchAll), translate: held(models.TypeCode_PRESENCE), query: heldQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The presences, in the order of their claims' ids.", body: []lockView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/presences/{key}", id: "getPresence", summary: "The holder of a presence",
+		rpc:     unary(client.Fetch),
 		answers: []answer{{code: http.StatusOK, doc: "The presence.", body: heldView{}}, badParameters, notHeld},
 	},
 	{
 		method: http.MethodGet, path: "/v1/whoami", id: "whoAmI", summary: "Who the caller was authenticated as",
+		rpc:     unary(client.WhoAmI),
 		answers: []answer{{code: http.StatusOK, doc: "The caller's identity.", body: identityView{}}},
 	},
 	{
 		method: http.MethodGet, path: "/v1/permissions/{resource}", id: "canI", summary: "Whether the caller has a right on a resource",
-		translate: query[rightQuery], query: rightQuery{},
+		rpc: unary(client.CanI), translate: query[rightQuery], query: rightQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "Whether it is allowed.", body: permissionView{}}, badParameters},
 	},
 	{
@@ -217,27 +231,47 @@ func held(t models.TypeCode) translator {
 	}
 }
 
-// operationOf has the operation of each method and path.
-var operationOf = func() map[string]operation {
-	found := make(map[string]operation)
-	for _, o := range operations {
-		found[o.method+" "+o.path] = o
-	}
-	return found
-}()
+// rpc is a unary method of the service.
+type rpc struct {
+	// request returns an empty request.
+	request func() proto.Message
+	invoke  func(context.Context, client, proto.Message) (proto.Message, error)
+}
 
-// pathOf returns the path of the operation that a pattern of the mux belongs to.
-var pathOf = strings.NewReplacer("=**", "", "=*", "").Replace
+func unary[T any, In interface {
+	*T
+	proto.Message
+}, Out proto.Message](method func(client, context.Context, In, ...grpc.CallOption) (Out, error)) rpc {
+	return rpc{
+		request: func() proto.Message { return In(new(T)) },
+		invoke: func(ctx context.Context, c client, request proto.Message) (proto.Message, error) {
+			return method(c, ctx, request.(In))
+		},
+	}
+}
+
+// at reports whether a path is that of the operation, and returns the name that it ends with.
+func (o operation) at(path string) (name string, here bool) {
+	prefix, _, named := strings.Cut(o.path, "{")
+	if !named {
+		return "", path == o.path
+	}
+	name, here = strings.CutPrefix(path, prefix)
+	return name, here && name != "" && (o.nameInPath() != "id" || !strings.Contains(name, "/"))
+}
+
+// nameInPath returns the field of the message that the path ends with.
+func (o operation) nameInPath() protoreflect.Name {
+	_, field, _ := strings.Cut(o.path, "{")
+	return protoreflect.Name(strings.TrimSuffix(field, "}"))
+}
 
 // allowed returns the methods of a path, for the header Allow.
 func allowed(path string) string {
 	methods := []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 	for _, o := range operations {
-		prefix, _, parameter := strings.Cut(o.path, "{")
-		if path == o.path || (parameter && strings.HasPrefix(path, prefix)) {
-			if o.method != http.MethodGet {
-				methods = append(methods, o.method)
-			}
+		if _, here := o.at(path); here && o.method != http.MethodGet {
+			methods = append(methods, o.method)
 		}
 	}
 	return strings.Join(methods, ", ")

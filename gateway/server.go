@@ -1,9 +1,8 @@
 // Package gateway serves HTTP as an ifrit runner: claims, resources and locks over REST
 // (docs/sources/rest-requirements.md), which it translates into calls of the service, and the metrics.
 //
-// The mux and its routes are grpc-gateway's, generated from models/locket.rest.yaml. What
-// bodies and answers look like is written here: a request's parameters in parameters.go,
-// the answers in answer.go.
+// operations.go has a row for each operation: its route, the RPC that carries it out, and its description. The
+// parameters of requests are in parameters.go, the answers in answer.go.
 package gateway
 
 import (

@@ -1,19 +1,16 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/locket-service/locket/models"
 )
@@ -21,31 +18,8 @@ import (
 // translator makes the message of a request out of its body or query.
 type translator func(*http.Request) (proto.Message, *refusal)
 
-// translate reads body and query, and leaves nothing but the path to the mux.
-func translate(next runtime.HandlerFunc) runtime.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
-		known := requestOf(r.Context())
-		pattern, _ := runtime.HTTPPattern(r.Context())
-		o := operationOf[r.Method+" "+pathOf(pattern.String())]
-		known.operation = o
-		refused := o.refuseAccept(r)
-		var message proto.Message
-		if refused == nil {
-			message, refused = o.read(r)
-		}
-		if refused != nil {
-			refused.write(w, r)
-			return
-		}
-		known.message = message
-		known.wait = preferredWait(r.Header)
-		r.Body, r.Form, r.PostForm = http.NoBody, url.Values{}, url.Values{}
-		next(w, r, path)
-	}
-}
-
-// read makes the message of a request, nil if its path has all parameters.
-func (o operation) read(r *http.Request) (message proto.Message, refused *refusal) {
+// decode makes the message of a request out of its body or its query, and the name at the end of its path.
+func (o operation) decode(r *http.Request, name string) (message proto.Message, refused *refusal) {
 	if o.query == nil && r.URL.RawQuery != "" {
 		given, wrong := parseQuery(r.URL.RawQuery, &struct{}{})
 		for name := range given {
@@ -55,25 +29,20 @@ func (o operation) read(r *http.Request) (message proto.Message, refused *refusa
 			return nil, refused
 		}
 	}
-	if o.translate == nil {
-		return nil, nil
+	switch {
+	case o.translate != nil:
+		message, refused = o.translate(r)
+	case o.rpc.request != nil:
+		message = o.rpc.request()
 	}
-	if message, refused = o.translate(r); refused == nil {
+	if refused == nil {
 		refused = ifMatch(message, r.Header)
 	}
-	return message, refused
-}
-
-// merging is a connection that adds to each request what translate has read.
-type merging struct{ grpc.ClientConnInterface }
-
-// Invoke implements grpc.ClientConnInterface.
-func (c merging) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	request, read := args.(proto.Message), requestOf(ctx).message
-	if read != nil && read.ProtoReflect().Descriptor() == request.ProtoReflect().Descriptor() {
-		proto.Merge(request, read)
+	if refused == nil && name != "" {
+		fields := message.ProtoReflect()
+		fields.Set(fields.Descriptor().Fields().ByName(o.nameInPath()), protoreflect.ValueOfString(name))
 	}
-	return c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+	return message, refused
 }
 
 // messager is a pointer to a struct of parameters.

@@ -8,7 +8,6 @@ go 1.26.0
 tool (
 	// v2.32.0: the routes of gateway/internal/models; the runtime's version in go.mod at
 	// the root.
-	github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway
 	// v1.6.2: the gRPC half of models/; its version stands in the generated file.
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
 	// v1.36.12: the messages of models/; the runtime's version in go.mod at the root.
@@ -16,10 +15,8 @@ tool (
 )
 
 require (
-	github.com/grpc-ecosystem/grpc-gateway/v2 v2.32.0 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/text v0.43.0 // indirect
-	google.golang.org/genproto/googleapis/api v0.0.0-20261012220534-4341edf3f941 // indirect
+	golang.org/x/net v0.61.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261005182115-fad411399dd8 // indirect
 	google.golang.org/grpc v1.84.0 // indirect
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.2 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
