@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/stream"
 	"github.com/locket-service/locket/models"
 )
 
@@ -19,26 +22,16 @@ type Client struct {
 	config         *clientConfig
 	owner          string
 	releaseTimeout time.Duration
+	pool           *stream.Pool
 
-	mu       sync.Mutex
-	sessions map[sessionKey]*Session
-	conn     *conn.Conn // for watches; nil until one is needed
-	closed   bool
+	mu      sync.Mutex
+	session *Session   // the last one of Session
+	conn    *conn.Conn // for watches; nil until one is needed
+	closed  bool
 
 	ended    chan struct{} // closed when Close has ended
 	closeErr error         // its error
 }
-
-// sessionKey is what sessions of one client differ in.
-type sessionKey struct {
-	ttl   time.Duration
-	owner string
-	lane  int
-}
-
-// maxLanes is how many sessions of one TTL and owner a client has at most. A session has one claim of a resource, so what
-// shares a resource by claims that differ needs several.
-const maxLanes = 64
 
 // NewClient returns a client of the servers with these addresses, which are those of Dial. It is to be
 // closed. It is an error if an address or an option is invalid.
@@ -48,7 +41,10 @@ func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 		return nil, err
 	}
 	settings := config.settings(config.ttl)
-	return &Client{config: config, owner: settings.ownerOr(""), releaseTimeout: settings.releaseTimeout, sessions: make(map[sessionKey]*Session), ended: make(chan struct{})}, nil
+	return &Client{
+		config: config, owner: settings.ownerOr(""), releaseTimeout: settings.ReleaseTimeout,
+		pool: stream.NewPool(config.session), ended: make(chan struct{}),
+	}, nil
 }
 
 // Owner returns the owner of what the client holds, as the servers and their lists name it.
@@ -57,25 +53,16 @@ func (c *Client) Owner() string { return c.owner }
 // Session returns the session that the client uses at present: a new one if there was none, or the last one
 // is over. It is an error if the client was closed.
 func (c *Client) Session() (*Session, error) {
-	return c.session(sessionKey{ttl: c.config.ttl, owner: c.owner})
-}
-
-func (c *Client) session(key sessionKey) (*Session, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, ErrClosed
-	}
-	if s := c.sessions[key]; s != nil && s.Err() == nil {
-		return s, nil
-	}
-	settings := c.config.settings(key.ttl)
-	if err := settings.validateSession(); err != nil {
+	used, err := c.pool.Session(c.config.ttl, c.owner)
+	if err != nil {
 		return nil, err
 	}
-	s := c.config.newSession(key.ttl, key.owner)
-	c.sessions[key] = s
-	return s, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil || c.session.stream != used {
+		c.session = &Session{used}
+	}
+	return c.session, nil
 }
 
 // Acquire waits for its turn, and returns when it holds the lock. The context bounds the wait only: the
@@ -92,48 +79,15 @@ func (c *Client) TryAcquire(ctx context.Context, key string, options ...AcquireO
 }
 
 func (c *Client) acquire(ctx context.Context, key string, options []AcquireOption, try bool) (*Hold, error) {
-	a, err := newAcquisition(key, true, options)
+	want, err := newWant(key, true, options)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
-	if a.ttl == 0 {
-		a.ttl = c.config.ttl
-	}
-	a.timeout = c.config.timeout
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("lock %q: %w", key, err)
-		}
-		t, err := c.join(sessionKey{ttl: a.ttl, owner: c.owner}, key, a, try)
-		if err != nil {
-			return nil, fmt.Errorf("lock %q: %w", key, err)
-		}
-		hold, err := t.await(ctx)
-		if err == nil || !isOver(t.gate.session.whether(ctx, err)) || ctx.Err() != nil {
-			return hold, err
-		}
-	}
+	want.Timeout = c.config.timeout
+	return acquire(ctx, &stream.Holder{
+		Pool: c.pool, TTL: cmp.Or(want.TTL, c.config.ttl), Owner: c.owner, Resource: key, Want: want, Try: try,
+	}, base.Observer{})
 }
-
-// join adds a turn to those of a session that want the resource: the first session at which it need not wait for others that
-// share the resource as it does, but by a claim that differs.
-func (c *Client) join(key sessionKey, resource string, a acquisition, try bool) (*turn, error) {
-	for {
-		s, err := c.session(key)
-		if err != nil {
-			return nil, err
-		}
-		if key.lane++; key.lane == maxLanes {
-			return s.join(resource, a, try), nil
-		}
-		if t := s.joinIfAlike(resource, a, try); t != nil {
-			return t, nil
-		}
-	}
-}
-
-// isOver reports whether a session was lost, so that another one may fare better.
-func isOver(err error) bool { return errors.Is(err, ErrSessionEnded) || errors.Is(err, ErrTimeUp) }
 
 // Do waits for its turn, calls a function while it holds the lock, and releases it. The function gets the
 // fencing token, and a context that ends when ctx does, or the lock is lost, as Hold.Context does: context.Cause then says why. The loss is
@@ -181,35 +135,16 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	again := c.closed
 	c.closed = true
-	sessions, opened := c.sessions, c.conn
-	c.sessions, c.conn = nil, nil
+	opened := c.conn
+	c.conn = nil
 	c.mu.Unlock()
 	if !again {
-		c.closeErr = closeAll(sessions, opened)
+		c.closeErr = c.pool.Close()
+		if opened != nil {
+			c.closeErr = errors.Join(c.closeErr, opened.Close())
+		}
 		close(c.ended)
 	}
 	<-c.ended
 	return c.closeErr
-}
-
-func closeAll(sessions map[sessionKey]*Session, opened *conn.Conn) error {
-	var all sync.WaitGroup
-	errs := make(chan error, len(sessions)+1)
-	for _, s := range sessions {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), s.releaseTimeout)
-			defer cancel()
-			errs <- s.Close(ctx)
-		})
-	}
-	all.Wait()
-	if opened != nil {
-		errs <- opened.Close()
-	}
-	close(errs)
-	var err error
-	for e := range errs {
-		err = errors.Join(err, e)
-	}
-	return err
 }

@@ -24,7 +24,7 @@ func TestDeadlocks(t *testing.T) {
 		}
 		refused := map[string]error{
 			"session": second(b.Lock(t.Context(), "x")),
-			"mutex":   lock.NewMutex(b, "x", lock.AllowDeadlock(false)).Lock(t.Context()),
+			"mutex":   lock.NewMutex(b, "x", lock.WithAllowDeadlock(false)).Lock(t.Context()),
 		}
 		for name, err := range refused {
 			var deadlock *models.DeadlockError
@@ -32,7 +32,7 @@ func TestDeadlocks(t *testing.T) {
 				t.Errorf("%s: %v, %+v", name, err, deadlock)
 			}
 		}
-		if got, err := b.Lock(t.Context(), "x", lock.AllowDeadlock(true)); err != nil || got.Current != lock.Waiting {
+		if got, err := b.Lock(t.Context(), "x", lock.WithAllowDeadlock(true)); err != nil || got.Current != lock.Waiting {
 			t.Errorf("%+v, %v", got, err)
 		}
 		closeAll(t, all...)
@@ -53,7 +53,7 @@ func TestDeadlocks(t *testing.T) {
 		}
 		first := waiting(c, "y")
 		var deadlock *models.DeadlockError
-		if _, err := d.Acquire(t.Context(), "x", lock.AllowDeadlock(false)); !errors.As(err, &deadlock) || len(deadlock.Members) != 2 {
+		if _, err := d.Acquire(t.Context(), "x", lock.WithAllowDeadlock(false)); !errors.As(err, &deadlock) || len(deadlock.Members) != 2 {
 			t.Error(err)
 		}
 		second := waiting(d, "x")

@@ -7,10 +7,3 @@ import "github.com/locket-service/locket/lock/conn"
 func Dial(addresses []string, options ...conn.Option) (*conn.Conn, error) {
 	return conn.Dial(addresses, options...)
 }
-
-// WithDial sets how a client or a session connects: TLS, credentials.
-func WithDial(options ...conn.Option) ClientOption { return dialOptions(options) }
-
-type dialOptions []conn.Option
-
-func (o dialOptions) configure(c *clientConfig) { c.dial = append(c.dial, o...) }

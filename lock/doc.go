@@ -13,7 +13,7 @@
 //   - Session: the commands of a lock service (Lock, TryLock, Unlock, UnlockAll), and listeners that hear
 //     of every change, in order.
 //   - Mutex and RWMutex of a session, for the goroutines of many processes.
-//   - Election: one leader, and who it is. Presences: who is there; NewResolver: the same for gRPC.
+//   - Election: one leader, and who it is. Presences: who is there; package discovery: the same for gRPC.
 //   - Runners, which hold a lock or announce a presence for as long as they run, as members of ifrit groups
 //     (Cloud Foundry's Locket, docs/sources/cloud-foundry-locket.md): by calls of their own, also of Cloud Foundry's
 //     servers (NewLockRunner, NewPresenceRunner, NewClaimRunner), or by the session of a client
@@ -83,7 +83,7 @@
 //   - The process is stopped for longer than its lease (SIGSTOP, a long collection, a frozen
 //     virtual machine whose clock goes on): Held returns that from the first moment on, and the
 //     runner ends before it sends anything. What was written before the check may still reach
-//     its target late: guard that with the fencing token (Guard).
+//     its target late: guard that with the fencing token (package fencing).
 //   - A claim becomes active while its connection is silent: the runner finds the grant while it
 //     lasts, and makes a new claim after it has expired.
 //   - A signal: the runner releases the lock, in bounded time, and ends with nil. What could not

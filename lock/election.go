@@ -7,6 +7,9 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/feed"
+	"github.com/locket-service/locket/lock/internal/stream"
 	"github.com/locket-service/locket/models"
 )
 
@@ -43,7 +46,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Hold, error) {
 	if err := e.begin(); err != nil {
 		return nil, fmt.Errorf("election %q: %w", e.name, err)
 	}
-	alone := acquireFunc(func(a *acquisition) { a.party = new(byte) })
+	alone := acquireFunc(func(w *stream.Want) { w.Alone = new(byte) })
 	hold, err := e.client.Acquire(ctx, e.name, append([]AcquireOption{WithValue(value), alone}, e.options...)...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,14 +82,14 @@ func (e *Election) Resign(ctx context.Context) error {
 // A loop that takes its time misses leaders in between, and never the last one.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		if err := checkResource(e.name); err != nil {
+		if err := base.CheckResource(e.name); err != nil {
 			yield(Leader{}, fmt.Errorf("election %q: %w", e.name, err))
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		leaders := make(chan *models.Claim, 1)
 		failed := make(chan error, 1)
-		f := &follower{client: e.client, request: &models.WatchRequest{Resource: &e.name}, changed: func(claims map[string]*models.Claim) {
+		f := &feed.Follower{Client: e.client.rpc, Request: &models.WatchRequest{Resource: &e.name}, Changed: func(claims map[string]*models.Claim) {
 			select { // the latest one counts
 			case <-leaders:
 			default:
@@ -94,7 +97,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			leaders <- holderOf(claims)
 		}}
 		var following sync.WaitGroup
-		following.Go(func() { failed <- f.run(ctx) })
+		following.Go(func() { failed <- f.Run(ctx) })
 		defer following.Wait()
 		defer cancel()
 		e.observe(leaders, failed, yield)

@@ -72,7 +72,7 @@ func ExampleMutex() {
 	ctx := context.Background()
 	defer session.Close(ctx)
 
-	mutex := lock.NewMutex(session, "counter", lock.OnUnexpectedUnlock(func(s lock.Status) {
+	mutex := lock.NewMutex(session, "counter", lock.WithUnexpectedUnlock(func(s lock.Status) {
 		fmt.Println("stop:", s.Cause)
 	}))
 	n := 0

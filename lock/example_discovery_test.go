@@ -14,10 +14,11 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/discovery"
 )
 
 // Two backends announce their addresses, and a gRPC client finds them.
-func ExampleNewResolver() {
+func Example_discovery() {
 	address, stopServer := startServer() // yours runs elsewhere
 	defer stopServer()
 	client, err := lock.NewClient([]string{address})
@@ -29,7 +30,7 @@ func ExampleNewResolver() {
 	first, second := startBackend(ctx, client, "backends/1"), startBackend(ctx, client, "backends/2")
 
 	conn, err := grpc.NewClient("locket:///backends/",
-		grpc.WithResolvers(lock.NewResolver(client)),
+		grpc.WithResolvers(discovery.NewResolver(client)),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/fencing"
 )
 
 // What a lock protects is behind HTTP: holders send their token in a header.
 func ExampleGuard_http() {
-	var guard lock.Guard
+	var guard fencing.Guard
 	server := httptest.NewServer(fenced(&guard, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	})))
@@ -44,7 +44,7 @@ func ExampleGuard_http() {
 
 // fenced refuses requests whose token is lower than one before. It reads all of a request
 // before the guard lets it in, and nobody else meanwhile: its sender may be paused just then.
-func fenced(guard *lock.Guard, next http.Handler) http.Handler {
+func fenced(guard *fencing.Guard, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := strconv.ParseUint(r.Header.Get("Fencing-Token"), 10, 64)
 		if err != nil || token == 0 {

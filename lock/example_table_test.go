@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/fencing"
 	"github.com/locket-service/locket/models"
 )
 
@@ -119,7 +120,7 @@ func (s *stock) write(token uint64, n int) error {
 func (s *stock) fenced(statement string, args ...any) error {
 	found, err := s.exec(statement, args...)
 	if err == nil && found == 0 {
-		err = lock.ErrStale
+		err = fencing.ErrStale
 	}
 	return err
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/fencing"
 	"github.com/locket-service/locket/models"
 )
 
@@ -79,7 +80,7 @@ func (w *ward) put(t *testing.T, token uint64, n int) {
 	switch {
 	case err == nil:
 		w.written++
-	case errors.Is(err, lock.ErrStale):
+	case errors.Is(err, fencing.ErrStale):
 		w.refused++
 	default:
 		t.Fatal(err)
@@ -223,7 +224,7 @@ func (c stockCounter) overwrite(n int) error {
 
 // guardCounter is in this process, behind a Guard.
 type guardCounter struct {
-	guard lock.Guard
+	guard fencing.Guard
 	n     int
 }
 
@@ -253,7 +254,7 @@ type httpCounter struct {
 func newHTTPCounter() *httpCounter {
 	c := &httpCounter{n: "0"}
 	c.plain = http.HandlerFunc(c.serve)
-	c.guard = fenced(&lock.Guard{}, c.plain)
+	c.guard = fenced(&fencing.Guard{}, c.plain)
 	return c
 }
 
@@ -277,7 +278,7 @@ func (c *httpCounter) do(handler http.Handler, method string, token uint64, body
 	case http.StatusOK:
 		return strconv.Atoi(response.Body.String())
 	case http.StatusPreconditionFailed:
-		return 0, lock.ErrStale
+		return 0, fencing.ErrStale
 	}
 	return 0, fmt.Errorf("%d: %s", response.Code, response.Body)
 }
@@ -301,7 +302,7 @@ func (c *httpCounter) write(token uint64, n int) error {
 // TestFencedHandler is the protocol, over a real connection.
 func TestFencedHandler(t *testing.T) {
 	var got []string
-	server := httptest.NewServer(fenced(&lock.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(fenced(&fencing.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if string(body) == "panic" {
 			panic(http.ErrAbortHandler)
@@ -351,7 +352,7 @@ func TestFencedHandler(t *testing.T) {
 // TestFencedHandlerSlowSender: a sender that is paused in the middle of its request holds up
 // nobody.
 func TestFencedHandlerSlowSender(t *testing.T) {
-	handler := fenced(&lock.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := fenced(&fencing.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 	}))
 	send := func(token string, body io.Reader) int {
@@ -414,7 +415,7 @@ func (s *shelf) update(ctx context.Context, statement string, args ...any) error
 	}
 	found, err := result.RowsAffected()
 	if err == nil && found == 0 {
-		err = lock.ErrStale
+		err = fencing.ErrStale
 	}
 	return err
 }
@@ -446,7 +447,7 @@ func TestFenceInMariaDB(t *testing.T) {
 	db, config := newStockTable(t)
 	wantStale := func(t *testing.T, err error) {
 		t.Helper()
-		if !errors.Is(err, lock.ErrStale) {
+		if !errors.Is(err, fencing.ErrStale) {
 			t.Errorf("got %v, want ErrStale", err)
 		}
 	}
@@ -500,7 +501,7 @@ func TestFenceInMariaDB(t *testing.T) {
 				if err == nil {
 					err = s.write(ctx, token+1, int(token))
 				}
-				if err != nil && !errors.Is(err, lock.ErrStale) {
+				if err != nil && !errors.Is(err, fencing.ErrStale) {
 					t.Error(err)
 				}
 			})
@@ -565,7 +566,7 @@ func TestDocuments(t *testing.T) {
 	sources, err := filepath.Glob("*_test.go")
 	must(t, err)
 	var code strings.Builder
-	for _, source := range sources {
+	for _, source := range append(sources, "fencing/example_test.go") {
 		text, err := os.ReadFile(source)
 		must(t, err)
 		code.Write(text)

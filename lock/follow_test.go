@@ -20,6 +20,7 @@ import (
 
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/lock/discovery"
 	"github.com/locket-service/locket/models"
 )
 
@@ -126,7 +127,7 @@ func following(ctx context.Context, c *lock.Client) map[string]*diary {
 		}
 	}()
 	var states states
-	r, err := lock.NewResolver(c).Build(resolver.Target{}, &states, resolver.BuildOptions{})
+	r, err := discovery.NewResolver(c).Build(resolver.Target{}, &states, resolver.BuildOptions{})
 	orPanic(err)
 	go func() {
 		<-ctx.Done()

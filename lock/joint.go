@@ -47,7 +47,7 @@ func NewJoint(runners ...*Runner) *Joint {
 		return strings.Compare(a.key, b.key)
 	})
 	for _, r := range j.runners {
-		j.timeout = max(j.timeout, r.ttl)
+		j.timeout = max(j.timeout, r.TTL)
 	}
 	return j
 }
@@ -112,7 +112,7 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 		select {
 		case <-signals:
 			return nil
-		case <-time.After(blocked.retryInterval):
+		case <-time.After(blocked.RetryInterval):
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (j *Joint) try(signals <-chan os.Signal, ready chan<- struct{}) (blocked *R
 		g.release(false)
 		return blocked, err
 	}
-	j.runs.leave(func() { g.release(true) })
+	j.runs.Leave(func() { g.release(true) })
 	return nil, err
 }
 

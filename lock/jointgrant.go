@@ -59,7 +59,7 @@ func (g *jointGrant) release(afterMargin bool) {
 	for i, process := range g.processes {
 		all.Go(func() {
 			if afterMargin {
-				time.Sleep(g.runners[i].margin)
+				time.Sleep(g.runners[i].Margin)
 			}
 			process.Signal(os.Interrupt)
 			if err := <-process.Wait(); err != nil {

@@ -5,67 +5,47 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/stream"
 	"github.com/locket-service/locket/models"
 )
 
-// MutexOption changes a default of NewMutex and NewRWMutex. WithCommandTimeout is one too, for the commands of this
-// mutex in place of those of its session, and so is AllowDeadlock.
-type MutexOption interface{ mutex(*mutexCore) }
-
-type mutexFunc func(*mutexCore)
-
-func (f mutexFunc) mutex(m *mutexCore) { f(m) }
-
-func (o commandTimeout) mutex(m *mutexCore) { m.timeout = time.Duration(o) }
-
-// OnUnexpectedUnlock has a function called when the mutex is locked, and the session loses or gives up the lock
-// in another way than by Unlock of the mutex: the session is over, an administrator ended the claim, somebody
-// called Session.Unlock or UnlockAll. Status.Cause says why. Calls follow each other.
-func OnUnexpectedUnlock(f func(Status)) MutexOption {
-	return mutexFunc(func(m *mutexCore) { m.watcher.unlocked = f })
+// toStatus returns a function for what a session knows, nil for nil.
+func toStatus(f func(Status)) func(stream.Status) {
+	if f == nil {
+		return nil
+	}
+	return func(s stream.Status) { f(statusOf(s)) }
 }
 
-// OnUnexpectedLock has a function called when the session gets the lock, and nobody wants it by a mutex or an Acquire
-// of the session: somebody called Session.Lock. Session.Unlock gives it up.
-func OnUnexpectedLock(f func(Status)) MutexOption {
-	return mutexFunc(func(m *mutexCore) { m.watcher.locked = f })
-}
-
-// mutexCore is what a mutex and its handles have in common.
+// mutexCore holds a resource for a mutex, shared or not.
 type mutexCore struct {
-	session  *Session
-	key      string
-	timeout  time.Duration
-	deadlock bool // allowed
-	watcher  watcher
+	session *Session
+	key     string
+	want    stream.Want
+	watcher stream.Watcher
 }
 
 func newMutexCore(session *Session, key string, options []MutexOption) *mutexCore {
-	m := &mutexCore{session: session, key: key, timeout: session.timeout, deadlock: true}
+	m := &mutexCore{session: session, key: key, want: stream.Want{AllowDeadlock: true, Timeout: session.stream.Timeout(), KeepsOut: true}}
+	m.want.Watcher = &m.watcher
 	for _, option := range options {
 		option.mutex(m)
 	}
-	if m.watcher.locked != nil {
-		session.watch(key, &m.watcher)
+	if m.watcher.Locked != nil {
+		session.stream.Watch(key, &m.watcher)
 	}
 	return m
 }
 
-// watch has a watcher told of unexpected locks of a resource for as long as the session lasts.
-func (s *Session) watch(key string, w *watcher) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g := s.gateOf(key)
-	g.watchers = append(g.watchers, w)
-}
-
 func (m *mutexCore) acquire(ctx context.Context, mode models.Mode, try bool) (*Hold, error) {
-	if err := checkResource(m.key); err != nil {
+	if err := base.CheckResource(m.key); err != nil {
 		return nil, fmt.Errorf("lock %q: %w", m.key, err)
 	}
-	return m.session.acquire(ctx, m.key, acquisition{mode: mode, deadlock: m.deadlock, timeout: m.timeout, keepsOut: true, watcher: &m.watcher}, try)
+	want := m.want
+	want.Mode = mode
+	return acquire(ctx, &stream.Holder{Session: m.session.stream, Resource: m.key, Want: want, Try: try}, base.Observer{})
 }
 
 // release releases a hold, within the command timeout.
@@ -88,7 +68,7 @@ func acquired(err error) (bool, error) {
 // Who holds a Mutex is nobody in particular: any goroutine may unlock it, and one that locks it twice waits for
 // itself. Go has no identity of goroutines; an owner that may lock again is in package reentrant.
 //
-// If the session loses the lock, the holder is told (OnUnexpectedUnlock, Held, Session.Listen); within
+// If the session loses the lock, the holder is told (WithUnexpectedUnlock, Held, Session.Listen); within
 // the session the mutex stays locked until it is unlocked.
 type Mutex struct {
 	core *mutexCore

@@ -1,15 +1,11 @@
 package lock
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/lock/internal/stream"
 	"github.com/locket-service/locket/models"
 )
 
@@ -23,65 +19,64 @@ const (
 	// DefaultWaitTTL is the wait TTL of a claim that is given none: longer than it takes to reach
 	// another server after the loss of one, or to restart it, so that nobody loses a place by that.
 	DefaultWaitTTL = time.Minute
-	// jitter is by how much of itself each pause is shortened at most, so that runners that started together
-	// do not renew together.
-	jitter = 0.2
 )
 
-// Callbacks report what happens to the lock. They are called one after the other, in the order of what they
-// report; the lock is renewed meanwhile. Run returns when they have. Any may be nil.
-type Callbacks struct {
-	// Acquired gets the fencing token of the grant (0 from a server that gives none).
-	Acquired func(token uint64)
-	// Unverifiable gets the error of the first renewal that failed while the trust window lasts:
-	// the lock is held, but unverified. It is called again for the first renewal that the
-	// server denies (Unauthenticated, PermissionDenied). A session is unverified when no server
-	// has answered a heartbeat for two thirds of the TTL.
-	Unverifiable func(error)
-	// Verified is called when a renewal succeeded after some that had failed.
-	Verified func()
-	// Lost gets the error, which wraps ErrLost. For a lock the runner ends next.
-	Lost func(error)
-	// Refused gets the error of each attempt to announce a lost presence again that the server
-	// refuses (Unauthenticated, PermissionDenied, InvalidArgument). It is tried again. A runner
-	// that never held ends with such an error.
-	Refused func(error)
-}
-
-// Option changes a default of a runner.
+// Option changes a default of a runner. Those that say so are options of clients and sessions too.
 type Option func(*settings)
 
-type settings struct {
-	wrong              error // of the TTL, which is the default then
-	ttl, retryInterval time.Duration
-	margin             time.Duration
-	releaseTimeout     time.Duration
-	waitTTL            time.Duration
-	owner              string
-	log                *slog.Logger
-	callbacks          Callbacks
+// ClientOption changes a default of NewClient or NewSession: WithDial (how to connect), WithTTL, WithCommandTimeout, and of the
+// options of runners WithLogger, WithOwner, and WithReleaseTimeout, which bounds Close.
+type ClientOption interface{ client(*clientConfig) }
+
+// AcquireOption changes a default of Acquire, of TryAcquire, of Do, of an Election, and of a session's Lock and TryLock.
+type AcquireOption interface {
+	SessionRunnerOption
+	acquire(*stream.Want)
 }
 
-// WithLogger has the runner log to a logger instead of to none: gains and losses at level
-// info and error, failures at level warn. A nil logger is refused by Run.
-func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+// SessionRunnerOption changes a default of NewSessionRunner and NewSessionPresenceRunner: every Option of runners is one, and
+// every AcquireOption.
+type SessionRunnerOption interface{ runner(*sessionRunnerConfig) }
+
+// MutexOption changes a default of NewMutex and NewRWMutex.
+type MutexOption interface{ mutex(*mutexCore) }
+
+func (o Option) client(c *clientConfig)        { c.options = append(c.options, o) }
+func (o Option) runner(c *sessionRunnerConfig) { c.options = append(c.options, o) }
+
+type clientFunc func(*clientConfig)
+
+func (f clientFunc) client(c *clientConfig) { f(c) }
+
+type acquireFunc func(*stream.Want)
+
+func (f acquireFunc) acquire(w *stream.Want)        { f(w) }
+func (f acquireFunc) runner(c *sessionRunnerConfig) { c.asked = append(c.asked, f) }
+
+type mutexFunc func(*mutexCore)
+
+func (f mutexFunc) mutex(m *mutexCore) { f(m) }
+
+// WithLogger has the runner, or the client, log to a logger instead of to none: gains and losses at level
+// info and error, failures at level warn. A nil logger is refused.
+func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.Log = log } }
 
 // WithOwner sets the owner, in place of that of the resource or the claim. "" leaves it as it
 // is. UniqueOwner says what an owner is.
-func WithOwner(owner string) Option { return func(s *settings) { s.owner = owner } }
+func WithOwner(owner string) Option { return func(s *settings) { s.Owner = owner } }
 
 // WithRetryInterval sets how long after an attempt to take the lock the next one follows, in
 // place of the argument: DefaultRetryInterval for a claim, unless it is set, and a quarter of
 // the TTL at most. A renewal that failed is tried again after a tenth of the TTL, if that is
 // shorter.
 func WithRetryInterval(interval time.Duration) Option {
-	return func(s *settings) { s.retryInterval = interval }
+	return func(s *settings) { s.RetryInterval = interval }
 }
 
 // WithReleaseTimeout bounds the time that releasing the lock may take at the end: 5 s, or
 // the TTL if that is shorter, unless it is set.
 func WithReleaseTimeout(timeout time.Duration) Option {
-	return func(s *settings) { s.releaseTimeout = timeout }
+	return func(s *settings) { s.ReleaseTimeout = timeout }
 }
 
 // WithWaitTTL sets for how long the claim of a runner may wait without the server hearing from
@@ -89,74 +84,99 @@ func WithReleaseTimeout(timeout time.Duration) Option {
 // for how long a runner that is gone can delay those behind it in the queue, all that are gone
 // together; and for how long one may be cut off from all servers without losing its place. With
 // 0 it keeps its place for ever. It means nothing for locks and presences, which do not wait.
-func WithWaitTTL(ttl time.Duration) Option { return func(s *settings) { s.waitTTL = ttl } }
+func WithWaitTTL(ttl time.Duration) Option { return func(s *settings) { s.WaitTTL = ttl } }
 
 // WithCallbacks has the runner report what happens.
 func WithCallbacks(callbacks Callbacks) Option {
 	return func(s *settings) { s.callbacks = callbacks }
 }
 
-func newSettings(ttl, retryInterval, longest time.Duration, options []Option) settings {
-	s := settings{ttl: ttl, retryInterval: retryInterval, log: slog.New(slog.DiscardHandler)}
-	if ttl == 0 {
-		s.ttl = DefaultTTL
-	}
-	if retryInterval == 0 {
-		s.retryInterval = DefaultRetryInterval
-	}
-	if s.ttl < time.Second || s.ttl > longest {
-		s.wrong = fmt.Errorf("the TTL is %s, and must be 1s to %s", ttl, limit(longest))
-		s.ttl = DefaultTTL
-	}
-	s.releaseTimeout = min(5*time.Second, s.ttl)
-	s.waitTTL = DefaultWaitTTL
-	s.margin = lease.Margin(s.ttl)
-	for _, option := range options {
-		option(&s)
-	}
-	return s
+// WithDial sets how a client or a session connects: TLS, credentials.
+func WithDial(options ...conn.Option) ClientOption {
+	return clientFunc(func(c *clientConfig) { c.dial = append(c.dial, options...) })
 }
 
-// newClaimSettings is newSettings with a TTL in seconds, as claims have it.
-func newClaimSettings(seconds float64, longest time.Duration, options []Option) settings {
-	if seconds >= 0 && seconds <= longest.Seconds() {
-		return newSettings(time.Duration(math.Round(seconds*float64(time.Second))), 0, longest, options)
+// WithTTL sets for how long a session lives without a server hearing from it, and with it everything that it
+// holds: 1 s to 24 h, DefaultTTL unless it is set.
+//
+// The TTL is that of a session. So an Acquire with another TTL than the client's uses another session of the
+// client, one for each TTL, which is opened when it is first needed and kept until the client is closed.
+func WithTTL(ttl time.Duration) interface {
+	ClientOption
+	AcquireOption
+} {
+	return struct {
+		clientFunc
+		acquireFunc
+	}{
+		func(c *clientConfig) { c.ttl = ttl },
+		func(w *stream.Want) { w.TTL = ttl },
 	}
-	s := newSettings(0, 0, longest, options) // also for what is no number
-	s.wrong = fmt.Errorf("the TTL is %vs, and must be 1s to %s", seconds, limit(longest))
-	return s
 }
 
-func limit(ttl time.Duration) string {
-	if ttl == maxTTL {
-		return "100 years"
+// WithCommandTimeout bounds how long each command of a session, or of a mutex, may stay unanswered: it then ends with
+// ErrTimeout. The wait for one's turn is no part of it. Without it commands end with their contexts, and
+// with the session.
+func WithCommandTimeout(timeout time.Duration) interface {
+	ClientOption
+	MutexOption
+} {
+	return struct {
+		clientFunc
+		mutexFunc
+	}{
+		func(c *clientConfig) { c.timeout = timeout },
+		func(m *mutexCore) { m.want.Timeout = timeout },
 	}
-	return ttl.String()
 }
 
-// validate returns everything that is wrong with what a runner was given.
-func (r *Runner) validate() error {
-	wrong := []error{r.wrong}
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	need(r.usable, "the client or the lock is missing")
-	need(r.log != nil, "the logger is nil")
-	need(r.key != "", "the key is missing")
-	need(r.retryInterval > 0, "the retry interval is %s, and must be more than 0", r.retryInterval)
-	need(r.waitTTL == 0 || r.waitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.waitTTL)
-	need(r.releaseTimeout > 0, "the release timeout is %s, and must be more than 0", r.releaseTimeout)
-	return errors.Join(wrong...)
+// WithShared holds the resource together with others that share it.
+func WithShared() AcquireOption {
+	return acquireFunc(func(w *stream.Want) { w.Mode = models.Mode_MODE_SHARED })
 }
 
-// withType returns a copy of a resource that has a type: the one that is given where it has
-// none.
-func withType(resource *models.Resource, code models.TypeCode) *models.Resource {
-	resource, _ = proto.Clone(resource).(*models.Resource)
-	if resource.GetTypeCode() == models.TypeCode_UNKNOWN && resource.GetType() == "" && resource != nil {
-		resource.TypeCode = code
+// WithValue sets the text that others see with the lock: up to 65,536 bytes.
+func WithValue(value string) AcquireOption {
+	return acquireFunc(func(w *stream.Want) { w.Value = value })
+}
+
+// WithUserData sets the JSON text that is stored with the claim.
+func WithUserData(json string) AcquireOption {
+	return acquireFunc(func(w *stream.Want) { w.UserData = &json })
+}
+
+// WithPresence announces that the holder is alive, with a text such as its address, for Presences.
+func WithPresence(value string) AcquireOption {
+	return acquireFunc(func(w *stream.Want) { w.Value, w.TypeCode = value, models.TypeCode_PRESENCE })
+}
+
+// WithAllowDeadlock says whether to wait even if that causes a deadlock, in which each session waits for the next. Otherwise
+// the error is a *models.DeadlockError. Session.Lock refuses it unless it is allowed: its goroutines are one
+// owner to the servers. Acquire and mutexes allow it unless it is refused: their goroutines do not wait for each other, so that a
+// deadlock of sessions is often none of goroutines. The servers are asked when no other goroutine of the client
+// waits for the resource before this one.
+func WithAllowDeadlock(allowed bool) interface {
+	AcquireOption
+	MutexOption
+} {
+	return struct {
+		acquireFunc
+		mutexFunc
+	}{
+		func(w *stream.Want) { w.AllowDeadlock = allowed },
+		func(m *mutexCore) { m.want.AllowDeadlock = allowed },
 	}
-	return resource
+}
+
+// WithUnexpectedUnlock has a function called when the mutex is locked, and the session loses or gives up the lock
+// in another way than by Unlock of the mutex: the session is over, an administrator ended the claim, somebody
+// called Session.Unlock or UnlockAll. Status.Cause says why. Calls follow each other.
+func WithUnexpectedUnlock(f func(Status)) MutexOption {
+	return mutexFunc(func(m *mutexCore) { m.watcher.Unlocked = toStatus(f) })
+}
+
+// WithUnexpectedLock has a function called when the session gets the lock, and nobody wants it by a mutex or an Acquire
+// of the session: somebody called Session.Lock. Session.Unlock gives it up.
+func WithUnexpectedLock(f func(Status)) MutexOption {
+	return mutexFunc(func(m *mutexCore) { m.watcher.Locked = toStatus(f) })
 }

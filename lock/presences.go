@@ -9,6 +9,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/feed"
 	"github.com/locket-service/locket/models"
 )
 
@@ -68,14 +70,14 @@ type PresenceSet struct {
 // when the set is complete for the first time, or with the error with which the servers refuse. While no server can be
 // reached the set stays as it was: who is alive cannot be known then.
 func Presences(ctx context.Context, client *Client, prefix string) (*PresenceSet, error) {
-	if len(prefix) > maxResource || !utf8.ValidString(prefix) || strings.ContainsRune(prefix, 0) {
-		return nil, fmt.Errorf("presences: the prefix must be UTF-8 without NUL of at most %d bytes", maxResource)
+	if len(prefix) > base.MaxResource || !utf8.ValidString(prefix) || strings.ContainsRune(prefix, 0) {
+		return nil, fmt.Errorf("presences: the prefix must be UTF-8 without NUL of at most %d bytes", base.MaxResource)
 	}
 	p := &PresenceSet{done: make(chan struct{}), changed: make(chan struct{}), told: make(map[string]PresenceInfo)}
-	f := &follower{client: client, changed: p.take, request: &models.WatchRequest{Prefix: prefix, TypeCode: models.TypeCode_PRESENCE}}
+	f := &feed.Follower{Client: client.rpc, Changed: p.take, Request: &models.WatchRequest{Prefix: prefix, TypeCode: models.TypeCode_PRESENCE}}
 	complete := p.changed
 	go func() {
-		err := f.run(ctx)
+		err := f.Run(ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.err = fmt.Errorf("presences of %q: %w", prefix, err)

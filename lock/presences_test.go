@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/discovery"
 	"github.com/locket-service/locket/models"
 )
 
@@ -137,8 +138,8 @@ func TestResolver(t *testing.T) {
 		nothing := announce("web/c", "")
 		var heard states
 		var target resolver.Target
-		target.URL.Scheme, target.URL.Path = lock.Scheme, "/web/"
-		r, err := lock.NewResolver(client).Build(target, &heard, resolver.BuildOptions{})
+		target.URL.Scheme, target.URL.Path = "locket", "/web/"
+		r, err := discovery.NewResolver(client).Build(target, &heard, resolver.BuildOptions{})
 		must(t, err)
 		time.Sleep(3 * time.Second)
 		d := announce("web/d", "127.0.0.1:2")

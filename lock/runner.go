@@ -11,6 +11,8 @@ import (
 
 	"github.com/tedsuo/ifrit"
 
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/lease"
 	"github.com/locket-service/locket/models"
 )
 
@@ -27,10 +29,10 @@ type Runner struct {
 	// usable is not set if the runner was not given what it needs.
 	usable bool
 	// holder is for the run under way alone.
-	holder holder
+	holder base.Holder
 	runs   runs
 	// reports calls the callbacks.
-	reports serial
+	reports base.Serial
 
 	mu   sync.Mutex
 	hold *Hold // nil while nothing is held
@@ -61,20 +63,15 @@ func newRunner(client LockClient, resource *models.Resource, code models.TypeCod
 	if resource != nil {
 		resource.Owner = settings.ownerOr(resource.GetOwner())
 	}
-	return newCallRunner(settings, resource.GetKey(), resource.GetOwner(), &lockGrantor{client, resource, settings.ttl}, client != nil && resource != nil)
-}
-
-// newCallRunner returns a runner that holds by calls.
-func newCallRunner(settings settings, key, owner string, grantor grantor, usable bool) *Runner {
 	return &Runner{
-		settings: settings, key: key, owner: owner, usable: usable,
-		holder: &callHolder{settings: settings, key: key, owner: owner, grantor: grantor},
+		settings: settings, key: resource.GetKey(), owner: resource.GetOwner(), usable: client != nil && resource != nil,
+		holder: lease.NewLocks(client, resource, settings.Settings),
 	}
 }
 
 // ownerOr returns the owner of a runner that was made for a resource or a claim with an owner.
 func (s *settings) ownerOr(given string) string {
-	return cmp.Or(s.owner, given, UniqueOwner())
+	return cmp.Or(s.Owner, given, UniqueOwner())
 }
 
 // Owner returns the owner that holds, as the server and its lists name it.
@@ -91,7 +88,7 @@ func (r *Runner) Held() (token uint64, held bool) {
 
 // ClaimID returns the id of the claim with which a runner of NewClaimRunner waits or holds, or
 // did last; "" before its first run, and for other runners.
-func (r *Runner) ClaimID() string { return r.holder.claimID() }
+func (r *Runner) ClaimID() string { return r.holder.ClaimID() }
 
 // setHold sets what Held asks.
 func (r *Runner) setHold(hold *Hold) {
@@ -116,7 +113,7 @@ func (r *Runner) run(signals <-chan os.Signal, ready chan<- struct{}, exitOnLoss
 		return fmt.Errorf("lock %q: %w", r.key, err)
 	}
 	defer r.runs.end()
-	defer r.reports.flush()
+	defer r.reports.Flush()
 	for {
 		pause, err := r.holdOnce(signals, &ready, exitOnLoss)
 		switch {
@@ -128,7 +125,7 @@ func (r *Runner) run(signals <-chan os.Signal, ready chan<- struct{}, exitOnLoss
 		select {
 		case <-signals:
 			return nil
-		case <-time.After(jittered(pause)):
+		case <-time.After(base.Jittered(pause)):
 		}
 	}
 }
@@ -142,9 +139,9 @@ func (r *Runner) holdOnce(signals <-chan os.Signal, ready *chan<- struct{}, exit
 	case err != nil && *ready != nil:
 		return 0, err
 	case err != nil:
-		r.log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)
-		report(r, r.callbacks.Refused, err)
-		return r.retryInterval, nil
+		r.Log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)
+		base.Tell(later(&r.reports, r.callbacks.Refused), err)
+		return r.RetryInterval, nil
 	}
 	r.setHold(hold)
 	defer r.setHold(nil)
@@ -165,15 +162,15 @@ func (r *Runner) holdOnce(signals <-chan os.Signal, ready *chan<- struct{}, exit
 	if errors.Is(err, ErrReleased) {
 		return 0, errSignalled
 	}
-	r.log.Error("lock lost", "lock", r.key, "owner", r.owner, "error", err)
-	report(r, r.callbacks.Lost, err)
+	r.Log.Error("lock lost", "lock", r.key, "owner", r.owner, "error", err)
+	base.Tell(later(&r.reports, r.callbacks.Lost), err)
 	switch {
 	case exitOnLoss:
 		return 0, err
 	case signalled:
 		return 0, errSignalled
 	default:
-		return min(r.retryInterval, r.ttl/10), nil
+		return min(r.RetryInterval, r.TTL/10), nil
 	}
 }
 
@@ -186,16 +183,7 @@ func (r *Runner) acquire(signals <-chan os.Signal, again bool) (*Hold, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		hold, err = r.holder.acquire(ctx, observer{
-			acquired:     func(token uint64) { report(r, r.callbacks.Acquired, token) },
-			unverifiable: func(err error) { report(r, r.callbacks.Unverifiable, err) },
-			verified: func() {
-				if r.callbacks.Verified != nil {
-					r.reports.add(r.callbacks.Verified)
-				}
-			},
-			again: again,
-		})
+		hold, err = acquire(ctx, r.holder, r.callbacks.observer(&r.reports, again))
 	}()
 	select {
 	case <-done:
@@ -208,7 +196,7 @@ func (r *Runner) acquire(signals <-chan os.Signal, again bool) (*Hold, error) {
 		}
 		r.release(hold)
 		if err := hold.Err(); !errors.Is(err, ErrReleased) {
-			report(r, r.callbacks.Lost, err)
+			base.Tell(later(&r.reports, r.callbacks.Lost), err)
 			return nil, err
 		}
 		return nil, errSignalled
@@ -217,16 +205,9 @@ func (r *Runner) acquire(signals <-chan os.Signal, again bool) (*Hold, error) {
 
 // release releases within the release timeout; what takes longer goes on in the background.
 func (r *Runner) release(hold *Hold) {
-	ctx, cancel := context.WithTimeout(context.Background(), r.releaseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), r.ReleaseTimeout)
 	defer cancel()
 	if err := hold.Release(ctx); err != nil {
-		r.log.Warn("lock not released yet; it is free when its TTL has passed", "lock", r.key, "owner", r.owner, "error", err)
-	}
-}
-
-// report has a callback called, if there is one.
-func report[T any](r *Runner, callback func(T), what T) {
-	if callback != nil {
-		r.reports.add(func() { callback(what) })
+		r.Log.Warn("lock not released yet; it is free when its TTL has passed", "lock", r.key, "owner", r.owner, "error", err)
 	}
 }

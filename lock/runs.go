@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"sync"
+
+	"github.com/locket-service/locket/lock/internal/base"
 )
 
 // ErrRunning is the error of Run while an earlier Run of the same runner has not returned.
@@ -16,7 +18,7 @@ var errSignalled = errors.New("signalled")
 type runs struct {
 	mu      sync.Mutex
 	running bool
-	leftover
+	base.Leftover
 }
 
 // begin begins a run. It waits until an earlier run has nothing left to release, which is
@@ -30,7 +32,7 @@ func (r *runs) begin(signals <-chan os.Signal) error {
 	r.running = true
 	r.mu.Unlock()
 	select {
-	case <-r.pending():
+	case <-r.Pending():
 		return nil
 	case <-signals:
 		r.end()
@@ -42,34 +44,4 @@ func (r *runs) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = false
-}
-
-// leftover is what is left to be released, for which the next grant waits: a late request could otherwise end that, which the
-// server gives to the same owner.
-type leftover struct {
-	mu   sync.Mutex
-	left chan struct{} // closed when nothing is left; nil if nothing was
-}
-
-// pending returns what is closed when nothing is left.
-func (l *leftover) pending() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.left == nil {
-		l.left = make(chan struct{})
-		close(l.left)
-	}
-	return l.left
-}
-
-// leave runs a task that releases what is left.
-func (l *leftover) leave(task func()) {
-	left := make(chan struct{})
-	l.mu.Lock()
-	l.left = left
-	l.mu.Unlock()
-	go func() {
-		defer close(left)
-		task()
-	}()
 }

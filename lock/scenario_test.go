@@ -218,8 +218,8 @@ func TestUnexpected(t *testing.T) {
 		s := h.session()
 		var heard diary
 		m := lock.NewMutex(s, "k",
-			lock.OnUnexpectedLock(func(lock.Status) { heard.note("locked") }),
-			lock.OnUnexpectedUnlock(func(s lock.Status) {
+			lock.WithUnexpectedLock(func(lock.Status) { heard.note("locked") }),
+			lock.WithUnexpectedUnlock(func(s lock.Status) {
 				if !errors.Is(s.Cause, lock.ErrLost) {
 					t.Error(s.Cause)
 				}

@@ -1,19 +1,11 @@
 package lock
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"math"
-	"sync"
-	"time"
 
-	"github.com/locket-service/locket/internal/ids"
-	"github.com/locket-service/locket/internal/lease"
-	"github.com/locket-service/locket/lock/conn"
-	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/stream"
 )
 
 // Session is an identity with one TTL for all that it holds and waits for, kept alive by one heartbeat
@@ -29,59 +21,7 @@ import (
 // Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait for
 // turns, and know one holder: the session. Acquire of a Client, Mutex and RWMutex wait, and
 // tell the goroutines of one session from each other; what they hold must not be given up by Unlock.
-type Session struct {
-	settings
-	dialer  *conn.Dialer
-	timeout time.Duration // of a command; 0: none
-
-	// done is closed when the session is over, stopped when its goroutine has ended.
-	done, stopped chan struct{}
-	// life is that of the goroutine, which stop ends.
-	life context.Context // it lasts as long as the session
-	stop context.CancelFunc
-	// wake tells the writer that there is something to send.
-	wake chan struct{}
-	// closings are the connections that are being closed, and calls under way.
-	closings sync.WaitGroup
-
-	// mu guards what follows. Nothing waits while it is held.
-	mu         sync.Mutex
-	id, secret string
-	offered    bool  // a server may have the session
-	opened     bool  // a server has it
-	err        error // why it is over; nil until then
-	failure    error // the last of a stream
-	refusals   int   // how many servers refused to open it, one after the other
-	window     lease.Window
-	expiry     *time.Timer
-	// doubt fires when no heartbeat was acknowledged for two thirds of the TTL; doubted is set from then on until one is.
-	doubt     *time.Timer
-	doubted   bool
-	records   map[string]*record
-	gates     map[string]*gate
-	listeners map[*listener]bool
-	farewell  *command // CloseSession
-	closers   int      // how many wait for the end
-
-	// sequence numbers the requests, streams the streams.
-	sequence uint64
-	streams  int
-	commands map[uint64]*command // without an answer
-	unsent   []*command          // what the stream has yet to bring
-	// beat is the heartbeat that is unanswered; next is when another one is due.
-	beat *heartbeat
-	next time.Time
-	// acknowledged is closed, and replaced, when a heartbeat is acknowledged.
-	acknowledged chan struct{}
-	// rpc is for single calls, over the connection of the stream; nil without one.
-	rpc models.LocketClient
-}
-
-// listener is a function that wants to know of every change.
-type listener struct {
-	f func(Status)
-	serial
-}
+type Session struct{ stream *stream.Session }
 
 // NewSession returns a session that opens itself at one of the servers, and goes on trying. It is to be
 // closed. It is an error if an address or an option is invalid, as with Dial.
@@ -90,277 +30,76 @@ func NewSession(addresses []string, options ...ClientOption) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config.newSession(config.ttl, ""), nil
-}
-
-// newSession returns a session with a TTL, and an owner: without one it is that of the options.
-func (c *clientConfig) newSession(ttl time.Duration, owner string) *Session {
-	life, stop := context.WithCancel(context.Background())
-	s := &Session{
-		settings: c.settings(ttl), dialer: c.dialer, timeout: c.timeout,
-		done: make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
-		id: ids.NewRequest(), secret: rand.Text(),
-		records: make(map[string]*record), gates: make(map[string]*gate), listeners: make(map[*listener]bool),
-		commands: make(map[uint64]*command), acknowledged: make(chan struct{}),
+	of, err := config.session(config.ttl, "")
+	if err != nil {
+		return nil, err
 	}
-	s.owner = cmp.Or(owner, s.ownerOr(""))
-	s.log = s.log.With("owner", s.owner)
-	s.expiry, s.doubt = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.doubts)
-	go s.run(life)
-	return s
+	return &Session{stream.New(of)}, nil
 }
 
 // ID returns the name of the session, by which lists and other sessions know it.
-func (s *Session) ID() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id
-}
+func (s *Session) ID() string { return s.stream.ID() }
 
 // Owner returns the owner of all that the session holds.
-func (s *Session) Owner() string { return s.owner }
+func (s *Session) Owner() string { return s.stream.Owner() }
 
 // Lock holds a resource, or joins its queue, and returns how the session now stands to it: Holding or
 // Waiting; Listen tells of the grant. To lock again keeps the place. An error of ctx, or ErrTimeout, leaves
 // open whether the command is carried out: Status knows, in time.
 func (s *Session) Lock(ctx context.Context, resource string, options ...AcquireOption) (Status, error) {
-	return s.ask(ctx, resource, false, options)
+	return s.lock(ctx, resource, false, options)
 }
 
 // TryLock holds a resource, or returns who does. A session that waits already goes on waiting.
 func (s *Session) TryLock(ctx context.Context, resource string, options ...AcquireOption) (Status, error) {
-	return s.ask(ctx, resource, true, options)
+	return s.lock(ctx, resource, true, options)
 }
 
-func (s *Session) ask(ctx context.Context, resource string, try bool, options []AcquireOption) (Status, error) {
-	a, err := newAcquisition(resource, false, options)
-	if err == nil && a.ttl != 0 && a.ttl != s.ttl {
-		err = fmt.Errorf("the TTL of the session is %s, and cannot be %s for one lock", s.ttl, a.ttl)
+func (s *Session) lock(ctx context.Context, resource string, try bool, options []AcquireOption) (Status, error) {
+	want, err := newWant(resource, false, options)
+	if err == nil && want.TTL != 0 && want.TTL != s.stream.TTL() {
+		err = fmt.Errorf("the TTL of the session is %s, and cannot be %s for one lock", s.stream.TTL(), want.TTL)
 	}
 	if err != nil {
 		return Status{Resource: resource}, fmt.Errorf("lock %q: %w", resource, err)
 	}
-	return s.do(ctx, &command{resource: resource, lock: a.command(resource, try)})
+	status, err := s.stream.Lock(ctx, resource, &want, try)
+	return statusOf(status), err
 }
 
 // Unlock gives a resource up: a session that holds it releases it, one that waits leaves the queue.
 // One that does neither changes nothing.
 func (s *Session) Unlock(ctx context.Context, resource string) (Status, error) {
-	if err := checkResource(resource); err != nil {
+	if err := base.CheckResource(resource); err != nil {
 		return Status{Resource: resource}, fmt.Errorf("unlock %q: %w", resource, err)
 	}
-	return s.do(ctx, &command{resource: resource, unlock: &models.UnlockCommand{Resource: resource}})
+	status, err := s.stream.Unlock(ctx, resource)
+	return statusOf(status), err
 }
 
 // UnlockAll gives everything up that the session holds and waits for.
-func (s *Session) UnlockAll(ctx context.Context) error {
-	_, err := s.do(ctx, &command{unlockAll: &models.UnlockAllCommand{}})
-	return err
-}
+func (s *Session) UnlockAll(ctx context.Context) error { return s.stream.UnlockAll(ctx) }
 
 // Status returns how the session stands to a resource at this moment: it reads the clock, so nothing is
 // Holding outside of the trust window.
-func (s *Session) Status(resource string) Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.resignIfUntrusted()
-	if r := s.records[resource]; r != nil {
-		return r.Status
-	}
-	return Status{Resource: resource}
-}
+func (s *Session) Status(resource string) Status { return statusOf(s.stream.Status(resource)) }
 
 // Listen has a function called for every change of how the session stands to any resource, in the
 // order in which they were committed, and never twice at once. A function that takes its time delays
 // only itself. After stop no further call begins.
 func (s *Session) Listen(f func(Status)) (stop func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := &listener{f: f}
-	s.listeners[l] = true
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.listeners, l)
-	}
+	return s.stream.Listen(func(status stream.Status) { f(statusOf(status)) })
 }
 
 // Done is closed when the session is over. Err then says why.
-func (s *Session) Done() <-chan struct{} { return s.done }
+func (s *Session) Done() <-chan struct{} { return s.stream.Done() }
 
 // Err returns nil while the session lasts. Then it is ErrClosed; or it wraps ErrTimeUp (no server could
 // be reached within the trust window), ErrSessionEnded (a server ended it), or the error with which the
 // servers refused to open it.
-func (s *Session) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.resignIfUntrusted()
-	return s.err
-}
+func (s *Session) Err() error { return s.stream.Err() }
 
 // Close ends the session, and gives everything up at once. It returns when a server has done that, or ctx
 // is done, whose error it then returns; the session ends with its TTL in that case, unless another Close still waits. To close what is
 // over does nothing.
-func (s *Session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	if s.err == nil {
-		if s.offered {
-			s.farewell = s.newCommand(&command{closeSession: &models.CloseSession{}})
-		}
-		s.end(ErrClosed)
-	}
-	farewell := s.farewell
-	s.closers++
-	s.mu.Unlock()
-	var err error
-	if farewell != nil {
-		select {
-		case <-farewell.done:
-		case <-s.stopped:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	}
-	s.mu.Lock()
-	s.closers--
-	if last := s.closers == 0; farewell != nil && s.commands[farewell.sequence] != nil {
-		err = fmt.Errorf("the session is not closed yet, and ends with its TTL: %w", s.inVain(cmp.Or(err, errNoAnswer)))
-		if !last {
-			s.mu.Unlock()
-			return err
-		}
-	}
-	s.mu.Unlock()
-	s.stop()
-	<-s.stopped
-	s.closings.Wait()
-	return err
-}
-
-// trusted reports whether the session may rely on what it holds. Before it was opened it holds nothing.
-// The caller has the lock.
-func (s *Session) trusted() bool {
-	return s.err == nil && (s.window.IsZero() || s.window.Trusted(time.Now()))
-}
-
-// resignIfUntrusted is called before anything else is done, whatever the occasion: after a pause the
-// timer is not the first to run. The caller has the lock.
-func (s *Session) resignIfUntrusted() {
-	if s.err == nil && !s.trusted() {
-		s.end(timeUp(s.failure))
-	}
-}
-
-// expire is called when the trust window was to end.
-func (s *Session) expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.resignIfUntrusted()
-}
-
-// doubts is called when no heartbeat was acknowledged for two thirds of the TTL.
-func (s *Session) doubts() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.resignIfUntrusted(); s.err == nil && time.Since(s.window.Since()) >= s.ttl*2/3 {
-		s.doubted = true
-		s.tellObservers(func(o *observer) { o.unverifiable(s.unverified()) })
-	}
-}
-
-// tellObservers tells those of what is held. The caller has the lock.
-func (s *Session) tellObservers(tell func(*observer)) {
-	for _, g := range s.gates {
-		for _, t := range g.holders {
-			if t.observer != nil {
-				tell(t.observer)
-			}
-		}
-	}
-}
-
-// end makes the session over: whoever holds, waits or listens is told. The caller has the lock.
-func (s *Session) end(cause error) {
-	if s.err != nil {
-		return
-	}
-	s.err = cause
-	if cause == ErrClosed { //nolint:errorlint // Close gives this very error
-		s.log.Info("session closed", "session", s.id)
-	} else {
-		s.log.Error("session lost", "session", s.id, "error", cause)
-	}
-	s.expiry.Stop()
-	s.doubt.Stop()
-	s.loseAll(cause)
-	for sequence, c := range s.commands {
-		if c != s.farewell {
-			delete(s.commands, sequence)
-			c.conclude(Status{Resource: c.resource}, cause)
-		}
-	}
-	for _, g := range s.gates {
-		g.end(cause)
-	}
-	close(s.done)
-	if s.farewell == nil {
-		s.stop()
-	}
-}
-
-// verify returns when a heartbeat that was sent at that time or later has been acknowledged.
-func (s *Session) verify(ctx context.Context, since time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for {
-		s.resignIfUntrusted()
-		switch {
-		case s.err != nil:
-			return s.err
-		case !s.window.Since().Before(since):
-			return nil
-		}
-		if now := time.Now(); s.beat == nil && s.next.After(now) {
-			s.next = now
-			s.wakeWriter()
-		}
-		acknowledged := s.acknowledged
-		s.mu.Unlock()
-		select {
-		case <-acknowledged:
-		case <-s.done:
-		case <-ctx.Done():
-			s.mu.Lock()
-			return s.unverified()
-		}
-		s.mu.Lock()
-	}
-}
-
-// whether returns why the session is over, nil if it is not, after an error. When a claim was ended by somebody
-// else, the news that the whole session was may be on their way.
-func (s *Session) whether(ctx context.Context, err error) error {
-	if errors.As(err, new(claimEndedError)) {
-		ctx, cancel := context.WithTimeout(ctx, s.answerTimeout())
-		defer cancel()
-		_ = s.verify(ctx, time.Now()) // Err says
-	}
-	return s.Err()
-}
-
-// unverified returns why no heartbeat is acknowledged. The caller has the lock.
-func (s *Session) unverified() error {
-	if s.failure != nil {
-		return s.failure
-	}
-	return errNoAnswer
-}
-
-// inVain returns why somebody has waited in vain: a cause of his own and, if no server has the session, why that is so. The caller
-// has the lock.
-func (s *Session) inVain(cause error) error {
-	if s.failure == nil && !s.window.IsZero() {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", cause, s.unverified())
-}
+func (s *Session) Close(ctx context.Context) error { return s.stream.Close(ctx) }

@@ -1,13 +1,9 @@
 package lock
 
 import (
-	"errors"
 	"fmt"
-	"strings"
-	"time"
-	"unicode/utf8"
 
-	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/lock/internal/stream"
 )
 
 // State is how a session stands to a resource.
@@ -16,11 +12,11 @@ type State int
 // The states.
 const (
 	// None: the session neither holds the resource nor waits for it.
-	None State = iota
+	None = State(stream.None)
 	// Waiting: the session is in the queue of the resource.
-	Waiting
+	Waiting = State(stream.Waiting)
 	// Holding: the session holds the resource.
-	Holding
+	Holding = State(stream.Holding)
 )
 
 func (s State) String() string {
@@ -54,77 +50,10 @@ type Status struct {
 	HolderToken           uint64
 }
 
-// record is what is known of how a session stands to a resource.
-type record struct {
-	Status
-	// version is that of the last change that is known.
-	version uint64
-	// ended is when Current became None: the record is kept for a while, so that late news of what was
-	// before it are known to be old.
-	ended time.Time
-	// stream numbers the stream that has last spoken of the resource.
-	stream int
-}
-
-// statusOf returns the status that a message tells. What it was before is what the session knew,
-// so that no listener misses a step.
-func statusOf(m *models.SessionStatus) Status {
-	s := Status{
-		Resource: m.GetResource(), Token: m.GetToken(), Claim: m.GetClaim(), Shared: m.GetMode() == models.Mode_MODE_SHARED,
-		Holder: m.GetHolder(), HolderSession: m.GetHolderSession(), HolderToken: m.GetHolderToken(),
-	}
-	switch m.GetCurrent() {
-	case models.Holding_HOLDING_HELD:
-		s.Current = Holding
-	case models.Holding_HOLDING_WAITING:
-		s.Current = Waiting
-	case models.Holding_HOLDING_NONE:
-		s.Token = 0
-		s.Cause = causeOf(m)
-	}
-	return s
-}
-
-// causeOf returns why a claim ended, nil if the session ended it.
-func causeOf(m *models.SessionStatus) error {
-	switch m.GetStatus() {
-	case models.Status_STATUS_RELEASED, models.Status_STATUS_WITHDRAWN, models.Status_STATUS_UNSPECIFIED:
-		return nil
-	default:
-		return claimEndedError{m.GetStatus(), m.GetReason()}
-	}
-}
-
-// claimEndedError says that a claim was ended, and not by its session.
-type claimEndedError struct {
-	status models.Status
-	reason string
-}
-
-func (e claimEndedError) Error() string {
-	text := "the claim was ended: " + strings.ToLower(strings.TrimPrefix(e.status.String(), "STATUS_"))
-	if e.reason != "" {
-		text += " (" + e.reason + ")"
-	}
-	return text
-}
-
-const (
-	maxResource = 1024
-	maxValue    = 64 << 10
-)
-
-// checkResource returns what is wrong with the name of a resource, or the first part of one. A name
-// that is no UTF-8 could not even be sent.
-func checkResource(name string) error {
-	switch {
-	case name == "":
-		return errors.New("the resource is missing")
-	case len(name) > maxResource:
-		return fmt.Errorf("the resource has %d bytes, and at most %d are allowed", len(name), maxResource)
-	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
-		return errors.New("the resource is no UTF-8 without NUL")
-	default:
-		return nil
+// statusOf returns what a session knows as its users see it.
+func statusOf(s stream.Status) Status {
+	return Status{
+		Resource: s.Resource, Previous: State(s.Previous), Current: State(s.Current), Token: s.Token, Shared: s.Shared, Claim: s.Claim,
+		Cause: s.Cause, Holder: s.Holder, HolderSession: s.HolderSession, HolderToken: s.HolderToken,
 	}
 }

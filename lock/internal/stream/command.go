@@ -1,4 +1,4 @@
-package lock
+package stream
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
 
@@ -76,7 +77,7 @@ func (s *Session) do(ctx context.Context, c *command) (Status, error) {
 	}
 	s.newCommand(c)
 	s.mu.Unlock()
-	return s.await(ctx, c, s.timeout)
+	return s.await(ctx, c, s.config.Timeout)
 }
 
 // await waits for the answer to a command, with a timeout if it is not 0.
@@ -95,7 +96,7 @@ func (s *Session) await(ctx context.Context, c *command, timeout time.Duration) 
 		case <-ctx.Done():
 			return s.unanswered(c, ctx.Err())
 		case <-tooLong:
-			return s.unanswered(c, ErrTimeout)
+			return s.unanswered(c, base.ErrTimeout)
 		}
 	}
 	if c.err != nil {
@@ -137,5 +138,5 @@ func errorOf(m *models.CommandError) error {
 	if err == nil {
 		st = detailed
 	}
-	return withHolder(st.Err())
+	return base.WithHolder(st.Err())
 }

@@ -1,4 +1,4 @@
-package lock
+package lease
 
 import (
 	"context"
@@ -9,19 +9,25 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-
-	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/lock/internal/base"
 )
+
+// grant is what a keeper publishes: the lock as its holder may rely on it. The zero grant is
+// that of a lock that is not held.
+type grant struct {
+	// token is the fencing token, 0 when there is no grant, or the server gives none.
+	token uint64
+	trust lease.Window
+}
 
 // keeper keeps one grant by calls, from the first attempt to take it to its end. Its own goroutine alone uses it, but for
 // what mu guards.
 type keeper struct {
-	*callHolder              // what never changes is read there
-	log         *slog.Logger // hides that of the holder
-	grantor     grantor      // likewise; it changes when a claim needs a new id
-	observer    observer
+	*Calls                // what never changes is read there
+	log      *slog.Logger // hides that of the holder
+	grantor  grantor      // likewise; it changes when a claim needs a new id
+	observer base.Observer
 
 	// next fires when it is time for an attempt, expiry when the lease is over.
 	next, expiry *time.Timer
@@ -67,11 +73,11 @@ type result struct {
 	err   error
 }
 
-func newKeeper(h *callHolder, o observer) *keeper {
+func newKeeper(h *Calls, o base.Observer) *keeper {
 	leaving, leave := context.WithCancel(context.Background())
 	h.setClaimID(h.grantor.id())
 	return &keeper{
-		callHolder: h, observer: o, log: h.log.With("lock", h.key, "owner", h.owner), grantor: h.grantor,
+		Calls: h, observer: o, log: h.Log.With("lock", h.key, "owner", h.owner), grantor: h.grantor,
 		next: time.NewTimer(math.MaxInt64), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, leaving: leaving, leave: leave,
 		acquired: make(chan struct{}), done: make(chan struct{}), gone: make(chan struct{}), over: func(error) {},
 	}
@@ -98,7 +104,7 @@ func (k *keeper) step() error {
 	select {
 	case <-k.leaving.Done():
 		k.stop()
-		return ErrReleased
+		return base.ErrReleased
 	case <-k.expiry.C: // or it was renewed in the last moment
 	case <-k.next.C:
 		due = true
@@ -113,7 +119,7 @@ func (k *keeper) step() error {
 	}
 	switch {
 	case k.held && !k.granted.trust.Trusted(time.Now()):
-		return k.lose(timeUp(k.failure))
+		return k.lose(base.TimeUp(k.failure))
 	case ended != nil:
 		return k.overBy(ended)
 	case answered != nil:
@@ -137,13 +143,13 @@ func (k *keeper) try() {
 	token, grantor := k.token, k.grantor
 	k.wasOpen = k.open
 	k.open = k.open || token == 0
-	ctx, cancel := context.WithTimeout(withRequestID(context.Background()), grantor.timeout(token))
+	ctx, cancel := context.WithTimeout(base.WithRequestID(context.Background()), grantor.timeout(token))
 	results := make(chan result, 1)
 	k.attempt, k.cancel = results, cancel
 	go func() {
 		defer cancel()
 		sent := time.Now()
-		taken, lasts, err := grantor.take(ctx, k.leaving, token)
+		taken, lasts, err := grantor.take(ctx, k.leaving, token, func(holder string) { base.Tell(k.observer.Waiting, holder) })
 		results <- result{sent, token == 0, taken, lasts, err}
 	}()
 }
@@ -154,18 +160,18 @@ func (k *keeper) conclude(r result) error {
 	k.note(r)
 	switch {
 	case r.err == nil && k.held && r.token != k.granted.token: // by a server that cannot renew one grant only
-		return k.lose(ErrTokenChanged)
+		return k.lose(base.ErrTokenChanged)
 	case r.err == nil:
 		k.gain(r)
-	case verdict == ended && k.held:
+	case verdict == base.Ended && k.held:
 		return k.lose(k.failure)
 	case k.held:
 		k.goUnverified(verdict)
-	case verdict == ended && renewal, verdict == waiting: // what was not trusted has ended; or its turn comes
+	case verdict == base.Ended && renewal, verdict == base.Waiting: // what was not trusted has ended; or its turn comes
 		k.next.Reset(0)
-	case verdict == missed:
+	case verdict == base.Missed:
 		k.claimAnew()
-	case verdict == permanent || verdict == denied:
+	case verdict == base.Permanent || verdict == base.Denied:
 		return k.refused()
 	default:
 		k.wait(r.sent)
@@ -192,23 +198,23 @@ func (k *keeper) refused() error {
 
 // note records what the result of an attempt shows of the server's state.
 func (k *keeper) note(r result) {
-	k.setFailure(withHolder(r.err))
+	k.setFailure(base.WithHolder(r.err))
 	switch verdict := k.grantor.classify(r.err); {
 	case r.err == nil:
 		k.token, k.open = r.token, false
-	case verdict == ended:
+	case verdict == base.Ended:
 		k.token, k.open = 0, false
-	case verdict == permanent, verdict == missed:
+	case verdict == base.Permanent, verdict == base.Missed:
 		k.open = false
-	case verdict == denied: // what an attempt before it left is still there
+	case verdict == base.Denied: // what an attempt before it left is still there
 		k.open = k.wasOpen
 	}
 }
 
 // gain begins or prolongs the lease.
 func (k *keeper) gain(r result) {
-	g := grant{r.token, lease.WithMargin(r.sent, r.lasts, k.margin)}
-	brief := !k.held && r.found && r.lasts < k.ttl/2 // a claim whose turn came, or that was found
+	g := grant{r.token, lease.WithMargin(r.sent, r.lasts, k.Margin)}
+	brief := !k.held && r.found && r.lasts < k.TTL/2 // a claim whose turn came, or that was found
 	if brief || !g.trust.Trusted(time.Now()) {       // or the answer took too long: renew it first
 		k.next.Reset(0)
 		return
@@ -216,47 +222,52 @@ func (k *keeper) gain(r result) {
 	k.publish(g)
 	left := g.trust.Left(time.Now())
 	k.expiry.Reset(left)
-	pause := jittered(min(k.ttl/3, left/2))
+	pause := base.Jittered(min(k.TTL/3, left/2))
 	switch {
 	case !k.held:
 		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart
 		k.log.Info("lock acquired", "token", r.token)
 		k.held = true
 		k.watch(r.token)
-		k.observer.acquired(r.token)
+		base.Tell(k.observer.Acquired, r.token)
 		close(k.acquired)
 	case k.unverified:
 		k.log.Info("lock verified again")
 		k.unverified, k.denied = false, false
-		k.observer.verified()
+		if k.observer.Verified != nil {
+			k.observer.Verified()
+		}
+	}
+	if k.observer.Renewed != nil {
+		k.observer.Renewed(r.sent, r.lasts)
 	}
 	k.next.Reset(pause)
 }
 
 // goUnverified continues after a renewal that failed, while the trust window lasts.
-func (k *keeper) goUnverified(verdict verdict) {
+func (k *keeper) goUnverified(verdict base.Verdict) {
 	k.log.Warn("lock not renewed", "error", k.failure, "held_for", k.granted.trust.Left(time.Now()))
-	news := !k.unverified || verdict == denied && !k.denied
-	k.unverified, k.denied = true, k.denied || verdict == denied
+	news := !k.unverified || verdict == base.Denied && !k.denied
+	k.unverified, k.denied = true, k.denied || verdict == base.Denied
 	if news {
-		k.observer.unverifiable(k.failure)
+		base.Tell(k.observer.Unverifiable, k.failure)
 	}
-	k.next.Reset(jittered(min(k.retryInterval, k.ttl/10)))
+	k.next.Reset(base.Jittered(min(k.RetryInterval, k.TTL/10)))
 }
 
 // wait tries again a retry interval after the last attempt was sent, at once if that lasted
 // longer.
 func (k *keeper) wait(sent time.Time) {
 	k.log.Info("lock not acquired", "error", k.failure)
-	k.next.Reset(max(0, jittered(k.retryInterval)-time.Since(sent)))
+	k.next.Reset(max(0, base.Jittered(k.RetryInterval)-time.Since(sent)))
 }
 
 // lose ends the trust window. It returns the loss.
 func (k *keeper) lose(cause error) error {
-	if !k.observer.again {
-		k.releaseLater(k.margin)
+	if !k.observer.Again {
+		k.releaseLater(k.Margin)
 	}
-	return lost(k.key, cause)
+	return base.Lost(k.key, cause)
 }
 
 // watch has it told how the grant ends.
@@ -288,13 +299,6 @@ func (k *keeper) setFailure(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.failure = err
-}
-
-func timeUp(failure error) error {
-	if failure == nil {
-		return ErrTimeUp
-	}
-	return fmt.Errorf("%w: %w", ErrTimeUp, failure)
 }
 
 // publish sets the grant that is held.
@@ -356,7 +360,7 @@ func (k *keeper) Err() error {
 // endIfUntrusted is called before anything else is said: after a pause no timer has run yet. The caller has the lock.
 func (k *keeper) endIfUntrusted() {
 	if k.err == nil && !k.granted.trust.Trusted(time.Now()) {
-		k.endLocked(lost(k.key, timeUp(k.failure)))
+		k.endLocked(base.Lost(k.key, base.TimeUp(k.failure)))
 	}
 }
 
@@ -364,7 +368,7 @@ func (k *keeper) endIfUntrusted() {
 func (k *keeper) Release(ctx context.Context) error {
 	k.mu.Lock()
 	k.endIfUntrusted()
-	k.endLocked(ErrReleased)
+	k.endLocked(base.ErrReleased)
 	k.mu.Unlock()
 	k.leave()
 	select {
@@ -375,7 +379,8 @@ func (k *keeper) Release(ctx context.Context) error {
 	}
 }
 
-func (k *keeper) whenOver(f context.CancelCauseFunc) {
+// OnEnd has a function called with the error of the end.
+func (k *keeper) OnEnd(f context.CancelCauseFunc) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over = f; k.err != nil {
@@ -383,12 +388,8 @@ func (k *keeper) whenOver(f context.CancelCauseFunc) {
 	}
 }
 
-// jittered returns a pause that is shortened at random.
-func jittered(pause time.Duration) time.Duration {
-	return pause - time.Duration(rand.Float64()*jitter*float64(pause))
-}
-
-// withRequestID gives a request an id, which is in the server's log.
-func withRequestID(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "uuid", ids.NewRequest())
+// StopClock implements base.Grant.
+func (k *keeper) StopClock() {
+	k.expiry.Stop()
+	k.next.Reset(math.MaxInt64)
 }

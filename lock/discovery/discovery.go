@@ -1,4 +1,5 @@
-package lock
+// Package discovery lets gRPC clients find the servers that have announced themselves as presences.
+package discovery
 
 import (
 	"context"
@@ -7,34 +8,34 @@ import (
 	"time"
 
 	"google.golang.org/grpc/resolver"
-)
 
-// Scheme is the scheme of targets of NewResolver.
-const Scheme = "locket"
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/internal/feed"
+)
 
 // NewResolver returns a resolver for gRPC clients, for grpc.WithResolvers: a target "locket:///PREFIX" stands for
 // the addresses that are the values of the presences under the prefix, as they come and go. While no Locket server
 // can be reached, they stay as they were.
-func NewResolver(client *Client) resolver.Builder { return discovery{client} }
+func NewResolver(client *lock.Client) resolver.Builder { return builder{client} }
 
-type discovery struct{ client *Client }
+type builder struct{ client *lock.Client }
 
 // Scheme implements resolver.Builder.
-func (discovery) Scheme() string { return Scheme }
+func (builder) Scheme() string { return "locket" }
 
 // Build implements resolver.Builder.
-func (d discovery) Build(target resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+func (b builder) Build(target resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &discovered{cancel: cancel}
-	r.tasks.Go(func() { d.follow(ctx, target.Endpoint(), cc) })
+	r.tasks.Go(func() { b.follow(ctx, target.Endpoint(), cc) })
 	return r, nil
 }
 
 // follow reports the addresses to a connection until the context is done.
-func (d discovery) follow(ctx context.Context, prefix string, cc resolver.ClientConn) {
+func (b builder) follow(ctx context.Context, prefix string, cc resolver.ClientConn) {
 	var told []string
 	for first := true; ctx.Err() == nil; {
-		set, err := Presences(ctx, d.client, prefix)
+		set, err := lock.Presences(ctx, b.client, prefix)
 		for err == nil {
 			if now := addresses(set.All()); first || !slices.Equal(now, told) {
 				told, first = now, false
@@ -48,13 +49,13 @@ func (d discovery) follow(ctx context.Context, prefix string, cc resolver.Client
 		cc.ReportError(err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(maxFollowPause):
+		case <-time.After(feed.MaxPause):
 		}
 	}
 }
 
 // addresses returns those that are announced, each once.
-func addresses(presences []PresenceInfo) []string {
+func addresses(presences []lock.PresenceInfo) []string {
 	var all []string
 	for _, p := range presences {
 		if p.Value != "" {

@@ -1,9 +1,9 @@
-package lock_test
+package fencing_test
 
 import (
 	"fmt"
 
-	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/fencing"
 )
 
 // What a lock protects is in one process: a guard stands before it.
@@ -23,7 +23,7 @@ func ExampleGuard() {
 
 // ledger is what the holders of a lock write to.
 type ledger struct {
-	guard lock.Guard
+	guard fencing.Guard
 	lines []string
 }
 

@@ -1,4 +1,4 @@
-package lock
+package lease
 
 import (
 	"context"
@@ -8,34 +8,37 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
 
-// LockClient is what the runners of locks and presences need of a client: a
-// models.LocketClient, or a fake of these two methods. Answers without a token are those of a
-// server that has none. The calls must return when their contexts are done. A client that has Watch too, as in
-// models.LocketClient, lets the runner hear at once that somebody else has ended its grant.
-type LockClient interface {
-	// Lock takes the lock of a resource for its owner, or renews it. The errors are those of
-	// models.LocketClient; ErrLockCollision and ErrResourceNotFound say that it is not held.
+// Locker is what is needed of a client to hold by calls of Lock; lock.LockClient says what of each call.
+type Locker interface {
 	Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error)
-	// Release ends the grant with the token, or without one whatever the owner holds.
 	Release(ctx context.Context, in *models.ReleaseRequest, opts ...grpc.CallOption) (*models.ReleaseResponse, error)
+}
+
+// NewLocks returns a Holder by calls of Lock.
+func NewLocks(client Locker, resource *models.Resource, settings base.Settings) *Calls {
+	return newCalls(settings, resource.GetKey(), resource.GetOwner(), &lockGrantor{client, resource, settings.TTL})
 }
 
 // lockGrantor holds a lock by Lock and Release.
 type lockGrantor struct {
-	client   LockClient
+	client   Locker
 	resource *models.Resource
 	ttl      time.Duration
 }
 
-func (g *lockGrantor) take(ctx, _ context.Context, token uint64) (uint64, time.Duration, error) {
+func (g *lockGrantor) take(ctx, _ context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error) {
 	request := &models.LockRequest{Resource: g.resource, TtlInSeconds: int64(math.Ceil(g.ttl.Seconds()))}
 	if token != 0 {
 		request.Token = &token
 	}
 	resp, err := g.client.Lock(ctx, request, grpc.WaitForReady(true))
+	if token == 0 && errors.Is(models.FromWire(err), models.ErrLockCollision) {
+		waiting(models.ErrorInfoOf(err).GetMetadata()["holder"])
+	}
 	return resp.GetToken(), g.ttl, err
 }
 
@@ -57,16 +60,16 @@ func (g *lockGrantor) watch(ctx context.Context, token uint64, look func()) erro
 
 func (g *lockGrantor) exact(token uint64) bool { return token != 0 }
 
-func (g *lockGrantor) timeout(uint64) time.Duration { return attemptTimeout(g.ttl) }
+func (g *lockGrantor) timeout(uint64) time.Duration { return base.AttemptTimeout(g.ttl) }
 
-func (g *lockGrantor) classify(err error) verdict {
+func (g *lockGrantor) classify(err error) base.Verdict {
 	switch err := models.FromWire(err); {
 	case errors.Is(err, models.ErrLockCollision), errors.Is(err, models.ErrResourceNotFound):
-		return ended
+		return base.Ended
 	case errors.Is(err, models.ErrInvalidType): // the others are InvalidArgument
-		return permanent
+		return base.Permanent
 	default:
-		return classify(err)
+		return base.Classify(err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package lock
+package stream
 
 import (
 	"context"
@@ -16,17 +16,13 @@ import (
 
 	"github.com/locket-service/locket/internal/ids"
 	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
 
-const (
-	// firstPause is the pause after all servers have failed in turn; each further one is twice as long,
-	// a second or a tenth of the TTL at most.
-	firstPause = 50 * time.Millisecond
-	// leastAnswerTimeout is the least time that a server gets to answer a heartbeat: it waits for its next
-	// beat, of which there are four a second.
-	leastAnswerTimeout = 500 * time.Millisecond
-)
+// leastAnswerTimeout is the least time that a server gets to answer a heartbeat: it waits for its next
+// beat, of which there are four a second.
+const leastAnswerTimeout = 500 * time.Millisecond
 
 var (
 	errNoAnswer       = status.Error(codes.DeadlineExceeded, "the server does not answer")
@@ -42,21 +38,21 @@ type heartbeat struct {
 // answerTimeout is how long an answer may take before the connection, or the server, counts as stuck: with
 // a heartbeat at a third of the TTL there is time left for the other servers.
 func (s *Session) answerTimeout() time.Duration {
-	return max(min(s.ttl/4, maxAttempt), leastAnswerTimeout)
+	return max(min(s.settings.TTL/4, base.MaxAttempt), leastAnswerTimeout)
 }
 
 // run keeps the session attached to one of the servers until it is over.
 func (s *Session) run(ctx context.Context) {
 	defer close(s.stopped)
 	defer s.stop()
-	addresses := s.dialer.Addresses()
+	addresses := s.config.Dialer.Addresses()
 	failures := 0
 	for next := rand.IntN(len(addresses)); ; next++ {
 		healthy, err := s.attach(ctx, addresses[next%len(addresses)])
 		if ctx.Err() != nil || !s.goOn(err) {
 			return
 		}
-		s.log.Warn("session detached", "session", s.ID(), "server", addresses[next%len(addresses)], "error", err)
+		s.settings.Log.Warn("session detached", "session", s.ID(), "server", addresses[next%len(addresses)], "error", err)
 		if failures++; healthy {
 			failures = 0
 		}
@@ -75,18 +71,20 @@ func (s *Session) wanted() bool {
 }
 
 // closing reports whether a server has yet to be told of the end. The caller has the lock.
-func (s *Session) closing() bool { return s.farewell != nil && s.commands[s.farewell.sequence] != nil }
+func (s *Session) closing() bool {
+	return s.closeCommand != nil && s.commands[s.closeCommand.sequence] != nil
+}
 
 // pause waits before the next attempt, unless there is a server that has not failed yet.
 func (s *Session) pause(ctx context.Context, failures int) bool {
-	rounds := failures / len(s.dialer.Addresses())
-	if failures == 0 || failures%len(s.dialer.Addresses()) != 0 {
+	rounds := failures / len(s.config.Dialer.Addresses())
+	if failures == 0 || failures%len(s.config.Dialer.Addresses()) != 0 {
 		return true
 	}
-	longest := min(time.Second, s.ttl/10)
-	pause := min(firstPause<<min(rounds-1, 10), longest)
+	longest := min(time.Second, s.settings.TTL/10)
+	pause := min(base.FirstPause<<min(rounds-1, 10), longest)
 	select {
-	case <-time.After(jittered(pause)):
+	case <-time.After(base.Jittered(pause)):
 		return true
 	case <-ctx.Done():
 		return false
@@ -98,21 +96,21 @@ func (s *Session) goOn(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resignIfUntrusted()
-	reason, verdict := models.ReasonOf(err), classify(err)
+	reason, verdict := models.ReasonOf(err), base.Classify(err)
 	switch {
 	case s.err != nil:
 		if reason == models.ReasonSessionEnded {
-			s.said()
+			s.closed()
 		}
 		return s.closing()
 	case reason == models.ReasonSessionEnded && s.opened:
-		s.end(fmt.Errorf("%w: %w", ErrSessionEnded, err))
+		s.end(fmt.Errorf("%w: %w", base.ErrSessionEnded, err))
 	case reason == models.ReasonSessionEnded: // an attempt whose answer was lost had made it
 		s.id, s.offered = ids.NewRequest(), false
 	case s.opened:
 		s.failure = err
-	case verdict == permanent, verdict == denied:
-		if s.refusals++; s.refusals >= len(s.dialer.Addresses()) {
+	case verdict == base.Permanent, verdict == base.Denied:
+		if s.refusals++; s.refusals >= len(s.config.Dialer.Addresses()) {
 			s.end(fmt.Errorf("the session was refused: %w", err))
 		}
 	default:
@@ -121,23 +119,23 @@ func (s *Session) goOn(err error) bool {
 	return s.err == nil
 }
 
-// said says that the server has ended the session, as it was told. The caller has the lock.
-func (s *Session) said() {
+// closed notes that the server has ended the session, as it was told. The caller has the lock.
+func (s *Session) closed() {
 	if s.closing() {
-		delete(s.commands, s.farewell.sequence)
-		s.farewell.conclude(Status{}, nil)
+		delete(s.commands, s.closeCommand.sequence)
+		s.closeCommand.conclude(Status{}, nil)
 	}
 }
 
 // attach opens or resumes the session over a stream to a server, and returns when that ends: its
 // error, and whether a heartbeat was acknowledged over it.
 func (s *Session) attach(ctx context.Context, address string) (healthy bool, err error) {
-	cc, err := s.dialer.Open(address)
+	cc, err := s.config.Dialer.Open(address)
 	if err != nil {
 		return false, err
 	}
 	defer s.closings.Go(func() { _ = cc.Close() }) // takes seconds when it is stuck
-	ctx, cancel := context.WithCancelCause(withRequestID(ctx))
+	ctx, cancel := context.WithCancelCause(base.WithRequestID(ctx))
 	defer cancel(nil)
 	watchdog := time.AfterFunc(s.answerTimeout(), func() { cancel(errNoAnswer) })
 	defer watchdog.Stop()
@@ -183,10 +181,10 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 		switch s.receive(m) {
 		case gotOpened:
 			close(opened)
-			watchdog.Reset(s.ttl/3 + s.answerTimeout())
+			watchdog.Reset(s.settings.TTL/3 + s.answerTimeout())
 		case gotHeartbeat:
 			healthy = true
-			watchdog.Reset(s.ttl/3 + s.answerTimeout())
+			watchdog.Reset(s.settings.TTL/3 + s.answerTimeout())
 		case gotEnd:
 			return healthy, nil
 		case gotOther:
@@ -203,7 +201,7 @@ func (s *Session) opening(client models.LocketClient) *models.SessionRequest {
 	s.offered = true
 	s.rpc = client
 	return &models.SessionRequest{Sequence: s.sequence, Command: &models.SessionRequest_Open{Open: &models.OpenSession{
-		Id: s.id, Secret: s.secret, Owner: s.owner, Ttl: s.ttl.Seconds(), Resume: s.opened,
+		Id: s.id, Secret: s.secret, Owner: s.settings.Owner, Ttl: s.settings.TTL.Seconds(), Resume: s.opened,
 	}}}
 }
 
@@ -230,7 +228,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resignIfUntrusted()
-	if s.err != nil && s.farewell == nil {
+	if s.err != nil && s.closeCommand == nil {
 		return gotEnd
 	}
 	switch event := m.GetEvent().(type) {
@@ -251,7 +249,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	case *models.SessionResponse_Error:
 		s.answer(m.GetSequence(), Status{}, errorOf(event.Error))
 	}
-	if s.farewell != nil && s.commands[s.farewell.sequence] == nil {
+	if s.closeCommand != nil && s.commands[s.closeCommand.sequence] == nil {
 		return gotEnd
 	}
 	return gotOther
@@ -274,10 +272,10 @@ func (s *Session) answer(sequence uint64, answer Status, err error) {
 // in their order. The caller has the lock.
 func (s *Session) resume() {
 	if s.opened {
-		s.log.Info("session resumed", "session", s.id)
+		s.settings.Log.Info("session resumed", "session", s.id)
 		s.reconcile()
 	} else {
-		s.log.Info("session opened", "session", s.id)
+		s.settings.Log.Info("session opened", "session", s.id)
 	}
 	s.opened = true
 	s.next = time.Now()
@@ -289,20 +287,25 @@ func (s *Session) resume() {
 
 // acknowledge prolongs the trust window. The caller has the lock.
 func (s *Session) acknowledge(now time.Time) {
-	window := lease.WithMargin(s.beat.sent, s.ttl, s.margin)
+	window := lease.WithMargin(s.beat.sent, s.settings.TTL, s.settings.Margin)
 	s.beat = nil
 	if s.err != nil || !window.Trusted(now) {
 		return
 	}
 	s.window, s.failure = window, nil
 	s.expiry.Reset(window.Left(now))
-	s.doubt.Reset(window.Since().Add(s.ttl * 2 / 3).Sub(now))
+	s.doubt.Reset(window.Since().Add(s.settings.TTL * 2 / 3).Sub(now))
 	if s.doubted {
 		s.doubted = false
-		s.tellObservers(func(o *observer) { o.verified() })
+		s.tellObservers(func(o *base.Observer) {
+			if o.Verified != nil {
+				o.Verified()
+			}
+		})
 	}
-	pause := s.ttl / 3
-	s.next = window.Since().Add(jittered(pause))
+	s.tellObservers(s.renewed)
+	pause := s.settings.TTL / 3
+	s.next = window.Since().Add(base.Jittered(pause))
 	close(s.acknowledged)
 	s.acknowledged = make(chan struct{})
 	s.forgetEnded()
@@ -342,7 +345,7 @@ func (s *Session) outgoing() (requests []*models.SessionRequest, wait time.Durat
 		s.beat = &heartbeat{s.sequence, now}
 		requests = append(requests, &models.SessionRequest{Sequence: s.sequence, Command: &models.SessionRequest_Heartbeat{Heartbeat: &models.Heartbeat{}}})
 	}
-	if !s.window.IsZero() || s.farewell != nil {
+	if !s.window.IsZero() || s.closeCommand != nil {
 		for _, c := range s.unsent {
 			if s.commands[c.sequence] == c {
 				requests = append(requests, c.request())
@@ -351,7 +354,7 @@ func (s *Session) outgoing() (requests []*models.SessionRequest, wait time.Durat
 		s.unsent = nil
 	}
 	if s.beat != nil || s.err != nil {
-		return requests, s.ttl // an answer wakes, or the end
+		return requests, s.settings.TTL // an answer wakes, or the end
 	}
 	return requests, max(0, s.next.Sub(now))
 }

@@ -1,17 +1,17 @@
-package lock
+package base
 
 import "sync"
 
-// serial calls functions one after the other, in the order in which they were added. It has a
+// Serial calls functions one after the other, in the order in which they were added. It has a
 // goroutine only while there is something to call, so it needs no end.
-type serial struct {
+type Serial struct {
 	mu    sync.Mutex
 	tasks []func()
 	busy  bool
 }
 
-// add has a function called later, and returns at once.
-func (s *serial) add(task func()) {
+// Add has a function called later, and returns at once.
+func (s *Serial) Add(task func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tasks = append(s.tasks, task)
@@ -21,14 +21,14 @@ func (s *serial) add(task func()) {
 	}
 }
 
-// flush returns when all that was added has been called.
-func (s *serial) flush() {
+// Flush returns when all that was added has been called.
+func (s *Serial) Flush() {
 	done := make(chan struct{})
-	s.add(func() { close(done) })
+	s.Add(func() { close(done) })
 	<-done
 }
 
-func (s *serial) run() {
+func (s *Serial) run() {
 	for {
 		s.mu.Lock()
 		tasks := s.tasks

@@ -1,7 +1,6 @@
-package lock
+package lease
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -14,66 +13,32 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
 
-// ClaimClient is what the runners of claims need of a client: a models.LocketClient, or a fake
-// of these four methods. The calls must return when their contexts are done.
-type ClaimClient interface {
-	// CreateClaim makes a claim, or returns the one that an equal request with this id made.
+// Claimer is what is needed of a client to hold by calls of claims; lock.ClaimClient says what of each call.
+type Claimer interface {
 	CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
-	// AwaitClaim returns the claim when it no longer waits, or after the timeout.
 	AwaitClaim(ctx context.Context, in *models.AwaitClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
-	// UpdateClaim renews the claim.
 	UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
-	// EndClaim releases or withdraws the claim.
 	EndClaim(ctx context.Context, in *models.EndClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
 }
 
-// NewClaimRunner returns a runner like that of NewLockRunner which waits for its turn in the
-// queue of the resource, and may share it: it is ready once its claim is active, renews it,
-// and ends with an error that wraps ErrLost as soon as it has lost it. The TTL is that of the
-// claim, DefaultTTL if it has none. Pauses after failures last a quarter of the TTL at most,
-// and one call waits for its turn for half of it at most, so that a grant is noticed while it
-// lasts, also when the connection was silent.
-//
-// A claim without a wait TTL gets that of WithWaitTTL: when this process ends without a word, its
-// place in the queue is free after this time.
-//
-// A claim without an owner gets a UniqueOwner, and one without an id gets a new id. An id that
-// is given is that of the first run: each further run makes a new claim, and so does a run
-// whose claim expired before anybody knew that it was active, or was aborted because the runner
-// was cut off from all servers for its wait TTL.
-//
-// Runners wait independently of each other, also under one owner, so the claim may cause a deadlock
-// (allow_deadlock).
-func NewClaimRunner(client ClaimClient, claim *models.CreateClaimRequest, options ...Option) *Runner {
-	claim, _ = proto.Clone(claim).(*models.CreateClaimRequest)
-	settings := newClaimSettings(claim.GetTtl(), maxTTL, options)
-	settings.retryInterval = min(settings.retryInterval, max(settings.ttl/4, 1))
-	if claim != nil {
-		claim.Ttl = proto.Float64(settings.ttl.Seconds())
-		claim.Id = cmp.Or(claim.GetId(), ids.NewClaim())
-		claim.Owner = settings.ownerOr(claim.GetOwner())
-		claim.AllowDeadlock = true
-		if claim.WaitTtl == nil && settings.waitTTL > 0 {
-			claim.WaitTtl = proto.Float64(settings.waitTTL.Seconds())
-		}
-	}
-	r := newCallRunner(settings, claim.GetResource(), claim.GetOwner(), &claimGrantor{client, claim, settings.ttl}, client != nil && claim != nil)
-	r.exitOnLoss = true
-	return r
+// NewClaims returns a Holder by calls of claims: the first time by this claim, which has an id and a TTL, and is never changed.
+func NewClaims(client Claimer, claim *models.CreateClaimRequest, settings base.Settings) *Calls {
+	return newCalls(settings, claim.GetResource(), claim.GetOwner(), &claimGrantor{client, claim, settings.TTL})
 }
 
 // claimGrantor holds a claim by its id.
 type claimGrantor struct {
-	client ClaimClient
+	client Claimer
 	claim  *models.CreateClaimRequest // never changed: late attempts use it
 	ttl    time.Duration
 }
 
-func (g *claimGrantor) take(ctx, leave context.Context, token uint64) (uint64, time.Duration, error) {
-	claim, err := g.ask(ctx, leave, token)
+func (g *claimGrantor) take(ctx, leave context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error) {
+	claim, err := g.ask(ctx, leave, token, waiting)
 	switch {
 	case err != nil:
 		return 0, 0, err
@@ -87,12 +52,13 @@ func (g *claimGrantor) take(ctx, leave context.Context, token uint64) (uint64, t
 }
 
 // ask renews the claim, or makes it, finds it again, and waits for its turn.
-func (g *claimGrantor) ask(ctx, leave context.Context, token uint64) (*models.Claim, error) {
+func (g *claimGrantor) ask(ctx, leave context.Context, token uint64, waiting func(holder string)) (*models.Claim, error) {
 	if token != 0 {
 		return g.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: g.id(), Ttl: g.claim.Ttl}, grpc.WaitForReady(true))
 	}
 	claim, err := g.create(ctx)
 	if err == nil && claim.GetStatus() == models.Status_STATUS_WAITING {
+		waiting("")
 		return g.await(ctx, leave)
 	}
 	return claim, err
@@ -115,8 +81,8 @@ func (g *claimGrantor) await(ctx, leave context.Context) (*models.Claim, error) 
 
 // The two bounds leave a quarter of the time for which a grant lasts that was made right after
 // AwaitClaim was sent, and whose answer was lost: it is found, and renewed, before it expires.
-func (g *claimGrantor) createTimeout() time.Duration { return min(g.lasts()/4, maxAttempt) }
-func (g *claimGrantor) awaitTimeout() time.Duration  { return min(g.lasts()/2, maxAttempt) }
+func (g *claimGrantor) createTimeout() time.Duration { return min(g.lasts()/4, base.MaxAttempt) }
+func (g *claimGrantor) awaitTimeout() time.Duration  { return min(g.lasts()/2, base.MaxAttempt) }
 
 // lasts returns for how long a grant lasts at least that nobody has renewed. While a call waits,
 // half of the wait TTL is left.
@@ -142,26 +108,26 @@ func (g *claimGrantor) timeout(token uint64) time.Duration {
 	if token == 0 {
 		return g.createTimeout() + g.awaitTimeout()
 	}
-	return attemptTimeout(g.ttl)
+	return base.AttemptTimeout(g.ttl)
 }
 
-func (g *claimGrantor) classify(err error) verdict {
+func (g *claimGrantor) classify(err error) base.Verdict {
 	if err == errWaiting { //nolint:errorlint // take returns this very value
-		return waiting
+		return base.Waiting
 	}
 	if final, isFinal := err.(endedError); isFinal { //nolint:errorlint // take returns this very type
 		if final.missed() {
-			return missed
+			return base.Missed
 		}
-		return permanent
+		return base.Permanent
 	}
 	switch status.Code(err) {
 	case codes.NotFound, codes.FailedPrecondition:
-		return ended
+		return base.Ended
 	case codes.AlreadyExists: // another's claim has the id
-		return permanent
+		return base.Permanent
 	default:
-		return classify(err)
+		return base.Classify(err)
 	}
 }
 
@@ -189,9 +155,5 @@ func (e endedError) missed() bool {
 }
 
 func (e endedError) Error() string {
-	text := fmt.Sprintf("the claim ended while it waited: %s", e.status)
-	if e.reason != "" {
-		text += " (" + e.reason + ")"
-	}
-	return text
+	return fmt.Sprintf("the claim ended while it waited: %s%s", e.status, base.WithReason(e.reason))
 }

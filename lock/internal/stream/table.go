@@ -1,9 +1,10 @@
-package lock
+package stream
 
 import (
 	"fmt"
 	"time"
 
+	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
 
@@ -35,7 +36,7 @@ func (s *Session) apply(m *models.SessionStatus) Status {
 		return r.Status
 	}
 	if r.Current != None && told.Current != None && r.Claim != told.Claim {
-		s.change(r, Status{Resource: told.Resource, Claim: r.Claim, Shared: r.Shared, Cause: fmt.Errorf("%w, and another one was made", ErrTokenChanged)})
+		s.change(r, Status{Resource: told.Resource, Claim: r.Claim, Shared: r.Shared, Cause: fmt.Errorf("%w, and another one was made", base.ErrTokenChanged)})
 	}
 	if r.Current != told.Current {
 		s.change(r, told)
@@ -47,17 +48,17 @@ func (s *Session) apply(m *models.SessionStatus) Status {
 func (s *Session) change(r *record, to Status) {
 	to.Previous = r.Current
 	if to.Previous == Holding && to.Cause != nil {
-		to.Cause = lost(to.Resource, to.Cause)
+		to.Cause = base.Lost(to.Resource, to.Cause)
 	}
 	r.Status = to
 	if to.Current == None {
 		r.ended = time.Now()
 	}
-	if g := s.gates[to.Resource]; g != nil {
-		g.changed(to)
+	if q := s.queues[to.Resource]; q != nil {
+		q.changed(to)
 	}
 	for l := range s.listeners {
-		l.add(func() {
+		l.calls.Add(func() {
 			if s.listens(l) {
 				l.f(to)
 			}
@@ -70,19 +71,6 @@ func (s *Session) listens(l *listener) bool {
 	defer s.mu.Unlock()
 	return s.listeners[l]
 }
-
-// lossError is the loss of a lock that was held; it wraps ErrLost and the cause.
-type lossError struct {
-	resource string
-	cause    error
-}
-
-func (e *lossError) Error() string {
-	return fmt.Sprintf("lock %q: %v: %v", e.resource, ErrLost, e.cause)
-}
-func (e *lossError) Unwrap() []error { return []error{ErrLost, e.cause} }
-
-func lost(resource string, cause error) error { return &lossError{resource, cause} }
 
 // reconcile takes what a server that has resumed the session left unsaid: what it did not
 // speak of has ended while the session was away. The caller has the lock.

@@ -1,4 +1,5 @@
-package lock
+// Package fencing guards what a lock protects: its target refuses the fencing tokens of former holders (docs/fencing.md).
+package fencing
 
 import (
 	"errors"

@@ -1,25 +1,32 @@
-package lock
+package lease
 
 import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// callHolder holds by calls: each time with a keeper.
-type callHolder struct {
-	settings
+// Calls holds by calls: each time with a keeper. It is for one goroutine, but for ClaimID.
+type Calls struct {
+	base.Settings
 	key, owner string
 	// grantor is that of the next keeper, last the one before, and left what it left to be released.
 	grantor grantor
 	last    *keeper
-	left    leftover
+	left    base.Leftover
 
 	idMu sync.Mutex
 	id   string
 }
 
-func (h *callHolder) acquire(ctx context.Context, o observer) (*Hold, error) {
+func newCalls(settings base.Settings, key, owner string, grantor grantor) *Calls {
+	return &Calls{Settings: settings, key: key, owner: owner, grantor: grantor}
+}
+
+// Acquire implements base.Holder.
+func (h *Calls) Acquire(ctx context.Context, o base.Observer) (base.Grant, error) {
 	if h.last != nil {
 		select {
 		case <-h.last.gone:
@@ -29,7 +36,7 @@ func (h *callHolder) acquire(ctx context.Context, o observer) (*Hold, error) {
 		}
 	}
 	select {
-	case <-h.left.pending():
+	case <-h.left.Pending():
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -38,10 +45,10 @@ func (h *callHolder) acquire(ctx context.Context, o observer) (*Hold, error) {
 	go k.run()
 	select {
 	case <-k.acquired:
-		return newHold(ctx, k), nil
+		return k, nil
 	case <-k.gone:
 		if k.held { // and lost at once
-			return newHold(ctx, k), nil
+			return k, nil
 		}
 		return nil, fmt.Errorf("lock %q: %w", h.key, k.err)
 	case <-ctx.Done():
@@ -51,14 +58,15 @@ func (h *callHolder) acquire(ctx context.Context, o observer) (*Hold, error) {
 	}
 }
 
-func (h *callHolder) claimID() string {
+// ClaimID implements base.Holder.
+func (h *Calls) ClaimID() string {
 	h.idMu.Lock()
 	defer h.idMu.Unlock()
 	return h.id
 }
 
-// setClaimID sets what claimID returns.
-func (h *callHolder) setClaimID(id string) {
+// setClaimID sets what ClaimID returns.
+func (h *Calls) setClaimID(id string) {
 	h.idMu.Lock()
 	defer h.idMu.Unlock()
 	h.id = id

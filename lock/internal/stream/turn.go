@@ -1,17 +1,19 @@
-package lock
+package stream
 
 import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/locket-service/locket/lock/internal/base"
 )
 
 // turn is one goroutine's wish to hold a resource by a session, from when it joins the queue until it is
 // over. The session's lock guards it.
 type turn struct {
-	acquisition
-	gate *gate
-	try  bool
+	Want
+	queue *queue
+	try   bool
 	// begun is when it joined.
 	begun time.Time
 
@@ -22,25 +24,34 @@ type turn struct {
 	// done is closed when it holds no longer, because of err.
 	done   chan struct{}
 	cancel context.CancelCauseFunc
-	// give is the command that released the session's claim with this turn; nil if others took over.
-	give *command
+	// unlock is the command that released the session's claim with this turn; nil if others took over.
+	unlock *command
 }
 
 // grant makes it hold.
 func (t *turn) grant(token uint64) {
 	t.token = token
 	if t.observer != nil {
-		t.observer.acquired(token)
-		if s := t.gate.session; s.doubted {
-			t.observer.unverifiable(s.unverified())
+		s := t.queue.session
+		base.Tell(t.observer.Acquired, token)
+		s.renewed(t.observer)
+		if s.doubted {
+			base.Tell(t.observer.Unverifiable, s.unverified())
 		}
 	}
 	close(t.decided)
 }
 
+// waits tells its observer that others come first.
+func (t *turn) waits() {
+	if t.observer != nil {
+		base.Tell(t.observer.Waiting, "")
+	}
+}
+
 // fail ends the wait.
 func (t *turn) fail(err error) {
-	t.err = fmt.Errorf("lock %q: %w", t.gate.key, err)
+	t.err = fmt.Errorf("lock %q: %w", t.queue.key, err)
 	close(t.decided)
 }
 
@@ -53,71 +64,55 @@ func (t *turn) finish(err error) {
 	}
 }
 
-// acquire waits for a turn. The context bounds the wait only.
-func (s *Session) acquire(ctx context.Context, key string, a acquisition, try bool) (*Hold, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("lock %q: %w", key, err)
-	}
-	return s.join(key, a, try).await(ctx)
-}
-
-// await returns what is held when the turn has come.
-func (t *turn) await(ctx context.Context) (*Hold, error) {
-	if err := t.wait(ctx); err != nil {
-		return nil, err
-	}
-	return newHold(ctx, t), nil
-}
-
 // join adds a turn to those that want the resource.
-func (s *Session) join(key string, a acquisition, try bool) *turn {
+func (s *Session) join(key string, a Want, try bool) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.joinLocked(key, a, try)
 }
 
 // joinIfAlike is join, but returns nil if all that want the resource share it by other claims.
-func (s *Session) joinIfAlike(key string, a acquisition, try bool) *turn {
+func (s *Session) joinIfAlike(key string, a Want, try bool) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g := s.gates[key]; g != nil && g.differs(&a) {
+	if q := s.queues[key]; q != nil && q.differs(&a) {
 		return nil
 	}
 	return s.joinLocked(key, a, try)
 }
 
-func (s *Session) joinLocked(key string, a acquisition, try bool) *turn {
+func (s *Session) joinLocked(key string, a Want, try bool) *turn {
 	s.resignIfUntrusted()
-	g := s.gateOf(key)
+	q := s.queueOf(key)
 	t := &turn{
-		acquisition: a, gate: g, try: try, begun: time.Now(),
+		Want: a, queue: q, try: try, begun: time.Now(),
 		decided: make(chan struct{}), done: make(chan struct{}), cancel: func(error) {},
 	}
 	if s.err != nil {
 		t.fail(s.err)
 	} else {
-		g.join(t)
+		q.join(t)
 	}
-	g.forget()
+	q.forget()
 	return t
 }
 
-// gateOf returns the gate of a resource. The caller has the lock.
-func (s *Session) gateOf(key string) *gate {
-	g := s.gates[key]
-	if g == nil {
-		g = &gate{session: s, key: key}
-		s.gates[key] = g
+// queueOf returns the queue of a resource. The caller has the lock.
+func (s *Session) queueOf(key string) *queue {
+	q := s.queues[key]
+	if q == nil {
+		q = &queue{session: s, key: key}
+		s.queues[key] = q
 	}
-	return g
+	return q
 }
 
 // wait returns when the turn has come. If that is an error, it has given the turn up.
 func (t *turn) wait(ctx context.Context) error {
 	var timer *time.Timer
 	var tooLong <-chan time.Time
-	if t.timeout > 0 {
-		timer = time.NewTimer(t.timeout)
+	if t.Timeout > 0 {
+		timer = time.NewTimer(t.Timeout)
 		defer timer.Stop()
 		tooLong = timer.C
 	}
@@ -130,7 +125,7 @@ func (t *turn) wait(ctx context.Context) error {
 		case <-tooLong:
 			left := t.unanswered()
 			if left <= 0 {
-				return t.abandon(ErrTimeout)
+				return t.abandon(base.ErrTimeout)
 			}
 			timer.Reset(left)
 		}
@@ -139,21 +134,21 @@ func (t *turn) wait(ctx context.Context) error {
 
 // unanswered returns what is left of the timeout of the command that is under way; a try is one.
 func (t *turn) unanswered() time.Duration {
-	s := t.gate.session
+	s := t.queue.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.try {
-		return t.timeout - time.Since(t.begun)
+		return t.Timeout - time.Since(t.begun)
 	}
-	if c := t.gate.command; c != nil {
-		return t.timeout - time.Since(c.begun)
+	if c := t.queue.command; c != nil {
+		return t.Timeout - time.Since(c.begun)
 	}
-	return t.timeout
+	return t.Timeout
 }
 
 // abandon gives the turn up, unless it has come in this moment and there is nothing against it.
 func (t *turn) abandon(cause error) error {
-	s := t.gate.session
+	s := t.queue.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -161,38 +156,38 @@ func (t *turn) abandon(cause error) error {
 		if t.err != nil {
 			return t.err
 		}
-		t.gate.release(t, cause)
+		t.queue.release(t, cause)
 	default:
-		t.gate.leave(t)
+		t.queue.leave(t)
 	}
-	return fmt.Errorf("lock %q: %w", t.gate.key, s.inVain(cause))
+	return fmt.Errorf("lock %q: %w", t.queue.key, s.inVain(cause))
 }
 
 // Release ends a turn, whether it waits or holds, and returns when the server knows of it.
 func (t *turn) Release(ctx context.Context) error {
-	s := t.gate.session
+	s := t.queue.session
 	s.mu.Lock()
 	s.resignIfUntrusted()
 	select {
 	case <-t.decided:
-		t.gate.release(t, ErrReleased)
+		t.queue.release(t, base.ErrReleased)
 	default:
-		t.fail(ErrReleased)
-		t.gate.leave(t)
+		t.fail(base.ErrReleased)
+		t.queue.leave(t)
 	}
-	give := t.give
+	unlock := t.unlock
 	s.mu.Unlock()
-	if give == nil {
+	if unlock == nil {
 		return nil
 	}
-	if _, err := s.await(ctx, give, t.timeout); err != nil && s.Err() == nil {
+	if _, err := s.await(ctx, unlock, t.Timeout); err != nil && s.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-func (t *turn) whenOver(f context.CancelCauseFunc) {
-	s := t.gate.session
+func (t *turn) OnEnd(f context.CancelCauseFunc) {
+	s := t.queue.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.cancel = f; t.err != nil {
@@ -205,7 +200,7 @@ func (t *turn) Token() uint64 { return t.token }
 
 // Deadline returns the end of the session's trust window.
 func (t *turn) Deadline() time.Time {
-	s := t.gate.session
+	s := t.queue.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -217,9 +212,17 @@ func (t *turn) Done() <-chan struct{} { return t.done }
 
 // Err returns why the turn no longer holds, or has failed.
 func (t *turn) Err() error {
-	s := t.gate.session
+	s := t.queue.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resignIfUntrusted()
 	return t.err
+}
+
+// StopClock implements base.Grant.
+func (t *turn) StopClock() {
+	s := t.queue.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expiry.Stop()
 }

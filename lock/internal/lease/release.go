@@ -1,4 +1,4 @@
-package lock
+package lease
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/lock/internal/base"
 )
 
 const (
@@ -20,12 +22,12 @@ const (
 // stop ends the grant. An attempt that is under way gets half of
 // the time to end: a grant that is not known cannot be released for sure.
 func (k *keeper) stop() {
-	deadline := time.Now().Add(k.releaseTimeout)
+	deadline := time.Now().Add(k.ReleaseTimeout)
 	if k.attempt != nil {
 		select {
 		case r := <-k.attempt:
 			k.note(r)
-		case <-time.After(k.releaseTimeout / 2):
+		case <-time.After(k.ReleaseTimeout / 2):
 			k.cancel()
 		}
 	}
@@ -40,7 +42,7 @@ func (k *keeper) release(deadline time.Time) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	for {
-		done, err := tryRelease(ctx, k.log, k.grantor, k.token, k.releaseTimeout/3)
+		done, err := tryRelease(ctx, k.log, k.grantor, k.token, k.ReleaseTimeout/3)
 		if done {
 			return
 		}
@@ -49,7 +51,7 @@ func (k *keeper) release(deadline time.Time) {
 			k.log.Warn("lock not released yet; it is free when its TTL has passed", "error", err)
 			k.releaseLater(0)
 			return
-		case <-time.After(k.releaseTimeout / 20):
+		case <-time.After(k.ReleaseTimeout / 20):
 		}
 	}
 }
@@ -63,8 +65,8 @@ func (k *keeper) releaseLater(after time.Duration) {
 	if token == 0 && !k.open || !grantor.exact(token) {
 		return
 	}
-	timeout, ttl := attemptTimeout(k.ttl), k.ttl
-	k.left.leave(func() {
+	timeout, ttl := base.AttemptTimeout(k.TTL), k.TTL
+	k.left.Leave(func() {
 		time.Sleep(after)
 		ctx, cancel := context.WithTimeout(context.Background(), ttl)
 		defer cancel()
@@ -87,14 +89,14 @@ func (k *keeper) releaseLater(after time.Duration) {
 // tryRelease asks once to end a grant. It reports whether that is done: it was released, had
 // ended before, or the server refuses.
 func tryRelease(ctx context.Context, log *slog.Logger, grantor grantor, token uint64, timeout time.Duration) (done bool, err error) {
-	ctx, cancel := context.WithTimeout(withRequestID(ctx), timeout)
+	ctx, cancel := context.WithTimeout(base.WithRequestID(ctx), timeout)
 	defer cancel()
 	err = grantor.release(ctx, token)
 	switch verdict := grantor.classify(err); {
-	case err == nil, verdict == ended:
+	case err == nil, verdict == base.Ended:
 		log.Info("lock released")
 		return true, err
-	case verdict == unclear:
+	case verdict == base.Unclear:
 		return false, err
 	default:
 		log.Warn("lock not released; it is free when its TTL has passed", "error", err)

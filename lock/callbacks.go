@@ -1,0 +1,60 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/locket-service/locket/lock/internal/base"
+)
+
+// Callbacks report what happens to the lock. They are called one after the other, in the order of what they
+// report; the lock is renewed meanwhile. Run returns when they have. Any may be nil.
+type Callbacks struct {
+	// Waiting is called when a server has told that others come first. It gets the owner that holds the lock, "" if the
+	// server does not name it.
+	Waiting func(holder string)
+	// Renewed is called for the gain and for each renewal: when it was sent, and for how long from then on the server lets
+	// the lock last.
+	Renewed func(sent time.Time, lasts time.Duration)
+	// Acquired gets the fencing token of the grant (0 from a server that gives none).
+	Acquired func(token uint64)
+	// Unverifiable gets the error of the first renewal that failed while the trust window lasts:
+	// the lock is held, but unverified. It is called again for the first renewal that the
+	// server denies (Unauthenticated, PermissionDenied). A session is unverified when no server
+	// has answered a heartbeat for two thirds of the TTL.
+	Unverifiable func(error)
+	// Verified is called when a renewal succeeded after some that had failed.
+	Verified func()
+	// Lost gets the error, which wraps ErrLost. For a lock the runner ends next.
+	Lost func(error)
+	// Refused gets the error of each attempt to announce a lost presence again that the server
+	// refuses (Unauthenticated, PermissionDenied, InvalidArgument). It is tried again. A runner
+	// that never held ends with such an error.
+	Refused func(error)
+}
+
+// observer returns what is told of a hold, and has the callbacks called.
+func (c *Callbacks) observer(calls *base.Serial, again bool) base.Observer {
+	o := base.Observer{
+		Waiting: later(calls, c.Waiting), Acquired: later(calls, c.Acquired), Unverifiable: later(calls, c.Unverifiable), Again: again,
+	}
+	if c.Renewed != nil {
+		o.Renewed = func(sent time.Time, lasts time.Duration) { calls.Add(func() { c.Renewed(sent, lasts) }) }
+	}
+	if c.Verified != nil {
+		o.Verified = func() { calls.Add(c.Verified) }
+	}
+	return o
+}
+
+// any reports whether one is set.
+func (c *Callbacks) any() bool {
+	return c.Waiting != nil || c.Renewed != nil || c.Acquired != nil || c.Unverifiable != nil || c.Verified != nil || c.Lost != nil || c.Refused != nil
+}
+
+// later returns a function that has a callback called later, nil if there is none.
+func later[T any](calls *base.Serial, callback func(T)) func(T) {
+	if callback == nil {
+		return nil
+	}
+	return func(what T) { calls.Add(func() { callback(what) }) }
+}

@@ -1,0 +1,17 @@
+package base
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Settings are those of what holds. Package lock has the options that set them, and checks them.
+type Settings struct {
+	TTL, RetryInterval time.Duration
+	// Margin is by how much the trust window ends before the TTL has passed.
+	Margin         time.Duration
+	ReleaseTimeout time.Duration
+	WaitTTL        time.Duration
+	Owner          string
+	Log            *slog.Logger
+}

@@ -1,0 +1,52 @@
+package base
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/models"
+)
+
+// Verdict is what an answer of the server means.
+type Verdict int
+
+const (
+	// Unclear: the request may have been carried out, or not.
+	Unclear Verdict = iota
+	// Ended: another owner holds it, or what was to be renewed or released has ended.
+	Ended
+	// Waiting: the claim waits for its turn.
+	Waiting
+	// Missed: the claim was active, and expired before anybody knew; or it was aborted while it
+	// waited and nobody could ask about it. It needs a new one.
+	Missed
+	// Permanent: the request is wrong, and will fail again.
+	Permanent
+	// Denied: the caller is not known, or must not do this.
+	Denied
+)
+
+// Classify returns what an error of any request means.
+func Classify(err error) Verdict {
+	if models.ReasonOf(err) == models.ReasonCredentialsEnded {
+		return Unclear // others may be there by now
+	}
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.Unimplemented:
+		return Permanent
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return Denied
+	default:
+		return Unclear
+	}
+}
+
+// MaxAttempt bounds a call that waits for no turn, however long the TTL is: the server answers
+// or refuses sooner, so the connection is stuck or the server is.
+const MaxAttempt = 30 * time.Second
+
+// AttemptTimeout is how long a call may last that waits for no turn. Three of them fit into the
+// TTL, so a renewal that gets no answer leaves time for another.
+func AttemptTimeout(ttl time.Duration) time.Duration { return min(ttl/3, MaxAttempt) }

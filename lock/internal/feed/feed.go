@@ -1,0 +1,101 @@
+// Package feed follows the claims of a Watch over any number of streams.
+package feed
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/models"
+)
+
+// Client is what a feed needs of a client of the servers.
+type Client interface {
+	Watch(ctx context.Context, in *models.WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error)
+}
+
+// Feed reads a Watch over any number of streams.
+type Feed struct {
+	Client  func() (Client, error)
+	Request *models.WatchRequest
+	// Begun, if it is set, is called when a stream begins, which brings again what came after the last cursor.
+	Begun func()
+	// Take takes a message. With an error of it the stream ends, and the next one brings the message again.
+	Take func(context.Context, *models.WatchResponse) error
+	// Longest is the longest pause between two streams.
+	Longest time.Duration
+}
+
+// MaxPause is the longest pause between two streams.
+const MaxPause = time.Second
+
+// Run follows until the context is done, or the servers refuse; its error is never nil.
+func (f *Feed) Run(ctx context.Context) error {
+	var failure error // of the last stream
+	pause := base.FirstPause
+	for {
+		healthy, err := f.stream(ctx)
+		switch {
+		case ctx.Err() != nil && !healthy && failure != nil:
+			return fmt.Errorf("%w: %w", context.Cause(ctx), failure)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case models.ReasonOf(err) == models.ReasonCursorTooOld:
+			f.Request.Cursor = ""
+		case base.Classify(err) == base.Permanent, base.Classify(err) == base.Denied:
+			return err
+		}
+		if failure = err; healthy {
+			pause = base.FirstPause
+		}
+		select {
+		case <-time.After(pause - time.Duration(rand.Float64()*float64(pause)/2)):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, f.Longest)
+	}
+}
+
+// stream follows over one stream, and reports whether anything was taken.
+func (f *Feed) stream(ctx context.Context) (healthy bool, err error) {
+	watcher, err := f.Client()
+	if err != nil {
+		return false, status.Error(codes.InvalidArgument, err.Error())
+	}
+	ctx, cancel := context.WithCancel(base.WithRequestID(ctx))
+	defer cancel()
+	stream, err := watcher.Watch(ctx, f.Request)
+	if err != nil {
+		return false, err
+	}
+	if f.Begun != nil {
+		f.Begun()
+	}
+	for {
+		m, err := stream.Recv()
+		if err == nil {
+			err = f.Take(ctx, m)
+		}
+		if err != nil {
+			return healthy, err
+		}
+		if m.GetCursor() != "" {
+			f.Request.Cursor, healthy = m.GetCursor(), true
+		}
+	}
+}
+
+// ClaimsOf returns the claims of a message, as they are after their changes.
+func ClaimsOf(m *models.WatchResponse) []*models.Claim {
+	claims := m.GetSnapshot()
+	for _, t := range m.GetTransitions() {
+		claims = append(claims, t.GetClaim())
+	}
+	return claims
+}

@@ -1,0 +1,145 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/models"
+)
+
+const (
+	// valueCalls is how many values are fetched at once, valueTimeout how long one may take.
+	valueCalls   = 8
+	valueTimeout = 5 * time.Second
+)
+
+// Follower keeps the claims that match a request of Watch as they are. It takes what belongs
+// together, up to a cursor, whole: what comes again after a break was not taken before.
+type Follower struct {
+	Client  func() (models.LocketClient, error)
+	Request *models.WatchRequest
+	// Changed gets the live claims whenever they have changed, for the first time when all are
+	// known. It must not change the map.
+	Changed func(claims map[string]*models.Claim)
+
+	claims map[string]*models.Claim // by id
+	// came are the claims, as they are after their changes, of messages without a cursor.
+	came []*models.Claim
+	// fresh is set in a snapshot that is not complete: what is not in it has ended.
+	fresh bool
+	// fetched are claims of what came that have been fetched, which another attempt need not do again.
+	fetched map[string]*models.Claim
+}
+
+// Run follows until the context is done, or the servers refuse; its error is never nil. While none can be
+// reached, the claims stay as they were.
+func (f *Follower) Run(ctx context.Context) error {
+	f.fetched = make(map[string]*models.Claim)
+	return (&Feed{
+		Client:  func() (Client, error) { return f.Client() },
+		Request: f.Request,
+		Begun:   func() { f.came, f.fresh = nil, f.Request.GetCursor() == "" },
+		Take:    f.take,
+		Longest: MaxPause,
+	}).Run(ctx)
+}
+
+// take takes a message, and those before it if it has a cursor.
+func (f *Follower) take(ctx context.Context, m *models.WatchResponse) error {
+	f.came = append(f.came, ClaimsOf(m)...)
+	if m.GetCursor() != "" && (len(f.came) > 0 || f.fresh) {
+		claims := f.next()
+		if err := f.fetch(ctx, claims); err != nil {
+			return err
+		}
+		f.claims, f.came, f.fresh, f.fetched = claims, nil, false, make(map[string]*models.Claim)
+		f.Changed(claims)
+	}
+	return nil
+}
+
+// next returns the claims with what came: each as it was last, by its version.
+func (f *Follower) next() map[string]*models.Claim {
+	claims := make(map[string]*models.Claim)
+	if !f.fresh {
+		maps.Copy(claims, f.claims)
+	}
+	for _, c := range f.came {
+		known := claims[c.GetId()]
+		if known == nil {
+			known = f.claims[c.GetId()]
+		}
+		switch {
+		case known.GetVersion() >= c.GetVersion() && IsLive(c.GetStatus()):
+			claims[c.GetId()] = known
+		case known.GetVersion() > c.GetVersion():
+		case IsLive(c.GetStatus()):
+			claims[c.GetId()] = c
+		default:
+			delete(claims, c.GetId())
+		}
+	}
+	return claims
+}
+
+// fetch gets the values of holders that are new and have none: Watch leaves long ones out.
+func (f *Follower) fetch(ctx context.Context, claims map[string]*models.Claim) error {
+	rpc, err := f.Client()
+	if err != nil {
+		return err
+	}
+	var missing []*models.Claim
+	for id, c := range claims {
+		switch whole := f.fetched[id]; {
+		case c == f.claims[id], c.GetStatus() != models.Status_STATUS_ACTIVE, c.GetValue() != "":
+		case whole.GetVersion() >= c.GetVersion():
+			claims[id] = whole
+		default:
+			missing = append(missing, c)
+		}
+	}
+	whole, errs := make([]*models.Claim, len(missing)), make([]error, len(missing))
+	var all sync.WaitGroup
+	for worker := range min(valueCalls, len(missing)) {
+		all.Go(func() {
+			for i := worker; i < len(missing) && errs[worker] == nil; i += valueCalls {
+				whole[i], errs[worker] = fetchClaim(ctx, rpc, missing[i])
+			}
+		})
+	}
+	all.Wait()
+	for i, c := range missing {
+		if whole[i] != nil {
+			claims[c.GetId()], f.fetched[c.GetId()] = whole[i], whole[i]
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fetchClaim returns a claim with its value: as it is in the message or later.
+func fetchClaim(ctx context.Context, rpc models.LocketClient, c *models.Claim) (*models.Claim, error) {
+	ctx, cancel := context.WithTimeout(base.WithRequestID(ctx), valueTimeout)
+	defer cancel()
+	whole, err := rpc.GetClaim(ctx, &models.GetClaimRequest{Id: c.GetId()})
+	switch {
+	case status.Code(err) == codes.NotFound:
+		ended, _ := proto.Clone(c).(*models.Claim)
+		ended.Status = models.Status_STATUS_UNSPECIFIED // the news of its end are on their way
+		return ended, nil
+	case err == nil && whole.GetVersion() < c.GetVersion():
+		return nil, status.Error(codes.Unavailable, "the server does not know yet what another has told")
+	}
+	return whole, err
+}
+
+func IsLive(s models.Status) bool {
+	return s == models.Status_STATUS_WAITING || s == models.Status_STATUS_ACTIVE
+}

@@ -1,0 +1,31 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/locket-service/locket/lock/internal/base"
+)
+
+// grantor asks the server for what a keeper keeps.
+type grantor interface {
+	// take gains the grant, or, with its token, renews it. It returns the token, and the time
+	// for which the grant lasted when the server answered. When leave is done, it waits for
+	// no turn any longer. It calls waiting when others come first.
+	take(ctx, leave context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error)
+	// release ends the grant with a token; with 0 whatever take may have left.
+	release(ctx context.Context, token uint64) error
+	// exact reports whether release with a token can end no other grant than that one.
+	exact(token uint64) bool
+	// watch returns how the grant with a token has ended, as soon as that is known without a renewal; nil when
+	// the context is done, or only a renewal shows it. It may call look to have one made now.
+	watch(ctx context.Context, token uint64, look func()) error
+	// timeout is how long one call of take may last.
+	timeout(token uint64) time.Duration
+	// classify returns what an error of take or release means.
+	classify(err error) base.Verdict
+	// next returns the grantor of the next run, or of the next try after missed.
+	next() grantor
+	// id is that of the claim, "" for a lock.
+	id() string
+}

@@ -1,0 +1,45 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/feed"
+	"github.com/locket-service/locket/models"
+)
+
+// watchGrant follows the claims of an owner, and returns how the one that is meant has ended. It returns nil when
+// the context is done, or the client or its servers have no Watch, or do not let the caller watch. It calls look when the claim is
+// not there as it begins: a renewal finds out why.
+func watchGrant(ctx context.Context, client any, resource, owner string, ttl time.Duration, meant func(*models.Claim) bool, look func()) (ended error) {
+	watcher, ok := client.(feed.Client)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var seen bool
+	f := &feed.Feed{
+		Client:  func() (feed.Client, error) { return watcher, nil },
+		Request: &models.WatchRequest{Resource: &resource, Owner: &owner},
+		Longest: max(ttl/3, feed.MaxPause), // watching that is refused for now costs no more than renewals do
+		Take: func(_ context.Context, m *models.WatchResponse) error {
+			for _, c := range feed.ClaimsOf(m) {
+				if !meant(c) {
+					continue
+				}
+				if seen = true; !feed.IsLive(c.GetStatus()) {
+					ended = base.ClaimEndedError{Status: c.GetStatus(), Reason: c.GetReason()}
+					cancel()
+				}
+			}
+			if m.GetSynced() && !seen {
+				look()
+			}
+			return nil
+		},
+	}
+	_ = f.Run(ctx) // ended says
+	return ended
+}

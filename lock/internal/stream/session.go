@@ -1,0 +1,350 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/models"
+)
+
+// Config is what a session is made of.
+type Config struct {
+	Dialer   *conn.Dialer
+	Settings base.Settings // with an owner
+	// Timeout bounds each command; 0: nothing does.
+	Timeout time.Duration
+}
+
+// Session is one session, at one server after the other; lock.Session documents it.
+type Session struct {
+	config   Config
+	settings base.Settings
+
+	// done is closed when the session is over, stopped when its goroutine has ended.
+	done, stopped chan struct{}
+	// life is that of the goroutine, which stop ends.
+	life context.Context // it lasts as long as the session
+	stop context.CancelFunc
+	// wake tells the writer that there is something to send.
+	wake chan struct{}
+	// closings are the connections that are being closed, and calls under way.
+	closings sync.WaitGroup
+
+	// mu guards what follows. Nothing waits while it is held.
+	mu         sync.Mutex
+	id, secret string
+	offered    bool  // a server may have the session
+	opened     bool  // a server has it
+	err        error // why it is over; nil until then
+	failure    error // the last of a stream
+	refusals   int   // how many servers refused to open it, one after the other
+	window     lease.Window
+	expiry     *time.Timer
+	// doubt fires when no heartbeat was acknowledged for two thirds of the TTL; doubted is set from then on until one is.
+	doubt        *time.Timer
+	doubted      bool
+	records      map[string]*record
+	queues       map[string]*queue
+	listeners    map[*listener]bool
+	closeCommand *command // CloseSession
+	closers      int      // how many wait for the end
+
+	// sequence numbers the requests, streams the streams.
+	sequence uint64
+	streams  int
+	commands map[uint64]*command // without an answer
+	unsent   []*command          // what the stream has yet to bring
+	// beat is the heartbeat that is unanswered; next is when another one is due.
+	beat *heartbeat
+	next time.Time
+	// acknowledged is closed, and replaced, when a heartbeat is acknowledged.
+	acknowledged chan struct{}
+	// rpc is for single calls, over the connection of the stream; nil without one.
+	rpc models.LocketClient
+}
+
+// listener is a function that wants to know of every change.
+type listener struct {
+	f     func(Status)
+	calls base.Serial
+}
+
+// New returns a session that opens itself at one of the servers, and goes on trying. It is to be closed.
+func New(config Config) *Session {
+	life, stop := context.WithCancel(context.Background())
+	s := &Session{
+		config: config, settings: config.Settings,
+		done: make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
+		id: ids.NewRequest(), secret: rand.Text(),
+		records: make(map[string]*record), queues: make(map[string]*queue), listeners: make(map[*listener]bool),
+		commands: make(map[uint64]*command), acknowledged: make(chan struct{}),
+	}
+	s.settings.Log = s.settings.Log.With("owner", s.settings.Owner)
+	s.expiry, s.doubt = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.doubts)
+	go s.run(life)
+	return s
+}
+
+// ID returns the name of the session, by which lists and other sessions know it.
+func (s *Session) ID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+// Owner returns the owner of all that the session holds.
+func (s *Session) Owner() string { return s.settings.Owner }
+
+// Lock holds a resource, or joins its queue; with try it does not join.
+func (s *Session) Lock(ctx context.Context, resource string, want *Want, try bool) (Status, error) {
+	return s.do(ctx, &command{resource: resource, lock: want.command(resource, try)})
+}
+
+// Unlock gives a resource up.
+func (s *Session) Unlock(ctx context.Context, resource string) (Status, error) {
+	return s.do(ctx, &command{resource: resource, unlock: &models.UnlockCommand{Resource: resource}})
+}
+
+// UnlockAll gives everything up that the session holds and waits for.
+func (s *Session) UnlockAll(ctx context.Context) error {
+	_, err := s.do(ctx, &command{unlockAll: &models.UnlockAllCommand{}})
+	return err
+}
+
+// Status returns how the session stands to a resource at this moment: it reads the clock, so nothing is
+// Holding outside of the trust window.
+func (s *Session) Status(resource string) Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resignIfUntrusted()
+	if r := s.records[resource]; r != nil {
+		return r.Status
+	}
+	return Status{Resource: resource}
+}
+
+// Listen has a function called for every change of how the session stands to any resource, in the
+// order in which they were committed, and never twice at once. A function that takes its time delays
+// only itself. After stop no further call begins.
+func (s *Session) Listen(f func(Status)) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &listener{f: f}
+	s.listeners[l] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, l)
+	}
+}
+
+// Done is closed when the session is over. Err then says why.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err returns nil while the session lasts. Then it is base.ErrClosed; or it wraps base.ErrTimeUp (no server could
+// be reached within the trust window), base.ErrSessionEnded (a server ended it), or the error with which the
+// servers refused to open it.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resignIfUntrusted()
+	return s.err
+}
+
+// Close ends the session, and gives everything up at once. It returns when a server has done that, or ctx
+// is done, whose error it then returns; the session ends with its TTL in that case, unless another Close still waits. To close what is
+// over does nothing.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.err == nil {
+		if s.offered {
+			s.closeCommand = s.newCommand(&command{closeSession: &models.CloseSession{}})
+		}
+		s.end(base.ErrClosed)
+	}
+	closeCommand := s.closeCommand
+	s.closers++
+	s.mu.Unlock()
+	var err error
+	if closeCommand != nil {
+		select {
+		case <-closeCommand.done:
+		case <-s.stopped:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	s.closers--
+	if last := s.closers == 0; closeCommand != nil && s.commands[closeCommand.sequence] != nil {
+		err = fmt.Errorf("the session is not closed yet, and ends with its TTL: %w", s.inVain(cmp.Or(err, errNoAnswer)))
+		if !last {
+			s.mu.Unlock()
+			return err
+		}
+	}
+	s.mu.Unlock()
+	s.stop()
+	<-s.stopped
+	s.closings.Wait()
+	return err
+}
+
+// trusted reports whether the session may rely on what it holds. Before it was opened it holds nothing.
+// The caller has the lock.
+func (s *Session) trusted() bool {
+	return s.err == nil && (s.window.IsZero() || s.window.Trusted(time.Now()))
+}
+
+// resignIfUntrusted is called before anything else is done, whatever the occasion: after a pause the
+// timer is not the first to run. The caller has the lock.
+func (s *Session) resignIfUntrusted() {
+	if s.err == nil && !s.trusted() {
+		s.end(base.TimeUp(s.failure))
+	}
+}
+
+// expire is called when the trust window was to end.
+func (s *Session) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resignIfUntrusted()
+}
+
+// renewed tells an observer of the last heartbeat that was acknowledged. The caller has the lock.
+func (s *Session) renewed(o *base.Observer) {
+	if o.Renewed != nil && !s.window.IsZero() {
+		o.Renewed(s.window.Since(), s.settings.TTL)
+	}
+}
+
+// Watch has a watcher told of unexpected locks of a resource for as long as the session lasts.
+func (s *Session) Watch(key string, w *Watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queueOf(key)
+	q.watchers = append(q.watchers, w)
+}
+
+// Timeout is that of commands.
+func (s *Session) Timeout() time.Duration { return s.config.Timeout }
+
+// TTL is that of the session.
+func (s *Session) TTL() time.Duration { return s.settings.TTL }
+
+// doubts is called when no heartbeat was acknowledged for two thirds of the TTL.
+func (s *Session) doubts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resignIfUntrusted(); s.err == nil && time.Since(s.window.Since()) >= s.settings.TTL*2/3 {
+		s.doubted = true
+		s.tellObservers(func(o *base.Observer) { base.Tell(o.Unverifiable, s.unverified()) })
+	}
+}
+
+// tellObservers tells those of what is held. The caller has the lock.
+func (s *Session) tellObservers(tell func(*base.Observer)) {
+	for _, q := range s.queues {
+		for _, t := range q.holders {
+			if t.observer != nil {
+				tell(t.observer)
+			}
+		}
+	}
+}
+
+// end makes the session over: whoever holds, waits or listens is told. The caller has the lock.
+func (s *Session) end(cause error) {
+	if s.err != nil {
+		return
+	}
+	s.err = cause
+	if cause == base.ErrClosed { //nolint:errorlint // Close gives this very error
+		s.settings.Log.Info("session closed", "session", s.id)
+	} else {
+		s.settings.Log.Error("session lost", "session", s.id, "error", cause)
+	}
+	s.expiry.Stop()
+	s.doubt.Stop()
+	s.loseAll(cause)
+	for sequence, c := range s.commands {
+		if c != s.closeCommand {
+			delete(s.commands, sequence)
+			c.conclude(Status{Resource: c.resource}, cause)
+		}
+	}
+	for _, q := range s.queues {
+		q.end(cause)
+	}
+	close(s.done)
+	if s.closeCommand == nil {
+		s.stop()
+	}
+}
+
+// verify returns when a heartbeat that was sent at that time or later has been acknowledged.
+func (s *Session) verify(ctx context.Context, since time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		s.resignIfUntrusted()
+		switch {
+		case s.err != nil:
+			return s.err
+		case !s.window.Since().Before(since):
+			return nil
+		}
+		if now := time.Now(); s.beat == nil && s.next.After(now) {
+			s.next = now
+			s.wakeWriter()
+		}
+		acknowledged := s.acknowledged
+		s.mu.Unlock()
+		select {
+		case <-acknowledged:
+		case <-s.done:
+		case <-ctx.Done():
+			s.mu.Lock()
+			return s.unverified()
+		}
+		s.mu.Lock()
+	}
+}
+
+// whether returns why the session is over, nil if it is not, after an error. When a claim was ended by somebody
+// else, the news that the whole session was may be on their way.
+func (s *Session) whether(ctx context.Context, err error) error {
+	if errors.As(err, new(base.ClaimEndedError)) {
+		ctx, cancel := context.WithTimeout(ctx, s.answerTimeout())
+		defer cancel()
+		_ = s.verify(ctx, time.Now()) // Err says
+	}
+	return s.Err()
+}
+
+// unverified returns why no heartbeat is acknowledged. The caller has the lock.
+func (s *Session) unverified() error {
+	if s.failure != nil {
+		return s.failure
+	}
+	return errNoAnswer
+}
+
+// inVain returns why somebody has waited in vain: a cause of his own and, if no server has the session, why that is so. The caller
+// has the lock.
+func (s *Session) inVain(cause error) error {
+	if s.failure == nil && !s.window.IsZero() {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", cause, s.unverified())
+}

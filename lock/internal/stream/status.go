@@ -1,0 +1,80 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/models"
+)
+
+// State is how a session stands to a resource.
+type State int
+
+// The states.
+const (
+	// None: the session neither holds the resource nor waits for it.
+	None State = iota
+	// Waiting: the session is in the queue of the resource.
+	Waiting
+	// Holding: the session holds the resource.
+	Holding
+)
+
+// Status is how a session stands to a resource, and how it stood before.
+type Status struct {
+	Resource          string
+	Previous, Current State
+	// Token is the fencing token of the hold; 0 unless Current is Holding.
+	Token uint64
+	// Shared is set for a claim that shares its resource.
+	Shared bool
+	// Claim is the id of the claim by which the session holds or waits, or did.
+	Claim string
+	// Cause is why the session no longer holds or waits: nil if it gave the resource up. It
+	// wraps ErrLost if it held.
+	Cause error
+	// Holder, HolderSession and HolderToken name a holder of a resource that TryLock did not get.
+	Holder, HolderSession string
+	HolderToken           uint64
+}
+
+// record is what is known of how a session stands to a resource.
+type record struct {
+	Status
+	// version is that of the last change that is known.
+	version uint64
+	// ended is when Current became None: the record is kept for a while, so that late news of what was
+	// before it are known to be old.
+	ended time.Time
+	// stream numbers the stream that has last spoken of the resource.
+	stream int
+}
+
+// statusOf returns the status that a message tells. What it was before is what the session knew,
+// so that no listener misses a step.
+func statusOf(m *models.SessionStatus) Status {
+	s := Status{
+		Resource: m.GetResource(), Token: m.GetToken(), Claim: m.GetClaim(), Shared: m.GetMode() == models.Mode_MODE_SHARED,
+		Holder: m.GetHolder(), HolderSession: m.GetHolderSession(), HolderToken: m.GetHolderToken(),
+	}
+	switch m.GetCurrent() {
+	case models.Holding_HOLDING_HELD:
+		s.Current = Holding
+	case models.Holding_HOLDING_WAITING:
+		s.Current = Waiting
+	case models.Holding_HOLDING_NONE:
+		s.Token = 0
+		s.Cause = causeOf(m)
+	}
+	return s
+}
+
+// causeOf returns why a claim ended, nil if the session ended it.
+func causeOf(m *models.SessionStatus) error {
+	switch m.GetStatus() {
+	case models.Status_STATUS_RELEASED, models.Status_STATUS_WITHDRAWN, models.Status_STATUS_UNSPECIFIED:
+		return nil
+	default:
+		return base.ClaimEndedError{Status: m.GetStatus(), Reason: m.GetReason()}
+	}
+}

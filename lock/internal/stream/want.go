@@ -1,0 +1,49 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/models"
+)
+
+// Want is what is asked for.
+type Want struct {
+	Mode          models.Mode
+	Value         string
+	TypeCode      models.TypeCode
+	AllowDeadlock bool
+	UserData      *string
+	// Alone, if it is set, is whose claim is shared with nobody: another pointer is another one.
+	Alone *byte
+
+	// TTL is that of the session; 0 is the usual one.
+	TTL time.Duration
+	// Timeout bounds the commands, if it is not 0.
+	Timeout time.Duration
+	// KeepsOut is set if what is held excludes other goroutines of the session until it is released, also when
+	// the session has lost it meanwhile.
+	KeepsOut bool
+	// Watcher, if there is one, is told when the session loses what is held.
+	Watcher *Watcher
+
+	observer *base.Observer
+}
+
+func (a *Want) shared() bool { return a.Mode == models.Mode_MODE_SHARED }
+
+// same reports whether the claim that others have asked for is what is asked for here. AllowDeadlock says nothing of
+// a claim, but of who may wait for it.
+func (a *Want) same(other *Want) bool {
+	return a.Mode == other.Mode && a.Value == other.Value && a.TypeCode == other.TypeCode && a.Alone == other.Alone &&
+		(a.UserData == nil) == (other.UserData == nil) && (a.UserData == nil || *a.UserData == *other.UserData)
+}
+
+// joins reports whether this may hold together with others, by the claim that they have asked for.
+func (a *Want) joins(other *Want) bool { return a.shared() && a.same(other) }
+
+func (a *Want) command(resource string, try bool) *models.LockCommand {
+	return &models.LockCommand{
+		Resource: resource, Mode: a.Mode, Try: try, Value: a.Value, TypeCode: a.TypeCode, AllowDeadlock: a.AllowDeadlock, UserData: a.UserData,
+	}
+}

@@ -1,0 +1,53 @@
+package lock
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/locket-service/locket/lock/internal/stream"
+)
+
+// NewSessionRunner returns a runner like that of NewClaimRunner that holds a resource by the session of a client: any number
+// of runners of a process share one heartbeat, and a loss is known at once rather than at the next renewal. It
+// has the owner and the TTL of the client; with another one (WithOwner, WithTTL) it uses another session of
+// the client. Deadlocks are allowed unless WithAllowDeadlock says otherwise, since the runners
+// of a session wait independently of each other.
+//
+// If the session is lost, all its runners lose their locks together. What is started after that uses a new one.
+func NewSessionRunner(client *Client, resource string, options ...SessionRunnerOption) *Runner {
+	r := newSessionRunner(client, resource, options)
+	r.exitOnLoss = true
+	return r
+}
+
+// NewSessionPresenceRunner returns a runner like that of NewPresenceRunner that announces a value, such as an address, by
+// the session of a client. It waits for its turn if another owner announces the resource. NewSessionRunner says the rest.
+func NewSessionPresenceRunner(client *Client, resource, value string, options ...SessionRunnerOption) *Runner {
+	return newSessionRunner(client, resource, append([]SessionRunnerOption{WithPresence(value)}, options...))
+}
+
+func newSessionRunner(client *Client, resource string, options []SessionRunnerOption) *Runner {
+	var c sessionRunnerConfig
+	for _, option := range options {
+		option.runner(&c)
+	}
+	want, err := newWant(resource, true, c.asked)
+	ttl := want.TTL
+	var pool *stream.Pool
+	if client != nil {
+		c.options = append([]Option{WithOwner(client.owner)}, c.options...)
+		ttl, pool = cmp.Or(ttl, client.config.ttl), client.pool
+	}
+	s := newSettings(ttl, 0, maxSessionTTL, c.options)
+	s.wrong = errors.Join(s.wrong, err)
+	return &Runner{settings: s, key: resource, owner: s.Owner, usable: client != nil, holder: &stream.Holder{
+		Pool: pool, TTL: s.TTL, Owner: s.Owner, Resource: resource, Want: want,
+		RetryInterval: s.RetryInterval, ReleaseTimeout: s.ReleaseTimeout, Log: s.Log,
+	}}
+}
+
+// sessionRunnerConfig are the options of a runner by a session.
+type sessionRunnerConfig struct {
+	options []Option
+	asked   []AcquireOption
+}

@@ -1,0 +1,173 @@
+package lock
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/lock/internal/base"
+	"github.com/locket-service/locket/lock/internal/stream"
+	"github.com/locket-service/locket/models"
+)
+
+const (
+	// maxSessionTTL is the longest TTL of a session.
+	maxSessionTTL = 24 * time.Hour
+	maxOwner      = 1024
+)
+
+// settings are those of a runner or a client.
+type settings struct {
+	base.Settings
+	wrong     error // of the TTL, which is the default then
+	callbacks Callbacks
+}
+
+func newSettings(ttl, retryInterval, longest time.Duration, options []Option) settings {
+	s := settings{Settings: base.Settings{TTL: ttl, RetryInterval: retryInterval, Log: slog.New(slog.DiscardHandler)}}
+	if ttl == 0 {
+		s.TTL = DefaultTTL
+	}
+	if retryInterval == 0 {
+		s.RetryInterval = DefaultRetryInterval
+	}
+	if s.TTL < time.Second || s.TTL > longest {
+		s.wrong = fmt.Errorf("the TTL is %s, and must be 1s to %s", ttl, limit(longest))
+		s.TTL = DefaultTTL
+	}
+	s.ReleaseTimeout = min(5*time.Second, s.TTL)
+	s.WaitTTL = DefaultWaitTTL
+	s.Margin = lease.Margin(s.TTL)
+	for _, option := range options {
+		option(&s)
+	}
+	return s
+}
+
+// newClaimSettings is newSettings with a TTL in seconds, as claims have it.
+func newClaimSettings(seconds float64, longest time.Duration, options []Option) settings {
+	if seconds >= 0 && seconds <= longest.Seconds() {
+		return newSettings(time.Duration(math.Round(seconds*float64(time.Second))), 0, longest, options)
+	}
+	s := newSettings(0, 0, longest, options) // also for what is no number
+	s.wrong = fmt.Errorf("the TTL is %vs, and must be 1s to %s", seconds, limit(longest))
+	return s
+}
+
+func limit(ttl time.Duration) string {
+	if ttl == maxTTL {
+		return "100 years"
+	}
+	return ttl.String()
+}
+
+// validate returns everything that is wrong with what a runner was given.
+func (r *Runner) validate() error {
+	wrong := []error{r.wrong}
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	need(r.usable, "the client or the lock is missing")
+	need(r.Log != nil, "the logger is nil")
+	need(r.key != "", "the key is missing")
+	need(r.RetryInterval > 0, "the retry interval is %s, and must be more than 0", r.RetryInterval)
+	need(r.WaitTTL == 0 || r.WaitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.WaitTTL)
+	need(r.ReleaseTimeout > 0, "the release timeout is %s, and must be more than 0", r.ReleaseTimeout)
+	return errors.Join(wrong...)
+}
+
+// withType returns a copy of a resource that has a type: the one that is given where it has
+// none.
+func withType(resource *models.Resource, code models.TypeCode) *models.Resource {
+	resource, _ = proto.Clone(resource).(*models.Resource)
+	if resource.GetTypeCode() == models.TypeCode_UNKNOWN && resource.GetType() == "" && resource != nil {
+		resource.TypeCode = code
+	}
+	return resource
+}
+
+// clientConfig is what a Client makes sessions of.
+type clientConfig struct {
+	dial    []conn.Option
+	options []Option
+	ttl     time.Duration
+	timeout time.Duration
+
+	dialer *conn.Dialer
+}
+
+// newWant returns what options ask for. allowDeadlock is what holds without an option.
+func newWant(resource string, allowDeadlock bool, options []AcquireOption) (a stream.Want, err error) {
+	a.AllowDeadlock = allowDeadlock
+	for _, option := range options {
+		option.acquire(&a)
+	}
+	switch {
+	case len(a.Value) > base.MaxValue:
+		err = fmt.Errorf("the value has %d bytes, and at most %d are allowed", len(a.Value), base.MaxValue)
+	case !utf8.ValidString(a.Value):
+		err = errors.New("the value is no UTF-8")
+	}
+	return a, errors.Join(base.CheckResource(resource), err)
+}
+
+// newClientConfig returns what options say, or everything that is wrong with them.
+func newClientConfig(addresses []string, options []ClientOption) (*clientConfig, error) {
+	c := &clientConfig{ttl: DefaultTTL}
+	for _, option := range options {
+		option.client(c)
+	}
+	dialer, err := conn.NewDialer(addresses, c.dial...)
+	c.dialer = dialer
+	s := c.settings(c.ttl)
+	if c.timeout < 0 {
+		err = errors.Join(err, fmt.Errorf("the command timeout is %s, and must not be negative", c.timeout))
+	}
+	if s.callbacks.any() {
+		err = errors.Join(err, errors.New("WithCallbacks is an option of runners; use Session.Listen"))
+	}
+	if s.RetryInterval != DefaultRetryInterval {
+		err = errors.Join(err, errors.New("WithRetryInterval is an option of runners"))
+	}
+	if err = errors.Join(err, s.validateSession()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// settings returns those of a session with a TTL.
+func (c *clientConfig) settings(ttl time.Duration) settings {
+	return newSettings(ttl, 0, maxSessionTTL, c.options)
+}
+
+// session returns what a session with a TTL and an owner is made of, or what is wrong with it. Without an owner it is that of the options.
+func (c *clientConfig) session(ttl time.Duration, owner string) (stream.Config, error) {
+	s := c.settings(ttl)
+	err := s.validateSession()
+	s.Owner = cmp.Or(owner, s.ownerOr(""))
+	return stream.Config{Dialer: c.dialer, Settings: s.Settings, Timeout: c.timeout}, err
+}
+
+// validateSession returns everything that is wrong with the settings of a session.
+func (s *settings) validateSession() error {
+	wrong := []error{s.wrong}
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	need(s.Log != nil, "the logger is nil")
+	need(s.ReleaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.ReleaseTimeout)
+	need(len(s.Owner) <= maxOwner && utf8.ValidString(s.Owner), "the owner must be UTF-8 of at most %d bytes", maxOwner)
+	return errors.Join(wrong...)
+}
