@@ -12,7 +12,7 @@ type Callbacks struct {
 	// Waiting is called when a server has told that others come first. It gets the owner that holds the lock, "" if the
 	// server does not name it.
 	Waiting func(holder string)
-	// Renewed is called for the gain and for each renewal: when it was sent, and for how long from then on the server lets
+	// Renewed is called for the gain, before Acquired, and for each renewal: when it was sent, and for how long from then on the server lets
 	// the lock last.
 	Renewed func(sent time.Time, lasts time.Duration)
 	// Acquired gets the fencing token of the grant (0 from a server that gives none).

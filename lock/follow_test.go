@@ -28,6 +28,7 @@ import (
 type watched struct {
 	models.UnimplementedLocketServer
 	watches chan watching
+	dial    conn.Option
 	mu      sync.Mutex
 	claims  map[string]func() (*models.Claim, error) // answers to GetClaim
 	asked   int
@@ -77,7 +78,8 @@ func onWatched(t *testing.T, test func(t *testing.T, w *watched, c *lock.Client)
 		listener, server, served := bufconn.Listen(1<<20), grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})), make(chan error)
 		models.RegisterLocketServer(server, w)
 		go func() { served <- server.Serve(listener) }()
-		c, err := lock.NewClient([]string{"127.0.0.1:1"}, lock.WithDial(conn.WithDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))))
+		w.dial = conn.WithDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+		c, err := lock.NewClient([]string{"127.0.0.1:1"}, lock.WithDial(w.dial))
 		must(t, err)
 		test(t, w, c)
 		must(t, c.Close())

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -327,6 +328,38 @@ func TestRunnerSignal(t *testing.T) {
 		time.Sleep(2 * ttl)
 		if owner, _ := e.holder("k"); owner != "" {
 			t.Errorf("%q holds it", owner)
+		}
+	})
+}
+
+// TestRunnerObserved: a runner tells that others come first, and of its gain and each renewal when that was sent and how long it
+// lasts: the gain before it is acquired, and each before the time is up.
+func TestRunnerObserved(t *testing.T) {
+	onEngines(t, func(t *testing.T, e engine) {
+		holder := ifrit.Invoke(e.lock("a"))
+		d := new(diary)
+		var until time.Time
+		waiter := ifrit.Background(e.lock("b", lock.WithCallbacks(lock.Callbacks{
+			Waiting:  func(string) { d.note("waiting") },
+			Acquired: func(uint64) { d.note("acquired") },
+			Renewed: func(sent time.Time, lasts time.Duration) {
+				if now := time.Now(); sent.After(now) || lasts > ttl || !sent.Add(lasts).After(now) || !until.IsZero() && (now.After(until) || sent.Add(lasts).Before(until)) {
+					t.Errorf("renewed at %s, for %s, after %s", sent, lasts, until)
+				}
+				until = sent.Add(lasts)
+				d.note("renewed")
+			},
+		})))
+		time.Sleep(time.Second)
+		if got := d.String(); got != "waiting" {
+			t.Errorf("it waits: %q", got)
+		}
+		must(t, end(holder))
+		<-waiter.Ready()
+		time.Sleep(3 * ttl)
+		must(t, end(waiter))
+		if got := d.String(); !regexp.MustCompile(`^waiting(, waiting)?, renewed, acquired(, renewed){6,}$`).MatchString(got) {
+			t.Errorf("it told: %q", got)
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	locklib "github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -73,7 +74,7 @@ fails, the watch ends with its status; "COMMAND || true" goes on.`,
 		}
 		defer func() { _ = c.Close() }()
 		w := &watch{
-			connection: &connection{c}, req: req, seen: make(map[string]uint64), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+			connection: &connection{c}, req: req, cursor: req.GetCursor(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
 			show: printEvents(cmd), command: cmd.Flag("exec").Value.String(),
 		}
 		return c.Explain(w.run(cmd.Context()))
@@ -88,9 +89,8 @@ var typeNames = jsonview.Type(0).Names()
 // watch is one run of `locket watch`.
 type watch struct {
 	*connection
-	req     *models.WatchRequest // with the cursor to go on after
-	began   bool                 // a server has answered
-	seen    map[string]uint64    // the versions of claims that have come since that cursor
+	req     *models.WatchRequest
+	cursor  string // where to go on after what has been shown
 	show    func(watchEvent) error
 	command string
 	stdout  io.Writer
@@ -99,29 +99,33 @@ type watch struct {
 
 // run watches until ctx ends, or an error that another attempt does not mend.
 func (w *watch) run(ctx context.Context) error {
-	told := false
-	for {
-		before := w.req.GetCursor()
-		err := w.follow(ctx)
-		if before != w.req.GetCursor() {
-			told = false
-		}
+	began, warned := false, false
+	for e, err := range locklib.Watch(ctx, w.LocketClient, w.req) {
 		switch {
 		case ctx.Err() != nil:
 			return exit.With(exit.Interrupted, errors.New("interrupted"))
-		case models.ReasonOf(err) == models.ReasonCursorTooOld:
-			w.startOver()
-			continue
-		case !w.began || !again(err):
+		case err != nil:
 			return err
-		case !told:
-			told = true
-			fmt.Fprintf(w.stderr, "locket: %s; trying again\n", printable.OneLine(w.Explain(err).Error()))
-		}
-		if pause(ctx, retryPause) != nil {
-			return exit.With(exit.Interrupted, errors.New("interrupted"))
+		case e.Broken != nil && (!began || !again(e.Broken)):
+			return e.Broken
+		case e.Broken != nil && !warned:
+			warned = true
+			fmt.Fprintf(w.stderr, "locket: %s; trying again\n", printable.OneLine(w.Explain(e.Broken).Error()))
+		case e.Missed:
+			began = true
+			what := "a new snapshot follows"
+			if w.req.GetNoSnapshot() {
+				what = "some were missed"
+			}
+			fmt.Fprintf(w.stderr, "locket: changes after the cursor are no longer kept: %s\n", what)
+		case e.Broken == nil:
+			began, warned = true, warned && e.Cursor == ""
+			if err := w.handle(ctx, e); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // again reports whether a watch that ended so may go on, at this server or at another one.
@@ -130,69 +134,29 @@ func again(err error) bool {
 	return code == codes.Unavailable || code == codes.ResourceExhausted || errors.Is(err, io.EOF) || models.ReasonOf(err) == models.ReasonCredentialsEnded
 }
 
-// startOver begins without a cursor.
-func (w *watch) startOver() {
-	w.began = true
-	w.req.Cursor = ""
-	clear(w.seen)
-	what := "a new snapshot follows"
-	if w.req.GetNoSnapshot() {
-		what = "some were missed"
-	}
-	fmt.Fprintf(w.stderr, "locket: changes after the cursor are no longer kept: %s\n", what)
-}
-
-// follow reads one stream to its end.
-func (w *watch) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := w.Watch(ctx, w.req)
-	if err != nil {
-		return err
-	}
-	for {
-		response, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		w.began = true
-		if err := w.handle(ctx, response); err != nil {
-			return err
-		}
-	}
-}
-
-func (w *watch) handle(ctx context.Context, response *models.WatchResponse) error {
-	for _, c := range response.GetSnapshot() {
-		if err := w.show(watchEvent{Event: "claim", Claim: pointer(jsonview.OfWatched(c))}); err != nil {
-			return err
-		}
-	}
-	last := len(response.GetTransitions()) - 1
-	for i, t := range response.GetTransitions() {
-		if id := t.GetClaim().GetId(); t.GetClaim().GetVersion() <= w.seen[id] {
-			continue // the stream broke in the middle of what belongs together
-		}
+// handle shows an event, and runs the command for a change.
+func (w *watch) handle(ctx context.Context, e locklib.WatchEvent) error {
+	line := watchEvent{Event: "synced", Cursor: unlessEmpty(e.Cursor)}
+	switch t := e.Transition; {
+	case e.Claim != nil:
+		line = watchEvent{Event: "claim", Claim: pointer(jsonview.OfWatched(e.Claim))}
+	case t != nil:
 		v := jsonview.OfTransition(t)
-		e := watchEvent{Event: "transition", Before: v.Before, Time: &v.Time, Claim: &v.Claim}
-		if i == last {
-			e.Cursor = unlessEmpty(response.GetCursor())
-		}
-		if err := w.show(e); err != nil {
-			return err
-		}
-		if err := w.execute(ctx, t); err != nil {
-			return err
-		}
-		w.seen[v.Claim.ID] = v.Claim.Version
-	}
-	if response.GetCursor() == "" {
+		line = watchEvent{Event: "transition", Before: v.Before, Time: &v.Time, Claim: &v.Claim, Cursor: line.Cursor}
+	case !e.Synced:
+		w.cursor = e.Cursor
 		return nil
 	}
-	w.req.Cursor = response.GetCursor()
-	clear(w.seen)
-	if response.GetSynced() {
-		return w.show(watchEvent{Event: "synced", Cursor: unlessEmpty(response.GetCursor())})
+	if err := w.show(line); err != nil {
+		return err
+	}
+	if e.Transition != nil {
+		if err := w.execute(ctx, e.Transition); err != nil {
+			return err
+		}
+	}
+	if e.Cursor != "" {
+		w.cursor = e.Cursor
 	}
 	return nil
 }
@@ -210,7 +174,7 @@ func (w *watch) execute(ctx context.Context, t *models.Transition) error {
 	if errors.As(err, &failed) && ctx.Err() == nil {
 		code := failed.ExitCode()
 		return exit.With(max(code, exit.Failure), fmt.Errorf("the command failed with status %d for %s; to go on with it, and perhaps some changes before it: --cursor %s",
-			code, printable.Quoted(t.GetClaim().GetResource()), w.req.GetCursor()))
+			code, printable.Quoted(t.GetClaim().GetResource()), w.cursor))
 	}
 	return err
 }

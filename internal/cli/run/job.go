@@ -1,7 +1,6 @@
 package run
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,7 +96,7 @@ func (j *job) start(env []string) error {
 	j.orders, j.reports = json.NewEncoder(ordersIn), readReports(json.NewDecoder(reportsOut))
 	j.order(order{Grace: j.Grace, Command: j.command()})
 	for _, l := range j.locks {
-		l.observed.follow(j.sendLimits)
+		l.follow(j.sendLimits)
 	}
 	j.sendLimits()
 	return nil
@@ -233,11 +232,8 @@ func (j *job) lose(end ending) {
 		return
 	}
 	j.lost = true
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	claim, failed := j.GetClaim(ctx, &models.GetClaimRequest{Id: end.lock.id()})
-	err := end.err
-	if failed != nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
+	claim, err := j.lastOf(end.lock), end.err
+	if claim == nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
 		if wire := wireError(err); wire != nil {
 			err = j.Explain(wire)
 		}

@@ -1,11 +1,13 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tedsuo/ifrit"
@@ -31,12 +33,18 @@ type kept struct {
 
 // keptLock is one of the locks of a run: a claim, and the runner that keeps it.
 type keptLock struct {
-	name     string
-	claim    *models.CreateClaimRequest
-	observed *observedClient
-	runner   *locklib.Runner
-	process  ifrit.Process
-	over     bool // the runner has ended
+	name    string
+	claim   *models.CreateClaimRequest
+	runner  *locklib.Runner
+	process ifrit.Process
+	over    bool // the runner has ended
+
+	// queued is closed when the claim had to wait, leased when it was active first.
+	queued, leased chan struct{}
+
+	mu    sync.Mutex
+	end   time.Duration // until when it is held at least, counted from the boot
+	moved func()        // is called when the end has moved
 }
 
 // ending is the end of a runner.
@@ -54,20 +62,65 @@ func (k *kept) request(name string) *keptLock {
 	if k.Shared {
 		claim.Mode = models.Mode_MODE_SHARED
 	}
-	client := observe(k.LocketClient)
-	runner := locklib.NewClaimRunner(client, claim, locklib.WithWaitTTL(k.WaitTTL))
-	l := &keptLock{name: name, claim: claim, observed: client, runner: runner, process: ifrit.Background(runner)}
+	l := &keptLock{name: name, claim: claim, queued: make(chan struct{}), leased: make(chan struct{})}
+	queue := sync.OnceFunc(func() { close(l.queued) })
+	l.runner = locklib.NewClaimRunner(k.LocketClient, claim, locklib.WithWaitTTL(k.WaitTTL), locklib.WithCallbacks(locklib.Callbacks{
+		Waiting: func(string) { queue() }, Renewed: l.renewed,
+	}))
+	l.process = ifrit.Background(l.runner)
 	k.locks = append(k.locks, l)
 	go func() { k.ended <- ending{l, <-l.process.Wait()} }()
 	return l
 }
 
 // id returns that of the claim, of which the runner may have made another one.
-func (l *keptLock) id() string {
-	if last := l.observed.lastAnswer(); last != nil {
-		return last.GetId()
+func (l *keptLock) id() string { return cmp.Or(l.runner.ClaimID(), l.claim.GetId()) }
+
+// renewed moves the end of the lease, by a clock that the guard shares and that goes on while the machine sleeps. The time since the
+// renewal was sent is the longer one by two clocks: the monotonic one may stand still meanwhile, the other may have been set back.
+func (l *keptLock) renewed(sent time.Time, lasts time.Duration) {
+	now := time.Now()
+	since := max(now.Sub(sent), now.Round(0).Sub(sent.Round(0)))
+	end := sinceBoot() - since + lasts
+	l.mu.Lock()
+	first, moved := l.end == 0, l.moved
+	if end <= l.end {
+		moved = nil
 	}
-	return l.claim.GetId()
+	l.end = max(l.end, end)
+	l.mu.Unlock()
+	if first {
+		close(l.leased)
+	}
+	if moved != nil {
+		moved()
+	}
+}
+
+// follow calls moved whenever the end of the lease moves from now on.
+func (l *keptLock) follow(moved func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.moved = moved
+}
+
+// leaseEnd returns until when the claim is held at least, counted from the boot.
+func (l *keptLock) leaseEnd() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// hasAnswered reports whether a server has answered.
+func (l *keptLock) hasAnswered() bool { return isClosed(l.queued) || isClosed(l.leased) }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // isHeld reports whether all locks are held, by their trust windows.
@@ -82,9 +135,9 @@ func (k *kept) isHeld() bool {
 
 // leaseEnd returns when the first of the leases ends, counted from the boot.
 func (k *kept) leaseEnd() time.Duration {
-	end := k.locks[0].observed.leaseEnd()
+	end := k.locks[0].leaseEnd()
 	for _, l := range k.locks {
-		end = min(end, l.observed.leaseEnd())
+		end = min(end, l.leaseEnd())
 	}
 	return end
 }

@@ -38,7 +38,7 @@ func (k *kept) acquire() error {
 // error has the exit status.
 func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	var queued <-chan struct{} // nil as long as there is time
-	inLine := l.observed.isQueued
+	inLine := (<-chan struct{})(l.queued)
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
 	looks := (<-chan time.Time)(nil)
@@ -47,6 +47,7 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	for {
 		select {
 		case <-l.process.Ready():
+			<-l.leased // which is told before
 			return nil
 		case end := <-k.ended:
 			end.lock.over = true
@@ -75,7 +76,7 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 		case <-queued:
 			return k.withdraw(k.tooLate(l))
 		case <-late: // but the first answer is awaited, which may be that it is active
-			if late, queued = nil, l.observed.isQueued; silent == nil && !isClosed(queued) {
+			if late, queued = nil, l.queued; silent == nil && !isClosed(queued) {
 				return k.withdraw(k.unreachable(l))
 			}
 		case <-silent:
@@ -83,7 +84,7 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 			if queued != nil {
 				return k.withdraw(k.unreachable(l))
 			}
-			if !isClosed(l.observed.isAnswered) {
+			if !l.hasAnswered() {
 				k.say("%v; still trying", k.unreachable(l))
 			}
 		}
@@ -95,10 +96,8 @@ const lookInterval = time.Second
 
 // place says for whom a claim waits, and at which place of the line; "" if no server says so at once.
 func (k *kept) place(l *keptLock) string {
-	ctx, cancel := context.WithTimeout(context.Background(), lookInterval)
-	defer cancel()
-	claim, err := k.GetClaim(ctx, &models.GetClaimRequest{Id: l.id()})
-	if err != nil || claim.GetStatus() != models.Status_STATUS_WAITING {
+	claim := k.lastOf(l)
+	if claim.GetStatus() != models.Status_STATUS_WAITING {
 		return ""
 	}
 	if claim.Position == nil {
@@ -197,7 +196,7 @@ func (k *kept) ask(l *keptLock) error {
 // notAcquired returns the error for a runner that has ended before all locks were held, while
 // another one was awaited.
 func (k *kept) notAcquired(end ending, awaited *keptLock) error {
-	wire, last := wireError(end.err), end.lock.observed.lastAnswer()
+	wire := wireError(end.err)
 	switch {
 	case end.lock != awaited:
 		return k.conflict(fmt.Errorf("the lock %q was lost while %q was awaited: %w", end.lock.name, awaited.name, end.err))
@@ -205,10 +204,18 @@ func (k *kept) notAcquired(end ending, awaited *keptLock) error {
 		return k.tooLate(end.lock)
 	case wire != nil:
 		return k.Explain(wire)
-	case last != nil:
-		return k.conflict(fmt.Errorf("the claim %s while it waited", fateOf(last)))
+	case end.lock.hasAnswered():
+		return k.conflict(fmt.Errorf("the claim %s while it waited", fateOf(k.lastOf(end.lock))))
 	}
 	return end.err
+}
+
+// lastOf returns the claim as it is or has ended, nil if no server says so at once.
+func (k *kept) lastOf(l *keptLock) *models.Claim {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	claim, _ := k.GetClaim(ctx, &models.GetClaimRequest{Id: l.id()})
+	return claim
 }
 
 // wireError returns the error of a call that an error wraps, nil if none.

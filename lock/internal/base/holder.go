@@ -34,7 +34,7 @@ type Observer struct {
 	Waiting func(holder string)
 	// Acquired is called when the lock is held, before Acquire returns.
 	Acquired func(token uint64)
-	// Renewed is called for the gain and for each renewal: when it was sent, and for how long from then on the server lets the lock last.
+	// Renewed is called for the gain, before Acquired, and for each renewal: when it was sent, and for how long from then on the server lets the lock last.
 	Renewed func(sent time.Time, lasts time.Duration)
 	// Unverifiable and Verified are called while the lock is held.
 	Unverifiable func(error)

@@ -28,6 +28,8 @@ type Feed struct {
 	Begun func()
 	// Take takes a message. With an error of it the stream ends, and the next one brings the message again.
 	Take func(context.Context, *models.WatchResponse) error
+	// Broken, if it is set, is called when a stream has ended and another one is to follow.
+	Broken func(error)
 	// Longest is the longest pause between two streams.
 	Longest time.Duration
 }
@@ -50,6 +52,9 @@ func (f *Feed) Run(ctx context.Context) error {
 			f.Request.Cursor = ""
 		case base.Classify(err) == base.Permanent, base.Classify(err) == base.Denied:
 			return err
+		}
+		if f.Broken != nil {
+			f.Broken(err)
 		}
 		if failure = err; healthy {
 			pause = base.FirstPause

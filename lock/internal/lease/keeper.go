@@ -223,6 +223,9 @@ func (k *keeper) gain(r result) {
 	left := g.trust.Left(time.Now())
 	k.expiry.Reset(left)
 	pause := base.Jittered(min(k.TTL/3, left/2))
+	if k.observer.Renewed != nil {
+		k.observer.Renewed(r.sent, r.lasts)
+	}
 	switch {
 	case !k.held:
 		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart
@@ -237,9 +240,6 @@ func (k *keeper) gain(r result) {
 		if k.observer.Verified != nil {
 			k.observer.Verified()
 		}
-	}
-	if k.observer.Renewed != nil {
-		k.observer.Renewed(r.sent, r.lasts)
 	}
 	k.next.Reset(pause)
 }

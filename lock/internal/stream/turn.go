@@ -33,8 +33,8 @@ func (t *turn) grant(token uint64) {
 	t.token = token
 	if t.observer != nil {
 		s := t.queue.session
-		base.Tell(t.observer.Acquired, token)
 		s.renewed(t.observer)
+		base.Tell(t.observer.Acquired, token)
 		if s.doubted {
 			base.Tell(t.observer.Unverifiable, s.unverified())
 		}

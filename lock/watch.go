@@ -1,0 +1,104 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/lock/internal/feed"
+	"github.com/locket-service/locket/models"
+)
+
+// WatchEvent is what a Watch tells. Of Claim, Transition, Missed and Broken at most one is set.
+type WatchEvent struct {
+	// Claim is one that is live, of the snapshot with which a watch without a cursor begins.
+	Claim *models.Claim
+	// Transition is a change of a claim.
+	Transition *models.Transition
+	// Synced is set when the snapshot is complete.
+	Synced bool
+	// Cursor is where another watch goes on after this event; "" in the middle of changes that belong together.
+	Cursor string
+	// Missed is set if changes after the cursor are no longer kept: a new snapshot follows, unless the request wants none.
+	Missed bool
+	// Broken is why the watch was interrupted: it goes on by itself, at another server if it must.
+	Broken error
+}
+
+// Watch follows the claims that match a request, until the loop ends, ctx is done, or the servers refuse: that is the error of the
+// last pair. It tells each change once, those of a resource in order, and goes on where it was when a server
+// ends. Values of more than 4,096 bytes are left out, as in models.LocketClient.
+func Watch(ctx context.Context, client models.LocketClient, request *models.WatchRequest) iter.Seq2[WatchEvent, error] {
+	return func(yield func(WatchEvent, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		request, _ := proto.Clone(request).(*models.WatchRequest)
+		w := &watch{seen: make(map[string]uint64), tell: func(e WatchEvent) error {
+			if ctx.Err() == nil && !yield(e, nil) {
+				cancel()
+				return errLoopEnded
+			}
+			return ctx.Err()
+		}}
+		f := &feed.Feed{
+			Client: func() (feed.Client, error) { return client, nil }, Request: request, Longest: feed.MaxPause,
+			Take:   func(_ context.Context, m *models.WatchResponse) error { return w.take(m) },
+			Broken: func(err error) { w.failed = w.broken(err) },
+		}
+		if err := f.Run(ctx); !errors.Is(w.failed, errLoopEnded) {
+			yield(WatchEvent{}, err)
+		}
+	}
+}
+
+var errLoopEnded = errors.New("the loop has ended")
+
+// watch is one call of Watch.
+type watch struct {
+	tell func(WatchEvent) error
+	// seen has the versions of claims that have come since the last cursor: they come again when the stream breaks.
+	seen map[string]uint64
+	// failed is the last error of tell.
+	failed error
+}
+
+// take tells what a message brings.
+func (w *watch) take(m *models.WatchResponse) error {
+	var events []WatchEvent
+	for _, c := range m.GetSnapshot() {
+		events = append(events, WatchEvent{Claim: c})
+	}
+	for _, t := range m.GetTransitions() {
+		if c := t.GetClaim(); c.GetVersion() > w.seen[c.GetId()] {
+			events = append(events, WatchEvent{Transition: t})
+		}
+	}
+	if last := len(events) - 1; m.GetSynced() || m.GetCursor() != "" && (last < 0 || events[last].Transition == nil) {
+		events = append(events, WatchEvent{Synced: m.GetSynced(), Cursor: m.GetCursor()})
+	} else if last >= 0 {
+		events[last].Cursor = m.GetCursor()
+	}
+	for _, e := range events {
+		if w.failed = w.tell(e); w.failed != nil {
+			return w.failed
+		}
+		if c := e.Transition.GetClaim(); c != nil {
+			w.seen[c.GetId()] = c.GetVersion()
+		}
+	}
+	if m.GetCursor() != "" {
+		clear(w.seen)
+	}
+	return nil
+}
+
+// broken tells that a stream has ended, and whether its cursor is of no use any more.
+func (w *watch) broken(err error) error {
+	if models.ReasonOf(err) != models.ReasonCursorTooOld {
+		return w.tell(WatchEvent{Broken: err})
+	}
+	clear(w.seen)
+	return w.tell(WatchEvent{Missed: true})
+}

@@ -1,0 +1,111 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+)
+
+// TestWatch: each change is told once, also when the stream breaks in the middle of those that belong together; who watches hears of
+// breaks, of changes that were missed, and of the error with which the servers refuse. A loop that ends is told nothing more.
+func TestWatch(t *testing.T) {
+	onWatched(t, func(t *testing.T, w *watched, _ *lock.Client) {
+		c, err := lock.Dial([]string{"127.0.0.1:1"}, w.dial)
+		must(t, err)
+		request := &models.WatchRequest{Prefix: "a"}
+		watch := func(until string) (*diary, <-chan struct{}) {
+			told, done := new(diary), make(chan struct{})
+			go func() {
+				defer close(done)
+				for e, err := range lock.Watch(t.Context(), models.NewLocketClient(c), request) {
+					told.note("%s", lineOf(e, err))
+					if e.Cursor == until {
+						return
+					}
+				}
+			}()
+			return told, done
+		}
+		serve := func(cursor string, messages ...any) {
+			t.Helper()
+			stream := <-w.watches
+			if stream.cursor != cursor {
+				t.Errorf("it goes on at %q, not %q", stream.cursor, cursor)
+			}
+			for _, m := range messages {
+				stream.out <- m
+				synctest.Wait()
+			}
+		}
+		broken := status.Error(codes.Unavailable, "broken")
+		told, done := watch("never")
+		serve("", &models.WatchResponse{Snapshot: []*models.Claim{live("1", "v1", 5)}}, &models.WatchResponse{Cursor: "c1", Synced: true}, changes("", live("1", "v2", 6)), broken)
+		serve("c1", changes("", live("1", "v2", 6)), changes("c2", live("2", "", 7), over("1", 8)), &models.WatchResponse{Cursor: "c3"}, broken)
+		serve("c3", reason(codes.OutOfRange, models.ReasonCursorTooOld))
+		serve("", &models.WatchResponse{Cursor: "c4", Synced: true}, status.Error(codes.PermissionDenied, "no"))
+		<-done
+		told.says(t, "live 1, synced c1, change 1 6, broken, change 2 7, change 1 8 c2, c3, broken, missed, synced c4, denied")
+		if request.GetCursor() != "" {
+			t.Errorf("the request was changed: %v", request)
+		}
+
+		told, done = watch("c5")
+		serve("", changes("c5", over("1", 9)))
+		<-done
+		told.says(t, "change 1 9 c5")
+		time.Sleep(time.Second)
+		must(t, c.Close())
+	})
+}
+
+// lineOf returns what a Watch tells, as a short text.
+func lineOf(e lock.WatchEvent, err error) string {
+	cursor := ""
+	if e.Cursor != "" {
+		cursor = " " + e.Cursor
+	}
+	switch {
+	case status.Code(err) == codes.PermissionDenied:
+		return "denied"
+	case err != nil:
+		return err.Error()
+	case e.Claim != nil:
+		return "live " + e.Claim.GetId() + cursor
+	case e.Transition != nil:
+		return fmt.Sprintf("change %s %d%s", e.Transition.GetClaim().GetId(), e.Transition.GetClaim().GetVersion(), cursor)
+	case e.Missed:
+		return "missed"
+	case e.Broken != nil:
+		return "broken"
+	case e.Synced:
+		return "synced" + cursor
+	default:
+		return e.Cursor
+	}
+}
+
+// TestWatchEnds: the end of the context ends a watch.
+func TestWatchEnds(t *testing.T) {
+	onWatched(t, func(t *testing.T, w *watched, _ *lock.Client) {
+		c, err := lock.Dial([]string{"127.0.0.1:1"}, w.dial)
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var last error
+		for _, err := range lock.Watch(ctx, models.NewLocketClient(c), &models.WatchRequest{}) {
+			last = err
+		}
+		if last != context.DeadlineExceeded { //nolint:errorlint // this very error
+			t.Errorf("it ended with %v", last)
+		}
+		must(t, c.Close())
+	})
+}
