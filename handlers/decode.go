@@ -64,10 +64,11 @@ func decodeRelease(req *models.ReleaseRequest) (claim.Command, error) {
 	}, c.err()
 }
 
-func decodeCreate(req *models.CreateClaimRequest) (claim.Command, error) {
+func decodeCreate(req *models.CreateClaimRequest) (claim.Create, error) {
 	var c check
 	cmd := claim.Create{
-		ID: req.GetId(), Resource: req.GetResource(), Owner: req.GetOwner(), Value: req.GetValue(),
+		AllowDeadlock: req.GetAllowDeadlock(),
+		ID:            req.GetId(), Resource: req.GetResource(), Owner: req.GetOwner(), Value: req.GetValue(),
 		Mode: c.mode(req.GetMode()), Type: c.typeCode(req.GetTypeCode()), NoWait: req.GetNoWait(),
 	}
 	c.name("resource", req.GetResource())

@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/session"
-	"github.com/locket-service/locket/internal/waits"
 	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
 )
@@ -89,7 +89,7 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 		version    *claim.VersionError
 		mode       *session.ModeError
 		fields     fieldErrors
-		deadlock   *waits.DeadlockError
+		circle     *deadlock.Error
 		quota      *claim.QuotaError
 	)
 	switch {
@@ -105,8 +105,8 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 			map[string]string{"version": strconv.FormatUint(version.Version, 10)})
 	case errors.As(err, &mode):
 		return withInfo(status.New(codes.FailedPrecondition, mode.Error()), models.ReasonWrongMode, map[string]string{"mode": mode.Mode.String()})
-	case errors.As(err, &deadlock):
-		return deadlockStatus(deadlock)
+	case errors.As(err, &circle):
+		return deadlockStatus(ctx, circle)
 	case errors.As(err, &quota):
 		name := "claims_held"
 		if quota.Status == claim.Waiting {

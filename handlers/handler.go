@@ -19,8 +19,8 @@ import (
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/session"
-	"github.com/locket-service/locket/internal/waits"
 	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
 )
@@ -33,7 +33,7 @@ type handler struct {
 	hub       *watch.Hub
 	sessions  *session.Manager
 	store     db.Reader
-	finder    *waits.Finder
+	deadlocks *deadlock.Detector
 	status    func(context.Context) (*models.ServiceStatus, error)
 	log       *slog.Logger
 	renewals  rate.Sometimes // that are logged
@@ -47,7 +47,7 @@ type handler struct {
 // wait at the hub, sessions have their manager, and the store is asked for the rest.
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
 	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), maxWaiting: DefaultMaxWaiting, watches: newWatches()}
-	h.finder = waits.NewFinder(store, h.doAsServer, log)
+	h.deadlocks = deadlock.NewDetector(store, c.Do, log)
 	for _, option := range options {
 		option(h)
 	}
@@ -153,10 +153,7 @@ func (h *handler) CreateClaim(ctx context.Context, req *models.CreateClaimReques
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	result, err := h.committer.Do(ctx, cmd)
-	if err == nil && !req.GetAllowDeadlock() {
-		err = h.refuseDeadlock(ctx, &result)
-	}
+	result, err := h.deadlocks.Create(ctx, cmd)
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
@@ -240,12 +237,6 @@ func (h *handler) queue(ctx context.Context, resource string, limit int) (db.Sna
 	queue, now, err = h.store.Queue(ctx, resource, maxLimit)
 	queue.Waiters = queue.Waiters[:min(limit, len(queue.Waiters))]
 	return queue, now, err
-}
-
-// doAsServer carries out a command of the server's own about one claim.
-func (h *handler) doAsServer(ctx context.Context, cmd claim.Command) (claim.Claim, error) {
-	result, err := h.committer.Do(ctx, cmd)
-	return result.Claim, err
 }
 
 // do carries out a command about one claim.

@@ -35,7 +35,7 @@ func (h *handler) Session(stream sessionStream) error {
 	if err != nil {
 		return h.wireError(stream.Context(), err)
 	}
-	open.Check = h.refuseDeadlock
+	open.Deadlocks = h.deadlocks
 	attached, err := h.sessions.Open(stream.Context(), open)
 	if err != nil {
 		return h.wireError(stream.Context(), err)

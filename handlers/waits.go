@@ -3,7 +3,7 @@ package handlers
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/waits"
 	"github.com/locket-service/locket/models"
 )
@@ -100,28 +100,13 @@ func encodeWaits(chain *waits.Chain, bytes int) (encoded []*models.Wait) {
 	return encoded
 }
 
-// refuseDeadlock returns an error if a claim that was just made has to wait, and so causes a deadlock: it is withdrawn then.
-func (h *handler) refuseDeadlock(ctx context.Context, result *committer.Result) error {
-	switch c := &result.Claim; {
-	case c.Status == claim.Waiting:
-		err := h.finder.Check(ctx, c, result.Holder)
-		var deadlock *waits.DeadlockError
-		if errors.As(err, &deadlock) {
-			deadlock.Members = shown(auth.CallerOf(ctx), deadlock.Members)
-		}
-		return err
-	case waits.Refused(c): // by the request that this one repeats
-		return &waits.DeadlockError{}
-	}
-	return nil
-}
-
 // maxDeadlock bounds what an error tells of a deadlock: errors are in the trailer of an answer.
 const maxDeadlock = 3 << 10
 
-// deadlockStatus is what the caller sees of a deadlock. The metadata have the members, as many as
+// deadlockStatus is what the caller sees of a deadlock: the members that it may see. The metadata have the members, as many as
 // have room, in JSON.
-func deadlockStatus(e *waits.DeadlockError) error {
+func deadlockStatus(ctx context.Context, e *deadlock.Error) error {
+	e = &deadlock.Error{Members: shown(auth.CallerOf(ctx), slices.Clone(e.Members))}
 	text := []byte("[]")
 	var members []models.DeadlockMember
 	for _, m := range e.Members {

@@ -33,7 +33,7 @@ func (s *server) wantStatus(t *testing.T, id string, want models.Status) {
 	}
 }
 
-// TestDeadlock: the request that causes a deadlock is refused, with its members; what it made has been withdrawn, and
+// TestDeadlock: the request that causes a deadlock is refused, with its members; it has made nothing, and
 // the others go on waiting.
 func TestDeadlock(t *testing.T) {
 	s := start(t)
@@ -57,7 +57,9 @@ func TestDeadlock(t *testing.T) {
 	if got := fmt.Sprint(members); got != want {
 		t.Errorf("the members are %s, want %s", got, want)
 	}
-	s.wantStatus(t, "cof-a", models.Status_STATUS_WITHDRAWN)
+	if c, err := s.GetClaim(t.Context(), &models.GetClaimRequest{Id: "cof-a"}); models.ReasonOf(err) != models.ReasonClaimNotFound {
+		t.Errorf("the claim that was refused is %s (%v)", c.GetStatus(), err)
+	}
 	s.wantStatus(t, "aof-b", models.Status_STATUS_WAITING)
 	s.wantStatus(t, "bof-c", models.Status_STATUS_WAITING)
 	if c, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Id: "allowed", Owner: "c", Resource: "of-a", Ttl: ptr(60.0), AllowDeadlock: true}); err != nil || c.GetStatus() != models.Status_STATUS_WAITING {

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"bytes"
+	"math"
 	"time"
 )
 
@@ -50,6 +51,9 @@ type Create struct {
 	// NoWait refuses a claim that would wait, with a CollisionError. A try that is refused
 	// leaves nothing, so it keeps nobody out and may be repeated with its id.
 	NoWait bool
+	// AllowDeadlock says that the claim may wait although that causes a deadlock. LookFirst refuses a claim that
+	// would have to wait, and has an owner, with a WouldWaitError, so that its caller can look for deadlocks before it is made.
+	AllowDeadlock, LookFirst bool
 	// Session is what the claim is bound to, "" for none; it must be attached to Server. It is
 	// ErrSessionEnded or ErrNotAttached otherwise. Such a claim has no use for a TTL.
 	Session, Server string
@@ -94,6 +98,9 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 		ID: cmd.ID, Resource: cmd.Resource, Owner: cmd.Owner, Mode: cmd.Mode, Type: cmd.Type,
 		TTL: cmd.TTL, WaitTTL: cmd.WaitTTL, UserData: cmd.UserData, Value: cmd.Value, Session: cmd.Session,
 	}
+	if cmd.LookFirst && q.status(cmd.Mode) == Waiting && c.OwnerKey() != (OwnerKey{}) {
+		return nil, q.wouldWait(c, now)
+	}
 	m := q.join(c, now)
 	if s != nil {
 		s.change(now)
@@ -103,6 +110,16 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 		q.grant(m, now)
 	}
 	return m, nil
+}
+
+// wouldWait returns the error of a claim that is not to join the line yet.
+func (q *Queue) wouldWait(c *Claim, now Instant) error {
+	c.Status, c.Created, c.Enqueued = Waiting, now.Wall, math.MaxUint64
+	e := &WouldWaitError{Claim: c}
+	if q.Waiting == 0 {
+		e.Holder = q.ExclusiveHolder()
+	}
+	return e
 }
 
 // Made reports whether the claim is one that this very request would have made. What

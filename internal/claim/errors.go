@@ -32,6 +32,16 @@ func (e *CollisionError) Error() string {
 	return fmt.Sprintf("the resource is held by %q", e.Holder.Owner)
 }
 
+// WouldWaitError is returned by Create with LookFirst for a claim that would have to wait. Nothing was done.
+type WouldWaitError struct {
+	// Claim is how it would wait, behind all others.
+	Claim *Claim
+	// Holder, unless it is nil, is the only claim that stands before it.
+	Holder *Claim
+}
+
+func (e *WouldWaitError) Error() string { return "the claim would have to wait" }
+
 // VersionError is returned by IfVersion for a claim that has another version.
 type VersionError struct {
 	// Version is that of the claim.

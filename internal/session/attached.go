@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
 )
 
 // Attached is a session while it is attached to this server over one stream.
@@ -17,16 +16,16 @@ type Attached struct {
 	// Resumed says that the session was there before.
 	Resumed bool
 
-	m      *Manager
-	caller context.Context // of its commands: see committer.WithCaller
-	check  func(context.Context, *committer.Result) error
-	server string // the name that it is attached to
-	since  time.Time
-	heard  atomic.Int64  // when its client was last heard, in the committer's lease time
-	room   chan struct{} // has a value for each command under way
-	wake   chan struct{} // has a value when there is something to send
-	ended  chan struct{}
-	follow func() // stops following the hub
+	m         *Manager
+	caller    context.Context // of its commands: see committer.WithCaller
+	deadlocks Deadlocks
+	server    string // the name that it is attached to
+	since     time.Time
+	heard     atomic.Int64  // when its client was last heard, in the committer's lease time
+	room      chan struct{} // has a value for each command under way
+	wake      chan struct{} // has a value when there is something to send
+	ended     chan struct{}
+	follow    func() // stops following the hub
 	// begun are the commands that the committer has. After the end no more come.
 	begun sync.WaitGroup
 

@@ -24,7 +24,7 @@ type Lock struct {
 	UserData []byte
 	// Try holds the resource at once, or says who does.
 	Try bool
-	// AllowDeadlock waits also if Open.Check refuses that.
+	// AllowDeadlock waits also if that causes a deadlock.
 	AllowDeadlock bool
 }
 
@@ -149,11 +149,34 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 		create := claim.Create{
 			ID: ids.NewClaim(), Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
+			AllowDeadlock: cmd.AllowDeadlock, LookFirst: !cmd.AllowDeadlock && a.deadlocks != nil,
 		}
 		r.work.about, r.work.makes = create.ID, true
 		a.making++
-		a.submit(create, func(result committer.Result, err error) { a.locked(r, cmd, result, err) })
+		a.create(r, cmd, create)
 	}
+}
+
+// create makes the claim of a Lock.
+func (a *Attached) create(r *resource, cmd Lock, create claim.Create) {
+	a.submit(create, func(result committer.Result, err error) {
+		var would *claim.WouldWaitError
+		if !errors.As(err, &would) {
+			a.locked(r, cmd, result, err)
+			return
+		}
+		a.background(func(ctx context.Context) func() {
+			err := a.deadlocks.Look(ctx, would)
+			return func() {
+				if err != nil {
+					a.refuse(r, err)
+					return
+				}
+				create.LookFirst = false
+				a.create(r, cmd, create)
+			}
+		})
+	})
 }
 
 // locked answers a Lock that makes a claim.
@@ -167,9 +190,9 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	case result.Claim.Status.Final(): // it ended before its outcome was known here
 		a.omit(r, &result.Claim)
 		a.start(r)
-	case result.Claim.Status == claim.Waiting && !cmd.AllowDeadlock && a.check != nil:
+	case result.Claim.Status == claim.Waiting && !cmd.AllowDeadlock && a.deadlocks != nil:
 		a.beside(a.caller, func(ctx context.Context) func() { // to the end: the claim stays when the stream breaks
-			err := a.check(ctx, &result)
+			err := a.deadlocks.Check(ctx, &result)
 			return func() { a.checked(r, cmd, &result.Claim, err) }
 		})
 	default:

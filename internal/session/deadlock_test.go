@@ -13,10 +13,17 @@ import (
 	"github.com/locket-service/locket/internal/session"
 )
 
+// check is a session.Deadlocks that looks at claims that wait only.
+type check func(context.Context, *committer.Result) error
+
+func (check) Look(context.Context, *claim.WouldWaitError) error { return nil }
+
+func (c check) Check(ctx context.Context, result *committer.Result) error { return c(ctx, result) }
+
 // openChecked opens a session whose claims that wait are looked at.
-func openChecked(t *testing.T, m *session.Manager, id string, check func(context.Context, *committer.Result) error) *session.Attached {
+func openChecked(t *testing.T, m *session.Manager, id string, looks check) *session.Attached {
 	t.Helper()
-	a, err := m.Open(t.Context(), session.Open{ID: id, Secret: "s", TTL: time.Minute, Sequence: 1, Check: check})
+	a, err := m.Open(t.Context(), session.Open{ID: id, Secret: "s", TTL: time.Minute, Sequence: 1, Deadlocks: looks})
 	committertest.Check(t, err)
 	t.Cleanup(a.Detach)
 	return a
@@ -100,6 +107,46 @@ func TestDeadlockEndedElsewhere(t *testing.T) {
 		synctest.Wait()
 		if events := b.Next(t.Context()); tell(events) != "k: 0 to 1 (waiting, )" || len(events) != 1 || events[0].Standing.Claim == withdrawn {
 			t.Errorf("b heard %s; %+v", tell(events), events)
+		}
+	})
+}
+
+// refusing is a session.Deadlocks that refuses the next claims that would wait.
+type refusing struct {
+	check
+	next []error
+}
+
+func (r *refusing) Look(context.Context, *claim.WouldWaitError) (err error) {
+	err, r.next = r.next[0], r.next[1:]
+	return err
+}
+
+// TestRefusedBeforeItIsMade: a Lock that would cause a deadlock makes nothing, and leaves room for others. One that does not
+// waits.
+func TestRefusedBeforeItIsMade(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
+		a := open(t, m, "a")
+		lock(t, a, "k")
+		synctest.Wait()
+		refused := errors.New("a deadlock")
+		looks := &refusing{next: []error{refused, nil}, check: func(context.Context, *committer.Result) error { return nil }}
+		b, err := m.Open(t.Context(), session.Open{ID: "b", Secret: "s", TTL: time.Minute, Sequence: 1, Deadlocks: looks})
+		committertest.Check(t, err)
+		t.Cleanup(b.Detach)
+		b.Next(t.Context())
+		lock(t, b, "k")
+		synctest.Wait()
+		if events := b.Next(t.Context()); len(events) != 1 || !errors.Is(events[0].Err, refused) {
+			t.Errorf("b heard %+v", events)
+		}
+		if counts, err := w.Store.Count(t.Context()); err != nil || counts.Active != 1 || counts.Waiting+counts.Finished != 0 {
+			t.Errorf("%+v (%v)", counts, err)
+		}
+		lock(t, b, "k")
+		synctest.Wait()
+		if events := b.Next(t.Context()); tell(events) != "k: 0 to 1 (waiting, )" {
+			t.Errorf("b heard %s", tell(events))
 		}
 	})
 }

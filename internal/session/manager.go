@@ -122,6 +122,14 @@ func (m *Manager) len() int {
 	return len(m.attached)
 }
 
+// Deadlocks keeps claims from causing deadlocks.
+type Deadlocks interface {
+	// Look looks at a claim that would have to wait, and has not been made. It returns an error if it is not to be.
+	Look(context.Context, *claim.WouldWaitError) error
+	// Check looks at a claim that has just begun to wait. It returns an error if it has withdrawn it.
+	Check(context.Context, *committer.Result) error
+}
+
 // Open is what a client says to open its session.
 type Open struct {
 	ID, Secret, Owner string
@@ -130,9 +138,8 @@ type Open struct {
 	Resume bool
 	// Sequence is that of the message.
 	Sequence uint64
-	// Check, unless it is nil, looks at each claim that has just begun to wait. It returns an error if
-	// it has withdrawn it.
-	Check func(context.Context, *committer.Result) error
+	// Deadlocks, unless it is nil, keeps claims from causing some.
+	Deadlocks Deadlocks
 }
 
 // Open attaches a session to this server. It returns claim.ErrSessionEnded,
@@ -169,7 +176,7 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 		old.begun.Wait() // what it still makes is there to be read
 	}
 	a := newAttached(ctx, m, session, name)
-	a.check = open.Check
+	a.deadlocks = open.Deadlocks
 	if err = a.load(ctx, open.Sequence); err == nil && m.add(a) {
 		return a, nil
 	}

@@ -277,7 +277,7 @@ func (h *hearing) open(at int) {
 	opened := make(chan error)
 	go func() {
 		stream, err := h.sc.servers[at].sessions.Open(context.Background(), session.Open{
-			ID: h.id, Secret: "s", TTL: time.Minute, Sequence: h.sequence, Check: h.sc.check,
+			ID: h.id, Secret: "s", TTL: time.Minute, Sequence: h.sequence, Deadlocks: check(h.sc.check),
 		})
 		h.stream, h.at = stream, at
 		opened <- err

@@ -7,11 +7,6 @@
 // itself, because it holds what it asks for, is in no deadlock: its threads may wait independently of each other.
 // Neither are claims without an owner.
 //
-// A deadlock is caused by a claim that begins to wait, so the server that has just committed one
-// looks (Finder.Check). Two servers may cause a deadlock together, and then both see it, or the one
-// whose commit was later: in any case the claim of the deadlock that joined last, by its enqueue version and
-// its id, is withdrawn. So all agree on which one it is, and it is one.
-//
 // A search reads MaxRead claims at most, and of each queue the holders and the first of the line
 // (maxAhead): what a deadlock further back waits for is not found. It costs the same however long the queues are.
 package waits

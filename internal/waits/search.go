@@ -34,7 +34,7 @@ type search struct {
 	seen     map[string]span         // the waiting claims that were found, by id
 	asked    map[claim.OwnerKey]span // the owners that the store was asked for, or is to be
 	found    []wait
-	deadlock []link
+	deadlock []Link
 	now      claim.Instant
 
 	questions []question             // for the store
@@ -71,9 +71,9 @@ const (
 	otherResource
 )
 
-// link is a part of a deadlock: a claim that waits, and a claim that it waits for, of the owner of the next
+// Link is a part of a deadlock: a claim that waits, and a claim that it waits for, of the owner of the next
 // link.
-type link struct{ waiter, holder claim.Claim }
+type Link struct{ Waiter, Holder claim.Claim }
 
 func newSearch(store Store, owners ...claim.OwnerKey) *search {
 	s := &search{
@@ -87,6 +87,18 @@ func newSearch(store Store, owners ...claim.OwnerKey) *search {
 		}
 	}
 	return s
+}
+
+// Deadlock returns the deadlock that a waiting claim causes, nil if it causes none: from that claim on. holder,
+// if it is known, is the only claim that stands before it.
+func Deadlock(ctx context.Context, store Store, c claim.Claim, holder *claim.Claim) ([]Link, error) {
+	s := newSearch(store, c.OwnerKey())
+	if holder != nil {
+		s.know(db.Snapshot{Row: claim.Row{Resource: c.Resource}, Holders: []claim.Claim{*holder}})
+	}
+	s.begin(c)
+	err := s.run(ctx, true)
+	return s.deadlock, err
 }
 
 // begin adds a claim to begin with.
@@ -245,10 +257,11 @@ func (s *search) closes(at int, blocker *claim.Claim) bool {
 }
 
 // path returns the deadlock that ends with a wait, and with who it waits for, in order.
-func (s *search) path(at int, last claim.Claim) (deadlock []link) {
+func (s *search) path(at int, last claim.Claim) (deadlock []Link) {
 	for i := at; i >= 0; i = s.found[i].from {
-		deadlock = append([]link{{s.found[i].claim, last}}, deadlock...)
+		deadlock = append(deadlock, Link{s.found[i].claim, last})
 		last = s.found[i].by
 	}
+	slices.Reverse(deadlock)
 	return deadlock
 }

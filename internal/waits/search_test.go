@@ -60,7 +60,7 @@ func (t *table) WaitsOf(_ context.Context, owners []claim.OwnerKey, limit int) (
 }
 
 // deadlockOf returns the deadlock that a claim causes.
-func deadlockOf(t testing.TB, store Store, c claim.Claim) []link {
+func deadlockOf(t testing.TB, store Store, c claim.Claim) []Link {
 	t.Helper()
 	s := newSearch(store, c.OwnerKey())
 	s.begin(c)
@@ -106,7 +106,7 @@ func TestDeadlocks(t *testing.T) {
 			}
 			var owners []string
 			for _, l := range deadlockOf(t, store, last) {
-				owners = append(owners, l.waiter.Owner)
+				owners = append(owners, l.Waiter.Owner)
 			}
 			if !slices.Equal(owners, c.deadlock) {
 				t.Errorf("the deadlock is %q, want %q", owners, c.deadlock)
@@ -183,16 +183,16 @@ func (t *table) find(id string) *claim.Claim {
 }
 
 // check checks that a deadlock is one.
-func (t *table) check(rt *rapid.T, first claim.Claim, deadlock []link) {
+func (t *table) check(rt *rapid.T, first claim.Claim, deadlock []Link) {
 	for i, l := range deadlock {
-		next := deadlock[(i+1)%len(deadlock)].waiter
+		next := deadlock[(i+1)%len(deadlock)].Waiter
 		switch {
-		case l.waiter.Status != claim.Waiting, !l.waiter.Conflicts(&l.holder), l.holder.Resource != l.waiter.Resource, l.holder.Enqueued >= l.waiter.Enqueued:
-			rt.Fatalf("%+v does not wait for %+v", l.waiter, l.holder)
-		case l.holder.ID != next.ID && (l.holder.Owner != next.Owner || next.Owner == ""):
-			rt.Fatalf("%+v is not of the owner of %+v", l.holder, next)
-		case i == 0 && l.waiter.ID != first.ID:
-			rt.Fatalf("it begins with %+v", l.waiter)
+		case l.Waiter.Status != claim.Waiting, !l.Waiter.Conflicts(&l.Holder), l.Holder.Resource != l.Waiter.Resource, l.Holder.Enqueued >= l.Waiter.Enqueued:
+			rt.Fatalf("%+v does not wait for %+v", l.Waiter, l.Holder)
+		case l.Holder.ID != next.ID && (l.Holder.Owner != next.Owner || next.Owner == ""):
+			rt.Fatalf("%+v is not of the owner of %+v", l.Holder, next)
+		case i == 0 && l.Waiter.ID != first.ID:
+			rt.Fatalf("it begins with %+v", l.Waiter)
 		}
 	}
 }

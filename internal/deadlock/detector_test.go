@@ -1,4 +1,4 @@
-package waits_test
+package deadlock_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
-	"github.com/locket-service/locket/internal/waits"
+	"github.com/locket-service/locket/internal/deadlock"
 )
 
 func TestMain(m *testing.M) {
@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 
 // server is what makes claims and looks for deadlocks.
 type server struct {
-	store  db.Store
-	queues *committer.Committer
-	finder *waits.Finder
+	store    db.Store
+	queues   *committer.Committer
+	detector *deadlock.Detector
 }
 
 func serve(t testing.TB, store db.Store) *server {
@@ -42,10 +42,7 @@ func serve(t testing.TB, store db.Store) *server {
 	s := &server{store: store, queues: committer.New(store, committer.Config{
 		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(prometheus.NewRegistry()),
 	})}
-	s.finder = waits.NewFinder(store, func(ctx context.Context, cmd claim.Command) (claim.Claim, error) {
-		result, err := s.queues.Do(ctx, cmd)
-		return result.Claim, err
-	}, log)
+	s.detector = deadlock.NewDetector(store, s.queues.Do, log)
 	process := ifrit.Invoke(s.queues)
 	t.Cleanup(func() {
 		process.Signal(os.Interrupt)
@@ -67,11 +64,8 @@ func embedded(t testing.TB) *server {
 
 // claim makes a claim, and returns an error if it causes a deadlock. Its id is both names.
 func (s *server) claim(owner, resource string) error {
-	result, err := s.queues.Do(context.Background(), claim.Create{ID: owner + "-" + resource, Owner: owner, Resource: resource, TTL: time.Hour})
-	if err != nil || result.Claim.Status != claim.Waiting {
-		return err
-	}
-	return s.finder.Check(context.Background(), &result.Claim, result.Holder)
+	_, err := s.detector.Create(context.Background(), claim.Create{ID: owner + "-" + resource, Owner: owner, Resource: resource, TTL: time.Hour})
+	return err
 }
 
 func (s *server) must(t testing.TB, owner, resource string) {
@@ -90,8 +84,73 @@ func (s *server) status(t testing.TB, id string) claim.Status {
 	return c.Status
 }
 
-// TestTwoServersCauseADeadlock: of the claims with which two servers cause a deadlock together exactly
-// one is withdrawn, in every round, within a second; if a request was refused it is that of this claim.
+// has reports whether there is a claim.
+func (s *server) has(t testing.TB, id string) bool {
+	t.Helper()
+	_, _, err := s.store.Get(t.Context(), id)
+	if err != nil && !errors.Is(err, claim.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// TestRefusedLeavesNothing: a claim that would cause a deadlock is refused before anything is committed, in the row of
+// its resource neither.
+func TestRefusedLeavesNothing(t *testing.T) {
+	s := embedded(t)
+	s.must(t, "a", "1")
+	s.must(t, "b", "2")
+	s.must(t, "a", "2")
+	before, _, err := s.store.Queue(t.Context(), "1", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // and again, when it is repeated
+		var circle *deadlock.Error
+		if err := s.claim("b", "1"); !errors.As(err, &circle) || len(circle.Members) != 2 || circle.Members[0].ID != "b-1" || circle.Members[1].ID != "a-2" {
+			t.Fatalf("%v", err)
+		}
+	}
+	after, _, err := s.store.Queue(t.Context(), "1", 10)
+	if err != nil || after.Row != before.Row || s.has(t, "b-1") {
+		t.Errorf("before %+v, after %+v (%v)", before.Row, after.Row, err)
+	}
+}
+
+// TestTwoRequestsOfOneBatch: of two requests that cause a deadlock together after both have looked, exactly one is refused,
+// and its claim withdrawn.
+func TestTwoRequestsOfOneBatch(t *testing.T) {
+	s := embedded(t)
+	s.must(t, "a", "1")
+	s.must(t, "b", "2")
+	var looked sync.WaitGroup
+	looked.Add(2)
+	s.detector = deadlock.NewDetector(s.store, func(ctx context.Context, cmd claim.Command) (committer.Result, error) {
+		if create, ok := cmd.(claim.Create); ok && !create.LookFirst {
+			looked.Done()
+			looked.Wait()
+		}
+		return s.queues.Do(ctx, cmd)
+	}, slog.New(slog.DiscardHandler))
+	var both sync.WaitGroup
+	var errs [2]error
+	both.Go(func() { errs[0] = s.claim("a", "2") })
+	both.Go(func() { errs[1] = s.claim("b", "1") })
+	both.Wait()
+	withdrawn := 0
+	for _, id := range []string{"a-2", "b-1"} {
+		if s.status(t, id) == claim.Withdrawn {
+			withdrawn++
+		}
+	}
+	var circle *deadlock.Error
+	if withdrawn != 1 || !errors.As(errors.Join(errs[:]...), &circle) {
+		t.Errorf("%d were withdrawn; %v", withdrawn, errs)
+	}
+}
+
+// TestTwoServersCauseADeadlock: of the requests with which two servers cause a deadlock together exactly one fails, in every
+// round, within a second: it is refused before it makes a claim, or its claim is withdrawn.
 func TestTwoServersCauseADeadlock(t *testing.T) {
 	const rounds = 150
 	dsn := fixtures.MySQL(t)
@@ -103,7 +162,7 @@ func TestTwoServersCauseADeadlock(t *testing.T) {
 		}
 		servers[i] = serve(t, store)
 	}
-	refusals := 0
+	early, late := 0, 0
 	for round := range rounds {
 		names := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
 		for i, s := range servers {
@@ -115,27 +174,30 @@ func TestTwoServersCauseADeadlock(t *testing.T) {
 			both.Go(func() { errs[i] = s.claim(names[i], "of-"+names[1-i]) })
 		}
 		both.Wait()
-		var withdrawn []string
+		var failed []string
 		for i, s := range servers {
 			id := names[i] + "-of-" + names[1-i]
-			var deadlock *waits.DeadlockError
-			switch status := s.status(t, id); {
-			case errs[i] != nil && !errors.As(errs[i], &deadlock):
+			var circle *deadlock.Error
+			switch made := s.has(t, id); {
+			case errs[i] != nil && !errors.As(errs[i], &circle):
 				t.Fatal(errs[i])
-			case errs[i] != nil && status != claim.Withdrawn:
-				t.Errorf("round %d: %s was refused, and is %s", round, id, status)
+			case !made && errs[i] == nil:
+				t.Errorf("round %d: %s was answered, and is not there", round, id)
+			case !made:
+				early++
+				failed = append(failed, id)
+			case s.status(t, id) == claim.Withdrawn:
+				late++
+				failed = append(failed, id)
 			case errs[i] != nil:
-				refusals++
-			}
-			if s.status(t, id) == claim.Withdrawn {
-				withdrawn = append(withdrawn, id)
+				t.Errorf("round %d: %s was refused, and is %s", round, id, s.status(t, id))
 			}
 		}
-		if len(withdrawn) != 1 {
-			t.Errorf("round %d: %q were withdrawn", round, withdrawn)
+		if len(failed) != 1 {
+			t.Errorf("round %d: %q failed", round, failed)
 		}
 	}
-	t.Logf("%d of %d were told by the answer to their request", refusals, rounds)
+	t.Logf("%d were refused before anything was made, %d withdrawn", early, late)
 }
 
 // TestDeadlockThatIsOver: a deadlock that dissolves while it is looked for refuses nobody.
@@ -151,7 +213,7 @@ func TestDeadlockThatIsOver(t *testing.T) {
 	if _, err := s.queues.Do(t.Context(), claim.End{ID: "a-1"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.finder.Check(t.Context(), &result.Claim, result.Holder); err != nil || s.status(t, "last") != claim.Active {
+	if err := s.detector.Check(t.Context(), &result); err != nil || s.status(t, "last") != claim.Active {
 		t.Errorf("%v; it is %s", err, s.status(t, "last"))
 	}
 }
@@ -167,7 +229,7 @@ func (slow) WaitsOf(ctx context.Context, _ []claim.OwnerKey, _ int) ([]claim.Cla
 // TestCheckWithoutDatabase: a claim waits if nobody can look for deadlocks.
 func TestCheckWithoutDatabase(t *testing.T) {
 	s := embedded(t)
-	s.finder = waits.NewFinder(slow{s.store}, nil, slog.New(slog.DiscardHandler))
+	s.detector = deadlock.NewDetector(slow{s.store}, s.queues.Do, slog.New(slog.DiscardHandler))
 	s.must(t, "a", "1")
 	s.must(t, "b", "1")
 	if status := s.status(t, "b-1"); status != claim.Waiting {
@@ -189,11 +251,8 @@ func BenchmarkContended(b *testing.B) {
 					}
 				}
 				for b.Loop() {
-					result, err := s.queues.Do(b.Context(), claim.Create{ID: "new", Owner: "me", Resource: "r", TTL: time.Hour})
-					if err == nil && check {
-						err = s.finder.Check(b.Context(), &result.Claim, result.Holder)
-					}
-					if err != nil {
+					cmd := claim.Create{ID: "new", Owner: "me", Resource: "r", TTL: time.Hour, AllowDeadlock: !check}
+					if _, err := s.detector.Create(b.Context(), cmd); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -1,0 +1,191 @@
+package deadlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/waits"
+)
+
+const (
+	// lookTimeout is how long a claim's answer may wait for a look, and endTimeout for the end of
+	// the claim of a deadlock that was found.
+	lookTimeout = time.Second
+	endTimeout  = 10 * time.Second
+	// confirmations is how often a deadlock is looked for again that was found.
+	confirmations = 5
+	// together is how far apart claims may have joined of which two servers cause a deadlock
+	// together, by clocks that may differ. A claim that joined before is not taken from its owner.
+	together = 10 * time.Second
+)
+
+// Detector finds the deadlocks that new claims cause.
+type Detector struct {
+	store waits.Store
+	do    func(context.Context, claim.Command) (committer.Result, error)
+	log   *slog.Logger
+}
+
+// NewDetector returns a detector that reads in a store, and makes and withdraws claims by do.
+func NewDetector(store waits.Store, do func(context.Context, claim.Command) (committer.Result, error), log *slog.Logger) *Detector {
+	return &Detector{store: store, do: do, log: log}
+}
+
+// Error is returned for a claim that is refused because it would cause a deadlock.
+type Error struct {
+	// Members are the claims that wait in the deadlock, each for the owner of the next, from the
+	// refused one on. It is empty for a claim that was withdrawn before.
+	Members []claim.Claim
+}
+
+func (e *Error) Error() string {
+	if len(e.Members) == 0 {
+		return "the claim would cause a deadlock, in which each waits for the next"
+	}
+	const most = 5
+	var links []string
+	for _, m := range e.Members[:min(most, len(e.Members))] {
+		links = append(links, fmt.Sprintf("%s waits for %s", brief(cmp.Or(m.Owner, m.Session)), brief(m.Resource)))
+	}
+	text := "the claim would cause a deadlock: " + strings.Join(links, ", ")
+	if more := len(e.Members) - most; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
+}
+
+// brief quotes a name, which may be long.
+func brief(name string) string {
+	const most = 100
+	if len(name) > most {
+		name = strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	return strconv.Quote(name)
+}
+
+// Create makes a claim that causes no deadlock, unless it allows one. It returns an Error for one that would.
+func (d *Detector) Create(ctx context.Context, cmd claim.Create) (committer.Result, error) {
+	if cmd.LookFirst = !cmd.AllowDeadlock; !cmd.LookFirst {
+		return d.do(ctx, cmd)
+	}
+	result, err := d.do(ctx, cmd)
+	var would *claim.WouldWaitError
+	if errors.As(err, &would) {
+		if err := d.Look(ctx, would); err != nil {
+			return committer.Result{}, err
+		}
+		cmd.LookFirst = false
+		result, err = d.do(ctx, cmd)
+	}
+	switch c := &result.Claim; {
+	case err != nil:
+		return committer.Result{}, err
+	case c.Status == claim.Waiting:
+		return result, d.Check(ctx, &result)
+	case withdrawn(c): // by the request that this one repeats
+		return committer.Result{}, &Error{}
+	}
+	return result, nil
+}
+
+// Look looks whether a claim that would have to wait would cause a deadlock. It returns an Error if so. Everything else
+// is nil: there is no deadlock, or none could be looked for.
+func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error {
+	if deadlock := d.find(ctx, would.Claim, would.Holder); len(deadlock) > 0 {
+		return errorOf(deadlock)
+	}
+	return nil
+}
+
+// Check looks whether a claim that has just begun to wait causes a deadlock, together with others that were made
+// meanwhile. It returns an Error if so: the claim has been withdrawn. Everything else is nil: no deadlock was found,
+// or none could be looked for, or another claim joined it later and has been withdrawn.
+func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
+	c := &result.Claim
+	deadlock := d.find(ctx, c, result.Holder)
+	if len(deadlock) == 0 {
+		return nil
+	}
+	last := latest(deadlock)
+	if c.Created.Sub(last.Created).Abs() > together {
+		last = c
+	}
+	if !d.withdraw(last.ID) || last.ID != c.ID {
+		return nil
+	}
+	return errorOf(deadlock)
+}
+
+// latest returns the claim that joined a deadlock last.
+func latest(deadlock []waits.Link) *claim.Claim {
+	last := slices.MaxFunc(deadlock, func(a, b waits.Link) int {
+		return cmp.Or(cmp.Compare(a.Waiter.Enqueued, b.Waiter.Enqueued), cmp.Compare(a.Waiter.ID, b.Waiter.ID))
+	})
+	return &last.Waiter
+}
+
+// find returns the deadlock that a claim causes, nil if none is found in time. The claims were all there in this way
+// at one moment: between two searches with the same result. Claims do not come back to a
+// status that they had.
+func (d *Detector) find(ctx context.Context, c *claim.Claim, holder *claim.Claim) []waits.Link {
+	if c.OwnerKey() == (claim.OwnerKey{}) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	before, err := waits.Deadlock(ctx, d.store, *c, holder)
+	for range confirmations {
+		if err != nil || len(before) == 0 {
+			break
+		}
+		var again []waits.Link
+		if again, err = waits.Deadlock(ctx, d.store, *c, nil); err == nil && slices.EqualFunc(before, again, sameLink) {
+			return again
+		}
+		before = again
+	}
+	if err != nil {
+		d.log.DebugContext(ctx, "a deadlock may not have been found", "error", err)
+	}
+	return nil
+}
+
+func sameLink(a, b waits.Link) bool {
+	return a.Waiter.ID == b.Waiter.ID && a.Holder.ID == b.Holder.ID && a.Holder.Status == b.Holder.Status
+}
+
+// withdraw ends a claim, whoever its caller was, if it still waits, and reports whether it ended for
+// being in a circle. The caller of the check may have left; the others in the deadlock wait.
+func (d *Detector) withdraw(id string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	ended, err := d.do(ctx, claim.Withdraw{ID: id, Reason: Reason})
+	if err != nil {
+		d.log.Warn("a claim that causes a deadlock cannot be withdrawn", "claim", id, "error", err)
+		return false
+	}
+	return withdrawn(&ended.Claim)
+}
+
+// Reason is the reason of a claim that was withdrawn because it caused a deadlock.
+const Reason = "it caused a deadlock, in which each waits for the next"
+
+// withdrawn reports whether a claim was withdrawn because it caused a deadlock.
+func withdrawn(c *claim.Claim) bool { return c.Status == claim.Withdrawn && c.Reason == Reason }
+
+func errorOf(deadlock []waits.Link) *Error {
+	e := &Error{}
+	for _, l := range deadlock {
+		e.Members = append(e.Members, l.Waiter)
+	}
+	return e
+}
