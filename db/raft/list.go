@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/state"
@@ -71,12 +69,12 @@ type listing struct {
 // history count.
 func (s *Store) inMemory(ctx context.Context, l *listing) (written uint64, err error) {
 	s.mu.Lock()
-	var live *btree.BTreeG[*claim.Claim]
+	var live *state.Created
 	var some []*claim.Claim
 	if l.f.Resource != nil {
 		some = s.state.OfResource(*l.f.Resource)
 	} else {
-		live = s.state.Created()
+		live = new(s.state.Created())
 	}
 	ended, written, last := s.pending.ended, s.pending.written, s.last
 	for _, p := range s.proposed {
@@ -122,7 +120,7 @@ func (l *listing) before(a, b *claim.Claim) bool {
 }
 
 // scan returns the live claims that pass, as many as the list may need.
-func (l *listing) scan(ctx context.Context, live *btree.BTreeG[*claim.Claim]) (some []*claim.Claim, err error) {
+func (l *listing) scan(ctx context.Context, live *state.Created) (some []*claim.Claim, err error) {
 	needed := math.MaxInt
 	if l.f.Limit > 0 {
 		needed = l.f.Limit + l.f.Offset
@@ -134,20 +132,12 @@ func (l *listing) scan(ctx context.Context, live *btree.BTreeG[*claim.Claim]) (s
 			return false
 		}
 		if state.Passes(&l.f, c, l.now) {
-			some = append(some, c)
+			kept := *c
+			some = append(some, &kept)
 		}
 		return len(some) < needed && !l.past(c)
 	}
-	switch first := l.first(); {
-	case l.f.Newest && first == nil:
-		live.Reverse(visit)
-	case l.f.Newest:
-		live.Descend(first, visit)
-	case first == nil:
-		live.Scan(visit)
-	default:
-		live.Ascend(first, visit)
-	}
+	live.Scan(l.f.Newest, l.first(), visit)
 	return some, err
 }
 

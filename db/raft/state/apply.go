@@ -46,10 +46,10 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 		after := p.Claim
 		if p.Fields&record.Made == 0 {
 			l := s.claims[p.Claim.ID]
-			if l == nil || l.Status != p.From {
+			if l == nil || l.status() != p.From {
 				return nil, fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
 			}
-			after = *l.Claim
+			l.unpack(&after)
 			p.Apply(&after)
 		}
 		change, err := s.change(p.From != 0, &after)
@@ -77,8 +77,8 @@ func (s *State) Restore(read func(apply func(*record.Decoded) error) error) erro
 	})
 	s.restoring = false
 	for _, r := range s.rows {
-		r.shared.sort()
-		r.waiting.sort()
+		r.shared().sort()
+		r.waiting().sort()
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func (s *State) applyRest(h record.Header, servers []record.Server, rows []recor
 			s.dropRow(r)
 		} else {
 			known := s.row(r.Name)
-			known.Version = max(known.Version, r.Version)
+			known.version = max(known.version, r.Version)
 		}
 	}
 }
@@ -135,9 +135,10 @@ func (s *State) completed(t claim.Transition) *claim.Claim {
 	whole := *t.After
 	whole.Brief, whole.NewValue = false, false
 	if l := s.claims[whole.ID]; l != nil {
-		whole.UserData = l.UserData
+		known := l.claim()
+		whole.UserData = known.UserData
 		if !t.SetsValue() {
-			whole.Value = l.Value
+			whole.Value = known.Value
 		}
 	}
 	return &whole
@@ -150,24 +151,26 @@ func (s *State) change(known bool, after *claim.Claim) (claim.Transition, error)
 		return claim.Transition{}, fmt.Errorf("%w: claim %.200q", ErrDiverged, after.ID)
 	}
 	if !known {
-		l = &live{Claim: after, row: s.row(after.Resource)}
-		l.row.Version = max(l.row.Version, after.Version)
-		s.claims[after.ID] = l
+		l = &live{packed: pack(after), row: s.row(after.Resource)}
+		l.row.version = max(l.row.version, after.Version)
+		s.claims[l.id()] = l
 		s.add(l)
 		return claim.Transition{After: after}, nil
 	}
-	before := l.Claim
-	l.row.Version = max(l.row.Version, after.Version)
+	before := l.claim()
+	l.row.version = max(l.row.version, after.Version)
 	switch {
 	case !after.Status.Live():
 		s.remove(l)
 		delete(s.claims, after.ID)
 	case before.Status == after.Status && before.Type == after.Type && before.TTL == after.TTL && before.Deadline == after.Deadline:
-		l.Claim = after
-		s.created.Set(after)
+		l.packed = pack(after)
+		s.created.Set(l.packed)
+		s.claims[l.id()] = l // the key is a part of it too
 	default:
 		s.remove(l)
-		l.Claim = after
+		l.packed = pack(after)
+		s.claims[l.id()] = l
 		s.add(l)
 	}
 	return claim.Transition{Before: before, After: after}, nil

@@ -4,20 +4,17 @@ package state
 type bag []*live
 
 // add puts a claim into the bag, and notes its place there.
-func (b *bag) add(l *live, place *int) {
-	*place = len(*b)
+func (b *bag) add(l *live) {
+	l.inBag = len(*b)
 	*b = append(*b, l)
 }
 
-// remove takes the claim at a place out; moved notes the new place of the claim that takes it.
-func (b *bag) remove(place int, moved func(l *live) *int) {
+// remove takes a claim out.
+func (b *bag) remove(l *live) {
 	last := len(*b) - 1
-	l := (*b)[last]
-	(*b)[place] = l
-	*moved(l) = place
+	moved := (*b)[last]
+	(*b)[l.inBag] = moved
+	moved.inBag = l.inBag
 	(*b)[last] = nil
 	*b = (*b)[:last]
 }
-
-func inSession(l *live) *int { return &l.inSession }
-func inOwner(l *live) *int   { return &l.inOwner }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -13,12 +14,12 @@ import (
 func (s *State) Due(now claim.Time, idle time.Duration, limit int) (names []string) {
 	seen := make(map[*row]bool)
 	s.leases.Scan(func(l *live) bool {
-		if l.Deadline > now || len(names) == limit {
+		if l.deadline() > now || len(names) == limit {
 			return false
 		}
-		if (l.row.Waiting > 0 || l.Deadline <= now.Add(-idle)) && !seen[l.row] {
+		if (len(l.row.waiting()) > 0 || l.deadline() <= now.Add(-idle)) && !seen[l.row] {
 			seen[l.row] = true
-			names = append(names, l.Resource)
+			names = append(names, l.row.name)
 		}
 		return true
 	})
@@ -28,10 +29,10 @@ func (s *State) Due(now claim.Time, idle time.Duration, limit int) (names []stri
 // Abandoned returns the ids of up to limit claims that wait and have fallen due, the first one first.
 func (s *State) Abandoned(now claim.Time, limit int) (ids []string) {
 	s.limited.Scan(func(l *live) bool {
-		if l.Deadline > now || len(ids) == limit {
+		if l.deadline() > now || len(ids) == limit {
 			return false
 		}
-		ids = append(ids, l.ID)
+		ids = append(ids, strings.Clone(l.id()))
 		return true
 	})
 	return ids
@@ -42,11 +43,11 @@ func (s *State) Abandoned(now claim.Time, limit int) (ids []string) {
 func (s *State) NextDue(now claim.Time, idle time.Duration, registered string) (next claim.Time) {
 	for _, deadlines := range []*btree.BTreeG[*live]{s.leases, s.limited} {
 		sooner := func(l *live) bool {
-			next = db.Sooner(next, db.LookAt(l.Deadline, now, idle))
+			next = db.Sooner(next, db.LookAt(l.deadline(), now, idle))
 			return false
 		}
 		deadlines.Scan(sooner)
-		deadlines.Ascend(&live{Claim: &claim.Claim{Deadline: now + 1}}, sooner)
+		deadlines.Ascend(&live{packed: pack(&claim.Claim{Deadline: now + 1})}, sooner)
 	}
 	if s.endless > 0 {
 		next = db.Sooner(next, claim.Forever)

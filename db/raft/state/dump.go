@@ -13,11 +13,11 @@ import (
 func (s *State) Dump() *record.Record {
 	r := &record.Record{Header: record.Header{Lease: s.Lease}, Floor: s.floor}
 	s.names.Scan(func(known *row) bool {
-		r.Rows = append(r.Rows, record.Row{Name: known.Resource, Version: known.Version})
+		r.Rows = append(r.Rows, record.Row{Name: known.name, Version: known.version})
 		return true
 	})
 	for _, id := range slices.Sorted(maps.Keys(s.claims)) {
-		r.Claims = append(r.Claims, claim.Transition{After: s.claims[id].Claim})
+		r.Claims = append(r.Claims, claim.Transition{After: s.claims[id].claim()})
 	}
 	s.ids.Scan(func(known *session) bool {
 		r.Sessions = append(r.Sessions, claim.SessionChange{After: known.Session})

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"strings"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -10,70 +11,71 @@ import (
 
 // add puts a claim into all indexes, in which it is not.
 func (s *State) add(l *live) {
-	s.created.Set(l.Claim)
+	s.created.Set(l.packed)
 	s.withStatus(l).Set(l)
 	switch deadlines := s.deadlines(l); {
 	case deadlines != nil:
 		deadlines.Set(l)
 		s.countTTL(l.limit(), 1)
-	case l.Status == claim.Active:
+	case l.status() == claim.Active:
 		s.endless++
 	}
-	l.row.enter(l, s.restoring)
-	s.contend(l.row)
-	if l.Session != "" {
-		l.session = s.sessionOf(l.Session)
-		l.session.claims.add(l, &l.inSession)
-	} else if l.Status == claim.Waiting && l.Owner != "" {
-		owned := s.owners[l.Owner]
-		owned.add(l, &l.inOwner)
-		s.owners[l.Owner] = owned
+	s.enter(l)
+	owner, identity, session := l.parties()
+	if session != "" {
+		l.session = s.sessionOf(session)
+		l.session.claims.add(l)
+	} else if l.status() == claim.Waiting && owner != "" {
+		owned := s.owners[owner]
+		owned.add(l)
+		s.owners[strings.Clone(owner)] = owned
 	}
-	s.count(l, 1)
+	s.count(identity, l.status(), 1)
 }
 
 // remove takes a claim out of all indexes. It is as it was when it was added.
 func (s *State) remove(l *live) {
-	s.created.Delete(l.Claim)
+	s.created.Delete(l.packed)
 	s.withStatus(l).Delete(l)
 	switch deadlines := s.deadlines(l); {
 	case deadlines != nil:
 		deadlines.Delete(l)
 		s.countTTL(l.limit(), -1)
-	case l.Status == claim.Active:
+	case l.status() == claim.Active:
 		s.endless--
 	}
-	l.row.leave(l)
-	s.contend(l.row)
-	if l.Session != "" {
-		l.session.claims.remove(l.inSession, inSession)
-		s.forget(l.Session, l.session)
-	} else if l.Status == claim.Waiting && l.Owner != "" {
-		owned := s.owners[l.Owner]
-		owned.remove(l.inOwner, inOwner)
+	s.leave(l)
+	owner, identity, session := l.parties()
+	if session != "" {
+		l.session.claims.remove(l)
+		s.forget(session, l.session)
+		l.session = nil
+	} else if l.status() == claim.Waiting && owner != "" {
+		owned := s.owners[owner]
+		owned.remove(l)
 		if len(owned) > 0 {
-			s.owners[l.Owner] = owned
+			s.owners[strings.Clone(owner)] = owned
 		} else {
-			delete(s.owners, l.Owner)
+			delete(s.owners, owner)
 		}
 	}
-	s.count(l, -1)
+	s.count(identity, l.status(), -1)
 }
 
 // withStatus returns the claims with the status, and where they are active the type, of a claim.
 func (s *State) withStatus(l *live) *btree.BTreeG[*live] {
-	if l.Status == claim.Waiting {
+	if l.status() == claim.Waiting {
 		return s.waits
 	}
-	return s.holding(l.Type)
+	return s.holding(l.kind())
 }
 
 // deadlines returns the index of deadlines that a claim is in, nil for none.
 func (s *State) deadlines(l *live) *btree.BTreeG[*live] {
 	switch {
-	case l.Status == claim.Active && l.Deadline != claim.Forever:
+	case l.status() == claim.Active && l.deadline() != claim.Forever:
 		return s.leases
-	case l.Status == claim.Waiting && l.Deadline != 0:
+	case l.status() == claim.Waiting && l.deadline() != 0:
 		return s.limited
 	default:
 		return nil
@@ -82,10 +84,10 @@ func (s *State) deadlines(l *live) *btree.BTreeG[*live] {
 
 // limit returns after how much lease time without a request a claim ends that has a deadline.
 func (l *live) limit() time.Duration {
-	if l.Status == claim.Waiting {
-		return l.WaitTTL
+	if l.status() == claim.Waiting {
+		return l.claim().WaitTTL
 	}
-	return l.TTL
+	return l.ttl()
 }
 
 func (s *State) countTTL(ttl time.Duration, n int) {
@@ -104,30 +106,19 @@ func (s *State) ShortestTTL() time.Duration {
 }
 
 // count adds a claim to the count of its identity, or takes it away.
-func (s *State) count(l *live, n int) {
-	if l.Identity == "" {
+func (s *State) count(identity string, status claim.Status, n int) {
+	if identity == "" {
 		return
 	}
-	c := s.counts[l.Identity]
-	if l.Status == claim.Active {
+	c := s.counts[identity]
+	if status == claim.Active {
 		c.Active += n
 	} else {
 		c.Waiting += n
 	}
 	if c == (claim.Count{}) {
-		delete(s.counts, l.Identity)
+		delete(s.counts, identity)
 	} else {
-		s.counts[l.Identity] = c
+		s.counts[strings.Clone(identity)] = c
 	}
-}
-
-// contend notes whether claims wait for a resource.
-func (s *State) contend(r *row) {
-	switch waits := r.Waiting > 0; {
-	case waits && !r.contended:
-		s.contended.Set(r)
-	case !waits && r.contended:
-		s.contended.Delete(r)
-	}
-	r.contended = r.Waiting > 0
 }

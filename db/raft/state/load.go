@@ -56,30 +56,31 @@ func (l *loading) resource(name string) {
 		l.qs.Put(claim.NewQueue(claim.Row{Resource: name}, l.floor, nil))
 		return
 	}
-	l.qs.Put(claim.NewQueue(r.Row, l.floor, l.waiters))
+	l.qs.Put(claim.NewQueue(r.of(), l.floor, l.waiters))
 	switch {
 	case r.holder != nil:
 		_, whole := slices.BinarySearch(l.WholeHolders, name)
-		l.qs.Add(l.brief(r.holder.Claim, whole))
-	case r.Shared > 0:
+		l.qs.Add(l.brief(r.holder, whole))
+	case len(r.shared()) > 0:
 		for _, holder := range r.sharedDue(l.qs.Now.Lease, max(1, l.due)) {
-			l.qs.Add(l.brief(holder.Claim, false))
+			l.qs.Add(l.brief(holder, false))
 			l.due--
 		}
 	}
 }
 
 func (l *loading) claim(id string) error {
-	var c *claim.Claim
 	if known := l.claims[id]; known != nil {
-		c = known.Claim
-	} else if found, err := l.finished(id); err != nil || found == nil {
-		return err
-	} else {
-		c = found
+		l.resource(known.row.name)
+		l.qs.Add(l.brief(known, false))
+		return nil
 	}
-	l.resource(c.Resource)
-	l.qs.Add(l.brief(c, false))
+	found, err := l.finished(id)
+	if err != nil || found == nil {
+		return err
+	}
+	l.resource(found.Resource)
+	l.qs.Add(l.short(found))
 	return nil
 }
 
@@ -98,14 +99,14 @@ func (l *loading) session(id string) error {
 	put := l.qs.PutSession
 	for _, status := range []claim.Status{claim.Waiting, claim.Active} {
 		for _, c := range s.claims {
-			if c.Status != status || status == claim.Active && !ending {
+			if c.status() != status || status == claim.Active && !ending {
 				continue
 			}
 			if l.ends == 0 {
 				put = l.qs.PutPart
 				break
 			}
-			claims = append(claims, c.ID)
+			claims = append(claims, c.id())
 			l.ends--
 		}
 	}
@@ -119,8 +120,20 @@ func (l *loading) session(id string) error {
 }
 
 // brief returns a claim without what is longer than claim.MaxBrief, unless the whole claim is asked for.
-func (l *loading) brief(c *claim.Claim, whole bool) *claim.Claim {
-	if len(c.UserData) <= claim.MaxBrief && len(c.Value) <= claim.MaxBrief || whole {
+func (l *loading) brief(of *live, whole bool) *claim.Claim {
+	c := new(claim.Claim)
+	if of.unpackBrief(c, claim.MaxBrief); !c.Brief {
+		return c
+	}
+	if _, named := slices.BinarySearch(l.WholeClaims, c.ID); whole || named {
+		of.unpack(c)
+	}
+	return c
+}
+
+// short is brief for a claim that has ended.
+func (l *loading) short(c *claim.Claim) *claim.Claim {
+	if len(c.UserData) <= claim.MaxBrief && len(c.Value) <= claim.MaxBrief {
 		return c
 	}
 	if _, whole := slices.BinarySearch(l.WholeClaims, c.ID); whole {
@@ -139,14 +152,14 @@ func (l *loading) brief(c *claim.Claim, whole bool) *claim.Claim {
 
 // waiters is the claim.MoreWaiters of the queues.
 func (l *loading) waiters(resource string, after uint64) ([]*claim.Claim, error) {
-	waiting := l.rows[resource].waiting
+	waiting := l.rows[resource].waiting()
 	from, found := waiting.find(after)
 	if found {
 		from++
 	}
 	next := make([]*claim.Claim, 0, waitersChunk)
 	for _, c := range waiting[from:min(from+waitersChunk, len(waiting))] {
-		next = append(next, l.brief(c.Claim, false))
+		next = append(next, l.brief(c, false))
 	}
 	return next, nil
 }

@@ -16,20 +16,17 @@ import (
 // Get returns a live claim, nil if there is none with this id.
 func (s *State) Get(id string) *claim.Claim {
 	if l := s.claims[id]; l != nil {
-		return l.Claim
+		return l.claim()
 	}
 	return nil
 }
 
 // Holder returns the claim that has held a resource for longest, nil for none.
 func (s *State) Holder(resource string) *claim.Claim {
-	r := s.rows[resource]
-	switch {
-	case r == nil:
-	case r.holder != nil:
-		return r.holder.Claim
-	case len(r.shared) > 0:
-		return r.shared[0].Claim
+	if r := s.rows[resource]; r != nil {
+		if first := r.first(); first != nil {
+			return first.claim()
+		}
 	}
 	return nil
 }
@@ -40,28 +37,21 @@ func (s *State) Queue(resource string, limit int) db.Snapshot {
 	if r == nil {
 		return db.Snapshot{Row: claim.Row{Resource: resource}}
 	}
-	q := db.Snapshot{Row: r.Row}
+	q := db.Snapshot{Row: r.of()}
 	if r.holder != nil {
-		q.Holders = []claim.Claim{bare(r.holder.Claim)}
+		q.Holders = []claim.Claim{r.holder.bare()}
 	} else {
-		q.Holders = firstOf(r.shared, limit)
+		q.Holders = firstOf(r.shared(), limit)
 	}
-	q.Waiters = firstOf(r.waiting, limit)
+	q.Waiters = firstOf(r.waiting(), limit)
 	return q
 }
 
 func firstOf(l line, limit int) (claims []claim.Claim) {
 	for _, c := range l[:min(limit, len(l))] {
-		claims = append(claims, bare(c.Claim))
+		claims = append(claims, c.bare())
 	}
 	return claims
-}
-
-// bare returns a claim without UserData and Value.
-func bare(c *claim.Claim) claim.Claim {
-	b := *c
-	b.UserData, b.Value = nil, ""
-	return b
 }
 
 // Ahead counts the waiting claims of a resource that were enqueued before a version, up to limit.
@@ -70,7 +60,7 @@ func (s *State) Ahead(resource string, enqueued uint64, limit int) int {
 	if r == nil {
 		return 0
 	}
-	n, _ := r.waiting.find(enqueued)
+	n, _ := r.waiting().find(enqueued)
 	return min(n, limit)
 }
 
@@ -85,8 +75,8 @@ func (s *State) WaitsOf(owners []claim.OwnerKey, limit int) (waits []claim.Claim
 			if len(waits) == limit {
 				return waits
 			}
-			if l.Status == claim.Waiting {
-				waits = append(waits, bare(l.Claim))
+			if l.status() == claim.Waiting {
+				waits = append(waits, l.bare())
 			}
 		}
 	}
@@ -103,7 +93,7 @@ func (s *State) claimsOf(session string) bag {
 // SessionClaims returns the live claims of a session in the order in which they came.
 func (s *State) SessionClaims(id string) (claims []claim.Claim) {
 	for _, l := range s.claimsOf(id) {
-		claims = append(claims, bare(l.Claim))
+		claims = append(claims, l.bare())
 	}
 	slices.SortFunc(claims, func(a, b claim.Claim) int {
 		return cmp.Or(cmp.Compare(a.Enqueued, b.Enqueued), cmp.Compare(a.ID, b.ID))
@@ -129,7 +119,11 @@ func (s *State) Sessions(after string, yield func(*claim.Session) bool) {
 // CountSession counts the claims of a session.
 func (s *State) CountSession(id string) (c claim.Count) {
 	for _, l := range s.claimsOf(id) {
-		c.Add(claim.Transition{After: l.Claim})
+		if l.status() == claim.Active {
+			c.Active++
+		} else {
+			c.Waiting++
+		}
 	}
 	return c
 }
@@ -151,7 +145,7 @@ func (s *State) Count() claim.Count {
 func (s *State) Held(t claim.Type, page db.Page) []claim.Claim {
 	p := pageOf(page)
 	p.read([]*btree.BTreeG[*live]{s.holding(t)})
-	return p.claims(func(c *claim.Claim) claim.Claim { return *c })
+	return p.claims(func(*claim.Claim) {})
 }
 
 // Live returns the live claims of all resources, or of one, by id: those of a page, without UserData, and without
@@ -159,39 +153,43 @@ func (s *State) Held(t claim.Type, page db.Page) []claim.Claim {
 func (s *State) Live(resource *string, page db.Page) []claim.Claim {
 	p := pageOf(page)
 	if resource != nil {
-		p.add(s.OfResource(*resource))
+		if r := s.rows[*resource]; r != nil {
+			p.add(r.claims())
+		}
 	} else {
 		p.read(append(slices.Collect(maps.Values(s.holds)), s.waits))
 	}
-	return p.claims(func(c *claim.Claim) claim.Claim {
-		short := *c
-		short.UserData = nil
-		if len(short.Value) > db.MaxFeedValue {
-			short.Value = ""
+	return p.claims(func(c *claim.Claim) {
+		c.UserData = nil
+		if len(c.Value) > db.MaxFeedValue {
+			c.Value = ""
 		}
-		return short
 	})
 }
 
 // OfResource returns the live claims of a resource, in no order.
 func (s *State) OfResource(resource string) (claims []*claim.Claim) {
-	r := s.rows[resource]
-	if r == nil {
-		return nil
-	}
-	if r.holder != nil {
-		claims = append(claims, r.holder.Claim)
-	}
-	for _, l := range slices.Concat(r.shared, r.waiting) {
-		claims = append(claims, l.Claim)
+	if r := s.rows[resource]; r != nil {
+		for _, l := range r.claims() {
+			claims = append(claims, l.claim())
+		}
 	}
 	return claims
+}
+
+// claims returns all of the row, in no order.
+func (r *row) claims() []*live {
+	all := slices.Concat(r.shared(), r.waiting())
+	if r.holder != nil {
+		all = append(all, r.holder)
+	}
+	return all
 }
 
 // page gathers the claims of a page.
 type page struct {
 	db.Page
-	found []*claim.Claim
+	found []*live
 }
 
 func pageOf(p db.Page) *page {
@@ -202,10 +200,10 @@ func pageOf(p db.Page) *page {
 }
 
 // add adds claims, and read the first ones of each of several indexes.
-func (p *page) add(claims []*claim.Claim) {
-	for _, c := range claims {
-		if c.ID > p.After {
-			p.found = append(p.found, c)
+func (p *page) add(claims []*live) {
+	for _, l := range claims {
+		if l.id() > p.After {
+			p.found = append(p.found, l)
 		}
 	}
 }
@@ -213,12 +211,12 @@ func (p *page) add(claims []*claim.Claim) {
 func (p *page) read(indexes []*btree.BTreeG[*live]) {
 	for _, index := range indexes {
 		n := 0
-		index.Ascend(&live{Claim: &claim.Claim{ID: p.After}}, func(l *live) bool {
+		index.Ascend(&live{packed: pack(&claim.Claim{ID: p.After})}, func(l *live) bool {
 			if n == p.Limit {
 				return false
 			}
-			if l.ID != p.After {
-				p.found = append(p.found, l.Claim)
+			if l.id() != p.After {
+				p.found = append(p.found, l)
 				n++
 			}
 			return true
@@ -226,40 +224,64 @@ func (p *page) read(indexes []*btree.BTreeG[*live]) {
 	}
 }
 
-// claims returns the page, each claim as show makes it.
-func (p *page) claims(show func(*claim.Claim) claim.Claim) []claim.Claim {
-	slices.SortFunc(p.found, func(a, b *claim.Claim) int { return cmp.Compare(a.ID, b.ID) })
+// claims returns the page, without what hide takes out of each claim.
+func (p *page) claims(hide func(*claim.Claim)) []claim.Claim {
+	slices.SortFunc(p.found, func(a, b *live) int { return cmp.Compare(a.id(), b.id()) })
 	budget := db.Budget(p.Bytes)
-	claims := make([]claim.Claim, 0, min(p.Limit, len(p.found)))
-	for _, c := range p.found[:min(p.Limit, len(p.found))] {
-		shown := show(c)
-		claims = append(claims, shown)
-		if !budget.Take(&shown) {
+	claims := make([]claim.Claim, 0, min(p.Limit, len(p.found), 1000))
+	for _, l := range p.found[:min(p.Limit, len(p.found))] {
+		shown := l.claim()
+		hide(shown)
+		claims = append(claims, *shown)
+		if !budget.Take(shown) {
 			break
 		}
 	}
 	return claims
 }
 
-// Created returns the live claims in the order of lists, as they are now: what comes later does not change it. It must
-// be called where the state may be changed.
-func (s *State) Created() *btree.BTreeG[*claim.Claim] { return s.created.Copy() }
+// Created are the live claims of one moment, in the order of lists.
+type Created struct{ tree *btree.BTreeG[packed] }
+
+// Created returns the live claims as they are now: what comes later does not change them. It must be called where the
+// state may be changed.
+func (s *State) Created() Created { return Created{s.created.Copy()} }
+
+// Scan calls visit for the claims from a place on, nil for the first, the newest first or last, until it returns false. The
+// claim that visit gets is another one after it.
+func (c Created) Scan(newest bool, from *claim.Claim, visit func(*claim.Claim) bool) {
+	var unpacked claim.Claim
+	each := func(p packed) bool {
+		p.unpack(&unpacked)
+		return visit(&unpacked)
+	}
+	switch {
+	case newest && from == nil:
+		c.tree.Reverse(each)
+	case newest:
+		c.tree.Descend(pack(from), each)
+	case from == nil:
+		c.tree.Scan(each)
+	default:
+		c.tree.Ascend(pack(from), each)
+	}
+}
 
 // Unused returns, of up to limit rows of resources after a name, those that have no live claims and have not changed
 // since before, and the name at which to go on, "" at the end.
 func (s *State) Unused(after string, before claim.Time, limit int) (unused []record.Row, next string) {
 	seen := 0
-	s.names.Ascend(&row{Row: claim.Row{Resource: after}}, func(r *row) bool {
-		if r.Resource == after {
+	s.names.Ascend(&row{name: after}, func(r *row) bool {
+		if r.name == after {
 			return true
 		}
 		if seen == limit {
 			return false
 		}
 		seen++
-		next = r.Resource
-		if r.free() && r.Version < uint64(before) {
-			unused = append(unused, record.Row{Name: r.Resource, Version: r.Version, Dropped: true})
+		next = r.name
+		if r.free() && r.version < uint64(before) {
+			unused = append(unused, record.Row{Name: r.name, Version: r.version, Dropped: true})
 		}
 		return true
 	})

@@ -6,22 +6,21 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/claim"
 )
 
 // Resources returns those with live claims of up to limit resources after a name whose names begin with a prefix, and
 // the name at which to go on, "" at the end: see db.Resources.
 func (s *State) Resources(prefix, after string, limit int) (live []db.Resource, next string) {
 	seen := 0
-	s.names.Ascend(&row{Row: claim.Row{Resource: max(prefix, after)}}, func(r *row) bool {
-		if !strings.HasPrefix(r.Resource, prefix) || seen == limit {
+	s.names.Ascend(&row{name: max(prefix, after)}, func(r *row) bool {
+		if !strings.HasPrefix(r.name, prefix) || seen == limit {
 			return false
 		}
-		if r.Resource == after {
+		if r.name == after {
 			return true
 		}
 		seen++
-		next = r.Resource
+		next = r.name
 		if !r.free() {
 			live = append(live, r.resource())
 		}
@@ -37,8 +36,8 @@ func (s *State) Resources(prefix, after string, limit int) (live []db.Resource, 
 // see db.Resources.
 func (s *State) Contended(prefix string, after *db.Contention, limit int) (list []db.Resource, err error) {
 	var rows []*row
-	s.contended.Ascend(&row{Row: claim.Row{Resource: prefix}}, func(r *row) bool {
-		if !strings.HasPrefix(r.Resource, prefix) || len(rows) > db.MaxContended {
+	s.contended.Ascend(&row{name: prefix}, func(r *row) bool {
+		if !strings.HasPrefix(r.name, prefix) || len(rows) > db.MaxContended {
 			return false
 		}
 		rows = append(rows, r)
@@ -47,9 +46,10 @@ func (s *State) Contended(prefix string, after *db.Contention, limit int) (list 
 	if len(rows) > db.MaxContended {
 		return nil, db.ErrListTooLong
 	}
-	slices.SortStableFunc(rows, func(a, b *row) int { return cmp.Compare(b.Waiting, a.Waiting) })
+	slices.SortStableFunc(rows, func(a, b *row) int { return cmp.Compare(len(b.waiting()), len(a.waiting())) })
 	for _, r := range rows {
-		if after != nil && (r.Waiting > after.Waiting || r.Waiting == after.Waiting && r.Resource <= after.Resource) {
+		waiting := len(r.waiting())
+		if after != nil && (waiting > after.Waiting || waiting == after.Waiting && r.name <= after.Resource) {
 			continue
 		}
 		if len(list) == limit {
@@ -60,16 +60,25 @@ func (s *State) Contended(prefix string, after *db.Contention, limit int) (list 
 	return list, nil
 }
 
-func (r *row) resource() db.Resource {
-	of := db.Resource{Row: r.Row}
-	switch {
+// first returns the claim that has held the resource for longest, nil for none.
+func (r *row) first() *live {
+	switch shared := r.shared(); {
 	case r.holder != nil:
-		of.First = bare(r.holder.Claim)
-	case len(r.shared) > 0:
-		of.First = bare(r.shared[0].Claim)
+		return r.holder
+	case len(shared) > 0:
+		return shared[0]
+	default:
+		return nil
 	}
-	if len(r.waiting) > 0 {
-		of.WaitsSince = r.waiting[0].Created
+}
+
+func (r *row) resource() db.Resource {
+	of := db.Resource{Row: r.of()}
+	if first := r.first(); first != nil {
+		of.First = first.bare()
+	}
+	if waiting := r.waiting(); len(waiting) > 0 {
+		of.WaitsSince = waiting[0].created()
 	}
 	return of
 }

@@ -1,6 +1,10 @@
 package state
 
-import "github.com/locket-service/locket/internal/claim"
+import (
+	"strings"
+
+	"github.com/locket-service/locket/internal/claim"
+)
 
 // sessionOf returns a session by its id, and makes one without data if there is none: the claims of a session may
 // outlive it in the middle of a record, or come before it.
@@ -8,7 +12,7 @@ func (s *State) sessionOf(id string) *session {
 	known := s.sessions[id]
 	if known == nil {
 		known = &session{}
-		s.sessions[id] = known
+		s.sessions[strings.Clone(id)] = known
 	}
 	return known
 }

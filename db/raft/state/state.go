@@ -24,7 +24,7 @@ type State struct {
 	names     *btree.BTreeG[*row] // by name
 	contended *btree.BTreeG[*row] // by name, those for which claims wait
 	claims    map[string]*live
-	created   *btree.BTreeG[*claim.Claim]         // all live claims, in the order of lists
+	created   *btree.BTreeG[packed]               // all live claims, in the order of lists
 	waits     *btree.BTreeG[*live]                // all that wait, by id
 	holds     map[claim.Type]*btree.BTreeG[*live] // all that are active, by id
 	leases    *btree.BTreeG[*live]                // active claims by deadline, without those that have none
@@ -42,12 +42,12 @@ type State struct {
 
 // live is the place of one live claim. The claim itself never changes: a change puts another one here.
 type live struct {
-	*claim.Claim
+	packed
 	row *row
 	// session is what the claim is bound to, nil for none.
 	session *session
-	// inSession and inOwner are where the claim stands in the bags of these.
-	inSession, inOwner int
+	// inBag is where the claim stands in the bag of its session, or of its owner if it has none.
+	inBag int
 }
 
 // session is one session, and its live claims.
@@ -56,16 +56,22 @@ type session struct {
 	claims bag
 }
 
-func byName(a, b *row) bool { return a.Resource < b.Resource }
+func byName(a, b *row) bool { return a.name < b.name }
 
-func byID(a, b *live) bool { return a.ID < b.ID }
+func byID(a, b *live) bool { return a.id() < b.id() }
 
 func byDeadline(a, b *live) bool {
-	return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.ID, b.ID)) < 0
+	if one, other := a.deadline(), b.deadline(); one != other {
+		return one < other
+	}
+	return a.id() < b.id()
 }
 
-func byCreation(a, b *claim.Claim) bool {
-	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID)) < 0
+func byCreation(a, b packed) bool {
+	if one, other := a.created(), b.created(); one != other {
+		return one < other
+	}
+	return a.id() < b.id()
 }
 
 func tree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
