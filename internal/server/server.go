@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -175,12 +174,4 @@ func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *sl
 		return nil, err
 	}
 	return grouper.NewOrdered(os.Interrupt, slices.Concat(before, service.Members, members)), nil
-}
-
-// tuneGC spends memory on speed: the live heap of a server is small, and with Go's default
-// the collector runs tens of times a second under load.
-func tuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
 }
