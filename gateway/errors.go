@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -169,7 +171,7 @@ func violationsOf(s *status.Status) []*errdetails.BadRequest_FieldViolation {
 }
 
 // failRouting answers requests that have no handler.
-func failRouting(w http.ResponseWriter, r *http.Request, code int) {
+func failRouting(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	message := "there is nothing here; see /docs"
 	if code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", allowed(r.URL.Path))

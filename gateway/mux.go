@@ -3,86 +3,76 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/locket-service/locket/models"
 )
 
-// mux serves the operations and the pages, by method and path.
+// mux is what the handlers of operations need.
 type mux struct {
 	config  Config
 	service client
-	pages   map[string]http.Handler
 }
 
-// newMux returns everything that is served.
+// newMux returns everything that is served, by its path.
 func newMux(config Config) (http.Handler, error) {
 	served, err := pages(config)
 	if err != nil {
 		return nil, err
 	}
-	service := client{models.NewLocketClient(fromPeer{config.Service})}
-	served[eventsPath] = events(config, service)
+	m := mux{config, client{models.NewLocketClient(fromPeer{config.Service})}}
 	if metrics := served[metricsPath]; metrics != nil && config.Guard != nil {
 		served[metricsPath] = guarded(config, metrics)
 	}
-	return &mux{config, service, served}, nil
+	routes := runtime.NewServeMux(
+		runtime.WithRoutingErrorHandler(failRouting),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
+	)
+	for path, page := range served {
+		err = errors.Join(err, routes.HandlePath(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+			page.ServeHTTP(w, r)
+		}))
+	}
+	// Of the routes that match, the one that was added last is taken: a list, not a claim without an id.
+	byLength := slices.SortedFunc(slices.Values(operations), func(a, b operation) int { return len(b.path) - len(a.path) })
+	for _, o := range byLength {
+		err = errors.Join(err, routes.HandlePath(o.method, o.pattern(), m.handler(o)))
+	}
+	return routes, err
 }
 
-// ServeHTTP decodes a request once: body, query and path make the message of its call.
-func (m *mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	known := requestOf(r.Context())
-	o, name, code := m.find(r.Method, r.URL.Path)
-	if code != http.StatusOK {
-		failRouting(w, r, code)
-		return
+// handler decodes a request once: body, query and path make the message of its call.
+func (m mux) handler(o operation) runtime.HandlerFunc {
+	answer := m.call
+	if o.path == eventsPath {
+		answer = events(m.config, m.service).ServeHTTP
 	}
-	known.operation, known.wait = o, preferredWait(r.Header)
-	refused := o.refuseAccept(r)
-	if refused == nil {
-		known.message, refused = o.decode(r, name)
-	}
-	if refused != nil {
-		refused.write(w, r)
-		return
-	}
-	if page := m.pages[r.URL.Path]; page != nil {
-		page.ServeHTTP(w, r)
-		return
-	}
-	m.call(w, r)
-}
-
-// find returns the operation of a method at a path, and the name that the path ends with. A page is no operation. The
-// code is 404 if there is nothing at the path, and 405 if it has other methods.
-func (m *mux) find(method, path string) (o operation, name string, code int) {
-	code = http.StatusNotFound
-	for _, o := range operations {
-		name, here := o.at(path)
-		switch {
-		case here && o.method == method:
-			return o, name, http.StatusOK
-		case here:
-			code = http.StatusMethodNotAllowed
+	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+		known := requestOf(r.Context())
+		known.operation, known.wait = o, preferredWait(r.Header)
+		refused := o.refuseAccept(r)
+		if refused == nil {
+			known.message, refused = o.decode(r, path[string(o.nameInPath())])
 		}
-	}
-	switch {
-	case m.pages[path] == nil:
-		return operation{}, "", code
-	case method == http.MethodGet:
-		return operation{}, "", http.StatusOK
-	default:
-		return operation{}, "", http.StatusMethodNotAllowed
+		if refused != nil {
+			refused.write(w, r)
+			return
+		}
+		answer(w, r)
 	}
 }
 
 // call carries out an operation, and answers.
-func (m *mux) call(w http.ResponseWriter, r *http.Request) {
+func (m mux) call(w http.ResponseWriter, r *http.Request) {
 	known := requestOf(r.Context())
 	ctx := metadata.NewOutgoingContext(r.Context(), callMetadata(m.config, r))
 	answer, err := known.operation.rpc.invoke(ctx, m.service, known.message)

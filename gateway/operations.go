@@ -260,6 +260,14 @@ func (o operation) at(path string) (name string, here bool) {
 	return name, here && name != "" && (o.nameInPath() != "id" || !strings.Contains(name, "/"))
 }
 
+// pattern is the path as the mux takes it.
+func (o operation) pattern() string {
+	if o.nameInPath() == "id" {
+		return o.path
+	}
+	return strings.Replace(o.path, "}", "=**}", 1)
+}
+
 // nameInPath returns the field of the message that the path ends with.
 func (o operation) nameInPath() protoreflect.Name {
 	_, field, _ := strings.Cut(o.path, "{")
