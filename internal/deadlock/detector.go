@@ -23,9 +23,10 @@ const (
 	endTimeout  = 10 * time.Second
 	// confirmations is how often a deadlock is looked for again that was found.
 	confirmations = 5
-	// together is how far apart claims may have joined of which two servers cause a deadlock
-	// together, by clocks that may differ. A claim that joined before is not taken from its owner.
-	together = 10 * time.Second
+	// turn is how long a claim waits for each one that joined a deadlock after it to be withdrawn: longer than a look
+	// takes. pause is between two looks meanwhile.
+	turn  = 2 * lookTimeout
+	pause = 20 * time.Millisecond
 )
 
 // Detector finds the deadlocks that new claims cause.
@@ -108,29 +109,33 @@ func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error 
 
 // Check looks whether a claim that has just begun to wait causes a deadlock, together with others that were made
 // meanwhile. It returns an Error if so: the claim has been withdrawn. Everything else is nil: no deadlock was found,
-// or none could be looked for, or another claim joined it later and has been withdrawn.
+// or none could be looked for, or another claim that joined it later was withdrawn.
 func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
 	c := &result.Claim
 	deadlock := d.find(ctx, c, result.Holder)
-	if len(deadlock) == 0 {
-		return nil
+	for last := time.Now().Add(turn * time.Duration(after(c, deadlock))); len(deadlock) > 0 && time.Now().Before(last); {
+		select {
+		case <-time.After(pause):
+			deadlock = d.find(ctx, c, nil)
+		case <-ctx.Done(): // its caller has left, but the others in the deadlock wait
+			ctx = context.WithoutCancel(ctx)
+		}
 	}
-	last := latest(deadlock)
-	if c.Created.Sub(last.Created).Abs() > together {
-		last = c
-	}
-	if !d.withdraw(last.ID) || last.ID != c.ID {
+	if len(deadlock) == 0 || !d.withdraw(c.ID) {
 		return nil
 	}
 	return errorOf(deadlock)
 }
 
-// latest returns the claim that joined a deadlock last.
-func latest(deadlock []waits.Link) *claim.Claim {
-	last := slices.MaxFunc(deadlock, func(a, b waits.Link) int {
-		return cmp.Or(cmp.Compare(a.Waiter.Enqueued, b.Waiter.Enqueued), cmp.Compare(a.Waiter.ID, b.Waiter.ID))
-	})
-	return &last.Waiter
+// after returns how many claims have joined a deadlock after one of them.
+func after(c *claim.Claim, deadlock []waits.Link) (n int) {
+	for i := range deadlock {
+		other := &deadlock[i].Waiter
+		if cmp.Or(cmp.Compare(other.Enqueued, c.Enqueued), cmp.Compare(other.ID, c.ID)) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // find returns the deadlock that a claim causes, nil if none is found in time. The claims were all there in this way
@@ -163,8 +168,8 @@ func sameLink(a, b waits.Link) bool {
 	return a.Waiter.ID == b.Waiter.ID && a.Holder.ID == b.Holder.ID && a.Holder.Status == b.Holder.Status
 }
 
-// withdraw ends a claim, whoever its caller was, if it still waits, and reports whether it ended for
-// being in a circle. The caller of the check may have left; the others in the deadlock wait.
+// withdraw ends a claim if it still waits, and reports whether it ended for being in a deadlock. The caller of the check
+// may have left; the others in the deadlock wait.
 func (d *Detector) withdraw(id string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()

@@ -149,6 +149,28 @@ func TestTwoRequestsOfOneBatch(t *testing.T) {
 	}
 }
 
+// TestAllowedIsNotWithdrawn: a claim that allows deadlocks stays, although it joined one last, and was made by another server
+// after this one has looked. The claim that does not allow it is withdrawn.
+func TestAllowedIsNotWithdrawn(t *testing.T) {
+	s := embedded(t)
+	s.must(t, "a", "1")
+	s.must(t, "b", "2")
+	result, err := s.queues.Do(t.Context(), claim.Create{ID: "a-2", Owner: "a", Resource: "2", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.detector.Create(t.Context(), claim.Create{ID: "b-1", Owner: "b", Resource: "1", TTL: time.Hour, AllowDeadlock: true}); err != nil {
+		t.Fatal(err)
+	}
+	var circle *deadlock.Error
+	if err := s.detector.Check(t.Context(), &result); !errors.As(err, &circle) {
+		t.Error(err)
+	}
+	if a, b := s.status(t, "a-2"), s.status(t, "b-1"); a != claim.Withdrawn || b != claim.Waiting {
+		t.Errorf("a's is %s, and b's, which allows deadlocks, %s", a, b)
+	}
+}
+
 // TestTwoServersCauseADeadlock: of the requests with which two servers cause a deadlock together exactly one fails, in every
 // round, within a second: it is refused before it makes a claim, or its claim is withdrawn.
 func TestTwoServersCauseADeadlock(t *testing.T) {

@@ -6,7 +6,8 @@
 // made, and may wait.
 //
 // Two requests may cause a deadlock together, after both have looked, at two servers or in one batch. So the server
-// looks once more when the claim waits (Check). Of the two at least the one whose commit was later sees the deadlock. Whoever
-// sees it withdraws the claim that joined last, by its enqueue version and its id, of those that do not allow deadlocks. So all
-// agree on which one it is, and it is one.
+// looks once more when the claim waits (Check). Of the two at least the one whose commit was later sees the deadlock. The claim
+// that joined last, by its enqueue version and its id, is withdrawn, by the server that made it and by no other: so no
+// claim is withdrawn whose request was answered, or allows deadlocks. Whoever sees the deadlock and did not join last leaves those after it
+// the time to go, one after the other, and is withdrawn if they do not: they may allow deadlocks, or have looked too early.
 package deadlock
