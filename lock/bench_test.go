@@ -147,15 +147,15 @@ func (c *crowd) leftNothing() {
 // theirs, again and again. It does not run beside others, whose goroutines it would see.
 func TestRunnersLeaveNothing(t *testing.T) {
 	const many = 50
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		locks := &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK}
 		for range 2 {
 			processes := make([]ifrit.Process, many)
 			for i := range processes {
-				processes[i] = ifrit.Background(lock.NewLockRunner(w.client(), resource(fmt.Sprint(i), "crowd"), ttl, retry))
+				processes[i] = ifrit.Background(lock.NewLockRunner(w.rpc(), resource(fmt.Sprint(i), "crowd"), ttl, retry))
 			}
 			time.Sleep(ttl) // until they were renewed
-			all, err := w.client().FetchAll(t.Context(), locks)
+			all, err := w.rpc().FetchAll(t.Context(), locks)
 			must(t, err)
 			if held := len(all.GetResources()); held != many {
 				t.Errorf("%d hold", held)
@@ -173,7 +173,7 @@ func TestRunnersLeaveNothing(t *testing.T) {
 					t.Errorf("a goroutine is left:\n%s", stack)
 				}
 			}
-			all, err = w.client().FetchAll(t.Context(), locks)
+			all, err = w.rpc().FetchAll(t.Context(), locks)
 			must(t, err)
 			if held := len(all.GetResources()); held != 0 {
 				t.Errorf("%d hold at the end", held)

@@ -9,7 +9,7 @@ import (
 // Callbacks report what happens to the lock. They are called one after the other, in the order of what they
 // report; the lock is renewed meanwhile. Run returns when they have. Any may be nil.
 type Callbacks struct {
-	// Waiting is called when a server has told that others come first. It gets the owner that holds the lock, "" if the
+	// Waiting is called when a server has answered that others come first. It gets the owner that holds the lock, "" if the
 	// server does not name it.
 	Waiting func(holder string)
 	// Renewed is called for the gain, before Acquired, and for each renewal: when it was sent, and for how long from then on the server lets
@@ -32,7 +32,7 @@ type Callbacks struct {
 	Refused func(error)
 }
 
-// observer returns what is told of a hold, and has the callbacks called.
+// observer returns an Observer that has the callbacks called.
 func (c *Callbacks) observer(calls *base.Serial, again bool) base.Observer {
 	o := base.Observer{
 		Waiting: later(calls, c.Waiting), Acquired: later(calls, c.Acquired), Unverifiable: later(calls, c.Unverifiable), Again: again,

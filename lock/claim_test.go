@@ -20,14 +20,14 @@ import (
 )
 
 func (w *world) claim(owner string, mode models.Mode, options ...lock.Option) *lock.Runner {
-	return lock.NewClaimRunner(w.client(), &models.CreateClaimRequest{
+	return lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{
 		Resource: "k", Owner: owner, Id: owner, Mode: mode, Ttl: proto.Float64(ttl.Seconds()),
 	}, options...)
 }
 
 func (w *world) status(id string) models.Status {
 	w.t.Helper()
-	claim, err := models.NewLocketClient(w.direct).GetClaim(w.t.Context(), &models.GetClaimRequest{Id: id})
+	claim, err := w.own().GetClaim(w.t.Context(), &models.GetClaimRequest{Id: id})
 	must(w.t, err)
 	return claim.GetStatus()
 }
@@ -35,7 +35,7 @@ func (w *world) status(id string) models.Status {
 // TestClaimsTakeTurns: those that come first are first, each at once when the one before has
 // ended, and a grant is held for as long as its runner runs.
 func TestClaimsTakeTurns(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		processes := make([]ifrit.Process, 4)
 		runners := make([]*lock.Runner, len(processes))
 		for i := range processes {
@@ -68,7 +68,7 @@ func TestClaimsTakeTurns(t *testing.T) {
 }
 
 func TestClaimsShare(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := ifrit.Invoke(w.claim("a", models.Mode_MODE_SHARED)), ifrit.Invoke(w.claim("b", models.Mode_MODE_SHARED))
 		alone := ifrit.Background(w.claim("c", models.Mode_MODE_EXCLUSIVE))
 		time.Sleep(time.Minute)
@@ -85,7 +85,7 @@ func TestClaimsShare(t *testing.T) {
 // TestClaimStopped: a signal withdraws a claim that waits, at once, and releases one that
 // is active.
 func TestClaimStopped(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		active := ifrit.Invoke(w.claim("a", models.Mode_MODE_EXCLUSIVE))
 		waiting := ifrit.Background(w.claim("b", models.Mode_MODE_EXCLUSIVE))
 		time.Sleep(time.Minute)
@@ -102,12 +102,12 @@ func TestClaimStopped(t *testing.T) {
 
 // TestClaimRevoked: a claim that somebody ends is lost, or will never have its turn.
 func TestClaimRevoked(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		active := ifrit.Invoke(w.claim("a", models.Mode_MODE_EXCLUSIVE))
 		waiting := ifrit.Background(w.claim("b", models.Mode_MODE_EXCLUSIVE))
 		time.Sleep(time.Second)
 		for _, id := range []string{"b", "a"} {
-			_, err := w.client().UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_REVOKED})
+			_, err := w.rpc().UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_REVOKED})
 			must(t, err)
 		}
 		begin := time.Now()
@@ -123,7 +123,7 @@ func TestClaimRevoked(t *testing.T) {
 // TestClaimOutage: a claim waits through an outage at its place in the line, and is held
 // through one that is shorter than its lease.
 func TestClaimOutage(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		first := w.claim("a", models.Mode_MODE_EXCLUSIVE)
 		p := ifrit.Invoke(first)
 		q := ifrit.Background(w.claim("b", models.Mode_MODE_EXCLUSIVE))
@@ -164,8 +164,8 @@ func (c forgetful) UpdateClaim(ctx context.Context, in *models.UpdateClaimReques
 // TestClaimFoundAgain: a claim whose answer was lost is trusted for what is left of its
 // lease, not for a whole one.
 func TestClaimFoundAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		client := forgetful{w.client(), new(atomic.Bool)}
+	inWorld(t, func(t *testing.T, w *world) {
+		client := forgetful{w.rpc(), new(atomic.Bool)}
 		r := lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(30)})
 		p := ifrit.Background(r)
 		time.Sleep(10 * time.Second)
@@ -177,7 +177,7 @@ func TestClaimFoundAgain(t *testing.T) {
 			if owner := w.status("a"); held && owner != models.Status_STATUS_ACTIVE {
 				t.Fatal("it trusts a claim that has ended")
 			}
-			if next, err := w.client().CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "k", Id: "b", Ttl: proto.Float64(1)}); err == nil &&
+			if next, err := w.rpc().CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "k", Id: "b", Ttl: proto.Float64(1)}); err == nil &&
 				next.GetStatus() == models.Status_STATUS_ACTIVE && held {
 				t.Fatal("two hold")
 			}
@@ -187,9 +187,9 @@ func TestClaimFoundAgain(t *testing.T) {
 }
 
 func TestClaimWrong(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		ifritOf := func(claim *models.CreateClaimRequest) ifrit.Process {
-			return ifrit.Background(lock.NewClaimRunner(w.client(), claim))
+			return ifrit.Background(lock.NewClaimRunner(w.rpc(), claim))
 		}
 		for name, p := range map[string]ifrit.Process{
 			"no claim":      ifritOf(nil),

@@ -128,7 +128,7 @@ func (c *Client) rpc() (models.LocketClient, error) {
 	return models.NewLocketClient(c.conn), nil
 }
 
-// Close releases everything, and ends the client: holders are told before the servers are. It returns when a
+// Close releases everything, and ends the client: holders are notified before the servers are. It returns when a
 // server has carried that out, or after the release timeout (WithReleaseTimeout) with an error; then what
 // was held is free when its TTL has passed. To close again returns the same, when that is known.
 func (c *Client) Close() error {

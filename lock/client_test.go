@@ -17,9 +17,9 @@ import (
 
 // TestAcquire: what is acquired is held until it is released, which is exact, and may be repeated.
 func TestAcquire(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		a, b := h.client(lock.WithOwner("a")), h.client(lock.WithOwner("b"))
-		server, end := h.direct()
+		server := h.own()
 		held, err := a.Acquire(t.Context(), "nightly", lock.WithValue("of a"))
 		must(t, err)
 		got, err := server.Fetch(t.Context(), &models.FetchRequest{Key: "nightly"})
@@ -62,15 +62,14 @@ func TestAcquire(t *testing.T) {
 			t.Errorf("after the end of its client: %v", err)
 		}
 		must(t, errors.Join(a.Close(), a.Close()))
-		end()
 	})
 }
 
 // TestOneSession: a client has one session, opened when it is first needed, and another one for another TTL.
 func TestOneSession(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		c := h.client(lock.WithTTL(10 * time.Second))
-		server, end := h.direct()
+		server := h.own()
 		count := func(want int) {
 			t.Helper()
 			list, err := server.ListSessions(t.Context(), &models.ListSessionsRequest{})
@@ -90,15 +89,14 @@ func TestOneSession(t *testing.T) {
 		}
 		must(t, c.Close())
 		count(0)
-		end()
 	})
 }
 
 // TestDo: the function works under the lock; its context ends with the lock, and the loss is in the error.
 func TestDo(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		c := h.client()
-		server, end := h.direct()
+		server := h.own()
 		own := errors.New("of its own")
 		err := c.Do(t.Context(), "k", func(ctx context.Context, token uint64) error {
 			got, err := server.Fetch(ctx, &models.FetchRequest{Key: "k"})
@@ -137,16 +135,15 @@ func TestDo(t *testing.T) {
 		must(t, err)
 		must(t, held.Release(t.Context()))
 		must(t, c.Close())
-		end()
 	})
 }
 
 // TestClientGoesOn: after the loss of its session a client holds nothing, and acquires by a new one: what waits goes
 // on to wait.
 func TestClientGoesOn(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		c, other := h.client(), h.client()
-		server, end := h.direct()
+		server := h.own()
 		held, err := c.Acquire(t.Context(), "mine")
 		must(t, err)
 		theirs, err := other.Acquire(t.Context(), "theirs")
@@ -176,7 +173,6 @@ func TestClientGoesOn(t *testing.T) {
 			t.Error("the session is the same")
 		}
 		must(t, errors.Join(c.Close(), other.Close()))
-		end()
 	})
 }
 
@@ -186,7 +182,7 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 	var lost, got int
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
+			inWorld(t, func(t *testing.T, h *world) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				const ttl = 5 * time.Second
 				var mu sync.Mutex
@@ -194,10 +190,10 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 				var last uint64
 				ctx, stop := context.WithCancel(t.Context())
 				var working sync.WaitGroup
-				houses := make([]*partition, 3)
-				for i := range houses {
-					houses[i] = &partition{house: h}
-					c, err := lock.NewClient(houseAddress, lock.WithTTL(ttl), houses[i].dialer())
+				partitions := make([]*partition, 3)
+				for i := range partitions {
+					partitions[i] = &partition{world: h}
+					c, err := lock.NewClient(anyAddress, lock.WithTTL(ttl), partitions[i].dialer())
 					must(t, err)
 					pauses := rand.New(rand.NewPCG(seed, uint64(i)+2))
 					working.Go(func() {
@@ -236,9 +232,9 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 				}
 				for range 40 {
 					time.Sleep(time.Duration(random.Int64N(int64(ttl))))
-					houses[random.IntN(len(houses))].set(random.IntN(3))
+					partitions[random.IntN(len(partitions))].set(random.IntN(3))
 				}
-				for _, p := range houses {
+				for _, p := range partitions {
 					p.set(0)
 				}
 				stop()
@@ -255,7 +251,7 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 // TestCutOffWaits: without a server an Acquire waits for its context, and a session that never was open ends with
 // its client.
 func TestCutOffWaits(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		h.cutOff(true)
 		c := h.client()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -282,9 +278,9 @@ func TestCutOffWaits(t *testing.T) {
 
 // TestCommandTimeout: a command without an answer ends with its timeout; what it asked for is given up.
 func TestCommandTimeout(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		p := &partition{house: h}
-		s, err := lock.NewSession(houseAddress, lock.WithCommandTimeout(time.Second), p.dialer())
+	inWorld(t, func(t *testing.T, h *world) {
+		p := &partition{world: h}
+		s, err := lock.NewSession(anyAddress, lock.WithCommandTimeout(time.Second), p.dialer())
 		must(t, err)
 		other := h.session()
 		_, err = other.Lock(t.Context(), "taken")

@@ -58,19 +58,19 @@ func (r theirs) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 
 // TestTheirClient: Cloud Foundry's client does here what it does with its own server.
 func TestTheirClient(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		theirLock := func(owner string) *models.Resource {
 			return &models.Resource{Key: "bbs", Owner: owner, Value: "{}", Type: models.LockType, TypeCode: models.TypeCode_LOCK}
 		}
-		first := ifrit.Invoke(theirs{w.client(), theirLock("z1"), true})
-		second := ifrit.Background(theirs{w.client(), theirLock("z2"), true})
-		cell := ifrit.Invoke(theirs{w.client(), &models.Resource{Key: "cell-1", Owner: "c", Value: "10.0.0.1", Type: models.PresenceType}, false})
+		first := ifrit.Invoke(theirs{w.rpc(), theirLock("z1"), true})
+		second := ifrit.Background(theirs{w.rpc(), theirLock("z2"), true})
+		cell := ifrit.Invoke(theirs{w.rpc(), &models.Resource{Key: "cell-1", Owner: "c", Value: "10.0.0.1", Type: models.PresenceType}, false})
 		time.Sleep(2 * time.Minute)
 		if isReady(second) {
 			t.Error("the second got the lock")
 		}
 		// A collision is recognized by code and message, nothing else.
-		_, err := w.client().Lock(t.Context(), &models.LockRequest{Resource: theirLock("z3"), TtlInSeconds: 15})
+		_, err := w.rpc().Lock(t.Context(), &models.LockRequest{Resource: theirLock("z3"), TtlInSeconds: 15})
 		want := status.Convert(models.ErrLockCollision)
 		if got := status.Convert(err); got.Code() != want.Code() || got.Message() != want.Message() {
 			t.Errorf("a collision: %v", err)
@@ -78,16 +78,16 @@ func TestTheirClient(t *testing.T) {
 		// Locking again updates the value.
 		updated := theirLock("z1")
 		updated.Value = `{"url": "new"}`
-		_, err = w.client().Lock(t.Context(), &models.LockRequest{Resource: updated, TtlInSeconds: 15})
+		_, err = w.rpc().Lock(t.Context(), &models.LockRequest{Resource: updated, TtlInSeconds: 15})
 		must(t, err)
-		got, err := w.client().Fetch(t.Context(), &models.FetchRequest{Key: "bbs"})
+		got, err := w.rpc().Fetch(t.Context(), &models.FetchRequest{Key: "bbs"})
 		must(t, err)
 		if !proto.Equal(got.GetResource(), updated) {
 			t.Errorf("fetched %v, want %v", got.GetResource(), updated)
 		}
 		// Presences are found by either way to name the type.
 		for _, req := range []*models.FetchAllRequest{{Type: models.PresenceType}, {TypeCode: models.TypeCode_PRESENCE}} {
-			list, err := w.client().FetchAll(t.Context(), req)
+			list, err := w.rpc().FetchAll(t.Context(), req)
 			must(t, err)
 			if r := list.GetResources(); len(r) != 1 || r[0].GetKey() != "cell-1" || r[0].GetTypeCode() != models.TypeCode_PRESENCE {
 				t.Errorf("the presences by %v: %v", req, list)
@@ -100,7 +100,7 @@ func TestTheirClient(t *testing.T) {
 			t.Errorf("the second took over after %s", took)
 		}
 		// Their runners and ours stand in each other's way, and make room.
-		ours := ifrit.Background(lock.NewLockRunner(w.client(), resource("bbs", "ours"), ttl, retry))
+		ours := ifrit.Background(lock.NewLockRunner(w.rpc(), resource("bbs", "ours"), ttl, retry))
 		time.Sleep(time.Minute)
 		if isReady(ours) {
 			t.Error("ours got the lock while theirs holds it")
@@ -125,18 +125,18 @@ func (c tokenless) Release(ctx context.Context, in *models.ReleaseRequest, opts 
 
 // TestTheirServer: our runners keep their promises with a server that knows of no tokens.
 func TestTheirServer(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		var d diary
-		first := lock.NewLockRunner(tokenless{w.client()}, resource("k", "a"), ttl, retry, d.callbacks())
+		first := lock.NewLockRunner(tokenless{w.rpc()}, resource("k", "a"), ttl, retry, d.callbacks())
 		p := ifrit.Invoke(first)
-		q := ifrit.Background(lock.NewLockRunner(tokenless{w.client()}, resource("k", "b"), ttl, retry))
+		q := ifrit.Background(lock.NewLockRunner(tokenless{w.rpc()}, resource("k", "b"), ttl, retry))
 		time.Sleep(time.Minute)
 		if _, held := first.Held(); !held || isReady(q) {
 			t.Errorf("held %t, the second is ready: %t", held, isReady(q))
 		}
-		_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "a")})
+		_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "a")})
 		must(t, err)
-		_, err = w.client().Lock(t.Context(), &models.LockRequest{Resource: resource("k", "thief"), TtlInSeconds: 60})
+		_, err = w.rpc().Lock(t.Context(), &models.LockRequest{Resource: resource("k", "thief"), TtlInSeconds: 60})
 		must(t, err)
 		if err := <-p.Wait(); !errors.Is(err, models.ErrLockCollision) {
 			t.Errorf("got %v", err)
@@ -160,14 +160,14 @@ func (c replacing) Lock(ctx context.Context, in *models.LockRequest, opts ...grp
 // TestTokenChanged: a grant that was replaced is a loss. A lock is released, a presence
 // continues under the new one.
 func TestTokenChanged(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		var d diary
-		p := ifrit.Invoke(lock.NewLockRunner(replacing{w.client()}, resource("k", "a"), ttl, retry))
-		presence := lock.NewPresenceRunner(replacing{w.client()}, resource("p", "a"), ttl, retry, d.callbacks())
+		p := ifrit.Invoke(lock.NewLockRunner(replacing{w.rpc()}, resource("k", "a"), ttl, retry))
+		presence := lock.NewPresenceRunner(replacing{w.rpc()}, resource("p", "a"), ttl, retry, d.callbacks())
 		q := ifrit.Invoke(presence)
 		before, _ := presence.Held()
 		for _, key := range []string{"k", "p"} {
-			_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource(key, "a")})
+			_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource(key, "a")})
 			must(t, err)
 		}
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrTokenChanged) || !errors.Is(err, lock.ErrLost) {

@@ -12,7 +12,7 @@ import (
 // TestDeadlocks: a session is refused a wait that causes a deadlock of sessions, and so are clients and mutexes that ask
 // for it. Without that they wait: other goroutines may end the wait.
 func TestDeadlocks(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		all := sessions(h, 2)
 		a, b := all[0], all[1]
 		for _, ask := range []struct {

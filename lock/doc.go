@@ -14,6 +14,8 @@
 //     of every change, in order.
 //   - Mutex and RWMutex of a session, for the goroutines of many processes.
 //   - Election: one leader, and who it is. Presences: who is there; package discovery: the same for gRPC.
+//     Watch: every change of any claims.
+//   - Dial and package conn: the connection, TLS and credentials. Package fencing: what guards a target.
 //   - Runners, which hold a lock or announce a presence for as long as they run, as members of ifrit groups
 //     (Cloud Foundry's Locket, docs/sources/cloud-foundry-locket.md): by calls of their own, also of Cloud Foundry's
 //     servers (NewLockRunner, NewPresenceRunner, NewClaimRunner), or by the session of a client
@@ -56,13 +58,13 @@
 //
 //   - Its stream breaks, or a heartbeat is not answered for a quarter of the TTL: it resumes at the next address, over
 //     another connection. What it holds and waits for is as it was, and commands without an answer are sent again.
-//     What had ended meanwhile is told to whoever holds and listens.
+//     Holders and listeners are notified of what has ended meanwhile.
 //   - No server can be reached, or none can reach the database: what is held stays held for as long as the trust
-//     window lasts. Then the session resigns: everything that it held is lost, and everybody is told, before a server
+//     window lasts. Then the session resigns: everything that it held is lost, and all holders and listeners are notified, before a server
 //     gives any of it to somebody else. The Client goes on with a new session; what waits joins the queues again.
 //   - A server ends the session (an administrator, its TTL): the same, at once.
 //   - The process is stopped for longer than the window: Err, Held and Status say so from the first moment on.
-//   - A lock of it is ended alone: its holder is told at once, others are not affected.
+//   - A lock of it is ended alone: its holder is notified at once, others are not affected.
 //
 // # What happens on failures, to a runner
 //
@@ -86,13 +88,13 @@
 //     its target late: guard that with the fencing token (package fencing).
 //   - A claim becomes active while its connection is silent: the runner finds the grant while it
 //     lasts, and makes a new claim after it has expired.
-//   - A signal: the runner releases the lock, in bounded time, and ends with nil. What could not
-//     be released is tried on in the background.
+//   - A signal: the runner releases the lock, in bounded time, and ends with nil, unless the trust window had
+//     ended before. What could not be released is tried on in the background.
 //   - The process dies: its lock is free when the TTL has passed.
 //
 // # Owners
 //
-// An owner is one party to the server: two runners with the same owner both hold a lock. Leave
+// The server knows callers by their owners: two runners with the same owner both hold a lock. Leave
 // it empty, and each runner has one of its own (UniqueOwner).
 //
 // # What a holder must do

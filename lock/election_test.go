@@ -14,7 +14,7 @@ import (
 // TestElection: the first to campaign leads, and the next after it resigns or dies; observers see each leader with
 // its value and token.
 func TestElection(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		a, b, watcher := h.client(lock.WithOwner("a")), h.client(lock.WithOwner("b")), h.client()
 		long := strings.Repeat("x", 10_000) // too long for Watch
 		var seen diary

@@ -184,8 +184,8 @@ func pausedHolders(t *testing.T, client models.LocketClient, rounds int, newCoun
 // TestPausedHoldersSQLite, and those after it: without a fence each pause loses an increment,
 // with a fence before writes alone every other, with a fence before reads too none.
 func TestPausedHoldersSQLite(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		pausedHolders(t, w.client(), 20, func(id string) counter {
+	inWorld(t, func(t *testing.T, w *world) {
+		pausedHolders(t, w.rpc(), 20, func(id string) counter {
 			s, err := openStock(filepath.Join(newFolder(t), "stock.db"), id)
 			must(t, err)
 			t.Cleanup(func() { must(t, s.db.Close()) })
@@ -195,14 +195,14 @@ func TestPausedHoldersSQLite(t *testing.T) {
 }
 
 func TestPausedHoldersGuard(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		pausedHolders(t, w.client(), 4, func(string) counter { return &guardCounter{} })
+	inWorld(t, func(t *testing.T, w *world) {
+		pausedHolders(t, w.rpc(), 4, func(string) counter { return &guardCounter{} })
 	})
 }
 
 func TestPausedHoldersHTTP(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		pausedHolders(t, w.client(), 4, func(string) counter { return newHTTPCounter() })
+	inWorld(t, func(t *testing.T, w *world) {
+		pausedHolders(t, w.rpc(), 4, func(string) counter { return newHTTPCounter() })
 	})
 }
 

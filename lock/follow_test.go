@@ -254,9 +254,9 @@ func TestFollowersFetch(t *testing.T) {
 
 // TestLongValues: the values of presences are told whole, whatever their length, when they come and when they change.
 func TestLongValues(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		announce, done := announcer(t, h)
-		server, disconnect := h.direct()
+	inWorld(t, func(t *testing.T, h *world) {
+		announce := announcer(h)
+		server := h.own()
 		client := h.client()
 		long := func(text string) string { return strings.Repeat(text, 10_000) }
 		before := announce("web/before", long("b"))
@@ -276,7 +276,5 @@ func TestLongValues(t *testing.T) {
 			}
 		}
 		must(t, errors.Join(end(before), end(after), client.Close()))
-		disconnect()
-		done()
 	})
 }

@@ -15,9 +15,9 @@ import (
 
 // TestFromGroup: the loss of a lock is found in the error of the group whose member held it, and of the groups around that.
 func TestFromGroup(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		c := h.client()
-		server, done := h.direct()
+		server := h.own()
 		wait := func(signals <-chan os.Signal, ready chan<- struct{}) error {
 			close(ready)
 			<-signals
@@ -44,6 +44,5 @@ func TestFromGroup(t *testing.T) {
 			t.Error(got)
 		}
 		must(t, c.Close())
-		done()
 	})
 }

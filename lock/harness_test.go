@@ -24,46 +24,50 @@ import (
 
 	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/handlers"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
-	"github.com/locket-service/locket/internal/session"
-	"github.com/locket-service/locket/internal/watch"
+	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/models"
 )
 
-// world is a whole server on a new SQLite file, in a bubble, and what stands between it and
+// world is a whole server on a new SQLite file, as `locket server` runs it, in a bubble, and what stands between it and
 // its clients.
 type world struct {
-	t        *testing.T
-	file     string
-	listener *bufconn.Listener
-	process  ifrit.Process
-	store    *sqlite.Store
-	conn     *grpc.ClientConn
-	direct   *grpc.ClientConn // the test's own, which never fails
+	t    *testing.T
+	file string
 
-	mu sync.Mutex
-	// fail, if it is set, is asked before each request of a client is sent.
+	mu       sync.Mutex
+	listener *bufconn.Listener
+	process  ifrit.Process // nil while it is stopped
+	store    *sqlite.Store
+	cut      bool // clients cannot connect
+	wires    []net.Conn
+
+	conn   *grpc.ClientConn // of rpc; nil until it is needed
+	direct *conn.Conn       // of own; likewise
+	// fail, if it is set, is asked before each request of rpc is sent.
 	fail func(ctx context.Context, method string) error
-	// calls counts the requests, by method.
+	// calls counts the requests of rpc, by method.
 	calls map[string]int
 	// deaf loses the answers to clients of type deaf.
 	deaf bool
 }
 
-// bubble runs a test with a fake clock.
-func bubble(t *testing.T, test func(t *testing.T, w *world)) {
+// inWorld runs a test with a fake clock and a server.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, file: newDatabase(t), calls: make(map[string]int)}
 		w.start()
-		w.conn, w.direct = w.connect(grpc.WithUnaryInterceptor(w.intercept)), w.connect()
 		defer func() {
-			must(t, errors.Join(w.conn.Close(), w.direct.Close()))
+			if w.conn != nil {
+				must(t, w.conn.Close())
+			}
+			if w.direct != nil {
+				must(t, w.direct.Close())
+			}
 			w.stop()
-			time.Sleep(2 * ttl) // what runners left ends
+			time.Sleep(2 * time.Minute) // what clients left ends
 		}()
 		test(t, w)
 	})
@@ -127,36 +131,22 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// start starts the server, again if it was stopped. It has no sweeper: a lease that has run
-// out ends when somebody asks for the lock.
+// start starts the server, again if it was stopped.
 func (w *world) start() {
 	w.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store, err := sqlite.Open(w.file)
 	must(w.t, err)
-	registry := prometheus.NewRegistry()
-	hub := watch.NewHub(store, registry)
-	queues := committer.New(store, committer.Config{
-		Timeout: 10 * time.Second, Log: log, Metrics: committer.NewMetrics(registry), Listeners: []committer.Listener{hub},
-	})
-	sessions := session.New(queues, hub, store, session.Config{}, registry)
+	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry(), server.Guards{})
 	listener := bufconn.Listen(1 << 20)
-	w.process = ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{
-		{Name: "committer", Runner: queues},
-		{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, func(ctx context.Context, cmd claim.Command) error {
-			_, err := queues.Do(ctx, cmd)
-			return err
-		}, log)},
-		{Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
-			Listener: listener,
-			Chain:    grpcserver.NewChain(log, registry),
-			Register: func(s grpc.ServiceRegistrar) { handlers.Register(s, handlers.New(queues, hub, sessions, store, log)) },
-			OnDrain:  func() { hub.Stop(); sessions.Stop() }, ShutdownTimeout: time.Second, Log: log,
-		})},
-	}))
+	process := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, append(service.Members, grouper.Member{
+		Name: "grpc", Runner: grpcserver.New(grpcserver.Config{
+			Listener: listener, Chain: service.Chain, Register: service.Register, OnDrain: service.Drain, ShutdownTimeout: time.Second, Log: log,
+		}),
+	})))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.listener, w.store = listener, store
+	w.listener, w.process, w.store = listener, process, store
 }
 
 // stop stops the server.
@@ -174,9 +164,54 @@ func (w *world) stop() {
 
 func (w *world) dial(ctx context.Context, _ string) (net.Conn, error) {
 	w.mu.Lock()
-	listener := w.listener
-	w.mu.Unlock()
-	return listener.DialContext(ctx)
+	defer w.mu.Unlock()
+	if w.cut {
+		return nil, errors.New("no way")
+	}
+	conn, err := w.listener.DialContext(ctx)
+	if err == nil {
+		w.wires = append(w.wires, conn)
+	}
+	return conn, err
+}
+
+// cutOff cuts all clients off, or lets them connect again.
+func (w *world) cutOff(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+	for _, conn := range w.wires {
+		_ = conn.Close()
+	}
+	w.wires = nil
+}
+
+func (w *world) dialer() lock.ClientOption {
+	return lock.WithDial(conn.WithDialOptions(grpc.WithContextDialer(w.dial)))
+}
+
+var anyAddress = []string{"127.0.0.1:1"}
+
+// session returns a session, which is closed at the end of the test.
+func (w *world) session(options ...lock.ClientOption) *lock.Session {
+	w.t.Helper()
+	s, err := lock.NewSession(anyAddress, append(options, w.dialer())...)
+	must(w.t, err)
+	return s
+}
+
+func (w *world) client(options ...lock.ClientOption) *lock.Client {
+	w.t.Helper()
+	c, err := lock.NewClient(anyAddress, append(options, w.dialer())...)
+	must(w.t, err)
+	return c
+}
+
+func closeAll(t *testing.T, sessions ...*lock.Session) {
+	t.Helper()
+	for _, s := range sessions {
+		must(t, s.Close(t.Context()))
+	}
 }
 
 func (w *world) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -212,12 +247,32 @@ func hang(ctx context.Context, _ string) error {
 	return ctx.Err()
 }
 
-func (w *world) client() models.LocketClient { return models.NewLocketClient(w.conn) }
+// rpc returns a client for calls, which failing and count see.
+func (w *world) rpc() models.LocketClient {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn == nil {
+		w.conn = w.connect(grpc.WithUnaryInterceptor(w.intercept))
+	}
+	return models.NewLocketClient(w.conn)
+}
+
+// own returns the test's own client, whose calls failing does not see.
+func (w *world) own() models.LocketClient {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.direct == nil {
+		var err error
+		w.direct, err = lock.Dial(anyAddress, conn.WithDialOptions(grpc.WithContextDialer(w.dial)))
+		must(w.t, err)
+	}
+	return models.NewLocketClient(w.direct)
+}
 
 // holder returns who holds a key, "" for nobody, and the token.
 func (w *world) holder(key string) (owner string, token uint64) {
 	w.t.Helper()
-	got, err := models.NewLocketClient(w.direct).Fetch(w.t.Context(), &models.FetchRequest{Key: key})
+	got, err := w.own().Fetch(w.t.Context(), &models.FetchRequest{Key: key})
 	if err != nil {
 		return "", 0
 	}

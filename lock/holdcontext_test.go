@@ -35,9 +35,9 @@ func TestHoldContexts(t *testing.T) {
 	}
 	for name, ended := range ways {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
-				p := &partition{house: h}
-				c, err := lock.NewClient(houseAddress, p.dialer())
+			inWorld(t, func(t *testing.T, h *world) {
+				p := &partition{world: h}
+				c, err := lock.NewClient(anyAddress, p.dialer())
 				must(t, err)
 				follow := func(ctx context.Context, held *lock.Hold) {
 					child, cancel := context.WithTimeout(ctx, time.Hour)
@@ -83,9 +83,9 @@ func TestHoldContexts(t *testing.T) {
 
 // TestDoWithinDo: the contexts of locks that are held within each other end together, with the loss of their session.
 func TestDoWithinDo(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		p := &partition{house: h}
-		c, err := lock.NewClient(houseAddress, p.dialer())
+	inWorld(t, func(t *testing.T, h *world) {
+		p := &partition{world: h}
+		c, err := lock.NewClient(anyAddress, p.dialer())
 		must(t, err)
 		err = c.Do(t.Context(), "outer", func(ctx context.Context, _ uint64) error {
 			held, err := c.Acquire(ctx, "between")

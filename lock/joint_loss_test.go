@@ -37,7 +37,7 @@ func releasesHang(ctx context.Context, method string) error {
 // take gives a lock to somebody else, whoever holds it.
 func (w *world) take(key, owner string) {
 	w.t.Helper()
-	client := models.NewLocketClient(w.direct)
+	client := w.own()
 	_, err := client.Release(w.t.Context(), &models.ReleaseRequest{Resource: resource(key, owner)})
 	must(w.t, err)
 	_, err = client.Lock(w.t.Context(), &models.LockRequest{Resource: resource(key, "thief"), TtlInSeconds: 3600})
@@ -50,12 +50,12 @@ func (w *world) take(key, owner string) {
 func TestJointEndsAtOnce(t *testing.T) {
 	keys := []string{"c", "a", "b"}
 	for _, lost := range keys {
-		bubble(t, func(t *testing.T, w *world) {
+		inWorld(t, func(t *testing.T, w *world) {
 			var lostAt time.Time
 			callbacks := lock.WithCallbacks(lock.Callbacks{Lost: func(error) { lostAt = time.Now() }})
 			var runners []*lock.Runner
 			for _, key := range keys {
-				runners = append(runners, lock.NewLockRunner(w.client(), resource(key, "x"), ttl, retry, callbacks))
+				runners = append(runners, lock.NewLockRunner(w.rpc(), resource(key, "x"), ttl, retry, callbacks))
 			}
 			joint, work := lock.NewJoint(runners...), new(guarded)
 			if tokens, held := joint.Held(); held || tokens != nil {
@@ -106,7 +106,7 @@ func (w *world) checkTokens(joint *lock.Joint, keys []string) {
 // TestJointRunsAgain: after a loss it runs again when the release has ended, with a Lost of its
 // own.
 func TestJointRunsAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		joint := w.both("x", "a", "b")
 		for range 3 {
 			p := ifrit.Invoke(joint)
@@ -116,7 +116,7 @@ func TestJointRunsAgain(t *testing.T) {
 			default:
 			}
 			w.checkTokens(joint, []string{"a", "b"})
-			_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("a", "x")})
+			_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("a", "x")})
 			must(t, err)
 			<-joint.Lost()
 			if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
@@ -137,11 +137,11 @@ func TestJointRunsAgain(t *testing.T) {
 // TestJointOfClaims: a Joint of claims withdraws and claims anew after a try that was blocked,
 // holds when it can, and ends when it loses one.
 func TestJointOfClaims(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		claim := func(resource, id string) *lock.Runner {
-			return lock.NewClaimRunner(w.client(), &models.CreateClaimRequest{Resource: resource, Owner: "x", Id: id})
+			return lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: resource, Owner: "x", Id: id})
 		}
-		blocker := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("b", "z"), ttl, retry))
+		blocker := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("b", "z"), ttl, retry))
 		a, b := claim("a", ""), claim("b", "of-b")
 		joint := lock.NewJoint(a, b)
 		p := ifrit.Background(joint)
@@ -156,7 +156,7 @@ func TestJointOfClaims(t *testing.T) {
 		if b.ClaimID() == "of-b" || w.status("of-b") != models.Status_STATUS_WITHDRAWN || w.status(b.ClaimID()) != models.Status_STATUS_ACTIVE {
 			t.Errorf("the claim %q is %s, the one before it %s", b.ClaimID(), w.status(b.ClaimID()), w.status("of-b"))
 		}
-		_, err := w.client().UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: a.ClaimID(), Status: models.Status_STATUS_REVOKED})
+		_, err := w.rpc().UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: a.ClaimID(), Status: models.Status_STATUS_REVOKED})
 		must(t, err)
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("got %v", err)
@@ -171,13 +171,13 @@ func TestJointOfClaims(t *testing.T) {
 // TestJointWithPresence: a presence counts like a lock. Its loss ends the Joint, while that of
 // one outside is announced again.
 func TestJointWithPresence(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		joint := lock.NewJoint(
-			lock.NewLockRunner(w.client(), resource("a", "x"), ttl, retry),
-			lock.NewPresenceRunner(w.client(), resource("b", "x"), ttl, retry))
+			lock.NewLockRunner(w.rpc(), resource("a", "x"), ttl, retry),
+			lock.NewPresenceRunner(w.rpc(), resource("b", "x"), ttl, retry))
 		p := ifrit.Invoke(joint)
 		w.holders("x", "x")
-		_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("b", "x")})
+		_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("b", "x")})
 		must(t, err)
 		time.Sleep(ttl / 3) // the next renewal is before that
 		if gone, err := exited(p); !gone || !errors.Is(err, lock.ErrLost) {

@@ -16,8 +16,8 @@ import (
 // both returns a Joint of two locks, named in an order.
 func (w *world) both(owner, first, second string) *lock.Joint {
 	return lock.NewJoint(
-		lock.NewLockRunner(w.client(), resource(first, owner), ttl, retry),
-		lock.NewLockRunner(w.client(), resource(second, owner), ttl, retry))
+		lock.NewLockRunner(w.rpc(), resource(first, owner), ttl, retry),
+		lock.NewLockRunner(w.rpc(), resource(second, owner), ttl, retry))
 }
 
 // holders fails the test unless "a" and "b" are held by these owners.
@@ -31,7 +31,7 @@ func (w *world) holders(wantA, wantB string) {
 }
 
 func TestJointHoldsAll(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		p := ifrit.Invoke(w.both("x", "b", "a"))
 		w.holders("x", "x")
 		q := ifrit.Background(w.both("y", "a", "b"))
@@ -51,8 +51,8 @@ func TestJointHoldsAll(t *testing.T) {
 // TestJointGivesBack: locks that are held wait for the others for a TTL, then others have
 // their turn.
 func TestJointGivesBack(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		blocker := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("b", "z"), ttl, retry))
+	inWorld(t, func(t *testing.T, w *world) {
+		blocker := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("b", "z"), ttl, retry))
 		p := ifrit.Background(w.both("x", "a", "b"))
 		time.Sleep(ttl - time.Second)
 		w.holders("x", "z")
@@ -69,9 +69,9 @@ func TestJointGivesBack(t *testing.T) {
 
 // TestJointLosesAll: when one is lost, the others are released, and the cause is the error.
 func TestJointLosesAll(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		p := ifrit.Invoke(w.both("x", "a", "b"))
-		_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("b", "x")})
+		_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("b", "x")})
 		must(t, err)
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("got %v", err)
@@ -85,8 +85,8 @@ func TestJointLosesAll(t *testing.T) {
 // TestJointSignal: a signal ends it at every stage, and leaves nothing behind.
 func TestJointSignal(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, time.Second, ttl - time.Second, ttl + time.Second, time.Minute} {
-		bubble(t, func(t *testing.T, w *world) {
-			blocker := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("b", "z"), ttl, retry))
+		inWorld(t, func(t *testing.T, w *world) {
+			blocker := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("b", "z"), ttl, retry))
 			p := ifrit.Background(w.both("x", "a", "b"))
 			time.Sleep(after)
 			begin := time.Now()
@@ -104,7 +104,7 @@ func TestJointSignal(t *testing.T) {
 // TestJointsNeverBlockEachOther: many that name the same locks in different orders all have
 // their turn.
 func TestJointsNeverBlockEachOther(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		const many = 6
 		done := make(chan error, many)
 		for i := range many {
@@ -129,7 +129,7 @@ func TestJointsNeverBlockEachOther(t *testing.T) {
 }
 
 func TestJointWrong(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		if err := <-ifrit.Background(w.both("x", "a", "a")).Wait(); err == nil {
 			t.Error("it ran with one lock twice")
 		}

@@ -60,8 +60,8 @@ func TestLeftLockIsReleased(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) {
-				p := ifrit.Invoke(runner(deaf{w.client(), w}))
+			inWorld(t, func(t *testing.T, w *world) {
+				p := ifrit.Invoke(runner(deaf{w.rpc(), w}))
 				time.Sleep(ttl / 2)
 				w.setDeaf(true)
 				if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
@@ -89,8 +89,8 @@ func TestLeftLockIsReleased(t *testing.T) {
 
 // TestLeftLockBounded: the release in the background ends, also when nothing comes through.
 func TestLeftLockBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		p := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry))
+	inWorld(t, func(t *testing.T, w *world) {
+		p := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry))
 		w.failing(hang)
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
 			t.Fatalf("got %v", err)
@@ -108,8 +108,8 @@ func TestLeftLockBounded(t *testing.T) {
 // TestNextRunWaits: a run does not begin before what an earlier run left is released: a late
 // request could otherwise end the new grant, which the server gives to the same owner.
 func TestNextRunWaits(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		r := lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry)
+	inWorld(t, func(t *testing.T, w *world) {
+		r := lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry)
 		p := ifrit.Invoke(r)
 		before, _ := r.Held()
 		w.failing(hang)

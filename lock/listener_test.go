@@ -11,7 +11,7 @@ import (
 // TestListenerSlow: a listener that takes its time delays only itself; it hears of everything in order, and never
 // of two things at once. One that has stopped hears of nothing more.
 func TestListenerSlow(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		s := h.session()
 		var slow, quick, stopped diary
 		busy := false // guarded by nothing: calls do not overlap

@@ -50,6 +50,9 @@ func (m *mutexCore) acquire(ctx context.Context, mode models.Mode, try bool) (*H
 
 // release releases a hold, within the command timeout.
 func (m *mutexCore) release(h *Hold) error {
+	if h == nil {
+		return fmt.Errorf("unlock %q: %w", m.key, ErrNotLocked)
+	}
 	return h.Release(context.Background())
 }
 
@@ -65,10 +68,10 @@ func acquired(err error) (bool, error) {
 // sync.Mutex, and across machines. The goroutines of a session share one claim of it, first come, first served;
 // a grant serves those who waited for it here, and then the claim goes to the end of the queue.
 //
-// Who holds a Mutex is nobody in particular: any goroutine may unlock it, and one that locks it twice waits for
+// A Mutex is held by no goroutine in particular: any goroutine may unlock it, and one that locks it twice waits for
 // itself. Go has no identity of goroutines; an owner that may lock again is in package reentrant.
 //
-// If the session loses the lock, the holder is told (WithUnexpectedUnlock, Held, Session.Listen); within
+// If the session loses the lock, the holder is notified (WithUnexpectedUnlock, Held, Session.Listen); within
 // the session the mutex stays locked until it is unlocked.
 type Mutex struct {
 	core *mutexCore
@@ -108,9 +111,6 @@ func (m *Mutex) Unlock() error {
 	hold := m.hold
 	m.hold = nil
 	m.mu.Unlock()
-	if hold == nil {
-		return fmt.Errorf("unlock %q: %w", m.core.key, ErrNotLocked)
-	}
 	return m.core.release(hold)
 }
 

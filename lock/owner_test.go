@@ -17,16 +17,16 @@ import (
 // TestDefaultOwner: a runner without an owner has a unique one, which names host and process;
 // WithOwner replaces any.
 func TestDefaultOwner(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		host, err := os.Hostname()
 		must(t, err)
 		claim := &models.CreateClaimRequest{Resource: "c"}
 		seen := make(map[string]bool)
 		for _, r := range []*lock.Runner{
-			lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry),
-			lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry),
-			lock.NewPresenceRunner(w.client(), resource("k", ""), ttl, retry),
-			lock.NewClaimRunner(w.client(), claim),
+			lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry),
+			lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry),
+			lock.NewPresenceRunner(w.rpc(), resource("k", ""), ttl, retry),
+			lock.NewClaimRunner(w.rpc(), claim),
 		} {
 			if owner := r.Owner(); seen[owner] || !strings.HasPrefix(owner, host+"/") {
 				t.Errorf("the owner %q", owner)
@@ -43,8 +43,8 @@ func TestDefaultOwner(t *testing.T) {
 			must(t, end(p))
 		}
 		for _, r := range []*lock.Runner{
-			lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithOwner("b")),
-			lock.NewClaimRunner(w.client(), claim, lock.WithOwner("b")),
+			lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry, lock.WithOwner("b")),
+			lock.NewClaimRunner(w.rpc(), claim, lock.WithOwner("b")),
 		} {
 			if r.Owner() != "b" {
 				t.Errorf("the owner %q, want b", r.Owner())
@@ -60,9 +60,9 @@ func TestDefaultOwner(t *testing.T) {
 // both hold; with the default, one does.
 func TestOwnerIsOneParty(t *testing.T) {
 	for owner, want := range map[string]bool{"host-1": true, "": false} {
-		bubble(t, func(t *testing.T, w *world) {
-			old := ifrit.Invoke(lock.NewLockRunner(w.client(), resource("k", owner), ttl, retry))
-			next := ifrit.Background(lock.NewLockRunner(w.client(), resource("k", owner), ttl, retry))
+		inWorld(t, func(t *testing.T, w *world) {
+			old := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("k", owner), ttl, retry))
+			next := ifrit.Background(lock.NewLockRunner(w.rpc(), resource("k", owner), ttl, retry))
 			time.Sleep(time.Minute)
 			if both := isReady(next); both != want {
 				t.Errorf("with the owner %q both hold: %t, want %t", owner, both, want)
@@ -75,10 +75,10 @@ func TestOwnerIsOneParty(t *testing.T) {
 // TestRunTwice: a second run of a runner that runs is refused, and leaves the first one alone;
 // after its end it may run again.
 func TestRunTwice(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		one := lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry)
+	inWorld(t, func(t *testing.T, w *world) {
+		one := lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry)
 		both := lock.NewJoint(
-			lock.NewLockRunner(w.client(), resource("a", ""), ttl, retry),
+			lock.NewLockRunner(w.rpc(), resource("a", ""), ttl, retry),
 			w.claim("b", models.Mode_MODE_EXCLUSIVE))
 		for _, r := range []ifrit.Runner{one, both, w.claim("c", models.Mode_MODE_SHARED)} {
 			for range 2 {

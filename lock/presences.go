@@ -59,8 +59,8 @@ type PresenceSet struct {
 
 	mu  sync.Mutex
 	set map[string]PresenceInfo // by key
-	// told is the set as Next has told it.
-	told map[string]PresenceInfo
+	// reported is the set as Next has reported it.
+	reported map[string]PresenceInfo
 	// changed is closed, and replaced, with every change.
 	changed chan struct{}
 	err     error
@@ -68,12 +68,12 @@ type PresenceSet struct {
 
 // Presences returns the presences whose keys begin with a prefix, kept up to date until ctx is done. It returns
 // when the set is complete for the first time, or with the error with which the servers refuse. While no server can be
-// reached the set stays as it was: who is alive cannot be known then.
+// reached the set stays as it was: which processes are alive cannot be known then.
 func Presences(ctx context.Context, client *Client, prefix string) (*PresenceSet, error) {
 	if len(prefix) > base.MaxResource || !utf8.ValidString(prefix) || strings.ContainsRune(prefix, 0) {
 		return nil, fmt.Errorf("presences: the prefix must be UTF-8 without NUL of at most %d bytes", base.MaxResource)
 	}
-	p := &PresenceSet{done: make(chan struct{}), changed: make(chan struct{}), told: make(map[string]PresenceInfo)}
+	p := &PresenceSet{done: make(chan struct{}), changed: make(chan struct{}), reported: make(map[string]PresenceInfo)}
 	f := &feed.Follower{Client: client.rpc, Changed: p.take, Request: &models.WatchRequest{Prefix: prefix, TypeCode: models.TypeCode_PRESENCE}}
 	complete := p.changed
 	go func() {
@@ -118,7 +118,7 @@ func (p *PresenceSet) All() []PresenceInfo {
 	return all
 }
 
-// Next waits for changes, and returns them in the order of the keys: the first time all that are there. Who asks
+// Next waits for changes, and returns them in the order of the keys: the first time all that are there. A caller that asks
 // seldom gets the difference between then and now. It returns the error of ctx, or of Err when the set is no
 // longer kept. It is for one goroutine.
 func (p *PresenceSet) Next(ctx context.Context) ([]PresenceChange, error) {
@@ -142,18 +142,18 @@ func (p *PresenceSet) Next(ctx context.Context) ([]PresenceChange, error) {
 // difference returns what has changed since the last time. The caller has the lock.
 func (p *PresenceSet) difference() (changes []PresenceChange) {
 	for key, presence := range p.set {
-		if before, known := p.told[key]; !known {
+		if before, known := p.reported[key]; !known {
 			changes = append(changes, PresenceChange{Joined, presence})
 		} else if before != presence {
 			changes = append(changes, PresenceChange{Changed, presence})
 		}
 	}
-	for key, presence := range p.told {
+	for key, presence := range p.reported {
 		if _, there := p.set[key]; !there {
 			changes = append(changes, PresenceChange{Left, presence})
 		}
 	}
-	p.told = p.set
+	p.reported = p.set
 	slices.SortFunc(changes, func(a, b PresenceChange) int { return cmp.Compare(a.Presence.Key, b.Presence.Key) })
 	return changes
 }

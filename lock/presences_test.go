@@ -19,12 +19,11 @@ import (
 )
 
 // announcer makes presences by calls, beside the client under test.
-func announcer(t *testing.T, h *house) (announce func(key, value string) ifrit.Process, end func()) {
-	t.Helper()
-	server, done := h.direct()
+func announcer(h *world) (announce func(key, value string) ifrit.Process) {
+	server := h.own()
 	return func(key, value string) ifrit.Process {
 		return ifrit.Invoke(lock.NewPresenceRunner(server, &models.Resource{Key: key, Value: value}, ttl, retry))
-	}, done
+	}
 }
 
 func keys(set *lock.PresenceSet) string {
@@ -46,10 +45,10 @@ func texts(changes []lock.PresenceChange) string {
 // TestPresences: the set is complete at first, follows what comes and goes, also over a restart of the server and
 // an outage, and hears of nothing else.
 func TestPresences(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		announce, done := announcer(t, h)
-		p := &partition{house: h}
-		client, err := lock.NewClient(houseAddress, p.dialer())
+	inWorld(t, func(t *testing.T, h *world) {
+		announce := announcer(h)
+		p := &partition{world: h}
+		client, err := lock.NewClient(anyAddress, p.dialer())
 		must(t, err)
 		a, other := announce("web/a", "1"), announce("db/a", "9")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -106,7 +105,6 @@ func TestPresences(t *testing.T) {
 		if _, err := lock.Presences(t.Context(), client, "web/"); !errors.Is(err, lock.ErrClosed) && !strings.Contains(fmt.Sprint(err), lock.ErrClosed.Error()) {
 			t.Error(err)
 		}
-		done()
 	})
 }
 
@@ -130,8 +128,8 @@ func (s *states) ParseServiceConfig(string) *serviceconfig.ParseResult { return 
 
 // TestResolver: gRPC gets the addresses as they come and go, each once.
 func TestResolver(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		announce, done := announcer(t, h)
+	inWorld(t, func(t *testing.T, h *world) {
+		announce := announcer(h)
 		client := h.client()
 		a := announce("web/a", "127.0.0.1:1")
 		twin := announce("web/b", "127.0.0.1:1")
@@ -154,6 +152,5 @@ func TestResolver(t *testing.T) {
 			t.Errorf("reported: %s", told)
 		}
 		must(t, errors.Join(end(a), end(twin), end(nothing), client.Close()))
-		done()
 	})
 }

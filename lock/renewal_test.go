@@ -41,7 +41,7 @@ func TestRenewalsPerTTL(t *testing.T) {
 // TestRetryInterval: WithRetryInterval sets the pauses of those that do not hold; those of a
 // claim are a quarter of its TTL at most.
 func TestRetryInterval(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		claim := &models.CreateClaimRequest{Resource: "k", Ttl: proto.Float64(ttl.Seconds())}
 		for name, c := range map[string]struct {
 			runner *lock.Runner
@@ -49,9 +49,9 @@ func TestRetryInterval(t *testing.T) {
 			least  int // attempts in a minute
 			most   int
 		}{
-			"lock":         {lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry), "Lock", 12, 13},
-			"lock, option": {lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry, lock.WithRetryInterval(time.Second)), "Lock", 60, 61},
-			"claim":        {lock.NewClaimRunner(w.client(), claim, lock.WithRetryInterval(time.Hour)), "CreateClaim", 16, 17},
+			"lock":         {lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry), "Lock", 12, 13},
+			"lock, option": {lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry, lock.WithRetryInterval(time.Second)), "Lock", 60, 61},
+			"claim":        {lock.NewClaimRunner(w.rpc(), claim, lock.WithRetryInterval(time.Hour)), "CreateClaim", 16, 17},
 		} {
 			w.failing(func(context.Context, string) error { return status.Error(codes.Unavailable, "nobody there") })
 			before := w.count(c.method)
@@ -77,13 +77,13 @@ func denying(code codes.Code) func(context.Context, string) error {
 // when it was a presence that was lost.
 func TestDenied(t *testing.T) {
 	for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied} {
-		bubble(t, func(t *testing.T, w *world) {
+		inWorld(t, func(t *testing.T, w *world) {
 			w.failing(denying(code))
 			claim := &models.CreateClaimRequest{Resource: "c"}
 			for _, r := range []*lock.Runner{
-				lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry),
-				lock.NewPresenceRunner(w.client(), resource("k", ""), ttl, retry),
-				lock.NewClaimRunner(w.client(), claim),
+				lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry),
+				lock.NewPresenceRunner(w.rpc(), resource("k", ""), ttl, retry),
+				lock.NewClaimRunner(w.rpc(), claim),
 			} {
 				begin := time.Now()
 				if err := <-ifrit.Background(r).Wait(); status.Code(err) != code || time.Since(begin) > 0 {
@@ -92,7 +92,7 @@ func TestDenied(t *testing.T) {
 			}
 			w.failing(nil)
 			var d diary
-			r := lock.NewLockRunner(w.client(), resource("k", ""), ttl, retry, d.callbacks())
+			r := lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry, d.callbacks())
 			p := ifrit.Invoke(r)
 			w.failing(denying(codes.Unavailable))
 			for d.String() != "acquired, unverifiable" {
@@ -114,10 +114,10 @@ func TestDenied(t *testing.T) {
 // TestPresenceRefused: a presence that was lost, and may not be announced any more, reports
 // that, and comes back when it may.
 func TestPresenceRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
 		var refused []error
-		r := lock.NewPresenceRunner(w.client(), resource("k", ""), ttl, retry, lock.WithCallbacks(lock.Callbacks{
+		r := lock.NewPresenceRunner(w.rpc(), resource("k", ""), ttl, retry, lock.WithCallbacks(lock.Callbacks{
 			Refused: func(err error) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -53,7 +53,7 @@ var engines = map[string]func(t *testing.T, p *partition) engine{
 		return engine{lock: of("k", claim), claim: claim, end: end}
 	},
 	"session": func(t *testing.T, p *partition) engine {
-		client, err := lock.NewClient(houseAddress, lock.WithTTL(ttl), p.dialer())
+		client, err := lock.NewClient(anyAddress, lock.WithTTL(ttl), p.dialer())
 		must(t, err)
 		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
 			return lock.NewSessionRunner(client, key, by(client, owner, options)...)
@@ -85,7 +85,7 @@ func of(key string, claim func(key, owner string, options ...lock.Option) *lock.
 // calls returns a client for calls through a partition.
 func (p *partition) calls(t *testing.T) (client models.LocketClient, end func() error) {
 	t.Helper()
-	conn, err := lock.Dial(houseAddress, p.dialOption())
+	conn, err := lock.Dial(anyAddress, p.dialOption())
 	must(t, err)
 	return models.NewLocketClient(conn), conn.Close
 }
@@ -95,14 +95,13 @@ func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Helper()
 	for name, newEngine := range engines {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
-				p := &partition{house: h}
+			inWorld(t, func(t *testing.T, h *world) {
+				p := &partition{world: h}
 				e := newEngine(t, p)
-				server, done := h.direct()
+				server := h.own()
 				e.partition, e.server = p, server
 				test(t, e)
 				must(t, e.end())
-				done()
 			})
 		})
 	}
@@ -442,9 +441,9 @@ func TestRunnersJointInPart(t *testing.T) {
 
 // TestManyRunnersOneSession: many runners of a process have one session, and lose their locks together.
 func TestManyRunnersOneSession(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		client := h.client(lock.WithTTL(ttl))
-		server, done := h.direct()
+		server := h.own()
 		runners := make([]*lock.Runner, 50)
 		processes := make([]ifrit.Process, len(runners))
 		for i := range runners {
@@ -470,6 +469,5 @@ func TestManyRunnersOneSession(t *testing.T) {
 		}
 		must(t, end(ifrit.Invoke(runners[0]))) // by a new session
 		must(t, client.Close())
-		done()
 	})
 }

@@ -18,9 +18,9 @@ import (
 
 // TestOutage: a lease outlives an outage that leaves time for another attempt.
 func TestOutage(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		var d diary
-		r := lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, d.callbacks())
+		r := lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry, d.callbacks())
 		p := ifrit.Invoke(r)
 		time.Sleep(time.Minute)
 		for before := w.count("Lock"); w.count("Lock") == before; { // right after a renewal
@@ -44,11 +44,11 @@ func TestOutage(t *testing.T) {
 // TestRevoked: a grant that somebody else has ended is lost with the next renewal, and a
 // lock is not taken again.
 func TestRevoked(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		r := lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry)
+	inWorld(t, func(t *testing.T, w *world) {
+		r := lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry)
 		p := ifrit.Invoke(r)
 		token, _ := r.Held()
-		_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "a"), Token: &token})
+		_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "a"), Token: &token})
 		must(t, err)
 		begin := time.Now()
 		err = <-p.Wait()
@@ -63,12 +63,12 @@ func TestRevoked(t *testing.T) {
 
 // TestCollision: the loss to somebody else says to whom.
 func TestCollision(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		r := lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry)
+	inWorld(t, func(t *testing.T, w *world) {
+		r := lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry)
 		p := ifrit.Invoke(r)
-		_, err := w.client().Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "a")})
+		_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "a")})
 		must(t, err)
-		_, err = w.client().Lock(t.Context(), &models.LockRequest{Resource: resource("k", "thief"), TtlInSeconds: 100})
+		_, err = w.rpc().Lock(t.Context(), &models.LockRequest{Resource: resource("k", "thief"), TtlInSeconds: 100})
 		must(t, err)
 		err = <-p.Wait()
 		if !errors.Is(err, lock.ErrLost) || !errors.Is(err, models.ErrLockCollision) {
@@ -80,9 +80,9 @@ func TestCollision(t *testing.T) {
 // TestSignalAtOnce: a signal ends the runner in bounded time, also while its first call
 // hangs, and leaves nothing behind.
 func TestSignalAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		w.failing(hang)
-		p := ifrit.Background(lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry))
+		p := ifrit.Background(lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry))
 		synctest.Wait()
 		begin := time.Now()
 		must(t, end(p))
@@ -98,8 +98,8 @@ func TestSignalAtOnce(t *testing.T) {
 
 // TestUnknownGrant: a grant whose answer was lost is released too.
 func TestUnknownGrant(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		client := losing{w.client()}
+	inWorld(t, func(t *testing.T, w *world) {
+		client := losing{w.rpc()}
 		p := ifrit.Background(lock.NewLockRunner(client, resource("k", "a"), ttl, retry))
 		time.Sleep(time.Second)
 		if owner, _ := w.holder("k"); owner != "a" {
@@ -114,18 +114,18 @@ func TestUnknownGrant(t *testing.T) {
 
 // TestWrong: what is wrong is an error at once, of the arguments and of the request.
 func TestWrong(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		for name, r := range map[string]ifrit.Runner{
 			"no client":   lock.NewLockRunner(nil, resource("k", "a"), ttl, retry),
-			"no resource": lock.NewLockRunner(w.client(), nil, ttl, retry),
-			"no key":      lock.NewLockRunner(w.client(), resource("", "a"), ttl, retry),
-			"short TTL":   lock.NewLockRunner(w.client(), resource("k", "a"), time.Millisecond, retry),
-			"negative":    lock.NewLockRunner(w.client(), resource("k", "a"), ttl, -1),
-			"no logger":   lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithLogger(nil)),
-			"no interval": lock.NewLockRunner(w.client(), resource("k", "a"), ttl, retry, lock.WithRetryInterval(0)),
-			"a claim's":   lock.NewClaimRunner(w.client(), &models.CreateClaimRequest{Resource: "k"}, lock.WithRetryInterval(-1)),
-			"type":        lock.NewLockRunner(w.client(), &models.Resource{Key: "k", Owner: "a", Type: "key"}, ttl, retry),
-			"long key":    lock.NewLockRunner(w.client(), resource(string(make([]byte, 5000)), "a"), ttl, retry),
+			"no resource": lock.NewLockRunner(w.rpc(), nil, ttl, retry),
+			"no key":      lock.NewLockRunner(w.rpc(), resource("", "a"), ttl, retry),
+			"short TTL":   lock.NewLockRunner(w.rpc(), resource("k", "a"), time.Millisecond, retry),
+			"negative":    lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, -1),
+			"no logger":   lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry, lock.WithLogger(nil)),
+			"no interval": lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry, lock.WithRetryInterval(0)),
+			"a claim's":   lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k"}, lock.WithRetryInterval(-1)),
+			"type":        lock.NewLockRunner(w.rpc(), &models.Resource{Key: "k", Owner: "a", Type: "key"}, ttl, retry),
+			"long key":    lock.NewLockRunner(w.rpc(), resource(string(make([]byte, 5000)), "a"), ttl, retry),
 		} {
 			if err := <-ifrit.Background(r).Wait(); err == nil {
 				t.Errorf("%s: it ran", name)

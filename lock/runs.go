@@ -22,7 +22,7 @@ type runs struct {
 }
 
 // begin begins a run. It waits until an earlier run has nothing left to release, which is
-// bounded; a signal meanwhile is errSignalled. Whoever began a run ends it.
+// bounded; a signal meanwhile is errSignalled. The caller that began a run ends it.
 func (r *runs) begin(signals <-chan os.Signal) error {
 	r.mu.Lock()
 	if r.running {

@@ -25,7 +25,7 @@ func stands(t *testing.T, s *lock.Session, resource string, want lock.State) loc
 	return got
 }
 
-func sessions(h *house, count int) []*lock.Session {
+func sessions(h *world, count int) []*lock.Session {
 	h.t.Helper()
 	all := make([]*lock.Session, count)
 	for i := range all {
@@ -39,7 +39,7 @@ func sessions(h *house, count int) []*lock.Session {
 func TestFiveSessionsThreeKeys(t *testing.T) {
 	for _, way := range []string{"unlock", "unlock all", "close"} {
 		t.Run(way, func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
+			inWorld(t, func(t *testing.T, h *world) {
 				all := sessions(h, 5)
 				keys := []string{"a", "b", "c"}
 				for i, s := range all {
@@ -89,7 +89,7 @@ func TestFiveSessionsThreeKeys(t *testing.T) {
 
 // TestCommands: each command, of a session that holds, waits, or does neither.
 func TestCommands(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		all := sessions(h, 3)
 		a, b, c := all[0], all[1], all[2]
 		var heard diary
@@ -136,7 +136,7 @@ func TestCommands(t *testing.T) {
 // TestTenGoroutinesFiveSessions: ten goroutines on five sessions add 500 times under one mutex, and nothing
 // is lost.
 func TestTenGoroutinesFiveSessions(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		all := sessions(h, 5)
 		const each = 50
 		var sum int // guarded by nothing but the mutex
@@ -173,7 +173,7 @@ func TestTenGoroutinesFiveSessions(t *testing.T) {
 // TestMutexInterrupted: a wait that is interrupted by its context, or times out, ends at once, leaves the queue, and
 // delays nobody.
 func TestMutexInterrupted(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		all := sessions(h, 3)
 		holder, waiter, next := lock.NewMutex(all[0], "k"), lock.NewMutex(all[1], "k"), lock.NewMutex(all[2], "k")
 		must(t, holder.Lock(t.Context()))
@@ -214,7 +214,7 @@ func TestMutexInterrupted(t *testing.T) {
 
 // TestUnexpected: the handlers of a mutex hear of what happens to the lock without it, and of nothing else.
 func TestUnexpected(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		s := h.session()
 		var heard diary
 		m := lock.NewMutex(s, "k",
@@ -259,7 +259,7 @@ func TestUnexpected(t *testing.T) {
 // TestReentrant: an owner locks again what it has, and unlocks as often; another one of the same resource waits. What was lost is
 // not locked again.
 func TestReentrant(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		s := h.session()
 		m := lock.NewRWMutex(s, "k")
 		a, b := reentrant.NewRWMutex(s, "k"), reentrant.NewRWMutex(s, "k")
@@ -310,7 +310,7 @@ func TestReentrant(t *testing.T) {
 // TestReaders: readers of one session and of others hold together; one that comes later joins unless a
 // writer waits anywhere.
 func TestReaders(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		all := sessions(h, 2)
 		here, there := lock.NewRWMutex(all[0], "k"), lock.NewRWMutex(all[1], "k")
 		must(t, errors.Join(here.RLock(t.Context()), there.RLock(t.Context()), here.RLock(t.Context())))
@@ -343,7 +343,7 @@ func TestReaders(t *testing.T) {
 // TestGoroutinesTakeTurns: the goroutines of a session hold in the order in which they came, and those of another
 // session that came meanwhile wait no longer than for those who came before them.
 func TestGoroutinesTakeTurns(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		all := sessions(h, 2)
 		first := lock.NewMutex(all[0], "k")
 		must(t, first.Lock(t.Context()))
@@ -377,7 +377,7 @@ func TestGoroutinesTakeTurns(t *testing.T) {
 
 // TestMutexLocker: a mutex is a sync.Locker, whose only way to say that the session is over is to panic.
 func TestMutexLocker(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		s := h.session()
 		locker := lock.NewMutex(s, "k").Locker()
 		locker.Lock()
@@ -395,7 +395,7 @@ func TestMutexLocker(t *testing.T) {
 
 // TestInvalid: what is wrong is refused with a text that names it, and harms nobody.
 func TestInvalid(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		s := h.session()
 		for name, err := range map[string]error{
 			"no resource":   lock.NewMutex(s, "").Lock(t.Context()),
@@ -407,11 +407,11 @@ func TestInvalid(t *testing.T) {
 			"TTL":           second(s.Lock(t.Context(), "k", lock.WithTTL(time.Hour))),
 			"unlock":        second(s.Unlock(t.Context(), "")),
 			"no addresses":  second(lock.NewClient(nil)),
-			"short TTL":     second(lock.NewSession(houseAddress, lock.WithTTL(time.Millisecond))),
-			"long TTL":      second(lock.NewSession(houseAddress, lock.WithTTL(25*time.Hour))),
-			"callbacks":     second(lock.NewClient(houseAddress, lock.WithCallbacks(lock.Callbacks{Verified: func() {}}))),
-			"retries":       second(lock.NewClient(houseAddress, lock.WithRetryInterval(time.Hour))),
-			"negative":      second(lock.NewClient(houseAddress, lock.WithCommandTimeout(-1))),
+			"short TTL":     second(lock.NewSession(anyAddress, lock.WithTTL(time.Millisecond))),
+			"long TTL":      second(lock.NewSession(anyAddress, lock.WithTTL(25*time.Hour))),
+			"callbacks":     second(lock.NewClient(anyAddress, lock.WithCallbacks(lock.Callbacks{Verified: func() {}}))),
+			"retries":       second(lock.NewClient(anyAddress, lock.WithRetryInterval(time.Hour))),
+			"negative":      second(lock.NewClient(anyAddress, lock.WithCommandTimeout(-1))),
 			"other machine": second(lock.NewClient([]string{"example.com:1"})),
 		} {
 			if err == nil {

@@ -56,9 +56,9 @@ func waits(t *testing.T, done <-chan outcome) {
 // TestLateReaders: a reader that comes while a writer waits is admitted when the writer has given up, although the readers
 // before it still hold: also when the stream of its session was down at that moment.
 func TestLateReaders(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
-		p := &partition{house: h}
-		readers, err := lock.NewClient(houseAddress, p.dialer(), lock.WithTTL(time.Minute))
+	inWorld(t, func(t *testing.T, h *world) {
+		p := &partition{world: h}
+		readers, err := lock.NewClient(anyAddress, p.dialer(), lock.WithTTL(time.Minute))
 		must(t, err)
 		other := h.client()
 		first, err := readers.Acquire(t.Context(), "k", lock.WithShared())
@@ -109,7 +109,7 @@ func TestLateReaders(t *testing.T) {
 
 // TestTriesTogether: readers of one session that try at the same time are one party: all of them read, or none does.
 func TestTriesTogether(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		s, other := h.session(), h.session()
 		m := lock.NewRWMutex(s, "k")
 		writer := lock.NewRWMutex(other, "k")
@@ -173,9 +173,9 @@ func TestSharedBySame(t *testing.T) {
 		"type":  {{lock.WithValue("v")}, {lock.WithPresence("v")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
+			inWorld(t, func(t *testing.T, h *world) {
 				c, holder := h.client(), h.client()
-				server, end := h.direct()
+				server := h.own()
 				held, err := holder.Acquire(t.Context(), "k")
 				must(t, err)
 				all := []<-chan outcome{acquiring(t.Context(), c, "k", options[0]...)}
@@ -198,7 +198,6 @@ func TestSharedBySame(t *testing.T) {
 					t.Errorf("who asks for the same has token %d, and not %d", third.Token(), second.Token())
 				}
 				must(t, errors.Join(c.Close(), holder.Close()))
-				end()
 			})
 		})
 	}
@@ -207,9 +206,9 @@ func TestSharedBySame(t *testing.T) {
 // TestReadersThatDiffer: readers of one client that ask for different claims hold together, as those of different clients do,
 // each by a claim of its own; one that comes after a writer waits behind it.
 func TestReadersThatDiffer(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		c := h.client()
-		server, end := h.direct()
+		server := h.own()
 		values := make(map[string]bool)
 		var holds []*lock.Hold
 		for i := range 5 {
@@ -240,15 +239,14 @@ func TestReadersThatDiffer(t *testing.T) {
 		must(t, written.Release(t.Context()))
 		comes(t, time.Second, late)
 		must(t, c.Close())
-		end()
 	})
 }
 
 // TestRunnersWithUserData: the runners of one client share no claim if their user data differ.
 func TestRunnersWithUserData(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		c := h.client()
-		server, done := h.direct()
+		server := h.own()
 		run := func(options ...lock.SessionRunnerOption) ifrit.Process {
 			return ifrit.Background(lock.NewSessionRunner(c, "k", options...))
 		}
@@ -273,7 +271,6 @@ func TestRunnersWithUserData(t *testing.T) {
 		}
 		must(t, end(two))
 		must(t, c.Close())
-		done()
 	})
 }
 
@@ -282,7 +279,7 @@ func TestRunnersWithUserData(t *testing.T) {
 func TestCampaignsOfOneClient(t *testing.T) {
 	for name, values := range map[string][2]string{"another value": {"one", "two"}, "the same value": {"v", "v"}} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(t *testing.T, h *house) {
+			inWorld(t, func(t *testing.T, h *world) {
 				c, watcher := h.client(), h.client()
 				before := lock.NewElection(watcher, "lead")
 				_, err := before.Campaign(t.Context(), "before")
@@ -327,7 +324,7 @@ func TestCampaignsOfOneClient(t *testing.T) {
 
 // TestTryAfterTimeout: a try that follows a wait which was given up names who really holds.
 func TestTryAfterTimeout(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		holder, c := h.client(lock.WithOwner("holder")), h.client(lock.WithOwner("me"))
 		_, err := holder.Acquire(t.Context(), "k")
 		must(t, err)

@@ -37,10 +37,10 @@ func (c deaf) AwaitClaim(ctx context.Context, in *models.AwaitClaimRequest, opts
 func TestClaimBehindSilence(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, 40 * time.Second} {
 		for _, silence := range []time.Duration{ttl / 4, 2 * ttl} {
-			bubble(t, func(t *testing.T, w *world) {
-				direct, expired := models.NewLocketClient(w.direct), silence > ttl
+			inWorld(t, func(t *testing.T, w *world) {
+				direct, expired := w.own(), silence > ttl
 				w.makeClaim(&models.CreateClaimRequest{Resource: "k", Id: "before", Ttl: proto.Float64(1e6)})
-				r := lock.NewClaimRunner(deaf{w.client(), w}, &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(ttl.Seconds())})
+				r := lock.NewClaimRunner(deaf{w.rpc(), w}, &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(ttl.Seconds())})
 				p := ifrit.Background(r)
 				time.Sleep(3*ttl + ttl/3) // it waits, with many calls
 				w.setDeaf(true)           // of the call under way the answer is lost,
@@ -74,7 +74,7 @@ func TestClaimBehindSilence(t *testing.T) {
 // makeClaim makes a claim that is active at once.
 func (w *world) makeClaim(in *models.CreateClaimRequest) {
 	w.t.Helper()
-	claim, err := models.NewLocketClient(w.direct).CreateClaim(w.t.Context(), in)
+	claim, err := w.own().CreateClaim(w.t.Context(), in)
 	must(w.t, err)
 	if claim.GetStatus() != models.Status_STATUS_ACTIVE {
 		w.t.Fatalf("the claim %q is %s", in.GetId(), claim.GetStatus())

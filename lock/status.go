@@ -12,11 +12,11 @@ type State int
 // The states.
 const (
 	// None: the session neither holds the resource nor waits for it.
-	None = State(stream.None)
+	None State = iota
 	// Waiting: the session is in the queue of the resource.
-	Waiting = State(stream.Waiting)
+	Waiting
 	// Holding: the session holds the resource.
-	Holding = State(stream.Holding)
+	Holding
 )
 
 func (s State) String() string {
@@ -50,7 +50,7 @@ type Status struct {
 	HolderToken           uint64
 }
 
-// statusOf returns what a session knows as its users see it.
+// statusOf returns what a session knows as its users see it. The states of package stream are in the same order.
 func statusOf(s stream.Status) Status {
 	return Status{
 		Resource: s.Resource, Previous: State(s.Previous), Current: State(s.Current), Token: s.Token, Shared: s.Shared, Claim: s.Claim,

@@ -62,8 +62,8 @@ func TestTrustWindowsNeverOverlap(t *testing.T) { testTrustWindows(t, 4*time.Min
 func testTrustWindows(t *testing.T, length time.Duration) {
 	t.Helper()
 	const contenders = 4
-	bubble(t, func(t *testing.T, w *world) {
-		network := &weather{LocketClient: w.client()}
+	inWorld(t, func(t *testing.T, w *world) {
+		network := &weather{LocketClient: w.rpc()}
 		done := make(chan struct{})
 		runners := make([]*lock.Runner, contenders)
 		processes := make(chan ifrit.Process, contenders)

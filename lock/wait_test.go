@@ -16,14 +16,14 @@ const longTTL = 3 * time.Minute
 
 // long returns a runner of a claim with a long TTL.
 func (w *world) long(id string, options ...lock.Option) *lock.Runner {
-	return lock.NewClaimRunner(w.client(), &models.CreateClaimRequest{
+	return lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{
 		Resource: "k", Owner: id, Id: id, Ttl: proto.Float64(longTTL.Seconds()),
 	}, options...)
 }
 
 func (w *world) get(id string) *models.Claim {
 	w.t.Helper()
-	c, err := models.NewLocketClient(w.direct).GetClaim(w.t.Context(), &models.GetClaimRequest{Id: id})
+	c, err := w.own().GetClaim(w.t.Context(), &models.GetClaimRequest{Id: id})
 	must(w.t, err)
 	return c
 }
@@ -31,14 +31,14 @@ func (w *world) get(id string) *models.Claim {
 // make makes a claim that nobody asks about.
 func (w *world) make(claim *models.CreateClaimRequest) {
 	w.t.Helper()
-	_, err := models.NewLocketClient(w.direct).CreateClaim(w.t.Context(), claim)
+	_, err := w.own().CreateClaim(w.t.Context(), claim)
 	must(w.t, err)
 }
 
 // TestWaitTTL: a runner keeps its place for as long as it waits, and its grant, which falls due
 // within its wait TTL, for its TTL.
 func TestWaitTTL(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		first := ifrit.Invoke(w.long("a"))
 		next := w.long("b")
 		second := ifrit.Background(next)
@@ -63,7 +63,7 @@ func TestWaitTTL(t *testing.T) {
 
 // TestRunnersThatAreGone: many that ended without a word delay the next by one wait TTL together.
 func TestRunnersThatAreGone(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		first := ifrit.Invoke(w.long("a"))
 		for _, id := range []string{"x", "y", "z"} {
 			w.make(&models.CreateClaimRequest{Id: id, Resource: "k", Ttl: proto.Float64(3600), WaitTtl: proto.Float64(60)})
@@ -83,14 +83,14 @@ func TestRunnersThatAreGone(t *testing.T) {
 // TestCutOffWhileWaiting: a runner that cannot be heard for its wait TTL loses its place, and gets
 // another one when it is heard again.
 func TestCutOffWhileWaiting(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		w.make(&models.CreateClaimRequest{Id: "a", Resource: "k", Ttl: proto.Float64(3600)})
 		runner := w.claim("b", models.Mode_MODE_EXCLUSIVE, lock.WithWaitTTL(10*time.Second))
 		p := ifrit.Background(runner)
 		time.Sleep(time.Minute)
 		w.failing(hang)
 		time.Sleep(time.Minute)
-		_, err := models.NewLocketClient(w.direct).EndClaim(t.Context(), &models.EndClaimRequest{Id: "a"})
+		_, err := w.own().EndClaim(t.Context(), &models.EndClaimRequest{Id: "a"})
 		must(t, err)
 		if c := w.get("b"); c.GetStatus() != models.Status_STATUS_ABORTED || c.GetReason() != models.AbandonedReason {
 			t.Errorf("%v", c)
@@ -106,7 +106,7 @@ func TestCutOffWhileWaiting(t *testing.T) {
 
 // TestWaitTTLOptions: one of a claim counts more than that of the runner, and 0 is for ever.
 func TestWaitTTLOptions(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		for name, c := range map[string]struct {
 			claim  *float64
 			option []lock.Option
@@ -117,13 +117,13 @@ func TestWaitTTLOptions(t *testing.T) {
 			"claim":   {proto.Float64(5), []lock.Option{lock.WithWaitTTL(90 * time.Second)}, proto.Float64(5)},
 			"none":    {nil, []lock.Option{lock.WithWaitTTL(0)}, nil},
 		} {
-			p := ifrit.Invoke(lock.NewClaimRunner(w.client(), &models.CreateClaimRequest{Resource: name, Id: name, WaitTtl: c.claim}, c.option...))
+			p := ifrit.Invoke(lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: name, Id: name, WaitTtl: c.claim}, c.option...))
 			if got := w.get(name).WaitTtl; (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 				t.Errorf("%s: %v", name, got)
 			}
 			must(t, end(p))
 		}
-		p := ifrit.Invoke(lock.NewClaimRunner(w.client(), &models.CreateClaimRequest{Resource: "r"}, lock.WithWaitTTL(time.Millisecond)))
+		p := ifrit.Invoke(lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "r"}, lock.WithWaitTTL(time.Millisecond)))
 		if err := <-p.Wait(); err == nil {
 			t.Error("a wait TTL of 1 ms was taken")
 		}

@@ -30,8 +30,8 @@ func (unwatched) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption
 // a restart of the server; with a server that has no Watch, at the next renewal.
 func TestRunnersHearOfTheEnd(t *testing.T) {
 	const long = time.Minute
-	inHouse(t, func(t *testing.T, h *house) {
-		server, done := h.direct()
+	inWorld(t, func(t *testing.T, h *world) {
+		server := h.own()
 		lostly := func(runner func(lock.Option) *lock.Runner) (ifrit.Process, chan error) {
 			lost := make(chan error, 1)
 			p := ifrit.Background(runner(lock.WithCallbacks(lock.Callbacks{Lost: func(err error) { lost <- err }})))
@@ -85,6 +85,5 @@ func TestRunnersHearOfTheEnd(t *testing.T) {
 			p.Signal(os.Interrupt)
 			<-p.Wait()
 		}
-		done()
 	})
 }

@@ -20,9 +20,9 @@ import (
 
 // TestWrongTTLs: a TTL that is wrong is answered with its value and the limits, and with nothing that nobody has set.
 func TestWrongTTLs(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		client := h.client()
-		server, end := h.direct()
+		server := h.own()
 		const years = 365 * 24 * time.Hour
 		check := func(name, value string, err error) {
 			t.Helper()
@@ -32,9 +32,9 @@ func TestWrongTTLs(t *testing.T) {
 			}
 		}
 		for _, ttl := range []time.Duration{-time.Second, time.Nanosecond, 100 * time.Millisecond, 999 * time.Millisecond, 200 * years} {
-			_, err := lock.NewClient(houseAddress, lock.WithTTL(ttl))
+			_, err := lock.NewClient(anyAddress, lock.WithTTL(ttl))
 			check("NewClient", ttl.String(), err)
-			_, err = lock.NewSession(houseAddress, lock.WithTTL(ttl))
+			_, err = lock.NewSession(anyAddress, lock.WithTTL(ttl))
 			check("NewSession", ttl.String(), err)
 			_, err = client.Acquire(t.Context(), "k", lock.WithTTL(ttl))
 			check("Acquire", ttl.String(), err)
@@ -48,13 +48,12 @@ func TestWrongTTLs(t *testing.T) {
 			check("NewClaimRunner", value, <-ifrit.Background(lock.NewClaimRunner(server, claim)).Wait())
 		}
 		must(t, client.Close())
-		end()
 	})
 }
 
 // TestWhyInVain: who gives up while no server can be reached, or none answers, gets the last reason why beside that of his own.
 func TestWhyInVain(t *testing.T) {
-	inHouse(t, func(t *testing.T, h *house) {
+	inWorld(t, func(t *testing.T, h *world) {
 		h.cutOff(true)
 		check := func(name, want string, err error) {
 			t.Helper()
@@ -88,10 +87,10 @@ func TestWhyInVain(t *testing.T) {
 		}
 		closeAll(t, s, s2)
 
-		p := &partition{house: h, mode: 1} // it takes connections, and says nothing
-		silent, err := lock.NewClient(houseAddress, p.dialer())
+		p := &partition{world: h, mode: 1} // it takes connections, and says nothing
+		silent, err := lock.NewClient(anyAddress, p.dialer())
 		must(t, err)
-		silentSession, err := lock.NewSession(houseAddress, p.dialer())
+		silentSession, err := lock.NewSession(anyAddress, p.dialer())
 		must(t, err)
 		ask(silent, silentSession, "does not answer", 100*time.Millisecond)
 		p.set(0)

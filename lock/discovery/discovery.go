@@ -33,12 +33,12 @@ func (b builder) Build(target resolver.Target, cc resolver.ClientConn, _ resolve
 
 // follow reports the addresses to a connection until the context is done.
 func (b builder) follow(ctx context.Context, prefix string, cc resolver.ClientConn) {
-	var told []string
+	var reported []string
 	for first := true; ctx.Err() == nil; {
 		set, err := lock.Presences(ctx, b.client, prefix)
 		for err == nil {
-			if now := addresses(set.All()); first || !slices.Equal(now, told) {
-				told, first = now, false
+			if now := addresses(set.All()); first || !slices.Equal(now, reported) {
+				reported, first = now, false
 				_ = cc.UpdateState(resolver.State{Endpoints: endpoints(now)}) // the balancer's state, which asks again by itself
 			}
 			_, err = set.Next(ctx)

@@ -1,5 +1,5 @@
 // Package reentrant has mutexes whose owner may lock again what it has, and unlocks it as often. Go has no identity of
-// goroutines, so an owner is a value: whoever has it is the owner, whatever the goroutine. It is to be passed along a
+// goroutines, so an owner is a value: any goroutine that has it is the owner. It is to be passed along a
 // chain of calls. Owners of one resource, and the mutexes of package lock, exclude each other.
 package reentrant
 

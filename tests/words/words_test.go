@@ -24,7 +24,7 @@ var standard = regexp.MustCompile(`(?i)fencing tokens?|(access|id|logout|refresh
 // aboutCallers are the files, and folders, that are about who calls, where no fencing token is meant.
 var aboutCallers = []string{
 	"internal/auth/", "internal/authn/", "bearer/", "internal/certs/", "internal/follow/", "internal/guard/", "internal/cli/connect/", "internal/cli/settings/", "internal/cli/credential",
-	"internal/cli/rules.go", "internal/cli/whoami.go", "lock/credential.go", "keychain/options.go", "keychain/servers.go", "keychain/wire.go", "internal/server/",
+	"internal/cli/rules.go", "internal/cli/whoami.go", "lock/conn/", "keychain/options.go", "keychain/servers.go", "keychain/wire.go", "internal/server/",
 	"docs/security.md", "tests/auth/harness_test.go", "tests/auth/cert_test.go", "tests/auth/real_test.go",
 }
 

@@ -27,9 +27,9 @@ type Grant interface {
 	StopClock()
 }
 
-// Observer is told what becomes of a lock. Each function may be nil; none may wait.
+// Observer is notified of what becomes of a lock. Each function may be nil; none may wait.
 type Observer struct {
-	// Waiting is called when a server has told that others come first. It gets the owner that holds the lock, "" if the server
+	// Waiting is called when a server has answered that others come first. It gets the owner that holds the lock, "" if the server
 	// does not name it.
 	Waiting func(holder string)
 	// Acquired is called when the lock is held, before Acquire returns.

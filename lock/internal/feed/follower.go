@@ -132,10 +132,10 @@ func fetchClaim(ctx context.Context, rpc models.LocketClient, c *models.Claim) (
 	switch {
 	case status.Code(err) == codes.NotFound:
 		ended, _ := proto.Clone(c).(*models.Claim)
-		ended.Status = models.Status_STATUS_UNSPECIFIED // the news of its end are on their way
+		ended.Status = models.Status_STATUS_UNSPECIFIED // the event of its end is on its way
 		return ended, nil
 	case err == nil && whole.GetVersion() < c.GetVersion():
-		return nil, status.Error(codes.Unavailable, "the server does not know yet what another has told")
+		return nil, status.Error(codes.Unavailable, "the server does not know yet what another one has reported")
 	}
 	return whole, err
 }

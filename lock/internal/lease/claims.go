@@ -149,7 +149,7 @@ type endedError struct {
 	reason string
 }
 
-// missed reports whether it ended because this client was not heard of.
+// missed reports whether it ended because the servers heard nothing from this client.
 func (e endedError) missed() bool {
 	return e.status == models.Status_STATUS_EXPIRED || e.status == models.Status_STATUS_ABORTED && e.reason == models.AbandonedReason
 }

@@ -61,7 +61,7 @@ type keeper struct {
 	granted grant
 	failure error                   // of the last attempt, nil if that came through; only the goroutine changes it
 	err     error                   // why it is not held any more, or never was
-	over    context.CancelCauseFunc // is told of err
+	over    context.CancelCauseFunc // gets err
 }
 
 // result is that of one attempt.
@@ -247,9 +247,9 @@ func (k *keeper) gain(r result) {
 // goUnverified continues after a renewal that failed, while the trust window lasts.
 func (k *keeper) goUnverified(verdict base.Verdict) {
 	k.log.Warn("lock not renewed", "error", k.failure, "held_for", k.granted.trust.Left(time.Now()))
-	news := !k.unverified || verdict == base.Denied && !k.denied
+	first := !k.unverified || verdict == base.Denied && !k.denied
 	k.unverified, k.denied = true, k.denied || verdict == base.Denied
-	if news {
+	if first {
 		base.Tell(k.observer.Unverifiable, k.failure)
 	}
 	k.next.Reset(base.Jittered(min(k.RetryInterval, k.TTL/10)))
@@ -270,7 +270,7 @@ func (k *keeper) lose(cause error) error {
 	return base.Lost(k.key, cause)
 }
 
-// watch has it told how the grant ends.
+// watch watches for the end of the grant.
 func (k *keeper) watch(token uint64) {
 	ended, look := make(chan error, 1), make(chan struct{}, 1)
 	k.ended, k.look = ended, look
@@ -308,7 +308,7 @@ func (k *keeper) publish(g grant) {
 	k.granted = g
 }
 
-// end says why the lock is not held any more, if that was not said before.
+// end says why the lock is not held any more, if that is not known yet.
 func (k *keeper) end(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -357,7 +357,7 @@ func (k *keeper) Err() error {
 	return k.err
 }
 
-// endIfUntrusted is called before anything else is said: after a pause no timer has run yet. The caller has the lock.
+// endIfUntrusted is called before anything else is answered: after a pause no timer has run yet. The caller has the lock.
 func (k *keeper) endIfUntrusted() {
 	if k.err == nil && !k.granted.trust.Trusted(time.Now()) {
 		k.endLocked(base.Lost(k.key, base.TimeUp(k.failure)))

@@ -12,7 +12,7 @@ import (
 
 // Holder holds a resource by the sessions of a Pool, or by one Session.
 type Holder struct {
-	// Pool has the sessions, of which TTL and Owner choose one; without a pool it is Session.
+	// Pool has the sessions: TTL and Owner choose one. Without a pool it is Session.
 	Pool    *Pool
 	TTL     time.Duration
 	Owner   string

@@ -20,7 +20,7 @@ import (
 //	         a turn joins                granted            the last holder is done
 //	idle ─────────────────► requested ───────────► held ───────────────────────────► releasing
 //	 ▲                        │  ▲                   │                                  │
-//	 │                        │  └ waits             │ lost: the holders are told       │
+//	 │                        │  └ waits             │ lost: holders are notified       │
 //	 └────────────────────────┴──────────────────────┴──────────────────────────────────┘
 //	    refused, or nobody wants it any more
 //
@@ -46,7 +46,7 @@ type queue struct {
 	looking, resting bool
 	// attempts counts how often in a row a command failed for the moment.
 	attempts int
-	// watchers are told of a lock that nobody here has asked for.
+	// watchers are notified of a lock that no goroutine here has asked for.
 	watchers []*Watcher
 }
 
@@ -63,7 +63,7 @@ const (
 	releasing
 )
 
-// Watcher is told of what nobody in the queue has asked for. Either function may be nil.
+// Watcher is notified of what no goroutine in the queue has asked for. Either function may be nil.
 type Watcher struct {
 	calls            base.Serial
 	Locked, Unlocked func(Status)
@@ -334,7 +334,7 @@ func (q *queue) send(c *command, then func(Status, error)) {
 	c.resource = q.key
 	c.then = func(now Status, err error) {
 		if q.command != c || q.session.err != nil {
-			return // news came before the answer; or end tells everybody
+			return // an event came before the answer; or end notifies everybody
 		}
 		q.command = nil
 		if err == nil {

@@ -228,7 +228,7 @@ func (s *Session) renewed(o *base.Observer) {
 	}
 }
 
-// Watch has a watcher told of unexpected locks of a resource for as long as the session lasts.
+// Watch has a watcher notified of unexpected locks of a resource for as long as the session lasts.
 func (s *Session) Watch(key string, w *Watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *Session) tellObservers(tell func(*base.Observer)) {
 	}
 }
 
-// end makes the session over: whoever holds, waits or listens is told. The caller has the lock.
+// end makes the session over: all that hold, wait or listen are notified. The caller has the lock.
 func (s *Session) end(cause error) {
 	if s.err != nil {
 		return
@@ -322,7 +322,7 @@ func (s *Session) verify(ctx context.Context, since time.Time) error {
 }
 
 // whether returns why the session is over, nil if it is not, after an error. When a claim was ended by somebody
-// else, the news that the whole session was may be on their way.
+// else, the event that the whole session was may be on its way.
 func (s *Session) whether(ctx context.Context, err error) error {
 	if errors.As(err, new(base.ClaimEndedError)) {
 		ctx, cancel := context.WithTimeout(ctx, s.answerTimeout())

@@ -43,7 +43,7 @@ type record struct {
 	Status
 	// version is that of the last change that is known.
 	version uint64
-	// ended is when Current became None: the record is kept for a while, so that late news of what was
+	// ended is when Current became None: the record is kept for a while, so that late events of what was
 	// before it are known to be old.
 	ended time.Time
 	// stream numbers the stream that has last spoken of the resource.

@@ -70,7 +70,7 @@ func (s *Session) wanted() bool {
 	return s.err == nil || s.closing()
 }
 
-// closing reports whether a server has yet to be told of the end. The caller has the lock.
+// closing reports whether a server has yet to learn of the end. The caller has the lock.
 func (s *Session) closing() bool {
 	return s.closeCommand != nil && s.commands[s.closeCommand.sequence] != nil
 }
@@ -119,7 +119,7 @@ func (s *Session) goOn(err error) bool {
 	return s.err == nil
 }
 
-// closed notes that the server has ended the session, as it was told. The caller has the lock.
+// closed notes that the server has ended the session, as it was asked to. The caller has the lock.
 func (s *Session) closed() {
 	if s.closing() {
 		delete(s.commands, s.closeCommand.sequence)
@@ -255,7 +255,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	return gotOther
 }
 
-// answer gives a command its answer; news have none. The caller has the lock.
+// answer gives a command its answer; events have none. The caller has the lock.
 func (s *Session) answer(sequence uint64, answer Status, err error) {
 	c := s.commands[sequence]
 	if c == nil {

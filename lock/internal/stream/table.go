@@ -11,35 +11,35 @@ import (
 // keepEnded is for how long the record of a resource is kept that the session no longer holds or waits for.
 const keepEnded = time.Minute
 
-// apply takes what the server tells of a resource, and returns how the session stands to it then. What is
+// apply takes what the server reports of a resource, and returns how the session stands to it then. What is
 // no newer than what is known changes nothing. The caller has the lock.
 func (s *Session) apply(m *models.SessionStatus) Status {
-	told := statusOf(m)
-	r := s.records[told.Resource]
+	now := statusOf(m)
+	r := s.records[now.Resource]
 	if m.GetVersion() == 0 { // the session has nothing to do with it
-		return told
+		return now
 	}
 	if r == nil {
-		r = &record{Status: Status{Resource: told.Resource}}
-		s.records[told.Resource] = r
+		r = &record{Status: Status{Resource: now.Resource}}
+		s.records[now.Resource] = r
 	}
 	r.stream = s.streams
 	if m.GetVersion() == r.version { // it was known, or nothing has changed
-		return told
+		return now
 	}
 	if m.GetVersion() < r.version {
 		return r.Status
 	}
 	r.version = m.GetVersion()
-	if r.Current == Holding && told.Current == Holding && r.Token == told.Token {
-		r.Claim, r.Shared = told.Claim, told.Shared // something else about it has changed
+	if r.Current == Holding && now.Current == Holding && r.Token == now.Token {
+		r.Claim, r.Shared = now.Claim, now.Shared // something else about it has changed
 		return r.Status
 	}
-	if r.Current != None && told.Current != None && r.Claim != told.Claim {
-		s.change(r, Status{Resource: told.Resource, Claim: r.Claim, Shared: r.Shared, Cause: fmt.Errorf("%w, and another one was made", base.ErrTokenChanged)})
+	if r.Current != None && now.Current != None && r.Claim != now.Claim {
+		s.change(r, Status{Resource: now.Resource, Claim: r.Claim, Shared: r.Shared, Cause: fmt.Errorf("%w, and another one was made", base.ErrTokenChanged)})
 	}
-	if r.Current != told.Current {
-		s.change(r, told)
+	if r.Current != now.Current {
+		s.change(r, now)
 	}
 	return r.Status
 }
@@ -91,7 +91,7 @@ func (s *Session) loseAll(cause error) {
 	}
 }
 
-// forgetEnded deletes records of which no late news can come any more. The caller has the lock.
+// forgetEnded deletes records of which no late event can come any more. The caller has the lock.
 func (s *Session) forgetEnded() {
 	for name, r := range s.records {
 		if r.Current == None && time.Since(r.ended) > keepEnded {

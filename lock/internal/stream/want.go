@@ -24,7 +24,7 @@ type Want struct {
 	// KeepsOut is set if what is held excludes other goroutines of the session until it is released, also when
 	// the session has lost it meanwhile.
 	KeepsOut bool
-	// Watcher, if there is one, is told when the session loses what is held.
+	// Watcher, if there is one, is notified when the session loses what is held.
 	Watcher *Watcher
 
 	observer *base.Observer
