@@ -11,6 +11,3 @@ func (c *Claim) OwnerKey() OwnerKey {
 	}
 	return OwnerKey{Owner: c.Owner}
 }
-
-// Conflicts reports whether two claims of one resource cannot hold it together.
-func (c *Claim) Conflicts(other *Claim) bool { return c.Mode == Exclusive || other.Mode == Exclusive }

@@ -78,6 +78,9 @@ func (m Mode) String() string {
 	return "exclusive"
 }
 
+// Conflicts reports whether two claims of one resource cannot hold it together.
+func (c *Claim) Conflicts(other *Claim) bool { return c.Mode == Exclusive || other.Mode == Exclusive }
+
 // Type says what a claim is for (TypeCode in Cloud Foundry's Locket). It does not enter into the
 // rules.
 type Type uint8
