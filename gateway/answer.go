@@ -19,9 +19,36 @@ type claimView struct {
 	jsonview.Claim
 }
 
+func (claimView) example() string {
+	return `{
+	"url": "http://127.0.0.1:8892/v1/claims/nightly-7/", "id": "nightly-7", "resource": "nightly-report", "owner": "me",
+	"identity": null, "mode": "exclusive", "type": "lock", "value": null, "status": "active",
+	"status_history": [
+		{"status": "waiting", "timestamp": "2026-11-21T17:47:02.123456Z"},
+		{"status": "active", "timestamp": "2026-11-21T17:47:02.123456Z"}
+	],
+	"created": "2026-11-21T17:47:02.123456Z", "ttl": 59.2, "active_duration": 0.8, "waiting_duration": 0.0,
+	"user_data": {"host": "a7"}, "token": 1795283222123457, "position": null, "version": 1795283222123457,
+	"reason": null, "ended_by": null, "session": null, "wait_ttl": null
+}`
+}
+
 type queueView struct {
 	URL string `json:"url" doc:"The resource's address."`
 	jsonview.QueueOf[placeView]
+}
+
+const holderExample = `{
+	"url": "http://127.0.0.1:8892/v1/claims/nightly-7/", "id": "nightly-7", "owner": "me", "identity": null,
+	"mode": "exclusive", "type": "lock", "status": "active", "since": "2026-11-21T17:47:02.123456Z", "ttl": 59.2,
+	"active_duration": 0.8, "waiting_duration": 0.0, "token": 1795283222123457, "position": null, "version": 1795283222123457
+}`
+
+func (queueView) example() string {
+	return `{
+		"url": "http://127.0.0.1:8892/v1/resources/nightly-report/", "resource": "nightly-report", "version": 1795283222123457,
+		"token": 1795283222123457, "holders": [` + holderExample + `], "waiting": 0, "waiters": [], "waits": []
+	}`
 }
 
 type placeView struct {
@@ -34,10 +61,20 @@ type lockView struct {
 	jsonview.Lock
 }
 
+const lockExample = `{"url": "http://127.0.0.1:8892/v1/locks/scheduler/", "key": "scheduler", "owner": "me", "value": "10.0.0.7:80", "type": "lock"}`
+
+func (lockView) example() string {
+	return lockExample
+}
+
 // heldView is a single lock.
 type heldView struct {
 	lockView
 	Token uint64 `json:"token" doc:"The fencing token of the grant."`
+}
+
+func (heldView) example() string {
+	return lockExample[:len(lockExample)-1] + `, "token": 1795283222123457}`
 }
 
 type resourceView struct {
@@ -45,9 +82,23 @@ type resourceView struct {
 	jsonview.ResourceOf[placeView]
 }
 
+func (resourceView) example() string {
+	return `{
+		"url": "http://127.0.0.1:8892/v1/resources/nightly-report/", "resource": "nightly-report", "version": 1795283222123999,
+		"holding": 1, "holder": ` + holderExample + `, "waiting": 2, "oldest_wait": 12.5
+	}`
+}
+
 type sessionView struct {
 	URL string `json:"url" doc:"The session's address."`
 	jsonview.Session
+}
+
+func (sessionView) example() string {
+	return `{
+		"url": "http://127.0.0.1:8892/v1/sessions/worker-7-4f1c2a90/", "id": "worker-7-4f1c2a90", "owner": "worker-7", "ttl": 10,
+		"server": "06hm3q2f7zj9c2m5t8v0abcdef-1", "ends_in": null, "created": "2026-11-21T17:47:02.123456Z", "holding": 3, "waiting": 1
+	}`
 }
 
 type (
@@ -56,49 +107,35 @@ type (
 	permissionView struct{ jsonview.Permission }
 )
 
-// view returns an answer of the service in the form that is encoded as JSON.
-func view(base string, answer proto.Message) any {
-	switch answer := answer.(type) {
-	case *models.Claim:
-		return viewClaim(base, answer)
-	case *models.ListClaimsResponse:
-		claims := make([]claimView, len(answer.GetClaims()))
-		for i, claim := range answer.GetClaims() {
-			claims[i] = viewClaim(base, claim)
+func (statusView) example() string {
+	return `{
+		"problems": [],
+		"servers": [{"name": "06hm3q2f7zj9c2m5t8v0abcdef", "host": "a7", "version": "v1.4.0", "started": "2026-11-21T17:40:00.5Z", "silent": 0}],
+		"database": {"engine": "mysql", "version": "11.8.3-MariaDB"},
+		"clock": {"time": "2026-11-21T17:47:02.123456Z", "ahead": 0.002, "skew": 0, "lease_time_runs": true, "reason": null, "outage": 12.5}
+	}`
+}
+
+func (identityView) example() string {
+	return `{"name": "spiffe://example.org/deploy", "groups": ["operators"], "authentication": true}`
+}
+
+func (permissionView) example() string {
+	return `{"allowed": true, "line": 7}`
+}
+
+// exemplary is implemented by every view: an answer for the OpenAPI document and the page that shows it. A test validates
+// it by the view's schema.
+type exemplary interface{ example() string }
+
+// viewList returns what shows a list by what shows an item of it.
+func viewList[In, Item, View any](items func(In) []Item, view func(base string, item Item) View) func(string, In) []View {
+	return func(base string, answer In) []View {
+		views := make([]View, 0, len(items(answer)))
+		for _, item := range items(answer) {
+			views = append(views, view(base, item))
 		}
-		return claims
-	case *models.Queue:
-		return viewQueue(base, answer)
-	case *models.FetchAllResponse:
-		locks := make([]lockView, len(answer.GetResources()))
-		for i, resource := range answer.GetResources() {
-			locks[i] = viewLock(base, resource)
-		}
-		return locks
-	case *models.FetchResponse:
-		return heldView{viewLock(base, answer.GetResource()), answer.GetToken()}
-	case *models.ListResourcesResponse:
-		resources := make([]resourceView, len(answer.GetResources()))
-		for i, resource := range answer.GetResources() {
-			resources[i] = viewResource(base, resource)
-		}
-		return resources
-	case *models.ListSessionsResponse:
-		sessions := make([]sessionView, len(answer.GetSessions()))
-		for i, session := range answer.GetSessions() {
-			sessions[i] = viewSession(base, session)
-		}
-		return sessions
-	case *models.SessionInfo:
-		return viewSession(base, answer)
-	case *models.ServiceStatus:
-		return statusView{jsonview.OfStatus(answer)}
-	case *models.Identity:
-		return identityView{jsonview.OfIdentity(answer)}
-	case *models.CanIResponse:
-		return permissionView{jsonview.OfPermission(answer)}
-	default:
-		return answer
+		return views
 	}
 }
 
@@ -126,6 +163,25 @@ func resourceURL(base, name string) string {
 func viewSession(base string, s *models.SessionInfo) sessionView {
 	return sessionView{base + "/v1/sessions/" + s.GetId() + "/", jsonview.OfSession(s)}
 }
+
+func viewHeld(base string, r *models.FetchResponse) heldView {
+	return heldView{viewLock(base, r.GetResource()), r.GetToken()}
+}
+
+func viewStatus(_ string, s *models.ServiceStatus) statusView {
+	return statusView{jsonview.OfStatus(s)}
+}
+
+func viewIdentity(_ string, i *models.Identity) identityView {
+	return identityView{jsonview.OfIdentity(i)}
+}
+
+func viewPermission(_ string, r *models.CanIResponse) permissionView {
+	return permissionView{jsonview.OfPermission(r)}
+}
+
+// viewNothing is for answers without a body.
+func viewNothing[T any](string, T) any { return nil }
 
 func viewLock(base string, r *models.Resource) lockView {
 	return lockView{base + listOf(r) + url.PathEscape(r.GetKey()) + "/", jsonview.OfLock(r)}

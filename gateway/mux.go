@@ -79,7 +79,7 @@ func (m mux) call(w http.ResponseWriter, r *http.Request) {
 	known.tellApplied(w.Header())
 	var text []byte
 	if err == nil {
-		text, err = encode(view(known.base, answer))
+		text, err = encode(known.operation.rpc.view(known.base, answer))
 	}
 	if err != nil {
 		writeError(w, r, err)

@@ -71,7 +71,7 @@ func (o operation) document(schemas object) object {
 		described["parameters"] = parameters
 	}
 	if o.body != nil {
-		described["requestBody"] = object{"required": true, "content": jsonContent(schemaOf(reflect.TypeOf(o.body), schemas), example(bodyExamples[o.id]))}
+		described["requestBody"] = object{"required": true, "content": jsonContent(schemaOf(reflect.TypeOf(o.body), schemas), example(o.example))}
 	}
 	return described
 }

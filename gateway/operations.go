@@ -27,8 +27,9 @@ type operation struct {
 	rpc rpc
 	// translate is nil if the path has all parameters.
 	translate translator
-	// query and body are structs of parameters, or nil.
+	// query and body are structs of parameters, or nil. example is one of the body.
 	query, body any
+	example     string
 	headers     []headerParameter
 	answers     []answer
 }
@@ -82,7 +83,8 @@ var (
 var operations = []operation{
 	{
 		method: http.MethodPost, path: "/v1/claims", id: "createClaim", summary: "Claim a resource",
-		rpc: unary(client.CreateClaim), translate: translateCreate, body: createBody{}, headers: []headerParameter{preferHeader, idempotencyHeader},
+		rpc: unary(client.CreateClaim, viewClaim), translate: translateCreate, body: createBody{},
+		example: `{"id": "nightly-7", "resource": "nightly-report", "owner": "me", "ttl": 60, "user_data": {"host": "a7"}}`, headers: []headerParameter{preferHeader, idempotencyHeader},
 		answers: append([]answer{
 			{code: http.StatusCreated, doc: "The claim is active.", body: claimView{}, headers: []string{"Location", "ETag", "Preference-Applied"}},
 			{code: http.StatusAccepted, doc: "The claim waits for other claims.", body: claimView{}, headers: []string{"Location", "Retry-After", "ETag", "Preference-Applied"}},
@@ -93,7 +95,7 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodGet, path: "/v1/claims", id: "listClaims", summary: "List claims, oldest or newest first",
-		rpc: unary(client.ListClaims), translate: query[listQuery], query: listQuery{},
+		rpc: unary(client.ListClaims, viewList((*models.ListClaimsResponse).GetClaims, viewClaim)), translate: query[listQuery], query: listQuery{},
 		answers: []answer{
 			{code: http.StatusOK, doc: "The claims that match all filters.", body: []claimView{}, headers: []string{"Link"}},
 			badParameters,
@@ -101,7 +103,7 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodGet, path: "/v1/claims/{id}", id: "getClaim", summary: "Get a claim",
-		rpc:     unary(client.GetClaim),
+		rpc:     unary(client.GetClaim, viewClaim),
 		headers: []headerParameter{preferHeader},
 		answers: []answer{
 			{code: http.StatusOK, doc: "The claim, live or ended.", body: claimView{}, headers: []string{"ETag", "Preference-Applied"}},
@@ -110,77 +112,79 @@ var operations = []operation{
 	},
 	{
 		method: http.MethodPatch, path: "/v1/claims/{id}", id: "updateClaim", summary: "Renew, activate or end a claim: either ttl or status",
-		rpc: unary(client.UpdateClaim), translate: translatePatch, body: updateBody{}, headers: []headerParameter{preferHeader, ifMatchHeader},
+		rpc: unary(client.UpdateClaim, viewClaim), translate: translatePatch, body: updateBody{},
+		example: `{"ttl": 60}`, headers: []headerParameter{preferHeader, ifMatchHeader},
 		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst, hasChanged}, bodyAnswers...),
 	},
 	{
 		method: http.MethodPut, path: "/v1/claims/{id}", id: "refreshClaim", summary: "Like PATCH, and ttl together with the status active",
-		rpc: unary(client.UpdateClaim), translate: body[updateBody], body: updateBody{}, headers: []headerParameter{preferHeader, ifMatchHeader},
+		rpc: unary(client.UpdateClaim, viewClaim), translate: body[updateBody], body: updateBody{},
+		example: `{"ttl": 60, "status": "active"}`, headers: []headerParameter{preferHeader, ifMatchHeader},
 		answers: append([]answer{changed, ended, notChanged, noClaim, othersFirst, hasChanged}, bodyAnswers...),
 	},
 	{
 		method: http.MethodDelete, path: "/v1/claims/{id}", id: "endClaim", summary: "End a claim: an active one is released, a waiting one withdrawn",
-		rpc: unary(client.EndClaim), translate: query[endQuery], query: endQuery{}, headers: []headerParameter{ifMatchHeader},
+		rpc: unary(client.EndClaim, viewClaim), translate: query[endQuery], query: endQuery{}, headers: []headerParameter{ifMatchHeader},
 		answers: []answer{ended, badParameters, noClaim, hasChanged},
 	},
 	{
 		method: http.MethodGet, path: "/v1/resources/{resource}", id: "getResource", summary: "The holders and the waiters of a resource, in order",
-		rpc: unary(client.GetQueue), translate: query[queueQuery], query: queueQuery{},
+		rpc: unary(client.GetQueue, viewQueue), translate: query[queueQuery], query: queueQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The queue of the resource.", body: queueView{}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/resources", id: "listResources", summary: "The resources with live claims: who holds each, and how many wait",
-		rpc: unary(client.ListResources), translate: query[resourcesQuery], query: resourcesQuery{},
+		rpc: unary(client.ListResources, viewList((*models.ListResourcesResponse).GetResources, viewResource)), translate: query[resourcesQuery], query: resourcesQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The resources that the caller may read. A page may have fewer than the limit, or none, though the header Link leads to more.", body: []resourceView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/sessions", id: "listSessions", summary: "The sessions: what they hold and wait for, where they are attached",
-		rpc: unary(client.ListSessions), translate: query[sessionsQuery], query: sessionsQuery{},
+		rpc: unary(client.ListSessions, viewList((*models.ListSessionsResponse).GetSessions, viewSession)), translate: query[sessionsQuery], query: sessionsQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The sessions, in the order of their ids: the caller's own, or all with the right to administer.", body: []sessionView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/sessions/{id}", id: "getSession", summary: "Get a session",
-		rpc:     unary(client.GetSession),
+		rpc:     unary(client.GetSession, viewSession),
 		answers: []answer{{code: http.StatusOK, doc: "The session.", body: sessionView{}}, noSession},
 	},
 	{
 		method: http.MethodDelete, path: "/v1/sessions/{id}", id: "endSession", summary: "End a session, with all that it holds and waits for: its claims are revoked",
-		rpc:     unary(client.EndSession),
+		rpc:     unary(client.EndSession, viewNothing[*models.EndSessionResponse]),
 		answers: []answer{{code: http.StatusNoContent, doc: "The session has ended."}, noSession},
 	},
 	{
 		method: http.MethodGet, path: "/v1/status", id: "getStatus", summary: "How the service is: its servers, its database, the clocks, and what is wrong",
-		rpc:     unary(client.GetStatus),
+		rpc:     unary(client.GetStatus, viewStatus),
 		answers: []answer{{code: http.StatusOK, doc: "The status, as the server knows it that answers.", body: statusView{}}},
 	},
 	{
 		method: http.MethodGet, path: "/v1/locks", id: "listLocks", summary: "The held locks, page by page",
-		rpc: unary(client.FetchAll), translate: held(models.TypeCode_LOCK), query: heldQuery{},
+		rpc: unary(client.FetchAll, viewList((*models.FetchAllResponse).GetResources, viewLock)), translate: held(models.TypeCode_LOCK), query: heldQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The locks, in the order of their claims' ids.", body: []lockView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/locks/{key}", id: "getLock", summary: "The holder of a lock",
-		rpc:     unary(client.Fetch),
+		rpc:     unary(client.Fetch, viewHeld),
 		answers: []answer{{code: http.StatusOK, doc: "The lock.", body: heldView{}}, badParameters, notHeld},
 	},
 	{
 		method: http.MethodGet, path: "/v1/presences", id: "listPresences", summary: "The held presences, page by page",
-		rpc: unary(client.FetchAll), translate: held(models.TypeCode_PRESENCE), query: heldQuery{},
+		rpc: unary(client.FetchAll, viewList((*models.FetchAllResponse).GetResources, viewLock)), translate: held(models.TypeCode_PRESENCE), query: heldQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "The presences, in the order of their claims' ids.", body: []lockView{}, headers: []string{"Link"}}, badParameters},
 	},
 	{
 		method: http.MethodGet, path: "/v1/presences/{key}", id: "getPresence", summary: "The holder of a presence",
-		rpc:     unary(client.Fetch),
+		rpc:     unary(client.Fetch, viewHeld),
 		answers: []answer{{code: http.StatusOK, doc: "The presence.", body: heldView{}}, badParameters, notHeld},
 	},
 	{
 		method: http.MethodGet, path: "/v1/whoami", id: "whoAmI", summary: "Who the caller was authenticated as",
-		rpc:     unary(client.WhoAmI),
+		rpc:     unary(client.WhoAmI, viewIdentity),
 		answers: []answer{{code: http.StatusOK, doc: "The caller's identity.", body: identityView{}}},
 	},
 	{
 		method: http.MethodGet, path: "/v1/permissions/{resource}", id: "canI", summary: "Whether the caller has a right on a resource",
-		rpc: unary(client.CanI), translate: query[rightQuery], query: rightQuery{},
+		rpc: unary(client.CanI, viewPermission), translate: query[rightQuery], query: rightQuery{},
 		answers: []answer{{code: http.StatusOK, doc: "Whether it is allowed.", body: permissionView{}}, badParameters},
 	},
 	{
@@ -236,13 +240,17 @@ type rpc struct {
 	// request returns an empty request.
 	request func() proto.Message
 	invoke  func(context.Context, client, proto.Message) (proto.Message, error)
+	// view returns an answer in the form that is encoded as JSON. base is the beginning of the addresses in it.
+	view func(base string, answer proto.Message) any
 }
 
+// unary returns a method of the service with what shows its answer.
 func unary[T any, In interface {
 	*T
 	proto.Message
-}, Out proto.Message](method func(client, context.Context, In, ...grpc.CallOption) (Out, error)) rpc {
+}, Out proto.Message, View any](method func(client, context.Context, In, ...grpc.CallOption) (Out, error), view func(base string, answer Out) View) rpc {
 	return rpc{
+		view:    func(base string, answer proto.Message) any { return view(base, answer.(Out)) },
 		request: func() proto.Message { return In(new(T)) },
 		invoke: func(ctx context.Context, c client, request proto.Message) (proto.Message, error) {
 			return method(c, ctx, request.(In))
