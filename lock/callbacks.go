@@ -9,7 +9,7 @@ import (
 // Callbacks report what happens to the lock. They are called one after the other, in the order of what they
 // report; the lock is renewed meanwhile. Run returns when they have. Any may be nil.
 type Callbacks struct {
-	// Waiting is called when a server has answered that others come first. It gets the owner that holds the lock, "" if the
+	// Waiting is called each time that a server has answered that others come first. It gets the owner that holds the lock, "" if the
 	// server does not name it.
 	Waiting func(holder string)
 	// Renewed is called for the gain, before Acquired, and for each renewal: when it was sent, and for how long from then on the server lets

@@ -303,7 +303,7 @@ func TestCloseConn(t *testing.T) {
 // TestBadStream: a stream that does not come into being does not hold its connection.
 func TestBadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, wrong := newDialNet(t, connSleep), errors.New("no token")
+		n, wrong := newDialNet(t, connSleep), errors.New("no credential")
 		cc := dialConn(t, []string{"localhost:8891"}, conn.WithDialOptions(grpc.WithContextDialer(n.dial), grpc.WithStreamInterceptor(
 			func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, grpc.Streamer, ...grpc.CallOption) (grpc.ClientStream, error) {
 				return nil, wrong

@@ -51,7 +51,7 @@ func WithCredentials(creds credentials.TransportCredentials) Option {
 	}
 }
 
-// WithCallCredentials sends credentials along with every call, such as a token. gRPC refuses to
+// WithCallCredentials sends credentials along with every call, such as those of an identity provider. gRPC refuses to
 // send those that demand it in plain text.
 func WithCallCredentials(creds credentials.PerRPCCredentials) Option {
 	return WithDialOptions(grpc.WithPerRPCCredentials(creds))
