@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/metric"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
 )
@@ -27,11 +28,9 @@ type observer struct {
 func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	o := &observer{
 		log: log, warnings: rate.Sometimes{First: 100, Interval: time.Second},
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "locket_request_duration_seconds",
-			Help:    "Time that requests took, by method and code; its count is the number of requests.",
-			Buckets: prometheus.ExponentialBuckets(0.00025, 4, 10),
-		}, []string{"method", "code"}),
+		durations: prometheus.NewHistogramVec(metric.Histogram("locket_request_duration_seconds",
+			"Time that requests took, by method and code; its count is the number of requests.",
+			prometheus.ExponentialBuckets(0.00025, 4, 10)), []string{"method", "code"}),
 	}
 	registerer.MustRegister(o.durations)
 	return o

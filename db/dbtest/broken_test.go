@@ -202,6 +202,7 @@ type broken struct {
 	due       func(idle time.Duration, limit int) (time.Duration, int)
 	names     func([]string) []string // of Due
 	count     func(db.Counts) db.Counts
+	oldest    func(uint64) uint64
 	cutoff    func(keep int) int
 	changes   func(ctx context.Context, after db.Position, own bool) ([]db.Commit, error)
 	end       func(db.Position) db.Position
@@ -400,6 +401,14 @@ func (b *broken) Count(ctx context.Context) (db.Counts, error) {
 		n = b.count(n)
 	}
 	return n, err
+}
+
+func (b *broken) OldestWaiting(ctx context.Context) (uint64, error) {
+	enqueued, err := b.Store.OldestWaiting(ctx)
+	if b.oldest != nil {
+		enqueued = b.oldest(enqueued)
+	}
+	return enqueued, err
 }
 
 func (b *broken) HistoryCutoff(ctx context.Context, keep int) (claim.Time, error) {

@@ -631,6 +631,20 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 		}
 	}, []string{"NextDue", "NextDueOfTypes"}},
 	{"miscounts", func(b *broken) { b.count = func(n db.Counts) db.Counts { n.Finished += n.Waiting; return n } }, []string{"Count"}},
+	{"OldestWaiting never falls", func(b *broken) {
+		var last uint64
+		b.oldest = func(enqueued uint64) uint64 { last = max(last, enqueued); return last }
+	}, []string{"OldestWaiting"}},
+	{"OldestWaiting never rises", func(b *broken) {
+		last := ^uint64(0)
+		b.oldest = func(enqueued uint64) uint64 {
+			if enqueued != 0 {
+				last = min(last, enqueued)
+				return last
+			}
+			return 0
+		}
+	}, []string{"OldestWaiting"}},
 	{"cutoff is off by one", func(b *broken) { b.cutoff = func(keep int) int { return keep + 1 } }, []string{"HistoryCutoff"}},
 	{"List ignores the resource", filter(func(f *db.Filter) { f.Resource = nil }), []string{"ListEach", "NamesAreBytes", "SeenAtOnce"}},
 	{"List ignores the owner", filter(func(f *db.Filter) { f.Owner = nil }), []string{"ListEach", "NamesAreBytes"}},

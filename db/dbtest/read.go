@@ -23,6 +23,7 @@ var readCases = []Case{
 	{Name: "HeldPages", Run: heldPages},
 	{Name: "Live", Run: live},
 	{Name: "Count", Run: counts},
+	{Name: "OldestWaiting", Run: oldestWaiting},
 	{Name: "HistoryCutoff", Run: historyCutoff},
 }
 
@@ -323,6 +324,36 @@ func counts(t testing.TB, e Engine) {
 	count(t, e.Store, db.Counts{Active: 3, Waiting: 2, Finished: 4})
 	Do(t, e.Store, claim.Expire{Resources: []string{"due"}})
 	count(t, e.Store, db.Counts{Active: 2, Waiting: 2, Finished: 5})
+}
+
+func oldestWaiting(t testing.TB, e Engine) {
+	is := func(what, id string) {
+		t.Helper()
+		var want uint64
+		if id != "" {
+			want = get(t, e.Store, id).Enqueued
+		}
+		got, err := e.Store.OldestWaiting(t.Context())
+		must(t, err)
+		equal(t, what, got, want)
+	}
+	is("nothing", "")
+	DoAt(t, e.Store, -24*time.Hour, lasting(exclusive("holder", "z")), lasting(shared("sharer", "s")))
+	is("holders alone", "")
+	DoAt(t, e.Store, -2*time.Hour, exclusive("first", "z"))
+	DoAt(t, e.Store, -time.Hour, exclusive("second", "z"), exclusive("behind", "s"))
+	Do(t, e.Store, lasting(exclusive("new", "a")), exclusive("last", "a"), shared("sharing", "s"))
+	is("three lines", "first")
+	Do(t, e.Store, withdrawn("first"))
+	is("the next of its line", "second")
+	Do(t, e.Store, withdrawn("second"))
+	is("that of another line", "behind")
+	Do(t, e.Store, released("sharer"))
+	is("the one behind it", "sharing")
+	Do(t, e.Store, withdrawn("sharing"))
+	is("a third line", "last")
+	Do(t, e.Store, released("new"))
+	is("none again", "")
 }
 
 // finishedAgo makes a claim that ended some time ago.

@@ -310,6 +310,7 @@ func cancelledReads(t testing.TB, e Engine) {
 		"Abandoned":     func() error { _, err := e.Store.Abandoned(ctx, 10); return err },
 		"NextDue":       func() error { _, _, err := e.Store.NextDue(ctx, 0); return err },
 		"Count":         func() error { _, err := e.Store.Count(ctx); return err },
+		"OldestWaiting": func() error { _, err := e.Store.OldestWaiting(ctx); return err },
 		"HistoryCutoff": func() error { _, err := e.Store.HistoryCutoff(ctx, 1); return err },
 	} {
 		if err := read(); !errors.Is(err, context.Canceled) {

@@ -60,6 +60,7 @@ func TestPlans(t *testing.T) {
 		"end of identity":   {strings.Replace(endIdentityClaims, "?", "'i1'", 1) + "('1','2')", []string{"PRIMARY"}},
 		"prune":             {pruneSQL, []string{"claims_phase"}},
 		"count":             {countSQL, []string{"claims_phase"}},
+		"oldest waiting":    {oldestWaitingSQL, []string{"claims_line"}},
 		"cutoff":            {cutoffSQL, []string{"claims_phase"}},
 
 		"count waiting": {countFew(claim.Waiting), []string{"PRIMARY", "", "claims_phase"}},

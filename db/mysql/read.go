@@ -206,8 +206,10 @@ const (
 	heldPageSQL = "SELECT " + claimColumns + ` FROM (SELECT claims.* FROM (
 		SELECT id FROM claims FORCE INDEX (claims_phase) WHERE phase = ? AND id > ? ORDER BY id LIMIT ?) page
 		STRAIGHT_JOIN claims ON claims.id = page.id) claims ORDER BY id`
-	countSQL  = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0 AND at < 9223372036854775807), 0) FROM claims" // without the row of the beats
-	cutoffSQL = "SELECT at FROM claims WHERE phase = 0 AND at < 9223372036854775807 ORDER BY at DESC LIMIT 1 OFFSET ?"
+	countSQL = "SELECT COALESCE(SUM(phase = 1), 0), COALESCE(SUM(phase > 1), 0), COALESCE(SUM(phase = 0 AND at < 9223372036854775807), 0) FROM claims" // without the row of the beats
+	// Of the claims only those that wait have a line.
+	oldestWaitingSQL = "SELECT COALESCE(MIN(position), 0) FROM claims FORCE INDEX (claims_line) WHERE line IS NOT NULL"
+	cutoffSQL        = "SELECT at FROM claims WHERE phase = 0 AND at < 9223372036854775807 ORDER BY at DESC LIMIT 1 OFFSET ?"
 )
 
 // Get implements db.Getter.
@@ -255,6 +257,12 @@ func (s *Store) Ahead(ctx context.Context, resource string, enqueued uint64, lim
 func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
 	err = s.scanRow(ctx, s.scanner, countSQL, nil, &counts.Waiting, &counts.Active, &counts.Finished)
 	return counts, readError(ctx, err)
+}
+
+// OldestWaiting implements db.Pruner.
+func (s *Store) OldestWaiting(ctx context.Context) (enqueued uint64, err error) {
+	err = s.scanRow(ctx, s.scanner, oldestWaitingSQL, nil, &enqueued)
+	return enqueued, readError(ctx, err)
 }
 
 // HistoryCutoff implements db.Pruner.

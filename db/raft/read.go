@@ -220,6 +220,23 @@ func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
 	return counts, err
 }
 
+// linesOfView is how many resources are looked at before commits may go on.
+const linesOfView = 1000
+
+// OldestWaiting implements db.Pruner.
+func (s *Store) OldestWaiting(ctx context.Context) (enqueued uint64, err error) {
+	for after, more := "", true; more && err == nil; {
+		err = s.view(ctx, func(live *state.State) {
+			var first uint64
+			first, after, more = live.OldestWaiting(after, linesOfView)
+			if enqueued == 0 || first != 0 && first < enqueued {
+				enqueued = first
+			}
+		})
+	}
+	return enqueued, err
+}
+
 // Prune implements db.Pruner.
 func (s *Store) Prune(ctx context.Context, before claim.Time, limit int) (n int, err error) {
 	if err := ctx.Err(); err != nil {

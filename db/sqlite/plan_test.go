@@ -95,6 +95,7 @@ func TestPlans(t *testing.T) {
 		"waits of a session": {sql: sessionWaitsSQL, want: []string{"SEARCH claims USING INDEX claims_session (session=? AND status=?)"}},
 		"cutoff":             {sql: cutoffSQL, want: []string{"USING COVERING INDEX claims_finished"}},
 		"count":              {sql: countSQL, want: []string{"COVERING INDEX claims_waiting", "COVERING INDEX claims_held", "COVERING INDEX claims_finished"}},
+		"oldest waiting":     {sql: oldestWaitingSQL, want: []string{"USING COVERING INDEX claims_waiting"}},
 		"count of identity":  {sql: countOfSQL, want: []string{"SEARCH i USING PRIMARY KEY (identity=?)", "SEARCH c USING PRIMARY KEY (id=?)"}},
 		"forget ended":       {sql: forgetOfSQL, want: []string{"SEARCH identity_claims USING PRIMARY KEY (identity=?)", "SEARCH claims USING PRIMARY KEY (id=?)"}},
 		"prune of identity":  {sql: pruneOfSQL, want: []string{"SEARCH identity_claims USING PRIMARY KEY (identity=? AND claim=?)", "claims_finished"}},

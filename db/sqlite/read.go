@@ -94,7 +94,8 @@ const (
 		SELECT id FROM claims INDEXED BY claims_held WHERE status = 2 AND type = ? AND id > ? ORDER BY id` + limitSQL + ") ORDER BY id"
 	countSQL = `SELECT (SELECT count(*) FROM claims WHERE status = 1), (SELECT count(*) FROM claims WHERE status = 2),
 		(SELECT count(*) FROM claims INDEXED BY claims_finished WHERE status > 2)`
-	cutoffSQL = "SELECT finished FROM claims WHERE status > 2 ORDER BY finished DESC LIMIT 1 OFFSET ?"
+	oldestWaitingSQL = "SELECT coalesce(min(position), 0) FROM claims INDEXED BY claims_waiting WHERE status = 1"
+	cutoffSQL        = "SELECT finished FROM claims WHERE status > 2 ORDER BY finished DESC LIMIT 1 OFFSET ?"
 )
 
 // Get implements db.Reader.
@@ -128,6 +129,12 @@ func (s *Store) Count(ctx context.Context) (counts db.Counts, err error) {
 		counts = db.Counts{Waiting: row.ColumnInt64(0), Active: row.ColumnInt64(1), Finished: row.ColumnInt64(2)}
 	})
 	return counts, err
+}
+
+// OldestWaiting implements db.Pruner.
+func (s *Store) OldestWaiting(ctx context.Context) (enqueued uint64, err error) {
+	err = s.read(ctx, oldestWaitingSQL, func(row *sqlite.Stmt) { enqueued = uint64(row.ColumnInt64(0)) })
+	return enqueued, err
 }
 
 // HistoryCutoff implements db.Reader.

@@ -323,8 +323,10 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 			c.committed(nil)
 		}
 		c.quotas.Committed(needs, outcome.Changes, outcome.Counts)
+		batch = answered(batch, outcome)
+		c.metrics.observeHandovers(outcome, batch, start, end)
 		c.listeners.committed(outcome.Now, outcome.Changes)
-		c.answer(c.goOn(answered(batch, outcome)), nil)
+		c.answer(c.goOn(batch), nil)
 		c.grantMore(outcome.Unsettled)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
 		if errors.Is(err, db.ErrOutcomeUnknown) {

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/metric"
 )
 
 // Metrics is what the committer counts.
@@ -16,20 +17,52 @@ type Metrics struct {
 	expiries       prometheus.Counter
 	outages        prometheus.Counter
 	refused        prometheus.Counter
+	waited, held   byStatus
+	handedOver     byStatus // by how the claim ended that was waited for
+	left, leftPart prometheus.Histogram
 	registerer     prometheus.Registerer
+}
+
+// byStatus is a histogram for each status of a claim.
+type byStatus [claim.Revoked + 1]prometheus.Observer
+
+func newByStatus(r prometheus.Registerer, opts prometheus.HistogramOpts, label string, statuses ...claim.Status) (of byStatus) {
+	vec := prometheus.NewHistogramVec(opts, []string{label})
+	r.MustRegister(vec)
+	for _, s := range statuses {
+		of[s] = vec.WithLabelValues(s.String())
+	}
+	return of
 }
 
 // NewMetrics returns metrics that are registered with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "locket_batch_requests", Help: "Requests that went into one transaction.",
-			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
-		}),
-		commitDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "locket_commit_duration_seconds", Help: "Time from the begin of a transaction to the end of its commit.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
-		}),
+		batchSize: prometheus.NewHistogram(metric.Histogram("locket_batch_requests",
+			"Requests that went into one transaction.",
+			prometheus.ExponentialBuckets(1, 2, 10))),
+		commitDuration: prometheus.NewHistogram(metric.Histogram("locket_commit_duration_seconds",
+			"Time from the begin of a transaction to the end of its commit.",
+			prometheus.ExponentialBuckets(0.0005, 2, 15))),
+		waited: newByStatus(r, metric.Histogram("locket_claim_wait_seconds",
+			"Time that claims waited which were not granted at once, by what became of them: active, or how they ended.",
+			prometheus.ExponentialBuckets(0.001, 4, 14)), "status",
+			claim.Active, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked),
+		held: newByStatus(r, metric.Histogram("locket_claim_held_seconds",
+			"Time for which claims were held, by how they ended.",
+			prometheus.ExponentialBuckets(0.001, 4, 14)), "status",
+			claim.Released, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked),
+		handedOver: newByStatus(r, metric.Histogram("locket_handover_grant_seconds",
+			"Time from the end of a holder to the commit that granted a claim which waited for it, by how the holder ended: "+
+				"from the arrival of the request that ended it, or from the end of its lease.",
+			prometheus.ExponentialBuckets(0.0005, 2, 15)), "end",
+			claim.Released, claim.Expired, claim.Aborted, claim.Withdrawn, claim.Revoked),
+		left: prometheus.NewHistogram(metric.Histogram("locket_renewal_left_seconds",
+			"Time that leases had left when they were renewed, 0 for those that had run out.",
+			prometheus.ExponentialBuckets(0.1, 2, 14))),
+		leftPart: prometheus.NewHistogram(metric.Histogram("locket_renewal_left_ratio",
+			"The same as a part of the TTL.",
+			prometheus.LinearBuckets(0.1, 0.1, 9))),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_commit_failures_total", Help: "Transactions that failed.",
 		}),
@@ -44,7 +77,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		registerer: r,
 	}
-	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries, m.outages, m.refused)
+	r.MustRegister(m.batchSize, m.commitDuration, m.failures, m.expiries, m.outages, m.refused, m.left, m.leftPart)
 	return m
 }
 
@@ -57,11 +90,38 @@ func (m *Metrics) observe(requests int, took time.Duration, err error) {
 }
 
 // Committed implements Listener.
-func (m *Metrics) Committed(_ claim.Instant, changes []claim.Transition) {
+func (m *Metrics) Committed(now claim.Instant, changes []claim.Transition) {
 	for _, change := range changes {
-		if change.After.Status == claim.Expired {
+		before, after := change.Before, change.After
+		if after.Status == claim.Expired {
 			m.expiries.Inc()
 		}
+		if change.StoppedWaiting() {
+			m.stoppedWaiting(after, now)
+		}
+		switch held, was := after.ActiveDuration(now); {
+		case !was || before == nil && after.Status == claim.Active:
+		case after.Status.Final():
+			m.held[after.Status].Observe(held.Seconds())
+		case before.Status == claim.Active && before.Session == "":
+			m.renewed(before, now)
+		}
+	}
+}
+
+func (m *Metrics) stoppedWaiting(c *claim.Claim, now claim.Instant) {
+	became := c.Status
+	if c.Token != 0 { // it may have ended since
+		became = claim.Active
+	}
+	m.waited[became].Observe(c.WaitingDuration(now).Seconds())
+}
+
+func (m *Metrics) renewed(before *claim.Claim, now claim.Instant) {
+	left := before.Remaining(now).Seconds()
+	m.left.Observe(left)
+	if ttl := before.TTL.Seconds(); ttl > 0 {
+		m.leftPart.Observe(min(1, left/ttl))
 	}
 }
 

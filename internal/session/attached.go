@@ -151,9 +151,12 @@ func (a *Attached) Next(ctx context.Context) []Event {
 	}
 }
 
-// answered makes room for as many commands as events answer.
+// answered makes room for as many commands as events answer, and measures for how long grants were not told.
 func (a *Attached) answered(events []Event) {
 	for i := range events {
+		if since := events[i].granted; !since.IsZero() {
+			a.m.hub.Answers.Told(since)
+		}
 		if events[i].answers {
 			<-a.room
 		}

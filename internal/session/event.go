@@ -1,6 +1,10 @@
 package session
 
-import "github.com/locket-service/locket/internal/claim"
+import (
+	"time"
+
+	"github.com/locket-service/locket/internal/claim"
+)
 
 // Holding is how a session stands to a resource.
 type Holding uint8
@@ -62,5 +66,6 @@ type Event struct {
 	// Resumed goes with Opened: the session was there before.
 	Resumed bool
 
-	answers bool // it makes room for another command
+	answers bool      // it makes room for another command
+	granted time.Time // when this server heard of the grant that it tells; zero for another event
 }

@@ -1,6 +1,10 @@
 package session
 
-import "github.com/locket-service/locket/internal/claim"
+import (
+	"time"
+
+	"github.com/locket-service/locket/internal/claim"
+)
 
 // resource is one that the session holds or waits for, or has commands about.
 type resource struct {
@@ -141,7 +145,11 @@ func (a *Attached) learn(r *resource, c *claim.Claim) {
 	previous, token := r.holding(), r.token
 	a.set(r, c)
 	if s := standing(previous, c); s.Previous != s.Current || s.Current == Held && s.Token != token {
-		a.send(Event{Standing: &s})
+		e := Event{Standing: &s}
+		if s.Previous == Waiting && s.Current == Held {
+			e.granted = time.Now()
+		}
+		a.send(e)
 		if c.Status.Final() && a.barrier == nil {
 			a.ask(false) // the session itself may have been ended
 		}

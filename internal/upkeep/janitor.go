@@ -60,6 +60,7 @@ type Janitor struct {
 	history History
 	log     *slog.Logger
 	claims  *prometheus.GaugeVec // how many there are, by status
+	oldest  prometheus.Gauge     // for how long the claim has waited that has waited for longest
 
 	rested time.Time // when there was nothing to delete
 	ended  *db.Past  // tells which claims ended before the minimum age
@@ -76,9 +77,12 @@ func NewJanitor(store db.Pruner, history History, log *slog.Logger, registerer p
 	claims := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "locket_claims", Help: "Claims in the database by status, counted every 15 seconds.",
 	}, []string{"status"})
-	registerer.MustRegister(claims)
+	oldest := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "locket_oldest_wait_seconds", Help: "Time that the claim has waited which waits for longest, 0 if none waits, as of when the claims were counted.",
+	})
+	registerer.MustRegister(claims, oldest)
 	return &Janitor{
-		store: store, history: history, log: log, claims: claims,
+		store: store, history: history, log: log, claims: claims, oldest: oldest,
 		ended: db.NewPast(min(history.Minimum, history.Retention)), unused: db.NewPast(resourceAge),
 	}
 }
@@ -182,6 +186,9 @@ func (j *Janitor) count(ctx context.Context) error {
 	j.claims.WithLabelValues("waiting").Set(float64(counts.Waiting))
 	j.claims.WithLabelValues("active").Set(float64(counts.Active))
 	j.claims.WithLabelValues("finished").Set(float64(counts.Finished))
+	if err := j.lookAtOldest(ctx); err != nil {
+		return err
+	}
 	if counts.Finished <= int64(j.history.Limit) {
 		j.cutoff = 0
 		return nil
@@ -191,6 +198,24 @@ func (j *Janitor) count(ctx context.Context) error {
 		j.cutoff = cutoff
 	}
 	return err
+}
+
+// lookAtOldest notes how long claims wait.
+func (j *Janitor) lookAtOldest(ctx context.Context) error {
+	enqueued, err := j.store.OldestWaiting(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := j.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	waited := time.Duration(0)
+	if enqueued != 0 {
+		waited = max(0, now.Wall.Sub(claim.Time(enqueued)))
+	}
+	j.oldest.Set(waited.Seconds())
+	return nil
 }
 
 // prune deletes all that ended before a time, and returns how many there were.

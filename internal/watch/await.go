@@ -28,18 +28,22 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 	if h.running.Err() == nil { // else it reads once
 		defer context.AfterFunc(h.running, cancel)() // the database may hang
 	}
-	for {
+	for waited := false; ; waited = true {
 		c, now, err := h.store.Get(reading, id)
 		switch {
 		case err != nil && ctx.Err() == nil && reading.Err() != nil:
 			return claim.Claim{}, claim.Instant{}, ErrStopped
 		case err != nil || c.Status != claim.Waiting:
+			if err == nil && waited {
+				h.Answers.read(&c, now)
+			}
 			return c, now, err
 		}
 		h.noteWaitTTL(s, &c, now)
 		select {
 		case n := <-s.updates:
 			if n != nil {
+				h.Answers.told(n)
 				return *n.claim, n.now, nil
 			}
 		case <-look.C:

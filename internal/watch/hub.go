@@ -27,6 +27,8 @@ type Store interface {
 type Hub struct {
 	store db.Getter
 	log   *feedLog
+	// Answers measures how late grants are told.
+	Answers *Answers
 
 	mu       sync.Mutex
 	waiting  map[string]map[*subscription]struct{} // by the claim's id
@@ -51,17 +53,18 @@ type subscription struct {
 	renewAt time.Time
 }
 
-// update is a claim, and the time at which it became so.
+// update is a claim, the time of the transaction in which it became so, and when that was committed.
 type update struct {
 	claim *claim.Claim
 	now   claim.Instant
+	at    time.Time
 }
 
 // NewHub returns a hub that reads claims in a store, and exports the numbers of calls that
 // wait, and of watches.
 func NewHub(store Store, registerer prometheus.Registerer) *Hub {
 	running, stop := context.WithCancel(context.Background())
-	h := &Hub{store: store, running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]SessionListener)}
+	h := &Hub{store: store, Answers: newAnswers(registerer), running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]SessionListener)}
 	h.renewals.began = make(chan struct{}, 1)
 	h.log = newFeedLog(store, h.poke, registerer)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -76,20 +79,21 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	if watched, _ := h.log.wanted(); watched {
 		h.poke()
 	}
+	committed := time.Now()
 	for _, change := range changes {
 		if change.StoppedWaiting() {
-			h.notify(change.After.ID, updateOf(change.After, now))
+			h.notify(change.After.ID, updateOf(change.After, now, committed))
 		}
 		h.changed(change)
 	}
 }
 
 // updateOf returns the update of a claim, nil if it lacks some of its data.
-func updateOf(c *claim.Claim, now claim.Instant) *update {
+func updateOf(c *claim.Claim, now claim.Instant, at time.Time) *update {
 	if c.Brief {
 		return nil
 	}
-	return &update{c, now}
+	return &update{c, now, at}
 }
 
 // applyFeed wakes the calls whose claims have stopped waiting by what other servers committed. What this one

@@ -84,6 +84,15 @@ func (n *naive) load(now claim.Instant, wanted db.Wanted) *claim.Queues {
 	return qs
 }
 
+func (n *naive) oldestWaiting() (oldest uint64) {
+	for _, c := range n.which(func(c *claim.Claim) bool { return c.Status == claim.Waiting }) {
+		if oldest == 0 || c.Enqueued < oldest {
+			oldest = c.Enqueued
+		}
+	}
+	return oldest
+}
+
 func (n *naive) loadSession(qs *claim.Queues, s claim.Session, wanted db.Wanted, add func(string)) {
 	var ids []string
 	for _, status := range []claim.Status{claim.Waiting, claim.Active} {

@@ -162,6 +162,17 @@ func (w *world) apply(r *record.Record) {
 
 func live(c *claim.Claim) bool { return c.Status.Live() }
 
+// oldestWaiting asks for some resources after the other.
+func oldestWaiting(s *state.State, limit int) (oldest uint64) {
+	for after, more := "", true; more; {
+		var first uint64
+		if first, after, more = s.OldestWaiting(after, limit); oldest == 0 || first != 0 && first < oldest {
+			oldest = first
+		}
+	}
+	return oldest
+}
+
 // compare asks a state and the naive store everything.
 func (w *world) compare(s *state.State) {
 	for id, c := range w.naive.claims {
@@ -173,6 +184,9 @@ func (w *world) compare(s *state.State) {
 	waits := func(c *claim.Claim) bool { return c.Status == claim.Waiting }
 	active := func(c *claim.Claim) bool { return c.Status == claim.Active }
 	w.equal("count", s.Count(), claim.Count{Active: count(active), Waiting: count(waits)})
+	for _, limit := range []int{1, 2, 100} {
+		w.equal("oldest waiting", oldestWaiting(s, limit), w.naive.oldestWaiting())
+	}
 	for _, name := range []string{"r", "q", "p", "none"} {
 		w.compareQueue(s, name)
 	}

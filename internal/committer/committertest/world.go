@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
@@ -236,32 +237,37 @@ func (w *World) Has(t testing.TB, id string) bool {
 // given.
 func (w *World) Metric(t testing.TB, name string, label ...string) float64 {
 	t.Helper()
+	m := w.metric(t, name, label...)
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+}
+
+// Samples returns how many values a histogram has got, and their sum.
+func (w *World) Samples(t testing.TB, name string, label ...string) (n int, sum float64) {
+	t.Helper()
+	h := w.metric(t, name, label...).GetHistogram()
+	return int(h.GetSampleCount()), h.GetSampleSum()
+}
+
+func (w *World) metric(t testing.TB, name string, label ...string) *dto.Metric {
+	t.Helper()
 	families, err := w.Registry.Gather()
 	Check(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			if family.GetName() == name && (len(label) == 0 || m.GetLabel()[0].GetValue() == label[0]) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				return m
 			}
 		}
 	}
 	t.Fatalf("no metric %s %q", name, label)
-	return 0
+	return nil
 }
 
 // Batches returns the numbers of transactions and of requests so far.
 func (w *World) Batches(t testing.TB) (transactions, requests int) {
 	t.Helper()
-	families, err := w.Registry.Gather()
-	Check(t, err)
-	for _, family := range families {
-		if family.GetName() == "locket_batch_requests" {
-			h := family.GetMetric()[0].GetHistogram()
-			return int(h.GetSampleCount()), int(h.GetSampleSum())
-		}
-	}
-	t.Fatal("no metric of batches")
-	return 0, 0
+	n, sum := w.Samples(t, "locket_batch_requests")
+	return n, int(sum)
 }
 
 // Receive is for bubbles: a minute is long enough there for anything.

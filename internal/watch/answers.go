@@ -1,0 +1,39 @@
+package watch
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/metric"
+)
+
+// Answers measures how long it takes from the grant of a claim that waited until its caller is told.
+type Answers struct{ commit, feed, session prometheus.Observer }
+
+func newAnswers(registerer prometheus.Registerer) *Answers {
+	vec := prometheus.NewHistogramVec(metric.Histogram("locket_handover_answer_seconds",
+		"Time from the grant of a claim that waited to the answer of its caller. By how the server that answers heard of the grant: "+
+			"a call by its own commit, or by reading the claim after another server's (feed); a session, from when the server knew.",
+		prometheus.ExponentialBuckets(0.0001, 2, 16)), []string{"by"})
+	registerer.MustRegister(vec)
+	return &Answers{vec.WithLabelValues("commit"), vec.WithLabelValues("feed"), vec.WithLabelValues("session")}
+}
+
+// told notes that a call is told what this server has committed.
+func (a *Answers) told(u *update) {
+	if u.claim.Token != 0 {
+		a.commit.Observe(time.Since(u.at).Seconds())
+	}
+}
+
+// read notes that a call is told what it has read, after it had waited.
+func (a *Answers) read(c *claim.Claim, now claim.Instant) {
+	if c.Status == claim.Active {
+		a.feed.Observe(max(0, now.Wall.Sub(c.Activated)).Seconds())
+	}
+}
+
+// Told notes that a session is told of a grant which this server has known of since a moment.
+func (a *Answers) Told(since time.Time) { a.session.Observe(time.Since(since).Seconds()) }
