@@ -22,7 +22,7 @@ func runOnNodes(t *testing.T, nodes int, dsn func(node int, database string) str
 		name, stores := fmt.Sprint("suite", databases), 0
 		next := func(t testing.TB) db.Store {
 			stores++
-			return open(t, dsn(stores%nodes, name))
+			return open(t, patient(t, dsn(stores%nodes, name)))
 		}
 		store := next(t)
 		return dbtest.Engine{

@@ -25,9 +25,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// hangs is for how long tests wait for what must come.
+const hangs = 2 * time.Minute
+
+// open opens a store. It awaits the database, as a server does.
 func open(t testing.TB, dsn string) *Store {
 	t.Helper()
 	s, err := Open(context.Background(), dsn)
+	for end := time.Now().Add(hangs); errors.Is(err, db.ErrUnavailable) && time.Now().Before(end); {
+		time.Sleep(100 * time.Millisecond) // real time: the pause between two attempts
+		s, err = Open(context.Background(), dsn)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,12 +46,22 @@ func open(t testing.TB, dsn string) *Store {
 // eventually waits until something is so. It gives up after so long that something hangs.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	const hangs = 2 * time.Minute
 	for end := time.Now().Add(hangs); !is(); time.Sleep(10 * time.Millisecond) { // real time: the pause between two looks
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", hangs, what)
 		}
 	}
+}
+
+// patient is a DSN of a store that waits for the answers of a slow database: the suite is not about how long they take.
+func patient(t testing.TB, dsn string) string {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Timeout, config.ReadTimeout, config.WriteTimeout = hangs, hangs, hangs
+	return config.FormatDSN()
 }
 
 // waitsForLock reports whether a transaction in a store's database waits for a row that another one has locked.
@@ -61,7 +79,7 @@ func waitsForLock(t *testing.T, s *Store) bool {
 
 func TestStore(t *testing.T) {
 	dbtest.Run(t, func(t testing.TB) dbtest.Engine {
-		dsn := fixtures.MySQL(t)
+		dsn := patient(t, fixtures.MySQL(t))
 		s := open(t, dsn)
 		return dbtest.Engine{
 			Store: s,
