@@ -95,6 +95,12 @@ test-openapi: deps ## check the OpenAPI document with a linter and a generated c
 	tools/deps tools/packages-openapi
 	go test -tags openapi -count=1 -timeout 10m ./tests/openapi
 
+.PHONY: test-alerts
+test-alerts: deps ## test the alerts of deploy/ with Prometheus' own tool, which it installs
+	tools/deps tools/packages-alerts
+	promtool check rules deploy/alerts.yaml
+	promtool test rules deploy/alerts_test.yaml
+
 .PHONY: test-timing
 test-timing: deps ## run the tests of how long something may take; on a machine that does nothing else
 	go test -tags timing -count=1 -timeout 30m ./tests/robustness
