@@ -333,6 +333,6 @@ func (j *job) resume() {
 func (j *job) reclaimTerminal() {
 	if j.group != 0 && j.terminal.foreground() == j.group {
 		j.terminal.give(j.terminal.own)
-		j.unheard = !j.interrupted
+		j.hiddenInterrupt = !j.interrupted
 	}
 }

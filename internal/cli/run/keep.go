@@ -26,9 +26,9 @@ type kept struct {
 	locks []*keptLock
 	// ended delivers each runner that has ended, once.
 	ended chan ending
-	// unheard: what was typed has reached the command alone.
-	unheard bool
-	signals chan os.Signal
+	// hiddenInterrupt says that Ctrl-C went to the command alone, and not to the processes around this one.
+	hiddenInterrupt bool
+	signals         chan os.Signal
 }
 
 // keptLock is one of the locks of a run: a claim, and the runner that keeps it.

@@ -125,18 +125,29 @@ func Complain(stderr io.Writer, err error) error {
 	if err == nil {
 		return nil
 	}
-	if by := signalError(0); errors.As(err, &by) {
-		return exit.With(exit.Signal+int(by), nil)
+	if sig, signalled := signalOf(err); signalled {
+		return exit.With(exit.Signal+int(sig), nil)
 	}
-	end := &exit.Error{Status: Failure, Err: err}
-	conflict := conflictError{}
-	if known := (*exit.Error)(nil); errors.As(err, &known) && (known.Status >= Lost || known.Err == nil || errors.As(err, &conflict)) {
-		end = known
-	}
+	end := endOf(err)
 	if end.Err != nil {
 		fmt.Fprintln(stderr, "locket run:", printable.OneLine(end.Err.Error()))
 	}
 	return exit.With(end.Status, nil)
+}
+
+// endOf returns the status and the text with which an error ends the program. An error of a server has the status of
+// another command, below Lost, and ends this one with Failure; the caller's own ConflictStatus may be any.
+func endOf(err error) *exit.Error {
+	var known *exit.Error
+	if !errors.As(err, &known) {
+		return &exit.Error{Status: Failure, Err: err}
+	}
+	var conflict conflictError
+	isConflict := errors.As(err, &conflict)
+	if isConflict || known.Status >= Lost || known.Err == nil {
+		return known
+	}
+	return &exit.Error{Status: Failure, Err: err}
 }
 
 // say writes one line about what happens.
@@ -151,18 +162,25 @@ func (r *run) with(c *connect.Connection) (err error) {
 	if err = k.acquire(); err == nil {
 		err = k.runCommand()
 	}
-	if by := signalError(0); errors.As(err, &by) && syscall.Signal(by) == syscall.SIGINT {
-		controllingTerminal().dieOfInterrupt(k.unheard)
+	if sig, _ := signalOf(err); sig == syscall.SIGINT {
+		controllingTerminal().dieOfInterrupt(k.hiddenInterrupt)
 	}
 	return err
 }
 
-// signalError is the signal because of which it ends.
+// signalError is the signal that ended the run.
 type signalError syscall.Signal
 
 func (e signalError) Error() string { return syscall.Signal(e).String() }
 
-// signalled returns what to end with because of a signal.
+// signalOf returns the signal that ended the run, if one did.
+func signalOf(err error) (sig syscall.Signal, signalled bool) {
+	var by signalError
+	signalled = errors.As(err, &by)
+	return syscall.Signal(by), signalled
+}
+
+// signalled returns the error of a run that a signal ended.
 func signalled(sig os.Signal) error {
 	number, _ := sig.(syscall.Signal)
 	return signalError(number)
