@@ -2,6 +2,7 @@ package raft
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -22,11 +23,12 @@ import (
 type cluster struct {
 	testing.TB
 	*rand.Rand
-	nodes    map[uint64]*member
-	mail     []*pb.Message
-	cut      map[uint64]bool // off the network
-	acquired map[string]bool // claims of which a leader has seen the commit
-	claims   int
+	nodes         map[uint64]*member
+	mail          []*pb.Message
+	cut           map[uint64]bool // off the network
+	acquired      map[string]bool // claims of which a leader has seen the commit
+	claims        int
+	asked, served int // reads
 }
 
 // member is one node with its state. The disk outlives it.
@@ -128,7 +130,7 @@ func (c *cluster) tick(n, lost int) {
 	for range n {
 		for id := range uint64(len(c.nodes)) {
 			node := c.nodes[id+1].node
-			node.raft.Tick()
+			node.tick()
 			c.must(node.run())
 		}
 		c.deliver(lost)
@@ -174,6 +176,38 @@ func (c *cluster) acquire(on *member) (committed bool) {
 	return on.state.Get(cmd.ID) != nil
 }
 
+// read has a node be read. When it is, it has all that was acquired before.
+func (c *cluster) read(on *member) {
+	before := slices.Collect(maps.Keys(c.acquired))
+	c.asked++
+	on.node.read(func() {
+		c.served++
+		for _, id := range before {
+			if on.state.Get(id) == nil {
+				c.Errorf("a read misses claim %s, which was acquired before it", id)
+			}
+		}
+	})
+	c.must(on.node.run())
+}
+
+// readAll has each of the nodes be read, and waits until all have been.
+func (c *cluster) readAll() {
+	c.Helper()
+	c.asked, c.served = 0, 0
+	for _, m := range c.nodes {
+		for range 3 {
+			c.read(m)
+		}
+	}
+	for n := 0; c.served < c.asked; n++ {
+		if n == 1000 {
+			c.Fatalf("%d of %d reads are answered", c.served, c.asked)
+		}
+		c.tick(1, 0)
+	}
+}
+
 // agree waits until all nodes have the same state, in which is all that was acquired.
 func (c *cluster) agree() {
 	c.Helper()
@@ -207,6 +241,7 @@ func TestCluster(t *testing.T) {
 				if !c.acquire(l) {
 					break
 				}
+				c.read(c.nodes[1+c.Uint64N(uint64(len(c.nodes)))])
 			}
 			switch c.IntN(5) {
 			case 0: // the leader is cut off, and decides more all the same: nobody hears of it
@@ -214,6 +249,8 @@ func TestCluster(t *testing.T) {
 				c.acquire(l)
 				if len(c.nodes) > 2 {
 					c.acquire(c.leader())
+					c.read(l) // it does not know of that
+					c.tick(c.IntN(electionTicks), 0)
 				}
 				clear(c.cut)
 			case 1: // a follower is behind, and the log is cut
@@ -233,6 +270,36 @@ func TestCluster(t *testing.T) {
 			}
 		}
 		c.agree()
+		c.readAll()
+	}
+}
+
+// TestReadsShareRounds: reads that come while a round is under way share the next one, on the leader and on others.
+func TestReadsShareRounds(t *testing.T) {
+	c := newCluster(t, 1, 3)
+	l := c.leader()
+	c.acquire(l)
+	for _, m := range c.nodes {
+		before := m.node.reads.round
+		c.asked, c.served = 0, 0
+		for range 100 {
+			c.read(m)
+		}
+		c.deliver(0)
+		if c.served != 100 || m.node.reads.round != before+2 {
+			t.Errorf("%d reads answered in %d rounds", c.served, m.node.reads.round-before)
+		}
+	}
+}
+
+// TestReadByItself: a node by itself answers at once.
+func TestReadByItself(t *testing.T) {
+	c := newCluster(t, 1, 1)
+	c.leader()
+	c.asked, c.served = 0, 0
+	c.read(c.nodes[1])
+	if c.served != 1 {
+		t.Error("the read waits")
 	}
 }
 

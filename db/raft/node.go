@@ -29,6 +29,7 @@ type node struct {
 	hard wal.HardState
 	// term is that in which this node leads, 0 while it does not.
 	term uint64
+	reads reads
 	// apply gets each entry that is committed, in order.
 	apply func(*pb.Entry) error
 	// send gets the messages for other nodes.
@@ -39,7 +40,7 @@ type node struct {
 
 // newNode starts a node with an id, which has applied the log up to an entry.
 func newNode(id uint64, l *wal.Log, s *storage, applied uint64, apply func(*pb.Entry) error) (*node, error) {
-	n := &node{log: l, hard: l.State(), apply: apply, send: func([]*pb.Message) {}}
+	n := &node{log: l, hard: l.State(), reads: reads{applied: applied}, apply: apply, send: func([]*pb.Message) {}}
 	n.install = func(*pb.SnapshotMetadata) error {
 		return errors.New("a node by itself has nobody to get a snapshot from")
 	}
@@ -81,10 +82,14 @@ func (n *node) run() error {
 			return err
 		}
 		n.send(ready.Messages)
+		for _, answer := range ready.ReadStates {
+			n.answered(answer.RequestCtx, answer.Index)
+		}
 		for _, e := range ready.CommittedEntries {
 			if err := n.apply(e); err != nil {
 				return err
 			}
+			n.reads.applied = e.GetIndex()
 		}
 		n.raft.Advance(ready)
 		if ready.SoftState != nil {
@@ -93,6 +98,7 @@ func (n *node) run() error {
 				n.term = n.hard.Term
 			}
 		}
+		n.serve()
 	}
 	return nil
 }
@@ -110,6 +116,7 @@ func (n *node) save(ready raft.Ready) error {
 		if err := n.log.Reset(n.hard, meta.GetIndex(), meta.GetTerm()); err != nil {
 			return err
 		}
+		n.reads.applied = meta.GetIndex()
 	}
 	if !ready.MustSync {
 		return nil
