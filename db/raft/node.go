@@ -28,7 +28,7 @@ type node struct {
 	log  *wal.Log
 	hard wal.HardState
 	// term is that in which this node leads, 0 while it does not.
-	term uint64
+	term  uint64
 	reads reads
 	// apply gets each entry that is committed, in order.
 	apply func(*pb.Entry) error
