@@ -136,4 +136,6 @@ type ClockState struct {
 	Lease  claim.Time
 	// Beaten is the lease time of the last beat that is known.
 	Beaten claim.Time
+	// Quarantine is the lease time before which nobody is granted anything, 0 for none.
+	Quarantine claim.Time
 }

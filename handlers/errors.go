@@ -52,6 +52,7 @@ var errorTable = []struct {
 	{db.ErrUnavailable, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is not available; nothing was changed"},
 	{db.ErrListTooLong, codes.ResourceExhausted, models.ReasonListTooLong, "the list reads too many claims; narrow the filter, or ask again later"},
 	{db.ErrRowLocked, codes.Unavailable, models.ReasonResourceLocked, "another server's transaction keeps the resource locked; nothing was changed, ask again"},
+	{claim.ErrQuarantine, codes.Unavailable, models.ReasonQuarantine, claim.ErrQuarantine.Error() + "; ask again later"},
 	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},
 }
 

@@ -80,6 +80,9 @@ const (
 	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy.
 	// Nothing has changed; ask again.
 	ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"
+	// ReasonQuarantine occurs when the database was restored from a backup, and what was granted after that was taken may
+	// still be held: nothing is granted for the longest TTL. Code Unavailable; nothing was done.
+	ReasonQuarantine = "QUARANTINE"
 	// ReasonResourceLocked occurs when a transaction of another server, which was probably lost,
 	// keeps the resource locked in the database. Nothing has changed; ask again after some
 	// seconds. Other resources are not affected.

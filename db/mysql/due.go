@@ -80,6 +80,9 @@ func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Tim
 	if err != nil {
 		return 0, now, readError(ctx, err)
 	}
+	if now.Quarantined() {
+		next = db.Sooner(next, now.Quarantine)
+	}
 	if next, err = s.nextSession(ctx, next); next != 0 {
 		next = next.Add(now.Skew)
 	}

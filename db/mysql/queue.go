@@ -23,7 +23,7 @@ const queueSQL = `(SELECT ` + noClaim + `, COALESCE(r.version, 0), COALESCE(r.ho
 
 const (
 	noClaim = "'' AS id, '', '', 0, 0, 0, NULL, '', 0, 0 AS position, 0, 0, 0, 0, 0, 0, '', '', 0, '', ''"
-	noQueue = "0, '', 0, 0, 0, 0, 0, 0"
+	noQueue = "0, '', 0, 0, 0, 0, 0, 0, 0"
 )
 
 // Queue implements db.Reader.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
 )
 
 // migrations are numbered from 1 and only added to. The table locket_schema holds the number
@@ -28,6 +29,9 @@ const (
 	migrateTimeout = 30 * time.Second
 	migrateLease   = 10 * time.Second
 )
+
+// schemaRestoring stands in the place of the schema's version while a restore fills the database: no server serves it.
+const schemaRestoring = 1 << 30
 
 // execer is a pool or a connection.
 type execer interface {
@@ -66,6 +70,9 @@ func migrate(ctx context.Context, pool *sql.DB, server string) error {
 
 func upToDate(ctx context.Context, pool execer, newest int) (bool, error) {
 	at, err := schemaVersion(ctx, pool)
+	if at == schemaRestoring {
+		return false, backup.ErrHalfRestored
+	}
 	if err == nil && at > newest {
 		err = fmt.Errorf("%w: it is at %d, and this locket knows %d", db.ErrNewerSchema, at, newest)
 	}

@@ -189,19 +189,24 @@ func (s *lockedSessions) put(qs *claim.Queues) {
 func (w *writer) sessions(changes []claim.SessionChange) {
 	slices.SortFunc(changes, func(a, b claim.SessionChange) int { return strings.Compare(a.ID(), b.ID()) })
 	for _, change := range changes {
-		s, id := change.After, change.ID()
+		s := change.After
 		if s == nil {
-			w.same(deleteSessions, nil, nil, id)
-			w.same(forgetSessions, nil, nil, id)
+			w.same(deleteSessions, nil, nil, change.ID())
+			w.same(forgetSessions, nil, nil, change.ID())
 			continue
 		}
 		end := onKnownSession
 		if change.Before == nil {
 			end = ""
 		}
-		w.row(insertSessions, end, id, s.Owner, s.Secret, s.TTL.Microseconds(),
-			s.Server, int64(s.Attached), int64(s.Deadline), int64(s.Created), s.Version, s.Identity,
-			uint8(s.Ending.Active), uint8(s.Ending.Waiting), s.Ending.Reason, s.Ending.By)
+		w.row(insertSessions, end, sessionValues(s)...)
+	}
+}
+
+func sessionValues(s *claim.Session) []any {
+	return []any{
+		s.ID, s.Owner, s.Secret, s.TTL.Microseconds(), s.Server, int64(s.Attached), int64(s.Deadline), int64(s.Created), s.Version, s.Identity,
+		uint8(s.Ending.Active), uint8(s.Ending.Waiting), s.Ending.Reason, s.Ending.By,
 	}
 }
 

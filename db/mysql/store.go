@@ -25,9 +25,10 @@ import (
 // Store is a db.Store on a database that may have other servers.
 type Store struct {
 	pools
-	timeline db.Timeline
-	clock    atomic.Pointer[db.Clock] // as it was last read
-	fault    atomic.Int64             // for tests: what the database's clock is wrong by
+	timeline   db.Timeline
+	clock      atomic.Pointer[db.Clock] // as it was last read
+	quarantine atomic.Int64             // likewise
+	fault      atomic.Int64             // for tests: what the database's clock is wrong by
 
 	scans chan struct{} // has an entry for each list that may read everything and runs
 
@@ -167,10 +168,12 @@ type meta struct {
 	skew  time.Duration
 	clock db.Clock
 	floor uint64
+	// quarantine is the lease time before which nobody is granted anything.
+	quarantine claim.Time
 }
 
 const (
-	metaColumns = nowSQL + ", seen, outage, floor"
+	metaColumns = nowSQL + ", seen, outage, floor, quarantine"
 	metaSQL     = "SELECT " + metaColumns + " FROM meta WHERE one = 1"
 )
 
@@ -199,6 +202,7 @@ func (s *Store) correct(m *meta, sent time.Time) {
 	m.skew = s.timeline.Skew(!s.packets)
 	clock := m.clock
 	s.clock.Store(&clock)
+	s.quarantine.Store(int64(m.quarantine))
 }
 
 // shown is the time of what was read for a caller to see.
@@ -213,6 +217,7 @@ func (s *Store) shown(m meta) claim.Instant {
 func (s *Store) ClockState() (state db.ClockState) {
 	state.Offset, state.Steps = s.timeline.Shift()
 	state.Skew = s.timeline.Skew(!s.packets)
+	state.Quarantine = claim.Time(s.quarantine.Load())
 	if clock := s.clock.Load(); clock != nil {
 		state.Outage, state.Lease = clock.Outage, clock.Seen.Add(-clock.Outage)
 		state.Beaten = state.Lease
@@ -230,14 +235,14 @@ func (s *Store) About(ctx context.Context) (db.About, error) {
 // scanMeta reads a row that ends in metaColumns; before takes what comes before them.
 func scanMeta(row scanner, before ...any) (m meta, err error) {
 	var outage int64
-	err = row.Scan(append(before, &m.now, &m.clock.Seen, &outage, &m.floor)...)
+	err = row.Scan(append(before, &m.now, &m.clock.Seen, &outage, &m.floor, &m.quarantine)...)
 	m.clock.Outage = time.Duration(outage) * time.Microsecond
 	return m, err
 }
 
 func (m meta) instant() claim.Instant {
 	i := m.clock.Instant(m.at)
-	i.Wall, i.Skew = m.now, m.skew
+	i.Wall, i.Skew, i.Quarantine = m.now, m.skew, m.quarantine
 	return i
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/snapshot"
+	"github.com/locket-service/locket/db/raft/wal"
 )
 
 // wake has the work behind the commits done, soon.
@@ -175,8 +176,12 @@ const mergeBytes = 4 << 20
 
 // records is snapshot.Entries of the log.
 func (s *Store) records(from, to uint64, yield func(term uint64, data []byte) error) error {
-	for from = max(from, s.log.First()); from <= to; {
-		entries, err := s.log.Entries(from, to+1, mergeBytes)
+	return records(s.log, from, to, yield)
+}
+
+func records(l *wal.Log, from, to uint64, yield func(term uint64, data []byte) error) error {
+	for from = max(from, l.First()); from <= to; {
+		entries, err := l.Entries(from, to+1, mergeBytes)
 		if err != nil {
 			return err
 		}

@@ -64,36 +64,52 @@ func openFolder(path string) (_ *folder, err error) {
 			f.close()
 		}
 	}()
-	if f.lock, err = os.OpenFile(f.file(lockName), os.O_RDWR|os.O_CREATE, fileMode); err != nil {
+	if err = f.takeLock(os.O_CREATE); err != nil {
 		return nil, err
+	}
+	return f, f.identify()
+}
+
+// takeLock locks the folder. Without os.O_CREATE the file of the lock must be there.
+func (f *folder) takeLock(flag int) (err error) {
+	if f.lock, err = os.OpenFile(f.file(lockName), os.O_RDWR|flag, fileMode); err != nil {
+		return err
 	}
 	if err = syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			err = db.ErrInUse
 		}
-		return nil, fmt.Errorf("lock %s: %w", f.file(lockName), err)
+		return fmt.Errorf("lock %s: %w", f.file(lockName), err)
 	}
-	return f, f.identify()
+	return nil
 }
 
 // identify finds out who the node is, or makes it.
 func (f *folder) identify() error {
-	text, err := os.ReadFile(f.file(nodeName))
-	if errors.Is(err, fs.ErrNotExist) {
+	ready, err := f.who()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return f.begin()
-	}
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	var ready string
-	rest, is := bytes.CutPrefix(text, []byte(nodeHead))
-	if n, err := fmt.Fscanf(bytes.NewReader(rest), "%s\nlog %x\nnode %x\n", &ready, &f.log, &f.node); !is || n != 3 || err != nil {
-		return fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(nodeName))
-	}
-	if ready != "ready" { // nothing was ever acknowledged
+	case !ready: // nothing was ever acknowledged
 		return f.restart()
 	}
 	return f.checkPlace()
+}
+
+// who reads who the node is, and whether the folder was made ready.
+func (f *folder) who() (ready bool, err error) {
+	text, err := os.ReadFile(f.file(nodeName))
+	if err != nil {
+		return false, err
+	}
+	var state string
+	rest, is := bytes.CutPrefix(text, []byte(nodeHead))
+	if n, err := fmt.Fscanf(bytes.NewReader(rest), "%s\nlog %x\nnode %x\n", &state, &f.log, &f.node); !is || n != 3 || err != nil {
+		return false, fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(nodeName))
+	}
+	return state == "ready", nil
 }
 
 // begin begins a new folder, in which there must be nothing.

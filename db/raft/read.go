@@ -53,7 +53,10 @@ func (s *Store) Now(context.Context) (claim.Instant, error) { return s.clock.ins
 
 // ClockState implements db.Clocks. The clock is that of this machine, so there is no offset.
 func (s *Store) ClockState() db.ClockState {
-	return db.ClockState{Outage: s.clock.outage(), Lease: s.clock.instant().Lease, Beaten: s.clock.last()}
+	s.mu.RLock()
+	quarantine := s.state.Quarantine
+	s.mu.RUnlock()
+	return db.ClockState{Outage: s.clock.outage(), Lease: s.clock.instant().Lease, Beaten: s.clock.last(), Quarantine: quarantine}
 }
 
 // Get implements db.Getter.
@@ -147,7 +150,12 @@ func (s *Store) Abandoned(ctx context.Context, limit int) (ids []string, err err
 // NextDue implements db.Due.
 func (s *Store) NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error) {
 	now = s.clock.instant()
-	err = s.view(ctx, func(live *state.State) { next = live.NextDue(now.Lease, idle, s.registeredName()) })
+	err = s.view(ctx, func(live *state.State) {
+		next = live.NextDue(now.Lease, idle, s.registeredName())
+		if now.Quarantine = live.Quarantine; now.Quarantined() {
+			next = db.Sooner(next, now.Quarantine)
+		}
+	})
 	return next, now, err
 }
 

@@ -38,7 +38,13 @@ type Instant struct {
 	// Skew is how much later than its deadline a lease is due, because the servers' readings
 	// of Lease may differ by that much.
 	Skew time.Duration
+	// Quarantine is the lease time before which nobody is granted anything, 0 for none: the store was restored from a
+	// backup, and what was granted after that was taken may still be held.
+	Quarantine Time
 }
+
+// Quarantined reports whether nobody is granted anything yet.
+func (i Instant) Quarantined() bool { return i.Lease < i.Quarantine }
 
 // DueBefore returns the last deadline that is due.
 func (i Instant) DueBefore() Time { return i.Lease.Add(-i.Skew) }

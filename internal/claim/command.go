@@ -88,6 +88,9 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 	if cmd.NoWait && q.status(cmd.Mode) == Waiting {
 		return nil, q.collision()
 	}
+	if cmd.NoWait && now.Quarantined() {
+		return nil, ErrQuarantine
+	}
 	if q.Waiting >= MaxWaiting {
 		return nil, ErrQueueFull
 	}
@@ -173,6 +176,8 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 		return nil, denied
 	case !free:
 		return nil, q.collision()
+	case now.Quarantined():
+		return nil, ErrQuarantine
 	}
 	if err := q.admit(Exclusive); err != nil {
 		return nil, err

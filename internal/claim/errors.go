@@ -11,6 +11,8 @@ var (
 	// ErrIDTaken is returned by Create when the id names a claim that was made by
 	// a different request.
 	ErrIDTaken = errors.New("the id names another claim")
+	// ErrQuarantine is returned for what would be granted at once while nobody is granted anything (Instant.Quarantine).
+	ErrQuarantine = errors.New("the store was restored from a backup, and nothing is granted yet")
 	// ErrQueueFull is returned by Create when MaxWaiting claims wait for the resource.
 	ErrQueueFull = errors.New("too many claims wait for the resource")
 	// ErrContention is returned by Activate while the claim waits for other claims.

@@ -262,7 +262,7 @@ func (q *Queue) grantNext(now Instant) bool {
 		return false
 	case head.Abandoned(now) && q.set.granted < MaxGrants:
 		q.abandon(head, now)
-	case q.admits(head.Mode):
+	case q.admits(head.Mode) && !now.Quarantined():
 		q.grant(head, now)
 	default:
 		return false

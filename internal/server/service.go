@@ -70,8 +70,9 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "committer", Runner: queues},
 			{Name: "sweeper", Runner: sweeper},
 			{Name: "follower", Runner: watch.NewFollower(store, hub, log)},
-			{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, keepWaiting(queues), log)},
+			{Name: "wait-renewer", Runner: watch.NewWaitRenewer(hub, doer(queues), log)},
 			{Name: "janitor", Runner: upkeep.NewJanitor(store, upkeep.History{Retention: c.HistoryRetention, Limit: c.HistoryLimit, Minimum: c.HistoryMinimum}, log, registry)},
+			{Name: "settler", Runner: upkeep.NewSettler(store, doer(queues), log)},
 			{Name: "sessions", Runner: sessions},
 			{Name: "announcer", Runner: announcer(store, self, log)},
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
@@ -89,8 +90,8 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	}
 }
 
-// keepWaiting carries out the commands of a watch.WaitRenewer.
-func keepWaiting(queues *committer.Committer) func(context.Context, claim.Command) error {
+// doer carries out commands of this server's own.
+func doer(queues *committer.Committer) func(context.Context, claim.Command) error {
 	return func(ctx context.Context, cmd claim.Command) error {
 		_, err := queues.Do(ctx, cmd)
 		return err

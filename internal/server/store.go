@@ -63,9 +63,7 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 	case engineRaft:
 		return func(context.Context) (db.Store, error) { return raft.OpenWith(source, raft.Options{Log: log}) }, nil
 	}
-	secrets, err := mysql.Secrets{
-		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
-	}.Follow(files)
+	secrets, err := c.secrets(files)
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +96,13 @@ func untilBroken(store breaking) ifrit.Runner {
 			return store.Failure()
 		}
 	})
+}
+
+// secrets returns what a connection to the database needs beside its DSN, of files that are followed.
+func (c Config) secrets(files *follow.Set) (mysql.Option, error) {
+	return mysql.Secrets{
+		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
+	}.Follow(files)
 }
 
 // wrongStore returns what is wrong with the setting of the database by itself.

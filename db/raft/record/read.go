@@ -41,6 +41,8 @@ func Read(record []byte) (*Decoded, error) {
 			d.Rows = append(d.Rows, r.row())
 		case kindFloor:
 			d.Floor = r.version()
+		case kindQuarantine:
+			d.Quarantine = r.leased()
 		default:
 			r.fail("kind")
 		}

@@ -43,6 +43,8 @@ type Record struct {
 	Rows []Row
 	// Floor is a version that every new row of a resource is above; 0 leaves the one that is known.
 	Floor uint64
+	// Quarantine is the lease time before which nobody is granted anything; 0 leaves the one that is known.
+	Quarantine claim.Time
 }
 
 // Server is a server that keeps sessions alive.
@@ -69,6 +71,8 @@ type Decoded struct {
 	Servers  []Server
 	Rows     []Row
 	Floor    uint64
+	// Quarantine is that of the Record.
+	Quarantine claim.Time
 }
 
 // Session is what a record says of one session.

@@ -16,6 +16,7 @@ const (
 	kindServer
 	kindRow
 	kindFloor
+	kindQuarantine
 )
 
 // The ways in which an item says what became of a session, a server or a row.
@@ -53,6 +54,10 @@ func Append(buf []byte, before uint32, r *Record) ([]byte, uint32) {
 	if r.Floor != 0 {
 		w.byte(kindFloor)
 		w.near(w.wall, int64(r.Floor))
+	}
+	if r.Quarantine != 0 {
+		w.byte(kindQuarantine)
+		w.leased(r.Quarantine)
 	}
 	for _, t := range r.Claims {
 		w.claim(t)

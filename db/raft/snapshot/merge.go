@@ -21,44 +21,59 @@ var ErrDiverged = errors.New("the records do not follow one another")
 // Merge makes the snapshot of a state after an entry, from the one with the index old, 0 for none, and the records since.
 // It sets the Sum of what it returns. The old one is deleted when the new one is durable.
 func Merge(d disk.Disk, old uint64, m Meta, entries Entries) (Meta, error) {
-	g := &merge{
-		claims: map[string]*record.Patch{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
-		touched: map[string]uint64{},
-	}
-	before := Meta{Sum: 0}
-	if old != 0 {
-		var err error
-		if before, err = Read(d, old, func(*record.Decoded) error { return errStop }); err != nil && !errors.Is(err, errStop) {
-			return m, err
-		}
-	}
-	m.Sum = before.Sum
-	err := entries(max(old, before.Index)+1, m.Index, func(term uint64, data []byte) error {
-		return g.add(term, data, &m.Sum)
-	})
+	g, m, err := gather(d, old, m, entries)
 	if err != nil {
 		return m, err
 	}
 	if g.w, err = newWriter(d, m); err != nil {
 		return m, err
 	}
+	g.put = g.w.block
 	return m, g.write(d, old, m.Index)
+}
+
+func newMerge() *merge {
+	return &merge{
+		claims: map[string]*record.Patch{}, sessions: map[string]*record.Session{}, servers: map[string]record.Server{}, rows: map[string]*row{},
+		touched: map[string]uint64{},
+	}
+}
+
+// gather reads the records since a snapshot, and sets the Sum.
+func gather(d disk.Disk, old uint64, m Meta, entries Entries) (*merge, Meta, error) {
+	g := newMerge()
+	before := Meta{Sum: 0}
+	if old != 0 {
+		var err error
+		if before, err = Read(d, old, func(*record.Decoded) error { return errStop }); err != nil && !errors.Is(err, errStop) {
+			return nil, m, err
+		}
+	}
+	m.Sum = before.Sum
+	err := entries(max(old, before.Index)+1, m.Index, func(term uint64, data []byte) error {
+		return g.add(term, data, &m.Sum)
+	})
+	return g, m, err
 }
 
 var errStop = errors.New("enough is known")
 
 // merge is what the records since the last snapshot amount to.
 type merge struct {
-	lease    claim.Time
-	floor    uint64
-	claims   map[string]*record.Patch
-	sessions map[string]*record.Session
-	servers  map[string]record.Server
-	rows     map[string]*row
+	lease      claim.Time
+	floor      uint64
+	quarantine claim.Time
+	claims     map[string]*record.Patch
+	sessions   map[string]*record.Session
+	servers    map[string]record.Server
+	rows       map[string]*row
 	// touched are versions that rows have got by changes of claims of the last snapshot, unless the rows were dropped.
 	touched map[string]uint64
 
 	w *writer
+	// put gets each block, and ended, unless it is nil, each claim that has ended since the last snapshot.
+	put   func(*record.Record) error
+	ended func(*claim.Claim) error
 	// out is the block that is being filled, and bytes about how large it is.
 	out   record.Record
 	bytes int
@@ -87,7 +102,7 @@ func (g *merge) add(term uint64, data []byte, sum *uint32) error {
 		return fmt.Errorf("%w: number %d of term %d", ErrDiverged, d.Seq, d.Term)
 	}
 	*sum = next
-	g.lease, g.floor = max(g.lease, d.Lease), max(g.floor, d.Floor)
+	g.noteHead(d)
 	for i := range d.Claims {
 		g.addClaim(&d.Claims[i])
 	}
@@ -102,6 +117,10 @@ func (g *merge) add(term uint64, data []byte, sum *uint32) error {
 		g.rows[r.Name] = &row{dropped: true}
 	}
 	return nil
+}
+
+func (g *merge) noteHead(d *record.Decoded) {
+	g.lease, g.floor, g.quarantine = max(g.lease, d.Lease), max(g.floor, d.Floor), max(g.quarantine, d.Quarantine)
 }
 
 func (g *merge) addClaim(p *record.Patch) {
@@ -141,25 +160,29 @@ func (g *merge) addSession(s *record.Session) {
 
 // write writes the new snapshot.
 func (g *merge) write(d disk.Disk, old, index uint64) error {
-	g.claimIDs = slices.Sorted(maps.Keys(g.claims))
-	g.sessionIDs = slices.Sorted(maps.Keys(g.sessions))
-	g.serverNames = slices.Sorted(maps.Keys(g.servers))
-	if old != 0 {
-		if _, err := Read(d, old, g.block); err != nil {
-			return errors.Join(err, g.w.file.Close())
-		}
-	}
-	err := g.rest(kindRows + 1)
-	if err == nil {
-		err = g.flush()
-	}
-	if err != nil {
+	if err := g.all(d, old); err != nil {
 		return errors.Join(err, g.w.file.Close())
 	}
 	if err := g.w.end(index); err != nil || old == 0 {
 		return err
 	}
 	return d.Remove(name(old))
+}
+
+// all puts all blocks.
+func (g *merge) all(d disk.Disk, old uint64) error {
+	g.claimIDs = slices.Sorted(maps.Keys(g.claims))
+	g.sessionIDs = slices.Sorted(maps.Keys(g.sessions))
+	g.serverNames = slices.Sorted(maps.Keys(g.servers))
+	if old != 0 {
+		if _, err := Read(d, old, g.block); err != nil {
+			return err
+		}
+	}
+	if err := g.rest(kindRows + 1); err != nil {
+		return err
+	}
+	return g.flush()
 }
 
 // The kinds of what a snapshot has, in order.
@@ -172,7 +195,7 @@ const (
 
 // block merges a block of the old snapshot. A block has things of one kind.
 func (g *merge) block(d *record.Decoded) error {
-	g.lease, g.floor = max(g.lease, d.Lease), max(g.floor, d.Floor)
+	g.noteHead(d)
 	for i := range d.Claims {
 		if err := g.oldClaim(&d.Claims[i].Claim); err != nil {
 			return err
@@ -254,6 +277,9 @@ func (g *merge) newClaims(before string, all bool) error {
 
 func (g *merge) claim(c *claim.Claim) error {
 	if !c.Status.Live() {
+		if g.ended != nil {
+			return g.ended(c)
+		}
 		return nil
 	}
 	g.out.Claims = append(g.out.Claims, claim.Transition{After: c})
@@ -397,8 +423,8 @@ func (g *merge) wrote(bytes int) error {
 
 // flush writes the block. Lease time and floor stand in every one, so that the last one has the last.
 func (g *merge) flush() error {
-	g.out.Lease, g.out.Wall, g.out.Floor = g.lease, g.lease, g.floor
-	err := g.w.block(&g.out)
+	g.out.Lease, g.out.Wall, g.out.Floor, g.out.Quarantine = g.lease, g.lease, g.floor, g.quarantine
+	err := g.put(&g.out)
 	g.out, g.bytes = record.Record{}, 0
 	return err
 }

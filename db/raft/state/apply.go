@@ -34,7 +34,7 @@ func (s *State) Apply(r *record.Record) ([]claim.Transition, error) {
 			s.putSession(c.After)
 		}
 	}
-	s.applyRest(r.Header, r.Servers, r.Rows, r.Floor)
+	s.applyRest(r.Header, r.Servers, r.Rows, r.Floor, r.Quarantine)
 	return made, nil
 }
 
@@ -63,7 +63,7 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 			return nil, err
 		}
 	}
-	s.applyRest(d.Header, d.Servers, d.Rows, d.Floor)
+	s.applyRest(d.Header, d.Servers, d.Rows, d.Floor, d.Quarantine)
 	return made, nil
 }
 
@@ -101,9 +101,10 @@ func (s *State) applySession(c record.Session) error {
 	return nil
 }
 
-func (s *State) applyRest(h record.Header, servers []record.Server, rows []record.Row, floor uint64) {
+func (s *State) applyRest(h record.Header, servers []record.Server, rows []record.Row, floor uint64, quarantine claim.Time) {
 	s.Lease = max(s.Lease, h.Lease)
 	s.floor = max(s.floor, floor)
+	s.Quarantine = max(s.Quarantine, quarantine)
 	for _, server := range servers {
 		if server.Gone {
 			delete(s.servers, server.Name)

@@ -11,7 +11,7 @@ import (
 // Dump returns the record that makes the state from an empty one: rows by name, claims, sessions and servers by id. Two
 // states are equal if their dumps are.
 func (s *State) Dump() *record.Record {
-	r := &record.Record{Header: record.Header{Lease: s.Lease}, Floor: s.floor}
+	r := &record.Record{Header: record.Header{Lease: s.Lease}, Floor: s.floor, Quarantine: s.Quarantine}
 	s.names.Scan(func(known *row) bool {
 		r.Rows = append(r.Rows, record.Row{Name: known.name, Version: known.version})
 		return true

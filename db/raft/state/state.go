@@ -17,6 +17,8 @@ import (
 type State struct {
 	// Lease is lease time at the last record.
 	Lease claim.Time
+	// Quarantine is the lease time before which nobody is granted anything, 0 for none.
+	Quarantine claim.Time
 
 	restoring bool // lines are in no order
 	floor     uint64

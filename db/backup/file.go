@@ -1,0 +1,371 @@
+package backup
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// A file begins with magic and the version of the format. Blocks follow: their length in 4 bytes, items, and a checksum of 4 bytes, which
+// is chained to that of the block before. An item begins with its kind. The last one, itemEnd, ends the file.
+const (
+	magic   = "locket backup\x00"
+	version = 1
+	// blockBytes is how long a block becomes, its last item apart, and maxBlock is more than any is.
+	blockBytes = 64 << 10
+	maxBlock   = 4 << 20
+	fileMode   = 0o600
+)
+
+// The kinds of items. The numbers are stored: they are only added to.
+const (
+	itemHead uint8 = iota + 1
+	itemClaim
+	itemSession
+	itemServer
+	itemRow
+	itemEnded
+	itemEnd
+)
+
+var table = crc32.MakeTable(crc32.Castagnoli)
+
+// Write writes a backup into a file, in the place of what has the name: beside it, and renamed when it is durable. A file that is no
+// backup is not replaced. from writes what is to be in it.
+func Write(path string, from func(Sink) error) (err error) {
+	if err := replaceable(path); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name())
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	err = writeTo(file, from)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// replaceable returns an error for a file that is there and is no backup.
+func replaceable(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is there already, and is no file: give another name", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	begin := make([]byte, len(magic))
+	if _, err := io.ReadFull(file, begin); err != nil || string(begin) != magic {
+		return fmt.Errorf("%s is there already, and is no backup: give another name", path)
+	}
+	return nil
+}
+
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+func writeTo(to io.Writer, from func(Sink) error) error {
+	w := &writer{to: to, state: newStateHash()}
+	w.buf.buf = append([]byte(magic), version)
+	if err := w.flushBytes(); err != nil {
+		return err
+	}
+	if err := from(w); err != nil {
+		return err
+	}
+	if !w.ended {
+		return errors.New("what is to be written has no end")
+	}
+	return nil
+}
+
+// writer is a Sink that writes the bytes of a file.
+type writer struct {
+	to    io.Writer
+	buf   appender
+	sum   uint32
+	state *stateHash
+	ended bool
+}
+
+func (w *writer) item(kind uint8, code func(coder)) error {
+	if len(w.buf.buf) == 0 {
+		w.buf.buf = append(w.buf.buf, 0, 0, 0, 0)
+	}
+	w.buf.byte(&kind)
+	code(&w.buf)
+	if len(w.buf.buf) < blockBytes {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *writer) flush() error {
+	buf := w.buf.buf
+	binary.LittleEndian.PutUint32(buf, uint32(len(buf)-4))
+	w.sum = crc32.Update(w.sum, table, buf)
+	w.buf.buf = binary.LittleEndian.AppendUint32(buf, w.sum)
+	return w.flushBytes()
+}
+
+func (w *writer) flushBytes() error {
+	_, err := w.to.Write(w.buf.buf)
+	w.buf.buf = w.buf.buf[:0]
+	return err
+}
+
+// Begin implements Sink.
+func (w *writer) Begin(h Head) error {
+	w.state.head(h)
+	return w.item(itemHead, func(c coder) { codeHead(c, &h) })
+}
+
+// Claim implements Sink.
+func (w *writer) Claim(x *claim.Claim) error {
+	w.state.claim(x)
+	return w.item(itemClaim, func(c coder) { codeClaim(c, x) })
+}
+
+// Session implements Sink.
+func (w *writer) Session(s *claim.Session) error {
+	w.state.session(s)
+	return w.item(itemSession, func(c coder) { codeSession(c, s) })
+}
+
+// Server implements Sink.
+func (w *writer) Server(s Server) error {
+	return w.item(itemServer, func(c coder) { codeServer(c, &s) })
+}
+
+// Row implements Sink.
+func (w *writer) Row(r Row) error {
+	w.state.row(r)
+	return w.item(itemRow, func(c coder) { codeRow(c, &r) })
+}
+
+// Ended implements Sink.
+func (w *writer) Ended(x *claim.Claim) error {
+	return w.item(itemEnded, func(c coder) { codeClaim(c, x) })
+}
+
+// End implements Sink.
+func (w *writer) End(Head) error {
+	w.ended = true
+	sum := w.state.sum()
+	if err := w.item(itemEnd, func(c coder) { c.data(&sum) }); err != nil || len(w.buf.buf) == 0 {
+		return err
+	}
+	return w.flush()
+}
+
+// Read reads a backup and gives what is in it to a sink. What the sink gets counts only when Read returns nil: else the end may be
+// missing. Errors have the file's name.
+func Read(path string, to Sink) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if err := readFrom(file, to); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func readFrom(from io.Reader, to Sink) error {
+	r := &reader{from: bufio.NewReaderSize(from, 1<<20), to: to, state: newStateHash()}
+	begin := make([]byte, len(magic)+1)
+	switch _, err := io.ReadFull(r.from, begin); {
+	case err != nil && !cut(err):
+		return err
+	case err != nil, string(begin[:len(magic)]) != magic:
+		return ErrAlien
+	case begin[len(magic)] != version:
+		return ErrNewer
+	}
+	for !r.ended {
+		if err := r.block(); cut(err) {
+			return fmt.Errorf("%w: it ends early", ErrDamaged)
+		} else if err != nil {
+			return err
+		}
+	}
+	if _, err := r.from.ReadByte(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: something stands behind its end", ErrDamaged)
+	}
+	return nil
+}
+
+// cut reports whether an error says that a file ends early.
+func cut(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
+// reader reads a file.
+type reader struct {
+	from  *bufio.Reader
+	to    Sink
+	sum   uint32
+	buf   []byte
+	state *stateHash
+	head  Head
+	begun bool
+	ended bool
+}
+
+// block reads a block, verifies it, and hands over its items.
+func (r *reader) block() error {
+	var length [4]byte
+	if _, err := io.ReadFull(r.from, length[:]); err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(length[:])
+	if n == 0 || n > maxBlock {
+		return ErrDamaged
+	}
+	if cap(r.buf) < int(n)+4 {
+		r.buf = make([]byte, n+4)
+	}
+	buf := r.buf[:n+4]
+	if _, err := io.ReadFull(r.from, buf); err != nil {
+		return err
+	}
+	r.sum = crc32.Update(crc32.Update(r.sum, table, length[:]), table, buf[:n])
+	if r.sum != binary.LittleEndian.Uint32(buf[n:]) {
+		return ErrDamaged
+	}
+	p := &parser{rest: buf[:n]}
+	for len(p.rest) > 0 && !r.ended {
+		if err := r.item(p); err != nil {
+			return err
+		}
+	}
+	if len(p.rest) > 0 {
+		return ErrDamaged
+	}
+	return nil
+}
+
+// item reads an item. Everything is given to the sink only when it has been read wholly.
+func (r *reader) item(p *parser) (err error) {
+	var kind uint8
+	p.byte(&kind)
+	give := func() error { return ErrDamaged }
+	switch kind {
+	case itemHead:
+		codeHead(p, &r.head)
+		again := r.begun
+		r.begun = true
+		give = func() error {
+			if again {
+				return ErrDamaged
+			}
+			r.state.head(r.head)
+			return r.to.Begin(r.head)
+		}
+	case itemClaim, itemEnded:
+		x := &claim.Claim{}
+		codeClaim(p, x)
+		give = func() error {
+			if kind == itemEnded {
+				return r.to.Ended(x)
+			}
+			r.state.claim(x)
+			return r.to.Claim(x)
+		}
+	case itemSession:
+		s := &claim.Session{}
+		codeSession(p, s)
+		give = func() error { r.state.session(s); return r.to.Session(s) }
+	case itemServer:
+		var s Server
+		codeServer(p, &s)
+		give = func() error { return r.to.Server(s) }
+	case itemRow:
+		var row Row
+		codeRow(p, &row)
+		give = func() error { r.state.row(row); return r.to.Row(row) }
+	case itemEnd:
+		var sum []byte
+		p.data(&sum)
+		give = func() error { return r.end(sum) }
+	}
+	if p.failed || !r.begun {
+		return ErrDamaged
+	}
+	return give()
+}
+
+func (r *reader) end(sum []byte) error {
+	if string(sum) != string(r.state.sum()) {
+		return fmt.Errorf("%w: the state is not the one that was written", ErrDamaged)
+	}
+	r.ended = true
+	return r.to.End(r.head)
+}
+
+// stateHash is a hash of the live state: two stores that hold the same have the same.
+type stateHash struct {
+	hash hash.Hash
+	buf  appender
+}
+
+func newStateHash() *stateHash { return &stateHash{hash: sha256.New()} }
+
+func (h *stateHash) add(kind uint8, code func(coder)) {
+	h.buf.buf = append(h.buf.buf[:0], kind)
+	code(&h.buf)
+	_, _ = h.hash.Write(h.buf.buf)
+}
+
+func (h *stateHash) head(head Head) {
+	head.Engine, head.Taken = "", 0
+	h.add(itemHead, func(c coder) { codeHead(c, &head) })
+}
+
+func (h *stateHash) claim(x *claim.Claim) { h.add(itemClaim, func(c coder) { codeClaim(c, x) }) }
+
+func (h *stateHash) session(s *claim.Session) {
+	h.add(itemSession, func(c coder) { codeSession(c, s) })
+}
+
+func (h *stateHash) row(r Row) {
+	bare := Row{Row: claim.Row{Resource: r.Resource, Version: r.Version}}
+	h.add(itemRow, func(c coder) { codeRow(c, &bare) })
+}
+
+func (h *stateHash) sum() []byte { return h.hash.Sum(nil) }

@@ -1,0 +1,137 @@
+package backup
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// Options say how a restore is done.
+type Options struct {
+	// RevokeAll ends all live claims and sessions: nobody holds anything, and there is no quarantine.
+	RevokeAll bool
+	// Quarantine is for how long nobody is granted anything; nil for the longest TTL that is known.
+	Quarantine *time.Duration
+	// Now is the time of the restore.
+	Now claim.Time
+}
+
+const (
+	// LeastQuarantine is how long a quarantine is at least, unless the options say so: a TTL that nobody has used before the
+	// backup was taken may have been used since.
+	LeastQuarantine = time.Minute
+	// MostQuarantine is how long one may be that nobody has asked for.
+	MostQuarantine = 24 * time.Hour
+	// margin is by how much versions rise beyond all that may have been given, so that no difference of two clocks matters.
+	margin = 24 * time.Hour
+	// ReasonRestored is why claims were revoked.
+	ReasonRestored = "the database was restored from a backup, with --revoke-all"
+)
+
+// LongQuarantineError is returned when a quarantine would be longer than MostQuarantine.
+type LongQuarantineError struct {
+	Longest time.Duration
+}
+
+// Error implements error.
+func (e *LongQuarantineError) Error() string {
+	return fmt.Sprintf("the longest TTL in the backup is %v, and nobody would be granted anything for so long; say how long with --quarantine, or end all claims with --revoke-all", e.Longest)
+}
+
+// Restored returns a sink that has another get what is to be in a restored store.
+//
+// What has happened after the backup was taken is not known: claims were granted, renewed and ended. Fencing tokens that were given
+// since are below the versions that all resources get, also those that are not in the backup. Leases and sessions begin anew, with their full TTL:
+// a client that still holds one renews it, and of others they run out. Until all have run out that may have been given since, there is a
+// quarantine: nobody is granted anything.
+func Restored(to Sink, o Options) Sink { return &restored{to: to, options: o} }
+
+type restored struct {
+	to      Sink
+	options Options
+	head    Head
+	floor   uint64
+	longest time.Duration
+}
+
+// raise returns a version that is above all that may have followed from one since the backup was taken: versions follow the clock, or go on by 1
+// where they are ahead of it.
+func (r *restored) raise(version uint64) uint64 {
+	now := uint64(max(0, r.options.Now))
+	passed := uint64(max(0, r.options.Now.Sub(r.head.Taken)).Microseconds())
+	return max(now, version+passed) + uint64(margin.Microseconds())
+}
+
+// Begin implements Sink.
+func (r *restored) Begin(h Head) error {
+	r.head, r.floor = h, 0
+	r.floor = r.raise(h.Floor)
+	return r.to.Begin(h)
+}
+
+func (r *restored) sawTTL(ttl time.Duration) { r.longest = max(r.longest, ttl) }
+
+// Claim implements Sink.
+func (r *restored) Claim(c *claim.Claim) error {
+	after := *c
+	if c.Session == "" {
+		r.sawTTL(c.TTL)
+	}
+	switch {
+	case r.options.RevokeAll:
+		after.Status, after.Finished, after.Reason = claim.Revoked, r.options.Now, ReasonRestored
+		after.Version++
+		return r.to.Ended(&after)
+	case c.Status == claim.Active && c.Session == "":
+		after.Deadline = r.head.Lease.Add(c.TTL)
+	case c.Status == claim.Waiting && c.WaitTTL > 0:
+		after.Deadline = r.head.Lease.Add(c.WaitTTL)
+	}
+	return r.to.Claim(&after)
+}
+
+// Session implements Sink. A session is attached to no server, and may be resumed for its TTL.
+func (r *restored) Session(s *claim.Session) error {
+	r.sawTTL(s.TTL)
+	if r.options.RevokeAll {
+		return nil
+	}
+	after := *s
+	after.Server, after.Attached, after.Deadline = "", 0, r.head.Lease.Add(s.TTL)
+	after.Version++
+	return r.to.Session(&after)
+}
+
+// Server implements Sink. The servers are gone.
+func (r *restored) Server(Server) error { return nil }
+
+// Row implements Sink.
+func (r *restored) Row(row Row) error {
+	after := Row{Row: claim.Row{Resource: row.Resource, Version: r.raise(row.Version)}}
+	r.floor = max(r.floor, after.Version)
+	return r.to.Row(after)
+}
+
+// Ended implements Sink.
+func (r *restored) Ended(c *claim.Claim) error {
+	if c.Session == "" {
+		r.sawTTL(c.TTL)
+	}
+	return r.to.Ended(c)
+}
+
+// End implements Sink.
+func (r *restored) End(h Head) error {
+	h.Floor, h.Quarantine = r.floor, 0
+	if !r.options.RevokeAll {
+		long := max(r.longest, LeastQuarantine)
+		if r.options.Quarantine != nil {
+			long = *r.options.Quarantine
+		} else if long > MostQuarantine {
+			return &LongQuarantineError{long}
+		}
+		h.Quarantine = max(r.head.Quarantine, r.head.Lease.Add(long))
+	}
+	return r.to.End(h)
+}

@@ -1,0 +1,165 @@
+package raft
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/db/raft/history"
+	"github.com/locket-service/locket/db/raft/record"
+	"github.com/locket-service/locket/db/raft/snapshot"
+	"github.com/locket-service/locket/db/raft/wal"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// A folder may be read while its server writes: the snapshot and the log are then of different moments when a new snapshot is made
+// in between, or the end of the log is half written. It is read again dumpTries times.
+const (
+	dumpTries = 40
+	dumpPause = 50 * time.Millisecond
+)
+
+// Dump gives a sink what a folder holds at one position, also while a server uses it. It reads files, and changes nothing: the last
+// snapshot is merged with the log since. What it needs of memory is that of the log since the last snapshot.
+func Dump(path string, to backup.Sink) (err error) {
+	for try := 1; ; try++ {
+		var d *reading
+		d, err = openDump(path)
+		if err == nil {
+			defer d.close()
+			return d.run(to)
+		}
+		if !inUse(path) {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		if try == dumpTries {
+			return fmt.Errorf("read %s: %w: %w", path, backup.ErrBusy, err)
+		}
+		time.Sleep(dumpPause)
+	}
+}
+
+// inUse reports whether a server uses the folder.
+func inUse(path string) bool {
+	f := &folder{path: path}
+	defer f.close()
+	return errors.Is(f.takeLock(0), db.ErrInUse)
+}
+
+// reading is a folder that is read.
+type reading struct {
+	folder    *folder
+	snapshots *frozen
+	logs      *frozen
+	log       *wal.Log
+	history   *history.Dump
+	// index is that of the snapshot, 0 for none.
+	index uint64
+	head  backup.Head
+}
+
+// openDump opens all that is needed of a folder, so that it can be read whatever its server deletes.
+func openDump(path string) (_ *reading, err error) {
+	d := &reading{folder: &folder{path: path}, head: backup.Head{Engine: "raft", Taken: wallTime()}}
+	d.snapshots, d.logs = freeze(d.folder.file(snapshotsName)), freeze(d.folder.file(logName))
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	ready, err := d.folder.who()
+	if err != nil {
+		return nil, err
+	}
+	if !ready {
+		return nil, fmt.Errorf("%w: %s holds nothing yet: its server has never served", ErrFolder, path)
+	}
+	if err := d.openSnapshot(); err != nil {
+		return nil, err
+	}
+	if d.log, err = wal.Open(d.logs, d.folder.log, d.index, wal.Options{}); err != nil {
+		return nil, err
+	}
+	if first := d.log.First(); first > max(d.index, firstIndex)+1 {
+		return nil, fmt.Errorf("%w: the log begins at entry %d, and there is no snapshot with those before", ErrFolder, first)
+	}
+	d.history, err = history.OpenDump(d.folder.file(historyName), d.folder.log, d.index)
+	return d, err
+}
+
+// openSnapshot looks at the begin of the newest snapshot.
+func (d *reading) openSnapshot() (err error) {
+	if d.index, err = snapshot.Latest(d.snapshots); err != nil || d.index == 0 {
+		return err
+	}
+	enough := errors.New("enough is known")
+	m, err := snapshot.Read(d.snapshots, d.index, func(block *record.Decoded) error {
+		d.head.Lease, d.head.Floor, d.head.Quarantine = block.Lease, block.Floor, block.Quarantine
+		return enough
+	})
+	if err != nil && !errors.Is(err, enough) {
+		return err
+	}
+	if m.Log != d.folder.log {
+		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, d.snapshots.path)
+	}
+	return nil
+}
+
+func (d *reading) close() {
+	if d.history != nil {
+		_ = d.history.Close() // nothing was written to it
+	}
+	d.logs.close()
+	d.snapshots.close()
+}
+
+// run gives a sink what the snapshot and the log say, and the history up to the snapshot: what has ended since is in the log.
+func (d *reading) run(to backup.Sink) error {
+	v, err := snapshot.Since(d.snapshots, d.index, d.log.Last(), func(from, to uint64, yield func(term uint64, data []byte) error) error {
+		return records(d.log, from, to, yield)
+	})
+	if err != nil {
+		return err
+	}
+	d.head.Lease, d.head.Floor = max(d.head.Lease, v.Lease()), max(d.head.Floor, v.Floor())
+	d.head.Quarantine = max(d.head.Quarantine, v.Quarantine())
+	if err := to.Begin(d.head); err != nil {
+		return err
+	}
+	put := func(r *record.Record) error { return give(r, to) }
+	if err := v.Write(put, to.Ended); err != nil {
+		return err
+	}
+	if err := d.history.Read(to.Ended); err != nil {
+		return err
+	}
+	return to.End(d.head)
+}
+
+// give gives a sink the block of a snapshot.
+func give(r *record.Record, to backup.Sink) error {
+	for _, t := range r.Claims {
+		if err := to.Claim(t.After); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.Sessions {
+		if err := to.Session(c.After); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.Servers {
+		if err := to.Server(backup.Server{Name: s.Name, Seen: s.Seen}); err != nil {
+			return err
+		}
+	}
+	for _, row := range r.Rows {
+		if err := to.Row(backup.Row{Row: claim.Row{Resource: row.Name, Version: row.Version}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
