@@ -35,7 +35,7 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 	if err != nil {
 		return err
 	}
-	if err := takeEmpty(ctx, pool, len(files)); err != nil {
+	if err := takeEmpty(ctx, pool); err != nil {
 		return translate(ctx, err)
 	}
 	t := &filling{ctx: ctx, pool: pool, rows: make(map[string]*fillRows)}
@@ -65,7 +65,7 @@ func setVersion(ctx context.Context, pool execer, version int) error {
 }
 
 // takeEmpty keeps servers from a database, which must be empty, or left by a restore that was interrupted.
-func takeEmpty(ctx context.Context, pool *pool, newest int) error {
+func takeEmpty(ctx context.Context, pool *pool) error {
 	switch at, err := schemaVersion(ctx, pool); {
 	case err != nil:
 		return err

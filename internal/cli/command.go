@@ -43,7 +43,7 @@ who does it now, and passes it on when that one dies.`,
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newElectCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
 	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newExplainCommand(), newResourcesCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
-	addGroup(root, groupServer, newServerCommand(), newStatusCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
+	addGroup(root, groupServer, newServerCommand(), newStatusCommand(), newBackupCommand(), newRestoreCommand(), newCheckCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newManCommand())
 	setUp(root)
 	return root

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/db/mysql"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/follow"
+)
+
+// Checked is what a check has found.
+type Checked = *backup.Checker
+
+// dumper returns what gives a sink all that the database of a configuration holds, at one position. It changes nothing, and may be
+// used while servers use the database: what is in a file or a folder is read there, and needs no server.
+func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) error, error) {
+	engine, source, _ := strings.Cut(c.Database, ":")
+	switch engine {
+	case engineSQLite:
+		return func(to backup.Sink) error { return sqlite.Dump(source, to) }, nil
+	case engineRaft:
+		return func(to backup.Sink) error { return raft.Dump(source, to) }, nil
+	}
+	secrets, err := c.secrets(follow.NewSet(log))
+	if err != nil {
+		return nil, fmt.Errorf("--database: %w", err)
+	}
+	return func(to backup.Sink) error { return mysql.Dump(ctx, source, to, secrets) }, nil
+}
+
+// ValidateDatabase returns everything that is wrong with the settings of the database, each with the name of its flag.
+func (c Config) ValidateDatabase() error { return errors.Join(c.wrongDatabase()...) }
+
+// DatabaseName returns the setting of a database without what may be secret in it.
+func DatabaseName(database string) string { return engineOf(database) }
+
+// Backup writes all that the database of a configuration holds, at one position, into a file, also while servers use it.
+func Backup(ctx context.Context, c Config, file string) (Checked, error) {
+	dump, err := dumper(ctx, c, quiet)
+	if err != nil {
+		return nil, err
+	}
+	if err := backup.Write(file, until(ctx, dump)); err != nil {
+		return nil, err
+	}
+	return CheckBackup(ctx, file)
+}
+
+// Check reads all that the database of a configuration holds, at one position, and reports what does not agree.
+func Check(ctx context.Context, c Config) (Checked, error) {
+	dump, err := dumper(ctx, c, quiet)
+	if err != nil {
+		return nil, err
+	}
+	return checked(until(ctx, dump))
+}
+
+// CheckBackup is Check for a backup.
+func CheckBackup(ctx context.Context, file string) (Checked, error) {
+	return checked(until(ctx, func(to backup.Sink) error { return backup.Read(file, to) }))
+}
+
+func checked(dump func(backup.Sink) error) (Checked, error) {
+	k := backup.NewChecker()
+	if err := dump(k); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Restore fills the empty database of a configuration from a backup, after it has checked the backup, and returns for how long nobody is granted
+// anything.
+func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quarantine time.Duration, err error) {
+	checked, err := CheckBackup(ctx, file)
+	if err != nil {
+		return 0, err
+	}
+	if checked.Found > 0 {
+		return 0, fmt.Errorf("%s: %d things in it do not agree, as `locket check %s` says; restore another backup", file, checked.Found, file)
+	}
+	options := o
+	options.Now = claim.Time(time.Now().UnixMicro())
+	from := until(ctx, func(to backup.Sink) error {
+		return backup.Read(file, backup.Restored(&ending{to, &quarantine}, options))
+	})
+	if err := from(backup.NewChecker()); err != nil { // for instance a quarantine that would be too long
+		return 0, err
+	}
+	engine, source, _ := strings.Cut(c.Database, ":")
+	switch engine {
+	case engineRaft:
+		err = raft.Fill(source, from)
+	case engineMySQL:
+		var secrets mysql.Option
+		if secrets, err = c.secrets(follow.NewSet(quiet)); err == nil {
+			err = mysql.Fill(ctx, source, from, secrets)
+		}
+	default:
+		err = errors.New("a backup is restored into raft:FOLDER or a mysql: database, and not into a file of SQLite")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("--database: %w", err)
+	}
+	return quarantine, nil
+}
+
+// RestoreOptions say how a restore is done; Now is not needed.
+type RestoreOptions = backup.Options
+
+// ending notes for how long a quarantine is.
+type ending struct {
+	backup.Sink
+	quarantine *time.Duration
+}
+
+// End implements backup.Sink.
+func (e *ending) End(h backup.Head) error {
+	*e.quarantine = max(0, h.Quarantine.Sub(h.Lease))
+	return e.Sink.End(h)
+}
+
+// until has a dump end with an error when ctx ends.
+func until(ctx context.Context, dump func(backup.Sink) error) func(backup.Sink) error {
+	return func(to backup.Sink) error { return dump(backup.Until(ctx, to)) }
+}
+
+var quiet = slog.New(slog.DiscardHandler)

@@ -1,0 +1,141 @@
+// Package backup tests backups, restores and checks of every engine.
+package backup
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/mysql"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	fixtures.Shutdown()
+	os.Exit(code)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place is where a store is.
+type place struct {
+	database string // as --database names it
+	open     func(t testing.TB) db.Store
+	dump     func(backup.Sink) error
+}
+
+// engines make a new place each.
+var engines = map[string]func(t testing.TB) place{
+	"sqlite": func(t testing.TB) place {
+		file := filepath.Join(t.TempDir(), "locket.db")
+		return place{"sqlite:" + file, opened(func() (db.Store, error) { return sqlite.Open(file) }), func(to backup.Sink) error { return sqlite.Dump(file, to) }}
+	},
+	"raft": func(t testing.TB) place { return raftIn(filepath.Join(t.TempDir(), "data")) },
+	"mysql": func(t testing.TB) place {
+		dsn := fixtures.MySQL(t)
+		return place{"mysql:" + dsn, opened(func() (db.Store, error) { return mysql.Open(context.Background(), dsn) }), func(to backup.Sink) error { return mysql.Dump(context.Background(), dsn, to) }}
+	},
+}
+
+// raftIn is a folder whose log rotates, and whose snapshots are made, often.
+func raftIn(folder string) place {
+	small := raft.Options{SegmentBytes: 128 << 10, SnapshotBytes: 64 << 10, Delay: 50 * time.Millisecond}
+	return place{"raft:" + folder, opened(func() (db.Store, error) { return raft.OpenWith(folder, small) }), func(to backup.Sink) error { return raft.Dump(folder, to) }}
+}
+
+func opened(open func() (db.Store, error)) func(t testing.TB) db.Store {
+	return func(t testing.TB) db.Store {
+		t.Helper()
+		s, err := open()
+		must(t, err)
+		must(t, s.Beat(t.Context()))
+		return s
+	}
+}
+
+// onEachEngine runs a test on a new place of each engine.
+func onEachEngine(t *testing.T, test func(t *testing.T, p place)) {
+	t.Parallel()
+	for name, make := range engines {
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, make(t)) })
+	}
+}
+
+// fill has a store hold something of every kind.
+func fill(t testing.TB, s db.Store) {
+	t.Helper()
+	secret := make([]byte, 32)
+	create := func(id, resource string, change func(*claim.Create)) claim.Command {
+		c := claim.Create{ID: id, Resource: resource, Owner: "owner of " + id, TTL: time.Minute}
+		if change != nil {
+			change(&c)
+		}
+		return c
+	}
+	shared := func(c *claim.Create) { c.Mode = claim.Shared }
+	dbtest.Do(t, s,
+		create("holds", "a", func(c *claim.Create) { c.UserData, c.Value = []byte(`{"a": [1, "\u00e9"]}`), "value" }),
+		create("waits-1", "a", nil), create("waits-2", "a", func(c *claim.Create) { c.WaitTTL = time.Hour }), create("waits-3", "a", shared),
+		create("shares-1", "b \x01\xc3\xa9", shared), create("shares-2", "b \x01\xc3\xa9", shared), create("waits-4", "b \x01\xc3\xa9", nil),
+		claim.Acquire{ID: "lock", Resource: "c", Owner: "me", Type: claim.Lock, TTL: time.Hour, Value: "v"},
+		claim.Acquire{ID: "presence", Resource: "cell/1", Owner: "cell 1", Type: claim.Presence, TTL: 30 * time.Second},
+		create("released", "d", nil), create("withdrawn", "d", nil), create("revoked", "D", nil), create("aborted", "D ", nil))
+	dbtest.Do(t, s, claim.End{ID: "withdrawn"}, claim.End{ID: "released", Reason: "done"},
+		claim.SetStatus{ID: "revoked", Status: claim.Revoked, Reason: "by hand"}, claim.SetStatus{ID: "aborted", Status: claim.Aborted})
+	dbtest.Do(t, s, claim.Renew{ID: "holds", TTL: 2 * time.Minute})
+	must(t, s.Beat(t.Context()))
+	dbtest.Do(t, s, claim.Attach{Session: claim.Session{ID: "s1", Owner: "session 1", Secret: secret, TTL: 20 * time.Second}, Server: "server"},
+		claim.Attach{Session: claim.Session{ID: "s2", Owner: "session 2", Secret: secret, TTL: 40 * time.Second}, Server: "server"})
+	inSession := func(c *claim.Create) { c.Session, c.Server, c.TTL = "s1", "server", 0 }
+	dbtest.Do(t, s, create("in-session", "e", inSession), create("in-session-waits", "a", inSession))
+	dbtest.Do(t, s, claim.Detach{ID: "s2", Server: "server", Left: 10 * time.Second})
+}
+
+// contents is a Sink that keeps what it gets.
+type contents struct {
+	head     backup.Head
+	claims   map[string]claim.Claim
+	sessions map[string]claim.Session
+	rows     map[string]uint64
+	ended    map[string]claim.Claim
+}
+
+func read(t testing.TB, dump func(backup.Sink) error) *contents {
+	t.Helper()
+	c := &contents{claims: map[string]claim.Claim{}, sessions: map[string]claim.Session{}, rows: map[string]uint64{}, ended: map[string]claim.Claim{}}
+	must(t, dump(c))
+	return c
+}
+
+func (c *contents) Begin(backup.Head) error        { return nil }
+func (c *contents) Claim(x *claim.Claim) error     { c.claims[x.ID] = *x; return nil }
+func (c *contents) Session(s *claim.Session) error { c.sessions[s.ID] = *s; return nil }
+func (c *contents) Server(backup.Server) error     { return nil }
+func (c *contents) Row(r backup.Row) error         { c.rows[r.Resource] = r.Version; return nil }
+func (c *contents) Ended(x *claim.Claim) error     { c.ended[x.ID] = *x; return nil }
+func (c *contents) End(h backup.Head) error        { c.head = h; return nil }
+
+func check(t testing.TB, dump func(backup.Sink) error) *backup.Checker {
+	t.Helper()
+	k := backup.NewChecker()
+	must(t, dump(k))
+	return k
+}
+
+func inFile(file string) func(backup.Sink) error {
+	return func(to backup.Sink) error { return backup.Read(file, to) }
+}
