@@ -1,0 +1,44 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/sqlite"
+)
+
+// importedSuffix is what the folder of the raft engine is called into which a file of the engine before it is imported.
+const importedSuffix = ".data"
+
+// ImportSQLite makes the folder FILE.data of a file of the engine before raft, if there is the file and not yet the folder, and returns the folder. It has
+// everything that the file has: live claims in their order, tokens, sessions, history. The file stays as it is, but for a migration of its schema.
+// Whatever happens meanwhile, the folder is there as a whole or not at all. It returns db.ErrInUse while a server uses the file.
+func ImportSQLite(file string) (folder string, imported bool, err error) {
+	folder = file + importedSuffix
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		return folder, false, err
+	}
+	switch info, err := os.Stat(file); {
+	case errors.Is(err, fs.ErrNotExist):
+		return folder, false, nil
+	case err != nil:
+		return "", false, err
+	case info.Size() == 0: // it was made, and nothing was written
+		return folder, false, nil
+	}
+	store, err := sqlite.Open(file)
+	if err != nil {
+		return "", false, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) { // another server has imported it meanwhile
+		return folder, false, err
+	}
+	if err := raft.Fill(folder, store.Dump); err != nil {
+		return "", false, fmt.Errorf("import %s: %w", file, err)
+	}
+	return folder, true, nil
+}

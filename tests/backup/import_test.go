@@ -1,0 +1,159 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/server"
+)
+
+// The folder that a file of SQLite is imported into holds exactly what the file has, and goes on from there: in the order of the lines, with tokens above
+// all that were given. The file is kept. A second import changes nothing.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	p := engines["sqlite"](t)
+	file := strings.TrimPrefix(p.database, "sqlite:")
+	s := p.open(t)
+	fill(t, s)
+	gone := dbtest.Do(t, s, claim.Create{ID: "gone", Resource: "gone", TTL: time.Minute})[0]
+	dbtest.Do(t, s, claim.End{ID: "gone"})
+	for next, done := "", false; !done; done = next == "" { // the floor is above that of the row that is deleted
+		var err error
+		next, err = s.PruneResources(t.Context(), next, claim.Forever, 100)
+		must(t, err)
+	}
+	must(t, s.Close())
+	had, checked := read(t, p.dump), check(t, p.dump)
+
+	folder, imported, err := server.ImportSQLite(file)
+	if err != nil || !imported || folder != file+".data" {
+		t.Fatal(folder, imported, err)
+	}
+	into := raftIn(folder)
+	has := read(t, into.dump)
+	had.head.Engine, had.head.Taken = has.head.Engine, has.head.Taken
+	if !reflect.DeepEqual(had, has) {
+		t.Errorf("the folder has %+v, and the file %+v", has, had)
+	}
+	if k := check(t, into.dump); k.Found != 0 || k.State() != checked.State() {
+		t.Errorf("the state is %s, and was %s: %v", k.State(), checked.State(), k.Problems)
+	}
+	if again := check(t, p.dump); again.State() != checked.State() {
+		t.Error("the file has changed")
+	}
+
+	r := into.open(t)
+	defer func() { must(t, r.Close()) }()
+	if c := dbtest.Do(t, r, claim.Acquire{ID: "after", Resource: "gone", Owner: "me", TTL: time.Minute})[0]; c.Token <= gone.Version {
+		t.Errorf("the token is %d, and %d was given", c.Token, gone.Version)
+	}
+	last := had.claims["holds"].Version
+	for _, id := range []string{"holds", "waits-1", "waits-2", "waits-3"} {
+		c, _, err := r.Get(t.Context(), id)
+		must(t, err)
+		if c.Status != claim.Active || id != "holds" && c.Token <= last {
+			t.Errorf("%s is %v with token %d, after %d", id, c.Status, c.Token, last)
+		}
+		last = c.Version
+		dbtest.Do(t, r, claim.End{ID: id})
+	}
+	if _, err := r.DetachSilent(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if session, _, err := r.Session(t.Context(), "s1"); err != nil || session.TTL != 20*time.Second {
+		t.Errorf("%+v, %v", session, err)
+	}
+	if _, imported, err := server.ImportSQLite(file); imported || err != nil {
+		t.Errorf("it was imported again: %v, %v", imported, err)
+	}
+}
+
+// Without a file there is nothing to import; a file that a server uses is not.
+func TestNothingToImport(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "none.db")
+	if folder, imported, err := server.ImportSQLite(file); folder != file+".data" || imported || err != nil {
+		t.Error(folder, imported, err)
+	}
+	p := engines["sqlite"](t)
+	s := p.open(t)
+	defer func() { must(t, s.Close()) }()
+	if _, imported, err := server.ImportSQLite(strings.TrimPrefix(p.database, "sqlite:")); imported || !errors.Is(err, db.ErrInUse) {
+		t.Errorf("a file in use: %v, %v", imported, err)
+	}
+}
+
+// importing is set in the process that imports a file, and is killed.
+const importing = "LOCKET_TEST_IMPORTING"
+
+func TestImportingProcess(*testing.T) {
+	if file := os.Getenv(importing); file != "" {
+		if _, _, err := server.ImportSQLite(file); err != nil {
+			fmt.Println(err)
+			os.Exit(3)
+		}
+		os.Exit(0)
+	}
+}
+
+// An import that is killed at any moment leaves no folder, or all of it; the next one is whole.
+func TestKilledImport(t *testing.T) {
+	t.Parallel()
+	p := engines["sqlite"](t)
+	file := strings.TrimPrefix(p.database, "sqlite:")
+	s := p.open(t)
+	fill(t, s)
+	for n := range 20 {
+		var commands []claim.Command
+		for i := range 100 {
+			id := fmt.Sprint(n, "/", i)
+			commands = append(commands, claim.Create{ID: id, Resource: fmt.Sprint("r", i), TTL: time.Hour})
+			if i%2 == 0 {
+				commands = append(commands, claim.End{ID: id})
+			}
+		}
+		dbtest.Do(t, s, commands...)
+	}
+	must(t, s.Close())
+	want := check(t, p.dump).State()
+	folder := file + ".data"
+	there := func() bool { _, err := os.Stat(folder); return !errors.Is(err, fs.ErrNotExist) }
+	killed := 0
+	for range 8 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestImportingProcess$")
+		cmd.Env = append(os.Environ(), importing+"="+file)
+		must(t, cmd.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		begun := func() bool { _, err := os.Stat(folder + ".new"); return err == nil || there() }
+		for !begun() {
+			time.Sleep(time.Millisecond) // real time: the pause between two looks
+		}
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // real time: when it is killed
+		_ = cmd.Process.Kill()
+		<-ended
+		if there() {
+			break
+		}
+		killed++
+	}
+	if _, _, err := server.ImportSQLite(file); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(killed, "were killed before their end")
+	if k := check(t, raftIn(folder).dump); k.Found != 0 || k.State() != want {
+		t.Errorf("the state is %s, and was %s: %v", k.State(), want, k.Problems)
+	}
+}
