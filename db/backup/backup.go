@@ -62,7 +62,7 @@ type Sink interface {
 	Server(s Server) error
 	Row(r Row) error
 	Ended(c *claim.Claim) error
-	// End says that this is all, with the head as it is then: a restore knows its floor and its quarantine only here.
+	// End says that this is all, with the head as it counts: Begin may have had a lower Floor and Quarantine.
 	End(head Head) error
 }
 

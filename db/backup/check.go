@@ -67,7 +67,6 @@ func (k *Checker) problemf(format string, args ...any) { k.Problem(fmt.Sprintf(f
 // Begin implements Sink.
 func (k *Checker) Begin(h Head) error {
 	k.Head = h
-	k.state.head(h)
 	return nil
 }
 
@@ -202,7 +201,9 @@ func (k *Checker) Ended(c *claim.Claim) error {
 }
 
 // End implements Sink.
-func (k *Checker) End(Head) error {
+func (k *Checker) End(h Head) error {
+	k.Head = h
+	k.state.head(h)
 	names := make([]string, 0, len(k.tallies))
 	for name := range k.tallies {
 		names = append(names, name)

@@ -152,7 +152,6 @@ func (w *writer) flushBytes() error {
 
 // Begin implements Sink.
 func (w *writer) Begin(h Head) error {
-	w.state.head(h)
 	return w.item(itemHead, func(c coder) { codeHead(c, &h) })
 }
 
@@ -185,10 +184,11 @@ func (w *writer) Ended(x *claim.Claim) error {
 }
 
 // End implements Sink.
-func (w *writer) End(Head) error {
+func (w *writer) End(h Head) error {
 	w.ended = true
+	w.state.head(h)
 	sum := w.state.sum()
-	if err := w.item(itemEnd, func(c coder) { c.data(&sum) }); err != nil || len(w.buf.buf) == 0 {
+	if err := w.item(itemEnd, func(c coder) { codeHead(c, &h); c.data(&sum) }); err != nil || len(w.buf.buf) == 0 {
 		return err
 	}
 	return w.flush()
@@ -294,7 +294,6 @@ func (r *reader) item(p *parser) (err error) {
 			if again {
 				return ErrDamaged
 			}
-			r.state.head(r.head)
 			return r.to.Begin(r.head)
 		}
 	case itemClaim, itemEnded:
@@ -321,6 +320,7 @@ func (r *reader) item(p *parser) (err error) {
 		give = func() error { r.state.row(row); return r.to.Row(row) }
 	case itemEnd:
 		var sum []byte
+		codeHead(p, &r.head)
 		p.data(&sum)
 		give = func() error { return r.end(sum) }
 	}
@@ -331,6 +331,7 @@ func (r *reader) item(p *parser) (err error) {
 }
 
 func (r *reader) end(sum []byte) error {
+	r.state.head(r.head)
 	if string(sum) != string(r.state.sum()) {
 		return fmt.Errorf("%w: the state is not the one that was written", ErrDamaged)
 	}

@@ -66,7 +66,6 @@ func (r *restored) raise(version uint64) uint64 {
 // Begin implements Sink.
 func (r *restored) Begin(h Head) error {
 	r.head, r.floor = h, 0
-	r.floor = r.raise(h.Floor)
 	return r.to.Begin(h)
 }
 
@@ -123,7 +122,8 @@ func (r *restored) Ended(c *claim.Claim) error {
 
 // End implements Sink.
 func (r *restored) End(h Head) error {
-	h.Floor, h.Quarantine = r.floor, 0
+	before := h.Quarantine
+	h.Floor, h.Quarantine = max(r.floor, r.raise(h.Floor)), 0
 	if !r.options.RevokeAll {
 		long := max(r.longest, LeastQuarantine)
 		if r.options.Quarantine != nil {
@@ -131,7 +131,7 @@ func (r *restored) End(h Head) error {
 		} else if long > MostQuarantine {
 			return &LongQuarantineError{long}
 		}
-		h.Quarantine = max(r.head.Quarantine, r.head.Lease.Add(long))
+		h.Quarantine = max(before, r.head.Lease.Add(long))
 	}
 	return r.to.End(h)
 }

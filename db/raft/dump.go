@@ -124,8 +124,11 @@ func (d *reading) run(to backup.Sink) error {
 	if err != nil {
 		return err
 	}
-	d.head.Lease, d.head.Floor = max(d.head.Lease, v.Lease()), max(d.head.Floor, v.Floor())
-	d.head.Quarantine = max(d.head.Quarantine, v.Quarantine())
+	note := func() {
+		d.head.Lease, d.head.Floor = max(d.head.Lease, v.Lease()), max(d.head.Floor, v.Floor())
+		d.head.Quarantine = max(d.head.Quarantine, v.Quarantine())
+	}
+	note()
 	if err := to.Begin(d.head); err != nil {
 		return err
 	}
@@ -136,6 +139,7 @@ func (d *reading) run(to backup.Sink) error {
 	if err := d.history.Read(to.Ended); err != nil {
 		return err
 	}
+	note() // of a folder that was filled, the last block has more
 	return to.End(d.head)
 }
 

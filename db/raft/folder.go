@@ -120,7 +120,7 @@ func (f *folder) begin() error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case lockName:
+		case lockName, nodeName + ".new": // the second is left of a start that was interrupted
 		case logName, snapshotsName, historyName, placeName:
 			return fmt.Errorf("%w: %s is missing, while %s is there: bring it back from a backup", ErrFolder, f.file(nodeName), e.Name())
 		default:

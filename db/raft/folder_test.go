@@ -176,3 +176,17 @@ func TestFlippedBits(t *testing.T) {
 		refused(t, "a part of a snapshot", folder, files[0])
 	}
 }
+
+// TestInterruptedNode: a first start that was killed while it wrote who the node is leaves a folder that can be used.
+func TestInterruptedNode(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "node.new"), []byte("locket"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, folder).Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -98,6 +98,9 @@ func restore(t *testing.T, from, into place) {
 	if k := check(t, into.dump); k.Found != 0 || k.Active != 6 || k.Waiting != 5 || k.History != 4 || k.Sessions != 2 {
 		t.Errorf("the check says %+v", k)
 	}
+	if after := read(t, into.dump); after.head.Quarantine != after.head.Lease.Add(long) || after.head.Floor <= given {
+		t.Errorf("the restored store says %+v of itself", after.head)
+	}
 	if after := read(t, into.dump); len(after.claims) != len(before.claims) {
 		t.Errorf("%d claims, %d before", len(after.claims), len(before.claims))
 	} else {
