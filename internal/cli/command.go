@@ -41,7 +41,7 @@ who does it now, and passes it on when that one dies.`,
 		&cobra.Group{ID: groupServer, Title: "The server:"},
 	)
 	addGroup(root, groupLocks, newLockCommand(), newRunCommand(), newElectCommand(), newFetchCommand(), newReleaseCommand(), newLocksCommand(), newPresencesCommand())
-	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newExplainCommand(), newResourcesCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
+	addGroup(root, groupClaims, newClaimCommand(), newResourceCommand(), newExplainCommand(), newResourcesCommand(), newTopCommand(), newClaimsCommand(), newGetCommand(), newWatchCommand(), newRenewCommand(), newRevokeCommand(), newKeychainCommand())
 	addGroup(root, groupSessions, newSessionsCommand(), newResetCommand())
 	addGroup(root, groupServer, newServerCommand(), newStatusCommand(), newBackupCommand(), newRestoreCommand(), newCheckCommand(), newContextCommand(), newCredentialCommand(), newRulesCommand(), newWhoAmICommand(), newCanICommand())
 	root.AddCommand(newVersionCommand(), newManCommand())

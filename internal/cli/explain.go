@@ -279,7 +279,7 @@ func (e *explainer) wayOut() {
 
 // whose names the owner of a claim, and who that was authenticated as.
 func whose(c *models.Claim) string {
-	name := nameOf(jsonview.ClaimRef{Claim: c.GetId(), Owner: unlessEmpty(c.GetOwner()), Session: unlessEmpty(c.GetSession())})
+	name := nameOf(refOf(c))
 	if c.GetIdentity() != "" {
 		name += " (" + printable.Quoted(c.GetIdentity()) + ")"
 	}

@@ -11,7 +11,7 @@ import (
 // elsewhere is what other programs (etcdctl, consul, kubectl, flock, systemctl) call what these commands do.
 var elsewhere = map[string][]string{
 	"acquire": {"lock", "claim"}, "take": {"lock", "claim"}, "mutex": {"lock"}, "flock": {"run"}, "campaign": {"elect"}, "leader": {"elect"}, "election": {"elect"}, "observe": {"elect", "watch"}, "resign": {"release"}, "trylock": {"lock"}, "hold": {"lock", "claim"},
-	"exec": {"run"}, "wrap": {"run"}, "start": {"run", "server"}, "serve": {"server"}, "daemon": {"server"}, "agent": {"server"}, "health": {"status"}, "ping": {"status"}, "cluster": {"status"}, "endpoint": {"status"}, "operator": {"status"}, "top": {"resources"},
+	"exec": {"run"}, "wrap": {"run"}, "start": {"run", "server"}, "serve": {"server"}, "daemon": {"server"}, "agent": {"server"}, "health": {"status"}, "ping": {"status"}, "cluster": {"status"}, "endpoint": {"status"}, "operator": {"status"}, "htop": {"top"}, "monitor": {"top", "watch"}, "stat": {"top", "status"},
 	"unlock": {"release"}, "free": {"release"}, "delete": {"release", "revoke"}, "del": {"release", "revoke"}, "rm": {"release", "revoke"}, "remove": {"release", "revoke"},
 	"kill": {"revoke"}, "cancel": {"revoke"}, "abort": {"revoke"}, "break": {"revoke"}, "steal": {"revoke"}, "drain": {"reset"},
 	"refresh": {"renew"}, "extend": {"renew"}, "keepalive": {"renew"}, "keep-alive": {"renew"}, "touch": {"renew"}, "update": {"renew"},

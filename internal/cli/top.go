@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/internal/cli/connect"
+	"github.com/locket-service/locket/internal/cli/exit"
+	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/top"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/models/jsonview"
+)
+
+func newTopCommand() *cobra.Command {
+	var once bool
+	var limit uint32
+	var by string
+	config := top.Config{}
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show live who holds and waits, and what changes how often",
+		Long: `Show the resources for which most claims wait: who holds each, how many wait and for how long, how often it
+changes; and the last changes. On a terminal it is live until q or Ctrl-C; s sorts in another way. Elsewhere, and with
+-o, a table is printed at each interval, and when it is no longer live, or again.
+
+It asks the servers for one page of "locket resources", and follows their changes; rates are of the last 10 seconds. While no server
+can be reached it says so and since when, and goes on by itself.`,
+		Example: `  locket top
+  locket top --prefix deploy/ --sort busy
+  locket top --once
+  locket top --interval 10s -o json | tee top.log`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !slices.Contains(top.OrderNames, by):
+				return exit.Usagef("--sort %q: must be one of %s", by, strings.Join(top.OrderNames, ", "))
+			case config.Interval < 100*time.Millisecond:
+				return exit.Usagef("--interval %s: must be at least 100ms", config.Interval)
+			case limit < 1 || limit > maxPage:
+				return exit.Usagef("--limit %d: must be 1 to %d", limit, maxPage)
+			}
+			config.Order, config.Limit = top.Order(slices.Index(top.OrderNames, by)), int(limit)
+			return runTop(cmd, config, once)
+		},
+	}
+	cmd.Flags().StringVar(&config.Prefix, "prefix", "", "resources whose names begin so")
+	cmd.Flags().StringVar(&by, "sort", top.OrderNames[0], "contended: most waiting claims; busy: most changes; oldest: longest wait; name")
+	cmd.Flags().DurationVar(&config.Interval, "interval", time.Second, "how long from one picture to the next")
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many resources, at most 1000")
+	cmd.Flags().BoolVar(&once, "once", false, "print one table, without rates, and end")
+	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(top.OrderNames, cobra.ShellCompDirectiveNoFileComp))
+	return clientCommand(cmd)
+}
+
+func runTop(cmd *cobra.Command, config top.Config, once bool) error {
+	c, err := connect.Dial(cmd)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	config.Client, config.Timeout, config.Explain = c.LocketClient, c.Timeout, c.Explain
+	config.Again = func(err error) bool { return again(err) || status.Code(err) == codes.DeadlineExceeded }
+	ctx := cmd.Context()
+	switch file := screenOf(cmd); {
+	case once:
+		s, err := top.Once(ctx, config)
+		if err != nil {
+			return c.Explain(err)
+		}
+		return printView(cmd, topView{s})
+	case file != nil:
+		err = top.Screen(ctx, config, os.Stdin, file, func(s top.Snapshot, width, height int) string {
+			return topView{s}.screen(look{terminal: true, color: wantsColor(), width: width, now: s.Time}, height)
+		})
+	default:
+		err = topLines(cmd, config)
+	}
+	if errors.Is(err, context.Canceled) { // by a signal
+		return exit.With(exit.Interrupted, errors.New("interrupted"))
+	}
+	return c.Explain(err)
+}
+
+// screenOf returns the terminal to draw on, nil if lines are to be printed.
+func screenOf(cmd *cobra.Command) *os.File {
+	out := cmd.OutOrStdout()
+	file, _ := out.(*os.File)
+	if term := os.Getenv("TERM"); !isTerminal(out) || term == "" || term == "dumb" || cmd.Flag("output").Changed {
+		return nil
+	}
+	return file
+}
+
+func topLines(cmd *cobra.Command, config top.Config) error {
+	format, _ := formatOf(cmd) // which has been looked at before
+	look := lookOf(cmd.OutOrStdout())
+	return top.Lines(cmd.Context(), config, func(s top.Snapshot) error {
+		look.now = s.Time
+		if err := printLine(cmd.OutOrStdout(), topView{s}, format, look); err != nil {
+			return err
+		}
+		if format.name == "" || format.name == "table" || format.name == "wide" {
+			_, err := io.WriteString(cmd.OutOrStdout(), "\n")
+			return err
+		}
+		return nil
+	})
+}
+
+// topView is one picture of `locket top`.
+type topView struct{ top.Snapshot }
+
+// topJSON is what it looks like in JSON.
+type topJSON struct {
+	Time      jsonview.Timestamp  `json:"time"`
+	Live      bool                `json:"live"`
+	NotLive   *jsonview.Timestamp `json:"not_live_since"`
+	Problem   *string             `json:"problem"`
+	Resources []topRow            `json:"resources"`
+	// Known is how many resources are known, and Waiting how many claims wait for them; there are more if More is set.
+	Known   int  `json:"known"`
+	Waiting int  `json:"waiting"`
+	More    bool `json:"more"`
+	// PerSecond is how often something happens.
+	PerSecond topRates `json:"per_second"`
+}
+
+type topRates struct {
+	Grants   float64 `json:"grants"`
+	Waits    float64 `json:"waits"`
+	Ends     float64 `json:"ends"`
+	Expiries float64 `json:"expiries"`
+}
+
+type topRow struct {
+	Resource string             `json:"resource"`
+	Holding  int                `json:"holding"`
+	Holder   *jsonview.ClaimRef `json:"holder"`
+	Waiting  *int               `json:"waiting"`
+	Oldest   *jsonview.Seconds  `json:"oldest_wait"`
+	Changes  float64            `json:"changes_per_second"`
+}
+
+func (v topView) json() topJSON {
+	j := topJSON{
+		Time: jsonview.Timestamp(v.Time.UTC()), Live: v.Problem == "", Problem: unlessEmpty(v.Problem), Resources: []topRow{},
+		Known: v.Resources, Waiting: v.Waiting, More: v.More, PerSecond: topRates{v.Grants, v.Waits, v.Ends, v.Expiries},
+	}
+	if !j.Live {
+		j.NotLive = pointer(jsonview.Timestamp(v.NotLive.UTC()))
+	}
+	for _, r := range v.Rows {
+		row := topRow{Resource: r.Resource, Holding: r.Holding, Changes: r.Rate}
+		if r.Holder != nil {
+			ref := refOf(r.Holder)
+			ref.Since = jsonview.Timestamp(r.Since.UTC())
+			row.Holder = &ref
+		}
+		if r.Waiting >= 0 {
+			row.Waiting = pointer(r.Waiting)
+		}
+		if !r.WaitsSince.IsZero() {
+			row.Oldest = pointer(jsonview.Seconds(v.Time.Sub(r.WaitsSince).Seconds()))
+		}
+		j.Resources = append(j.Resources, row)
+	}
+	return j
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v topView) MarshalJSON() ([]byte, error) { return json.Marshal(v.json()) }
+
+func (v topView) names() []string {
+	names := make([]string, len(v.Rows))
+	for i, r := range v.Rows {
+		names[i] = r.Resource
+	}
+	return names
+}
+
+func (v topView) text(look look) string { return v.head(look) + v.table(look).text(look) }
+
+// head says whether it is live, and what happens in all.
+func (v topView) head(look look) string {
+	cut := func(text string) string {
+		if look.width > 0 {
+			text = printable.Shortened(text, look.width)
+		}
+		return text
+	}
+	state := cell{cut(v.Time.Local().Format(time.TimeOnly) + "  live"), green}
+	if v.Problem != "" {
+		state = cell{cut(fmt.Sprintf("%s  NOT LIVE since %s (%s): %s", v.Time.Local().Format(time.TimeOnly), v.NotLive.Local().Format(time.TimeOnly),
+			brief(v.Time.Sub(v.NotLive), 1), printable.OneLine(v.Problem))), red}
+	}
+	more := ""
+	if v.More {
+		more = "at least "
+	}
+	scope := ""
+	if v.Prefix != "" {
+		scope = " below " + printable.Quoted(v.Prefix)
+	}
+	counts := more + count(uint64(v.Resources), "resource", "resources") + scope + fmt.Sprintf(", %d wait", v.Waiting)
+	rates := fmt.Sprintf("per second: %.1f granted, %.1f begin to wait, %.1f end, %.1f expire", v.Grants, v.Waits, v.Ends, v.Expiries)
+	return look.paint(state) + "\n" + cut(counts) + "\n" + cut(rates) + "\n"
+}
+
+// The widths of a terminal from which on a table of resources has more columns.
+const (
+	widthOfRates = 60
+	widthOfTimes = 75
+)
+
+func (v topView) table(look look) *table {
+	room := func(least int, c column) column {
+		if look.terminal && look.width < least {
+			return onlyWide(c.name)
+		}
+		return c
+	}
+	t := newTable(long("RESOURCE"), long("HOLDER"), room(widthOfTimes, since), onlyWide("TOKEN"), fixed("WAITING"), room(widthOfTimes, fixed("OLDEST WAIT")),
+		room(widthOfRates, fixed("CHANGES/S")))
+	for _, r := range v.Rows {
+		holder, held, token := cell{text: "free", color: dim}, "", cell{text: printable.None}
+		switch {
+		case r.Holder != nil:
+			holder, held, token = plain(nameOf(refOf(r.Holder))), look.since(moment{at: r.Since}), tokenCell(pointer(r.Holder.GetToken()))
+			if r.Holding > 1 {
+				holder.text += fmt.Sprintf(" and %d more", r.Holding-1)
+			}
+		case r.Holding > 0:
+			holder = plain(fmt.Sprintf("%d holders", r.Holding))
+		}
+		waits, oldest := plain(""), plain("")
+		if r.Waiting >= 0 {
+			waits = waitingCell(uint32(r.Waiting))
+		}
+		if !r.WaitsSince.IsZero() {
+			oldest = plain(brief(max(0, v.Time.Sub(r.WaitsSince)), 2))
+		}
+		t.add(plain(printable.Quoted(r.Resource)), holder, plain(held), token, waits, oldest, plain(strconv.FormatFloat(r.Rate, 'f', 1, 64)))
+	}
+	return t
+}
+
+// leastForChanges is how many lines a terminal has at least on which the last changes are shown.
+const leastForChanges = 16
+
+// screen is a picture of so many lines.
+func (v topView) screen(look look, height int) string {
+	foot := printable.Shortened(fmt.Sprintf("q quits, s sorts otherwise than by %s", v.Order), look.width)
+	changes := v.lastChanges(look, height)
+	head := v.head(look)
+	room := height - strings.Count(head, "\n") - len(changes) - 2 // the names of the columns, and the foot
+	v.Rows = v.Rows[:min(len(v.Rows), max(room, 0))]
+	body := head + v.table(look).text(look)
+	gap := height - strings.Count(body, "\n") - len(changes) - 1
+	return body + strings.Repeat("\n", max(gap, 0)) + strings.Join(changes, "") + foot
+}
+
+// lastChanges are lines for the last changes, as many as a terminal of that height has room for.
+func (v topView) lastChanges(look look, height int) (lines []string) {
+	if height < leastForChanges {
+		return nil
+	}
+	for _, t := range v.Changes[max(0, len(v.Changes)-height/4):] {
+		of := jsonview.OfTransition(t)
+		lines = append(lines, watchEvent{Before: of.Before, Time: &of.Time, Claim: &of.Claim}.text(look))
+	}
+	return lines
+}
+
+// refOf names a claim and whose it is.
+func refOf(c *models.Claim) jsonview.ClaimRef {
+	return jsonview.ClaimRef{Claim: c.GetId(), Owner: unlessEmpty(c.GetOwner()), Session: unlessEmpty(c.GetSession()), Mode: jsonview.Mode(c.GetMode())}
+}

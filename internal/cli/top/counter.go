@@ -1,0 +1,37 @@
+package top
+
+import "time"
+
+// window is how many seconds a rate is of.
+const window = 10
+
+// counter counts what happens in each of the last seconds.
+type counter struct {
+	second int64 // the last one in which something happened
+	counts [window]uint32
+}
+
+func (c *counter) add(now time.Time) {
+	c.advance(now)
+	c.counts[c.second%window]++
+}
+
+// advance forgets the seconds that have left the window.
+func (c *counter) advance(now time.Time) {
+	second := max(now.Unix(), c.second)
+	for range min(second-c.second, window) {
+		c.second++
+		c.counts[c.second%window] = 0
+	}
+	c.second = second
+}
+
+// rate returns how often something happened per second, in the window or since the board was begun.
+func (b *board) rate(c *counter, now time.Time) float64 {
+	c.advance(now)
+	sum := 0.0
+	for _, n := range c.counts {
+		sum += float64(n)
+	}
+	return sum / min(max(now.Sub(b.started).Seconds(), 1), window)
+}

@@ -1,0 +1,293 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/models"
+)
+
+const (
+	// listInterval is how often a list is asked for, and dirtyInterval while it would tell what is not known.
+	listInterval  = 30 * time.Second
+	dirtyInterval = 5 * time.Second
+	// retryPause is between two attempts to read the feed.
+	retryPause = 300 * time.Millisecond
+)
+
+// Config says what to show.
+type Config struct {
+	Client models.LocketClient
+	// Explain says an error of a call for people; Again reports whether another attempt may help.
+	Explain func(error) error
+	Again   func(error) bool
+	// Timeout bounds a list.
+	Timeout time.Duration
+	// Prefix is how the names of the resources begin.
+	Prefix string
+	// Limit is how many resources to list, 1 to 1,000.
+	Limit int
+	// Interval is between two Snapshots.
+	Interval time.Duration
+	Order    Order
+}
+
+// Snapshot is what is known at a time.
+type Snapshot struct {
+	Time time.Time
+	// Problem says why this is not live, and NotLive since when; empty and zero if it is.
+	Problem string
+	NotLive time.Time
+	Prefix  string
+	Order   Order
+	// Rows are the first resources in the order, at most Limit. Resources is how many there are, and Waiting how many claims
+	// wait for them, at least if More is set.
+	Rows      []Row
+	Resources int
+	Waiting   int
+	More      bool
+	// Grants, Waits, Ends and Expiries happened so often per second: claims became active, began to wait, were active
+	// and ended, and expired.
+	Grants, Waits, Ends, Expiries float64
+	// Changes are the last ones, oldest first.
+	Changes []*models.Transition
+}
+
+// monitor keeps a board.
+type monitor struct {
+	Config
+	board *board
+	// problem is why the feed or the list is not live, since is from when on.
+	feedProblem, listProblem string
+	since                    time.Time
+	asked                    time.Time // the last list
+	listing                  bool
+	failure                  error // that another attempt does not mend
+
+	news   chan func()
+	broken chan string
+}
+
+func newMonitor(config Config) *monitor {
+	return &monitor{Config: config, board: newBoard(time.Now()), news: make(chan func()), broken: make(chan string)}
+}
+
+// Once returns what a list tells.
+func Once(ctx context.Context, config Config) (Snapshot, error) {
+	m := newMonitor(config)
+	page, err := m.list(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	now := time.Now()
+	m.board.merge(page.GetResources(), page.GetNextPageToken() != "", now, now)
+	return m.snapshot(now), nil
+}
+
+// Lines shows a Snapshot at each interval until the context ends, or an error that another attempt does not mend.
+func Lines(ctx context.Context, config Config, show func(Snapshot) error) error {
+	return newMonitor(config).run(ctx, nil, show)
+}
+
+// run reads, and has show be called at each interval, when it becomes live or no longer is, and after an event. It ends with the error of
+// show or of an event, the context's, or one that another attempt does not mend.
+func (m *monitor) run(ctx context.Context, events <-chan func() error, show func(Snapshot) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if _, err := m.list(ctx); err != nil { // what cannot be read at all is an error, and nothing to wait for
+		return err
+	}
+	m.feedProblem, m.since = "the feed of changes has not begun yet", time.Now()
+	m.start(ctx, m.follow)
+	tick := time.NewTicker(m.Interval)
+	defer tick.Stop()
+	live := m.isLive()
+	for redraw := false; ; redraw = false {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case what := <-m.broken:
+			panic(what)
+		case news := <-m.news:
+			news()
+			redraw = m.isLive() != live
+		case event := <-events:
+			if err := event(); err != nil {
+				return err
+			}
+			redraw = true
+		case <-tick.C:
+			redraw = true
+		}
+		if m.failure != nil {
+			return m.failure
+		}
+		m.refresh(ctx, time.Now())
+		if redraw {
+			live = m.isLive()
+			if err := show(m.snapshot(time.Now())); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// start runs what reads; if it panics, run does.
+func (m *monitor) start(ctx context.Context, read func(ctx context.Context)) {
+	go func() {
+		defer func() {
+			if what := recover(); what != nil {
+				select {
+				case m.broken <- fmt.Sprintf("%v\n%s", what, debug.Stack()):
+				case <-ctx.Done():
+				}
+			}
+		}()
+		read(ctx)
+	}()
+}
+
+// tell has run do something.
+func (m *monitor) tell(ctx context.Context, news func()) {
+	select {
+	case m.news <- news:
+	case <-ctx.Done():
+	}
+}
+
+// refresh asks for a list if it is time.
+func (m *monitor) refresh(ctx context.Context, now time.Time) {
+	interval := listInterval
+	if m.board.dirty || m.listProblem != "" {
+		interval = dirtyInterval
+	}
+	if m.listing || now.Sub(m.asked) < interval {
+		return
+	}
+	m.listing, m.asked = true, now
+	m.start(ctx, func(ctx context.Context) {
+		page, err := m.list(ctx)
+		m.tell(ctx, func() {
+			m.listing = false
+			if err != nil {
+				m.fail(&m.listProblem, err)
+				return
+			}
+			m.board.merge(page.GetResources(), page.GetNextPageToken() != "", now, time.Now())
+			m.mend(&m.listProblem)
+		})
+	})
+}
+
+func (m *monitor) list(ctx context.Context) (*models.ListResourcesResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
+	defer cancel()
+	return m.Client.ListResources(ctx, &models.ListResourcesRequest{
+		Prefix: m.Prefix, Order: models.ResourceOrder_RESOURCE_ORDER_CONTENDED, Limit: proto.Uint32(uint32(m.Limit)),
+	})
+}
+
+// follow reads the feed until the context ends, or an error that another attempt does not mend.
+func (m *monitor) follow(ctx context.Context) {
+	req := &models.WatchRequest{Prefix: m.Prefix, NoSnapshot: true}
+	for {
+		err := m.stream(ctx, req)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case models.ReasonOf(err) == models.ReasonCursorTooOld:
+			req.Cursor = ""
+			continue
+		case !m.Again(err):
+			m.tell(ctx, func() { m.failure = err })
+			return
+		}
+		m.tell(ctx, func() { m.fail(&m.feedProblem, err) })
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// stream reads one stream to its end. One that begins without a cursor wants a list after its begin: what changed before
+// is not in it. What comes without a cursor belongs together with what follows, and comes again after a break.
+func (m *monitor) stream(ctx context.Context, req *models.WatchRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := m.Client.Watch(ctx, req)
+	if err != nil {
+		return err
+	}
+	var changes []*models.Transition
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		changes = append(changes, response.GetTransitions()...)
+		if response.GetCursor() == "" {
+			continue
+		}
+		whole := changes
+		req.Cursor, changes = response.GetCursor(), nil
+		m.tell(ctx, func() {
+			now := time.Now()
+			for _, t := range whole {
+				m.board.apply(t, now)
+			}
+			if response.GetSynced() {
+				m.startOver()
+			}
+			m.mend(&m.feedProblem)
+		})
+	}
+}
+
+// startOver has a list be read, because changes before the feed began are not in it.
+func (m *monitor) startOver() {
+	m.board.forget()
+	m.asked, m.listProblem = time.Time{}, "the list of resources has not been read since the feed of changes began"
+}
+
+func (m *monitor) isLive() bool { return m.problem() == "" }
+
+func (m *monitor) problem() string {
+	if m.feedProblem != "" {
+		return m.feedProblem
+	}
+	return m.listProblem
+}
+
+// fail notes why the feed or the list cannot be read, and since when, if that is new.
+func (m *monitor) fail(which *string, err error) {
+	if m.isLive() {
+		m.since = time.Now()
+	}
+	*which = m.Explain(err).Error()
+}
+
+// mend notes that the feed or the list can be read.
+func (m *monitor) mend(which *string) { *which = "" }
+
+func (m *monitor) snapshot(now time.Time) Snapshot {
+	b := m.board
+	rows := b.rows(m.Order, now)
+	s := Snapshot{
+		Time: now, Problem: m.problem(), Prefix: m.Prefix, Order: m.Order, Resources: len(rows), More: b.more, Changes: b.changes,
+		Grants: b.rate(&b.grants, now), Waits: b.rate(&b.waits, now), Ends: b.rate(&b.ends, now), Expiries: b.rate(&b.expiries, now),
+	}
+	if s.Problem != "" {
+		s.NotLive = m.since
+	}
+	for _, r := range rows {
+		s.Waiting += max(r.Waiting, 0)
+	}
+	s.Rows = rows[:min(len(rows), m.Limit)]
+	return s
+}
