@@ -6,7 +6,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Sooner returns the sooner one of two times, of which 0 means never. Engines work out NextDue with it.
+// Sooner returns the sooner one of two times; 0 means never. Engines work out NextDue with it.
 func Sooner(a, b claim.Time) claim.Time {
 	if a == 0 || b == 0 {
 		return max(a, b)

@@ -22,7 +22,7 @@ type Resources interface {
 }
 
 // ManyContended is up to how many resources with waiting claims Contended compares at once with others of its kind. With
-// more it is one of the expensive lists, of which few run at once.
+// more it is one of the expensive lists; few of them run at once.
 const ManyContended = 1000
 
 // MaxContended is of how many resources with waiting claims Contended looks for the most contended.

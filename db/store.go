@@ -67,7 +67,7 @@ type Transactor interface {
 	// Transact carries out the requests of a batch, one after the other, in one read-write transaction, and
 	// commits it durably: when it returns nil, no crash of the server or of the database loses what was
 	// answered. When other transactions came first, the store rolls back and begins anew. What refuses
-	// a request is in its answer. The error is about all of the batch, of which nothing is saved then:
+	// a request is in its answer. The error is about all of the batch; nothing of the batch is saved then:
 	// ErrUnavailable, ErrConflict, or what describes a fault in the database or in the rules; with
 	// ErrOutcomeUnknown all of it may be saved.
 	Transact(ctx context.Context, batch Batch) (Outcome, error)

@@ -114,9 +114,9 @@ func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guar
 	return &Chain{log: log, observers: []Observer{newObserver(log, registerer).observe}, guards: guards, ending: ending, end: end}
 }
 
-// Observer hears of a call before anything else does, but for the request id, and whatever becomes of the call. The rest of
-// it gets the context that it returns; the function is called with the status with which the call ends, when the
-// Call has what the guards know of it.
+// Observer is called for each call, after the request id is known and before anything else, also for calls that are refused
+// later. The rest of the chain and the handler get the context that it returns. The function that it returns is called at the
+// end of the call, with its status; the Call then has what the guards know of the caller.
 type Observer func(ctx context.Context, call *Call) (context.Context, func(err error))
 
 // Observe adds an observer, which stands inside of those before it. It is to be called before calls come.

@@ -43,7 +43,7 @@ type answer struct {
 }
 
 // read reads the body: nothing, or an object. Anything else, where the request has succeeded,
-// comes from somebody who is not the server (a proxy, a portal that wants a login).
+// does not come from the server (but from a proxy, or a portal that wants a login).
 func (a *answer) read(resp *http.Response) error {
 	if a.code == http.StatusNoContent {
 		return nil

@@ -128,7 +128,7 @@ func nextDue(t testing.TB, e Engine) {
 	nextDueIs(t, e.Store, "after all were released", idle, 0)
 }
 
-// nextDueOfTypes has leases of every type, of which each in turn is the next, in both modes.
+// nextDueOfTypes makes leases of every type in both modes, and makes each of them the next one that is due.
 func nextDueOfTypes(t testing.TB, e Engine) {
 	for i, kind := range []claim.Type{claim.Presence, claim.Untyped, claim.Lock, claim.Untyped, claim.Presence, claim.Lock} {
 		cmd := exclusive(fmt.Sprint(i), fmt.Sprint("r", i))

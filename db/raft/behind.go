@@ -97,7 +97,7 @@ func (s *Store) writeHistory() error {
 	return s.writeEnded()
 }
 
-// writeEnded is writeHistory for who has the right to.
+// writeEnded is writeHistory for a caller that has the right to write.
 func (s *Store) writeEnded() error {
 	s.mu.RLock()
 	ended, gap, entry := s.pending.ended, s.pending.gap, s.applied.index
@@ -143,7 +143,7 @@ func (s *Store) snapshotIfLarge() error {
 }
 
 // makeSnapshot makes a snapshot of what is committed by now, and lets the log forget what is in it and in the history.
-// It is for who may write behind the commits.
+// Its caller must have the right to write behind the commits.
 func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
 	at := s.applied

@@ -9,9 +9,9 @@ import (
 
 // Caller is an identity with its rules. A nil Caller may do everything: authentication is off.
 //
-// A claim belongs to the identity that made it. Who made a claim may see and end it without a rule,
+// A claim belongs to the identity that made it. The caller that made a claim may see and end it without a rule,
 // and renew it for as long as it may hold the resource. A claim without an identity, made while
-// authentication was off, is everybody's who may hold the resource.
+// authentication was off, belongs to every caller that may hold the resource.
 type Caller struct {
 	Identity
 	// Rules returns those that are in force now: a stream sees them change.

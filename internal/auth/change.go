@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Parts returns the rules, the examples and the quotas as texts, by which two files are compared.
+// Parts returns the rules, the examples and the quotas as texts, so that two files can be compared.
 func (rs *Rules) Parts() (parts []string) {
 	for _, r := range rs.rules {
 		parts = append(parts, r.text())
@@ -64,7 +64,7 @@ func (e *example) text() string {
 	return fmt.Sprintf("example: %s %s %s %q", who, verb, Right(e.May|e.MayNot), e.Resource)
 }
 
-// who is whom the quota is for.
+// who returns the identity or the group that the quota is for.
 func (r *quotaRule) who() string {
 	switch {
 	case r.Identity != nil:

@@ -126,7 +126,7 @@ var ErrUnknownCredential = errors.New("no such credential")
 
 // Find returns the identity of a credential. It returns ErrUnknownCredential, or another error for one that has
 // expired. How long it takes tells nothing of the credentials: what is
-// looked up is a hash, of which the caller cannot choose a part, and the comparison that decides
+// looked up is a hash, no part of which the caller can choose, and the comparison that decides
 // takes the same time wherever the two differ.
 func (c *Credentials) Find(credential string, now time.Time) (Identity, error) {
 	sum := sha256.Sum256([]byte(credential))

@@ -2,7 +2,7 @@
 // It reads no file and asks nobody; packages authn and guard do that for it. The same file and
 // the same call always give the same decision.
 //
-// A name of an identity begins with the way by which it was found, so that no way can make names
+// The name of an identity begins with the way in which it was found, so that no way can make names
 // of another one:
 //
 //	spiffe://TRUST-DOMAIN/PATH   a client certificate with a SPIFFE id

@@ -19,7 +19,7 @@ type verified struct {
 	known map[*x509.Certificate]verification
 }
 
-// verification is by which files a certificate was good, and until when it is.
+// verification says which files confirmed a certificate, and until when it is valid.
 type verification struct {
 	by    *material
 	until time.Time

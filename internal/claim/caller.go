@@ -1,11 +1,11 @@
 package claim
 
-// Caller is who sends a command. Its identity stands in the claims that it makes and ends.
+// Caller is the sender of a command. Its identity stands in the claims that it makes and ends.
 type Caller struct {
 	// Identity is who the caller was authenticated as, "" if nobody asked.
 	Identity string
 	// Permit returns nil if the caller may do this to a claim that is there already, else the
-	// error of its command, of which nothing is done then. It depends on its arguments alone. A nil
+	// error of its command, which then changes nothing. It depends on its arguments alone. A nil
 	// one permits everything.
 	Permit func(Action, *Claim) error
 	// Quota bounds how many live claims the Identity may have: a claim beyond it is refused with a QuotaError.

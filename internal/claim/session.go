@@ -71,7 +71,7 @@ var (
 	// ErrSessionEnded is returned when there is no such session, or no longer.
 	ErrSessionEnded = errors.New("the session has ended")
 	// ErrSessionSecret is returned to who attaches a session with another secret than its own, or is
-	// another identity than who made it.
+	// another identity than that which made it.
 	ErrSessionSecret = errors.New("the secret is not that of the session, or it is another identity's")
 	// ErrNotAttached is returned when a session is not attached to the server that asks.
 	ErrNotAttached = errors.New("the session is not attached to this server")

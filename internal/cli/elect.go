@@ -29,7 +29,7 @@ type election struct {
 	observe            bool
 }
 
-// maxLead is the longest TTL of a session, by which locket elect leads.
+// maxLead is the longest TTL of a session; locket elect leads by a session.
 const maxLead = 24 * time.Hour
 
 func newElectCommand() *cobra.Command {

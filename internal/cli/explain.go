@@ -181,7 +181,7 @@ func (e *explainer) end(what string, h *models.Claim) {
 	}
 }
 
-// leaseEnd is when a lease ends by the server's clock, by which its claim's times are.
+// leaseEnd is when a lease ends, by the server's clock, as all times of its claim are.
 func (e *explainer) leaseEnd(h *models.Claim, left time.Duration) time.Time {
 	held := viewClaim(h).since()
 	if held.age == nil {

@@ -80,7 +80,7 @@ func (v queueView) chain() (text string) {
 	return text
 }
 
-// inTheWay names who holds what is waited for, and how many wait before.
+// inTheWay names the holders of the resource, and how many wait before.
 func inTheWay(w jsonview.Wait) string {
 	who := "its turn has come"
 	switch n := len(w.Holders); {

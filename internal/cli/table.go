@@ -45,7 +45,7 @@ func newTable(columns ...column) *table { return &table{columns: columns} }
 
 func (t *table) add(row ...cell) { t.rows = append(t.rows, row) }
 
-// text returns the rows, aligned with spaces, of which no line ends in any.
+// text returns the rows, aligned with spaces. No line ends with a space.
 func (t *table) text(look look) string {
 	shown := t.shown(look)
 	widths := shown.widths(look)

@@ -64,7 +64,7 @@ func changedClaim(c *models.Claim) view {
 	return claimRow{viewClaim(c)}
 }
 
-// hiddenClaim is all that is told of a claim to who may end it, and not read it.
+// hiddenClaim is what a caller that may end a claim, but not read it, is told of it.
 type hiddenClaim struct {
 	ID     string          `json:"id"`
 	Status jsonview.Status `json:"status"`

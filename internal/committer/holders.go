@@ -9,7 +9,7 @@ import (
 // maxHolders is how many holders are remembered.
 const maxHolders = 100_000
 
-// holders remembers who holds which resource alone, of what this server has committed. It
+// holders remembers the exclusive holders of resources, by what this server has committed. It
 // distinguishes renewals of locks, which Cloud Foundry's clients send without a token, from new work;
 // nothing is wrong when it forgets.
 type holders struct {

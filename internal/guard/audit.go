@@ -72,7 +72,7 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 type auditKey struct{}
 
 // Record returns a guard that refuses a call that would change something and cannot be recorded, if the log
-// promises lines. It comes behind Audit, and where the caller is known: who is nobody takes no room.
+// promises lines. It comes behind Audit, and where the caller is known: a caller without an identity takes no room.
 func Record() grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		a := ctx.Value(auditKey{}).(*audit)

@@ -21,6 +21,6 @@ func NewClaim() string {
 	return encoding.EncodeToString(id[:])
 }
 
-// NewRequest returns the id of a request, by which the logs of client and server name it: a
+// NewRequest returns the id of a request, which the logs of client and server contain: a
 // random UUID (version 4).
 func NewRequest() string { return uuid.NewString() }

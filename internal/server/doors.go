@@ -90,7 +90,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	return append(members, grouper.Member{Name: "grpc", Runner: server}), nil
 }
 
-// guardMetrics returns what decides who may see the metrics at the door for everybody.
+// guardMetrics returns the function that decides which callers may see the metrics at the public door.
 func guardMetrics(chain *grpcserver.Chain) func(context.Context, string, func()) error {
 	return func(ctx context.Context, _ string, serve func()) error {
 		return chain.Page(ctx, guard.MetricsPage, serve)

@@ -36,7 +36,7 @@ type Service struct {
 }
 
 // Guards are those of the calls, in their order. Between them stands the limit of requests under way:
-// what is refused for who calls takes no room from others.
+// a call that is refused because of its caller takes no room from others.
 type Guards struct {
 	// Who finds out who calls.
 	Who []grpcserver.Guard
@@ -44,7 +44,7 @@ type Guards struct {
 	May []grpcserver.Guard
 }
 
-// NewService returns the service of a configuration, of which it uses DatabaseTimeout,
+// NewService returns the service of a configuration. It uses DatabaseTimeout,
 // MaxWaiting, MaxSessions and the History settings. Its metrics are registered. The guards decide about the
 // calls of every door.
 func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards Guards) *Service {

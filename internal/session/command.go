@@ -231,7 +231,7 @@ func (a *Attached) repeated(r *resource, cmd Lock, c *claim.Claim, err error) {
 	}
 }
 
-// tried answers a try that was not granted, with who holds the resource.
+// tried answers a try that was not granted, and names the holder.
 func (a *Attached) tried(r *resource, cmd Lock, holder *claim.Claim) {
 	if holder != nil {
 		a.same(r, cmd, holder)
@@ -271,7 +271,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 	})
 }
 
-// same answers that nothing has changed. holder is who holds the resource, if that was asked.
+// same answers that nothing has changed. holder holds the resource, if the command asked for it.
 func (a *Attached) same(r *resource, cmd Command, holder *claim.Claim) {
 	now := r.holding()
 	s := Standing{Resource: r.name, Previous: now, Current: now, Claim: r.id, Mode: r.mode, Version: r.version, Holder: holder}

@@ -1,4 +1,4 @@
-// Package waits finds out who waits for whom, and who waits in a circle.
+// Package waits finds out which owners wait for which, and finds deadlocks.
 //
 // The owners are sessions, and owners of claims without one. A waiting claim waits for the
 // holders of its resource that it conflicts with, and for the claims before it in the queue that

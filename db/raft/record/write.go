@@ -94,7 +94,7 @@ func (w *writer) text(s string) {
 	w.buf = append(w.buf, s...)
 }
 
-// data writes bytes, of which none is not the same as nil.
+// data writes bytes. Empty ones differ from nil.
 func (w *writer) data(b []byte) {
 	if b == nil {
 		w.unsigned(0)

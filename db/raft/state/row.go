@@ -12,7 +12,7 @@ import (
 type row struct {
 	name    string
 	version uint64
-	// holder is who holds the resource exclusively, nil for nobody.
+	// holder is the claim that holds the resource exclusively, nil for none.
 	holder *live
 	// lines are nil where nobody shares the resource, or waits for it.
 	lines *lines

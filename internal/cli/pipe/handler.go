@@ -250,7 +250,7 @@ func (h *handler) isLost(e *entry) bool {
 }
 
 // tellLost tells the client that a claim is not ours any more: first with a signal, which
-// needs nobody who reads.
+// needs no reader.
 func (h *handler) tellLost(e *entry, err error) {
 	if h.parent != nil {
 		h.parent.signal(h.log)

@@ -11,8 +11,8 @@ import (
 // maxUnread is how much may wait to be written before whoever does not read is waited for.
 const maxUnread = 16 << 20
 
-// outbox writes in the background, so that nobody who has something to say depends on
-// somebody who reads it.
+// outbox writes in the background, so that no writer waits for
+// the reader.
 type outbox struct {
 	w io.Writer
 

@@ -73,7 +73,7 @@ func (k *kept) request(name string) *keptLock {
 	return l
 }
 
-// id returns that of the claim, of which the runner may have made another one.
+// id returns that of the last claim that the runner made.
 func (l *keptLock) id() string { return cmp.Or(l.runner.ClaimID(), l.claim.GetId()) }
 
 // renewed moves the end of the lease, by a clock that the guard shares and that goes on while the machine sleeps. The time since the
@@ -178,7 +178,7 @@ func (k *kept) release() error {
 	return nil
 }
 
-// releaseForSupervisor releases the claims of a supervisor that is gone, of which the environment of the command tells. It
+// releaseForSupervisor releases the claims of a supervisor that is gone. The environment of the command has their ids. It
 // tries once: they end with their leases otherwise.
 func releaseForSupervisor(dial Dial) error {
 	c, err := dial()

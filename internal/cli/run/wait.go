@@ -91,7 +91,7 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	}
 }
 
-// lookInterval is how often it is looked at who holds a lock, and at which place the claim waits.
+// lookInterval is how often the holder of a lock, and the place of the waiting claim, are read.
 const lookInterval = time.Second
 
 // place says for whom a claim waits, and at which place of the line; "" if no server says so at once.
@@ -149,7 +149,7 @@ func (k *kept) tooLate(l *keptLock) error {
 	return k.conflict(fmt.Errorf("%q was not acquired%s: %s", l.name, within, k.holders(l)))
 }
 
-// holders returns who holds a lock, as far as the server says so at once.
+// holders returns the holders of a lock, as far as the server names them at once.
 func (k *kept) holders(l *keptLock) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
