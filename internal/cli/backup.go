@@ -88,7 +88,7 @@ be, or, when no client goes on, end all claims with --revoke-all.`,
 			if err != nil {
 				return err
 			}
-			return printView(cmd, restoreView{server.DatabaseName(c.Database), jsonview.Seconds(until)})
+			return printView(cmd, restoreView{c.DatabaseName(), jsonview.Seconds(until)})
 		},
 	}
 	addDatabaseFlags(cmd.Flags(), &c)
@@ -134,7 +134,7 @@ line is wrong.`,
 			if err := databaseOf(cmd, &c); err != nil {
 				return err
 			}
-			what, check := server.DatabaseName(c.Database), func() (server.Checked, error) { return server.Check(cmd.Context(), c) }
+			what, check := c.DatabaseName(), func() (server.Checked, error) { return server.Check(cmd.Context(), c) }
 			if len(args) > 0 {
 				what, check = args[0], func() (server.Checked, error) { return server.CheckBackup(cmd.Context(), args[0]) }
 			}
@@ -155,7 +155,8 @@ line is wrong.`,
 
 // addDatabaseFlags adds the flags that say which database a command works on.
 func addDatabaseFlags(flags *pflag.FlagSet, c *server.Config) {
-	flags.StringVar(&c.Database, "database", c.Database, "sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME")
+	flags.StringVar(&c.Data, "data", c.Data, "the folder in which a server keeps its data by itself, in place of --database; for trials")
+	flags.StringVar(&c.Database, "database", c.Database, "sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME (default "+server.DefaultDatabase+")")
 	flags.StringVar(&c.DatabasePasswordFile, "database-password-file", c.DatabasePasswordFile, "a file whose first line is the password of the database")
 	flags.StringVar(&c.DatabaseCA, "database-ca", c.DatabaseCA, "the authorities of the database's certificate, PEM; requires TLS")
 	flags.BoolVar(&c.DatabaseAnyName, "database-any-name", c.DatabaseAnyName, "with --database-ca, do not check which host the certificate names")

@@ -22,7 +22,7 @@ type Checked = *backup.Checker
 // dumper returns what gives a sink all that the database of a configuration holds, at one position. It changes nothing, and may be
 // used while servers use the database: what is in a file or a folder is read there, and needs no server.
 func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) error, error) {
-	engine, source, _ := strings.Cut(c.Database, ":")
+	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
 	case engineSQLite:
 		return func(to backup.Sink) error { return sqlite.Dump(source, to) }, nil
@@ -39,8 +39,8 @@ func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) 
 // ValidateDatabase returns everything that is wrong with the settings of the database, each with the name of its flag.
 func (c Config) ValidateDatabase() error { return errors.Join(c.wrongDatabase()...) }
 
-// DatabaseName returns the setting of a database without what may be secret in it.
-func DatabaseName(database string) string { return engineOf(database) }
+// DatabaseName returns where a server keeps its data, without what may be secret in it.
+func (c Config) DatabaseName() string { return engineOf(c.database()) }
 
 // Backup writes all that the database of a configuration holds, at one position, into a file, also while servers use it.
 func Backup(ctx context.Context, c Config, file string) (Checked, error) {
@@ -94,7 +94,7 @@ func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quar
 	if err := from(backup.NewChecker()); err != nil { // for instance a quarantine that would be too long
 		return 0, err
 	}
-	engine, source, _ := strings.Cut(c.Database, ":")
+	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
 	case engineRaft:
 		err = raft.Fill(source, from)

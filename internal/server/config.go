@@ -12,6 +12,20 @@ const (
 	DefaultHTTPAddress = "127.0.0.1:8892"
 )
 
+// DefaultDatabase is where a server keeps its data that is told neither Data nor Database.
+const DefaultDatabase = engineSQLite + ":locket.db"
+
+// database returns where the server keeps its data, as Database says it.
+func (c Config) database() string {
+	switch {
+	case c.Database != "":
+		return c.Database
+	case c.Data != "":
+		return engineRaft + ":" + c.Data
+	}
+	return DefaultDatabase
+}
+
 // Config is the configuration of a server. Each field has the name of the flag of `locket server` that
 // sets it, by which Validate names it too. DefaultConfig has the defaults.
 type Config struct {
@@ -37,8 +51,10 @@ type Config struct {
 	OpsAddress string
 	// OpsInsecure (--ops-insecure) allows an OpsAddress other than loopback.
 	OpsInsecure bool
+	// Data (--data) is a folder in which the server keeps its data by itself. Without it there is the Database.
+	Data string
 	// Database (--database) is sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME. It may hold
-	// a password, and is never logged whole.
+	// a password, and is never logged whole. Empty: Data, or DefaultDatabase.
 	Database string
 	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile
 	// (--database-password-file) is the password for a Database that holds none. The file is read again when it changes.
@@ -127,7 +143,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		GRPCAddress: DefaultGRPCAddress, HTTPAddress: DefaultHTTPAddress,
-		Database: "sqlite:locket.db", DatabaseWait: time.Minute, DatabaseTimeout: 10 * time.Second,
+		DatabaseWait: time.Minute, DatabaseTimeout: 10 * time.Second,
 		HistoryRetention: 24 * time.Hour, HistoryLimit: 1_000_000, HistoryMinimum: 10 * time.Minute,
 		ShutdownTimeout: 10 * time.Second,
 		LogLevel:        "info", LogFormat: "auto", TLSMinVersion: "1.2",

@@ -111,7 +111,7 @@ func greeting(c Config) string {
 			doors = append(doors, door.name+" on "+door.address)
 		}
 	}
-	text := fmt.Sprintf("Locket serves %s, from %s.", strings.Join(doors, " and "), engineOf(c.Database))
+	text := fmt.Sprintf("Locket serves %s, from %s.", strings.Join(doors, " and "), c.DatabaseName())
 	if c.TLSCert != "" || c.GRPCAddress == "" {
 		return text
 	}

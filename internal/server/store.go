@@ -56,7 +56,7 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 
 // opener returns what tries to open the database. It reads the files of the secrets.
 func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
-	engine, source, _ := strings.Cut(c.Database, ":")
+	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
 	case engineSQLite:
 		return func(context.Context) (db.Store, error) { return sqlite.Open(source) }, nil

@@ -46,10 +46,13 @@ func (c Config) wrongDatabase() (wrong []error) {
 	if c.DatabasePassword != "" && c.DatabasePasswordFile != "" {
 		wrong = append(wrong, errors.New("--database-password-file and $LOCKET_DATABASE_PASSWORD: give one of the two"))
 	}
-	if err := wrongStore(c.Database); err != nil {
+	if c.Database != "" && c.Data != "" {
+		wrong = append(wrong, errors.New("--data and --database exclude each other: give one of the two"))
+	}
+	if err := wrongStore(c.database()); err != nil {
 		wrong = append(wrong, fmt.Errorf("--database: %w", err))
 	}
-	if strings.HasPrefix(c.Database, engineMySQL+":") {
+	if strings.HasPrefix(c.database(), engineMySQL+":") {
 		return wrong
 	}
 	for flag, value := range map[string]string{
