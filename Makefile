@@ -83,7 +83,11 @@ test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as
 .PHONY: test-browser
 test-browser: deps ## run the tests of pages in a browser, which install Chromium
 	tools/deps tools/packages-browser
-	go test -tags browser -count=1 -timeout 10m -run Browser -v ./tests/rest
+	go test -tags browser -count=1 -timeout 10m -run Browser -v ./tests/rest ./tests/console
+
+.PHONY: console-vendor
+console-vendor: ## fetch the modules of others that the console serves, in the versions of console/vendor.list
+	tools/console-vendor
 
 .PHONY: test-auth
 test-auth: deps ## run the tests with real OIDC and SAML providers, Apache and nginx, which it installs

@@ -93,10 +93,21 @@ func (r *refusal) write(w http.ResponseWriter, request *http.Request) {
 // writeError answers with an error of the service.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if challenges := models.ErrorInfoOf(err).GetMetadata()[models.ChallengesKey]; challenges != "" {
-		w.Header().Set("WWW-Authenticate", challenges)
+		w.Header().Set("WWW-Authenticate", challengesFor(r, challenges))
 	}
 	limits(w.Header(), status.Convert(err))
 	requestOf(r.Context()).operation.refusalOf(status.Convert(err)).write(w, r)
+}
+
+// challengesFor leaves out basic authentication for the scripts of a page: the browser would ask the person with a
+// window of its own, before the page hears of the answer.
+func challengesFor(r *http.Request, challenges string) string {
+	if mode := r.Header.Get("Sec-Fetch-Mode"); mode == "" || mode == "navigate" {
+		return challenges
+	}
+	return strings.Join(slices.DeleteFunc(strings.Split(challenges, ", "), func(challenge string) bool {
+		return strings.HasPrefix(challenge, "Basic ") || strings.HasPrefix(challenge, "charset=")
+	}), ", ")
 }
 
 // httpStatus has the HTTP status of each gRPC code that is not an internal error.

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,23 @@ func TestFaults(t *testing.T) {
 			if got.Code != want.status || got.Body.String() != `{"message":"the reason"}`+"\n" || got.Header().Get("Retry-After") != want.retry {
 				t.Errorf("%s: %s %s: %d %s, Retry-After %q", code, call.method, call.path, got.Code, got.Body, got.Header().Get("Retry-After"))
 			}
+		}
+	}
+}
+
+// TestChallengesForScripts: the script of a page gets no challenge for which the browser opens a window of its own.
+func TestChallengesForScripts(t *testing.T) {
+	t.Parallel()
+	const all = `Bearer realm="locket", Basic realm="locket", charset="UTF-8", Certificate realm="locket"`
+	for mode, want := range map[string]string{
+		"": all, "navigate": all, "cors": `Bearer realm="locket", Certificate realm="locket"`, "same-origin": `Bearer realm="locket", Certificate realm="locket"`,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/v1/whoami", http.NoBody)
+		if mode != "" {
+			r.Header.Set("Sec-Fetch-Mode", mode)
+		}
+		if got := gateway.ChallengesFor(r, all); got != want {
+			t.Errorf("%q: %s", mode, got)
 		}
 	}
 }

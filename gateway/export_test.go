@@ -85,3 +85,6 @@ func differing(a, b proto.Message) (names []string) {
 	}
 	return names
 }
+
+// ChallengesFor returns the challenges that an answer to a request has.
+var ChallengesFor = challengesFor

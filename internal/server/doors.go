@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/tedsuo/ifrit"
 	"github.com/tedsuo/ifrit/grouper"
 
+	"github.com/locket-service/locket/console"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/certs"
@@ -67,6 +69,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	}
 	var members grouper.Members
 	pages := ops.Pages(registry, service.Ready, service.Warnings)
+	maps.Copy(pages, console.Pages())
 	if d.ops != nil {
 		pages["/metrics"] = nil // served there
 		members = append(members, grouper.Member{Name: "ops", Runner: ops.New(ops.Config{

@@ -109,7 +109,7 @@ func TestPagesAreNotGuarded(t *testing.T) {
 		t.Errorf("/metrics: %d", code)
 	}
 	d.take()
-	for _, path := range []string{"/healthz", "/readyz", "/docs", "/openapi.json"} {
+	for _, path := range []string{"/healthz", "/readyz", "/docs", "/openapi.json", "/console/", "/console/app.js"} {
 		if code, _, _ := d.request(t, "GET", path, "", ""); code != http.StatusOK {
 			t.Errorf("%s: %d", path, code)
 		}

@@ -1,0 +1,95 @@
+// Requests to the REST API of the server that the page is from.
+//
+// A credential that was pasted is kept in memory alone, here and in the shared worker: never in an address, in the
+// browser's storage or in a log. It goes into the header Authorization.
+
+let credential = null;
+
+/** setCredential has all further requests carry a bearer credential; null: none. */
+export function setCredential(bearer) { credential = bearer; }
+
+/** authorization returns the headers that say who asks. */
+export function authorization(bearer = credential) {
+  return bearer ? {Authorization: `Bearer ${bearer}`} : {};
+}
+
+/** ApiError is an answer other than success; status is 0 if there was none. */
+export class ApiError extends Error {
+  constructor(status, body, header) {
+    super(messageOf(status, body));
+    this.status = status;
+    this.body = body;
+    this.retryAfter = Number(header?.get('Retry-After')) || 0;
+  }
+}
+
+function messageOf(status, body) {
+  if (body && typeof body === 'object') {
+    if (body.message) return String(body.message);
+    return Object.entries(body).map(([name, problem]) => `${name}: ${problem}`).join('; ');
+  }
+  return status ? `the server answered ${status}` : 'the server cannot be reached';
+}
+
+/** The address of a path of the API, like v1/claims/. Relative, so that it is right behind a proxy's prefix. */
+export function address(path, query) {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query ?? {})) {
+    if (value !== undefined && value !== null && value !== '') parameters.set(name, value);
+  }
+  const text = parameters.toString();
+  return new URL('../' + path + (text ? '?' + text : ''), document.baseURI);
+}
+
+/** ahead is by how many milliseconds the server's clock is ahead of the browser's. */
+let ahead = 0;
+
+/** serverNow is the time by the server's clock, in milliseconds. */
+export function serverNow() { return Date.now() + ahead; }
+
+// The header Date has whole seconds: a smaller difference is none.
+function readClock(header, began) {
+  const date = Date.parse(header.get('Date') ?? '');
+  if (Number.isNaN(date)) return;
+  const difference = date + 500 - (began + Date.now()) / 2;
+  ahead = Math.abs(difference) > 2000 ? difference : 0;
+}
+
+/**
+ * call sends a request, and returns the answer's body with the token of the next page, if there is one.
+ * It throws an ApiError.
+ */
+export async function call(method, path, {query, body, header, signal} = {}) {
+  const began = Date.now();
+  let response;
+  try {
+    response = await fetch(address(path, query), {
+      method, signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
+      headers: {...(body === undefined ? {} : {'Content-Type': 'application/json'}), ...authorization(), ...header},
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError(0);
+  }
+  readClock(response.headers, began);
+  const text = await response.text();
+  let value = null;
+  try { value = text ? JSON.parse(text) : null; } catch { value = {message: `not from Locket: ${text.slice(0, 200)}`}; }
+  if (!response.ok) throw new ApiError(response.status, value, response.headers);
+  return {value, next: nextToken(response.headers.get('Link')), etag: response.headers.get('ETag')};
+}
+
+/** get returns the body of an answer to GET. */
+export async function get(path, query, signal) { return (await call('GET', path, {query, signal})).value; }
+
+// Of the next page's address the token alone counts: a proxy may have moved the rest.
+function nextToken(link) {
+  const found = /<([^>]*)>;\s*rel="next"/.exec(link ?? '');
+  return found ? new URL(found[1], document.baseURI).searchParams.get('page_token') : null;
+}
+
+/** The path of a resource, of a claim, of a session. */
+export const resourcePath = (name) => `v1/resources/${encodeURIComponent(name)}/`;
+export const claimPath = (id) => `v1/claims/${encodeURIComponent(id)}/`;
+export const sessionPath = (id) => `v1/sessions/${encodeURIComponent(id)}/`;

@@ -1,0 +1,81 @@
+// The feed of changes, /v1/events, read over fetch, which unlike EventSource carries a credential. It goes on by
+// itself after a break, from the last event that it has.
+
+/** After so many milliseconds without a byte the connection is dead; the server sends a comment every 15 s. */
+const silence = 40_000;
+const longestPause = 10_000;
+
+/**
+ * follow reads the feed until signal is aborted. listener has the functions
+ *   live(): the stream is open, and has told all that it had to;
+ *   lost(error): it has broken; it is tried again;
+ *   reset(): changes were missed;
+ *   transition(change): a claim has changed;
+ *   refused(status, message): the server does not let this caller watch; the feed has ended.
+ */
+export async function follow(url, headers, signal, listener) {
+  let cursor = null, pause = 500;
+  while (!signal.aborted) {
+    const watchdog = new AbortController();
+    const stop = () => watchdog.abort();
+    signal.addEventListener('abort', stop);
+    try {
+      const asked = {...headers, Accept: 'text/event-stream', ...(cursor ? {'Last-Event-ID': cursor} : {})};
+      const response = await fetch(url, {headers: asked, signal: watchdog.signal, credentials: 'same-origin', cache: 'no-store', redirect: 'error'});
+      if ([400, 401, 403, 404].includes(response.status)) {
+        listener.refused(response.status, await reason(response));
+        return;
+      }
+      if (!response.ok) throw new Error(await reason(response));
+      pause = 500;
+      listener.live();
+      await read(response.body, watchdog, (event) => {
+        if (event.id) cursor = event.id;
+        if (event.name === 'reset') listener.reset();
+        if (event.name === 'transition') listener.transition(event.data);
+        if (event.name === 'end') throw new Error(event.data.message ?? 'the server ended the stream');
+      });
+      throw new Error('the server ended the stream');
+    } catch (error) {
+      if (signal.aborted) return;
+      listener.lost(error.name === 'AbortError' ? 'the connection was silent' : error.message);
+    } finally {
+      signal.removeEventListener('abort', stop);
+      watchdog.abort();
+    }
+    await new Promise((done) => setTimeout(done, pause));
+    pause = Math.min(pause * 2, longestPause);
+  }
+}
+
+async function reason(response) {
+  try { return (await response.json()).message ?? `the server answered ${response.status}`; } catch { return `the server answered ${response.status}`; }
+}
+
+async function read(body, watchdog, onEvent) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const parse = parser(onEvent);
+  for (;;) {
+    const timer = setTimeout(() => watchdog.abort(), silence);
+    const {value, done} = await reader.read().finally(() => clearTimeout(timer));
+    if (done) return;
+    parse(value);
+  }
+}
+
+/** parser returns a function that takes text in pieces, and calls onEvent({id, name, data}) for each event. */
+export function parser(onEvent) {
+  let rest = '', event = {};
+  return (text) => {
+    const lines = (rest + text).split('\n');
+    rest = lines.pop();
+    for (const line of lines) {
+      if (line === '') {
+        if (event.id || event.name) onEvent(event);
+        event = {};
+      } else if (line.startsWith('id: ')) event.id = line.slice(4);
+      else if (line.startsWith('event: ')) event.name = line.slice(7);
+      else if (line.startsWith('data: ')) event.data = JSON.parse(line.slice(6));
+    }
+  };
+}

@@ -1,0 +1,131 @@
+// Parts that several pages use.
+import {html, useEffect, useLayoutEffect, useRef, useState} from './html.js';
+import {link} from './router.js';
+
+/** announce has screen readers say something, once. */
+export function announce(text) { document.getElementById('announcements').textContent = text; }
+
+// What cannot be seen, or changes the order of what is beside it: controls, and marks of direction.
+const unseen = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const escaped = (character) => ({'\n': '\\n', '\r': '\\r', '\t': '\\t'})[character] ?? '\\u' + character.charCodeAt(0).toString(16).padStart(4, '0');
+
+/** visible returns a text with what cannot be seen as escapes. */
+export const visible = (text) => text.replace(unseen, escaped);
+
+/** Text shows what a client wrote: isolated from the text around it, and with nothing hidden. */
+export function Text({value, none = 'none'}) {
+  if (value === null || value === undefined || value === '') return html`<span class="quiet">${none}</span>`;
+  return html`<bdi class="text">${visible(value)}</bdi>`;
+}
+
+/** ResourceLink, ClaimLink and SessionLink lead to their pages. */
+export const ResourceLink = ({name}) => html`<a class="name" href=${link(['resources', name])}><${Text} value=${name} /></a>`;
+export const ClaimLink = ({id, children}) => html`<a class="name" href=${link(['claims', id])}>${children ?? html`<${Text} value=${id} />`}</a>`;
+export const SessionLink = ({id}) => html`<a class="name" href=${link(['sessions', id])}><${Text} value=${id} /></a>`;
+
+/** Who shows whose a claim is: its owner, or else who made it. */
+export function Who({claim}) {
+  return html`<${Text} value=${claim.owner ?? claim.identity ?? claim.session} none="no owner" />`;
+}
+
+/** whoIs is Who in plain text. */
+export const whoIs = (claim) => visible(claim.owner ?? claim.identity ?? claim.session ?? 'no owner');
+
+export const Status = ({value}) => html`<span class=${`status ${value}`}>${value}</span>`;
+
+/** Copy copies a text. */
+export function Copy({value, what}) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(String(value));
+      announce(`${what} copied`);
+    } catch { announce(`${what} could not be copied`); }
+  };
+  return html`<button class="small" type="button" onClick=${copy} aria-label=${`Copy ${what}`}>Copy</button>`;
+}
+
+/** Problem shows why something is not there. */
+export function Problem({error}) {
+  if (!error) return null;
+  return html`<p class="problem" role="alert">${error.message}</p>`;
+}
+
+/** Loading shows that an answer is awaited, and what is wrong with the last one. */
+export function Loading({of}) {
+  return html`<${Problem} error=${of.error} />${of.loading && html`<p class="quiet">Loading…</p>`}`;
+}
+
+/**
+ * Ask is a dialog that says what will follow, and does it. It takes the focus, and gives it back.
+ * act(reason) returns a promise; its error is shown, and the dialog stays.
+ */
+export function Ask({title, verb, withReason, children, act, onClose}) {
+  const dialog = useRef();
+  const [reason, setReason] = useState('');
+  const [state, setState] = useState({});
+  useLayoutEffect(() => {
+    const before = document.activeElement;
+    dialog.current.showModal();
+    return () => before?.isConnected && before.focus();
+  }, []);
+  const submit = async (event) => {
+    event.preventDefault();
+    if (state.busy) return;
+    setState({busy: true});
+    try {
+      await act(reason);
+      onClose();
+    } catch (error) { setState({error}); }
+  };
+  return html`<dialog ref=${dialog} aria-labelledby="ask-title" onClose=${onClose}>
+    <form onSubmit=${submit}>
+      <h2 id="ask-title">${title}</h2>
+      ${children}
+      ${withReason && html`<label>Reason, which the claim keeps
+        <input name="reason" maxlength="1024" autocomplete="off" value=${reason} onInput=${(e) => setReason(e.target.value)} /></label>`}
+      <${Problem} error=${state.error} />
+      <p class="actions">
+        <button type="submit" class="danger" aria-disabled=${Boolean(state.busy)}>${verb}</button>
+        <button type="button" onClick=${onClose}>Cancel</button>
+      </p>
+    </form>
+  </dialog>`;
+}
+
+/** The height of a row of a list, as style.css has it. */
+const rowHeight = 40;
+
+/**
+ * Rows is a table of which only the rows that are seen are in the page, so that it may be long. columns are
+ * {title, cell(row), wide}; keyOf(row) names a row; onEnd is called when the last rows come into view.
+ */
+export function Rows({label, columns, rows, keyOf, onEnd}) {
+  const box = useRef();
+  const [view, setView] = useState({top: 0, height: 800});
+  useLayoutEffect(() => {
+    const look = () => setView({top: box.current.scrollTop, height: box.current.clientHeight});
+    look();
+    const observer = new ResizeObserver(look);
+    observer.observe(box.current);
+    box.current.addEventListener('scroll', look, {passive: true});
+    return () => observer.disconnect();
+  }, []);
+  const first = Math.max(0, Math.floor(view.top / rowHeight) - 10);
+  const last = Math.min(rows.length, Math.ceil((view.top + view.height) / rowHeight) + 10);
+  useEffect(() => { if (last >= rows.length && rows.length > 0) onEnd?.(); }, [last, rows.length]);
+  return html`<div class="rows" ref=${box} tabindex="0" role="region" aria-label=${label}>
+    <table aria-rowcount=${rows.length + 1}>
+      <thead><tr aria-rowindex="1">${columns.map((c) => html`<th scope="col" class=${c.wide ? 'wide' : ''}>${c.title}</th>`)}</tr></thead>
+      <tbody>
+        ${first > 0 && html`<tr key="above" class="space" aria-hidden="true"><td colspan=${columns.length} style=${{height: `${first * rowHeight}px`}}></td></tr>`}
+        ${rows.slice(first, last).map((row, i) => html`<tr key=${keyOf(row)} aria-rowindex=${first + i + 2}>
+          ${columns.map((c) => html`<td class=${c.wide ? 'wide' : ''}>${c.cell(row)}</td>`)}</tr>`)}
+        ${last < rows.length && html`<tr key="below" class="space" aria-hidden="true"><td colspan=${columns.length} style=${{height: `${(rows.length - last) * rowHeight}px`}}></td></tr>`}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/** numeral shows a whole number with separators. */
+const grouped = new Intl.NumberFormat('en');
+export const numeral = (n) => grouped.format(n);

@@ -1,0 +1,101 @@
+// The overview: what happens, and where somebody should look.
+import {html, useEffect, useRef} from '../lib/html.js';
+import {useMessage, useQuery} from '../lib/live.js';
+import {link} from '../lib/router.js';
+import {Age, duration, Left} from '../lib/time.js';
+import {ClaimLink, Loading, numeral, ResourceLink, Text, Who} from '../lib/ui.js';
+
+export const title = 'Overview';
+
+const series = [
+  {key: 'grants', label: 'grants'}, {key: 'handoffs', label: 'hand-offs'},
+  {key: 'expiries', label: 'expiries'}, {key: 'aborted', label: 'aborted'},
+];
+
+export function Overview() {
+  const longest = useQuery('v1/resources/', {order: 'contended', limit: 10}, {pace: 5000});
+  const ending = useQuery('v1/claims/', {status: 'active', maximum_ttl: 60, limit: 100}, {pace: 5000});
+  const lines = (longest.data ?? []).filter((r) => r.waiting > 0);
+  const oldest = lines.reduce((most, r) => (!most || r.oldest_wait > most.oldest_wait ? r : most), null);
+  const soonest = (ending.data ?? []).filter((c) => c.ttl !== null).sort((a, b) => a.ttl - b.ttl).slice(0, 10);
+  return html`
+    <h1>Overview</h1>
+    <${Rates} />
+    <div class="columns">
+      <section aria-labelledby="lines"><h2 id="lines">Longest lines</h2>
+        <${Loading} of=${longest} />
+        ${longest.data && (lines.length === 0 ? html`<p>Nobody waits.</p>` : html`
+          <p>Of these the oldest waiter has waited for <strong>${duration(oldest.oldest_wait)}</strong>, for <${ResourceLink} name=${oldest.resource} />.</p>
+          <div class="scroll" tabindex="0" role="region" aria-label="Longest lines"><table><thead><tr><th scope="col">Resource</th><th scope="col">Waiting</th><th scope="col">Held by</th><th scope="col">For</th></tr></thead>
+          <tbody>${lines.map((r) => html`<tr key=${r.resource}><td><${ResourceLink} name=${r.resource} /></td><td class="number">${numeral(r.waiting)}</td>
+            <td><${Who} claim=${r.holder} /></td><td><${Age} since=${r.holder.since} /></td></tr>`)}</tbody></table></div>`)}
+      </section>
+      <section aria-labelledby="ending"><h2 id="ending">Closest to their end</h2>
+        <${Loading} of=${ending} />
+        ${ending.data && (soonest.length === 0 ? html`<p>No claim ends within a minute, unless it is renewed.</p>` : html`
+          <div class="scroll" tabindex="0" role="region" aria-label="Closest to their end"><table><thead><tr><th scope="col">Resource</th><th scope="col">Held by</th><th scope="col">Left</th></tr></thead>
+          <tbody>${soonest.map((c) => html`<tr key=${c.id}><td><${ResourceLink} name=${c.resource} /></td><td><${ClaimLink} id=${c.id}><${Who} claim=${c} /><//></td>
+            <td><${Left} seconds=${c.ttl} at=${ending.at} onEnd=${ending.reload} /></td></tr>`)}</tbody></table></div>`)}
+        ${ending.data && html`<p><a href=${link(['claims'], {status: 'active', maximum_ttl: '60'})}>All that end within a minute</a></p>`}
+      </section>
+    </div>
+    <${Servers} />`;
+}
+
+/** Rates shows what happened in the last seconds, as a plot and in numbers. */
+function Rates() {
+  const seconds = useMessage('rates')?.seconds ?? [];
+  const recent = seconds.slice(-60);
+  const sum = (key) => recent.reduce((total, second) => total + second[key], 0);
+  return html`<section aria-labelledby="rates"><h2 id="rates">Changes a second</h2>
+    <${Plot} seconds=${seconds} />
+    <dl class="figures">${series.map(({key, label}) => html`<div key=${key}><dt><span class=${`mark ${key}`}></span>${label}</dt>
+      <dd class="number">${numeral(sum(key))} <span class="quiet">in the last minute</span></dd></div>`)}</dl>
+    <p class="quiet">Of what you may read, since the first tab of this browser was opened, for up to five minutes. A hand-off is a grant to a claim that waited.</p>
+  </section>`;
+}
+
+function Plot({seconds}) {
+  const box = useRef(), plot = useRef();
+  useEffect(() => {
+    let gone = false, observer;
+    import('../vendor/uplot.js').then(({default: UPlot}) => {
+      if (gone) return;
+      const probe = box.current.appendChild(document.createElement('i')); // a canvas needs colours, not variables
+      const color = (name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
+      const axis = {stroke: color('quiet'), grid: {stroke: color('line'), width: 1}, ticks: {stroke: color('line'), width: 1}};
+      plot.current = new UPlot({
+        width: box.current.clientWidth, height: 180, legend: {show: false}, cursor: {show: false},
+        scales: {y: {range: (_, low, high) => [0, Math.max(high, 5)]}},
+        axes: [axis, axis],
+        series: [{}, ...series.map(({key, label}) => ({label, stroke: color(key), width: 2, points: {show: false}}))],
+      }, [[], ...series.map(() => [])], box.current);
+      observer = new ResizeObserver(([{contentRect}]) => plot.current?.setSize({width: contentRect.width, height: 180}));
+      observer.observe(box.current);
+    });
+    return () => { gone = true; observer?.disconnect(); plot.current?.destroy(); plot.current = null; };
+  }, []);
+  useEffect(() => {
+    plot.current?.setData([seconds.map((s) => s.at), ...series.map(({key}) => seconds.map((s) => s[key]))]);
+  }, [seconds]);
+  return html`<div class="plot" ref=${box} role="img" aria-label="Grants, hand-offs, expiries and aborted claims in each of the last seconds; the figures below have the sums"></div>`;
+}
+
+/** Servers shows the servers, for who has the right to administer. */
+function Servers() {
+  const status = useQuery('v1/status/', {}, {concerns: () => false, pace: 5000});
+  if (status.error?.status === 403) {
+    return html`<section><h2>Servers</h2><p class="quiet">They are shown to callers with the right administer on all resources.</p></section>`;
+  }
+  const s = status.data;
+  return html`<section aria-labelledby="servers"><h2 id="servers">Servers</h2>
+    <${Loading} of=${status} />
+    ${s && html`
+      ${s.problems.length > 0 ? html`<ul class="problem">${s.problems.map((p) => html`<li key=${p}>${p}</li>`)}</ul>` : html`<p>Nothing is known to be wrong.</p>`}
+      <div class="scroll" tabindex="0" role="region" aria-label="Servers"><table><thead><tr><th scope="col">Server</th><th scope="col">Host</th><th scope="col">Version</th><th scope="col">Started</th><th scope="col">Silent</th></tr></thead>
+      <tbody>${s.servers.map((server) => html`<tr key=${server.name}><td><${Text} value=${server.name} /></td><td><${Text} value=${server.host} /></td><td><${Text} value=${server.version} /></td>
+        <td><${Age} since=${server.started} /> ago</td><td class="number">${duration(server.silent)}</td></tr>`)}</tbody></table></div>
+      <p class="quiet">Database: ${s.database.engine} ${s.database.version}. ${s.clock.lease_time_runs ? 'Lease time runs.' : `Lease time stands still: ${s.clock.reason}.`}
+        <button type="button" class="small" onClick=${status.reload}>Look again</button></p>`}
+  </section>`;
+}

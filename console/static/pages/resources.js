@@ -1,0 +1,79 @@
+// The resources with live claims: by their prefix, as a tree of what is between slashes, or by the length of their lines.
+import {html, useEffect, useMemo, useState} from '../lib/html.js';
+import {useQuery} from '../lib/live.js';
+import {distinct, More, useMore} from '../lib/more.js';
+import {go, link} from '../lib/router.js';
+import {Age, duration} from '../lib/time.js';
+import {Loading, numeral, ResourceLink, Rows, Text, visible, Who} from '../lib/ui.js';
+
+export const title = 'Resources';
+
+const pageSize = 500;
+
+export function Resources({query}) {
+  const prefix = query.prefix ?? '', order = query.order === 'contended' ? 'contended' : '';
+  const tree = order === '' && query.flat !== 'true';
+  const first = useQuery('v1/resources/', {prefix, order, limit: pageSize}, {concerns: (name) => name.startsWith(prefix), pace: 2000});
+  const more = useMore(first, 'v1/resources/', {prefix, order, limit: pageSize});
+  const all = useMemo(() => distinct([...(first.data ?? []), ...more.rows], (r) => r.resource), [first.data, more.rows]);
+  const rows = useMemo(() => (tree ? folded(all, prefix) : all.map((resource) => ({resource}))), [all, tree, prefix]);
+  return html`
+    <h1>Resources</h1>
+    <${Search} prefix=${prefix} order=${order} flat=${query.flat} />
+    ${prefix !== '' && html`<${Trail} prefix=${prefix} query=${query} />`}
+    <${Loading} of=${first} />
+    ${first.data && rows.length === 0 && !more.next && html`<p>No resource${prefix ? ' below this prefix' : ''} is held that you may read.</p>`}
+    ${first.data && (rows.length > 0 || more.next) && html`
+      <${Rows} label="Resources" rows=${rows} keyOf=${(row) => (row.folder === undefined ? 'r' + row.resource.resource : 'f' + row.folder)} onEnd=${more.load} columns=${[
+        {title: 'Resource', wide: true, cell: (row) => (row.folder === undefined ? html`<${ResourceLink} name=${row.resource.resource} />`
+          : html`<a class="name folder" href=${link(['resources'], {...query, prefix: row.folder})}><${Text} value=${row.folder} /></a>`)},
+        {title: 'Held by', cell: (row) => (row.folder === undefined ? html`<${Who} claim=${row.resource.holder} />${row.resource.holding > 1 ? ` and ${row.resource.holding - 1} more` : ''}`
+          : html`<span class="quiet">${numeral(row.count)}${more.next ? ' or more' : ''} resources</span>`)},
+        {title: 'For', cell: (row) => row.folder === undefined && html`<${Age} since=${row.resource.holder.since} />`},
+        {title: 'Waiting', cell: (row) => html`<span class="number">${numeral(row.folder === undefined ? row.resource.waiting : row.waiting)}</span>`},
+        {title: 'Oldest wait', cell: (row) => row.folder === undefined && row.resource.oldest_wait !== null && html`<span class="number">${duration(row.resource.oldest_wait)}</span>`},
+      ]} />
+      <${More} count=${all.length} what="resources" first=${first} more=${more} />`}`;
+}
+
+function Search({prefix, order, flat}) {
+  const [text, setText] = useState(prefix);
+  useEffect(() => setText(prefix), [prefix]);
+  useEffect(() => { // while somebody types, the address follows; going back does not pass each letter
+    if (text === prefix) return undefined;
+    const timer = setTimeout(() => go(link(['resources'], {prefix: text, order, flat}), {replace: true}), 250);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const choose = (value) => go(link(['resources'], {prefix: text, ...(value === 'contended' ? {order: value} : value === 'flat' ? {flat: 'true'} : {})}));
+  return html`<form class="filters" role="search" onSubmit=${(e) => e.preventDefault()}>
+    <label>Names begin with <input id="search" type="search" maxlength="1024" autocomplete="off" spellcheck=${false} value=${text} onInput=${(e) => setText(e.target.value)} /></label>
+    <label>Show <select value=${order || (flat === 'true' ? 'flat' : 'tree')} onChange=${(e) => choose(e.target.value)}>
+      <option value="tree">by name, as a tree</option><option value="flat">by name, as a list</option><option value="contended">the longest lines first</option>
+    </select></label>
+  </form>`;
+}
+
+/** Trail leads to each folder above. */
+function Trail({prefix, query}) {
+  const ends = [];
+  for (let i = prefix.indexOf('/'); i >= 0; i = prefix.indexOf('/', i + 1)) ends.push(i + 1);
+  if (ends.at(-1) !== prefix.length) ends.push(prefix.length);
+  return html`<nav aria-label="Folders"><a href=${link(['resources'], {...query, prefix: ''})}>all</a>${ends.map((end, i) => html` › <a href=${link(['resources'], {...query, prefix: prefix.slice(0, end)})}
+    aria-current=${end === prefix.length ? 'true' : undefined}><bdi>${visible(prefix.slice(ends[i - 1] ?? 0, end))}</bdi></a>`)}</nav>`;
+}
+
+/** folded returns resources in order, those with the same next folder as one row. */
+function folded(resources, prefix) {
+  const start = prefix.lastIndexOf('/') + 1;
+  const rows = [];
+  for (const resource of resources) {
+    const slash = resource.resource.indexOf('/', Math.max(start, prefix.length));
+    const folder = slash < 0 || slash === resource.resource.length - 1 ? undefined : resource.resource.slice(0, slash + 1);
+    const last = rows.at(-1);
+    if (folder !== undefined && last?.folder === folder) {
+      last.count++;
+      last.waiting += resource.waiting;
+    } else rows.push({folder, resource, count: 1, waiting: resource.waiting});
+  }
+  return rows.map((row) => (row.count > 1 ? row : {resource: row.resource}));
+}

@@ -1,0 +1,41 @@
+// A session: what it holds and waits for, where it is attached.
+import {sessionPath} from '../lib/api.js';
+import {EndSession} from '../lib/end.js';
+import {html, useState} from '../lib/html.js';
+import {useQuery, useTransitions} from '../lib/live.js';
+import {link} from '../lib/router.js';
+import {duration, When} from '../lib/time.js';
+import {ClaimLink, Copy, Loading, numeral, ResourceLink, Status, Text} from '../lib/ui.js';
+
+export const title = ([, id]) => `Session ${id}`;
+
+export function Session({path: [, id]}) {
+  const of = useQuery(sessionPath(id), {}, {pace: 2000});
+  const session = of.data;
+  const claims = useQuery(session ? 'v1/claims/' : null, {owner: session?.owner, status: 'waiting,active', limit: 1000}, {pace: 2000});
+  const mine = (claims.data ?? []).filter((claim) => claim.session === id);
+  const [seen, setSeen] = useState([]);
+  useTransitions((transition) => { if (transition.claim.session === id) setSeen((all) => [transition, ...all].slice(0, 50)); });
+  const row = (name, value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
+  return html`
+    <p><a href=${link(['sessions'])}>Sessions</a></p>
+    <h1>Session <${Text} value=${id} /> <${Copy} value=${id} what="the id" /></h1>
+    <${Loading} of=${of} />
+    ${session && html`<article class="holder"><dl>
+      ${row('Owner', html`<${Text} value=${session.owner} />`)}
+      ${row('Attached to', session.server ? html`<${Text} value=${session.server} />` : html`no server${session.ends_in !== null ? `; ends in ${duration(session.ends_in)} unless it is resumed` : ''}`)}
+      ${row('TTL', duration(session.ttl))}
+      ${row('Created', html`<${When} at=${session.created} />`)}
+      ${row('Holding', numeral(session.holding))}
+      ${row('Waiting', numeral(session.waiting))}
+    </dl><p class="actions"><${EndSession} session=${session} /></p></article>
+    <section aria-labelledby="claims"><h2 id="claims">Claims</h2>
+      <${Loading} of=${claims} />
+      ${claims.data && (mine.length === 0 ? html`<p>None that you may read.</p>` : html`<div class="scroll" tabindex="0" role="region" aria-label="Claims"><table>
+        <thead><tr><th scope="col">Resource</th><th scope="col">Status</th><th scope="col">Since</th><th scope="col">Claim</th></tr></thead>
+        <tbody>${mine.map((claim) => html`<tr key=${claim.id}><td><${ResourceLink} name=${claim.resource} /></td><td><${Status} value=${claim.status} /></td>
+          <td><${When} at=${claim.status_history.at(-1)?.timestamp ?? claim.created} /></td><td><${ClaimLink} id=${claim.id} /></td></tr>`)}</tbody></table></div>`)}
+    </section>`}
+    ${seen.length > 0 && html`<section aria-labelledby="seen"><h2 id="seen">Since this page was opened</h2>
+      <ol reversed>${seen.map((t) => html`<li key=${t.claim.version + t.claim.id}><${ResourceLink} name=${t.claim.resource} />: <${Status} value=${t.claim.status} /> <${When} at=${t.time} /></li>`)}</ol></section>`}`;
+}

@@ -1,0 +1,10 @@
+// The worker that all tabs of a browser share: one stream of the server for all of them.
+import {createHub} from './lib/hub.js';
+
+const connect = createHub();
+
+self.onconnect = ({ports: [port]}) => {
+  const receive = connect((message) => port.postMessage(message));
+  port.onmessage = ({data}) => receive(data);
+  port.addEventListener('close', () => receive({type: 'bye'})); // the tab has crashed
+};

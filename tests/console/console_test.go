@@ -1,0 +1,104 @@
+//go:build browser
+
+package console_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// idOf returns the id of an owner's claim.
+func idOf(owner string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 'a' || r > 'z' {
+			return '-'
+		}
+		return r
+	}, owner) + "-claim"
+}
+
+// claimOf makes a claim of an owner.
+func claimOf(t *testing.T, client models.LocketClient, resource, owner string, ttl time.Duration) *models.Claim {
+	t.Helper()
+	seconds := ttl.Seconds()
+	claim, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: resource, Owner: owner, Id: idOf(owner), Ttl: &seconds})
+	harness.Must(t, err)
+	return claim
+}
+
+// TestBrowserRevoke: from the overview to a resource, and its holder revoked there, with the keyboard alone and with the mouse;
+// what others do meanwhile is shown without being asked for.
+func TestBrowserRevoke(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	client := server.Client(t)
+	claimOf(t, client, "deploy/prod", "alice", time.Hour)
+	claimOf(t, client, "deploy/prod", "bob", time.Hour)
+	b := startBrowser(t)
+
+	p := b.open(console(server, ""))
+	p.shows("Live")
+	p.shows("deploy/prod")
+	p.shot("overview")
+	p.tabTo("header a", "Resources")
+	p.press("Enter")
+	p.until("document.title.startsWith('Resources')")
+	p.tabTo(".rows a", "deploy/prod")
+	p.press("Enter")
+	p.shows("In line: 1")
+	claimOf(t, client, "deploy/prod", "carol", time.Hour) // changes under it
+	p.shows("In line: 2")
+	p.shot("resource")
+	p.tabTo("button", "Revoke…")
+	p.press("Enter")
+	p.shows("Next: bob")
+	p.shot("revoke")
+	p.until("document.activeElement.name === 'reason'")
+	p.write("host is gone")
+	p.tabTo("dialog button", "Revoke")
+	p.press("Enter")
+	p.shows("by bob")
+	p.until("!document.querySelector('dialog')")
+	p.until("document.activeElement !== document.body")
+	ended, err := client.GetClaim(t.Context(), &models.GetClaimRequest{Id: "alice-claim"})
+	harness.Must(t, err)
+	if ended.GetStatus() != models.Status_STATUS_REVOKED || ended.GetReason() != "host is gone" {
+		t.Errorf("the claim is %v", ended)
+	}
+
+	p.click("button", "Withdraw…")
+	p.shows("loses its place now")
+	p.press("Escape")
+	p.until("!document.querySelector('dialog')")
+	p.click("button", "Withdraw…")
+	p.click("dialog button", "Withdraw")
+	p.shows("In line: 0")
+	p.click("button", "Revoke…")
+	p.shows("Nobody waits: it is free then.")
+	p.click("dialog button", "Revoke")
+	p.shows("It is free.")
+	p.shows("host is gone") // the history
+}
+
+// TestBrowserRestart: the page says that it is not live and since when, keeps what it knew, and goes on by itself.
+func TestBrowserRestart(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	client := server.Client(t)
+	claimOf(t, client, "r", "alice", time.Hour)
+	p := startBrowser(t).open(console(server, "resources/r"), "net::ERR")
+	p.shows("Live")
+	p.shows("by alice")
+	server.Kill()
+	p.shows("Not live for")
+	p.shows("by alice")
+	harness.Must(t, server.Start())
+	claimOf(t, server.Client(t), "r", "bob", time.Hour)
+	p.shows("Live")
+	p.shows("In line: 1")
+	claimOf(t, server.Client(t), "r", "carol", time.Hour)
+	p.shows("In line: 2")
+}

@@ -1,0 +1,45 @@
+//go:build browser
+
+package console_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// TestBrowserNames: names are text, whatever is in them; what is hidden in one is shown, and its page is found.
+func TestBrowserNames(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	client := server.Client(t)
+	names := map[string]string{ // what is shown of them
+		`<img src=x onerror="document.title='stolen'">`: `<img src=x onerror="document.title='stolen'">`,
+		"evil\u202etxt.exe":                             `evil\u202etxt.exe`,
+		"two\nlines":                                    `two\nlines`,
+		"שלום/עולם":                                     "שלום/עולם",
+		"a?b#c%2Fd&e=f":                                 "a?b#c%2Fd&e=f",
+		strings.Repeat("long/", 204) + "name":           "long/long/long/",
+	}
+	for name := range names {
+		claimOf(t, client, name, name[:min(len(name), 20)], time.Hour)
+	}
+	p := startBrowser(t).open(console(server, "resources?flat=true"))
+	for _, shown := range names {
+		p.shows(shown)
+	}
+	for name, shown := range names {
+		p.visit(console(server, "resources/"+url.PathEscape(name)))
+		p.until("document.querySelector('h1')?.innerText.includes(" + quoted(shown) + ")")
+		p.shows("Held for")
+		if p.is("document.title === 'stolen' || document.querySelector('main img') !== null") {
+			t.Errorf("%q was taken for HTML", name)
+		}
+		if p.is("document.documentElement.scrollWidth > innerWidth") {
+			t.Errorf("%.40q makes the page wider than the window", name)
+		}
+	}
+}
