@@ -21,6 +21,18 @@ func CarryOut(ctx context.Context, engine Updater, batch Batch) (outcome Outcome
 	return outcome, nil
 }
 
+// Begin carries out a batch in a transaction that begin decides, and does not wait for its commit.
+func Begin(batch Batch, begin func(fn func(Tx) error) (Completion, error)) (outcome Outcome, commit Completion, err error) {
+	commit, err = begin(func(tx Tx) (err error) {
+		outcome, err = batch.carryOut(tx)
+		return err
+	})
+	if err != nil {
+		return Outcome{}, nil, err
+	}
+	return outcome, commit, nil
+}
+
 // carryOut carries out a batch inside a transaction. A panic is an error of this batch alone.
 func (b Batch) carryOut(tx Tx) (o Outcome, err error) {
 	defer func() {

@@ -98,6 +98,21 @@ type Outcome struct {
 	Counts map[string]claim.Count
 }
 
+// Pipeline is a Transactor that decides a batch while the one before is being committed.
+type Pipeline interface {
+	// Begin is Transact that returns when the batch is decided, with what its outcome is once the commit has succeeded.
+	// Until then nobody may be told of it. The end of ctx ends the wait for the batches before.
+	Begin(ctx context.Context, batch Batch) (Outcome, Completion, error)
+}
+
+// Completion is the commit of a batch that is under way.
+type Completion interface {
+	// Done is closed when the commit has ended.
+	Done() <-chan struct{}
+	// Wait waits until the commit has ended, or ctx has, and returns an error as Transact does.
+	Wait(ctx context.Context) error
+}
+
 // Pulse is how a server shows that it can take renewals, which keeps lease time running: see Clock.
 type Pulse interface {
 	// Beat commits a transaction over the connection that Transact uses, and in the tables that a renewal writes

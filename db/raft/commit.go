@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -32,9 +33,18 @@ type proposal struct {
 	sum     uint32
 	at      time.Time
 	changes []claim.Transition
-	// done is closed when the record is committed, or will not be: then err says why. Before, broken may be closed.
+	// done is closed when the record is committed, or will not be: then err says why.
 	done chan struct{}
 	err  error
+	once sync.Once
+}
+
+// end notes what has become of the proposal; the first time counts.
+func (p *proposal) end(err error) {
+	p.once.Do(func() {
+		p.err = err
+		close(p.done)
+	})
 }
 
 // maxProposals is how many proposals there are at once: one is written while the next one is decided, and waits.
@@ -80,6 +90,16 @@ func (s *Store) outcome(ctx context.Context, p *proposal) (err error) {
 		return p.err
 	default:
 		return fmt.Errorf("%w: the disk has not confirmed it: %w", db.ErrOutcomeUnknown, err)
+	}
+}
+
+// hung ends all writing, and what is under way, because the disk does not answer.
+func (s *Store) hung() {
+	s.fail(errHung)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, p := range s.proposed {
+		p.end(fmt.Errorf("%w: the disk has not confirmed it: %w", db.ErrOutcomeUnknown, s.Failure()))
 	}
 }
 
@@ -195,8 +215,7 @@ func (s *Store) proposedBytes() (bytes int) {
 // commitAll commits what was decided, one proposal after the other.
 func (s *Store) commitAll() {
 	for p := range s.commits {
-		p.err = s.commit(p)
-		close(p.done)
+		p.end(s.commit(p))
 		<-s.proposals
 	}
 }

@@ -105,7 +105,10 @@ type position struct {
 	sum         uint32 // of the last record
 }
 
-var _ db.Store = (*Store)(nil)
+var (
+	_ db.Store    = (*Store)(nil)
+	_ db.Pipeline = (*Store)(nil)
+)
 
 // Open opens the store in a folder, and makes the folder and what is in it if it is not there. It returns db.ErrInUse
 // when another server uses it, and names the file where something is missing, or is not as it was written.
@@ -127,7 +130,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
 		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), broken: make(chan struct{}),
 	}
-	s.hang = time.AfterFunc(hangTimeout, func() { s.fail(errHung) })
+	s.hang = time.AfterFunc(hangTimeout, s.hung)
 	s.hang.Stop()
 	if s.folder, err = openFolder(path); err != nil {
 		return nil, err

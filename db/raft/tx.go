@@ -22,10 +22,57 @@ func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error
 	return db.CarryOut(ctx, s, batch)
 }
 
+// Begin implements db.Pipeline.
+func (s *Store) Begin(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+	return db.Begin(batch, func(fn func(db.Tx) error) (db.Completion, error) {
+		p, err := s.update(ctx, fn)
+		return under{s, p}, err
+	})
+}
+
+// under is a db.Completion that is under way: of a proposal, nil for none that is under way.
+type under struct {
+	s *Store
+	p *proposal
+}
+
+// Done implements db.Completion.
+func (u under) Done() <-chan struct{} {
+	if u.p == nil {
+		return nothing
+	}
+	return u.p.done
+}
+
+// Wait implements db.Completion.
+func (u under) Wait(ctx context.Context) error {
+	if u.p == nil {
+		return nil
+	}
+	return u.s.outcome(ctx, u.p)
+}
+
+// nothing is closed.
+var nothing = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
 // Update implements db.Updater. One node decides, one transaction after the other, so nothing conflicts, and fn
 // runs once.
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
-	return s.write(ctx, func(d decision) (*record.Record, error) {
+	p, err := s.update(ctx, fn)
+	if err != nil {
+		return err
+	}
+	return under{s, p}.Wait(ctx)
+}
+
+// update is Update without the wait for the commit. It returns the proposal that is to be
+// waited for, nil for none.
+func (s *Store) update(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
+	p, err := s.begin(ctx, func(d decision) (*record.Record, error) {
 		t := &tx{s: s, now: d.now}
 		if err := fn(t); err != nil || t.saved == nil {
 			return nil, err
@@ -37,6 +84,12 @@ func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 		r.Wall = t.saved.Now.Wall
 		return r, nil
 	})
+	if err == nil && p == nil { // what was decided depends on what is on its way
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		p = s.last
+	}
+	return p, err
 }
 
 // Load implements db.Tx. The state does not change meanwhile.

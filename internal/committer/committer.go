@@ -82,6 +82,7 @@ type Committer struct {
 	leases    leases
 	quotas    quota.Counts
 	sessions  Sessions   // nil: no sessions
+	flight    *flight    // the batch that is decided, and not committed yet; nil for none
 	pulse     sync.Mutex // held while the store beats
 	health    health
 	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
@@ -157,6 +158,7 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) (err er
 	for {
 		select { // the signal has priority: while the database hangs, each of the others takes long
 		case <-signals:
+			c.land()
 			c.stop()
 			return nil
 		default:
@@ -168,19 +170,34 @@ func (c *Committer) Run(signals <-chan os.Signal, ready chan<- struct{}) (err er
 		}
 		select {
 		case <-signals:
+			c.land()
 			c.stop()
 			return nil
 		case <-beat.C:
 			c.beatForLeases()
+		case <-c.flight.done():
+			c.land()
+		case <-c.flight.late():
+			c.land()
 		case <-c.queue.wake:
-			if err := c.resume(); err != nil { // callers need not wait for two timeouts
-				c.answer(c.queue.takeAll(), err)
-				continue
+			if !c.inService() {
+				c.land()
 			}
-			c.gather()
-			c.commit(c.queue.take(c.maxBatch))
+			if c.flight.worth(c.queue.len()) {
+				c.next()
+			}
 		}
 	}
+}
+
+// next commits the requests that wait.
+func (c *Committer) next() {
+	if err := c.resume(); err != nil { // callers need not wait for two timeouts
+		c.answer(c.queue.takeAll(), err)
+		return
+	}
+	c.gather()
+	c.commit(c.queue.take(c.maxBatch))
 }
 
 // answerOld answers the requests that have waited for a transaction for longer than one may
@@ -217,6 +234,7 @@ func (c *Committer) resume() error {
 // commits, no time must count against the leases. It returns the error that it has reported: always
 // db.ErrUnavailable, since who cannot beat can commit nothing.
 func (c *Committer) beat() error {
+	c.land()
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	c.health.begin()
@@ -312,31 +330,20 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 		requests[i] = claim.Request{Caller: r.caller, Command: r.cmd}
 	}
 	needs := c.quotas.Of(requests)
-	outcome, err := c.store.Transact(ctx, db.Batch{Requests: requests, Known: needs.Known, Unknown: needs.Unknown})
-	cancel()
-	c.health.answered()
-	end := time.Now()
-	c.metrics.observe(len(batch), end.Sub(start), err)
-	switch {
-	case err == nil:
-		if outcome.Committed {
-			c.committed(nil)
-		}
+	outcome, commit, err := c.begin(ctx, db.Batch{Requests: requests, Known: needs.Known, Unknown: needs.Unknown})
+	if err == nil { // what becomes of it decides about those that come after it: they count on it
 		c.quotas.Committed(needs, outcome.Changes, outcome.Counts)
-		batch = answered(batch, outcome)
-		c.metrics.observeHandovers(outcome, batch, start, end)
-		c.listeners.committed(outcome.Now, outcome.Changes)
-		c.answer(c.goOn(batch), nil)
-		c.grantMore(outcome.Unsettled)
-	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
-		if errors.Is(err, db.ErrOutcomeUnknown) {
-			c.quotas.Missed()
-			c.listeners.missed()
-		}
-		c.committed(err)
-		c.answer(batch, err)
-		c.answer(c.queue.takeOlder(end.Add(-c.timeout/2)), err)
+	}
+	c.land()
+	f := &flight{batch: batch, outcome: outcome, commit: commit, start: start, ctx: ctx, cancel: cancel}
+	switch {
+	case err == nil && commit != nil:
+		c.flight = f
+		c.health.begin()
+	case err == nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+		c.end(f, err)
 	default:
+		c.observe(f, err)
 		c.blame(last, batch, err)
 	}
 }

@@ -238,3 +238,14 @@ func size(cmd claim.Command) int {
 		return commandBytes
 	}
 }
+
+// rouse has the committer look at the requests that wait.
+func (q *queue) rouse() {
+	if q.len() == 0 {
+		return
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default: // it will
+	}
+}

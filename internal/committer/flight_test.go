@@ -1,0 +1,133 @@
+package committer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/committer/committertest"
+)
+
+// begins counts the batches that were decided.
+type begins struct {
+	*raft.Store
+	n atomic.Int64
+}
+
+func (b *begins) Begin(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
+	defer b.n.Add(1)
+	return b.Store.Begin(ctx, batch)
+}
+
+// TestPipeline: a batch is decided while the one before is written. Nobody is answered, and no reader is, before what they
+// depend on is durable: also who is refused because of it. If it fails, nobody learns what was decided.
+func TestPipeline(t *testing.T) {
+	for name, failure := range map[string]error{"committed": nil, "failed": errors.New("boom")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := disktest.New()
+				store, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), raft.Options{Disk: disk})
+				committertest.Check(t, err)
+				counted := &begins{Store: store}
+				c := committer.New(counted, committer.Config{
+					Timeout: committertest.Timeout, Log: slog.New(slog.DiscardHandler), Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+				})
+				process := ifrit.Invoke(c)
+				lock := func(owner string) <-chan error {
+					done := make(chan error, 1)
+					go func() {
+						_, err := c.Do(context.Background(), claim.Acquire{ID: owner, Resource: "r", Owner: owner, TTL: time.Hour})
+						done <- err
+					}()
+					synctest.Wait()
+					return done
+				}
+				gate := make(chan struct{})
+				disk.SetFault(func(string) error { <-gate; return failure })
+				first, second, read := lock("a"), lock("b"), make(chan error, 1)
+				go func() {
+					_, err := store.Holder(context.Background(), "r")
+					read <- err
+				}()
+				synctest.Wait()
+				if n := counted.n.Load(); n != 2 {
+					t.Errorf("%d batches are decided", n)
+				}
+				select {
+				case <-first:
+					t.Error("who has the lock was answered")
+				case <-second:
+					t.Error("who was refused was answered")
+				case <-read:
+					t.Error("a reader was answered")
+				default:
+				}
+				close(gate)
+				a, b, seen := <-first, <-second, <-read
+				if failure == nil {
+					if collision := (*claim.CollisionError)(nil); a != nil || !errors.As(b, &collision) || seen != nil {
+						t.Errorf("%v, %v, and the reader %v", a, b, seen)
+					}
+				} else {
+					for _, err := range []error{a, b, seen} {
+						if !errors.Is(err, db.ErrOutcomeUnknown) && !errors.Is(err, db.ErrUnavailable) {
+							t.Errorf("%v, %v, and the reader %v", a, b, seen)
+						}
+					}
+				}
+				committertest.Stop(t, process)
+				committertest.Check(t, store.Close())
+			})
+		})
+	}
+}
+
+// TestHeldBack: requests that wait for the commit of others are carried out after it, also when a beat comes between.
+func TestHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := disktest.New()
+		store, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), raft.Options{Disk: disk})
+		committertest.Check(t, err)
+		c := committer.New(store, committer.Config{
+			Timeout: committertest.Timeout, Log: slog.New(slog.DiscardHandler), Metrics: committer.NewMetrics(prometheus.NewRegistry()),
+		})
+		process := ifrit.Invoke(c)
+		disk.SetFault(func(operation string) error {
+			if strings.HasPrefix(operation, "sync ") {
+				time.Sleep(200 * time.Millisecond)
+			}
+			return nil
+		})
+		var callers sync.WaitGroup
+		for i := range 20 {
+			callers.Go(func() {
+				for n := range 10 {
+					time.Sleep(time.Duration(i*13+n*7) * time.Millisecond)
+					name := fmt.Sprint(i, "/", n)
+					if _, err := c.Do(context.Background(), claim.Acquire{ID: name, Resource: name, Owner: "o", TTL: time.Hour}); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		committertest.Stop(t, process)
+		committertest.Check(t, store.Close())
+	})
+}
