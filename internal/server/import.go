@@ -14,7 +14,7 @@ import (
 const importedSuffix = ".data"
 
 // ImportSQLite makes the folder FILE.data of a file of the engine before raft, if there is the file and not yet the folder, and returns the folder. It has
-// everything that the file has: live claims in their order, tokens, sessions, history. The file stays as it is, but for a migration of its schema.
+// everything that the file has: live claims in their order and with their versions, sessions, history. The file stays as it is, but for a migration of its schema.
 // Whatever happens meanwhile, the folder is there as a whole or not at all. It returns db.ErrInUse while a server uses the file.
 func ImportSQLite(file string) (folder string, imported bool, err error) {
 	folder = file + importedSuffix
