@@ -71,7 +71,9 @@ It waits for its turn first, for --wait at most.`,
 				if f.noWait && claim.GetStatus() == models.Status_STATUS_WAITING { // an older server has ignored it
 					claim, err = c.leaveLine(cmd.Context(), claim, 0, nil)
 				} else if f.wait > 0 {
+					stop := c.showWait(cmd.Context(), cmd.ErrOrStderr(), claim)
 					claim, err = c.awaitTurn(cmd.Context(), claim, f.wait, f.keep)
+					stop()
 					claim = c.renewGranted(cmd.Context(), claim, f.ttl)
 				} else {
 					err = inactiveError(claim)
@@ -134,6 +136,7 @@ func (c *connection) holdClaim(cmd *cobra.Command, f claimFlags, claim *models.C
 		},
 	}
 	if claim.GetStatus() == models.Status_STATUS_WAITING {
+		h.waiting = claim
 		h.say("%q is held by others; the claim %s waits for its turn; Ctrl-C withdraws it", h.name, claim.GetId())
 	}
 	return h.hold(cmd.Context())

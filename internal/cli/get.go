@@ -33,7 +33,9 @@ is active (status 0), when it has ended (1), or when the time is up (3).`,
 				}
 				var inactive error
 				if cmd.Flags().Changed("wait") {
-					if claim, inactive = c.await(cmd.Context(), claim, wait); inactive == nil {
+					stop := c.showWait(cmd.Context(), cmd.ErrOrStderr(), claim)
+					claim, inactive = c.await(cmd.Context(), claim, wait)
+					if stop(); inactive == nil {
 						inactive = inactiveError(claim)
 					}
 				}

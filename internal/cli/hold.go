@@ -36,6 +36,8 @@ type holding struct {
 	show func(ctx context.Context, token uint64) error
 	// wait is how long to wait for it; 0 is for ever.
 	wait time.Duration
+	// waiting is the claim that waits for it, nil if none does.
+	waiting *models.Claim
 }
 
 // hold returns when what is kept was released because the command was interrupted, or was lost,
@@ -68,6 +70,7 @@ func (h *holding) hold(ctx context.Context) error {
 
 // begin returns when the runner holds what it is to keep.
 func (h *holding) begin(ctx context.Context, process ifrit.Process) error {
+	defer h.showWait(ctx, h.stderr, h.waiting)()
 	var late <-chan time.Time
 	if h.wait > 0 {
 		late = time.After(h.wait)

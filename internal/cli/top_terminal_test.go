@@ -25,7 +25,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// picture is a `locket top` on a terminal of its own.
+// picture is a command on a terminal of its own, such as `locket top`.
 type picture struct {
 	t       *testing.T
 	outside *os.File
@@ -40,13 +40,18 @@ type picture struct {
 
 func newPicture(t *testing.T, env []string, address string, args ...string) *picture {
 	t.Helper()
+	return startOnTerminal(t, env, append([]string{"top", "--address", address, "--interval", "100ms"}, args...)...)
+}
+
+func startOnTerminal(t *testing.T, env []string, args ...string) *picture {
+	t.Helper()
 	outside, inside := harness.OpenTerminal(t)
 	p := &picture{t: t, outside: outside, inside: inside}
 	p.resize(100, 30)
 	p.before = p.mode()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	p.cmd = exec.CommandContext(ctx, fixtures.LocketProgram(t), append([]string{"top", "--address", address, "--context-file", os.DevNull, "--interval", "100ms"}, args...)...)
+	p.cmd = exec.CommandContext(ctx, fixtures.LocketProgram(t), append(args, "--context-file", os.DevNull)...)
 	p.cmd.Env = append(append(fixtures.CleanEnv(), "TERM=xterm"), env...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = inside, inside, inside
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
