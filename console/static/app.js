@@ -54,7 +54,7 @@ function App() {
       <nav aria-label="Pages">${navigation.map(([name, label]) => html`<a key=${name} href=${link(name ? [name] : [])} aria-current=${(path[0] ?? '') === name ? 'page' : undefined}>${label}</a>`)}</nav>
       <${Me} identity=${identity.value} />
     </header>
-    <${Liveness} />
+    <section aria-label="Connection"><${Liveness} /></section>
     <main id="main" tabindex="-1" ref=${main}>
       ${identity.problem ? html`<${SignIn} problem=${identity.problem} />`
         : identity.value ? html`<${Page} key=${address} path=${path} query=${query} />`

@@ -10,7 +10,7 @@ export function Timeline({claims}) {
   const begin = Math.min(...claims.map((claim) => Date.parse(claim.created)));
   const span = Math.max(now - begin, 1000);
   const share = (time) => Math.max(0, Math.min(100, (time - begin) / span * 100));
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="History"><table class="timeline">
+  return html`<div class="scroll" tabindex="0" role="group" aria-label="History"><table class="timeline">
     <thead><tr><th scope="col">Claim of</th><th scope="col">Became</th><th scope="col">When</th><th scope="col" class="wide">From ${exact(begin)} until now</th><th scope="col">Why</th></tr></thead>
     <tbody>${claims.map((claim) => html`<tr key=${claim.id}>
       <td><${ClaimLink} id=${claim.id}><${Who} claim=${claim} /><//></td>

@@ -113,7 +113,7 @@ export function Rows({label, columns, rows, keyOf, onEnd}) {
   const first = Math.max(0, Math.floor(view.top / rowHeight) - 10);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / rowHeight) + 10);
   useEffect(() => { if (last >= rows.length && rows.length > 0) onEnd?.(); }, [last, rows.length]);
-  return html`<div class="rows" ref=${box} tabindex="0" role="region" aria-label=${label}>
+  return html`<div class="rows" ref=${box} tabindex="0" role="group" aria-label=${label}>
     <table aria-rowcount=${rows.length + 1}>
       <thead><tr aria-rowindex="1">${columns.map((c) => html`<th scope="col" class=${c.wide ? 'wide' : ''}>${c.title}</th>`)}</tr></thead>
       <tbody>

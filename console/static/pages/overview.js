@@ -26,14 +26,14 @@ export function Overview() {
         <${Loading} of=${longest} />
         ${longest.data && (lines.length === 0 ? html`<p>Nobody waits.</p>` : html`
           <p>Of these the oldest waiter has waited for <strong>${duration(oldest.oldest_wait)}</strong>, for <${ResourceLink} name=${oldest.resource} />.</p>
-          <div class="scroll" tabindex="0" role="region" aria-label="Longest lines"><table><thead><tr><th scope="col">Resource</th><th scope="col">Waiting</th><th scope="col">Held by</th><th scope="col">For</th></tr></thead>
+          <div class="scroll" tabindex="0" role="group" aria-label="Longest lines"><table><thead><tr><th scope="col">Resource</th><th scope="col">Waiting</th><th scope="col">Held by</th><th scope="col">For</th></tr></thead>
           <tbody>${lines.map((r) => html`<tr key=${r.resource}><td><${ResourceLink} name=${r.resource} /></td><td class="number">${numeral(r.waiting)}</td>
             <td><${Who} claim=${r.holder} /></td><td><${Age} since=${r.holder.since} /></td></tr>`)}</tbody></table></div>`)}
       </section>
       <section aria-labelledby="ending"><h2 id="ending">Closest to their end</h2>
         <${Loading} of=${ending} />
         ${ending.data && (soonest.length === 0 ? html`<p>No claim ends within a minute, unless it is renewed.</p>` : html`
-          <div class="scroll" tabindex="0" role="region" aria-label="Closest to their end"><table><thead><tr><th scope="col">Resource</th><th scope="col">Held by</th><th scope="col">Left</th></tr></thead>
+          <div class="scroll" tabindex="0" role="group" aria-label="Closest to their end"><table><thead><tr><th scope="col">Resource</th><th scope="col">Held by</th><th scope="col">Left</th></tr></thead>
           <tbody>${soonest.map((c) => html`<tr key=${c.id}><td><${ResourceLink} name=${c.resource} /></td><td><${ClaimLink} id=${c.id}><${Who} claim=${c} /><//></td>
             <td><${Left} seconds=${c.ttl} at=${ending.at} onEnd=${ending.reload} /></td></tr>`)}</tbody></table></div>`)}
         ${ending.data && html`<p><a href=${link(['claims'], {status: 'active', maximum_ttl: '60'})}>All that end within a minute</a></p>`}
@@ -92,7 +92,7 @@ function Servers() {
     <${Loading} of=${status} />
     ${s && html`
       ${s.problems.length > 0 ? html`<ul class="problem">${s.problems.map((p) => html`<li key=${p}>${p}</li>`)}</ul>` : html`<p>Nothing is known to be wrong.</p>`}
-      <div class="scroll" tabindex="0" role="region" aria-label="Servers"><table><thead><tr><th scope="col">Server</th><th scope="col">Host</th><th scope="col">Version</th><th scope="col">Started</th><th scope="col">Silent</th></tr></thead>
+      <div class="scroll" tabindex="0" role="group" aria-label="Servers"><table><thead><tr><th scope="col">Server</th><th scope="col">Host</th><th scope="col">Version</th><th scope="col">Started</th><th scope="col">Silent</th></tr></thead>
       <tbody>${s.servers.map((server) => html`<tr key=${server.name}><td><${Text} value=${server.name} /></td><td><${Text} value=${server.host} /></td><td><${Text} value=${server.version} /></td>
         <td><${Age} since=${server.started} /> ago</td><td class="number">${duration(server.silent)}</td></tr>`)}</tbody></table></div>
       <p class="quiet">Database: ${s.database.engine} ${s.database.version}. ${s.clock.lease_time_runs ? 'Lease time runs.' : `Lease time stands still: ${s.clock.reason}.`}

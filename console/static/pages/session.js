@@ -31,7 +31,7 @@ export function Session({path: [, id]}) {
     </dl><p class="actions"><${EndSession} session=${session} /></p></article>
     <section aria-labelledby="claims"><h2 id="claims">Claims</h2>
       <${Loading} of=${claims} />
-      ${claims.data && (mine.length === 0 ? html`<p>None that you may read.</p>` : html`<div class="scroll" tabindex="0" role="region" aria-label="Claims"><table>
+      ${claims.data && (mine.length === 0 ? html`<p>None that you may read.</p>` : html`<div class="scroll" tabindex="0" role="group" aria-label="Claims"><table>
         <thead><tr><th scope="col">Resource</th><th scope="col">Status</th><th scope="col">Since</th><th scope="col">Claim</th></tr></thead>
         <tbody>${mine.map((claim) => html`<tr key=${claim.id}><td><${ResourceLink} name=${claim.resource} /></td><td><${Status} value=${claim.status} /></td>
           <td><${When} at=${claim.status_history.at(-1)?.timestamp ?? claim.created} /></td><td><${ClaimLink} id=${claim.id} /></td></tr>`)}</tbody></table></div>`)}
