@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -324,4 +325,15 @@ func TestDurations(t *testing.T) {
 			t.Errorf("%d durations, and the help:\n%s", n, cmd.UsageString())
 		}
 	})
+}
+
+// What was built in a repository says from which commit, and of when that is.
+func TestVersionOfCommit(t *testing.T) {
+	t.Parallel()
+	info := &debug.BuildInfo{Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123abcd"}, {Key: "vcs.time", Value: "2026-11-21T17:47:02Z"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	if text := versionFrom(info).text(look{}); !strings.HasPrefix(text, "version     unknown\ncommit      0123abcd (modified)\ndate        2026-11-21T17:47:02Z\ngo          ") {
+		t.Errorf("%q", text)
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/locket-service/locket/internal/cli/printable"
 )
 
 func newVersionCommand() *cobra.Command {
@@ -25,18 +23,24 @@ func newVersionCommand() *cobra.Command {
 
 // versionView is what the program was built from, and for which platform.
 type versionView struct {
-	Version  string  `json:"version"`
-	Commit   *string `json:"commit"`
+	Version string  `json:"version"`
+	Commit  *string `json:"commit"`
+	// Date is that of the commit, in RFC 3339.
+	Date     *string `json:"date"`
 	Go       string  `json:"go"`
 	Platform string  `json:"platform"`
 }
 
 func versionOf() versionView {
-	v := versionView{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v
+		info = &debug.BuildInfo{}
 	}
+	return versionFrom(info)
+}
+
+func versionFrom(info *debug.BuildInfo) versionView {
+	v := versionView{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info.Main.Version != "" {
 		v.Version = info.Main.Version
 	}
@@ -48,21 +52,15 @@ func versionOf() versionView {
 	if commit != "" && settings["vcs.modified"] == "true" {
 		commit += " (modified)"
 	}
-	if commit != "" {
-		v.Commit = &commit
-	}
+	v.Commit, v.Date = unlessEmpty(commit), unlessEmpty(settings["vcs.time"])
 	return v
 }
 
 func (v versionView) names() []string { return []string{v.Version} }
 
 func (v versionView) text(look look) string {
-	commit := printable.None
-	if v.Commit != nil {
-		commit = *v.Commit
-	}
 	var text strings.Builder
-	for _, line := range [][2]string{{"version", v.Version}, {"commit", commit}, {"go", v.Go}, {"platform", v.Platform}} {
+	for _, line := range [][2]string{{"version", v.Version}, {"commit", nameCell(v.Commit).text}, {"date", nameCell(v.Date).text}, {"go", v.Go}, {"platform", v.Platform}} {
 		text.WriteString(look.field(line[0], line[1]))
 	}
 	return text.String()
