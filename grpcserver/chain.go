@@ -122,6 +122,9 @@ type Observer func(ctx context.Context, call *Call) (context.Context, func(err e
 // Observe adds an observer, which stands inside of those before it. It is to be called before calls come.
 func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
 
+// ObserveFirst adds an observer that stands around all others, so that the log's lines have what it adds to the context.
+func (c *Chain) ObserveFirst(o Observer) { c.observers = append([]Observer{o}, c.observers...) }
+
 // unary implements grpc.UnaryServerInterceptor.
 func (c *Chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	arrived(ctx)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
 )
 
 // Config says how to serve.
@@ -32,6 +33,8 @@ type Config struct {
 	// wait. It returns what is called when the message has come too, or nil; cut ends the call before
 	// that. A nil Arrive lets all calls take their time.
 	Arrive func(ctx context.Context, cut func()) (arrived func())
+	// Stats, unless it is nil, hears of what happens to calls, before the Chain does.
+	Stats stats.Handler
 	// TLS is nil for plain gRPC.
 	TLS *tls.Config
 	// ShutdownTimeout is how long requests under way may take to finish.
@@ -91,6 +94,9 @@ func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	options := Options(s.config.TLS, s.config.Chain)
 	if s.config.Arrive != nil {
 		options = append(options, grpc.InTapHandle(arriving(s.config.Arrive)))
+	}
+	if s.config.Stats != nil {
+		options = append(options, grpc.StatsHandler(s.config.Stats))
 	}
 	server := grpc.NewServer(options...)
 	grpc_health_v1.RegisterHealthServer(server, s.health)

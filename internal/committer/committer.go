@@ -81,6 +81,7 @@ type Committer struct {
 	listeners listeners
 	leases    leases
 	quotas    quota.Counts
+	tracer    Tracer     // nil: no traces
 	sessions  Sessions   // nil: no sessions
 	flight    *flight    // the batch that is decided, and not committed yet; nil for none
 	pulse     sync.Mutex // held while the store beats
@@ -136,7 +137,7 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 // that commits, so it must be quick. The end of ctx does not matter. then is not called when Submit
 // returns ErrStopping or ErrOverloaded.
 func (c *Committer) Submit(ctx context.Context, cmd claim.Command, then func(Result, error)) error {
-	err := c.queue.add(&request{ctx: context.Background(), caller: CallerOf(ctx), cmd: cmd, then: then})
+	err := c.queue.add(&request{ctx: context.WithoutCancel(ctx), caller: CallerOf(ctx), cmd: cmd, then: then})
 	if err != nil {
 		c.metrics.refused.Inc()
 	}

@@ -62,6 +62,9 @@ func (c *Committer) observe(f *flight, err error) {
 	f.cancel()
 	c.health.answered()
 	c.metrics.observe(len(f.batch), time.Since(f.start), err)
+	if err != nil {
+		c.trace(f.batch, f.start, time.Now(), nil, err)
+	}
 }
 
 // end passes on what has become of a batch, and answers its callers.
@@ -72,6 +75,7 @@ func (c *Committer) end(f *flight, err error) {
 			c.committed(nil)
 		}
 		batch := answered(f.batch, f.outcome)
+		c.trace(batch, f.start, time.Now(), f.outcome.Changes, nil)
 		c.metrics.observeHandovers(f.outcome, batch, f.start, time.Now())
 		c.listeners.committed(f.outcome.Now, f.outcome.Changes)
 		c.answer(c.goOn(batch), nil)

@@ -86,7 +86,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 		return append(members, grouper.Member{Name: "drain", Runner: atEnd(service.Drain)}), nil
 	}
 	server := grpcserver.New(grpcserver.Config{
-		Listener: d.grpc, TLS: grpcTLS, Chain: service.Chain, Arrive: secured.arrive(), Register: service.Register,
+		Listener: d.grpc, TLS: grpcTLS, Chain: service.Chain, Stats: service.stats, Arrive: secured.arrive(), Register: service.Register,
 		ShutdownTimeout: c.ShutdownTimeout, OnDrain: service.Drain, Log: log,
 	})
 	service.readiness.onChange = server.SetReady

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/tracing"
 )
 
 // The formats of the log that Cloud Foundry's Locket has: timestamps as seconds, or in RFC 3339.
@@ -23,7 +24,7 @@ func newLogger(c Config, out io.Writer) (*slog.Logger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slog.New(grpcserver.LogRequestID(handler)), nil
+	return slog.New(grpcserver.LogRequestID(tracing.Log(handler))), nil
 }
 
 func (c Config) newLogHandler(out io.Writer) (slog.Handler, error) {

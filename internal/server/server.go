@@ -23,6 +23,7 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 	"github.com/locket-service/locket/internal/guard"
 	"github.com/locket-service/locket/internal/periodic"
+	"github.com/locket-service/locket/internal/tracing"
 )
 
 // Serve runs a server until ctx ends, or one of its parts fails, and returns what went wrong: nil after the end
@@ -167,6 +168,15 @@ func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *sl
 	}
 	secured.guards.May = append(secured.guards.May, guards...)
 	service := NewService(c, store, log, registry, secured.guards)
+	traces, err := tracing.New(context.Background(), os.Getenv, log)
+	if err != nil {
+		return nil, err
+	}
+	if traces != nil {
+		service.trace(traces)
+		secured.headers = append(slices.Clip(secured.headers), tracing.Headers...)
+		before = append(grouper.Members{{Name: "traces", Runner: traces}}, before...)
+	}
 	service.readiness.invalid = files.Invalid
 	service.readiness.audit, service.readiness.auditRequired = failing, c.AuditRequired
 	members, err := doors.members(c, service, secured, certificates, registry, log)

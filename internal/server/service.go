@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit/grouper"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/grpcserver"
@@ -16,6 +17,7 @@ import (
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/periodic"
 	"github.com/locket-service/locket/internal/session"
+	"github.com/locket-service/locket/internal/tracing"
 	"github.com/locket-service/locket/internal/upkeep"
 	"github.com/locket-service/locket/internal/watch"
 )
@@ -33,6 +35,15 @@ type Service struct {
 	Drain func()
 
 	readiness *readiness
+	queues    *committer.Committer
+	stats     stats.Handler // nil: no traces
+}
+
+// trace has the calls traced. Without it they cost what they would without traces.
+func (s *Service) trace(t *tracing.Tracing) {
+	s.queues.Trace(t)
+	s.Chain.ObserveFirst(t.Observe)
+	s.stats = t.StatsHandler()
 }
 
 // Guards are those of the calls, in their order. Between them stands the limit of requests under way:
@@ -78,6 +89,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 			{Name: "readiness", Runner: periodic.New(readyInterval, ready.check)},
 		},
 		readiness: ready,
+		queues:    queues,
 		Chain:     grpcserver.NewChain(log, registry, slices.Concat(guards.Who, limit, guards.May)...),
 		Register: func(s grpc.ServiceRegistrar) {
 			handlers.Register(s, handlers.New(queues, hub, sessions, store, log, options...))

@@ -1,0 +1,63 @@
+package tracing
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/grpcserver"
+)
+
+// Headers are those over HTTP that say to which trace a request belongs.
+var Headers = propagator.Fields()
+
+// isTraced reports whether calls of a method have spans: those of Locket's own service.
+func isTraced(fullMethod string) bool { return strings.HasPrefix(fullMethod, "/models.") }
+
+// Observe is a grpcserver.Observer, which makes the spans of calls that the StatsHandler does not see: those over REST.
+func (t *Tracing) Observe(ctx context.Context, call *grpcserver.Call) (context.Context, func(error)) {
+	if trace.SpanContextFromContext(ctx).IsValid() || !isTraced(call.FullMethod) {
+		return ctx, func(error) {}
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	service, method, _ := strings.Cut(strings.TrimPrefix(call.FullMethod, "/"), "/")
+	ctx, span := t.tracer.Start(propagator.Extract(ctx, carrier(md)), service+"/"+method, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", method), attribute.String("locket.door", "rest"),
+	))
+	return ctx, func(err error) {
+		code := status.Code(err)
+		span.SetAttributes(attribute.Int("rpc.grpc.status_code", int(code)))
+		if code == codes.Internal || code == codes.Unknown || code == codes.Unavailable {
+			span.SetStatus(otelcodes.Error, status.Convert(err).Message())
+		}
+		span.End()
+	}
+}
+
+// carrier is metadata from which a propagator reads.
+type carrier metadata.MD
+
+// Get implements propagation.TextMapCarrier.
+func (c carrier) Get(key string) string {
+	if values := metadata.MD(c).Get(key); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier.
+func (c carrier) Set(key, value string) { metadata.MD(c).Set(key, value) }
+
+// Keys implements propagation.TextMapCarrier.
+func (c carrier) Keys() (keys []string) {
+	for key := range c {
+		keys = append(keys, key)
+	}
+	return keys
+}

@@ -1,0 +1,76 @@
+package tracing
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/committer"
+)
+
+// Transaction implements committer.Tracer: it makes the spans of a transaction's commands, and of the waits that it has ended.
+func (t *Tracing) Transaction(tx committer.Transaction) {
+	for _, cmd := range tx.Commands {
+		span := trace.SpanContextFromContext(cmd.Context)
+		if !span.IsSampled() {
+			continue
+		}
+		t.command(cmd, &tx)
+		if tx.Err == nil && cmd.Err == nil && cmd.Claim.Status.Live() {
+			t.made.add(cmd.Claim.ID, made{span, tx.End})
+		}
+	}
+	if tx.Err == nil && len(t.made.of) > 0 {
+		t.waits(&tx)
+	}
+}
+
+// command makes the spans of one command: from when it was queued to the begin of the transaction, and from there to its end.
+func (t *Tracing) command(cmd committer.Command, tx *committer.Transaction) {
+	_, queued := t.tracer.Start(cmd.Context, "locket.queue", trace.WithTimestamp(cmd.Queued))
+	queued.End(trace.WithTimestamp(tx.Begin))
+	_, commit := t.tracer.Start(cmd.Context, "locket.commit", trace.WithTimestamp(tx.Begin), trace.WithAttributes(attribute.Int("locket.batch.requests", len(tx.Commands))))
+	if tx.Err != nil {
+		commit.SetStatus(otelcodes.Error, "the transaction failed")
+	}
+	commit.End(trace.WithTimestamp(tx.End))
+}
+
+// waits makes the spans of the claims that have stopped waiting, and forgets those that have ended.
+func (t *Tracing) waits(tx *committer.Transaction) {
+	ended := make(map[string]*claim.Claim) // the last holder of each resource that has one no more
+	for _, change := range tx.Changes {
+		if change.Before != nil && change.Before.Status == claim.Active && change.After.Status.Final() {
+			ended[change.After.Resource] = change.After
+		}
+	}
+	for _, change := range tx.Changes {
+		if waiter, known := t.made.of[change.After.ID]; known && change.StoppedWaiting() {
+			t.wait(change.After, waiter, ended[change.After.Resource], tx.End)
+		}
+	}
+	for _, change := range tx.Changes {
+		if change.After.Status.Final() {
+			t.made.remove(change.After.ID)
+		}
+	}
+}
+
+// wait makes the span of a wait in the trace of whoever made the claim, linked to that of the holder which it has waited for.
+func (t *Tracing) wait(c *claim.Claim, waiter made, holder *claim.Claim, end time.Time) {
+	options := []trace.SpanStartOption{trace.WithTimestamp(waiter.at), trace.WithAttributes(
+		attribute.String("locket.claim", c.ID), attribute.String("locket.status", c.Status.String()),
+	)}
+	if holder != nil {
+		options = append(options, trace.WithAttributes(attribute.String("locket.holder", holder.ID), attribute.String("locket.holder.status", holder.Status.String())))
+		if before, known := t.made.of[holder.ID]; known {
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: before.span, Attributes: []attribute.KeyValue{attribute.String("locket.link", "holder")}}))
+		}
+	}
+	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), waiter.span), "locket.wait", options...)
+	span.End(trace.WithTimestamp(end))
+}

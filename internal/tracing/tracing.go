@@ -1,0 +1,97 @@
+// Package tracing sends traces by OpenTelemetry, where the standard variables of the environment (OTEL_*) ask for
+// it: spans of calls, of their transactions, and of waits, which are linked to the claims that were waited for.
+package tracing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/stats"
+)
+
+// flushTimeout bounds how long the last spans may take to be sent.
+const flushTimeout = 5 * time.Second
+
+// Tracing makes and sends spans.
+type Tracing struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	made     claims
+}
+
+// New returns what sends traces as the environment says, nil if it asks for none: without OTEL_TRACES_EXPORTER=otlp and
+// without an endpoint of OTLP, or with OTEL_SDK_DISABLED=true or OTEL_TRACES_EXPORTER=none. Nobody waits for the exporter: spans for
+// which its queue has no room are dropped. log hears what goes wrong with it.
+func New(ctx context.Context, getenv func(string) string, log *slog.Logger) (*Tracing, error) {
+	endpoint := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
+	case getenv("OTEL_SDK_DISABLED") == "true", exporter == "none", exporter == "" && endpoint == "":
+		return nil, nil
+	case exporter != "" && exporter != "otlp":
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %q: must be otlp or none", exporter)
+	}
+	exporter, err := newExporter(ctx, cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"))
+	if err != nil {
+		return nil, err
+	}
+	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "locket")), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces cannot be sent", "error", err) }))
+	return newTracing(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
+}
+
+func newTracing(options ...sdktrace.TracerProviderOption) *Tracing {
+	provider := sdktrace.NewTracerProvider(options...)
+	return &Tracing{provider: provider, tracer: provider.Tracer("github.com/locket-service/locket"), made: newClaims(maxClaims)}
+}
+
+func newExporter(ctx context.Context, protocol string) (*otlptrace.Exporter, error) {
+	switch protocol {
+	case "grpc":
+		return otlptracegrpc.New(ctx)
+	case "http/protobuf":
+		return otlptracehttp.New(ctx)
+	default:
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %q: must be grpc or http/protobuf", protocol)
+	}
+}
+
+// propagator reads the trace of a caller (W3C Trace Context).
+var propagator = propagation.TraceContext{}
+
+// StatsHandler makes the spans of the calls at a gRPC server, but for those of its health.
+func (t *Tracing) StatsHandler() stats.Handler {
+	return otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(t.provider), otelgrpc.WithMeterProvider(noop.NewMeterProvider()), otelgrpc.WithPropagators(propagator),
+		otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool { return isTraced(info.FullMethodName) }),
+	)
+}
+
+// Run implements ifrit.Runner. At its end it sends the last spans.
+func (t *Tracing) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
+	close(ready)
+	<-signals
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		otel.Handle(err)
+	}
+	return nil
+}
