@@ -102,3 +102,25 @@ func TestBrowserRestart(t *testing.T) {
 	claimOf(t, server.Client(t), "r", "carol", time.Hour)
 	p.shows("In line: 2")
 }
+
+// TestBrowserTabs: ten tabs cost the server one watch, and all of them are live.
+func TestBrowserTabs(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	client := server.Client(t)
+	b := startBrowser(t)
+	var tabs []*tab
+	for range 10 {
+		tabs = append(tabs, b.open(console(server, "resources/r")))
+	}
+	for _, p := range tabs {
+		p.do("Page.bringToFront", nil) // one that is not seen asks nothing
+		p.shows("Live")
+		p.shows("It is free.")
+	}
+	claimOf(t, client, "r", "alice", time.Hour)
+	for _, p := range tabs {
+		p.do("Page.bringToFront", nil)
+		p.shows("by alice")
+	}
+	harness.Must(t, harness.WantMetric(t, server, "locket_watchers 1"))
+}
