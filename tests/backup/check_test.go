@@ -24,39 +24,61 @@ var faults = []struct {
 	change func(*changing)
 	says   string
 }{
-	{"the holder is another", "UPDATE resources SET holder = 'waits-1' WHERE name = 'a'",
+	{
+		"the holder is another", "UPDATE resources SET holder = 'waits-1' WHERE name = 'a'",
 		func(c *changing) {
 			c.row("a", func(r *backup.Row) { r.Counted, r.Holder, r.Waiting = true, "waits-1", 4 })
-		}, `resource "a" says that it is held by "waits-1"`},
-	{"a waiter is gone", "DELETE FROM claims WHERE id = 'waits-2'",
+		}, `resource "a" says that it is held by "waits-1"`,
+	},
+	{
+		"a waiter is gone", "DELETE FROM claims WHERE id = 'waits-2'",
 		func(c *changing) {
 			c.drop("waits-2")
 			c.row("a", func(r *backup.Row) { r.Counted, r.Holder, r.Waiting = true, "holds", 4 })
-		}, `resource "a" says that 4 claims wait, and 3 do`},
-	{"the counter is wrong", "UPDATE resources SET shared = 3 WHERE shared = 2",
+		}, `resource "a" says that 4 claims wait, and 3 do`,
+	},
+	{
+		"the counter is wrong", "UPDATE resources SET shared = 3 WHERE shared = 2",
 		func(c *changing) {
 			c.row("b \x01\xc3\xa9", func(r *backup.Row) { r.Counted, r.Shared, r.Waiting = true, 3, 1 })
-		}, `says that it has 3 shared holders, and has 2`},
-	{"a token is above the version", "UPDATE claims SET token = version + 5 WHERE id = 'lock'",
-		func(c *changing) { c.claim("lock", func(x *claim.Claim) { x.Token = x.Version + 5 }) }, `claim "lock" of "c" has the token`},
-	{"a claim is newer than its resource", "UPDATE resources SET version = 5 WHERE name = 'c'",
-		func(c *changing) { c.row("c", func(r *backup.Row) { r.Version = 5 }) }, `resource "c" has version 5, and its claim "lock" has`},
-	{"two hold", "UPDATE claims SET status = 2, token = version, deadline = created + 1 WHERE id = 'waits-1'",
+		}, `says that it has 3 shared holders, and has 2`,
+	},
+	{
+		"a token is above the version", "UPDATE claims SET token = version + 5 WHERE id = 'lock'",
+		func(c *changing) { c.claim("lock", func(x *claim.Claim) { x.Token = x.Version + 5 }) }, `claim "lock" of "c" has the token`,
+	},
+	{
+		"a claim is newer than its resource", "UPDATE resources SET version = 5 WHERE name = 'c'",
+		func(c *changing) { c.row("c", func(r *backup.Row) { r.Version = 5 }) }, `resource "c" has version 5, and its claim "lock" has`,
+	},
+	{
+		"two hold", "UPDATE claims SET status = 2, token = version, deadline = created + 1 WHERE id = 'waits-1'",
 		func(c *changing) {
 			c.claim("waits-1", func(x *claim.Claim) { x.Status, x.Token, x.Deadline = claim.Active, x.Version, x.Created+1 })
-		}, `resource "a" has 2 exclusive holders`},
-	{"nobody holds, and claims wait", "DELETE FROM claims WHERE id = 'holds'",
-		func(c *changing) { c.drop("holds") }, `resource "a" is free, and 4 claims wait`},
-	{"a session is gone", "DELETE FROM sessions WHERE id = 's1'",
-		func(c *changing) { c.drop("s1") }, `session "s1" is not there, and 2 claims are bound to it`},
-	{"a row is gone", "DELETE FROM resources WHERE name = 'c'",
-		func(c *changing) { c.drop("c") }, `resource "c" has 1 live claims, and no row`},
-	{"two have one place in the line", "UPDATE claims SET position = (SELECT p FROM (SELECT position AS p FROM claims WHERE id = 'waits-1') w) WHERE id = 'waits-2'",
+		}, `resource "a" has 2 exclusive holders`,
+	},
+	{
+		"nobody holds, and claims wait", "DELETE FROM claims WHERE id = 'holds'",
+		func(c *changing) { c.drop("holds") }, `resource "a" is free, and 4 claims wait`,
+	},
+	{
+		"a session is gone", "DELETE FROM sessions WHERE id = 's1'",
+		func(c *changing) { c.drop("s1") }, `session "s1" is not there, and 2 claims are bound to it`,
+	},
+	{
+		"a row is gone", "DELETE FROM resources WHERE name = 'c'",
+		func(c *changing) { c.drop("c") }, `resource "c" has 1 live claims, and no row`,
+	},
+	{
+		"two have one place in the line", "UPDATE claims SET position = (SELECT p FROM (SELECT position AS p FROM claims WHERE id = 'waits-1') w) WHERE id = 'waits-2'",
 		func(c *changing) {
 			c.claim("waits-2", func(x *claim.Claim) { x.Enqueued = c.enqueued["waits-1"] })
-		}, `resource "a" has claims with the same place`},
-	{"a lease is too long", "UPDATE claims SET deadline = deadline + 3600000000 WHERE id = 'presence'",
-		func(c *changing) { c.claim("presence", func(x *claim.Claim) { x.Deadline += 3600e6 }) }, `claim "presence" of "cell/1" falls due later than its TTL allows`},
+		}, `resource "a" has claims with the same place`,
+	},
+	{
+		"a lease is too long", "UPDATE claims SET deadline = deadline + 3600000000 WHERE id = 'presence'",
+		func(c *changing) { c.claim("presence", func(x *claim.Claim) { x.Deadline += 3600e6 }) }, `claim "presence" of "cell/1" falls due later than its TTL allows`,
+	},
 }
 
 // changing is a Sink that changes what goes through it.
