@@ -143,7 +143,8 @@ func (s *Store) snapshotIfLarge() error {
 }
 
 // makeSnapshot makes a snapshot of what is committed by now, and lets the log forget what is in it and in the history.
-// Its caller must have the right to write behind the commits.
+// The history is written first: a server that is started on a snapshot reads the log from there on, and does not see what
+// has ended before. Its caller must have the right to write behind the commits.
 func (s *Store) makeSnapshot() error {
 	s.mu.RLock()
 	at := s.applied
@@ -155,6 +156,9 @@ func (s *Store) makeSnapshot() error {
 	if at.index == old || at.index == firstIndex {
 		return nil
 	}
+	if err := s.writeUpTo(at.index); err != nil {
+		return err
+	}
 	m, err := snapshot.Merge(s.snapshots, old, snapshot.Meta{Log: s.folder.log, Index: at.index, Term: at.term, Conf: s.conf}, s.records)
 	if err != nil {
 		return err
@@ -163,9 +167,6 @@ func (s *Store) makeSnapshot() error {
 		return fmt.Errorf("%w: entry %d", snapshot.ErrDiverged, at.index)
 	}
 	s.noteSnapshot(m)
-	if err := s.writeUpTo(at.index); err != nil {
-		return err
-	}
 	err = s.log.Compact(at.index)
 	s.merged = s.log.Bytes()
 	return err

@@ -36,8 +36,8 @@ type Options struct {
 	SnapshotBytes int
 	// Delay is how long the work behind the commits waits for more.
 	Delay time.Duration
-	// Disk is where the log is, in place of a folder below the store's.
-	Disk disk.Disk
+	// Disk is where the log is, in place of a folder below the store's, and Snapshots where the snapshots are.
+	Disk, Snapshots disk.Disk
 	// Log gets what fails behind the commits; nil: nobody does. It is not for tests alone.
 	Log *slog.Logger
 }
@@ -150,7 +150,9 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 
 // open reads what is in the folder, and starts the node.
 func (s *Store) open() error {
-	s.snapshots = s.folder.disk(snapshotsName)
+	if s.snapshots = s.options.Snapshots; s.snapshots == nil {
+		s.snapshots = s.folder.disk(snapshotsName)
+	}
 	if s.options.Disk == nil {
 		s.options.Disk = s.folder.disk(logName)
 	}
