@@ -15,6 +15,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/periodic"
 	"github.com/locket-service/locket/internal/quota"
 )
@@ -65,7 +66,8 @@ type request struct {
 	queued time.Time
 	bytes  int
 	done   chan struct{}
-	then   func(Result, error) // called in place of a value in done, unless it is nil
+	then   func(Result, error) // goes to the inbox in place of a value in done, unless it is nil
+	to     *inbox.Inbox
 
 	result Result
 	err    error
@@ -81,10 +83,11 @@ type Committer struct {
 	listeners listeners
 	leases    leases
 	quotas    quota.Counts
-	tracer    Tracer     // nil: no traces
-	sessions  Sessions   // nil: no sessions
-	flight    *flight    // the batch that is decided, and not committed yet; nil for none
-	pulse     sync.Mutex // held while the store beats
+	tracer    Tracer       // nil: no traces
+	sessions  Sessions     // nil: no sessions
+	beats     *inbox.Inbox // for the sessions
+	flight    *flight      // the batch that is decided, and not committed yet; nil for none
+	pulse     sync.Mutex   // held while the store beats
 	health    health
 	requests  sync.Pool // not shared: the channels of one synctest bubble work in no other
 
@@ -105,6 +108,7 @@ func New(store Store, config Config) *Committer {
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
 	}
+	c.beats = inbox.New(maxBeats, nil)
 	c.time.start()
 	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
 	c.metrics.watch(c.queue)
@@ -133,15 +137,16 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	}
 }
 
-// Submit is Do for who does not wait: then is called with what Do would return, on the goroutine
-// that commits, so it must be quick. The end of ctx does not matter. then is not called when Submit
-// returns ErrStopping or ErrOverloaded.
-func (c *Committer) Submit(ctx context.Context, cmd claim.Command, then func(Result, error)) error {
-	err := c.queue.add(&request{ctx: context.WithoutCancel(ctx), caller: CallerOf(ctx), cmd: cmd, then: then})
-	if err != nil {
+// Submit takes a command for the caller of ctx, and does not wait until it is carried out: then gets what Do would
+// return, in an inbox. The end of ctx does not end the command. A command that Submit refuses, with ErrStopping or
+// ErrOverloaded, has no then.
+func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inbox, then func(Result, error)) error {
+	r := &request{ctx: context.WithoutCancel(ctx), caller: CallerOf(ctx), cmd: cmd, to: to, then: then}
+	if err := c.queue.add(r); err != nil {
 		c.metrics.refused.Inc()
+		return err
 	}
-	return err
+	return nil
 }
 
 // Run implements ifrit.Runner. On a signal it finishes the batch under way; requests that come
@@ -419,7 +424,7 @@ func (c *Committer) answer(batch []*request, err error) {
 			r.result, r.err = Result{}, err
 		}
 		if r.then != nil {
-			r.then(r.result, r.err)
+			r.to.Put(func() { r.then(r.result, r.err) })
 			continue
 		}
 		r.done <- struct{}{}

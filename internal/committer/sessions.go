@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Sessions are the sessions of this server, which its beats keep alive. The methods are called on the goroutine
-// that commits, so they must be quick.
+// Sessions are the sessions of this server, which its beats keep alive.
 type Sessions interface {
-	// Any reports whether there are sessions: then beats go on, lease or not.
+	// Any reports whether there are sessions: then beats go on, lease or not. It is called on the goroutine that
+	// commits, and must be quick.
 	Any() bool
-	// Beaten is called after each beat, with the time at which it began. lost says that the beat kept no
+	// Beaten is called after each beat, beside the goroutine that commits, with the time at which it began. lost says that the beat kept no
 	// session alive: another server has declared this one gone (db.ErrServerGone).
 	Beaten(began time.Time, lost bool)
 }
@@ -20,9 +20,16 @@ func (c *Committer) SetSessions(s Sessions) { c.sessions = s }
 
 func (c *Committer) hasSessions() bool { return c.sessions != nil && c.sessions.Any() }
 
+// maxBeats is how many beats may wait to be told to the sessions. More are left out: a later one tells the same.
+const maxBeats = 64
+
 func (c *Committer) beaten(began time.Time, lost bool) {
-	if c.sessions != nil {
-		c.sessions.Beaten(began, lost)
+	switch tell := func() { c.sessions.Beaten(began, lost) }; {
+	case c.sessions == nil:
+	case lost:
+		c.beats.Put(tell)
+	default:
+		c.beats.Offer(tell)
 	}
 }
 

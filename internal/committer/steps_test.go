@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/inbox"
 )
 
 // inSession has a session hold many resources.
@@ -48,7 +50,7 @@ func TestSessionEndsInSteps(t *testing.T) {
 		},
 		"submit": func(w *committertest.World) <-chan error {
 			done := make(chan error, 1)
-			_ = w.Submit(context.Background(), closing, func(_ committer.Result, err error) { done <- err })
+			_ = w.Submit(context.Background(), closing, inbox.New(1000, nil), func(_ committer.Result, err error) { done <- err })
 			return done
 		},
 	} {
@@ -57,7 +59,7 @@ func TestSessionEndsInSteps(t *testing.T) {
 				const n = 3*claim.MaxEnds + 10
 				inSession(t, w, n)
 				before, _ := w.Batches(t)
-				served := 0
+				var served atomic.Int64
 				last := int64(n)
 				w.Store.Set(func(s *committertest.Store) {
 					s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
@@ -65,7 +67,7 @@ func TestSessionEndsInSteps(t *testing.T) {
 						if now := held(t, w); last-now > claim.MaxEnds {
 							t.Errorf("one transaction has ended %d claims", last-now)
 						} else if last = now; 0 < now && now < n {
-							_ = w.Submit(context.Background(), claim.Activate{ID: "none"}, func(committer.Result, error) { served++ })
+							_ = w.Submit(context.Background(), claim.Activate{ID: "none"}, inbox.New(1000, nil), func(committer.Result, error) { served.Add(1) })
 						}
 						return err
 					}
@@ -75,8 +77,8 @@ func TestSessionEndsInSteps(t *testing.T) {
 				if held(t, w) != 0 {
 					t.Errorf("%d are held", held(t, w))
 				}
-				if after, _ := w.Batches(t); after-before < 4 || served != 3 {
-					t.Errorf("%d transactions, beside them %d others", after-before, served)
+				if after, _ := w.Batches(t); after-before < 4 || served.Load() != 3 {
+					t.Errorf("%d transactions, beside them %d others", after-before, served.Load())
 				}
 			})
 		})
@@ -138,3 +140,36 @@ func TestCuttingEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowAnswers: who is slow to take an answer, or a beat, keeps nobody waiting.
+func TestSlowAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := committertest.New(t, 0)
+		gate := make(chan struct{})
+		w.SetSessions(slowSessions{gate})
+		committertest.Run(t, w.Committer)
+		answered := false
+		committertest.Check(t, w.Submit(t.Context(), committertest.Lock("slow"), inbox.New(1000, nil), func(committer.Result, error) {
+			<-gate
+			answered = true
+		}))
+		for i := range 3 {
+			time.Sleep(db.BeatInterval)
+			w.Must(t, committertest.Lock(fmt.Sprint(i)))
+		}
+		if answered {
+			t.Error("it was not slow")
+		}
+		close(gate)
+		synctest.Wait()
+		if !answered {
+			t.Error("there was no answer")
+		}
+	})
+}
+
+// slowSessions are told of beats, and do not go on before a gate opens.
+type slowSessions struct{ gate chan struct{} }
+
+func (slowSessions) Any() bool                { return true }
+func (s slowSessions) Beaten(time.Time, bool) { <-s.gate }

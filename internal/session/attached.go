@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/inbox"
 )
 
 // Attached is a session while it is attached to this server over one stream.
@@ -25,7 +26,8 @@ type Attached struct {
 	room      chan struct{} // has a value for each command under way
 	wake      chan struct{} // has a value when there is something to send
 	ended     chan struct{}
-	follow    func() // stops following the hub
+	inbox     *inbox.Inbox // has what the committer and the hub tell the session
+	follow    func()       // stops following the hub
 	// begun are the commands that the committer has. After the end no more come.
 	begun sync.WaitGroup
 
@@ -55,6 +57,7 @@ func newAttached(ctx context.Context, m *Manager, s claim.Session, server string
 		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		resources: make(map[string]*resource), loading: true,
 	}
+	a.inbox = inbox.New(m.config.Unread, func() { a.end(ErrTooSlow) })
 	a.Heard()
 	a.follow = func() {}
 	return a
@@ -81,7 +84,7 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 		return err
 	}
 	a.Owner, a.TTL, a.Resumed = row.Owner, row.TTL, row.Version > uint64(row.Created) // its first version is the time of its making
-	a.follow = a.m.hub.Follow(a.ID, a)
+	a.follow = a.m.hub.Follow(a.ID, a.inbox, a)
 	claims, err := a.m.store.SessionClaims(ctx, a.ID)
 	a.mu.Lock()
 	defer a.mu.Unlock()

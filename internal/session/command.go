@@ -359,7 +359,7 @@ func (a *Attached) attempt(cmd claim.Command, unknown bool, then func(committer.
 		return
 	}
 	a.begun.Add(1)
-	err := a.m.queues.Submit(a.caller, cmd, func(result committer.Result, err error) {
+	err := a.m.queues.Submit(a.caller, cmd, a.inbox, func(result committer.Result, err error) {
 		defer a.begun.Done()
 		a.mu.Lock()
 		defer a.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/session"
 )
 
@@ -90,7 +91,7 @@ func TestDeadlockEndedElsewhere(t *testing.T) {
 				return nil
 			}
 			withdrawn = result.Claim.ID
-			stop := w.Hub.Follow("b", nobody{}) // nothing of it is heard here
+			stop := w.Hub.Follow("b", inbox.New(1000, nil), nobody{}) // nothing of it is heard here
 			defer stop()
 			w.Must(t, claim.Withdraw{ID: withdrawn, Reason: "a deadlock"})
 			return refused

@@ -13,6 +13,7 @@ import (
 
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/session"
 )
 
@@ -163,8 +164,8 @@ func TestGap(t *testing.T) {
 		// What another server does, of which nothing is heard here.
 		claims, err := w.Store.SessionClaims(t.Context(), "a")
 		committertest.Check(t, err)
-		stop := w.Hub.Follow("a", nobody{})
-		stopB := w.Hub.Follow("b", nobody{})
+		stop := w.Hub.Follow("a", inbox.New(1000, nil), nobody{})
+		stopB := w.Hub.Follow("b", inbox.New(1000, nil), nobody{})
 		w.Must(t, claim.SetStatus{ID: claims[0].ID, Status: claim.Revoked, Reason: "why"})
 		stop()
 		stopB()

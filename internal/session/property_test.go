@@ -18,6 +18,7 @@ import (
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
 	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/session"
 )
 
@@ -445,7 +446,7 @@ func TestPropertyEvents(t *testing.T) {
 					if rapid.Bool().Draw(t, "elsewhere") {
 						sc.elsewhere(other())
 					} else {
-						_ = sc.servers[h.at].queues.Submit(context.Background(), other(), func(committer.Result, error) {})
+						_ = sc.servers[h.at].queues.Submit(context.Background(), other(), inbox.New(1000, nil), func(committer.Result, error) {})
 					}
 				},
 				"from the feed": func(t *rapid.T) {

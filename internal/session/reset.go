@@ -136,6 +136,6 @@ func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndS
 // ended sends a session away that has ended, if it is here.
 func (m *Manager) ended(id string) {
 	if a := m.find(id); a != nil {
-		a.end(claim.ErrSessionEnded)
+		a.inbox.Put(func() { a.end(claim.ErrSessionEnded) }) // after what it is told of its claims
 	}
 }

@@ -38,8 +38,8 @@ type Hub struct {
 	running  context.Context // ends with Stop
 	stop     func()
 
-	sessions map[string]SessionListener // by the session's id
-	awaited  int                        // sessions that wait for something
+	sessions map[string]*sessionFollower // by the session's id
+	awaited  int                         // sessions that wait for something
 }
 
 // subscription is one call's wait for one claim.
@@ -64,7 +64,7 @@ type update struct {
 // wait, and of watches.
 func NewHub(store Store, registerer prometheus.Registerer) *Hub {
 	running, stop := context.WithCancel(context.Background())
-	h := &Hub{store: store, Answers: newAnswers(registerer), running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]SessionListener)}
+	h := &Hub{store: store, Answers: newAnswers(registerer), running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]*sessionFollower)}
 	h.renewals.began = make(chan struct{}, 1)
 	h.log = newFeedLog(store, h.poke, registerer)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

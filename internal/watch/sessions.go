@@ -1,9 +1,12 @@
 package watch
 
-import "github.com/locket-service/locket/internal/claim"
+import (
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/inbox"
+)
 
-// SessionListener hears what happens to the claims of a session that is attached to this server.
-// Its methods must be quick.
+// SessionListener hears what happens to the claims of a session that is attached to this server, in the inbox
+// that Follow was given.
 type SessionListener interface {
 	// Changed is called for each change of a claim of the session: for those that this server
 	// committed in their order, before their callers are answered, and soon for those of other servers.
@@ -13,16 +16,23 @@ type SessionListener interface {
 	Missed()
 }
 
+// sessionFollower is a listener, and where it hears.
+type sessionFollower struct {
+	to *inbox.Inbox
+	SessionListener
+}
+
 // Follow has a listener hear of a session's claims, in place of the one that did before, until
 // stop is called.
-func (h *Hub) Follow(session string, l SessionListener) (stop func()) {
+func (h *Hub) Follow(session string, to *inbox.Inbox, l SessionListener) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sessions[session] = l
+	it := &sessionFollower{to, l}
+	h.sessions[session] = it
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.sessions[session] == l {
+		if h.sessions[session] == it {
 			delete(h.sessions, session)
 		}
 	}
@@ -48,19 +58,19 @@ func (h *Hub) changed(change claim.Transition) {
 	l := h.sessions[change.After.Session]
 	h.mu.Unlock()
 	if l != nil {
-		l.Changed(change)
+		l.to.Offer(func() { l.Changed(change) })
 	}
 }
 
 // missed has all sessions read their claims.
 func (h *Hub) missed() {
 	h.mu.Lock()
-	all := make([]SessionListener, 0, len(h.sessions))
+	all := make([]*sessionFollower, 0, len(h.sessions))
 	for _, l := range h.sessions {
 		all = append(all, l)
 	}
 	h.mu.Unlock()
 	for _, l := range all {
-		l.Missed()
+		l.to.Offer(l.Missed)
 	}
 }

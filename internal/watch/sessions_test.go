@@ -11,6 +11,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer/committertest"
+	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/watch"
 )
 
@@ -34,7 +35,7 @@ func TestSessionsPace(t *testing.T) {
 			}
 		}
 		for i := range 1000 {
-			w.Hub.Follow(fmt.Sprint(i), &listener{})
+			w.Hub.Follow(fmt.Sprint(i), inbox.New(1000, nil), &listener{})
 		}
 		count(4, 6)
 		w.Hub.SessionsWait(1)
@@ -60,6 +61,7 @@ func (l *listener) hear(what string) {
 }
 
 func (l *listener) all() string {
+	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fmt.Sprint(l.heard)
@@ -89,7 +91,7 @@ func TestSessionsHear(t *testing.T) {
 		committertest.Run(t, watch.NewFollower(w.Store, w.Hub, w.Log))
 		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Minute}, Server: "here"})
 		first, second := &listener{}, &listener{}
-		stop := w.Hub.Follow("s", first)
+		stop := w.Hub.Follow("s", inbox.New(1000, nil), first)
 		w.Hub.SessionsWait(1)
 		w.Must(t, claim.Create{ID: "mine", Resource: "r", Session: "s", Server: "here"})
 		w.Must(t, claim.Create{ID: "another's", Resource: "q", TTL: time.Minute})
@@ -102,7 +104,7 @@ func TestSessionsHear(t *testing.T) {
 		mine := &claim.Claim{ID: "mine", Resource: "r", Session: "s", Status: claim.Active}
 		feed <- []db.Commit{{Server: "here", N: 1, Own: true, Changes: []claim.Transition{{After: mine}}}} // heard when it was committed
 		time.Sleep(time.Second)
-		w.Hub.Follow("s", second)
+		w.Hub.Follow("s", inbox.New(1000, nil), second)
 		stop() // too late to matter
 		w.Must(t, claim.SetStatus{ID: "mine", Status: claim.Released})
 		if got := first.all(); got != "[missed mine active mine revoked missed]" {
@@ -120,7 +122,7 @@ func TestSessionsMiss(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		feed := follow(t, w)
 		l := &listener{}
-		w.Hub.Follow("s", l)
+		w.Hub.Follow("s", inbox.New(1000, nil), l)
 		time.Sleep(3 * time.Second)
 		if got := l.all(); got != "[missed]" {
 			t.Errorf("at the begin it heard %s", got)
@@ -131,6 +133,36 @@ func TestSessionsMiss(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if got := l.all(); got != "[missed missed]" {
 			t.Errorf("it heard %s", got)
+		}
+	})
+}
+
+// slow is a listener that does not go on before a gate opens.
+type slow struct {
+	listener
+	gate chan struct{}
+}
+
+func (s *slow) Changed(change claim.Transition) {
+	<-s.gate
+	s.listener.Changed(change)
+}
+
+// TestSlowListener: a session that is slow to hear keeps nobody waiting, and hears all, in order.
+func TestSlowListener(t *testing.T) {
+	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
+		l := &slow{gate: make(chan struct{})}
+		w.Hub.Follow("s", inbox.New(1000, nil), l)
+		w.Must(t, claim.Attach{Session: claim.Session{ID: "s", TTL: time.Hour}, Server: "here"})
+		w.Must(t, claim.Create{ID: "1", Resource: "1", Session: "s", Server: "here"})
+		w.Must(t, claim.End{ID: "1"})
+		if heard := l.all(); heard != "[]" {
+			t.Errorf("heard %s", heard)
+		}
+		close(l.gate)
+		synctest.Wait()
+		if heard := l.all(); heard != "[1 active 1 released]" {
+			t.Errorf("heard %s", heard)
 		}
 	})
 }

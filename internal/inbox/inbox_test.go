@@ -1,0 +1,52 @@
+package inbox_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/locket-service/locket/internal/inbox"
+)
+
+// TestOrder: what is put in is carried out in its order, one after the other, also by what is carried out; who puts it
+// in does not wait.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var done []int
+		gate := make(chan struct{})
+		b := inbox.New(1000, nil)
+		b.Put(func() { <-gate })
+		for i := range 100 {
+			b.Offer(func() {
+				done = append(done, i) // the race detector sees two at once
+				b.Put(func() { done = append(done, 100+i) })
+			})
+		}
+		close(gate)
+		synctest.Wait()
+		if len(done) != 200 || !slices.IsSorted(done) {
+			t.Errorf("%v", done)
+		}
+	})
+}
+
+// TestFull: beyond the limit what is offered is dropped, which is told once, in its order. What is put in is not dropped.
+func TestFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var done []string
+		note := func(s string) func() { return func() { done = append(done, s) } }
+		gate := make(chan struct{})
+		b := inbox.New(2, note("full"))
+		b.Put(func() { <-gate })
+		synctest.Wait()
+		for _, s := range []string{"1", "2", "3", "4"} {
+			b.Offer(note(s))
+		}
+		b.Put(note("put"))
+		close(gate)
+		synctest.Wait()
+		if want := []string{"1", "2", "full", "put"}; !slices.Equal(done, want) {
+			t.Errorf("%v, want %v", done, want)
+		}
+	})
+}
