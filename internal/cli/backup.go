@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -155,12 +156,35 @@ line is wrong.`,
 
 // addDatabaseFlags adds the flags that say which database a command works on.
 func addDatabaseFlags(flags *pflag.FlagSet, c *server.Config) {
-	flags.StringVar(&c.Data, "data", c.Data, "the folder in which a server keeps its data by itself, in place of --database; for trials")
-	flags.StringVar(&c.Database, "database", c.Database, "sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME (default "+server.DefaultDatabase+")")
+	flags.Var(notEmpty{&c.Data}, "data", "the folder in which a server keeps its data by itself, in place of --database; for trials")
+	flags.Var(notEmpty{&c.Database}, "database", "sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME (default "+server.DefaultDatabase+")")
 	flags.StringVar(&c.DatabasePasswordFile, "database-password-file", c.DatabasePasswordFile, "a file whose first line is the password of the database")
 	flags.StringVar(&c.DatabaseCA, "database-ca", c.DatabaseCA, "the authorities of the database's certificate, PEM; requires TLS")
 	flags.BoolVar(&c.DatabaseAnyName, "database-any-name", c.DatabaseAnyName, "with --database-ca, do not check which host the certificate names")
 }
+
+// notEmpty is a flag that is refused when it is given without a value, as by a variable of a script that is not set.
+type notEmpty struct{ value *string }
+
+// String implements pflag.Value.
+func (n notEmpty) String() string {
+	if n.value == nil {
+		return ""
+	}
+	return *n.value
+}
+
+// Set implements pflag.Value.
+func (n notEmpty) Set(value string) error {
+	if value == "" {
+		return errors.New("it must not be empty")
+	}
+	*n.value = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (n notEmpty) Type() string { return "string" }
 
 // databaseOf completes the configuration of a command from the environment.
 func databaseOf(cmd *cobra.Command, c *server.Config) error {

@@ -133,8 +133,8 @@ func TestExamplesKilledEarly(t *testing.T) {
 			cmd := exec.Command(kind.program, append(args, "sh", "-c", stubborn, file)...)
 			cmd.Env = append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1",
 				"LOCKET="+fixtures.LocketProgram(t), "PATH="+bin+":"+os.Getenv("PATH"))
-			if err := begin(t, cmd).cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != -1 {
-				t.Errorf("the example ended by itself: %v", err)
+			if code := begin(t, cmd).exit(t); code != -1 {
+				t.Errorf("the example ended by itself, with %d", code)
 			}
 			harness.Eventually(t, func() error {
 				names, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -97,6 +97,7 @@ func TestWrongSettings(t *testing.T) {
 		{"--database", "nonsense"},
 		{"--database", "oracle:x"},
 		{"--database", "sqlite:"},
+		{"--data="},
 		{"--database", "mysql:"},
 		{"--database", "mysql:root@tcp(127.0.0.1:1)/"},
 		{"--database", "mysql:root@tcp(127.0.0.1:99999)/x"},
