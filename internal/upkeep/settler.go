@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
@@ -15,14 +16,18 @@ import (
 const (
 	// settleInterval is how often it is looked whether a quarantine has ended.
 	settleInterval = 250 * time.Millisecond
-	// settleLate is how much lease time after its end a quarantine is not looked at any more: what waited was granted then.
+	// settleLate is how much lease time after its end a quarantine is not looked at any more at a start: what waited was granted then.
 	settleLate = 10 * time.Minute
-	settlePage = 1000
+	settlePage = 256
+	// settlePause is how long nothing is tried after something could not be granted.
+	settlePause = 5 * time.Second
+	// settleTimeout bounds each look at the database, and each command.
+	settleTimeout = 15 * time.Second
 )
 
 // Restored is a store that may have been restored from a backup.
 type Restored interface {
-	ClockState() db.ClockState
+	db.Clocks
 	Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error)
 }
 
@@ -30,63 +35,132 @@ type Restored interface {
 type Doer func(ctx context.Context, cmd claim.Command) error
 
 // NewSettler returns a runner that grants what claims wait for when the quarantine of a restored store has ended: nobody holds it, so
-// that nothing else makes anybody look at it. Without a quarantine it does nothing.
+// that nothing else makes anybody look at it. Without a quarantine it does nothing. It ends on any signal, without waiting for the database.
 func NewSettler(store Restored, do Doer, log *slog.Logger) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
+		s := &settler{store: store, do: do, log: log}
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.run(ctx)
+		}()
 		close(ready)
-		if store.ClockState().Quarantine == 0 {
-			<-signals
-			return nil
-		}
-		tick := time.NewTicker(settleInterval)
-		defer tick.Stop()
-		for told, done := false, false; !done; {
-			select {
-			case <-signals:
-				return nil
-			case <-tick.C:
-			}
-			switch state := store.ClockState(); {
-			case state.Lease > state.Quarantine.Add(settleLate):
-				done = true
-			case state.Lease >= state.Quarantine:
-				done = settle(store, do, log)
-			case !told:
-				log.Warn("the database was restored from a backup: nothing is granted yet", "for", state.Quarantine.Sub(state.Lease))
-				told = true
-			}
-		}
 		<-signals
+		stop()
+		<-ended
 		return nil
 	})
 }
 
-// settle looks at all resources for which claims wait.
-func settle(store Restored, do Doer, log *slog.Logger) (done bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	seen := make(map[string]bool)
-	for page := (db.Page{Limit: settlePage}); ; {
-		live, err := store.Live(ctx, nil, page)
-		if err != nil {
-			log.Warn("what waits after the quarantine cannot be read", "error", err)
-			return false
-		}
-		for i := range live {
-			c := &live[i]
-			if c.Status != claim.Waiting || seen[c.Resource] {
-				continue
-			}
-			seen[c.Resource] = true
-			if err := do(ctx, claim.Expire{Resources: []string{c.Resource}}); err != nil {
-				log.Warn("what waits after the quarantine cannot be granted", "resource", c.Resource, "error", err)
-				return false
-			}
-		}
-		if len(live) < settlePage {
-			log.Info("the quarantine after the restore has ended")
-			return true
-		}
-		page.After = live[len(live)-1].ID
+type settler struct {
+	store Restored
+	do    Doer
+	log   *slog.Logger
+	// after is the last claim that was looked at: what fails goes on there.
+	after string
+	// failed says that something before it could not be granted.
+	failed bool
+}
+
+func (s *settler) run(ctx context.Context) {
+	state := s.store.ClockState()
+	if state.Quarantine == 0 || state.Lease > state.Quarantine.Add(settleLate) {
+		return
 	}
+	if left := state.Quarantine.Sub(state.Lease); left > 0 {
+		s.log.Warn("the database was restored from a backup: nothing is granted yet", "for", left)
+	}
+	for pause := settleInterval; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		switch {
+		case !s.ended(ctx, state.Quarantine):
+		case s.settle(ctx):
+			s.log.Info("the quarantine after the restore has ended")
+			return
+		default:
+			pause = settlePause
+		}
+	}
+}
+
+// ended reports whether the quarantine has ended. It asks the store: the lease time of the last beat may be one of before for good, as
+// nobody beats for claims that only wait.
+func (s *settler) ended(ctx context.Context, quarantine claim.Time) bool {
+	if s.store.ClockState().Lease.Add(db.MaxSilence) < quarantine {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	now, err := s.store.Now(ctx)
+	return err == nil && now.Lease >= quarantine
+}
+
+// settle looks at all resources for which claims wait, and reports whether all is done. If not, it is to be called again.
+func (s *settler) settle(ctx context.Context) (done bool) {
+	for {
+		switch more, err := s.settlePage(ctx); {
+		case err != nil:
+			if ctx.Err() == nil {
+				s.log.Warn("what waits after the quarantine cannot be granted", "error", err)
+			}
+			return false
+		case !more:
+			done = !s.failed
+			s.after, s.failed = "", false
+			return done
+		}
+	}
+}
+
+// settlePage looks at the resources for which the next claims wait.
+func (s *settler) settlePage(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, db.ErrUnavailable)
+	defer cancel()
+	live, err := s.store.Live(ctx, nil, db.Page{After: s.after, Limit: settlePage})
+	if err != nil || len(live) == 0 {
+		return false, err
+	}
+	if err := s.grant(ctx, waitedFor(live)); err != nil {
+		return false, err
+	}
+	s.after = live[len(live)-1].ID
+	return len(live) == settlePage, nil
+}
+
+// grant grants what is free of some resources. It returns the errors of the database; a resource that fails for a reason of its own is
+// left for later.
+func (s *settler) grant(ctx context.Context, resources []string) error {
+	if len(resources) == 0 {
+		return nil
+	}
+	err := s.do(ctx, claim.Expire{Resources: resources})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil, errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrOutcomeUnknown):
+		return err
+	case len(resources) == 1:
+		s.log.Warn("what waits after the quarantine cannot be granted", "resource", resources[0], "error", err)
+		s.failed = true
+		return nil
+	}
+	half := len(resources) / 2
+	return errors.Join(s.grant(ctx, resources[:half]), s.grant(ctx, resources[half:]))
+}
+
+// waitedFor returns the resources for which some of the claims wait.
+func waitedFor(live []claim.Claim) (resources []string) {
+	seen := make(map[string]bool)
+	for i := range live {
+		if c := &live[i]; c.Status == claim.Waiting && !seen[c.Resource] {
+			seen[c.Resource] = true
+			resources = append(resources, c.Resource)
+		}
+	}
+	return resources
 }

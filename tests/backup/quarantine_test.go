@@ -1,0 +1,164 @@
+package backup
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// quarantined restores a database in which claims wait that nobody keeps in the line.
+func quarantined(t *testing.T, into string, quarantine time.Duration) place {
+	t.Helper()
+	from, p := engines["raft"](t), engines[into](t)
+	s := from.open(t)
+	for _, resource := range []string{"k", "l"} {
+		for _, id := range []string{"holds", "first", "second", "third"} {
+			dbtest.Do(t, s, claim.Create{ID: resource + "-" + id, Resource: resource, Owner: id, TTL: time.Minute})
+		}
+	}
+	dbtest.Do(t, s, claim.Create{ID: "m-holds", Resource: "m", TTL: time.Minute})
+	for n := range 5 {
+		dbtest.Do(t, s, claim.Create{ID: fmt.Sprint("shares-", n), Resource: "m", TTL: time.Minute, Mode: claim.Shared})
+	}
+	must(t, s.Close())
+	_, err := server.Restore(t.Context(), config(p), backUp(t, from), server.RestoreOptions{Quarantine: &quarantine})
+	must(t, err)
+	return p
+}
+
+// inQuarantine checks that nobody is granted anything.
+func inQuarantine(t *testing.T, client models.LocketClient, when string) {
+	t.Helper()
+	if c, err := tryClaim(t, client); status.Code(err) != codes.Unavailable || models.ReasonOf(err) != models.ReasonQuarantine {
+		t.Fatalf("%s: it is no quarantine: %v, %v", when, c, err)
+	}
+}
+
+func tryClaim(t *testing.T, client models.LocketClient) (*models.Claim, error) {
+	return client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "free", Owner: "me", Ttl: proto.Float64(60), NoWait: true})
+}
+
+func statusOf(t *testing.T, client models.LocketClient, id string) models.Status {
+	t.Helper()
+	c, err := client.GetClaim(t.Context(), &models.GetClaimRequest{Id: id})
+	must(t, err)
+	return c.GetStatus()
+}
+
+// free ends what holds, and checks that nothing that waits is granted for it.
+func free(t *testing.T, client models.LocketClient) {
+	t.Helper()
+	inQuarantine(t, client, "at the start")
+	for _, id := range []string{"k-holds", "l-holds", "m-holds"} {
+		harness.Release(t, client, id)
+	}
+	for _, id := range []string{"k-first", "l-first", "shares-0"} {
+		if got := statusOf(t, client, id); got != models.Status_STATUS_WAITING {
+			t.Errorf("within the quarantine %s is %v", id, got)
+		}
+	}
+	inQuarantine(t, client, "when the holders have gone")
+}
+
+// settled waits until the quarantine ends, in which nobody asks for anything, and checks who is granted what then.
+func settled(t *testing.T, client models.LocketClient) {
+	t.Helper()
+	active := func(id string) func() bool {
+		return func() bool { return statusOf(t, client, id) == models.Status_STATUS_ACTIVE }
+	}
+	harness.Until(t, "claim that is granted at the end of the quarantine", active("k-first"))
+	for n := range 5 {
+		harness.Until(t, "shared hold", active(fmt.Sprint("shares-", n)))
+	}
+	if c, err := tryClaim(t, client); err != nil || c.GetStatus() != models.Status_STATUS_ACTIVE {
+		t.Errorf("a claim was granted, and the quarantine goes on: %v, %v", c, err)
+	}
+	for _, resource := range []string{"k", "l"} {
+		token := uint64(0)
+		for n, id := range []string{"first", "second", "third"} {
+			id = resource + "-" + id
+			harness.Until(t, id+" that is granted", active(id))
+			c, err := client.GetClaim(t.Context(), &models.GetClaimRequest{Id: id})
+			must(t, err)
+			if c.GetToken() <= token {
+				t.Errorf("%s has the token %d, and the one before had %d", id, c.GetToken(), token)
+			}
+			token = c.GetToken()
+			if n == 0 && statusOf(t, client, resource+"-second") != models.Status_STATUS_WAITING {
+				t.Errorf("two hold %s", resource)
+			}
+			harness.Release(t, client, id)
+		}
+	}
+}
+
+// TestEndOfQuarantine: claims that wait for what is free are granted in their order when the quarantine ends, by one server and by two.
+func TestEndOfQuarantine(t *testing.T) {
+	t.Parallel()
+	for into, servers := range map[string]int{"raft": 1, "mysql": 2} {
+		t.Run(into, func(t *testing.T) {
+			t.Parallel()
+			p := quarantined(t, into, 15*time.Second)
+			var last models.LocketClient
+			for range servers {
+				last = fixtures.StartLocket(t, p.database).Client(t)
+			}
+			free(t, last)
+			settled(t, last)
+		})
+	}
+}
+
+// TestQuarantineStandsStill: time in which no server serves, or the database is away, does not count. What is left of the quarantine
+// goes on after that.
+func TestQuarantineStandsStill(t *testing.T) {
+	t.Parallel()
+	const quarantine = 12 * time.Second
+	for _, into := range restorable {
+		t.Run("servers away, "+into, func(t *testing.T) {
+			t.Parallel()
+			p := quarantined(t, into, quarantine)
+			s := fixtures.StartLocket(t, p.database)
+			free(t, s.Client(t))
+			s.Kill()
+			time.Sleep(quarantine) // real time: the quarantine would be over
+			must(t, s.Start())
+			inQuarantine(t, s.Client(t), "after a restart")
+			settled(t, s.Client(t))
+		})
+	}
+	t.Run("database away", func(t *testing.T) {
+		t.Parallel()
+		p := quarantined(t, "mysql", quarantine)
+		dsn, err := mysql.ParseDSN(strings.TrimPrefix(p.database, "mysql:"))
+		must(t, err)
+		proxy := fixtures.NewProxy(t, dsn.Addr)
+		dsn.Addr = proxy.Addr()
+		client := fixtures.StartLocket(t, "mysql:"+dsn.FormatDSN()).Client(t)
+		free(t, client)
+		proxy.Cut()
+		time.Sleep(quarantine) // real time: the quarantine would be over
+		proxy.Restore()
+		harness.Until(t, "answer", func() bool {
+			_, err := tryClaim(t, client)
+			if err == nil {
+				t.Fatal("the quarantine has ended while the database was away")
+			}
+			return models.ReasonOf(err) == models.ReasonQuarantine
+		})
+		settled(t, client)
+	})
+}
