@@ -1,0 +1,116 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/server"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// TestCheckStatus: the program ends with 0 when everything agrees, with 1 when something does not, and with 2 for what cannot be read.
+func TestCheckStatus(t *testing.T) {
+	t.Parallel()
+	p := engines["raft"](t)
+	s := p.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	wrong := filepath.Join(t.TempDir(), "wrong")
+	must(t, backup.Write(wrong, changed(p.dump, faults[0].change)))
+	for want, args := range [][]string{{"check", "--database", p.database}, {"check", wrong}, {"check", filepath.Join(t.TempDir(), "none")}} {
+		if stdout, stderr, code := harness.RunLocket(t, nil, args...); code != want {
+			t.Errorf("%q: %d, want %d: %s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
+// TestCheckOfDamagedFolder: a bit that has flipped in a file of the raft engine is found, also by a backup, and the file is named.
+func TestCheckOfDamagedFolder(t *testing.T) {
+	t.Parallel()
+	from, p := engines["raft"](t), engines["raft"](t)
+	s := from.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	_, err := server.Restore(t.Context(), config(p), backUp(t, from), server.RestoreOptions{RevokeAll: true}) // makes a snapshot
+	must(t, err)
+	s = p.open(t)
+	for n := range 20 {
+		dbtest.Do(t, s, claim.Create{ID: fmt.Sprint("new-", n), Resource: "new", TTL: time.Minute})
+	}
+	must(t, s.Close())
+	folder := strings.TrimPrefix(p.database, "raft:")
+	for _, pattern := range []string{"log/*.log", "snapshots/*.snap", "history.db"} {
+		files, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no %s: %v", pattern, err)
+		}
+		whole, err := os.ReadFile(files[0])
+		must(t, err)
+		used := len(bytes.TrimRight(whole, "\x00"))
+		places := []int{0, used / 4, used / 2}
+		if pattern == "history.db" {
+			places = []int{0, 100} // the heads of the file, and of its first page: SQLite has no checksums of what is in the rows
+		}
+		for _, at := range places {
+			damaged := bytes.Clone(whole)
+			damaged[at] ^= 0x40
+			must(t, os.WriteFile(files[0], damaged, 0o600))
+			if stdout, stderr, code := harness.RunLocket(t, nil, "check", "--database", p.database); code != 1 && code != 2 || !strings.Contains(stdout+stderr, folder) {
+				t.Errorf("byte %d of %d of %s: status %d, %s%s", at, used, files[0], code, stdout, stderr)
+			}
+			file := filepath.Join(t.TempDir(), "backup")
+			if _, err := server.Backup(context.Background(), config(p), file); err == nil {
+				t.Errorf("byte %d of %d of %s: there is a backup", at, used, files[0])
+			}
+		}
+		must(t, os.WriteFile(files[0], whole, 0o600))
+	}
+	if stdout, stderr, code := harness.RunLocket(t, nil, "check", "--database", p.database); code != 0 {
+		t.Errorf("whole again: status %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// TestBackupOnFullDisk: a backup for which there is no room fails, leaves nothing, and the one before stays.
+func TestBackupOnFullDisk(t *testing.T) {
+	t.Parallel()
+	p := engines["raft"](t)
+	s := p.open(t)
+	fill(t, s)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "backup")
+	_, err := server.Backup(context.Background(), config(p), file)
+	must(t, err)
+	before, err := os.ReadFile(file)
+	must(t, err)
+	for n := range 30 {
+		dbtest.Do(t, s, claim.Create{ID: "large " + string(rune('a'+n)), Resource: "large", TTL: time.Minute, Value: strings.Repeat("v", 60<<10)})
+	}
+	must(t, s.Close())
+	limited := exec.Command("sh", "-c", `ulimit -f 1024 && exec "$@"`, "sh", fixtures.LocketProgram(t), "backup", file, "--database", p.database) // the limit fails writes as a full disk does
+	limited.Env = fixtures.CleanEnv()
+	output, err := limited.CombinedOutput()
+	if limited.ProcessState.ExitCode() != 1 || !strings.Contains(string(output), file) {
+		t.Errorf("%v: %s", err, output)
+	}
+	entries, err := os.ReadDir(folder)
+	must(t, err)
+	after, err := os.ReadFile(file)
+	must(t, err)
+	if len(entries) != 1 || !bytes.Equal(before, after) {
+		t.Errorf("it has left %v, or changed the backup before", entries)
+	}
+	if _, err := server.Backup(context.Background(), config(p), file); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+}

@@ -1,0 +1,129 @@
+package backup
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
+)
+
+// TestQuarantineRefuses: what a quarantine refuses is refused as what may be asked for again, in every protocol, and clients take it for that.
+// Who holds something goes on.
+func TestQuarantineRefuses(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, quarantined(t, "raft", time.Hour).database)
+	client := server.Client(t)
+	for name, test := range map[string]func(*testing.T){
+		"Lock": func(t *testing.T) {
+			_, err := harness.TryLock(t, client, "free lock", "me", time.Minute)
+			if models.ReasonOf(err) != models.ReasonQuarantine {
+				t.Error(err)
+			}
+		},
+		"CreateClaim": func(t *testing.T) {
+			inQuarantine(t, client, "a claim that does not wait")
+			if c := harness.Create(t, client, "free to wait", "waits", time.Minute); c.GetStatus() != models.Status_STATUS_WAITING {
+				t.Error(c)
+			}
+		},
+		"UpdateClaim": func(t *testing.T) {
+			if c, err := harness.Renew(t, client, "k-holds", time.Hour); err != nil || c.GetStatus() != models.Status_STATUS_ACTIVE {
+				t.Error(c, err)
+			}
+		},
+		"Session": func(t *testing.T) {
+			s := harness.DialSession(t, client)
+			s.Open("refused")
+			s.KeepAlive()
+			if e := s.Answer(s.Ask(harness.LockCommand("free by session", harness.Try))).GetError(); codes.Code(e.GetCode()) != codes.Unavailable || e.GetReason() != models.ReasonQuarantine {
+				t.Error(e)
+			}
+			s.Lock("free by session", harness.Waiting)
+			s.Close()
+		},
+		"REST": func(t *testing.T) {
+			resp, err := http.Post("http://"+server.HTTPAddress()+"/v1/claims/", "application/json", strings.NewReader(`{"resource": "free", "ttl": 60, "no_wait": true}`))
+			must(t, err)
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			must(t, err)
+			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(string(body), "restored from a backup") {
+				t.Errorf("%s, %v, %s", resp.Status, resp.Header, body)
+			}
+		},
+		"a runner": func(t *testing.T) {
+			counted := &countedClient{LockClient: client, refused: make(chan error, 100)}
+			runner := lock.NewLockRunner(counted, &models.Resource{Key: "free for a runner", Owner: "me", TypeCode: models.TypeCode_LOCK}, time.Minute, 50*time.Millisecond)
+			process := ifrit.Background(runner)
+			for range 3 {
+				if err := harness.Await(t, "refusal", counted.refused); models.ReasonOf(err) != models.ReasonQuarantine {
+					t.Error(err)
+				}
+			}
+			select {
+			case <-process.Ready():
+				t.Error("it holds the lock")
+			case err := <-process.Wait():
+				t.Fatalf("it gave up: %v", err)
+			default:
+			}
+			process.Signal(os.Interrupt)
+			if err := <-process.Wait(); err != nil {
+				t.Error(err)
+			}
+		},
+		"a mutex": func(t *testing.T) {
+			session, err := lock.NewSession([]string{server.Address()})
+			must(t, err)
+			defer func() { must(t, session.Close(context.Background())) }()
+			m := lock.NewMutex(session, "free for a mutex")
+			if locked, err := m.TryLock(t.Context()); locked || err == nil || !strings.Contains(err.Error(), "restored from a backup") {
+				t.Error(locked, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := m.Lock(ctx); err == nil || ctx.Err() == nil {
+				t.Errorf("it does not wait: %v", err)
+			}
+		},
+		"the program": func(t *testing.T) {
+			for _, args := range [][]string{
+				{"lock", "free", "--owner", "me"}, {"lock", "free", "--hold"}, {"claim", "free", "--no-wait"},
+			} {
+				_, stderr, code := harness.RunLocket(t, []string{"LOCKET_ADDRESS=" + server.Address()}, args...)
+				if code == 0 || code == 5 || code == 123 || !strings.Contains(stderr, "restored from a backup") {
+					t.Errorf("%q: %d, %s", args, code, stderr)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t) })
+	}
+}
+
+// countedClient passes on what is refused.
+type countedClient struct {
+	lock.LockClient
+	refused chan error
+}
+
+func (c *countedClient) Lock(ctx context.Context, in *models.LockRequest, options ...grpc.CallOption) (*models.LockResponse, error) {
+	resp, err := c.LockClient.Lock(ctx, in, options...)
+	select {
+	case c.refused <- err:
+	default:
+	}
+	return resp, err
+}
