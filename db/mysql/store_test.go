@@ -195,7 +195,7 @@ func TestUpgrade(t *testing.T) {
 		var index string
 		err := conn.QueryRowContext(t.Context(), `SELECT version, (SELECT GROUP_CONCAT(column_name ORDER BY seq_in_index)
 			FROM information_schema.statistics WHERE table_schema = DATABASE() AND index_name = 'claims_line') FROM locket_schema`).Scan(&at, &index)
-		if err != nil || at != 7 || index != "line,sharing,position" {
+		if err != nil || at != 8 || index != "line,sharing,position" {
 			t.Errorf("at %d, with an index on %s (%v)", at, index, err)
 		}
 		if _, err := conn.ExecContext(t.Context(), "UPDATE locket_schema SET version = 1"); err != nil {

@@ -60,6 +60,6 @@ func TestHandoverMetrics(t *testing.T) {
 	} {
 		harness.Eventually(t, func() error { return harness.WantMetric(t, a, line) })
 	}
-	harness.Must(t, harness.WantMetric(t, b, `locket_handover_answer_seconds_count{by="feed"} 1`))
+	harness.Eventually(t, func() error { return harness.WantMetric(t, b, `locket_handover_answer_seconds_count{by="feed"} 1`) })
 	harness.Must(t, harness.WantMetric(t, b, `locket_handover_grant_seconds_count{end="released"} 0`))
 }
