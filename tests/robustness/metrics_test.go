@@ -2,6 +2,7 @@ package robustness_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,15 +24,18 @@ func TestHandoverMetrics(t *testing.T) {
 	s := openAt(t, a, "s")
 	s.Lock("k", harness.Waiting)
 
-	answers := harness.Later(func() error {
-		_, err := atB.AwaitClaim(context.WithoutCancel(t.Context()), &models.AwaitClaimRequest{Id: "second"})
-		return err
-	})
-	harness.Eventually(t, func() error { return harness.WantMetric(t, b, "locket_waiters 1") })
-	harness.Release(t, atA, "first")
-	harness.Must(t, harness.Await(t, "the call at the other server", answers))
+	passOn := func(from, to string) {
+		answers := harness.Later(func() error {
+			_, err := atB.AwaitClaim(context.WithoutCancel(t.Context()), &models.AwaitClaimRequest{Id: to})
+			return err
+		})
+		harness.Eventually(t, func() error { return harness.WantMetric(t, b, "locket_waiters 1") })
+		harness.Release(t, atA, from)
+		harness.Must(t, harness.Await(t, "the call at the other server", answers))
+	}
+	passOn("first", "second")
 
-	answers = harness.Later(func() error {
+	answers := harness.Later(func() error {
 		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPatch, "http://"+a.HTTPAddress()+"/v1/claims/third/", strings.NewReader(`{"status":"active"}`))
 		if err != nil {
 			return err
@@ -60,6 +64,15 @@ func TestHandoverMetrics(t *testing.T) {
 	} {
 		harness.Eventually(t, func() error { return harness.WantMetric(t, a, line) })
 	}
-	harness.Eventually(t, func() error { return harness.WantMetric(t, b, `locket_handover_answer_seconds_count{by="feed"} 1`) })
 	harness.Must(t, harness.WantMetric(t, b, `locket_handover_grant_seconds_count{end="released"} 0`))
+	// A call that reads its claim for the first time after the grant has waited for nothing.
+	for n := 0; harness.WantMetric(t, b, `locket_handover_answer_seconds_count{by="feed"} 1`) != nil; n++ {
+		if n == 20 {
+			t.Fatal("calls at the other server have waited, and were not measured")
+		}
+		from, to := fmt.Sprint("from", n), fmt.Sprint("to", n)
+		harness.Create(t, atA, from, from, time.Minute)
+		harness.Create(t, atA, from, to, time.Minute)
+		passOn(from, to)
+	}
 }
