@@ -15,7 +15,7 @@ func TestGCPercent(t *testing.T) {
 }
 
 func TestAfterCollections(t *testing.T) {
-	told := make(chan uint64)
+	told := make(chan uint64, 1)
 	afterCollections(func(live uint64) {
 		select {
 		case told <- live:
