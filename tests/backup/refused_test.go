@@ -100,7 +100,10 @@ func TestQuarantineRefuses(t *testing.T) {
 		},
 		"the program": func(t *testing.T) {
 			for _, args := range [][]string{
-				{"lock", "free", "--owner", "me"}, {"lock", "free", "--hold"}, {"claim", "free", "--no-wait"},
+				{"lock", "free", "--owner", "me"},
+				{"lock", "free", "--hold"},
+				{"claim", "free", "--no-wait"},
+				{"run", "--no-wait", "free", "--", "true"},
 			} {
 				_, stderr, code := harness.RunLocket(t, []string{"LOCKET_ADDRESS=" + server.Address()}, args...)
 				if code == 0 || code == 5 || code == 123 || !strings.Contains(stderr, "restored from a backup") {

@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/connect"
@@ -37,7 +39,8 @@ type keptLock struct {
 	claim   *models.CreateClaimRequest
 	runner  *locklib.Runner
 	process ifrit.Process
-	over    bool // the runner has ended
+	over    bool                  // the runner has ended
+	refusal atomic.Pointer[error] // the last one of a server, nil for none
 
 	// queued is closed when the claim had to wait, leased when it was active first.
 	queued, leased chan struct{}
@@ -64,13 +67,27 @@ func (k *kept) request(name string) *keptLock {
 	}
 	l := &keptLock{name: name, claim: claim, queued: make(chan struct{}), leased: make(chan struct{})}
 	queue := sync.OnceFunc(func() { close(l.queued) })
-	l.runner = locklib.NewClaimRunner(k.LocketClient, claim, locklib.WithWaitTTL(k.WaitTTL), locklib.WithCallbacks(locklib.Callbacks{
+	l.runner = locklib.NewClaimRunner(&noting{k.LocketClient, &l.refusal}, claim, locklib.WithWaitTTL(k.WaitTTL), locklib.WithCallbacks(locklib.Callbacks{
 		Waiting: func(string) { queue() }, Renewed: l.renewed,
 	}))
 	l.process = ifrit.Background(l.runner)
 	k.locks = append(k.locks, l)
 	go func() { k.ended <- ending{l, <-l.process.Wait()} }()
 	return l
+}
+
+// noting is a client that notes why a server does not make a claim: the runner tries again, and does not tell.
+type noting struct {
+	models.LocketClient
+	refusal *atomic.Pointer[error]
+}
+
+func (n *noting) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, options ...grpc.CallOption) (*models.Claim, error) {
+	claim, err := n.LocketClient.CreateClaim(ctx, in, options...)
+	if models.ErrorInfoOf(err) != nil {
+		n.refusal.Store(&err)
+	}
+	return claim, err
 }
 
 // id returns that of the last claim that the runner made.

@@ -172,10 +172,13 @@ func nameOf(holder *models.Claim) string {
 	return strconv.Quote(holder.GetOwner())
 }
 
-// unreachable returns why no server has answered.
+// unreachable returns why no server has made the claim.
 func (k *kept) unreachable(l *keptLock) error {
 	if err := k.ask(l); err != nil {
 		return k.Explain(err)
+	}
+	if refusal := l.refusal.Load(); refusal != nil {
+		return k.Explain(*refusal)
 	}
 	return fmt.Errorf("no answer from %s within %s", k.Address(), k.Timeout)
 }
