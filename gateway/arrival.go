@@ -25,9 +25,7 @@ func (c Config) arrive(r *http.Request) (end func()) {
 
 // incoming returns the context that the calls of a request have, with its peer and metadata.
 func (c Config) incoming(r *http.Request) context.Context {
-	md := callMetadata(c, r)
-	md.Append("authorization", r.Header.Values("Authorization")...)
-	return metadata.NewIncomingContext(peer.NewContext(r.Context(), requestOf(r.Context()).peer), md)
+	return metadata.NewIncomingContext(peer.NewContext(r.Context(), requestOf(r.Context()).peer), callMetadata(c, r))
 }
 
 // arrivingBody is the body of a request that may be cut off until it has come.
