@@ -85,11 +85,11 @@ be, or, when no client goes on, end all claims with --revoke-all.`,
 			case quarantine < 0:
 				return exit.Usagef("--quarantine: must be 0 or more")
 			}
-			until, err := server.Restore(cmd.Context(), c, args[0], o)
+			quarantined, err := server.Restore(cmd.Context(), c, args[0], o)
 			if err != nil {
 				return err
 			}
-			return printView(cmd, restoreView{c.DatabaseName(), jsonview.Seconds(until)})
+			return printView(cmd, restoreView{c.DatabaseName(), jsonview.Seconds(quarantined.Seconds())})
 		},
 	}
 	addDatabaseFlags(cmd.Flags(), &c)

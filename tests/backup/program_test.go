@@ -35,6 +35,26 @@ func TestCheckStatus(t *testing.T) {
 	}
 }
 
+// TestRestoreSays: the program says for how long nobody is granted anything.
+func TestRestoreSays(t *testing.T) {
+	t.Parallel()
+	from := engines["raft"](t)
+	s := from.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	file := backUp(t, from)
+	for want, args := range map[string][]string{
+		"nobody is granted anything for 5m0s after": {"--quarantine", "5m"},
+		`"quarantine": 300.0`:                       {"--quarantine", "5m", "-o", "json"},
+		" is restored\n":                            {"--revoke-all"},
+	} {
+		args = append([]string{"restore", file, "--data", filepath.Join(t.TempDir(), "data")}, args...)
+		if stdout, stderr, code := harness.RunLocket(t, nil, args...); code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%q: %d, %s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
 // TestCheckOfDamagedFolder: a bit that has flipped in a file of the raft engine is found, also by a backup, and the file is named.
 func TestCheckOfDamagedFolder(t *testing.T) {
 	t.Parallel()
