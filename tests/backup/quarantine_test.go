@@ -26,12 +26,12 @@ func quarantined(t *testing.T, into string, quarantine time.Duration) place {
 	s := from.open(t)
 	for _, resource := range []string{"k", "l"} {
 		for _, id := range []string{"holds", "first", "second", "third"} {
-			dbtest.Do(t, s, claim.Create{ID: resource + "-" + id, Resource: resource, Owner: id, TTL: time.Minute})
+			dbtest.Do(t, s, claim.Create{ID: resource + "-" + id, Resource: resource, Owner: id, TTL: time.Hour})
 		}
 	}
-	dbtest.Do(t, s, claim.Create{ID: "m-holds", Resource: "m", TTL: time.Minute})
+	dbtest.Do(t, s, claim.Create{ID: "m-holds", Resource: "m", TTL: time.Hour})
 	for n := range 5 {
-		dbtest.Do(t, s, claim.Create{ID: fmt.Sprint("shares-", n), Resource: "m", TTL: time.Minute, Mode: claim.Shared})
+		dbtest.Do(t, s, claim.Create{ID: fmt.Sprint("shares-", n), Resource: "m", TTL: time.Hour, Mode: claim.Shared})
 	}
 	must(t, s.Close())
 	_, err := server.Restore(t.Context(), config(p), backUp(t, from), server.RestoreOptions{Quarantine: &quarantine})
