@@ -22,7 +22,7 @@ run: ## build locket and serve on an SQLite file in this folder
 # on a machine of any speed. The race detector leaves out SQLite, which is C in Go's syntax: it makes it five times
 # as slow, and shows nothing about this module. The packages that take longest come first.
 test: deps ## run all tests with the race detector, installing what they need
-	go test -race -gcflags=modernc.org/...=-race=false -p 4 -timeout 30m ./tests/robustness ./db/mysql ./tests/program ./...
+	go test -race -gcflags=modernc.org/...=-race=false -p 4 -timeout 30m ./tests/robustness ./db/mysql ./tests/backup ./tests/program ./...
 
 .PHONY: test-raft
 test-raft: deps ## run the tests of the whole program that use the embedded engine on db/raft
