@@ -97,9 +97,14 @@ func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context,
 	if err != nil {
 		return err
 	}
-	held := newHoldContext(ctx, hold)
-	defer held.cancel(nil)
-	defer context.AfterFunc(hold.Context(), held.look)()
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	check := func() {
+		if err := hold.Err(); err != nil {
+			end(err)
+		}
+	}
+	defer context.AfterFunc(hold.Context(), check)()
 	defer func() {
 		if lost := hold.Err(); lost != nil {
 			err = errors.Join(err, lost)
@@ -108,7 +113,7 @@ func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context,
 		defer cancel()
 		_ = hold.Release(ctx) // goes on in the background if it must
 	}()
-	return f(held, hold.Token())
+	return f(holdContext{working, check}, hold.Token())
 }
 
 // rpc returns a client for calls beside the session.

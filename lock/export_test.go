@@ -1,8 +1,8 @@
 package lock
 
-// StopClock has no timer end a trust window: as in the first moments after a process was stopped, when the clock has gone on
+// StopClock stops the timer that ends a trust window: as in the first moments after a process was stopped, when the clock has gone on
 // and no timer has run yet.
-func StopClock(h *Hold) { h.grant.StopClock() }
+func StopClock(h *Hold) { h.held.StopClock() }
 
 // HoldOf returns what a runner holds.
 func HoldOf(r *Runner) *Hold {

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Holder is a way of holding one lock: by calls of Lock, by calls of claims, or by a session.
+// Holder is a way to hold one lock: by calls of Lock, by calls of claims, or by a session.
 type Holder interface {
-	// Acquire waits for its turn, and returns when it holds the lock. The context bounds the wait only: when it is done,
+	// Acquire waits in the queue, and returns when it holds the lock. The end of the context ends the wait only: then
 	// Acquire gives up what it may have, in bounded time. Any other error names the lock, and another attempt would have it too.
-	Acquire(ctx context.Context, observer Observer) (Grant, error)
+	Acquire(ctx context.Context, observer Observer) (Hold, error)
 	// ClaimID is the id of the claim with which it waits or holds, or did last; "" if there is none.
 	ClaimID() string
 }
 
-// Grant is a lock that is held. Its methods are those of lock.Hold, which documents them.
-type Grant interface {
+// Hold is a lock that is held; lock.Hold documents it.
+type Hold interface {
 	Token() uint64
 	Deadline() time.Time
-	Done() <-chan struct{}
-	Err() error
+	// Check ends the hold if its trust window has ended: it reads the clock.
+	Check()
+	// Context has the values of the context of Acquire, and ends with the hold. Its cause is the error of the end.
+	Context() context.Context
 	Release(ctx context.Context) error
-	// OnEnd has a function called once, with the error of the end.
-	OnEnd(f context.CancelCauseFunc)
-	// StopClock has no timer end the trust window from now on. It is for tests: so are the first moments after a process was stopped.
+	// StopClock stops the timer that ends the trust window. It is for tests: so are the first moments after a process was stopped.
 	StopClock()
 }
 
-// Observer is notified of what becomes of a lock. Each function may be nil; none may wait.
+// Observer is notified of what happens to a lock. Each function may be nil; none may wait.
 type Observer struct {
 	// Waiting is called when a server has answered that others come first. It gets the owner that holds the lock, "" if the server
 	// does not name it.

@@ -2,72 +2,30 @@ package lease
 
 import (
 	"context"
-	"fmt"
-	"sync"
+	"time"
 
 	"github.com/locket-service/locket/lock/internal/base"
 )
 
-// Calls holds by calls: each time with a keeper. It is for one goroutine, but for ClaimID.
-type Calls struct {
-	base.Settings
-	key, owner string
-	// grantor is that of the next keeper, last the one before, and left what it left to be released.
-	grantor grantor
-	last    *keeper
-	left    base.Leftover
-
-	idMu sync.Mutex
-	id   string
-}
-
-func newCalls(settings base.Settings, key, owner string, grantor grantor) *Calls {
-	return &Calls{Settings: settings, key: key, owner: owner, grantor: grantor}
-}
-
-// Acquire implements base.Holder.
-func (h *Calls) Acquire(ctx context.Context, o base.Observer) (base.Grant, error) {
-	if h.last != nil {
-		select {
-		case <-h.last.gone:
-			h.grantor = h.last.grantor.next()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	select {
-	case <-h.left.Pending():
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	k := newKeeper(h, o)
-	h.last = k
-	go k.run()
-	select {
-	case <-k.acquired:
-		return k, nil
-	case <-k.gone:
-		if k.held { // and lost at once
-			return k, nil
-		}
-		return nil, fmt.Errorf("lock %q: %w", h.key, k.err)
-	case <-ctx.Done():
-		k.leave()
-		<-k.gone
-		return nil, ctx.Err()
-	}
-}
-
-// ClaimID implements base.Holder.
-func (h *Calls) ClaimID() string {
-	h.idMu.Lock()
-	defer h.idMu.Unlock()
-	return h.id
-}
-
-// setClaimID sets what ClaimID returns.
-func (h *Calls) setClaimID(id string) {
-	h.idMu.Lock()
-	defer h.idMu.Unlock()
-	h.id = id
+// calls are those by which the server is asked for a lock: of Lock, or of claims.
+type calls interface {
+	// take gains the grant, or, with its token, renews it. It returns the token, and the time
+	// for which the grant lasted when the server answered. When leave is done, it no longer
+	// waits in the queue. It calls waiting when others come first.
+	take(ctx, leave context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error)
+	// release ends the grant with a token; with 0 whatever take may have left.
+	release(ctx context.Context, token uint64) error
+	// exact reports whether release with a token can end no other grant than that one.
+	exact(token uint64) bool
+	// watch returns how the grant with a token has ended, as soon as that is known without a renewal; nil when
+	// the context is done, or only a renewal shows it. It may call look to have one made now.
+	watch(ctx context.Context, token uint64, look func()) error
+	// timeout is how long one call of take may last.
+	timeout(token uint64) time.Duration
+	// classify returns what an error of take or release means.
+	classify(err error) base.Verdict
+	// next returns the calls of the next hold, or of the next attempt after base.Missed.
+	next() calls
+	// id is that of the claim, "" for a lock.
+	id() string
 }

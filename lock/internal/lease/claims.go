@@ -26,18 +26,18 @@ type Claimer interface {
 }
 
 // NewClaims returns a Holder by calls of claims: the first time by this claim, which has an id and a TTL, and is never changed.
-func NewClaims(client Claimer, claim *models.CreateClaimRequest, settings base.Settings) *Calls {
-	return newCalls(settings, claim.GetResource(), claim.GetOwner(), &claimGrantor{client, claim, settings.TTL})
+func NewClaims(client Claimer, claim *models.CreateClaimRequest, settings base.Settings) *Holder {
+	return newHolder(settings, claim.GetResource(), claim.GetOwner(), &claimCalls{client, claim, settings.TTL})
 }
 
-// claimGrantor holds a claim by its id.
-type claimGrantor struct {
+// claimCalls holds a claim by its id.
+type claimCalls struct {
 	client Claimer
 	claim  *models.CreateClaimRequest // never changed: late attempts use it
 	ttl    time.Duration
 }
 
-func (g *claimGrantor) take(ctx, leave context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error) {
+func (g *claimCalls) take(ctx, leave context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error) {
 	claim, err := g.ask(ctx, leave, token, waiting)
 	switch {
 	case err != nil:
@@ -52,7 +52,7 @@ func (g *claimGrantor) take(ctx, leave context.Context, token uint64, waiting fu
 }
 
 // ask renews the claim, or makes it, finds it again, and waits for its turn.
-func (g *claimGrantor) ask(ctx, leave context.Context, token uint64, waiting func(holder string)) (*models.Claim, error) {
+func (g *claimCalls) ask(ctx, leave context.Context, token uint64, waiting func(holder string)) (*models.Claim, error) {
 	if token != 0 {
 		return g.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: g.id(), Ttl: g.claim.Ttl}, grpc.WaitForReady(true))
 	}
@@ -64,7 +64,7 @@ func (g *claimGrantor) ask(ctx, leave context.Context, token uint64, waiting fun
 	return claim, err
 }
 
-func (g *claimGrantor) create(ctx context.Context) (*models.Claim, error) {
+func (g *claimCalls) create(ctx context.Context) (*models.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.createTimeout())
 	defer cancel()
 	return g.client.CreateClaim(ctx, g.claim, grpc.WaitForReady(true))
@@ -72,7 +72,7 @@ func (g *claimGrantor) create(ctx context.Context) (*models.Claim, error) {
 
 // await waits for the turn. The server answers in time for the answer to arrive before the
 // deadline, which only passes when the connection or the server is stuck.
-func (g *claimGrantor) await(ctx, leave context.Context) (*models.Claim, error) {
+func (g *claimCalls) await(ctx, leave context.Context) (*models.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.awaitTimeout())
 	defer cancel()
 	defer context.AfterFunc(leave, cancel)()
@@ -81,37 +81,37 @@ func (g *claimGrantor) await(ctx, leave context.Context) (*models.Claim, error) 
 
 // The two bounds leave a quarter of the time for which a grant lasts that was made right after
 // AwaitClaim was sent, and whose answer was lost: it is found, and renewed, before it expires.
-func (g *claimGrantor) createTimeout() time.Duration { return min(g.lasts()/4, base.MaxAttempt) }
-func (g *claimGrantor) awaitTimeout() time.Duration  { return min(g.lasts()/2, base.MaxAttempt) }
+func (g *claimCalls) createTimeout() time.Duration { return min(g.lasts()/4, base.MaxAttempt) }
+func (g *claimCalls) awaitTimeout() time.Duration  { return min(g.lasts()/2, base.MaxAttempt) }
 
 // lasts returns for how long a grant lasts at least that nobody has renewed. While a call waits,
 // half of the wait TTL is left.
-func (g *claimGrantor) lasts() time.Duration {
+func (g *claimCalls) lasts() time.Duration {
 	if g.claim.WaitTtl == nil {
 		return g.ttl
 	}
 	return min(g.ttl, time.Duration(min(g.claim.GetWaitTtl()/2*float64(time.Second), math.MaxInt64)))
 }
 
-func (g *claimGrantor) release(ctx context.Context, _ uint64) error {
+func (g *claimCalls) release(ctx context.Context, _ uint64) error {
 	_, err := g.client.EndClaim(ctx, &models.EndClaimRequest{Id: g.id()}, grpc.WaitForReady(true))
 	return err
 }
 
-func (g *claimGrantor) watch(ctx context.Context, _ uint64, look func()) error {
+func (g *claimCalls) watch(ctx context.Context, _ uint64, look func()) error {
 	return watchGrant(ctx, g.client, g.claim.GetResource(), g.claim.GetOwner(), g.ttl, func(c *models.Claim) bool { return c.GetId() == g.id() }, look)
 }
 
-func (g *claimGrantor) exact(uint64) bool { return true }
+func (g *claimCalls) exact(uint64) bool { return true }
 
-func (g *claimGrantor) timeout(token uint64) time.Duration {
+func (g *claimCalls) timeout(token uint64) time.Duration {
 	if token == 0 {
 		return g.createTimeout() + g.awaitTimeout()
 	}
 	return base.AttemptTimeout(g.ttl)
 }
 
-func (g *claimGrantor) classify(err error) base.Verdict {
+func (g *claimCalls) classify(err error) base.Verdict {
 	if err == errWaiting { //nolint:errorlint // take returns this very value
 		return base.Waiting
 	}
@@ -131,15 +131,15 @@ func (g *claimGrantor) classify(err error) base.Verdict {
 	}
 }
 
-func (g *claimGrantor) next() grantor {
+func (g *claimCalls) next() calls {
 	claim, _ := proto.Clone(g.claim).(*models.CreateClaimRequest)
 	if claim != nil {
 		claim.Id = ids.NewClaim()
 	}
-	return &claimGrantor{g.client, claim, g.ttl}
+	return &claimCalls{g.client, claim, g.ttl}
 }
 
-func (g *claimGrantor) id() string { return g.claim.GetId() }
+func (g *claimCalls) id() string { return g.claim.GetId() }
 
 var errWaiting = status.Error(codes.Aborted, "the claim waits for its turn")
 

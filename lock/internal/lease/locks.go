@@ -19,18 +19,18 @@ type Locker interface {
 }
 
 // NewLocks returns a Holder by calls of Lock.
-func NewLocks(client Locker, resource *models.Resource, settings base.Settings) *Calls {
-	return newCalls(settings, resource.GetKey(), resource.GetOwner(), &lockGrantor{client, resource, settings.TTL})
+func NewLocks(client Locker, resource *models.Resource, settings base.Settings) *Holder {
+	return newHolder(settings, resource.GetKey(), resource.GetOwner(), &lockCalls{client, resource, settings.TTL})
 }
 
-// lockGrantor holds a lock by Lock and Release.
-type lockGrantor struct {
+// lockCalls holds a lock by Lock and Release.
+type lockCalls struct {
 	client   Locker
 	resource *models.Resource
 	ttl      time.Duration
 }
 
-func (g *lockGrantor) take(ctx, _ context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error) {
+func (g *lockCalls) take(ctx, _ context.Context, token uint64, waiting func(holder string)) (uint64, time.Duration, error) {
 	request := &models.LockRequest{Resource: g.resource, TtlInSeconds: int64(math.Ceil(g.ttl.Seconds()))}
 	if token != 0 {
 		request.Token = &token
@@ -42,7 +42,7 @@ func (g *lockGrantor) take(ctx, _ context.Context, token uint64, waiting func(ho
 	return resp.GetToken(), g.ttl, err
 }
 
-func (g *lockGrantor) release(ctx context.Context, token uint64) error {
+func (g *lockCalls) release(ctx context.Context, token uint64) error {
 	request := &models.ReleaseRequest{Resource: g.resource}
 	if token != 0 {
 		request.Token = &token
@@ -51,18 +51,18 @@ func (g *lockGrantor) release(ctx context.Context, token uint64) error {
 	return err
 }
 
-func (g *lockGrantor) watch(ctx context.Context, token uint64, look func()) error {
+func (g *lockCalls) watch(ctx context.Context, token uint64, look func()) error {
 	if token == 0 { // of a server that gives none
 		return nil
 	}
 	return watchGrant(ctx, g.client, g.resource.GetKey(), g.resource.GetOwner(), g.ttl, func(c *models.Claim) bool { return c.GetToken() == token }, look)
 }
 
-func (g *lockGrantor) exact(token uint64) bool { return token != 0 }
+func (g *lockCalls) exact(token uint64) bool { return token != 0 }
 
-func (g *lockGrantor) timeout(uint64) time.Duration { return base.AttemptTimeout(g.ttl) }
+func (g *lockCalls) timeout(uint64) time.Duration { return base.AttemptTimeout(g.ttl) }
 
-func (g *lockGrantor) classify(err error) base.Verdict {
+func (g *lockCalls) classify(err error) base.Verdict {
 	switch err := models.FromWire(err); {
 	case errors.Is(err, models.ErrLockCollision), errors.Is(err, models.ErrResourceNotFound):
 		return base.Ended
@@ -73,6 +73,6 @@ func (g *lockGrantor) classify(err error) base.Verdict {
 	}
 }
 
-func (g *lockGrantor) next() grantor { return g }
+func (g *lockCalls) next() calls { return g }
 
-func (g *lockGrantor) id() string { return "" }
+func (g *lockCalls) id() string { return "" }

@@ -21,37 +21,37 @@ const (
 
 // stop ends the grant. An attempt that is under way gets half of
 // the time to end: a grant that is not known cannot be released for sure.
-func (k *keeper) stop() {
-	deadline := time.Now().Add(k.ReleaseTimeout)
-	if k.attempt != nil {
+func (h *hold) stop() {
+	deadline := time.Now().Add(h.ReleaseTimeout)
+	if h.attempt != nil {
 		select {
-		case r := <-k.attempt:
-			k.note(r)
-		case <-time.After(k.ReleaseTimeout / 2):
-			k.cancel()
+		case r := <-h.attempt:
+			h.note(r)
+		case <-time.After(h.ReleaseTimeout / 2):
+			h.cancel()
 		}
 	}
-	if k.held || k.token != 0 || k.open {
-		k.release(deadline)
+	if h.held || h.token != 0 || h.open {
+		h.release(deadline)
 	}
 }
 
 // release ends the grant, and tries until a deadline, and in the background after it: that
 // very grant if its token is known, otherwise whatever the owner holds.
-func (k *keeper) release(deadline time.Time) {
+func (h *hold) release(deadline time.Time) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	for {
-		done, err := tryRelease(ctx, k.log, k.grantor, k.token, k.ReleaseTimeout/3)
+		done, err := tryRelease(ctx, h.log, h.calls, h.token, h.ReleaseTimeout/3)
 		if done {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			k.log.Warn("lock not released yet; it is free when its TTL has passed", "error", err)
-			k.releaseLater(0)
+			h.log.Warn("lock not released yet; it is free when its TTL has passed", "error", err)
+			h.releaseLater(0)
 			return
-		case <-time.After(k.ReleaseTimeout / 20):
+		case <-time.After(h.ReleaseTimeout / 20):
 		}
 	}
 }
@@ -60,19 +60,19 @@ func (k *keeper) release(deadline time.Time) {
 // server may have taken a renewal whose answer was lost, and would keep the lock for a whole
 // TTL. After the loss of a lock the while is the margin, which is the holder's to stop. It ends
 // after maxReleases attempts, after the TTL, or when the connection was closed.
-func (k *keeper) releaseLater(after time.Duration) {
-	grantor, token, log := k.grantor, k.token, k.log
-	if token == 0 && !k.open || !grantor.exact(token) {
+func (h *hold) releaseLater(after time.Duration) {
+	calls, token, log := h.calls, h.token, h.log
+	if token == 0 && !h.open || !calls.exact(token) {
 		return
 	}
-	timeout, ttl := base.AttemptTimeout(k.TTL), k.TTL
-	k.left.Leave(func() {
+	timeout, ttl := base.AttemptTimeout(h.TTL), h.TTL
+	h.left.Leave(func() {
 		time.Sleep(after)
 		ctx, cancel := context.WithTimeout(context.Background(), ttl)
 		defer cancel()
 		pause := releasePause
 		for i := 0; i < maxReleases && ctx.Err() == nil; i++ {
-			done, err := tryRelease(ctx, log, grantor, token, timeout)
+			done, err := tryRelease(ctx, log, calls, token, timeout)
 			if done || status.Code(err) == codes.Canceled {
 				return
 			}
@@ -88,11 +88,11 @@ func (k *keeper) releaseLater(after time.Duration) {
 
 // tryRelease asks once to end a grant. It reports whether that is done: it was released, had
 // ended before, or the server refuses.
-func tryRelease(ctx context.Context, log *slog.Logger, grantor grantor, token uint64, timeout time.Duration) (done bool, err error) {
+func tryRelease(ctx context.Context, log *slog.Logger, calls calls, token uint64, timeout time.Duration) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(base.WithRequestID(ctx), timeout)
 	defer cancel()
-	err = grantor.release(ctx, token)
-	switch verdict := grantor.classify(err); {
+	err = calls.release(ctx, token)
+	switch verdict := calls.classify(err); {
 	case err == nil, verdict == base.Ended:
 		log.Info("lock released")
 		return true, err

@@ -13,16 +13,13 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// command is a request of a session that gets an answer. One of the four is set.
+// command is a request of a session that gets an answer.
 type command struct {
-	lock         *models.LockCommand
-	unlock       *models.UnlockCommand
-	unlockAll    *models.UnlockAllCommand
-	closeSession *models.CloseSession
-
-	resource string
-	sequence uint64
-	begun    time.Time
+	// request is the same each time it is sent.
+	request *models.SessionRequest
+	// verb is what is asked, for errors, and resource of what; "" if it is of all.
+	verb, resource string
+	begun          time.Time
 	// then, if it is set, gets the answer first, while the session's lock is held.
 	then func(Status, error)
 
@@ -32,20 +29,18 @@ type command struct {
 	err    error
 }
 
-// request returns the message, which is the same each time it is sent.
-func (c *command) request() *models.SessionRequest {
-	m := &models.SessionRequest{Sequence: c.sequence}
-	switch {
-	case c.lock != nil:
-		m.Command = &models.SessionRequest_Lock{Lock: c.lock}
-	case c.unlock != nil:
-		m.Command = &models.SessionRequest_Unlock{Unlock: c.unlock}
-	case c.unlockAll != nil:
-		m.Command = &models.SessionRequest_UnlockAll{UnlockAll: c.unlockAll}
-	case c.closeSession != nil:
-		m.Command = &models.SessionRequest_Close{Close: c.closeSession}
-	}
-	return m
+func lockCommand(want *Want, resource string, try bool) *command {
+	return &command{verb: "lock", resource: resource, request: &models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{
+		Resource: resource, Mode: want.Mode, Try: try, Value: want.Value, TypeCode: want.TypeCode,
+		AllowDeadlock: want.AllowDeadlock, UserData: want.UserData,
+	}}}}
+}
+
+// unlockCommand gives up the grant with a token, or whatever there is of the resource.
+func unlockCommand(resource string, token *uint64) *command {
+	return &command{verb: "unlock", resource: resource, request: &models.SessionRequest{Command: &models.SessionRequest_Unlock{
+		Unlock: &models.UnlockCommand{Resource: resource, Token: token},
+	}}}
 }
 
 // conclude gives the command its answer. The caller has the session's lock.
@@ -60,8 +55,8 @@ func (c *command) conclude(answer Status, err error) {
 // newCommand has a command sent. The caller has the lock.
 func (s *Session) newCommand(c *command) *command {
 	s.sequence++
-	c.sequence, c.begun, c.done = s.sequence, time.Now(), make(chan struct{})
-	s.commands[c.sequence] = c
+	c.request.Sequence, c.begun, c.done = s.sequence, time.Now(), make(chan struct{})
+	s.commands[s.sequence] = c
 	s.unsent = append(s.unsent, c)
 	s.wakeWriter()
 	return c
@@ -113,14 +108,10 @@ func (s *Session) unanswered(c *command, cause error) (Status, error) {
 }
 
 func (c *command) failed(err error) error {
-	switch {
-	case c.lock != nil:
-		return fmt.Errorf("lock %q: %w", c.resource, err)
-	case c.unlock != nil:
-		return fmt.Errorf("unlock %q: %w", c.resource, err)
-	default:
-		return fmt.Errorf("unlock all: %w", err)
+	if c.resource == "" {
+		return fmt.Errorf("%s: %w", c.verb, err)
 	}
+	return fmt.Errorf("%s %q: %w", c.verb, c.resource, err)
 }
 
 // wakeWriter tells the writer that there is something to send.

@@ -30,54 +30,56 @@ type Holder struct {
 }
 
 // Acquire implements base.Holder.
-func (h *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Grant, error) {
-	want := h.Want
+func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold, error) {
+	want := o.Want
 	want.observer = &observer
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("lock %q: %w", h.Resource, err)
+			return nil, fmt.Errorf("lock %q: %w", o.Resource, err)
 		}
-		t, err := h.join(want)
-		if err != nil {
-			return nil, fmt.Errorf("lock %q: %w", h.Resource, err)
+		h := newHold(ctx, o.Resource, want, o.Try)
+		if err := o.join(h); err != nil {
+			return nil, fmt.Errorf("lock %q: %w", o.Resource, err)
 		}
-		switch err = t.wait(ctx); {
+		err := h.wait(ctx)
+		switch {
 		case err == nil:
-			return t, nil
+			return h, nil
 		case ctx.Err() != nil:
-			h.giveUp(ctx, t)
+			o.giveUp(ctx, h)
 			return nil, err
-		case h.Pool != nil && isOver(t.queue.session.whether(ctx, err)):
+		case o.Pool != nil && isOver(h.queue.session.whether(ctx, err)):
 			continue // with a new session
-		case h.RetryInterval == 0 || !worthAnother(err):
+		case o.RetryInterval == 0 || !worthAnother(err):
 			return nil, err
 		}
-		h.Log.Info("lock not acquired", "lock", h.Resource, "error", err)
+		o.Log.Info("lock not acquired", "lock", o.Resource, "error", err)
 		select {
-		case <-time.After(base.Jittered(h.RetryInterval)):
+		case <-time.After(base.Jittered(o.RetryInterval)):
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (h *Holder) join(want Want) (*turn, error) {
-	if h.Pool == nil {
-		return h.Session.join(h.Resource, want, h.Try), nil
+func (o *Holder) join(h *hold) error {
+	if o.Pool == nil {
+		o.Session.join(h, true)
+		return nil
 	}
-	return h.Pool.join(poolKey{ttl: h.TTL, owner: h.Owner}, h.Resource, want, h.Try)
+	return o.Pool.join(poolKey{ttl: o.TTL, owner: o.Owner}, h)
 }
 
 // giveUp waits for the servers to know; it goes on in the background if it must.
-func (h *Holder) giveUp(ctx context.Context, t *turn) {
-	if h.ReleaseTimeout > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.ReleaseTimeout)
+func (o *Holder) giveUp(ctx context.Context, h *hold) {
+	if o.ReleaseTimeout > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.ReleaseTimeout)
 		defer cancel()
-		_ = t.Release(ctx)
+		_ = h.Release(ctx)
 	}
 }
 
 // ClaimID implements base.Holder.
-func (h *Holder) ClaimID() string { return "" }
+func (*Holder) ClaimID() string { return "" }
 
 // isOver reports whether a session was lost, so that another one may fare better.
 func isOver(err error) bool {

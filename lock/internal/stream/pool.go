@@ -23,12 +23,13 @@ type Pool struct {
 type poolKey struct {
 	ttl   time.Duration
 	owner string
-	lane  int
+	// number counts the sessions of one TTL and owner.
+	number int
 }
 
-// maxLanes is how many sessions of one TTL and owner a pool has at most. A session has one claim of a resource, so what
+// maxSessions is how many sessions of one TTL and owner a pool has at most. A session has one claim of a resource, so what
 // shares a resource by claims that differ needs several.
-const maxLanes = 64
+const maxSessions = 64
 
 // NewPool returns a pool without sessions.
 func NewPool(config func(ttl time.Duration, owner string) (Config, error)) *Pool {
@@ -58,19 +59,17 @@ func (p *Pool) session(key poolKey) (*Session, error) {
 	return s, nil
 }
 
-// join adds a turn to those of a session that want the resource: the first session at which it need not wait for others that
-// share the resource as it does, but by a claim that differs.
-func (p *Pool) join(key poolKey, resource string, want Want, try bool) (*turn, error) {
+// join adds a hold to the first session in which it need not wait for others that share the resource as it does, but by a
+// claim that differs.
+func (p *Pool) join(key poolKey, h *hold) error {
 	for {
 		s, err := p.session(key)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if key.lane++; key.lane == maxLanes {
-			return s.join(resource, want, try), nil
-		}
-		if t := s.joinIfAlike(resource, want, try); t != nil {
-			return t, nil
+		key.number++
+		if s.join(h, key.number == maxSessions) {
+			return nil
 		}
 	}
 }

@@ -17,31 +17,31 @@ import (
 // queue has the goroutines of one session that want one resource share one claim of the session, first
 // come, first served. The session's lock guards it; nothing in it waits.
 //
-//	         a turn joins                granted            the last holder is done
+//	         a goroutine asks            granted            the last holder is done
 //	idle ─────────────────► requested ───────────► held ───────────────────────────► releasing
 //	 ▲                        │  ▲                   │                                  │
 //	 │                        │  └ waits             │ lost: holders are notified       │
 //	 └────────────────────────┴──────────────────────┴──────────────────────────────────┘
 //	    refused, or nobody wants it any more
 //
-// A grant serves the turns that waited for it here when it came, up to the first that asks for something else
+// A grant serves those that waited for it here when it came, up to the first that asks for something else
 // than the claim that was granted. Those behind it, and those that join later, wait for
-// the next one, behind the other sessions in the queue of the resource. Only turns that share the claim
+// the next one, behind the other sessions in the queue of the resource. Only those that share the claim
 // may join it later, while nobody else waits for the resource.
 type queue struct {
 	session *Session
 	key     string
 	phase   phase
-	// waiters are the turns that wait, holders those that hold.
-	waiters, holders []*turn
+	// waiters are the holds that wait, holders those that have the lock.
+	waiters, holders []*hold
 	// command is the one that is under way.
 	command *command
-	// claim is what was asked for last, token that of the claim that is held; batch is how many turns at the
+	// claim is what was asked for last, token that of the claim that is held; batch is how many waiters at the
 	// head of the queue it may still serve.
 	claim Want
 	token uint64
 	batch int
-	// looking is set while the resource's queue is looked at for shared turns that came later, resting until
+	// looking is set while the resource's queue is looked at for shared waiters that came later, resting until
 	// it is time to look again.
 	looking, resting bool
 	// attempts counts how often in a row a command failed for the moment.
@@ -50,7 +50,7 @@ type queue struct {
 	watchers []*Watcher
 }
 
-// lookInterval is how often the queue of a resource is looked at while shared turns wait to join a claim.
+// lookInterval is how often the queue of a resource is looked at while shared waiters may join a claim.
 const lookInterval = 200 * time.Millisecond
 
 // phase is what a queue does with the session's claim.
@@ -76,29 +76,29 @@ func (w *Watcher) call(f func(Status), to Status) {
 	}
 }
 
-// join adds a turn to the queue. One that tries is refused if it would have to wait for others of the session.
-func (q *queue) join(t *turn) {
-	if t.try {
-		if err := q.inTheWay(t); err != nil {
-			t.fail(err)
+// join adds a hold to the queue. One that tries is refused if it would have to wait for others of the session.
+func (q *queue) join(h *hold) {
+	if h.try {
+		if err := q.inTheWay(h); err != nil {
+			h.fail(err)
 			return
 		}
 		q.resting = false
 	}
-	q.waiters = append(q.waiters, t)
+	q.waiters = append(q.waiters, h)
 	q.step()
-	if slices.Contains(q.waiters, t) && q.phase != idle && q.command == nil {
-		t.waits()
+	if slices.Contains(q.waiters, h) && q.phase != idle && q.command == nil {
+		h.waits()
 	}
 }
 
-// inTheWay returns whom of the session a turn that tries would have to wait for, nil if there is nobody.
-func (q *queue) inTheWay(t *turn) error {
-	if len(q.holders) > 0 && (q.phase != held || !t.joins(&q.claim)) {
+// inTheWay returns for whom of the session a hold that tries would have to wait, nil if there is nobody.
+func (q *queue) inTheWay(h *hold) error {
+	if len(q.holders) > 0 && (q.phase != held || !h.joins(&q.claim)) {
 		return collision(q.session.settings.Owner)
 	}
 	for _, other := range q.waiters {
-		if !t.joins(&other.Want) {
+		if !h.joins(&other.Want) {
 			return q.waiting()
 		}
 	}
@@ -113,25 +113,25 @@ func (q *queue) waiting() error {
 	return fmt.Errorf("%w: %q waits for it already", models.ErrLockCollision, q.session.settings.Owner)
 }
 
-// differs reports whether a shared claim would have to wait for turns that all share the resource, by other claims.
+// differs reports whether a shared claim would have to wait for holds that all share the resource, by other claims.
 func (q *queue) differs(a *Want) bool {
 	others := slices.Concat(q.holders, q.waiters)
-	return a.shared() && len(others) > 0 && !slices.ContainsFunc(others, func(t *turn) bool { return !t.shared() || t.same(a) })
+	return a.shared() && len(others) > 0 && !slices.ContainsFunc(others, func(h *hold) bool { return !h.shared() || h.same(a) })
 }
 
-// leave removes a turn from the queue.
-func (q *queue) leave(t *turn) {
-	q.remove(t)
+// leave removes a hold from the queue.
+func (q *queue) leave(h *hold) {
+	q.remove(h)
 	q.step()
 	if q.phase == releasing {
-		t.unlock = q.command
+		h.unlock = q.command
 	}
 	q.forget()
 }
 
-// remove takes a turn out of the queue, and reports whether it was there.
-func (q *queue) remove(t *turn) bool {
-	i := slices.Index(q.waiters, t)
+// remove takes a waiter out of the queue, and reports whether it was there.
+func (q *queue) remove(h *hold) bool {
+	i := slices.Index(q.waiters, h)
 	if i < 0 {
 		return false
 	}
@@ -142,24 +142,24 @@ func (q *queue) remove(t *turn) bool {
 	return true
 }
 
-// failIf fails the turns in the queue for which a condition holds.
-func (q *queue) failIf(fails func(*turn) bool, err error) {
-	for _, t := range slices.Clone(q.waiters) {
-		if fails(t) && q.remove(t) {
-			t.fail(err)
+// failIf fails the waiters for which a condition holds.
+func (q *queue) failIf(fails func(*hold) bool, err error) {
+	for _, h := range slices.Clone(q.waiters) {
+		if fails(h) && q.remove(h) {
+			h.fail(err)
 		}
 	}
 }
 
-// release ends a turn that holds.
-func (q *queue) release(t *turn, cause error) {
-	t.finish(cause)
+// release ends a hold that has the lock.
+func (q *queue) release(h *hold, cause error) {
+	h.end(cause)
 	for i, holder := range q.holders {
-		if holder == t {
+		if holder == h {
 			q.holders = append(q.holders[:i:i], q.holders[i+1:]...)
 			q.step()
 			if q.phase == releasing && len(q.holders) == 0 {
-				t.unlock = q.command
+				h.unlock = q.command
 			}
 			break
 		}
@@ -190,20 +190,20 @@ func (q *queue) step() {
 	}
 }
 
-// await goes on to wait in the queue of the resource, if that is for the turn that is first here.
+// await goes on to wait in the queue of the resource, if that is for the first waiter here.
 func (q *queue) await() {
 	if len(q.waiters) == 0 || q.waiters[0].try || !q.waiters[0].same(&q.claim) {
 		q.giveUp()
 		return
 	}
-	q.failIf(func(t *turn) bool { return t.try }, q.waiting())
+	q.failIf(func(h *hold) bool { return h.try }, q.waiting())
 }
 
-// admit lets the turns hold that the claim serves.
+// admit gives the lock to the waiters that the claim serves.
 func (q *queue) admit() {
 	for len(q.waiters) > 0 {
-		t := q.waiters[0]
-		if !t.same(&q.claim) || len(q.holders) > 0 && !t.shared() {
+		h := q.waiters[0]
+		if !h.same(&q.claim) || len(q.holders) > 0 && !h.shared() {
 			return
 		}
 		if q.batch == 0 {
@@ -212,13 +212,13 @@ func (q *queue) admit() {
 			}
 			return
 		}
-		q.remove(t)
-		q.holders = append(q.holders, t)
-		t.grant(q.token)
+		q.remove(h)
+		q.holders = append(q.holders, h)
+		h.grant(q.token)
 	}
 }
 
-// look finds out whether others wait for the resource. If nobody does, the turns that wait here join
+// look finds out whether others wait for the resource. If nobody does, the waiters here join
 // the shared claim. Otherwise those that only try are refused, and the others wait until nobody does any more, or the
 // claim was given up.
 func (q *queue) look() {
@@ -244,8 +244,8 @@ func (q *queue) look() {
 	}
 }
 
-// looked takes what was found when some turns waited here.
-func (q *queue) looked(seen []*turn, others bool, err error) {
+// looked takes what was found when some waited here.
+func (q *queue) looked(seen []*hold, others bool, err error) {
 	switch {
 	case err == nil && !others:
 		for q.batch < len(q.waiters) && slices.Contains(seen, q.waiters[q.batch]) {
@@ -258,7 +258,7 @@ func (q *queue) looked(seen []*turn, others bool, err error) {
 		q.rest()
 		return
 	}
-	q.failIf(func(t *turn) bool { return t.try && slices.Contains(seen, t) }, err)
+	q.failIf(func(h *hold) bool { return h.try && slices.Contains(seen, h) }, err)
 	q.rest()
 }
 
@@ -276,21 +276,21 @@ func (q *queue) rest() {
 	})
 }
 
-// request asks for the claim, for the turn that is first.
+// request asks for the claim, for the first waiter.
 func (q *queue) request() {
-	t := q.waiters[0]
-	q.phase, q.claim = requested, t.Want
-	q.send(&command{lock: t.command(q.key, t.try)}, func(now Status, err error) {
+	h := q.waiters[0]
+	q.phase, q.claim = requested, h.Want
+	q.send(lockCommand(&h.Want, q.key, h.try), func(now Status, err error) {
 		switch {
-		case err != nil && isMomentary(err) && !t.try:
+		case err != nil && isMomentary(err) && !h.try:
 			q.retry(q.request, func() bool { return len(q.waiters) > 0 })
 		case err != nil:
 			q.phase = idle
-			q.failIf(func(other *turn) bool { return other == t }, err)
+			q.failIf(func(other *hold) bool { return other == h }, err)
 			q.step()
-		case now.Current == None && t.try:
+		case now.Current == None && h.try:
 			q.phase = idle
-			q.failIf(func(other *turn) bool { return other == t || other.try && other.joins(&t.Want) }, collision(now.Holder))
+			q.failIf(func(other *hold) bool { return other == h || other.try && other.joins(&h.Want) }, collision(now.Holder))
 			q.step()
 		case now.Current == None: // it has ended already
 			q.phase = idle
@@ -300,8 +300,8 @@ func (q *queue) request() {
 			q.changed(now)
 			q.step()
 			if now.Current == Waiting {
-				for _, t := range q.waiters {
-					t.waits()
+				for _, h := range q.waiters {
+					h.waits()
 				}
 			}
 		}
@@ -310,18 +310,18 @@ func (q *queue) request() {
 
 // giveUp gives the claim up.
 func (q *queue) giveUp() {
-	unlock := &models.UnlockCommand{Resource: q.key}
+	var token *uint64
 	if q.phase == held {
-		unlock.Token = new(q.token)
+		token = new(q.token)
 	}
 	q.phase, q.token, q.batch = releasing, 0, 0
-	q.sendUnlock(unlock)
+	q.unlock(token)
 }
 
-func (q *queue) sendUnlock(unlock *models.UnlockCommand) {
-	q.send(&command{unlock: unlock}, func(_ Status, err error) {
+func (q *queue) unlock(token *uint64) {
+	q.send(unlockCommand(q.key, token), func(_ Status, err error) {
 		if err != nil { // nobody else gets it before it is given up
-			q.retry(func() { q.sendUnlock(unlock) }, func() bool { return true })
+			q.retry(func() { q.unlock(token) }, func() bool { return true })
 			return
 		}
 		q.phase = idle
@@ -331,7 +331,6 @@ func (q *queue) sendUnlock(unlock *models.UnlockCommand) {
 
 // send sends a command, and takes its answer, after which the queue may be forgotten.
 func (q *queue) send(c *command, then func(Status, error)) {
-	c.resource = q.key
 	c.then = func(now Status, err error) {
 		if q.command != c || q.session.err != nil {
 			return // an event came before the answer; or end notifies everybody
@@ -394,13 +393,13 @@ func (q *queue) lose(to Status) {
 	q.phase, q.token, q.batch = idle, 0, 0
 	stay := q.holders[:0]
 	var last *Watcher // readers have one in common
-	for _, t := range q.holders {
-		t.finish(to.Cause)
-		if t.KeepsOut {
-			stay = append(stay, t)
+	for _, h := range q.holders {
+		h.end(to.Cause)
+		if h.KeepsOut {
+			stay = append(stay, h)
 		}
-		if t.Watcher != nil && t.Watcher != last {
-			last = t.Watcher
+		if h.Watcher != nil && h.Watcher != last {
+			last = h.Watcher
 			last.call(last.Unlocked, to)
 		}
 	}
@@ -408,19 +407,19 @@ func (q *queue) lose(to Status) {
 	q.step()
 }
 
-// failAll fails the turns that wait for the claim, since that has ended.
+// failAll fails those that wait for the claim, since that has ended.
 func (q *queue) failAll(cause error) {
 	if cause == nil {
 		cause = errors.New("the session gave its place in the queue up")
 	}
-	q.failIf(func(t *turn) bool { return t.same(&q.claim) }, cause)
+	q.failIf(func(h *hold) bool { return h.same(&q.claim) }, cause)
 }
 
-// end fails and finishes all turns, since the session is over.
+// end fails and ends all holds, since the session is over.
 func (q *queue) end(cause error) {
-	q.failIf(func(*turn) bool { return true }, cause)
-	for _, t := range q.holders {
-		t.finish(base.Lost(q.key, cause))
+	q.failIf(func(*hold) bool { return true }, cause)
+	for _, h := range q.holders {
+		h.end(base.Lost(q.key, cause))
 	}
 }
 

@@ -95,7 +95,7 @@ func New(config Config) *Session {
 	return s
 }
 
-// ID returns the name of the session, by which lists and other sessions know it.
+// ID returns the name of the session.
 func (s *Session) ID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,24 +105,24 @@ func (s *Session) ID() string {
 // Owner returns the owner of all that the session holds.
 func (s *Session) Owner() string { return s.settings.Owner }
 
-// Lock holds a resource, or joins its queue; with try it does not join.
+// Lock asks for a resource; with try it does not join the queue.
 func (s *Session) Lock(ctx context.Context, resource string, want *Want, try bool) (Status, error) {
-	return s.do(ctx, &command{resource: resource, lock: want.command(resource, try)})
+	return s.do(ctx, lockCommand(want, resource, try))
 }
 
 // Unlock gives a resource up.
 func (s *Session) Unlock(ctx context.Context, resource string) (Status, error) {
-	return s.do(ctx, &command{resource: resource, unlock: &models.UnlockCommand{Resource: resource}})
+	return s.do(ctx, unlockCommand(resource, nil))
 }
 
 // UnlockAll gives everything up that the session holds and waits for.
 func (s *Session) UnlockAll(ctx context.Context) error {
-	_, err := s.do(ctx, &command{unlockAll: &models.UnlockAllCommand{}})
+	request := &models.SessionRequest{Command: &models.SessionRequest_UnlockAll{UnlockAll: &models.UnlockAllCommand{}}}
+	_, err := s.do(ctx, &command{verb: "unlock all", request: request})
 	return err
 }
 
-// Status returns how the session stands to a resource at this moment: it reads the clock, so nothing is
-// Holding outside of the trust window.
+// Status returns how the session stands to a resource at this moment.
 func (s *Session) Status(resource string) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,9 +133,7 @@ func (s *Session) Status(resource string) Status {
 	return Status{Resource: resource}
 }
 
-// Listen has a function called for every change of how the session stands to any resource, in the
-// order in which they were committed, and never twice at once. A function that takes its time delays
-// only itself. After stop no further call begins.
+// Listen has a function called for every change, until it is stopped.
 func (s *Session) Listen(f func(Status)) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,9 +149,7 @@ func (s *Session) Listen(f func(Status)) (stop func()) {
 // Done is closed when the session is over. Err then says why.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err returns nil while the session lasts. Then it is base.ErrClosed; or it wraps base.ErrTimeUp (no server could
-// be reached within the trust window), base.ErrSessionEnded (a server ended it), or the error with which the
-// servers refused to open it.
+// Err returns why the session is over, nil while it lasts.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,14 +157,13 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// Close ends the session, and gives everything up at once. It returns when a server has done that, or ctx
-// is done, whose error it then returns; the session ends with its TTL in that case, unless another Close still waits. To close what is
-// over does nothing.
+// Close ends the session, and gives everything up at once. It returns when a server has done that, or ctx is done.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.err == nil {
 		if s.offered {
-			s.closeCommand = s.newCommand(&command{closeSession: &models.CloseSession{}})
+			request := &models.SessionRequest{Command: &models.SessionRequest_Close{Close: &models.CloseSession{}}}
+			s.closeCommand = s.newCommand(&command{request: request})
 		}
 		s.end(base.ErrClosed)
 	}
@@ -186,7 +181,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.closers--
-	if last := s.closers == 0; closeCommand != nil && s.commands[closeCommand.sequence] != nil {
+	if last := s.closers == 0; s.closing() {
 		err = fmt.Errorf("the session is not closed yet, and ends with its TTL: %w", s.inVain(cmp.Or(err, errNoAnswer)))
 		if !last {
 			s.mu.Unlock()

@@ -7,33 +7,24 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// State is how a session stands to a resource.
+// State is a lock.State.
 type State int
 
-// The states.
+// The states, in the order of those of package lock.
 const (
-	// None: the session neither holds the resource nor waits for it.
 	None State = iota
-	// Waiting: the session is in the queue of the resource.
 	Waiting
-	// Holding: the session holds the resource.
 	Holding
 )
 
-// Status is how a session stands to a resource, and how it stood before.
+// Status is a lock.Status, which documents it.
 type Status struct {
-	Resource          string
-	Previous, Current State
-	// Token is the fencing token of the hold; 0 unless Current is Holding.
-	Token uint64
-	// Shared is set for a claim that shares its resource.
-	Shared bool
-	// Claim is the id of the claim by which the session holds or waits, or did.
-	Claim string
-	// Cause is why the session no longer holds or waits: nil if it gave the resource up. It
-	// wraps ErrLost if it held.
-	Cause error
-	// Holder, HolderSession and HolderToken name a holder of a resource that TryLock did not get.
+	Resource              string
+	Previous, Current     State
+	Token                 uint64
+	Shared                bool
+	Claim                 string
+	Cause                 error
 	Holder, HolderSession string
 	HolderToken           uint64
 }

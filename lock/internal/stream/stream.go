@@ -72,7 +72,7 @@ func (s *Session) wanted() bool {
 
 // closing reports whether a server has yet to learn of the end. The caller has the lock.
 func (s *Session) closing() bool {
-	return s.closeCommand != nil && s.commands[s.closeCommand.sequence] != nil
+	return s.closeCommand != nil && s.commands[s.closeCommand.request.GetSequence()] != nil
 }
 
 // pause waits before the next attempt, unless there is a server that has not failed yet.
@@ -122,7 +122,7 @@ func (s *Session) goOn(err error) bool {
 // closed notes that the server has ended the session, as it was asked to. The caller has the lock.
 func (s *Session) closed() {
 	if s.closing() {
-		delete(s.commands, s.closeCommand.sequence)
+		delete(s.commands, s.closeCommand.request.GetSequence())
 		s.closeCommand.conclude(Status{}, nil)
 	}
 }
@@ -249,7 +249,7 @@ func (s *Session) receive(m *models.SessionResponse) received {
 	case *models.SessionResponse_Error:
 		s.answer(m.GetSequence(), Status{}, errorOf(event.Error))
 	}
-	if s.closeCommand != nil && s.commands[s.closeCommand.sequence] == nil {
+	if s.closeCommand != nil && !s.closing() {
 		return gotEnd
 	}
 	return gotOther
@@ -347,8 +347,8 @@ func (s *Session) outgoing() (requests []*models.SessionRequest, wait time.Durat
 	}
 	if !s.window.IsZero() || s.closeCommand != nil {
 		for _, c := range s.unsent {
-			if s.commands[c.sequence] == c {
-				requests = append(requests, c.request())
+			if s.commands[c.request.GetSequence()] == c {
+				requests = append(requests, c.request)
 			}
 		}
 		s.unsent = nil

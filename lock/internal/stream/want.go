@@ -41,9 +41,3 @@ func (a *Want) same(other *Want) bool {
 
 // joins reports whether this may hold together with others, by the claim that they have asked for.
 func (a *Want) joins(other *Want) bool { return a.shared() && a.same(other) }
-
-func (a *Want) command(resource string, try bool) *models.LockCommand {
-	return &models.LockCommand{
-		Resource: resource, Mode: a.Mode, Try: try, Value: a.Value, TypeCode: a.TypeCode, AllowDeadlock: a.AllowDeadlock, UserData: a.UserData,
-	}
-}

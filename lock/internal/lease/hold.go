@@ -1,0 +1,364 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/locket-service/locket/internal/lease"
+	"github.com/locket-service/locket/lock/internal/base"
+)
+
+// grant is what a holder may rely on. The zero grant is that of a lock that is not held.
+type grant struct {
+	// token is the fencing token, 0 when there is no grant, or the server gives none.
+	token uint64
+	trust lease.Window
+}
+
+// hold is one grant by calls, from the first attempt to take it to its end. Its own goroutine alone uses it, but for
+// what mu guards.
+type hold struct {
+	*Holder               // what never changes is read there
+	log      *slog.Logger // hides that of the holder
+	calls    calls        // likewise; they change when a claim needs a new id
+	observer base.Observer
+
+	// next fires when it is time for an attempt, expiry when the lease is over.
+	next, expiry *time.Timer
+	// attempt delivers the result of the attempt under way; nil when there is none.
+	attempt <-chan result
+	cancel  context.CancelFunc
+	// ended gets how the grant has ended, when that is known without a renewal, and look has one made now.
+	ended <-chan error
+	look  <-chan struct{}
+	// again is set if a renewal is to follow the attempt under way at once: that may have come too early.
+	again bool
+	// leaving is done when the grant is to be given up.
+	leaving context.Context
+	leave   context.CancelFunc
+
+	// held is set between the gain and the loss of the lock.
+	held bool
+	// token is that of the last grant that the server reported, trusted or not.
+	token uint64
+	// open is set while the server may have made a grant that it has not reported; wasOpen is
+	// open as it was before the attempt under way.
+	open, wasOpen bool
+	// unverified is set while the lock is held and cannot be verified; denied when that was
+	// reported to be because the server does not let the caller renew.
+	unverified, denied bool
+
+	// acquired is closed when the lock is held, gone when the goroutine has ended.
+	acquired, gone chan struct{}
+	// ctx is done when the lock is not held any more, or never was: its cause says why.
+	ctx context.Context
+	end context.CancelCauseFunc
+
+	mu      sync.Mutex
+	granted grant
+	failure error // of the last attempt, nil if that came through; only the goroutine changes it
+}
+
+// result is that of one attempt.
+type result struct {
+	sent  time.Time
+	found bool // it was no renewal
+	token uint64
+	lasts time.Duration // after the server answered
+	err   error
+}
+
+func (o *Holder) newHold(ctx context.Context, observer base.Observer) *hold {
+	leaving, leave := context.WithCancel(context.Background())
+	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	o.setClaimID(o.calls.id())
+	return &hold{
+		Holder: o, observer: observer, log: o.Log.With("lock", o.key, "owner", o.owner), calls: o.calls,
+		next: time.NewTimer(math.MaxInt64), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, leaving: leaving, leave: leave,
+		acquired: make(chan struct{}), gone: make(chan struct{}), ctx: ctx, end: end,
+	}
+}
+
+// run keeps the lock until it is given up or lost.
+func (h *hold) run() {
+	defer close(h.gone)
+	defer h.forget()
+	h.try()
+	for {
+		if err := h.step(); err != nil {
+			h.end(err)
+			return
+		}
+	}
+}
+
+// step waits for what comes next. Whatever it is, it reads the clock before it does anything else. Its error is the end.
+func (h *hold) step() error {
+	var due bool
+	var answered *result
+	var ended error
+	select {
+	case <-h.leaving.Done():
+		h.stop()
+		return base.ErrReleased
+	case <-h.expiry.C: // or it was renewed in the last moment
+	case <-h.next.C:
+		due = true
+	case <-h.look:
+		if h.again = h.attempt != nil; !h.again {
+			h.next.Reset(0)
+		}
+		return nil
+	case ended = <-h.ended:
+	case r := <-h.attempt:
+		h.attempt, answered = nil, &r
+	}
+	switch {
+	case h.held && !h.granted.trust.Trusted(time.Now()):
+		return h.lose(base.TimeUp(h.failure))
+	case ended != nil:
+		return h.overBy(ended)
+	case answered != nil:
+		err := h.conclude(*answered)
+		if err == nil && h.again {
+			h.again = false
+			h.next.Reset(0)
+		}
+		return err
+	case due:
+		h.try()
+	}
+	return nil
+}
+
+// try begins an attempt to gain or renew the lock, unless one is under way.
+func (h *hold) try() {
+	if h.attempt != nil {
+		return
+	}
+	token, calls := h.token, h.calls
+	h.wasOpen = h.open
+	h.open = h.open || token == 0
+	ctx, cancel := context.WithTimeout(base.WithRequestID(context.Background()), calls.timeout(token))
+	results := make(chan result, 1)
+	h.attempt, h.cancel = results, cancel
+	go func() {
+		defer cancel()
+		sent := time.Now()
+		taken, lasts, err := calls.take(ctx, h.leaving, token, func(holder string) { base.Tell(h.observer.Waiting, holder) })
+		results <- result{sent, token == 0, taken, lasts, err}
+	}()
+}
+
+// conclude handles the result of an attempt. It returns an error if the runner ends.
+func (h *hold) conclude(r result) error {
+	verdict, renewal := h.calls.classify(r.err), h.token != 0
+	h.note(r)
+	switch {
+	case r.err == nil && h.held && r.token != h.granted.token: // by a server that cannot renew one grant only
+		return h.lose(base.ErrTokenChanged)
+	case r.err == nil:
+		h.gain(r)
+	case verdict == base.Ended && h.held:
+		return h.lose(h.failure)
+	case h.held:
+		h.goUnverified(verdict)
+	case verdict == base.Ended && renewal, verdict == base.Waiting: // what was not trusted has ended; or its turn comes
+		h.next.Reset(0)
+	case verdict == base.Missed:
+		h.claimAnew()
+	case verdict == base.Permanent || verdict == base.Denied:
+		return h.refused()
+	default:
+		h.wait(r.sent)
+	}
+	return nil
+}
+
+// claimAnew makes a new claim in place of one that expired before anybody knew that it was
+// active, or was aborted because the server has not heard of this runner for its wait TTL.
+func (h *hold) claimAnew() {
+	h.log.Warn("the claim has ended before its answer came; making a new one", "id", h.calls.id(), "error", h.failure)
+	h.calls = h.calls.next()
+	h.setClaimID(h.calls.id())
+	h.next.Reset(0)
+}
+
+// refused returns the error that the server does not let the lock be taken.
+func (h *hold) refused() error {
+	if h.open {
+		h.releaseLater(0)
+	}
+	return h.failure
+}
+
+// note records what the result of an attempt shows of the server's state.
+func (h *hold) note(r result) {
+	h.setFailure(base.WithHolder(r.err))
+	switch verdict := h.calls.classify(r.err); {
+	case r.err == nil:
+		h.token, h.open = r.token, false
+	case verdict == base.Ended:
+		h.token, h.open = 0, false
+	case verdict == base.Permanent, verdict == base.Missed:
+		h.open = false
+	case verdict == base.Denied: // what an attempt before it left is still there
+		h.open = h.wasOpen
+	}
+}
+
+// gain begins or prolongs the lease.
+func (h *hold) gain(r result) {
+	g := grant{r.token, lease.WithMargin(r.sent, r.lasts, h.Margin)}
+	brief := !h.held && r.found && r.lasts < h.TTL/2 // a claim whose turn came, or that was found
+	if brief || !g.trust.Trusted(time.Now()) {       // or the answer took too long: renew it first
+		h.next.Reset(0)
+		return
+	}
+	h.publish(g)
+	left := g.trust.Left(time.Now())
+	h.expiry.Reset(left)
+	pause := base.Jittered(min(h.TTL/3, left/2))
+	if h.observer.Renewed != nil {
+		h.observer.Renewed(r.sent, r.lasts)
+	}
+	switch {
+	case !h.held:
+		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart
+		h.log.Info("lock acquired", "token", r.token)
+		h.held = true
+		h.watch(r.token)
+		base.Tell(h.observer.Acquired, r.token)
+		close(h.acquired)
+	case h.unverified:
+		h.log.Info("lock verified again")
+		h.unverified, h.denied = false, false
+		if h.observer.Verified != nil {
+			h.observer.Verified()
+		}
+	}
+	h.next.Reset(pause)
+}
+
+// goUnverified continues after a renewal that failed, while the trust window lasts.
+func (h *hold) goUnverified(verdict base.Verdict) {
+	h.log.Warn("lock not renewed", "error", h.failure, "held_for", h.granted.trust.Left(time.Now()))
+	first := !h.unverified || verdict == base.Denied && !h.denied
+	h.unverified, h.denied = true, h.denied || verdict == base.Denied
+	if first {
+		base.Tell(h.observer.Unverifiable, h.failure)
+	}
+	h.next.Reset(base.Jittered(min(h.RetryInterval, h.TTL/10)))
+}
+
+// wait tries again a retry interval after the last attempt was sent, at once if that lasted
+// longer.
+func (h *hold) wait(sent time.Time) {
+	h.log.Info("lock not acquired", "error", h.failure)
+	h.next.Reset(max(0, base.Jittered(h.RetryInterval)-time.Since(sent)))
+}
+
+// lose ends the trust window. It returns the loss.
+func (h *hold) lose(cause error) error {
+	if !h.observer.Again {
+		h.releaseLater(h.Margin)
+	}
+	return base.Lost(h.key, cause)
+}
+
+// watch watches for the end of the grant.
+func (h *hold) watch(token uint64) {
+	ended, look := make(chan error, 1), make(chan struct{}, 1)
+	h.ended, h.look = ended, look
+	calls := h.calls
+	go func() {
+		err := calls.watch(h.leaving, token, func() {
+			select {
+			case look <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			ended <- err
+		}
+	}()
+}
+
+// overBy loses a grant that is known to have ended. An attempt that is under way says nothing new.
+func (h *hold) overBy(cause error) error {
+	h.token, h.open = 0, false
+	h.setFailure(cause)
+	return h.lose(cause)
+}
+
+func (h *hold) setFailure(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failure = err
+}
+
+// publish sets the grant that is held.
+func (h *hold) publish(g grant) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.granted = g
+}
+
+// forget ends what the hold has begun.
+func (h *hold) forget() {
+	h.leave()
+	h.cancel()
+	h.next.Stop()
+	h.expiry.Stop()
+}
+
+// Token returns that of the grant.
+func (h *hold) Token() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.granted.token
+}
+
+// Deadline returns the end of the trust window.
+func (h *hold) Deadline() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	return now.Add(h.granted.trust.Left(now))
+}
+
+// Context implements base.Hold.
+func (h *hold) Context() context.Context { return h.ctx }
+
+// Check is called before anything else is answered: after a pause no timer has run yet.
+func (h *hold) Check() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.granted.trust.Trusted(time.Now()) {
+		h.end(base.Lost(h.key, base.TimeUp(h.failure)))
+	}
+}
+
+// Release ends the trust window, if it has not ended before, and then the grant.
+func (h *hold) Release(ctx context.Context) error {
+	h.Check()
+	h.end(base.ErrReleased)
+	h.leave()
+	select {
+	case <-h.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("unlock %q: %w", h.key, ctx.Err())
+	}
+}
+
+// StopClock implements base.Hold.
+func (h *hold) StopClock() {
+	h.expiry.Stop()
+	h.next.Reset(math.MaxInt64)
+}

@@ -1,0 +1,76 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/locket-service/locket/lock/internal/base"
+)
+
+// Holder holds by calls. It is for one goroutine, but for ClaimID.
+type Holder struct {
+	base.Settings
+	key, owner string
+	// calls are those of the next hold, last is the one before, and left what that left to be released.
+	calls calls
+	last  *hold
+	left  base.Leftover
+
+	idMu sync.Mutex
+	id   string
+}
+
+func newHolder(settings base.Settings, key, owner string, calls calls) *Holder {
+	return &Holder{Settings: settings, key: key, owner: owner, calls: calls}
+}
+
+// Acquire implements base.Holder.
+func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold, error) {
+	if o.last != nil {
+		select {
+		case <-o.last.gone:
+			o.calls = o.last.calls.next()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	select {
+	case <-o.left.Pending():
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	h := o.newHold(ctx, observer)
+	o.last = h
+	go h.run()
+	select {
+	case <-h.acquired:
+		return h, nil
+	case <-h.gone:
+		if h.held { // and lost at once
+			return h, nil
+		}
+		return nil, fmt.Errorf("lock %q: %w", o.key, context.Cause(h.ctx))
+	case <-ctx.Done():
+		h.leave()
+		<-h.gone
+		return nil, ctx.Err()
+	}
+}
+
+// ClaimID implements base.Holder.
+func (o *Holder) ClaimID() string {
+	o.idMu.Lock()
+	defer o.idMu.Unlock()
+	return o.id
+}
+
+// setClaimID sets what ClaimID returns.
+func (o *Holder) setClaimID(id string) {
+	o.idMu.Lock()
+	defer o.idMu.Unlock()
+	o.id = id
+}

@@ -1,0 +1,196 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/locket-service/locket/lock/internal/base"
+)
+
+// hold is that of one goroutine by a session, from when it joins the queue until it is over. The session's lock guards it.
+type hold struct {
+	Want
+	key   string
+	try   bool
+	queue *queue
+	// begun is when it joined.
+	begun time.Time
+
+	// decided is closed when the lock is held, or was refused.
+	decided chan struct{}
+	token   uint64
+	// ctx is done when it was refused, or is over: its cause says why.
+	ctx context.Context
+	end context.CancelCauseFunc
+	// unlock is the command that released the session's claim with this hold; nil if others took over.
+	unlock *command
+}
+
+func newHold(ctx context.Context, key string, want Want, try bool) *hold {
+	h := &hold{Want: want, key: key, try: try, begun: time.Now(), decided: make(chan struct{})}
+	h.ctx, h.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	return h
+}
+
+// grant ends the wait with the lock.
+func (h *hold) grant(token uint64) {
+	h.token = token
+	if h.observer != nil {
+		s := h.queue.session
+		s.renewed(h.observer)
+		base.Tell(h.observer.Acquired, token)
+		if s.doubted {
+			base.Tell(h.observer.Unverifiable, s.unverified())
+		}
+	}
+	close(h.decided)
+}
+
+// waits tells its observer that others come first.
+func (h *hold) waits() {
+	if h.observer != nil {
+		base.Tell(h.observer.Waiting, "")
+	}
+}
+
+// fail ends the wait without the lock.
+func (h *hold) fail(err error) {
+	h.end(fmt.Errorf("lock %q: %w", h.key, err))
+	close(h.decided)
+}
+
+// join adds a hold to those of its resource. It returns false if all of these share the resource by other claims, unless
+// the hold must join them.
+func (s *Session) join(h *hold, must bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queues[h.key]; q != nil && !must && q.differs(&h.Want) {
+		return false
+	}
+	s.resignIfUntrusted()
+	h.queue = s.queueOf(h.key)
+	if s.err != nil {
+		h.fail(s.err)
+	} else {
+		h.queue.join(h)
+	}
+	h.queue.forget()
+	return true
+}
+
+// queueOf returns the queue of a resource. The caller has the lock.
+func (s *Session) queueOf(key string) *queue {
+	q := s.queues[key]
+	if q == nil {
+		q = &queue{session: s, key: key}
+		s.queues[key] = q
+	}
+	return q
+}
+
+// wait returns when the lock is held. If it returns an error, the hold has left the queue.
+func (h *hold) wait(ctx context.Context) error {
+	var timer *time.Timer
+	var tooLong <-chan time.Time
+	if h.Timeout > 0 {
+		timer = time.NewTimer(h.Timeout)
+		defer timer.Stop()
+		tooLong = timer.C
+	}
+	for {
+		select {
+		case <-h.decided:
+			h.Check()
+			return context.Cause(h.ctx)
+		case <-ctx.Done():
+			return h.abandon(ctx.Err())
+		case <-tooLong:
+			left := h.unanswered()
+			if left <= 0 {
+				return h.abandon(base.ErrTimeout)
+			}
+			timer.Reset(left)
+		}
+	}
+}
+
+// unanswered returns what is left of the timeout of the command that is under way; a try is one.
+func (h *hold) unanswered() time.Duration {
+	s := h.queue.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.try {
+		return h.Timeout - time.Since(h.begun)
+	}
+	if c := h.queue.command; c != nil {
+		return h.Timeout - time.Since(c.begun)
+	}
+	return h.Timeout
+}
+
+// abandon leaves the queue, or releases the lock if it was granted in this moment. It returns why.
+func (h *hold) abandon(cause error) error {
+	s := h.queue.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-h.decided:
+		if err := context.Cause(h.ctx); err != nil {
+			return err
+		}
+		h.queue.release(h, cause)
+	default:
+		h.queue.leave(h)
+	}
+	return fmt.Errorf("lock %q: %w", h.key, s.inVain(cause))
+}
+
+// Release implements base.Hold. It also ends the wait of what is not held yet.
+func (h *hold) Release(ctx context.Context) error {
+	s := h.queue.session
+	s.mu.Lock()
+	s.resignIfUntrusted()
+	select {
+	case <-h.decided:
+		h.queue.release(h, base.ErrReleased)
+	default:
+		h.fail(base.ErrReleased)
+		h.queue.leave(h)
+	}
+	unlock := h.unlock
+	s.mu.Unlock()
+	if unlock == nil {
+		return nil
+	}
+	if _, err := s.await(ctx, unlock, h.Timeout); err != nil && s.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// Token implements base.Hold.
+func (h *hold) Token() uint64 { return h.token }
+
+// Deadline implements base.Hold: it is that of the session.
+func (h *hold) Deadline() time.Time {
+	s := h.queue.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	return now.Add(s.window.Left(now))
+}
+
+// Check implements base.Hold.
+func (h *hold) Check() { _ = h.queue.session.Err() }
+
+// Context implements base.Hold.
+func (h *hold) Context() context.Context { return h.ctx }
+
+// StopClock implements base.Hold.
+func (h *hold) StopClock() {
+	s := h.queue.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expiry.Stop()
+}
