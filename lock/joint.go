@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -94,62 +95,61 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	if err := j.validate(); err != nil {
 		return err
 	}
-	if err := j.runs.begin(signals); errors.Is(err, errSignalled) {
-		return nil
-	} else if err != nil {
+	if err := j.runs.begin(); err != nil {
 		return fmt.Errorf("joint lock: %w", err)
 	}
 	defer j.runs.end()
+	ctx, cancel := untilSignal(signals)
+	defer cancel()
 	j.renewLost()
-	for {
-		blocked, err := j.try(signals, ready)
-		switch {
-		case errors.Is(err, errSignalled):
-			return nil
-		case err != nil:
+	select {
+	case <-j.runs.Pending():
+	case <-ctx.Done():
+	}
+	for ctx.Err() == nil {
+		pause, err := j.try(ctx, ready)
+		if err != nil {
 			return err
 		}
 		select {
-		case <-signals:
-			return nil
-		case <-time.After(blocked.RetryInterval):
+		case <-ctx.Done():
+		case <-time.After(pause):
 		}
 	}
+	return nil
 }
 
-// try takes all locks, and holds them until one is lost or a signal comes. It returns the runner
-// that was not ready in time, if one was not, when nothing is held any more.
-func (j *Joint) try(signals <-chan os.Signal, ready chan<- struct{}) (blocked *Runner, err error) {
-	g := &jointGrant{ended: make(chan error, len(j.runners))}
-	blocked, err = g.take(j.runners, j.timeout, signals)
-	if err == nil && blocked == nil {
+// try takes all locks, and holds them until one is lost or a signal comes. Without an error nothing is held any more: another
+// attempt may follow after a pause.
+func (j *Joint) try(run context.Context, ready chan<- struct{}) (pause time.Duration, err error) {
+	a := &attempt{held: make(chan struct{})}
+	a.ctx, a.end = context.WithCancelCause(run)
+	a.locks.Go(func() { a.take(j.runners, j.timeout) })
+	select {
+	case <-a.held:
+	case <-a.ctx.Done():
+	}
+	if a.ctx.Err() == nil {
 		j.setHeld(true)
 		close(ready)
-		err = g.hold(signals)
+		<-a.ctx.Done()
 		j.setHeld(false)
-		j.signalLoss(err)
+		if a.failed() {
+			close(j.lost)
+		}
 	}
-	if err == nil || errors.Is(err, errSignalled) {
-		g.release(false)
-		return blocked, err
+	if a.failed() {
+		j.runs.Leave(a.locks.Wait)
+		return 0, context.Cause(a.ctx)
 	}
-	j.runs.Leave(func() { g.release(true) })
-	return nil, err
+	a.locks.Wait()
+	return a.pause, nil
 }
 
 func (j *Joint) setHeld(held bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.held = held
-}
-
-// signalLoss closes the channel of Lost, unless it was a signal that ended the hold.
-func (j *Joint) signalLoss(err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !errors.Is(err, errSignalled) {
-		close(j.lost)
-	}
 }
 
 // renewLost replaces the channel of Lost if an earlier run has closed it.
@@ -160,5 +160,67 @@ func (j *Joint) renewLost() {
 	case <-j.lost:
 		j.lost = make(chan struct{})
 	default:
+	}
+}
+
+// attempt is one attempt of a Joint to hold all of its locks.
+type attempt struct {
+	// ctx ends with a signal, the timeout or the first error: its cause says which.
+	ctx context.Context
+	end context.CancelCauseFunc
+	// locks are the goroutines that take and keep them.
+	locks sync.WaitGroup
+	// held is closed when all are held.
+	held chan struct{}
+	// pause is the retry interval of the lock that was asked for last.
+	pause time.Duration
+}
+
+// errBlocked ends an attempt that did not get all locks in time.
+var errBlocked = errors.New("not all locks could be held in time")
+
+// failed reports whether a lock was refused or lost.
+func (a *attempt) failed() bool {
+	cause := context.Cause(a.ctx)
+	return cause != nil && !errors.Is(cause, errSignalled) && !errors.Is(cause, errBlocked)
+}
+
+// take takes the locks one after the other.
+func (a *attempt) take(runners []*Runner, timeout time.Duration) {
+	for i, r := range runners {
+		a.pause = r.RetryInterval
+		if err := r.begin(); err != nil {
+			a.end(err)
+			return
+		}
+		hold, err := r.acquire(a.ctx, false)
+		if err != nil {
+			r.end()
+			a.end(err)
+			return
+		}
+		a.locks.Go(func() { a.keep(r, hold) })
+		if i == 0 { // nothing waits for the first
+			defer time.AfterFunc(timeout, func() { a.end(errBlocked) }).Stop()
+		}
+	}
+	close(a.held)
+}
+
+// keep keeps a lock until it is lost, which ends the attempt, or the attempt ends. If another lock was lost, it is released after its
+// margin, in which the holder stops.
+func (a *attempt) keep(r *Runner, hold *Hold) {
+	defer r.end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(a.ctx, func() {
+		if a.failed() {
+			time.Sleep(r.Margin)
+		}
+		cancel()
+	})()
+	if err := r.keep(ctx, hold); err != nil {
+		r.reports.Flush()
+		a.end(err)
 	}
 }

@@ -90,117 +90,85 @@ func (r *Runner) Held() (token uint64, held bool) {
 // did last; "" before its first run, and for other runners.
 func (r *Runner) ClaimID() string { return r.holder.ClaimID() }
 
-// setHold sets what Held asks.
-func (r *Runner) setHold(hold *Hold) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hold = hold
-}
-
 // Run implements ifrit.Runner. If an earlier run could not release its lock in time, it first
 // waits until that is done, for the TTL at most.
 func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
-	return r.run(signals, ready, r.exitOnLoss)
-}
-
-func (r *Runner) run(signals <-chan os.Signal, ready chan<- struct{}, exitOnLoss bool) error {
-	if err := r.validate(); err != nil {
-		return fmt.Errorf("lock %q: %w", r.key, err)
+	if err := r.begin(); err != nil {
+		return err
 	}
-	if err := r.runs.begin(signals); errors.Is(err, errSignalled) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("lock %q: %w", r.key, err)
-	}
-	defer r.runs.end()
-	defer r.reports.Flush()
+	defer r.end()
+	ctx, cancel := untilSignal(signals)
+	defer cancel()
 	for {
-		pause, err := r.holdOnce(signals, &ready, exitOnLoss)
+		hold, err := r.acquire(ctx, !r.exitOnLoss)
+		pause := r.RetryInterval
 		switch {
-		case errors.Is(err, errSignalled):
+		case err != nil && ctx.Err() != nil:
 			return nil
-		case err != nil:
+		case err != nil && ready != nil:
 			return err
+		case err != nil:
+			r.Log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)
+			base.Tell(later(&r.reports, r.callbacks.Refused), err)
+		default:
+			if ready != nil && ctx.Err() == nil {
+				close(ready)
+				ready = nil
+			}
+			if err = r.keep(ctx, hold); err == nil || r.exitOnLoss {
+				return err
+			}
+			pause = min(pause, r.TTL/10)
 		}
 		select {
-		case <-signals:
+		case <-ctx.Done():
 			return nil
 		case <-time.After(base.Jittered(pause)):
 		}
 	}
 }
 
-// holdOnce takes the lock, and holds it until a signal comes or it is lost. Without an error it is to be taken again, after a pause.
-func (r *Runner) holdOnce(signals <-chan os.Signal, ready *chan<- struct{}, exitOnLoss bool) (pause time.Duration, err error) {
-	hold, err := r.acquire(signals, !exitOnLoss)
-	switch {
-	case errors.Is(err, errSignalled):
-		return 0, err
-	case err != nil && *ready != nil:
-		return 0, err
-	case err != nil:
-		r.Log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)
-		base.Tell(later(&r.reports, r.callbacks.Refused), err)
-		return r.RetryInterval, nil
+// begin begins a run, if all that the runner was given is right.
+func (r *Runner) begin() error {
+	err := r.validate()
+	if err == nil {
+		err = r.runs.begin()
 	}
-	r.setHold(hold)
-	defer r.setHold(nil)
-	if *ready != nil {
-		close(*ready)
-		*ready = nil
+	if err != nil {
+		return fmt.Errorf("lock %q: %w", r.key, err)
 	}
-	signalled := false
+	return nil
+}
+
+// end ends a run when its callbacks have returned.
+func (r *Runner) end() {
+	r.reports.Flush()
+	r.runs.end()
+}
+
+// acquire waits until the lock is held. With again it will be acquired again after a loss.
+func (r *Runner) acquire(ctx context.Context, again bool) (*Hold, error) {
+	hold, err := acquire(ctx, r.holder, r.callbacks.observer(&r.reports, again))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = hold
+	return hold, err
+}
+
+// keep returns when the lock is lost, with the error, or ctx is done and it has been released.
+func (r *Runner) keep(ctx context.Context, hold *Hold) error {
 	select {
-	case <-signals:
-		signalled = true
-		r.setHold(nil)
+	case <-ctx.Done():
 		r.release(hold)
 	case <-hold.Done():
 	}
-	err = hold.Err()
-	r.setHold(nil)
+	err := hold.Err()
 	if errors.Is(err, ErrReleased) {
-		return 0, errSignalled
+		return nil
 	}
 	r.Log.Error("lock lost", "lock", r.key, "owner", r.owner, "error", err)
 	base.Tell(later(&r.reports, r.callbacks.Lost), err)
-	switch {
-	case exitOnLoss:
-		return 0, err
-	case signalled:
-		return 0, errSignalled
-	default:
-		return min(r.RetryInterval, r.TTL/10), nil
-	}
-}
-
-// acquire returns what is held when it is, or errSignalled when nothing is after a signal.
-func (r *Runner) acquire(signals <-chan os.Signal, again bool) (*Hold, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var hold *Hold
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		hold, err = acquire(ctx, r.holder, r.callbacks.observer(&r.reports, again))
-	}()
-	select {
-	case <-done:
-		return hold, err
-	case <-signals:
-		cancel()
-		<-done
-		if hold == nil {
-			return nil, errSignalled
-		}
-		r.release(hold)
-		if err := hold.Err(); !errors.Is(err, ErrReleased) {
-			base.Tell(later(&r.reports, r.callbacks.Lost), err)
-			return nil, err
-		}
-		return nil, errSignalled
-	}
+	return err
 }
 
 // release releases within the release timeout; what takes longer goes on in the background.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync"
@@ -11,7 +12,7 @@ import (
 // ErrRunning is the error of Run while an earlier Run of the same runner has not returned.
 var ErrRunning = errors.New("the runner runs already")
 
-// errSignalled ends a run that has got a signal.
+// errSignalled is the cause of the end of a run that has got a signal.
 var errSignalled = errors.New("signalled")
 
 // runs admits one run of a runner at a time.
@@ -21,27 +22,32 @@ type runs struct {
 	base.Leftover
 }
 
-// begin begins a run. It waits until an earlier run has nothing left to release, which is
-// bounded; a signal meanwhile is errSignalled. The caller that began a run ends it.
-func (r *runs) begin(signals <-chan os.Signal) error {
+// begin begins a run. The caller that began a run ends it.
+func (r *runs) begin() error {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.running {
-		r.mu.Unlock()
 		return ErrRunning
 	}
 	r.running = true
-	r.mu.Unlock()
-	select {
-	case <-r.Pending():
-		return nil
-	case <-signals:
-		r.end()
-		return errSignalled
-	}
+	return nil
 }
 
 func (r *runs) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = false
+}
+
+// untilSignal returns a context that ends with the first signal.
+func untilSignal(signals <-chan os.Signal) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		select {
+		case <-signals:
+			cancel(errSignalled)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
