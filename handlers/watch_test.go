@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,8 @@ type watcher struct {
 	stream grpc.ServerStreamingClient[models.WatchResponse]
 	stop   context.CancelFunc
 	cursor string
-	rest   []string // has come and was not looked at
+	rest   []string          // has come and was not looked at
+	last   map[string]uint64 // the version of the last transition of each resource
 }
 
 func (s *server) watch(t testing.TB, req *models.WatchRequest) *watcher {
@@ -34,10 +36,11 @@ func (s *server) watch(t testing.TB, req *models.WatchRequest) *watcher {
 	t.Cleanup(stop)
 	stream, err := s.Watch(ctx, req)
 	must(t, err)
-	return &watcher{t: t, stream: stream, stop: stop}
+	return &watcher{t: t, stream: stream, stop: stop, last: make(map[string]uint64)}
 }
 
-// receive reads one response: "claim status" of the snapshot, "synced", "claim before>after".
+// receive reads one response: "claim status" of the snapshot, "synced", "claim before>after". The versions of a resource
+// must rise.
 func (w *watcher) receive() error {
 	resp, err := w.stream.Recv()
 	if err != nil {
@@ -50,6 +53,11 @@ func (w *watcher) receive() error {
 		w.rest = append(w.rest, "synced")
 	}
 	for _, t := range resp.GetTransitions() {
+		c := t.GetClaim()
+		if c.GetVersion() <= w.last[c.GetResource()] {
+			w.t.Errorf("%s: version %d after %d", c.GetId(), c.GetVersion(), w.last[c.GetResource()])
+		}
+		w.last[c.GetResource()] = c.GetVersion()
 		w.rest = append(w.rest, fmt.Sprintf("%s %s>%s", t.GetClaim().GetId(), short(t.GetBefore()), short(t.GetClaim().GetStatus())))
 	}
 	if resp.GetCursor() != "" {
@@ -340,5 +348,45 @@ func TestTooManyWatches(t *testing.T) {
 			s.watch(t, &models.WatchRequest{}).sees("synced")
 		}
 		s.watch(t, &models.WatchRequest{}).ends(codes.ResourceExhausted, models.ReasonTooManyWaiting)
+	})
+}
+
+// gated is a store of which one transaction at a time has the gate.
+type gated struct {
+	db.Store
+	gate chan struct{}
+}
+
+func (g gated) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error) {
+	g.gate <- struct{}{}
+	defer func() { <-g.gate }()
+	return g.Store.Transact(ctx, batch)
+}
+
+// TestWatchOfOneCommit: what one transaction has changed comes in the order of the changes, also where claims changed
+// in turns.
+func TestWatchOfOneCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{}, 1)
+		s := startWith(t, t.TempDir(), func(s db.Store) db.Store { return gated{s, gate} })
+		s.create(t, "printer", "first", 60)
+		w := s.watch(t, &models.WatchRequest{})
+		w.sees("first active", "synced")
+
+		gate <- struct{}{}
+		var calls sync.WaitGroup
+		for _, call := range []func(){
+			func() { s.create(t, "scanner", "beside", 60) }, // alone in a transaction, for which the others wait
+			func() { s.create(t, "printer", "second", 60) },
+			func() { s.create(t, "printer", "third", 60) },
+			func() { s.end(t, "first", models.Status_STATUS_RELEASED) },
+			func() { s.end(t, "third", models.Status_STATUS_WITHDRAWN) },
+		} {
+			calls.Go(call)
+			synctest.Wait()
+		}
+		<-gate
+		calls.Wait()
+		w.sees("beside >active", "second >waiting", "third >waiting", "first active>released", "second waiting>active", "third waiting>withdrawn")
 	})
 }

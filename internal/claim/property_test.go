@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -58,12 +59,22 @@ func (m *machine) step(cmd claim.Command) {
 	}
 }
 
-// claims returns every claim of the queue, which began empty and so has made them all.
+// claims returns every claim of the queue, which began empty and so has made them all, in the order in which they came.
 func (m *machine) claims() []entry {
+	m.t.Helper()
 	changes := m.queues.Changes()
 	entries := make([]entry, 0, len(changes))
-	for _, change := range changes {
+	for i, change := range changes {
+		if i > 0 && change.After.Version <= changes[i-1].After.Version {
+			m.t.Fatalf("the versions do not rise: %+v after %+v", change.After, changes[i-1].After)
+		}
 		entries = append(entries, record(*change.After))
 	}
+	sortQueue(entries)
 	return entries
+}
+
+// sortQueue puts claims into the order in which they came.
+func sortQueue(entries []entry) {
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.Enqueued, b.Enqueued) })
 }

@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,28 @@ func TestNet(t *testing.T) {
 		}
 	}
 	equal(t, "StoppedWaiting of the grant", last.StoppedWaiting(), true)
+}
+
+// TestNetRises: the versions of a resource rise from one change to the next in what a transaction amounts to, also where
+// claims change several times and in turns. Who reads it sees an end before the grant that follows from it.
+func TestNetRises(t *testing.T) {
+	queues := threePrinters()
+	must(t, queues,
+		create("a", "one"), create("b", "one"), create("c", "one"), create("d", "two"),
+		claim.Renew{ID: "a", TTL: time.Hour}, claim.End{ID: "c"}, claim.Renew{ID: "d", TTL: time.Hour},
+		claim.Renew{ID: "a", TTL: time.Minute}, claim.End{ID: "a"}, claim.Renew{ID: "b", TTL: time.Hour},
+	)
+	last := make(map[string]uint64)
+	var got []string
+	for _, change := range queues.Changes() {
+		after := change.After
+		if after.Version <= last[after.Resource] {
+			t.Errorf("%s: version %d of %s comes after %d", after.Resource, after.Version, after.ID, last[after.Resource])
+		}
+		last[after.Resource] = after.Version
+		got = append(got, after.ID+" "+after.Status.String())
+	}
+	equal(t, "what has changed", strings.Join(got, ", "), "c withdrawn, d active, a released, b active")
 }
 
 // A queue that could not be loaded: commands on the resource and on its claims get the error

@@ -1,5 +1,7 @@
 package claim
 
+import "slices"
+
 // Transition is one change of one claim. Everybody who has to know what a command did
 // reads a list of these, in the order in which the changes happened: the store, the other
 // servers, the calls that wait, the metrics. Both sides are values that never change again.
@@ -21,21 +23,18 @@ func (t Transition) SetsValue() bool {
 	return t.Before.Value != t.After.Value || t.Before.NewValue != t.After.NewValue
 }
 
-// Net returns what transitions amount to: one transition for each claim, from before its
-// first change to after its last, in the order of the first changes.
+// Net returns what transitions amount to: one transition for each claim, from before its first change to after its last,
+// in the order of the last changes. So the versions of a resource rise.
 func Net(transitions []Transition) []Transition {
 	net := make([]Transition, 0, len(transitions))
 	at := make(map[*Claim]int, len(transitions)) // by After
 	for _, t := range transitions {
-		i, again := at[t.Before]
-		if again && t.Before != nil {
-			delete(at, t.Before)
-			net[i].After = t.After
-		} else {
-			i = len(net)
-			net = append(net, t)
+		if i, again := at[t.Before]; again {
+			t.Before = net[i].Before
+			net[i] = Transition{}
 		}
-		at[t.After] = i
+		at[t.After] = len(net)
+		net = append(net, t)
 	}
-	return net
+	return slices.DeleteFunc(net, func(t Transition) bool { return t == Transition{} })
 }

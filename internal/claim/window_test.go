@@ -116,6 +116,7 @@ func (s *shelf) save(queues *claim.Queues) {
 		e.Deadline, e.Activated, e.Finished = c.Deadline, c.Activated, c.Finished
 		e.Reason = c.Reason
 	}
+	sortQueue(s.claims)
 }
 
 // saveSessions writes what changed of the sessions.
