@@ -60,6 +60,15 @@ func (qs *Queues) DoFor(caller Caller, cmd Command) (*Claim, error) {
 	return qs.Do(cmd)
 }
 
+// permitted returns the claim with an id if the caller may do something to it. It is ErrNotFound if there is none.
+func (q *Queue) permitted(a Action, id string) (*member, error) {
+	m := q.find(id)
+	if m == nil {
+		return nil, ErrNotFound
+	}
+	return m, q.permit(a, m)
+}
+
 // permit asks whether the caller may do something to a claim.
 func (q *Queue) permit(a Action, m *member) error {
 	if q.set.caller.Permit == nil {

@@ -243,11 +243,8 @@ func (cmd Renew) Targets() []Target { return []Target{{ID: cmd.ID, Whole: true}}
 
 func (cmd Renew) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m := q.find(cmd.ID)
-	if m == nil {
-		return nil, ErrNotFound
-	}
-	if err := q.permit(ToRenew, m); err != nil {
+	m, err := q.permitted(ToRenew, cmd.ID)
+	if err != nil {
 		return nil, err
 	}
 	if m.Status != Active {
@@ -277,11 +274,8 @@ func (cmd Activate) Targets() []Target { return []Target{{ID: cmd.ID, Whole: tru
 
 func (cmd Activate) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m := q.find(cmd.ID)
-	if m == nil {
-		return nil, ErrNotFound
-	}
-	if err := q.permit(ToSee, m); err != nil {
+	m, err := q.permitted(ToSee, cmd.ID)
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -309,11 +303,8 @@ func (cmd SetStatus) Targets() []Target { return []Target{{ID: cmd.ID, Whole: tr
 
 func (cmd SetStatus) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m := q.find(cmd.ID)
-	if m == nil {
-		return nil, ErrNotFound
-	}
-	if err := q.permit(ToEnd, m); err != nil {
+	m, err := q.permitted(ToEnd, cmd.ID)
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -340,11 +331,8 @@ func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID, Whole: !cmd.Bri
 
 func (cmd End) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m := q.find(cmd.ID)
-	if m == nil {
-		return nil, ErrNotFound
-	}
-	if err := q.permit(ToEnd, m); err != nil {
+	m, err := q.permitted(ToEnd, cmd.ID)
+	if err != nil {
 		return nil, err
 	}
 	switch m.Status {
@@ -369,11 +357,8 @@ func (cmd IfVersion) Targets() []Target { return cmd.Then.Targets() }
 
 func (cmd IfVersion) apply(qs *Queues) (*member, error) {
 	q := qs.targets[0]
-	m := q.find(cmd.ID)
-	if m == nil {
-		return nil, ErrNotFound
-	}
-	if err := q.permit(ToSee, m); err != nil {
+	m, err := q.permitted(ToSee, cmd.ID)
+	if err != nil {
 		return nil, err
 	}
 	if m.Version != cmd.Version {
