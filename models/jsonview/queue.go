@@ -72,6 +72,8 @@ type Place struct {
 	Token           *uint64   `json:"token" doc:"The fencing token; null while it waits."`
 	Position        *uint32   `json:"position" doc:"The place in line, 1 is the next; null for a holder."`
 	Version         uint64    `json:"version" doc:"Rises with every change of the claim."`
+	Session         *string   `json:"session" doc:"The session that the claim is bound to; null if it has a TTL of its own."`
+	WaitTTL         *Seconds  `json:"wait_ttl" doc:"Seconds for which the claim may wait without anybody asking about it; null: for ever."`
 }
 
 // OfQueue returns how a queue looks, and each claim in it as place says.
@@ -95,6 +97,7 @@ func OfPlace(claim *models.Claim) Place {
 	return Place{
 		ID: c.ID, Owner: c.Owner, Identity: c.Identity, Mode: c.Mode, Type: c.Type, Status: c.Status, Since: c.Since(), TTL: c.TTL,
 		ActiveDuration: c.ActiveDuration, WaitingDuration: c.WaitingDuration, Token: c.Token, Position: c.Position, Version: c.Version,
+		Session: c.Session, WaitTTL: c.WaitTTL,
 	}
 }
 
