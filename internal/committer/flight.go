@@ -57,7 +57,8 @@ func (c *Committer) land() {
 	}
 }
 
-// observe counts a batch whose transaction has ended.
+// observe counts a batch whose transaction has ended. The time of one that was decided beside a flight includes what was left
+// of that one's commit: its callers waited for both.
 func (c *Committer) observe(f *flight, err error) {
 	f.cancel()
 	c.health.answered()
