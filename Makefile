@@ -105,6 +105,20 @@ test-alerts: deps ## test the alerts of deploy/ with Prometheus' own tool, which
 	promtool check rules deploy/alerts.yaml
 	promtool test rules deploy/alerts_test.yaml
 
+# What `make release` hands to the program that makes releases: --platforms linux/amd64, --commit v1.0.0.
+RELEASEFLAGS ?=
+
+.PHONY: release
+release: .tools/release ## make dist/ of the last commit: programs of all platforms, what they are built from, checksums
+	.tools/release --out dist $(RELEASEFLAGS)
+
+.PHONY: test-release
+test-release: .tools/release ## make a release twice, with RELEASEFLAGS, and fail if the two differ in a byte
+	@twice=$$(mktemp -d); trap 'rm -rf "$$twice"' EXIT; \
+	for n in 1 2; do .tools/release --out "$$twice/$$n" $(RELEASEFLAGS); done; \
+	diff -r "$$twice/1" "$$twice/2"; \
+	cd "$$twice/1" && sha256sum --check --quiet SHA256SUMS
+
 .PHONY: test-timing
 test-timing: deps ## run the tests of how long something may take; on a machine that does nothing else
 	go test -tags timing -count=1 -timeout 30m ./tests/robustness
@@ -127,3 +141,6 @@ chaos: deps ## run the tests that kill servers and databases
 
 .tools/golangci-lint: tools/lint/go.mod
 	go build -C tools/lint -o ../../.tools/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.tools/release: tools/release/go.mod $(wildcard tools/release/*.go)
+	go build -C tools/release -o ../../.tools/release .

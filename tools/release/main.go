@@ -1,0 +1,65 @@
+// Command release makes what a release of Locket consists of, from a commit of the repository in whose folder
+// it runs: for each platform an archive and a list of what the program was built from, and the checksums of all.
+// The same commit and the same Go give the same bytes, wherever and whenever it runs.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	o := options{}
+	flag.StringVar(&o.out, "out", "dist", "the folder of the release, which is made anew")
+	flag.StringVar(&o.commit, "commit", "HEAD", "the commit to release")
+	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "for what to build")
+	flag.Parse()
+	o.platforms = strings.Split(*platforms, ",")
+	if err := release(o); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	out, commit string
+	platforms   []string // like linux/amd64
+}
+
+// release makes the folder of a release. It is put in place when all of it is there.
+func release(o options) error {
+	work, err := os.MkdirTemp("", "locket-release-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	source := filepath.Join(work, "source")
+	if err := checkOut(o.commit, source); err != nil {
+		return err
+	}
+	made := filepath.Join(work, "made")
+	if err := os.Mkdir(made, 0o755); err != nil {
+		return err
+	}
+	builds, err := buildAll(source, filepath.Join(work, "build"), o.platforms)
+	if err != nil {
+		return err
+	}
+	for _, b := range builds {
+		for _, make := range []func(build, string) error{archive, billOfMaterials} {
+			if err := make(b, made); err != nil {
+				return fmt.Errorf("%s: %w", b.platform(), err)
+			}
+		}
+	}
+	if err := writeSums(made); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(o.out); err != nil {
+		return err
+	}
+	return os.CopyFS(o.out, os.DirFS(made))
+}
