@@ -215,6 +215,7 @@ func (c *Committer) answerOld(context.Context) {
 
 // beatForLeases beats, unless there is no lease.
 func (c *Committer) beatForLeases() {
+	c.health.turn()
 	if c.leases.none.Load() && !c.failing && !c.hasSessions() {
 		if c.resting = true; c.inService() {
 			c.until = time.Now()

@@ -15,6 +15,9 @@ type Health struct {
 	Err error
 	// Began is when the transaction or beat under way began; zero if there is none.
 	Began time.Time
+	// Turned is when the goroutine that commits last showed that it turns: it got an answer, whatever that was, or
+	// had none to wait for. While it turns, the gap is about db.BeatInterval, or as long as a transaction takes.
+	Turned time.Time
 }
 
 // health keeps Health for readers on other goroutines.
@@ -34,7 +37,16 @@ func (h *health) begin() {
 func (h *health) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now.Began = time.Time{}
+	h.now.Began, h.now.Turned = time.Time{}, time.Now()
+}
+
+// turn notes that the goroutine that commits came by. That shows nothing while it waits for an answer.
+func (h *health) turn() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now.Began.IsZero() {
+		h.now.Turned = time.Now()
+	}
 }
 
 // commits notes whether the database takes commits.

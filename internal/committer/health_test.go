@@ -30,7 +30,7 @@ func TestHealth(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		time.Sleep(10 * time.Second)
-		if h := w.Health(); !errors.Is(h.Err, away) || !h.FailingSince.Equal(failed) || h.LastCommit.After(failed) {
+		if h := w.Health(); !errors.Is(h.Err, away) || !h.FailingSince.Equal(failed) || h.LastCommit.After(failed) || time.Since(h.Turned) > db.BeatInterval {
 			t.Errorf("away: %+v, since %v", h, failed)
 		}
 		if n := w.Metric(t, "locket_database_outages_total"); n != 1 {
@@ -42,14 +42,18 @@ func TestHealth(t *testing.T) {
 		begun := time.Now()
 		reply := w.Send(t.Context(), committertest.Lock("slow"))[0]
 		time.Sleep(3 * time.Second)
-		if h := w.Health(); h.Err != nil || !h.FailingSince.IsZero() || !h.Began.Equal(begun) {
+		if h := w.Health(); h.Err != nil || !h.FailingSince.IsZero() || !h.Began.Equal(begun) || h.Turned.After(begun) {
 			t.Errorf("under way: %+v, since %v", h, begun)
 		}
 		goOn()
 		committertest.Receive(t, reply)
 		synctest.Wait()
-		if h := (committer.Health{LastCommit: w.Health().LastCommit}); w.Health() != h || h.LastCommit.Before(begun) {
+		if h := (committer.Health{LastCommit: w.Health().LastCommit, Turned: w.Health().Turned}); w.Health() != h || h.LastCommit.Before(begun) {
 			t.Errorf("afterwards: %+v", w.Health())
+		}
+		time.Sleep(time.Minute)
+		if idle := time.Since(w.Health().Turned); idle > db.BeatInterval {
+			t.Errorf("with nothing to do, it has last turned %v ago", idle)
 		}
 	})
 }

@@ -43,6 +43,8 @@ type auditFile struct {
 	room  chan struct{} // has an entry for each line that waits or is promised
 	began atomic.Int64  // when the write or open under way began, Unix nanoseconds; 0 without one
 	fault atomic.Pointer[error]
+	// reload calls what opens the file again, and tells the service manager of it.
+	reload func(func())
 
 	// What follows belongs to the goroutine that writes.
 	file  *os.File
@@ -52,7 +54,7 @@ type auditFile struct {
 
 func newAudit(path string, log *slog.Logger, registry prometheus.Registerer) *auditFile {
 	f := &auditFile{
-		path: path, log: log, warning: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		path: path, log: log, reload: func(do func()) { do() }, warning: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		lines: make(chan []byte, auditLines), room: make(chan struct{}, auditLines),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "locket_audit_lost_total", Help: "Number of lines of the audit log for which there was no room while it could not be written.",
@@ -211,7 +213,7 @@ func (f *auditFile) write(again <-chan os.Signal, end <-chan struct{}) {
 			f.collect(line)
 		case <-retry.C:
 		case <-again:
-			f.reopen()
+			f.reload(f.reopen)
 		case <-end:
 			for deadline := time.Now().Add(auditEnd); len(f.room) > 0 && time.Now().Before(deadline); {
 				f.collectMore()

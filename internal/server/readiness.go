@@ -48,6 +48,8 @@ type readiness struct {
 	auditRequired bool
 	// onChange gets each change.
 	onChange func(ready bool)
+	// feed tells the service manager's watchdog that the server goes on.
+	feed func() error
 
 	mu     sync.Mutex
 	clock  error // what is wrong with the database's clock
@@ -55,7 +57,8 @@ type readiness struct {
 
 	// What follows belongs to check.
 	last reading
-	was  string // the reason that was logged last, "" for ready
+	was  string    // the reason that was logged last, "" for ready
+	fed  time.Time // when the committer had turned last, as of the last feed
 }
 
 // reading is one look at the database's clock, between two moments of this machine's.
@@ -65,7 +68,7 @@ type reading struct {
 }
 
 func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Logger, registry prometheus.Registerer) *readiness {
-	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, invalid: func() []string { return nil }, database: func() []string { return nil }, audit: func() error { return nil }}
+	r := &readiness{clocks: clocks, committer: health, log: log, onChange: func(bool) {}, feed: func() error { return nil }, invalid: func() []string { return nil }, database: func() []string { return nil }, audit: func() error { return nil }}
 	r.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "locket_ready", Help: "1 if this server can answer requests, else 0; the log and /readyz say why.",
 	})
@@ -127,6 +130,7 @@ func (r *readiness) check(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // the end
 	}
+	r.feedWatchdog()
 	r.mu.Lock()
 	r.clock = clock
 	r.mu.Unlock()
@@ -151,6 +155,20 @@ func (r *readiness) check(ctx context.Context) {
 		r.onChange(reason == "")
 	}
 	r.was = reason
+}
+
+// feedWatchdog feeds the watchdog if what commits has turned since the last time. Where the database is away it turns:
+// callers get answers, and a new start would bring nobody nearer to a commit. Where it hangs, or the check does, a new
+// start helps.
+func (r *readiness) feedWatchdog() {
+	turned := r.committer().Turned
+	if !turned.After(r.fed) {
+		return
+	}
+	r.fed = turned
+	if err := r.feed(); err != nil {
+		r.log.Warn("the watchdog of the service manager cannot be fed", "error", err)
+	}
 }
 
 // readClock compares the time that has passed for the database since the last look with that of

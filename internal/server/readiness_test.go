@@ -120,3 +120,33 @@ func TestReadiness(t *testing.T) {
 		})
 	}
 }
+
+// TestWatchdog: the watchdog is fed while what commits turns, whatever the database answers, and not while it hangs.
+func TestWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &fickleDatabase{}
+		r := newReadiness(d, d.Health, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		fed := 0
+		r.feed = func() error { fed++; return nil }
+		for _, test := range []struct {
+			name   string
+			health func() committer.Health
+			want   int
+		}{
+			{"before the first commit", func() committer.Health { return committer.Health{} }, 0},
+			{"it commits", func() committer.Health { return committer.Health{Turned: time.Now()} }, 1},
+			{"commits fail", func() committer.Health { return committer.Health{FailingSince: time.Now(), Turned: time.Now()} }, 1},
+			{"a commit hangs", func() committer.Health { return committer.Health{Began: time.Now(), Turned: r.fed} }, 0},
+		} {
+			d.set(func(s *state) { s.health = test.health() })
+			fed = 0
+			for range 3 {
+				r.check(t.Context())
+				time.Sleep(readyInterval)
+			}
+			if fed != test.want {
+				t.Errorf("%s: fed %d times, want %d", test.name, fed, test.want)
+			}
+		}
+	})
+}

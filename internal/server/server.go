@@ -22,6 +22,7 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/follow"
 	"github.com/locket-service/locket/internal/guard"
+	"github.com/locket-service/locket/internal/notify"
 	"github.com/locket-service/locket/internal/periodic"
 	"github.com/locket-service/locket/internal/tracing"
 )
@@ -29,7 +30,8 @@ import (
 // Serve runs a server until ctx ends, or one of its parts fails, and returns what went wrong: nil after the end
 // of ctx, also while Serve waits for a database that is not up. Once it serves, it writes a line for people to out;
 // its log goes to standard error. With Cloud Foundry's format of the log, that goes to out instead, and nothing
-// else. It sets what the whole process shares: the garbage collector's target, unless $GOGC does, and the logger of
+// else. A service manager in the environment ($NOTIFY_SOCKET) is told when it has started, reloads and ends, and its
+// watchdog is fed. It sets what the whole process shares: the garbage collector's target, unless $GOGC does, and the logger of
 // gRPC.
 func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
@@ -75,10 +77,15 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 		return err
 	}
 	process := ifrit.Background(group)
-	defer context.AfterFunc(ctx, func() { process.Signal(os.Interrupt) })()
+	manager := notify.New(os.Getenv)
+	defer context.AfterFunc(ctx, func() {
+		tell(manager.Stopping, log)
+		process.Signal(os.Interrupt)
+	})()
 	select {
 	case <-process.Ready():
 		log.Info("started")
+		tell(manager.Ready, log)
 		if !c.isLager() {
 			fmt.Fprintln(out, greeting(c))
 		}
@@ -86,6 +93,13 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 		return causes(err)
 	}
 	return causes(<-process.Wait())
+}
+
+// tell tells the service manager something, and logs when that is not possible: the service goes on.
+func tell(what func() error, log *slog.Logger) {
+	if err := what(); err != nil {
+		log.Error("the service manager cannot be told", "error", err)
+	}
 }
 
 // causes returns what made a group end: the errors of its members, by their names, without the
@@ -150,12 +164,13 @@ func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *sl
 	if store, ok := store.(breaking); ok {
 		before = append(before, grouper.Member{Name: "database", Runner: untilBroken(store)})
 	}
-	failing := func() error { return nil }
+	failing, manager := func() error { return nil }, notify.New(os.Getenv)
 	if c.AuditLog != "" {
 		audit, err := openAudit(c.AuditLog, log, registry)
 		if err != nil {
 			return nil, err
 		}
+		audit.reload = manager.Reload
 		before = append(before, grouper.Member{Name: "audit", Runner: audit})
 		proxies, err := c.trustedProxies()
 		if err != nil {
@@ -178,6 +193,9 @@ func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *sl
 		before = append(grouper.Members{{Name: "traces", Runner: traces}}, before...)
 	}
 	service.readiness.invalid = files.Invalid
+	if manager.Watched() {
+		service.readiness.feed = manager.Feed
+	}
 	service.readiness.audit, service.readiness.auditRequired = failing, c.AuditRequired
 	members, err := doors.members(c, service, secured, certificates, registry, log)
 	if err != nil {

@@ -1,0 +1,72 @@
+// Package notify tells the service manager that started this process, such as systemd, how the process is: the
+// protocol sd_notify.
+package notify
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Manager is a service manager that wants to be told. A nil Manager is told nothing.
+type Manager struct {
+	address  string
+	watchdog bool
+}
+
+// New returns the manager of an environment ($NOTIFY_SOCKET), nil if it has none. Of $WATCHDOG_USEC and
+// $WATCHDOG_PID it counts whether they ask this process to feed a watchdog.
+func New(getenv func(string) string) *Manager {
+	address := getenv("NOTIFY_SOCKET")
+	if address == "" {
+		return nil
+	}
+	pid := getenv("WATCHDOG_PID")
+	return &Manager{address, getenv("WATCHDOG_USEC") != "" && (pid == "" || pid == strconv.Itoa(os.Getpid()))}
+}
+
+// Ready says that the service has started.
+func (m *Manager) Ready() error { return m.send("READY=1") }
+
+// Stopping says that the service begins to end.
+func (m *Manager) Stopping() error { return m.send("STOPPING=1") }
+
+// Reload says that the service reloads while do runs, and is ready again after it.
+func (m *Manager) Reload(do func()) {
+	if m == nil {
+		do()
+		return
+	}
+	// Without the manager's attention the reload is done all the same.
+	_ = m.send(fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", monotonic().Microseconds()))
+	do()
+	_ = m.Ready()
+}
+
+// Watched returns whether the manager has a watchdog, and ends the service when that is not fed.
+func (m *Manager) Watched() bool { return m != nil && m.watchdog }
+
+// Feed feeds the watchdog.
+func (m *Manager) Feed() error { return m.send("WATCHDOG=1") }
+
+// sendTimeout is how long the manager may take to take a message.
+const sendTimeout = time.Second
+
+func (m *Manager) send(state string) error {
+	if m == nil {
+		return nil
+	}
+	// An address that begins with @ is an abstract one, for package net as for the protocol.
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: m.address, Net: "unixgram"})
+	if err != nil {
+		return fmt.Errorf("NOTIFY_SOCKET: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte(state))
+	return err
+}
