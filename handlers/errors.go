@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/deadlock"
@@ -85,7 +85,7 @@ func (h *handler) lockError(ctx context.Context, err error) error {
 func (h *handler) wireError(ctx context.Context, err error) error {
 	var (
 		collision  *claim.CollisionError
-		denied     *auth.DeniedError
+		denied     *access.DeniedError
 		transition *claim.TransitionError
 		version    *claim.VersionError
 		mode       *session.ModeError
@@ -152,7 +152,7 @@ func holderOf(ctx context.Context, collision *claim.CollisionError) map[string]s
 	if collision.Holder == nil {
 		return map[string]string{"mode": claim.Shared.String()}
 	}
-	if !auth.CallerOf(ctx).Sees(collision.Holder) {
+	if !claim.Sees(access.CallerOf(ctx), collision.Holder) {
 		return nil
 	}
 	return map[string]string{

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/deadlock"
@@ -274,7 +274,7 @@ func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 	if h.waiting.Add(1) > h.maxWaiting {
 		return nil, h.wireError(ctx, errTooManyWaiting)
 	}
-	if caller := auth.CallerOf(ctx); restricted(caller) { // how long it waits must tell nothing either
+	if caller := access.CallerOf(ctx); restricted(caller) { // how long it waits must tell nothing either
 		if _, _, err := h.store.Get(ctx, id); err != nil {
 			return nil, h.wireError(ctx, err)
 		}

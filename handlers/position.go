@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/models"
 )
@@ -23,7 +23,7 @@ const (
 // answer shows a claim in an answer about it alone: with its position in the line if it waits.
 // A position that cannot be read in time is left out.
 func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant) *models.Claim {
-	if !auth.CallerOf(ctx).SeesUserData(c) {
+	if !claim.SeesUserData(access.CallerOf(ctx), c) {
 		c.UserData = nil
 	}
 	encoded := encodeClaim(c, now)

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/models"
 )
@@ -107,7 +107,7 @@ func (p *resourcePage) begin(token string) bool {
 
 // fill reads on until the page is full or there is no more.
 func (h *handler) fill(ctx context.Context, p *resourcePage) error {
-	caller := auth.CallerOf(ctx)
+	caller := access.CallerOf(ctx)
 	for size := p.limit + 1; ; size = min(2*size, readAtOnce) {
 		more, err := h.fillSome(ctx, caller, p, min(size, readAtOnce))
 		if err != nil || !more {
@@ -124,7 +124,7 @@ func (h *handler) fill(ctx context.Context, p *resourcePage) error {
 }
 
 // fillSome reads some resources into the page, and reports whether it goes on after them.
-func (h *handler) fillSome(ctx context.Context, caller *auth.Caller, p *resourcePage, size int) (more bool, err error) {
+func (h *handler) fillSome(ctx context.Context, caller access.Caller, p *resourcePage, size int) (more bool, err error) {
 	if !p.read.others {
 		list, now, err := h.store.Contended(ctx, p.prefix, p.read.contention, size)
 		if err != nil {
@@ -157,8 +157,8 @@ func (h *handler) fillSome(ctx context.Context, caller *auth.Caller, p *resource
 
 // add adds a resource to the page if the caller may read it. Where there is no room it ends the page
 // behind the last one that was added, and returns false.
-func (p *resourcePage) add(caller *auth.Caller, r *db.Resource, place resourcePlace, now claim.Instant) bool {
-	if caller.Need(auth.Read, r.Resource) != nil {
+func (p *resourcePage) add(caller access.Caller, r *db.Resource, place resourcePlace, now claim.Instant) bool {
+	if caller.Need(access.Read, r.Resource) != nil {
 		return true
 	}
 	if len(p.answer.GetResources()) == p.limit || p.bytes > pageBytes {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/session"
 	"github.com/locket-service/locket/models"
@@ -295,7 +295,7 @@ func encodeStanding(ctx context.Context, s *session.Standing) *models.SessionSta
 		Resource: s.Resource, Previous: models.Holding(s.Previous), Current: models.Holding(s.Current), Token: s.Token,
 		Claim: s.Claim, Status: models.Status(s.Status), Reason: s.Reason, Version: s.Version, Mode: models.Mode(s.Mode),
 	}
-	if s.Holder != nil && auth.CallerOf(ctx).Sees(s.Holder) {
+	if s.Holder != nil && claim.Sees(access.CallerOf(ctx), s.Holder) {
 		encoded.Holder, encoded.HolderSession, encoded.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token
 	}
 	return encoded

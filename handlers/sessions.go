@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/models"
 )
@@ -33,8 +33,8 @@ func (h *handler) ListSessions(ctx context.Context, req *models.ListSessionsRequ
 // visibleSessions returns up to limit sessions that the caller may see, whose ids come after one: its own, or
 // all with the right to administer.
 func (h *handler) visibleSessions(ctx context.Context, after string, limit int) (visible []db.SessionCount, now claim.Instant, err error) {
-	caller := auth.CallerOf(ctx)
-	if caller.NeedAll(auth.Administer, "") == nil {
+	caller := access.CallerOf(ctx)
+	if caller.NeedAll(access.Administer, "") == nil {
 		return h.sessions.List(ctx, after, limit)
 	}
 	for seen := 0; ; {
@@ -110,7 +110,7 @@ func (h *handler) visibleSession(ctx context.Context, id string) (db.SessionCoun
 		return db.SessionCount{}, claim.Instant{}, claim.ErrSessionEnded
 	}
 	found, now, err := h.sessions.Get(ctx, id)
-	if caller := auth.CallerOf(ctx); err == nil && !caller.Owns(found.Identity) && caller.NeedAll(auth.Administer, "") != nil {
+	if caller := access.CallerOf(ctx); err == nil && !caller.Owns(found.Identity) && caller.NeedAll(access.Administer, "") != nil {
 		return db.SessionCount{}, now, claim.ErrSessionEnded
 	}
 	return found, now, err

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -19,23 +19,23 @@ var _ db.Reader = visible{}
 // Get implements db.Getter.
 func (v visible) Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
 	c, now, err := v.store.Get(ctx, id)
-	if err == nil && !show(auth.CallerOf(ctx), &c) {
+	if err == nil && !show(access.CallerOf(ctx), &c) {
 		return claim.Claim{}, now, claim.ErrNotFound
 	}
 	return c, now, err
 }
 
 // show takes out of a claim what the caller may not see, and reports whether anything is left.
-func show(caller *auth.Caller, c *claim.Claim) bool {
-	if !caller.SeesUserData(c) {
+func show(caller access.Caller, c *claim.Claim) bool {
+	if !claim.SeesUserData(caller, c) {
 		c.UserData = nil
 	}
-	return caller.Sees(c)
+	return claim.Sees(caller, c)
 }
 
 // shown returns the claims that the caller may see.
-func shown(caller *auth.Caller, claims []claim.Claim) []claim.Claim {
-	if caller == nil {
+func shown(caller access.Caller, claims []claim.Claim) []claim.Claim {
+	if caller.Rules == nil {
 		return claims
 	}
 	left := claims[:0]
@@ -50,7 +50,7 @@ func shown(caller *auth.Caller, claims []claim.Claim) []claim.Claim {
 // Holder implements db.Reader.
 func (v visible) Holder(ctx context.Context, resource string) (claim.Claim, error) {
 	c, err := v.store.Holder(ctx, resource)
-	if err == nil && !show(auth.CallerOf(ctx), &c) {
+	if err == nil && !show(access.CallerOf(ctx), &c) {
 		return claim.Claim{}, claim.ErrNotFound
 	}
 	return c, err
@@ -59,8 +59,8 @@ func (v visible) Holder(ctx context.Context, resource string) (claim.Claim, erro
 // Queue implements db.Reader.
 func (v visible) Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
 	queue, now, err := v.store.Queue(ctx, resource, limit)
-	queue.Holders = shown(auth.CallerOf(ctx), queue.Holders)
-	queue.Waiters = shown(auth.CallerOf(ctx), queue.Waiters)
+	queue.Holders = shown(access.CallerOf(ctx), queue.Holders)
+	queue.Waiters = shown(access.CallerOf(ctx), queue.Waiters)
 	return queue, now, err
 }
 
@@ -77,12 +77,12 @@ const (
 )
 
 // restricted reports whether there may be claims that the caller must not see.
-func restricted(caller *auth.Caller) bool { return caller.NeedAll(auth.Read, "") != nil }
+func restricted(caller access.Caller) bool { return caller.NeedAll(access.Read, "") != nil }
 
 // Held implements db.Reader. Limit and Bytes count what the caller may see, so that what is hidden from it
 // takes no room in its answer.
 func (v visible) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
-	caller := auth.CallerOf(ctx)
+	caller := access.CallerOf(ctx)
 	if !restricted(caller) {
 		claims, err := v.store.Held(ctx, t, page)
 		return shown(caller, claims), err
@@ -105,7 +105,7 @@ func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]cl
 			return nil, err
 		}
 		page.After = claims[len(claims)-1].ID
-		if left := shown(auth.CallerOf(ctx), claims); len(left) > 0 {
+		if left := shown(access.CallerOf(ctx), claims); len(left) > 0 {
 			return left, nil
 		}
 	}
@@ -113,7 +113,7 @@ func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]cl
 
 // List implements db.Reader. Limit and Offset count what the caller may see.
 func (v visible) List(ctx context.Context, f db.Filter) (claims []claim.Claim, now claim.Instant, err error) {
-	caller := auth.CallerOf(ctx)
+	caller := access.CallerOf(ctx)
 	if !restricted(caller) {
 		claims, now, err = v.store.List(ctx, f)
 		return shown(caller, claims), now, err
@@ -143,7 +143,7 @@ func (v visible) Contended(ctx context.Context, prefix string, after *db.Content
 
 // pick reads on until it has limit claims that the caller may see (0: all) after the first offset of
 // them, or as many bytes. read returns those after the last one, none at the end.
-func pick(caller *auth.Caller, limit, offset, bytes int, read func(last *claim.Claim) ([]claim.Claim, error)) (picked []claim.Claim, err error) {
+func pick(caller access.Caller, limit, offset, bytes int, read func(last *claim.Claim) ([]claim.Claim, error)) (picked []claim.Claim, err error) {
 	budget := db.Budget(bytes)
 	var last *claim.Claim
 	for seen := 0; ; {
@@ -177,5 +177,5 @@ func hidden(seen int) error {
 // WaitsOf implements db.Reader.
 func (v visible) WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error) {
 	claims, err := v.store.WaitsOf(ctx, owners, limit)
-	return shown(auth.CallerOf(ctx), claims), err
+	return shown(access.CallerOf(ctx), claims), err
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/deadlock"
 	"github.com/locket-service/locket/internal/waits"
@@ -106,7 +106,7 @@ const maxDeadlock = 3 << 10
 // deadlockStatus is what the caller sees of a deadlock: the members that it may see. The metadata have the members, as many as
 // have room, in JSON.
 func deadlockStatus(ctx context.Context, e *deadlock.Error) error {
-	e = &deadlock.Error{Members: shown(auth.CallerOf(ctx), slices.Clone(e.Members))}
+	e = &deadlock.Error{Members: shown(access.CallerOf(ctx), slices.Clone(e.Members))}
 	text := []byte("[]")
 	var members []models.DeadlockMember
 	for _, m := range e.Members {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
@@ -73,7 +73,7 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 	defer w.Close()
 	out := newOutbox(stream)
 	defer out.close()
-	s := &watching{handler: h, caller: auth.CallerOf(ctx), filter: filter, watcher: w, out: out}
+	s := &watching{handler: h, filter: filter, watcher: w, out: out}
 	if cursor == nil && !noSnapshot {
 		if err := s.snapshot(ctx); err != nil {
 			return err
@@ -119,7 +119,6 @@ func is(want *string, s string) bool { return want == nil || *want == s }
 // watching is one call of Watch.
 type watching struct {
 	*handler
-	caller  *auth.Caller
 	filter  watchFilter
 	watcher *watch.Watcher
 	out     *outbox
@@ -237,12 +236,14 @@ func (s *watching) follow(ctx context.Context) error {
 	}
 }
 
-// send sends what commits have changed, and returns the last response, which is not sent yet.
+// send sends what commits have changed, as far as the caller may see it by the rules that are in force now. It returns the
+// last response, which is not sent yet.
 func (s *watching) send(ctx context.Context, commits []db.Commit) (*models.WatchResponse, error) {
 	response, bytes := &models.WatchResponse{}, 0
+	caller := access.CallerOf(ctx)
 	for _, commit := range commits {
 		for _, t := range commit.Changes {
-			if !s.passes(t) {
+			if !s.filter.passes(t.After) || !claim.Sees(caller, t.After) {
 				continue
 			}
 			if bytes > watchBytes {
@@ -256,12 +257,6 @@ func (s *watching) send(ctx context.Context, commits []db.Commit) (*models.Watch
 		}
 	}
 	return response, nil
-}
-
-// passes reports whether a transition is to be sent: the caller may see it, by the rules that are in
-// force now.
-func (s *watching) passes(t claim.Transition) bool {
-	return s.filter.passes(t.After) && s.caller.Sees(t.After)
 }
 
 // watchedBytes is about how much a claim takes in a response.

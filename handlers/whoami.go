@@ -3,23 +3,23 @@ package handlers
 import (
 	"context"
 
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/models"
 )
 
 // WhoAmI implements models.LocketServer.
 func (h *handler) WhoAmI(ctx context.Context, _ *models.WhoAmIRequest) (*models.Identity, error) {
-	caller := auth.CallerOf(ctx)
-	if caller == nil {
+	caller := access.CallerOf(ctx)
+	if caller.Rules == nil {
 		return &models.Identity{}, nil
 	}
 	return &models.Identity{Name: caller.Name, Groups: caller.Groups, Authentication: true}, nil
 }
 
 // rights are those of package auth, by their numbers on the wire.
-var rights = map[models.Right]auth.Right{
-	models.Right_RIGHT_READ: auth.Read, models.Right_RIGHT_HOLD: auth.Hold,
-	models.Right_RIGHT_REVOKE: auth.Revoke, models.Right_RIGHT_ADMINISTER: auth.Administer,
+var rights = map[models.Right]access.Right{
+	models.Right_RIGHT_READ: access.Read, models.Right_RIGHT_HOLD: access.Hold,
+	models.Right_RIGHT_REVOKE: access.Revoke, models.Right_RIGHT_ADMINISTER: access.Administer,
 }
 
 // CanI implements models.LocketServer.
@@ -31,10 +31,10 @@ func (h *handler) CanI(ctx context.Context, req *models.CanIRequest) (*models.Ca
 	if err := c.err(); err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	caller := auth.CallerOf(ctx)
-	if caller == nil {
+	caller := access.CallerOf(ctx)
+	if caller.Rules == nil {
 		return &models.CanIResponse{Allowed: true}, nil
 	}
-	decision := caller.Rules().Decide(caller.Identity, right, req.GetResource())
+	decision := caller.Rules.Decide(caller.Identity, right, req.GetResource())
 	return &models.CanIResponse{Allowed: decision.Allowed, Line: uint32(decision.Line)}, nil
 }

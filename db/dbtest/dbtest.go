@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -146,7 +147,7 @@ func Update(ctx context.Context, s db.Store, fn func(db.Tx) error) error {
 func requests(identity string, cmds ...claim.Command) []claim.Request {
 	list := make([]claim.Request, len(cmds))
 	for i, cmd := range cmds {
-		list[i] = claim.Request{Caller: claim.Caller{Identity: identity}, Command: cmd}
+		list[i] = claim.Request{Caller: access.Caller{Identity: access.Identity{Name: identity}}, Command: cmd}
 	}
 	return list
 }

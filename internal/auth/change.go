@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/locket-service/locket/internal/access"
 )
 
 // Parts returns the rules, the examples and the quotas as texts, so that two files can be compared.
 func (rs *Rules) Parts() (parts []string) {
-	for _, r := range rs.rules {
-		parts = append(parts, r.text())
+	for _, r := range rs.List() {
+		parts = append(parts, r.Text())
 	}
 	for i := range rs.examples {
 		parts = append(parts, rs.examples[i].text())
@@ -35,8 +37,8 @@ func (rs *Rules) Warnings(before *Rules) (warnings []string) {
 			warnings = append(warnings, "no longer in the file: "+part)
 		}
 	}
-	for _, r := range before.rules {
-		lost(r.text(), r.MayNot == 0 || is[r.text()])
+	for _, r := range before.List() {
+		lost(r.Text(), r.MayNot == 0 || is[r.Text()])
 	}
 	for _, e := range before.examples {
 		lost(e.text(), is[e.text()])
@@ -61,7 +63,7 @@ func (e *example) text() string {
 	if len(e.Groups) > 0 {
 		who += " of " + strings.Join(e.Groups, ", ")
 	}
-	return fmt.Sprintf("example: %s %s %s %q", who, verb, Right(e.May|e.MayNot), e.Resource)
+	return fmt.Sprintf("example: %s %s %s %q", who, verb, access.Right(e.May|e.MayNot), e.Resource)
 }
 
 // who returns the identity or the group that the quota is for.

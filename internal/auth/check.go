@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/locket-service/locket/internal/access"
 )
 
 // example is a decision that the author of a file of rules expects.
@@ -39,12 +41,9 @@ func (e *example) UnmarshalYAML(node *yaml.Node) error {
 
 // test returns what is wrong with the decisions about an example.
 func (e *example) test(rs *Rules) (wrong []error) {
-	id := Identity{Name: e.Identity, Groups: e.Groups}
-	for _, known := range rightNames {
-		if Right(e.May|e.MayNot)&known.right == 0 {
-			continue
-		}
-		d := rs.Decide(id, known.right, e.Resource)
+	id := access.Identity{Name: e.Identity, Groups: e.Groups}
+	for _, right := range access.Right(e.May | e.MayNot).Each() {
+		d := rs.Decide(id, right, e.Resource)
 		if d.Allowed == (e.May != 0) {
 			continue
 		}
@@ -53,7 +52,7 @@ func (e *example) test(rs *Rules) (wrong []error) {
 		if reason == "" {
 			reason = "no rule says anything"
 		}
-		wrong = append(wrong, fmt.Errorf("example of line %d: %q %s %s %q: %s", e.line, e.Identity, verb, known.name, e.Resource, reason))
+		wrong = append(wrong, fmt.Errorf("example of line %d: %q %s %s %q: %s", e.line, e.Identity, verb, right, e.Resource, reason))
 	}
 	return wrong
 }
@@ -72,8 +71,8 @@ func (rs *Rules) Examples() int { return len(rs.examples) }
 
 // Explain returns each rule, as text.
 func (rs *Rules) Explain() []string {
-	lines := make([]string, len(rs.rules))
-	for i, r := range rs.rules {
+	lines := make([]string, len(rs.List()))
+	for i, r := range rs.List() {
 		lines[i] = r.String()
 	}
 	return lines
@@ -81,30 +80,30 @@ func (rs *Rules) Explain() []string {
 
 // Lint returns what is suspicious in the file, and allowed all the same.
 func (rs *Rules) Lint() (warnings []string) {
-	if len(rs.rules) == 0 {
+	if len(rs.List()) == 0 {
 		warnings = append(warnings, "there is no rule: nobody may do anything")
 	}
 	if len(rs.examples) == 0 {
 		warnings = append(warnings, "there is no example: nothing tests the rules")
 	}
 	known := make(map[string]int)
-	for _, r := range rs.rules {
-		same := r.text()
+	for _, r := range rs.List() {
+		same := r.Text()
 		if line, again := known[same]; again {
-			warnings = append(warnings, fmt.Sprintf("line %d repeats line %d", r.line, line))
+			warnings = append(warnings, fmt.Sprintf("line %d repeats line %d", r.Line, line))
 		}
-		known[same] = r.line
+		known[same] = r.Line
 		if overruled := rs.overruled(r); overruled != nil {
-			warnings = append(warnings, fmt.Sprintf("line %d has no effect: line %d denies it", r.line, overruled.line))
+			warnings = append(warnings, fmt.Sprintf("line %d has no effect: line %d denies it", r.Line, overruled.Line))
 		}
 		for _, name := range []*string{r.Identity, r.IdentityPrefix, r.Group} {
-			if name != nil && !strings.Contains(*name, ":") && *name != Anonymous {
-				warnings = append(warnings, fmt.Sprintf("line %d: %q has no prefix like oidc: or cert:, so it is nobody's name", r.line, *name))
+			if name != nil && !strings.Contains(*name, ":") && *name != access.Anonymous {
+				warnings = append(warnings, fmt.Sprintf("line %d: %q has no prefix like oidc: or cert:, so it is nobody's name", r.Line, *name))
 			}
 		}
 		for _, prefix := range []*string{r.IdentityPrefix, r.ResourcePrefix} {
 			if prefix != nil && endless(*prefix) {
-				warnings = append(warnings, fmt.Sprintf("line %d: %q is also how other names begin, such as %q; end it with a separator", r.line, *prefix, *prefix+"-other"))
+				warnings = append(warnings, fmt.Sprintf("line %d: %q is also how other names begin, such as %q; end it with a separator", r.Line, *prefix, *prefix+"-other"))
 			}
 		}
 		warnings = append(warnings, rs.lifts(r)...)
@@ -125,19 +124,19 @@ func endless(prefix string) bool {
 
 // lifts returns which denials a rule lifts for those that both are about, because it is about a more
 // specific resource.
-func (rs *Rules) lifts(r *rule) (warnings []string) {
-	for _, other := range rs.rules {
-		within := r.target() != other.target() && other.ResourcePrefix != nil && strings.HasPrefix(r.target(), other.target()) ||
-			r.target() == other.target() && r.Resource != nil && other.ResourcePrefix != nil
-		if both := Right(r.May & other.MayNot); both != 0 && within && r.meets(other) {
-			warnings = append(warnings, fmt.Sprintf("line %d lifts what line %d denies (%s): the more specific resource decides", r.line, other.line, both))
+func (rs *Rules) lifts(r *access.Rule) (warnings []string) {
+	for _, other := range rs.List() {
+		within := r.Target() != other.Target() && other.ResourcePrefix != nil && strings.HasPrefix(r.Target(), other.Target()) ||
+			r.Target() == other.Target() && r.Resource != nil && other.ResourcePrefix != nil
+		if both := r.May & other.MayNot; both != 0 && within && meets(r, other) {
+			warnings = append(warnings, fmt.Sprintf("line %d lifts what line %d denies (%s): the more specific resource decides", r.Line, other.Line, both))
 		}
 	}
 	return warnings
 }
 
 // meets reports whether there may be callers that both rules are about.
-func (r *rule) meets(other *rule) bool {
+func meets(r, other *access.Rule) bool {
 	begins := func(name, prefix *string) bool {
 		return name != nil && prefix != nil && strings.HasPrefix(*name, *prefix)
 	}
@@ -152,9 +151,9 @@ func (r *rule) meets(other *rule) bool {
 }
 
 // overruled returns a rule about everybody that denies all that a rule allows, nil if there is none.
-func (rs *Rules) overruled(r *rule) *rule {
-	for _, other := range rs.rules {
-		sameTarget := (r.Resource != nil) == (other.Resource != nil) && r.target() == other.target()
+func (rs *Rules) overruled(r *access.Rule) *access.Rule {
+	for _, other := range rs.List() {
+		sameTarget := (r.Resource != nil) == (other.Resource != nil) && r.Target() == other.Target()
 		if r.May != 0 && other.Everybody && sameTarget && other.MayNot&r.May == r.May {
 			return other
 		}
@@ -163,9 +162,9 @@ func (rs *Rules) overruled(r *rule) *rule {
 }
 
 // About returns the rules that are about an identity, as text.
-func (rs *Rules) About(id Identity) (lines []string) {
-	for _, r := range rs.rules {
-		if r.about(id) {
+func (rs *Rules) About(id access.Identity) (lines []string) {
+	for _, r := range rs.List() {
+		if r.About(id) {
 			lines = append(lines, r.String())
 		}
 	}
@@ -181,10 +180,10 @@ func (rs *Rules) Unknown(credentials *Credentials) (warnings []string) {
 			known[group] = true
 		}
 	}
-	for _, r := range rs.rules {
+	for _, r := range rs.List() {
 		for _, name := range []*string{r.Identity, r.Group} {
 			if name != nil && strings.HasPrefix(*name, CredentialPrefix) && !known[*name] {
-				warnings = append(warnings, fmt.Sprintf("line %d: the credentials file has no %s", r.line, *name))
+				warnings = append(warnings, fmt.Sprintf("line %d: the credentials file has no %s", r.Line, *name))
 			}
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/locket-service/locket/internal/access"
 )
 
 // MaxFile is the size of the largest file of credentials or rules, in bytes.
@@ -63,7 +65,7 @@ func (e CredentialEntry) ID() string {
 }
 
 // Identity returns who shows the credential.
-func (e CredentialEntry) Identity() (Identity, error) {
+func (e CredentialEntry) Identity() (access.Identity, error) {
 	identity, err := NewIdentity(CredentialPrefix, e.Name, e.Groups)
 	identity.Credential = e.ID()
 	return identity, err
@@ -82,7 +84,7 @@ type Credentials struct {
 
 type credentialOf struct {
 	hash     [sha256.Size]byte
-	identity Identity
+	identity access.Identity
 	expires  time.Time
 }
 
@@ -128,14 +130,14 @@ var ErrUnknownCredential = errors.New("no such credential")
 // expired. How long it takes tells nothing of the credentials: what is
 // looked up is a hash, no part of which the caller can choose, and the comparison that decides
 // takes the same time wherever the two differ.
-func (c *Credentials) Find(credential string, now time.Time) (Identity, error) {
+func (c *Credentials) Find(credential string, now time.Time) (access.Identity, error) {
 	sum := sha256.Sum256([]byte(credential))
 	known := c.byHash[sum]
 	if subtle.ConstantTimeCompare(known.hash[:], sum[:]) != 1 {
-		return Identity{}, ErrUnknownCredential
+		return access.Identity{}, ErrUnknownCredential
 	}
 	if !known.expires.IsZero() && !now.Before(known.expires) {
-		return Identity{}, fmt.Errorf("the credential %s of %s expired at %s", known.identity.Credential, known.identity.Name, known.expires.UTC().Format(time.RFC3339))
+		return access.Identity{}, fmt.Errorf("the credential %s of %s expired at %s", known.identity.Credential, known.identity.Name, known.expires.UTC().Format(time.RFC3339))
 	}
 	return known.identity, nil
 }

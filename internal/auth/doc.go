@@ -1,4 +1,5 @@
-// Package auth decides: who a credential names (Identity), and what that identity may do (Rules).
+// Package auth reads the texts that say who a credential or a certificate names (access.Identity), and what that identity
+// may do (Rules, which package access decides by).
 // It reads no file and asks nobody; packages authn and guard do that for it. The same file and
 // the same call always give the same decision.
 //

@@ -10,22 +10,9 @@ import (
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/locket-service/locket/internal/access"
 )
-
-// Identity is who a caller was authenticated as.
-type Identity struct {
-	// Name is unique among all ways of authentication; Anonymous for a caller that showed nothing
-	// where that is allowed.
-	Name string
-	// Groups are those that the credential names.
-	Groups []string
-	// Credential is the id of what the caller showed, for the audit log; "" where there is none.
-	Credential string
-}
-
-// Anonymous is the name of all callers together that show nothing where that is allowed. No way of
-// authentication gives it: theirs have a prefix.
-const Anonymous = "anonymous"
 
 const (
 	// MaxName is the largest length of a name of an identity or a group, in bytes.
@@ -44,19 +31,19 @@ const (
 
 // NewIdentity returns an identity whose name and groups have the prefix, in the normal form NFC. Its errors name what is
 // wrong.
-func NewIdentity(prefix, name string, groups []string) (Identity, error) {
+func NewIdentity(prefix, name string, groups []string) (access.Identity, error) {
 	name = norm.NFC.String(name)
 	if err := ValidName(name); err != nil {
-		return Identity{}, fmt.Errorf("the name of the identity %w", err)
+		return access.Identity{}, fmt.Errorf("the name of the identity %w", err)
 	}
 	if len(groups) > MaxGroups {
-		return Identity{}, fmt.Errorf("the identity has %d groups, and at most %d are allowed", len(groups), MaxGroups)
+		return access.Identity{}, fmt.Errorf("the identity has %d groups, and at most %d are allowed", len(groups), MaxGroups)
 	}
-	id := Identity{Name: prefix + name}
+	id := access.Identity{Name: prefix + name}
 	for _, group := range groups {
 		group = norm.NFC.String(group)
 		if err := ValidName(group); err != nil {
-			return Identity{}, fmt.Errorf("a group of the identity %w", err)
+			return access.Identity{}, fmt.Errorf("a group of the identity %w", err)
 		}
 		id.Groups = append(id.Groups, prefix+group)
 	}
@@ -97,21 +84,21 @@ var ErrNamesNobody = errors.New("the client certificate has no SPIFFE id, no com
 // OfCertificate returns the identity of a client certificate that was verified: its SPIFFE id (the
 // only URI among its subject alternative names, by the X509-SVID standard, section 2), else its
 // common name, or where that is empty its first DNS name. Its organisations are its groups.
-func OfCertificate(cert *x509.Certificate) (Identity, error) {
+func OfCertificate(cert *x509.Certificate) (access.Identity, error) {
 	for _, uri := range cert.URIs {
 		if !strings.EqualFold(uri.Scheme, "spiffe") {
 			continue
 		}
 		if len(cert.URIs) > 1 {
-			return Identity{}, errors.New("the client certificate has a SPIFFE id and other URIs; only one URI is allowed")
+			return access.Identity{}, errors.New("the client certificate has a SPIFFE id and other URIs; only one URI is allowed")
 		}
 		named, err := spiffeid.FromURI(uri)
 		if err != nil {
-			return Identity{}, fmt.Errorf("the SPIFFE id of the client certificate: %w", err)
+			return access.Identity{}, fmt.Errorf("the SPIFFE id of the client certificate: %w", err)
 		}
 		id, err := NewIdentity("", named.String(), nil)
 		if err != nil {
-			return Identity{}, err
+			return access.Identity{}, err
 		}
 		organisations, err := NewIdentity(CertPrefix, "x", cert.Subject.Organization)
 		id.Groups = organisations.Groups
@@ -122,7 +109,7 @@ func OfCertificate(cert *x509.Certificate) (Identity, error) {
 		name = cert.DNSNames[0]
 	}
 	if name == "" {
-		return Identity{}, ErrNamesNobody
+		return access.Identity{}, ErrNamesNobody
 	}
 	return NewIdentity(CertPrefix, name, cert.Subject.Organization)
 }

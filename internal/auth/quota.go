@@ -7,28 +7,9 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-)
 
-// Quota is how much one identity may do at one server, except for its claims, which are counted over all
-// servers. A zero field is no limit.
-type Quota struct {
-	// Requests is how many requests a second are answered, and Burst how many more at once after a
-	// pause; Requests if it is 0.
-	Requests float64 `yaml:"requests_per_second"`
-	Burst    int     `yaml:"burst"`
-	// Waiting is how many calls may wait for a claim, Watches how many watches, and Sessions how
-	// many streams of sessions there may be at once.
-	Waiting  int `yaml:"waiting_calls"`
-	Watches  int `yaml:"watches"`
-	Sessions int `yaml:"sessions"`
-	// Held and WaitingClaims are how many claims may be held and may wait, at all servers together.
-	Held          int `yaml:"claims_held"`
-	WaitingClaims int `yaml:"claims_waiting"`
-	// UserData is the largest size of user data, in bytes, and of a value.
-	UserData int `yaml:"user_data_bytes"`
-	// LongestTTL is the longest TTL of a claim, a lock or a session.
-	LongestTTL duration `yaml:"longest_ttl"`
-}
+	"github.com/locket-service/locket/internal/access"
+)
 
 // duration is a time like 1h30m in a file.
 type duration time.Duration
@@ -50,7 +31,8 @@ type quotaRule struct {
 	Identity       *string `yaml:"identity"`
 	IdentityPrefix *string `yaml:"identity_prefix"`
 	Everybody      bool    `yaml:"everybody"`
-	Quota          `yaml:",inline"`
+	access.Quota   `yaml:",inline"`
+	Longest        duration `yaml:"longest_ttl"`
 }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -61,6 +43,7 @@ func (r *quotaRule) UnmarshalYAML(node *yaml.Node) error {
 		err = node.Decode((*plain)(r))
 	}
 	if err == nil {
+		r.LongestTTL = time.Duration(r.Longest)
 		err = r.validate()
 	}
 	if err != nil && !strings.HasPrefix(err.Error(), "line ") {
@@ -77,7 +60,7 @@ func (r *quotaRule) validate() error {
 		return errors.New("a quota must not be negative, and requests_per_second at most 1e9; leave it out for no limit")
 	case q.Burst > 0 && q.Requests == 0:
 		return errors.New("burst goes together with requests_per_second")
-	case q == (Quota{}):
+	case q == (access.Quota{}):
 		return errors.New("the quota limits nothing")
 	}
 	if r.Identity != nil {
@@ -90,7 +73,7 @@ func (r *quotaRule) validate() error {
 
 // QuotaOf returns the quota of an identity: the one for its name, else that for the longest prefix, else
 // that for everybody. It is nil if there is none. Each identity has the whole of it for itself.
-func (rs *Rules) QuotaOf(name string) *Quota {
+func (rs *Rules) QuotaOf(name string) *access.Quota {
 	var found *quotaRule
 	for i := range rs.quotas {
 		r := &rs.quotas[i]

@@ -1,11 +1,12 @@
 package auth_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/auth"
-	"github.com/locket-service/locket/internal/claim"
 )
 
 func rulesOf(t testing.TB, text string) *auth.Rules {
@@ -35,39 +36,39 @@ rules:
 	for _, c := range []struct {
 		identity string
 		groups   []string
-		right    auth.Right
+		right    access.Right
 		resource string
 		want     bool
 	}{
-		{"oidc:anybody", nil, auth.Read, "x", true},
-		{"", nil, auth.Read, "x", true},
-		{"oidc:anybody", nil, auth.Hold, "x", false},
-		{"oidc:alice", nil, auth.Hold, "deploy/a", true},
-		{"oidc:alice", nil, auth.Hold, "deploy", false},
-		{"oidc:alice", nil, auth.Hold, "Deploy/a", false},
-		{"oidc:alice ", nil, auth.Hold, "deploy/a", false},
-		{"oidc:alice", nil, auth.Revoke, "deploy/a", false},
-		{"oidc:eve", ops, auth.Administer, "anything", true},
-		{"oidc:eve", ops, auth.Hold, "deploy/prod", false},
-		{"oidc:eve", ops, auth.Revoke, "deploy/prod", true},
-		{"oidc:alice", ops, auth.Hold, "deploy/prod", false},
-		{"oidc:alice", nil, auth.Hold, "deploy/prod", true},
-		{"oidc:carol", ops, auth.Hold, "deploy/prod", false},
-		{"oidc:carol", nil, auth.Hold, "deploy/prod", true},
-		{"spiffe://example.org/ci/1", nil, auth.Hold, "deploy/prod", true},
-		{"spiffe://example.org/ci", nil, auth.Hold, "deploy/prod", false},
-		{"oidc:bob", nil, auth.Hold, "deploy/a", false},
-		{"oidc:dave", nil, auth.Hold, "d", true},
-		{"oidc:dave", nil, auth.Hold, "e", false},
-		{"oidc:dave", nil, auth.Hold, "", false},
+		{"oidc:anybody", nil, access.Read, "x", true},
+		{"", nil, access.Read, "x", true},
+		{"oidc:anybody", nil, access.Hold, "x", false},
+		{"oidc:alice", nil, access.Hold, "deploy/a", true},
+		{"oidc:alice", nil, access.Hold, "deploy", false},
+		{"oidc:alice", nil, access.Hold, "Deploy/a", false},
+		{"oidc:alice ", nil, access.Hold, "deploy/a", false},
+		{"oidc:alice", nil, access.Revoke, "deploy/a", false},
+		{"oidc:eve", ops, access.Administer, "anything", true},
+		{"oidc:eve", ops, access.Hold, "deploy/prod", false},
+		{"oidc:eve", ops, access.Revoke, "deploy/prod", true},
+		{"oidc:alice", ops, access.Hold, "deploy/prod", false},
+		{"oidc:alice", nil, access.Hold, "deploy/prod", true},
+		{"oidc:carol", ops, access.Hold, "deploy/prod", false},
+		{"oidc:carol", nil, access.Hold, "deploy/prod", true},
+		{"spiffe://example.org/ci/1", nil, access.Hold, "deploy/prod", true},
+		{"spiffe://example.org/ci", nil, access.Hold, "deploy/prod", false},
+		{"oidc:bob", nil, access.Hold, "deploy/a", false},
+		{"oidc:dave", nil, access.Hold, "d", true},
+		{"oidc:dave", nil, access.Hold, "e", false},
+		{"oidc:dave", nil, access.Hold, "", false},
 	} {
-		id := auth.Identity{Name: c.identity, Groups: c.groups}
+		id := access.Identity{Name: c.identity, Groups: c.groups}
 		if got := rules.Allows(id, c.right, c.resource); got != c.want {
 			t.Errorf("%s %v may %s %q: %v; by %s", c.identity, c.groups, c.right, c.resource, got, rules.Decide(id, c.right, c.resource).Rule)
 		}
 	}
 	for prefix, want := range map[string]bool{"": false, "deploy/": false, "deploy/prod": false, "deploy/prodx": true, "x": true} {
-		if got := rules.AllowsAll(auth.Identity{Groups: ops}, auth.Hold, prefix); got != want {
+		if got := rules.AllowsAll(access.Identity{Groups: ops}, access.Hold, prefix); got != want {
 			t.Errorf("all that begins with %q: %v", prefix, got)
 		}
 	}
@@ -75,8 +76,8 @@ rules:
 
 func TestDefaultRules(t *testing.T) {
 	rules := auth.DefaultRules()
-	for right, want := range map[auth.Right]bool{auth.Read: true, auth.Hold: true, auth.Revoke: false, auth.Administer: false} {
-		if rules.Allows(auth.Identity{Name: "cert:a"}, right, "x") != want || rules.AllowsAll(auth.Identity{}, right, "") != want {
+	for right, want := range map[access.Right]bool{access.Read: true, access.Hold: true, access.Revoke: false, access.Administer: false} {
+		if rules.Allows(access.Identity{Name: "cert:a"}, right, "x") != want || rules.AllowsAll(access.Identity{}, right, "") != want {
 			t.Errorf("%s is not %v", right, want)
 		}
 	}
@@ -113,7 +114,7 @@ func TestInvalidRules(t *testing.T) {
 		}
 	}
 	for _, empty := range []string{"", "# nothing", "rules: []", "rules:"} {
-		if rules, err := auth.ParseRules([]byte(empty)); err != nil || rules.Allows(auth.Identity{Name: "a"}, auth.Read, "x") {
+		if rules, err := auth.ParseRules([]byte(empty)); err != nil || rules.Allows(access.Identity{Name: "a"}, access.Read, "x") {
 			t.Errorf("%q: %v", empty, err)
 		}
 	}
@@ -156,54 +157,43 @@ rules:
 	}
 }
 
-// Whoever may do nothing learns of a claim neither by its refusal nor by its absence.
-func TestPermit(t *testing.T) {
+// TestRulesAreData: rules that were encoded and decoded decide the same, so that they can travel with a command.
+func TestRulesAreData(t *testing.T) {
 	rules := rulesOf(t, `
 rules:
-  - {identity: "credential:reader", may: [read], resource_prefix: ""}
-  - {identity: "credential:holder", may: [hold], resource_prefix: ""}
-  - {identity: "credential:revoker", may: [revoke], resource_prefix: ""}
-  - {identity: "credential:admin", may: [administer], resource_prefix: ""}
+  - {everybody: true, may: [read], resource_prefix: ""}
+  - {group: "oidc:ops", may: [all], resource_prefix: ""}
+  - {identity: "oidc:alice", may: [hold], resource_prefix: "deploy/"}
+  - {identity_prefix: "oidc:", may_not: [revoke], resource: "deploy/prod"}
+quotas:
+  - {everybody: true, claims_held: 3, longest_ttl: 1h}
 `)
-	const see, renew, end = claim.ToSee, claim.ToRenew, claim.ToEnd
-	const ok, hidden, denied = "ok", "hidden", "denied"
-	for _, c := range []struct {
-		caller, owner   string
-		see, renew, end string
-	}{
-		{"credential:stranger", "credential:owner", hidden, hidden, hidden},
-		{"credential:reader", "credential:owner", ok, denied, denied},
-		{"credential:holder", "credential:owner", hidden, hidden, hidden},
-		{"credential:revoker", "credential:owner", hidden, hidden, ok},
-		{"credential:admin", "credential:owner", hidden, ok, hidden},
-		{"credential:stranger", "credential:stranger", ok, denied, ok},
-		{"credential:holder", "credential:holder", ok, ok, ok},
-		{"credential:stranger", "", hidden, hidden, hidden},
-		{"credential:reader", "", ok, denied, denied},
-		{"credential:holder", "", hidden, ok, ok},
-		{"", "", hidden, hidden, hidden},
-		{"", "credential:owner", hidden, hidden, hidden},
-	} {
-		caller := &auth.Caller{Identity: auth.Identity{Name: c.caller}, Rules: func() *auth.Rules { return rules }}
-		made := &claim.Claim{Resource: "r", Identity: c.owner}
-		for action, want := range map[claim.Action]string{see: c.see, renew: c.renew, end: c.end} {
-			got := ok
-			switch err := caller.Permit(action, made); err.(type) { //nolint:errorlint // as it is
-			case nil:
-			case *auth.DeniedError:
-				got = denied
-			default:
-				got = hidden
-			}
-			if got != want {
-				t.Errorf("%q, claim of %q, action %d: %s, want %s", c.caller, c.owner, action, got, want)
+	encoded, err := json.Marshal(struct {
+		Rules []*access.Rule
+		Quota *access.Quota
+	}{rules.List(), rules.QuotaOf("oidc:alice")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded struct {
+		Rules []*access.Rule
+		Quota *access.Quota
+	}
+	if err := json.Unmarshal(encoded, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	again := access.NewRules(decoded.Rules)
+	for _, id := range []access.Identity{{Name: "oidc:alice"}, {Name: "oidc:bob", Groups: []string{"oidc:ops"}}, {Name: access.Anonymous}} {
+		for _, resource := range []string{"deploy/prod", "deploy/x", "other"} {
+			for _, right := range access.All.Each() {
+				if got, want := again.Decide(id, right, resource), rules.Decide(id, right, resource); got != want {
+					t.Errorf("%s, %s, %q: %+v, want %+v", id.Name, right, resource, got, want)
+				}
 			}
 		}
 	}
-	var off *auth.Caller
-	made := &claim.Claim{Resource: "r", Identity: "credential:owner"}
-	if !off.Sees(made) || !off.SeesUserData(made) || off.NeedAll(auth.Administer, "") != nil {
-		t.Error("without authentication everything is allowed")
+	if *decoded.Quota != *rules.QuotaOf("oidc:alice") {
+		t.Errorf("%+v", decoded.Quota)
 	}
 }
 
@@ -218,8 +208,8 @@ func FuzzRules(f *testing.F) {
 			return
 		}
 		_, _, _ = rules.Lint(), rules.Test(), rules.Explain()
-		id := auth.Identity{Name: name, Groups: []string{"g"}}
-		for _, right := range []auth.Right{auth.Read, auth.Hold, auth.Revoke, auth.Administer} {
+		id := access.Identity{Name: name, Groups: []string{"g"}}
+		for _, right := range []access.Right{access.Read, access.Hold, access.Revoke, access.Administer} {
 			allowed := rules.Allows(id, right, resource)
 			if rules.AllowsAll(id, right, resource) && !allowed && resource != "" {
 				// every name with the prefix is allowed, so the prefix itself is
@@ -240,7 +230,7 @@ quotas:
   - {identity_prefix: "oidc:admin-", watches: 3}
   - {identity: "oidc:admin-1", longest_ttl: 1h}
 `)
-	for name, want := range map[string]auth.Quota{
+	for name, want := range map[string]access.Quota{
 		"":             {Requests: 1},
 		"cert:a":       {Requests: 1},
 		"oidc:a":       {Watches: 2},
@@ -253,10 +243,10 @@ quotas:
 	if got := rules.QuotaOf("oidc:admin-1"); got == nil || got.LongestTTL == 0 || got.Watches != 0 {
 		t.Errorf("%+v", got)
 	}
-	if !rules.Allows(auth.Identity{Name: "a"}, auth.Hold, "x") || rules.Allows(auth.Identity{Name: "a"}, auth.Revoke, "x") {
+	if !rules.Allows(access.Identity{Name: "a"}, access.Hold, "x") || rules.Allows(access.Identity{Name: "a"}, access.Revoke, "x") {
 		t.Error("a file about quotas alone changes the rules")
 	}
-	if rulesOf(t, "rules: []\nquotas: [{everybody: true, watches: 1}]").Allows(auth.Identity{Name: "a"}, auth.Hold, "x") {
+	if rulesOf(t, "rules: []\nquotas: [{everybody: true, watches: 1}]").Allows(access.Identity{Name: "a"}, access.Hold, "x") {
 		t.Error("an empty list of rules allows something")
 	}
 	if rulesOf(t, "rules: []").QuotaOf("a") != nil {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/follow"
 )
@@ -43,7 +44,7 @@ type Config struct {
 	OIDC OIDC
 	// Proxy is the trusted proxies.
 	Proxy Proxy
-	// Anonymous lets callers in that show nothing, as auth.Anonymous. A credential that is wrong is
+	// Anonymous lets callers in that show nothing, as access.Anonymous. A credential that is wrong is
 	// refused all the same.
 	Anonymous bool
 }
@@ -96,11 +97,11 @@ func (a *Authenticator) Headers() []string {
 const authorization = "authorization"
 
 // Authenticate returns who makes the call of a context: by its peer and its incoming metadata.
-func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error) {
+func (a *Authenticator) Authenticate(ctx context.Context) (access.Identity, error) {
 	p, _ := peer.FromContext(ctx)
 	cert, err := a.certificateOf(p)
 	if err != nil {
-		return auth.Identity{}, refused(err)
+		return access.Identity{}, refused(err)
 	}
 	proxied := a.proxy.trusts(p, cert)
 	if proxied {
@@ -111,34 +112,34 @@ func (a *Authenticator) Authenticate(ctx context.Context) (auth.Identity, error)
 	credential, found, err := credentialOf(metadata.ValueFromIncomingContext(ctx, authorization))
 	switch {
 	case err != nil:
-		return auth.Identity{}, refused(err)
+		return access.Identity{}, refused(err)
 	case found:
 		return a.byCredential(ctx, credential)
 	case cert != nil && a.config.Certificates && !proxied:
 		id, err := auth.OfCertificate(cert)
 		return id, refused(err)
 	case a.config.Anonymous && !proxied:
-		return auth.Identity{Name: auth.Anonymous}, nil
+		return access.Identity{Name: access.Anonymous}, nil
 	}
-	return auth.Identity{}, ErrNoCredentials
+	return access.Identity{}, ErrNoCredentials
 }
 
 // Known reports whether the call of a context shows valid credentials, as far as that is known without
 // waiting for keys.
 func (a *Authenticator) Known(ctx context.Context) bool {
 	id, err := a.atOnce(ctx)
-	return err == nil && id.Name != auth.Anonymous
+	return err == nil && id.Name != access.Anonymous
 }
 
 // Still reports whether the call of a context, which was that of an identity, is so by what holds now.
 // Credentials that cannot be judged now are those that they were.
-func (a *Authenticator) Still(ctx context.Context, id auth.Identity) bool {
+func (a *Authenticator) Still(ctx context.Context, id access.Identity) bool {
 	now, err := a.atOnce(ctx)
 	return errors.Is(err, ErrUnavailable) || err == nil && now.Name == id.Name && slices.Equal(now.Groups, id.Groups)
 }
 
 // atOnce is Authenticate without waiting.
-func (a *Authenticator) atOnce(ctx context.Context) (auth.Identity, error) {
+func (a *Authenticator) atOnce(ctx context.Context) (access.Identity, error) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel() // whoever would wait finds that the caller has gone
 	return a.Authenticate(ended)
@@ -152,7 +153,7 @@ func refused(err error) error {
 }
 
 // byCredential asks the file first, which costs next to nothing.
-func (a *Authenticator) byCredential(ctx context.Context, credential string) (auth.Identity, error) {
+func (a *Authenticator) byCredential(ctx context.Context, credential string) (access.Identity, error) {
 	if a.credentials != nil {
 		if id, err := a.credentials.Current().Find(credential, time.Now()); !errors.Is(err, auth.ErrUnknownCredential) {
 			return id, refused(err)
@@ -161,7 +162,7 @@ func (a *Authenticator) byCredential(ctx context.Context, credential string) (au
 	if a.issuers != nil && strings.Count(credential, ".") == 2 {
 		return a.issuers.identity(ctx, credential)
 	}
-	return auth.Identity{}, refused(auth.ErrUnknownCredential)
+	return access.Identity{}, refused(auth.ErrUnknownCredential)
 }
 
 // certificateOf returns the certificate of the client that TLS has verified, nil for none. One that is not

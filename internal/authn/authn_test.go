@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/authn"
 	"github.com/locket-service/locket/internal/follow"
@@ -74,7 +75,7 @@ func followAuthenticator(t testing.TB, c authn.Config) (*authn.Authenticator, *f
 }
 
 // outcome is the name, and the groups if there are any, or what went wrong.
-func outcome(id auth.Identity, err error) string {
+func outcome(id access.Identity, err error) string {
 	switch {
 	case errors.Is(err, authn.ErrNoCredentials):
 		return "none"

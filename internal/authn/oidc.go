@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/certs"
 	"github.com/locket-service/locket/internal/follow"
@@ -111,7 +112,7 @@ type issuer struct {
 }
 
 type knownJWT struct {
-	identity auth.Identity
+	identity access.Identity
 	until    time.Time
 }
 
@@ -201,54 +202,54 @@ func (s *issuers) urls() (urls []string) {
 
 // identity returns whom a JWT names, after its signature, issuer, audience and times have been
 // checked.
-func (s *issuers) identity(ctx context.Context, jwt string) (auth.Identity, error) {
+func (s *issuers) identity(ctx context.Context, jwt string) (access.Identity, error) {
 	hash := sha256.Sum256([]byte(jwt))
 	if id, found := s.remembered(hash); found {
 		return id, nil
 	}
 	i := s.byURL[issuerOf(jwt)]
 	if i == nil {
-		return auth.Identity{}, refused(errors.New("the JWT is of no issuer that is accepted"))
+		return access.Identity{}, refused(errors.New("the JWT is of no issuer that is accepted"))
 	}
 	var unavailable error
 	verified, err := i.verifier.Verify(context.WithValue(ctx, unavailableKey{}, &unavailable), jwt)
 	switch {
 	case unavailable != nil:
-		return auth.Identity{}, fmt.Errorf("%w: %w", ErrUnavailable, unavailable)
+		return access.Identity{}, fmt.Errorf("%w: %w", ErrUnavailable, unavailable)
 	case err != nil:
-		return auth.Identity{}, refused(err)
+		return access.Identity{}, refused(err)
 	}
 	id, err := s.named(i, verified)
 	if err != nil {
-		return auth.Identity{}, refused(err)
+		return access.Identity{}, refused(err)
 	}
 	s.remember(hash, id, verified.Expiry.Add(skew))
 	return id, nil
 }
 
-func (s *issuers) named(i *issuer, jwt *oidc.IDToken) (auth.Identity, error) {
+func (s *issuers) named(i *issuer, jwt *oidc.IDToken) (access.Identity, error) {
 	var claims map[string]any
 	if err := jwt.Claims(&claims); err != nil {
-		return auth.Identity{}, err
+		return access.Identity{}, err
 	}
 	user, ok := claims[s.config.UserClaim].(string)
 	if !ok {
-		return auth.Identity{}, fmt.Errorf("the JWT has no claim %q that is a text", s.config.UserClaim)
+		return access.Identity{}, fmt.Errorf("the JWT has no claim %q that is a text", s.config.UserClaim)
 	}
 	if s.config.UserClaim == "email" && claims["email_verified"] != true {
-		return auth.Identity{}, errors.New("the email of the JWT is not verified")
+		return access.Identity{}, errors.New("the email of the JWT is not verified")
 	}
 	if err := kindOf(claims); err != nil {
-		return auth.Identity{}, err
+		return access.Identity{}, err
 	}
 	for _, name := range []string{"nbf", "iat"} {
 		if err := begun(name, claims[name]); err != nil {
-			return auth.Identity{}, err
+			return access.Identity{}, err
 		}
 	}
 	groups, err := textsOf(claims[s.config.GroupsClaim])
 	if err != nil {
-		return auth.Identity{}, fmt.Errorf("the claim %q: %w", s.config.GroupsClaim, err)
+		return access.Identity{}, fmt.Errorf("the claim %q: %w", s.config.GroupsClaim, err)
 	}
 	return auth.NewIdentity(i.Name+":", user, groups)
 }
@@ -315,17 +316,17 @@ func textsOf(claim any) ([]string, error) {
 	return nil, errors.New("must be a text or a list of texts")
 }
 
-func (s *issuers) remembered(hash [sha256.Size]byte) (auth.Identity, bool) {
+func (s *issuers) remembered(hash [sha256.Size]byte) (access.Identity, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, found := s.known[hash]
 	if !found || time.Now().After(known.until) {
-		return auth.Identity{}, false
+		return access.Identity{}, false
 	}
 	return known.identity, true
 }
 
-func (s *issuers) remember(hash [sha256.Size]byte, id auth.Identity, expiry time.Time) {
+func (s *issuers) remember(hash [sha256.Size]byte, id access.Identity, expiry time.Time) {
 	until := time.Now().Add(cacheTime)
 	if expiry.Before(until) {
 		until = expiry

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/auth"
 )
 
@@ -95,7 +96,7 @@ func (p *proxy) trusts(client *peer.Peer, cert *x509.Certificate) bool {
 
 // identity returns whom a proxy names. A header that is there twice may be half the client's: it
 // is refused. Without the header the proxy names nobody.
-func (p *proxy) identity(ctx context.Context) (id auth.Identity, found bool, err error) {
+func (p *proxy) identity(ctx context.Context) (id access.Identity, found bool, err error) {
 	users := metadata.ValueFromIncomingContext(ctx, p.user)
 	var groups []string
 	if p.groups != "" {

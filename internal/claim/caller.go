@@ -1,78 +1,61 @@
 package claim
 
-// Caller is the sender of a command. Its identity stands in the claims that it makes and ends.
-type Caller struct {
-	// Identity is who the caller was authenticated as, "" if nobody asked.
-	Identity string
-	// Permit returns nil if the caller may do this to a claim that is there already, else the
-	// error of its command, which then changes nothing. It depends on its arguments alone. A nil
-	// one permits everything.
-	Permit func(Action, *Claim) error
-	// Quota bounds how many live claims the Identity may have: a claim beyond it is refused with a QuotaError.
-	// It is about claims that are about to be made, not about grants, renewals and repeated requests.
-	// Queues.PutCount says what the identity had before the transaction.
-	Quota Quota
+import "github.com/locket-service/locket/internal/access"
+
+// Sees reports whether a claim may be shown to a caller: its own, and those of resources that it may read. A claim belongs
+// to the identity that made it.
+func Sees(caller access.Caller, c *Claim) bool {
+	return caller.Owns(c.Identity) || caller.Need(access.Read, c.Resource) == nil
 }
 
-// Action is what a command does to a claim that is there already.
-type Action uint8
+// SeesUserData reports whether a caller may see a claim's user data, which is between the client
+// and itself: value is for others to read.
+func SeesUserData(caller access.Caller, c *Claim) bool {
+	return c.Identity == "" || caller.Owns(c.Identity) || caller.Need(access.Administer, c.Resource) == nil
+}
+
+// action is what a command does to a claim that is there already.
+type action uint8
 
 const (
-	// ToSee tells the caller of the claim.
-	ToSee Action = iota + 1
-	// ToRenew gives it a new TTL, or takes it for the caller's own.
-	ToRenew
-	// ToEnd ends it.
-	ToEnd
+	// toSee tells the caller of the claim.
+	toSee action = iota + 1
+	// toRenew gives it a new TTL, or takes it for the caller's own.
+	toRenew
+	// toEnd ends it.
+	toEnd
 )
 
-// Request is a command of a caller.
-type Request struct {
-	Caller  Caller
-	Command Command
-}
-
-// Answer is what a request has led to.
-type Answer struct {
-	// Claim is what the command is about, as it has left it; nil if it is about none, and with an Err.
-	Claim *Claim
-	// Holder, unless it is nil, is the only claim that stands before Claim, which waits.
-	Holder *Claim
-	// Err is why the request was refused, or ErrUnfinished.
-	Err error
-}
-
-// Answer carries a request out.
-func (qs *Queues) Answer(r Request) (a Answer) {
-	if a.Claim, a.Err = qs.DoFor(r.Caller, r.Command); a.Claim == nil || a.Claim.Status != Waiting {
-		return a
+// permit returns nil if the caller of the command under way may do something to a claim that is there already, else the
+// error of the command, which then changes nothing: an access.DeniedError, or ErrNotFound for a claim that the caller may
+// not see, as if it were not there.
+//
+// The caller that made a claim may see and end it without a rule, and renew it for as long as it may hold the resource. A
+// claim without an identity, made while authentication was off, belongs to every caller that may hold the resource.
+func (q *Queue) permit(a action, m *member) error {
+	caller := q.set.caller
+	own, open := caller.Owns(m.Identity), m.Identity == ""
+	var err error
+	switch {
+	case a == toSee, a == toEnd && own:
+	case a == toRenew && (own || open), a == toEnd && open:
+		err = caller.Need(access.Hold, m.Resource)
+	case a == toEnd:
+		err = caller.Need(access.Revoke, m.Resource)
+	default:
+		err = caller.Need(access.Administer, m.Resource)
 	}
-	if q := qs.byID[a.Claim.ID]; q.Waiting == 1 {
-		a.Holder = q.ExclusiveHolder()
+	if (err != nil || a == toSee) && !Sees(caller, m.Claim) {
+		return ErrNotFound
 	}
-	return a
-}
-
-// DoFor is Do for a caller.
-func (qs *Queues) DoFor(caller Caller, cmd Command) (*Claim, error) {
-	qs.caller = caller
-	defer func() { qs.caller = Caller{} }()
-	return qs.Do(cmd)
+	return err
 }
 
 // permitted returns the claim with an id if the caller may do something to it. It is ErrNotFound if there is none.
-func (q *Queue) permitted(a Action, id string) (*member, error) {
+func (q *Queue) permitted(a action, id string) (*member, error) {
 	m := q.find(id)
 	if m == nil {
 		return nil, ErrNotFound
 	}
 	return m, q.permit(a, m)
-}
-
-// permit asks whether the caller may do something to a claim.
-func (q *Queue) permit(a Action, m *member) error {
-	if q.set.caller.Permit == nil {
-		return nil
-	}
-	return q.set.caller.Permit(a, m.Claim)
 }

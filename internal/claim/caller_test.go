@@ -5,52 +5,111 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 )
 
-var errDenied = errors.New("denied")
+// callerOf returns a caller that has rights on all resources.
+func callerOf(identity string, rights access.Right) access.Caller {
+	all, rules := "", []*access.Rule(nil)
+	if rights != 0 {
+		rules = []*access.Rule{{Everybody: true, May: rights, ResourcePrefix: &all}}
+	}
+	return access.Caller{Identity: access.Identity{Name: identity}, Rules: access.NewRules(rules)}
+}
 
-// as carries out a command for an identity that may do to the claims of others what allowed says.
-func (d *desk) as(identity string, cmd claim.Command, allowed ...claim.Action) (claim.Claim, error) {
+// as carries out a command for an identity that may hold all resources, and has some more rights.
+func (d *desk) as(identity string, cmd claim.Command, more access.Right) (claim.Claim, error) {
 	d.queues.Now = d.now
-	c, err := d.queues.DoFor(claim.Caller{Identity: identity, Permit: func(a claim.Action, c *claim.Claim) error {
-		if c.Identity == identity {
-			return nil
-		}
-		for _, one := range allowed {
-			if a == one {
-				return nil
-			}
-		}
-		return errDenied
-	}}, cmd)
+	c, err := d.queues.DoFor(callerOf(identity, access.Hold|more), cmd)
 	if c == nil {
 		return claim.Claim{}, err
 	}
 	return *c, err
 }
 
+// denied reports whether an error is that of a right that is missing.
+func denied(err error) bool {
+	var e *access.DeniedError
+	return errors.As(err, &e)
+}
+
+// TestPermit: whoever may do nothing learns of a claim neither by its refusal nor by its absence.
+func TestPermit(t *testing.T) {
+	const ok, hidden, refused = "ok", "hidden", "denied"
+	for _, c := range []struct {
+		caller, owner   string
+		rights          access.Right
+		see, renew, end string
+	}{
+		{"stranger", "owner", 0, hidden, hidden, hidden},
+		{"reader", "owner", access.Read, ok, refused, refused},
+		{"holder", "owner", access.Hold, hidden, hidden, hidden},
+		{"revoker", "owner", access.Revoke, hidden, hidden, ok},
+		{"admin", "owner", access.Administer, hidden, ok, hidden},
+		{"owner", "owner", 0, ok, refused, ok},
+		{"owner", "owner", access.Hold, ok, ok, ok},
+		{"stranger", "", 0, hidden, hidden, hidden},
+		{"reader", "", access.Read, ok, refused, refused},
+		{"holder", "", access.Hold, hidden, ok, ok},
+		{"", "", 0, hidden, hidden, hidden},
+		{"", "owner", 0, hidden, hidden, hidden},
+	} {
+		for name, action := range map[string]struct {
+			cmd  claim.Command
+			want string
+		}{
+			"see":   {claim.Activate{ID: "a"}, c.see},
+			"renew": {claim.Renew{ID: "a", TTL: time.Minute}, c.renew},
+			"end":   {claim.End{ID: "a"}, c.end},
+		} {
+			d := setup(t)
+			d.queues.Now = d.now
+			if _, err := d.queues.DoFor(access.Caller{Identity: access.Identity{Name: c.owner}}, request("a")); err != nil {
+				t.Fatal(err)
+			}
+			got := ok
+			switch _, err := d.queues.DoFor(callerOf(c.caller, c.rights), action.cmd); {
+			case denied(err):
+				got = refused
+			case err != nil:
+				got = hidden
+				if !errors.Is(err, claim.ErrNotFound) {
+					t.Error(err)
+				}
+			}
+			if got != action.want {
+				t.Errorf("%q with %q, claim of %q, %s: %s, want %s", c.caller, c.rights, c.owner, name, got, action.want)
+			}
+		}
+	}
+	made := &claim.Claim{Resource: "r", Identity: "owner"}
+	if off := (access.Caller{}); !claim.Sees(off, made) || !claim.SeesUserData(off, made) {
+		t.Error("without authentication everything is allowed")
+	}
+}
+
 func TestIdentities(t *testing.T) {
 	ttl := time.Second
 	for name, c := range map[string]struct {
 		cmd   claim.Command
-		needs claim.Action
+		needs access.Right
 	}{
-		"renew":           {claim.Renew{ID: "a", TTL: ttl}, claim.ToRenew},
-		"ask":             {claim.Activate{ID: "a"}, claim.ToSee},
-		"end":             {claim.End{ID: "a"}, claim.ToEnd},
-		"revoke":          {claim.SetStatus{ID: "a", Status: claim.Revoked}, claim.ToEnd},
-		"release":         {claim.Release{Resource: "printer", Owner: "jim"}, claim.ToEnd},
-		"lock again":      {claim.Acquire{ID: "b", Resource: "printer", Owner: "jim", TTL: ttl}, claim.ToRenew},
-		"lock with token": {claim.Acquire{ID: "b", Resource: "printer", Owner: "jim", TTL: ttl, Token: uint64(start) + 1}, claim.ToRenew},
+		"renew":           {claim.Renew{ID: "a", TTL: ttl}, access.Administer},
+		"ask":             {claim.Activate{ID: "a"}, access.Read},
+		"end":             {claim.End{ID: "a"}, access.Revoke},
+		"revoke":          {claim.SetStatus{ID: "a", Status: claim.Revoked}, access.Revoke},
+		"release":         {claim.Release{Resource: "printer", Owner: "jim"}, access.Revoke},
+		"lock again":      {claim.Acquire{ID: "b", Resource: "printer", Owner: "jim", TTL: ttl}, access.Administer},
+		"lock with token": {claim.Acquire{ID: "b", Resource: "printer", Owner: "jim", TTL: ttl, Token: uint64(start) + 1}, access.Administer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := setup(t)
-			made, err := d.as("alice", claim.Acquire{ID: "a", Resource: "printer", Owner: "jim", TTL: time.Minute})
+			made, err := d.as("alice", claim.Acquire{ID: "a", Resource: "printer", Owner: "jim", TTL: time.Minute}, 0)
 			if err != nil || made.Identity != "alice" || made.Token != uint64(start)+1 {
 				t.Fatalf("made %+v, %v", made, err)
 			}
-			if _, err := d.as("mallory", c.cmd); !errors.Is(err, errDenied) {
+			if _, err := d.as("mallory", c.cmd, 0); !denied(err) && !errors.Is(err, claim.ErrNotFound) {
 				t.Errorf("another identity: %v", err)
 			}
 			if got := d.get("a"); got.Version != made.Version {
@@ -69,23 +128,23 @@ func TestIdentities(t *testing.T) {
 
 func TestIdentityOfAnActivation(t *testing.T) {
 	d, ttl := setup(t), time.Second
-	if _, err := d.as("alice", request("a")); err != nil {
+	if _, err := d.as("alice", request("a"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.as("mallory", claim.Activate{ID: "a", TTL: &ttl}, claim.ToSee); !errors.Is(err, errDenied) {
+	if _, err := d.as("mallory", claim.Activate{ID: "a", TTL: &ttl}, access.Read); !denied(err) {
 		t.Errorf("who may see it renews it: %v", err)
 	}
 }
 
 func TestIdentityOfARepeatedRequest(t *testing.T) {
 	d := setup(t)
-	if _, err := d.as("alice", request("a")); err != nil {
+	if _, err := d.as("alice", request("a"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.as("mallory", request("a"), claim.ToSee); !errors.Is(err, claim.ErrIDTaken) {
+	if _, err := d.as("mallory", request("a"), access.Read); !errors.Is(err, claim.ErrIDTaken) {
 		t.Errorf("another identity takes the claim for its own: %v", err)
 	}
-	if again, err := d.as("alice", request("a")); err != nil || again.Identity != "alice" {
+	if again, err := d.as("alice", request("a"), 0); err != nil || again.Identity != "alice" {
 		t.Errorf("%+v, %v", again, err)
 	}
 }
@@ -93,12 +152,12 @@ func TestIdentityOfARepeatedRequest(t *testing.T) {
 func TestLockOfAnotherIdentityIsTakenWhenDue(t *testing.T) {
 	d := setup(t)
 	lock := claim.Acquire{ID: "a", Resource: "printer", Owner: "jim", TTL: time.Second}
-	if _, err := d.as("alice", lock); err != nil {
+	if _, err := d.as("alice", lock, 0); err != nil {
 		t.Fatal(err)
 	}
 	d.after(time.Second)
 	lock.ID = "b"
-	taken, err := d.as("bob", lock)
+	taken, err := d.as("bob", lock, 0)
 	if err != nil || taken.ID != "b" || taken.Identity != "bob" {
 		t.Errorf("%+v, %v", taken, err)
 	}

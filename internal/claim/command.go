@@ -78,7 +78,7 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 		}
 	}
 	if first := q.find(cmd.ID); first != nil {
-		if !cmd.Made(first.Claim) || q.permit(ToRenew, first) != nil {
+		if !cmd.Made(first.Claim) || q.permit(toRenew, first) != nil {
 			return nil, ErrIDTaken
 		}
 		q.keepWaiting(first, now)
@@ -157,7 +157,7 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 	h, err := q.held(cmd.Owner, cmd.Token)
 	var denied error
 	if err == nil {
-		denied = q.permit(ToRenew, h)
+		denied = q.permit(toRenew, h)
 		err = denied
 	}
 	switch {
@@ -222,7 +222,7 @@ func (cmd Release) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
 	h, err := q.held(cmd.Owner, cmd.Token)
 	if err == nil {
-		err = q.permit(ToEnd, h)
+		err = q.permit(toEnd, h)
 	}
 	if err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func (cmd Renew) Targets() []Target { return []Target{{ID: cmd.ID, Whole: true}}
 
 func (cmd Renew) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m, err := q.permitted(ToRenew, cmd.ID)
+	m, err := q.permitted(toRenew, cmd.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (cmd Activate) Targets() []Target { return []Target{{ID: cmd.ID, Whole: tru
 
 func (cmd Activate) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m, err := q.permitted(ToSee, cmd.ID)
+	m, err := q.permitted(toSee, cmd.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func (cmd SetStatus) Targets() []Target { return []Target{{ID: cmd.ID, Whole: tr
 
 func (cmd SetStatus) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m, err := q.permitted(ToEnd, cmd.ID)
+	m, err := q.permitted(toEnd, cmd.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (cmd End) Targets() []Target { return []Target{{ID: cmd.ID, Whole: !cmd.Bri
 
 func (cmd End) apply(qs *Queues) (*member, error) {
 	q, now := qs.targets[0], qs.Now
-	m, err := q.permitted(ToEnd, cmd.ID)
+	m, err := q.permitted(toEnd, cmd.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -357,7 +357,7 @@ func (cmd IfVersion) Targets() []Target { return cmd.Then.Targets() }
 
 func (cmd IfVersion) apply(qs *Queues) (*member, error) {
 	q := qs.targets[0]
-	m, err := q.permitted(ToSee, cmd.ID)
+	m, err := q.permitted(toSee, cmd.ID)
 	if err != nil {
 		return nil, err
 	}

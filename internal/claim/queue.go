@@ -140,7 +140,7 @@ func (q *Queue) change(m *member, now Instant) *Claim {
 // join puts a new claim at the end of the line.
 func (q *Queue) join(c *Claim, now Instant) *member {
 	c.Status = Waiting
-	c.Identity = q.set.caller.Identity
+	c.Identity = q.set.caller.Name
 	c.Created = now.Wall
 	c.Version = q.next(now)
 	c.Enqueued = c.Version
@@ -197,7 +197,7 @@ func (q *Queue) finish(m *member, to Status, reason string, now Instant) {
 	c.Finished = now.Wall
 	c.Reason = reason
 	if to != Expired {
-		c.EndedBy = q.set.caller.Identity
+		c.EndedBy = q.set.caller.Name
 	}
 }
 

@@ -1,6 +1,10 @@
 package claim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/locket-service/locket/internal/access"
+)
 
 // Queues are those that one transaction has read, together with its time. They carry out
 // the transaction's commands, and keep the list of what these changed.
@@ -15,8 +19,8 @@ type Queues struct {
 	refused     refusals
 	targets     []*Queue // those of the command under way
 	transitions []Transition
-	net         []Transition // of the first summed transitions
-	caller      Caller       // of the command under way
+	net         []Transition  // of the first summed transitions
+	caller      access.Caller // of the command under way
 	summed      int
 	granted     int // how many claims this transaction has granted
 	counts      counts

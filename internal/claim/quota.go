@@ -64,13 +64,6 @@ func (qs *Queues) Counted(t Transition) bool {
 	return t.Before == nil && t.After.Status.Live() && qs.counts.of[t.After.Identity] != nil
 }
 
-// Quota is how many live claims the identity of a caller may have. A zero field is no limit.
-type Quota struct {
-	// Held is how many may be active: with as many, one more may wait still, which may be granted; with more,
-	// none may. Waiting is how many may wait.
-	Held, Waiting int
-}
-
 // QuotaError refuses a claim beyond the quota of its caller.
 type QuotaError struct {
 	Identity string
@@ -91,23 +84,23 @@ func (q *Queue) status(m Mode) Status {
 	return Active
 }
 
-// admit returns a QuotaError if the caller may not have one more claim in the queue.
+// admit returns a QuotaError if the caller may not have one more claim in the queue. With as many active claims as the
+// quota allows, one more may wait still, which may be granted; with more, none may.
 func (q *Queue) admit(m Mode) error {
-	caller := q.set.caller
-	if caller.Quota == (Quota{}) {
+	name, quota := q.set.caller.Name, q.set.caller.Quota
+	if quota == nil {
 		return nil
 	}
 	q.set.count()
 	var has Count
-	if c := q.set.counts.of[caller.Identity]; c != nil {
+	if c := q.set.counts.of[name]; c != nil {
 		has = *c
 	}
-	waits := q.status(m) == Waiting
-	switch most := caller.Quota; {
-	case most.Held > 0 && (has.Active > most.Held || has.Active == most.Held && !waits):
-		return &QuotaError{Identity: caller.Identity, Status: Active, Limit: most.Held}
-	case most.Waiting > 0 && waits && has.Waiting >= most.Waiting:
-		return &QuotaError{Identity: caller.Identity, Status: Waiting, Limit: most.Waiting}
+	switch waits := q.status(m) == Waiting; {
+	case quota.Held > 0 && (has.Active > quota.Held || has.Active == quota.Held && !waits):
+		return &QuotaError{Identity: name, Status: Active, Limit: quota.Held}
+	case quota.WaitingClaims > 0 && waits && has.Waiting >= quota.WaitingClaims:
+		return &QuotaError{Identity: name, Status: Waiting, Limit: quota.WaitingClaims}
 	}
 	return nil
 }

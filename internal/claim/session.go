@@ -185,7 +185,7 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 	s := qs.sessions[cmd.Session.ID]
 	switch {
 	case s != nil && s.now != nil:
-		foreign := s.now.Identity != "" && s.now.Identity != qs.caller.Identity
+		foreign := s.now.Identity != "" && s.now.Identity != qs.caller.Name
 		if foreign || subtle.ConstantTimeCompare(s.now.Secret, cmd.Session.Secret) != 1 {
 			return nil, ErrSessionSecret
 		}
@@ -196,7 +196,7 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 		return nil, ErrSessionEnded
 	default:
 		s = qs.makeSession(cmd.Session.ID, &session{now: &Session{
-			ID: cmd.Session.ID, Owner: cmd.Session.Owner, Identity: qs.caller.Identity, Secret: cmd.Session.Secret, TTL: cmd.Session.TTL, Created: qs.Now.Wall,
+			ID: cmd.Session.ID, Owner: cmd.Session.Owner, Identity: qs.caller.Name, Secret: cmd.Session.Secret, TTL: cmd.Session.TTL, Created: qs.Now.Wall,
 		}})
 	}
 	after := s.change(qs.Now)
@@ -275,7 +275,7 @@ func (cmd EndSession) apply(qs *Queues) (*member, error) {
 	case cmd.Server != "" && s.now.Server != cmd.Server:
 		return nil, ErrNotAttached
 	}
-	how := Ending{Active: cmd.Active, Waiting: cmd.Waiting, Reason: cmd.Reason, By: qs.caller.Identity}
+	how := Ending{Active: cmd.Active, Waiting: cmd.Waiting, Reason: cmd.Reason, By: qs.caller.Name}
 	if cmd.Keep {
 		s.change(qs.Now)
 		return nil, s.endClaims(how, qs)

@@ -14,6 +14,7 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/periodic"
@@ -61,7 +62,7 @@ type Result struct {
 // request is a command on its way through a batch.
 type request struct {
 	ctx    context.Context
-	caller claim.Caller
+	caller access.Caller
 	cmd    claim.Command
 	queued time.Time
 	bytes  int
@@ -115,13 +116,13 @@ func New(store Store, config Config) *Committer {
 	return c
 }
 
-// Do carries out one command, for the caller of the context (WithCaller). One that is too large for one transaction
+// Do carries out one command, for the caller of the context (access.WithCaller). One that is too large for one transaction
 // goes on in the next, until it is done, or until ctx ends. It returns the errors of package claim, those of db.Store,
 // ErrStopping, ErrOverloaded, or that of ctx. When ctx ends first the outcome is unknown: the
 // command may still be carried out, and may be sent again.
 func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	r := c.requests.Get().(*request)
-	r.ctx, r.caller, r.cmd, r.result, r.err = ctx, CallerOf(ctx), cmd, Result{}, nil
+	r.ctx, r.caller, r.cmd, r.result, r.err = ctx, access.CallerOf(ctx), cmd, Result{}, nil
 	if err := c.queue.add(r); err != nil {
 		c.metrics.refused.Inc()
 		return Result{}, err
@@ -129,7 +130,7 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	select {
 	case <-r.done:
 		result, err := r.result, r.err
-		r.ctx, r.caller, r.cmd = nil, claim.Caller{}, nil
+		r.ctx, r.caller, r.cmd = nil, access.Caller{}, nil
 		c.requests.Put(r)
 		return result, err
 	case <-ctx.Done():
@@ -141,7 +142,7 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 // return, in an inbox. The end of ctx does not end the command. A command that Submit refuses, with ErrStopping or
 // ErrOverloaded, has no then.
 func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inbox, then func(Result, error)) error {
-	r := &request{ctx: context.WithoutCancel(ctx), caller: CallerOf(ctx), cmd: cmd, to: to, then: then}
+	r := &request{ctx: context.WithoutCancel(ctx), caller: access.CallerOf(ctx), cmd: cmd, to: to, then: then}
 	if err := c.queue.add(r); err != nil {
 		c.metrics.refused.Inc()
 		return err

@@ -55,7 +55,7 @@ func (q *queue) add(r *request) error {
 	r.queued, r.bytes = time.Now(), size(r.cmd)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all, own := q.all.plus(r), q.of[r.caller.Identity].plus(r)
+	all, own := q.all.plus(r), q.of[r.caller.Name].plus(r)
 	switch {
 	case q.stopped:
 		return ErrStopping
@@ -81,7 +81,7 @@ func (q *queue) again(r *request) error {
 // put adds a request, for which there is room.
 func (q *queue) put(r *request) {
 	q.pending = append(q.pending, r)
-	q.all, q.of[r.caller.Identity] = q.all.plus(r), q.of[r.caller.Identity].plus(r)
+	q.all, q.of[r.caller.Name] = q.all.plus(r), q.of[r.caller.Name].plus(r)
 	if q.all.requests == 1 {
 		q.wakeUp()
 	}
@@ -107,10 +107,10 @@ func (q *queue) hasShare(all, own load) bool {
 // gone notes that a request no longer waits.
 func (q *queue) gone(r *request) {
 	q.all = q.all.minus(r)
-	if own := q.of[r.caller.Identity].minus(r); own.requests > 0 {
-		q.of[r.caller.Identity] = own
+	if own := q.of[r.caller.Name].minus(r); own.requests > 0 {
+		q.of[r.caller.Name] = own
 	} else {
-		delete(q.of, r.caller.Identity)
+		delete(q.of, r.caller.Name)
 	}
 }
 

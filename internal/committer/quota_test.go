@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/committer/committertest"
 )
 
 // limited returns a context for commands of an identity that may hold so many claims.
 func limited(t *testing.T, identity string, most int) context.Context {
 	t.Helper()
-	return committer.WithCaller(t.Context(), claim.Caller{Identity: identity, Quota: claim.Quota{Held: most}})
+	caller := access.Caller{Identity: access.Identity{Name: identity}, Quota: &access.Quota{Held: most}}
+	return access.WithCaller(t.Context(), func() access.Caller { return caller })
 }
 
 // beyond reports whether an error is that of a claim beyond a quota.

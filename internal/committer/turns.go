@@ -7,7 +7,7 @@ func takeTurns(pending []*request) {
 	waiting := make(map[string][]*request)
 	var names []string // in the order in which they came
 	for _, r := range pending {
-		name := r.caller.Identity
+		name := r.caller.Name
 		if waiting[name] == nil {
 			names = append(names, name)
 		}

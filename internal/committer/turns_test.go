@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -14,7 +15,7 @@ import (
 func pendingOf(identities ...string) (pending []*request) {
 	for i, identity := range identities {
 		pending = append(pending, &request{
-			ctx: context.Background(), caller: claim.Caller{Identity: identity}, cmd: claim.Create{Resource: fmt.Sprint(i)},
+			ctx: context.Background(), caller: access.Caller{Identity: access.Identity{Name: identity}}, cmd: claim.Create{Resource: fmt.Sprint(i)},
 		})
 	}
 	return pending
@@ -22,7 +23,7 @@ func pendingOf(identities ...string) (pending []*request) {
 
 func orderOf(pending []*request) (order []string) {
 	for _, r := range pending {
-		order = append(order, r.caller.Identity+r.cmd.(claim.Create).Resource)
+		order = append(order, r.caller.Name+r.cmd.(claim.Create).Resource)
 	}
 	return order
 }
@@ -52,7 +53,7 @@ func TestTurnsOfABacklog(t *testing.T) {
 		}
 	}
 	batch := q.take(DefaultBatch)
-	if !slices.ContainsFunc(batch, func(r *request) bool { return r.caller.Identity == "quiet" }) || len(batch) != DefaultBatch {
+	if !slices.ContainsFunc(batch, func(r *request) bool { return r.caller.Name == "quiet" }) || len(batch) != DefaultBatch {
 		t.Errorf("%d requests, without that of the quiet identity", len(batch))
 	}
 	for n := len(batch); n < len(noisy)+1; {

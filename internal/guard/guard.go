@@ -3,7 +3,7 @@
 // without a line is refused.
 //
 // Some decisions need a claim that is read first. These are made where it is known: for a
-// change inside of its transaction (auth.Caller.Permit, by way of claim.Caller), for a read by
+// change inside of its transaction (package claim, by the caller that travels with the command), for a read by
 // the service's view of the store (package handlers).
 package guard
 
@@ -19,10 +19,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/authn"
 	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
 )
@@ -42,13 +42,14 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 		if call.Streams() {
 			defer recheck(ctx, a, id, call.End)()
 		}
-		caller := &auth.Caller{Identity: id, Rules: rules}
-		if !call.Stream {
-			now := rules()
-			caller.Rules = func() *auth.Rules { return now }
-		}
-		inner := auth.WithCaller(withoutHeaders(ctx), caller)
-		inner = committer.WithCaller(inner, claim.Caller{Identity: id.Name, Permit: caller.Permit})
+		begun := rules().CallerOf(id)
+		inner := access.WithCaller(withoutHeaders(ctx), func() access.Caller {
+			caller := begun
+			if call.Stream {
+				caller.Rules = rules().Rules
+			}
+			return caller
+		})
 		if method, _ := methodOf(call.FullMethod); method.Lasts == methods.Wait {
 			return whileCredentials(ctx, inner, a, id, next)
 		}
@@ -57,7 +58,7 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 }
 
 // whileCredentials carries out a call that waits, with a context of its own: until its credentials end.
-func whileCredentials(ctx, inner context.Context, a *authn.Authenticator, id auth.Identity, next func(context.Context) error) error {
+func whileCredentials(ctx, inner context.Context, a *authn.Authenticator, id access.Identity, next func(context.Context) error) error {
 	inner, end := context.WithCancelCause(inner)
 	defer end(nil)
 	defer recheck(ctx, a, id, end)()
@@ -77,7 +78,7 @@ var errCredentialsEnded = models.WithInfo(
 
 // recheck ends a call when its credentials are not those of the identity any more: they have expired, or
 // were withdrawn, or name others. It returns what stops that.
-func recheck(ctx context.Context, a *authn.Authenticator, id auth.Identity, end func(error)) (stop func()) {
+func recheck(ctx context.Context, a *authn.Authenticator, id access.Identity, end func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		ticker := time.NewTicker(CheckInterval)
@@ -129,19 +130,18 @@ func Authorize() grpcserver.Guard {
 		if !known {
 			return status.Error(codes.PermissionDenied, "nobody may call "+call.FullMethod+": the server has no rule for it")
 		}
-		caller := auth.CallerOf(ctx)
-		check := need(method, caller)
-		call.Check(func(message any) error { return denied(check(message)) })
-		call.Conceal(func(response any) any { return visible(caller, response) })
+		needed := needOf(method)
+		call.Check(func(message any) error { return denied(needed(access.CallerOf(ctx), message)) })
+		call.Conceal(func(response any) any { return visible(access.CallerOf(ctx), response) })
 		return next(ctx)
 	}
 }
 
 // visible is a response as its caller may see it: of a claim that it may revoke, and neither read nor administer,
 // nothing but what it has asked for.
-func visible(caller *auth.Caller, response any) any {
+func visible(caller access.Caller, response any) any {
 	c, ok := response.(*models.Claim)
-	if !ok || caller.Sees(&claim.Claim{Resource: c.GetResource(), Identity: c.GetIdentity()}) || caller.Need(auth.Administer, c.GetResource()) == nil {
+	if !ok || claim.Sees(caller, &claim.Claim{Resource: c.GetResource(), Identity: c.GetIdentity()}) || caller.Need(access.Administer, c.GetResource()) == nil {
 		return response
 	}
 	return &models.Claim{Id: c.GetId(), Status: c.GetStatus()}
@@ -149,7 +149,7 @@ func visible(caller *auth.Caller, response any) any {
 
 // denied turns a DeniedError into the status that callers get.
 func denied(err error) error {
-	var wrong *auth.DeniedError
+	var wrong *access.DeniedError
 	if errors.As(err, &wrong) {
 		return models.Denied(wrong.Error(), wrong.Right.String(), wrong.Resource)
 	}

@@ -43,7 +43,7 @@ func TestCredentialsOfWaitingCalls(t *testing.T) {
 			a, err := authn.New(authn.Config{CredentialFile: file}, files, log)
 			must(t, err)
 			ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+credential))
-			err = Authenticate(a, func() *auth.Rules { return nil }, log)(ctx, &grpcserver.Call{FullMethod: method}, func(ctx context.Context) error {
+			err = Authenticate(a, auth.DefaultRules, log)(ctx, &grpcserver.Call{FullMethod: method}, func(ctx context.Context) error {
 				time.Sleep(3 * CheckInterval)
 				if ctx.Err() != nil {
 					t.Errorf("%s: it ends while its credentials hold", method)

@@ -13,21 +13,19 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/locket-service/locket/grpcserver"
-	"github.com/locket-service/locket/internal/auth"
-	"github.com/locket-service/locket/internal/claim"
-	"github.com/locket-service/locket/internal/committer"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
 )
 
 // Limit returns a guard that holds each identity to its quota. It counts what this server sees. The claims of
-// an identity are counted where they are made, in the transaction (claim.Quota): what repeats a request
+// an identity are counted where they are made, in the transaction (access.Quota): what repeats a request
 // or renews is known there.
 func Limit() grpcserver.Guard {
 	l := &limiter{usages: make(map[string]*usage)}
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
-		caller := auth.CallerOf(ctx)
-		quota := caller.Rules().QuotaOf(caller.Name)
+		caller := access.CallerOf(ctx)
+		quota := caller.Quota
 		if quota == nil {
 			return next(ctx)
 		}
@@ -41,7 +39,6 @@ func Limit() grpcserver.Guard {
 			}
 			defer u.end(name)
 		}
-		ctx = withQuota(ctx, quota)
 		first := true
 		call.Check(func(message any) error {
 			if command, ok := message.(*models.SessionRequest); ok && !first && command.GetHeartbeat() == nil {
@@ -56,18 +53,8 @@ func Limit() grpcserver.Guard {
 	}
 }
 
-// withQuota returns a context whose commands make no claims beyond a quota.
-func withQuota(ctx context.Context, q *auth.Quota) context.Context {
-	if q.Held == 0 && q.WaitingClaims == 0 {
-		return ctx
-	}
-	caller := committer.CallerOf(ctx)
-	caller.Quota = claim.Quota{Held: q.Held, Waiting: q.WaitingClaims}
-	return committer.WithCaller(ctx, caller)
-}
-
 // atOnce returns which quota bounds the calls of a method that are under way, 0 for none.
-func atOnce(method string, q *auth.Quota) (name string, most int) {
+func atOnce(method string, q *access.Quota) (name string, most int) {
 	m, _ := methodOf(method)
 	switch m.Lasts {
 	case methods.Wait:
@@ -82,7 +69,7 @@ func atOnce(method string, q *auth.Quota) (name string, most int) {
 }
 
 // fits checks what a message asks for against the quota.
-func fits(who string, q *auth.Quota, message any) error {
+func fits(who string, q *access.Quota, message any) error {
 	var ttl float64
 	var data int
 	switch m := message.(type) {
@@ -162,7 +149,7 @@ func (u *usage) forgettable() bool {
 }
 
 // follow sets the bucket to the quota, which may have changed.
-func (u *usage) follow(q *auth.Quota) {
+func (u *usage) follow(q *access.Quota) {
 	limit, burst := rate.Limit(q.Requests), max(q.Burst, int(q.Requests), 1)
 	if q.Requests == 0 {
 		limit, burst = rate.Inf, 0
@@ -173,7 +160,7 @@ func (u *usage) follow(q *auth.Quota) {
 }
 
 // take takes one request out of the bucket, and returns how long to wait if there is none.
-func (u *usage) take(q *auth.Quota) time.Duration {
+func (u *usage) take(q *access.Quota) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.follow(q)
@@ -187,7 +174,7 @@ func (u *usage) take(q *auth.Quota) time.Duration {
 
 // wait is take for a command on a stream: the stream is read on when there is room, which slows its
 // caller down and nobody else.
-func (u *usage) wait(ctx context.Context, q *auth.Quota) error {
+func (u *usage) wait(ctx context.Context, q *access.Quota) error {
 	for {
 		delay := u.take(q)
 		if delay <= 0 {

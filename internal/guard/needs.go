@@ -4,7 +4,7 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
-	"github.com/locket-service/locket/internal/auth"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
 )
@@ -28,25 +28,25 @@ func methodOf(fullMethod string) (m methods.Method, known bool) {
 	return m, known
 }
 
-// rights are those of package auth, by their numbers on the wire.
-var rights = map[models.Right]auth.Right{
-	models.Right_RIGHT_READ: auth.Read, models.Right_RIGHT_HOLD: auth.Hold,
-	models.Right_RIGHT_REVOKE: auth.Revoke, models.Right_RIGHT_ADMINISTER: auth.Administer,
+// rights are those of package access, by their numbers on the wire.
+var rights = map[models.Right]access.Right{
+	models.Right_RIGHT_READ: access.Read, models.Right_RIGHT_HOLD: access.Hold,
+	models.Right_RIGHT_REVOKE: access.Revoke, models.Right_RIGHT_ADMINISTER: access.Administer,
 }
 
-// need returns a check of what a caller needs for each message of a method, as far as it is decided here.
-func need(m methods.Method, caller *auth.Caller) func(message any) error {
-	needed := make([]auth.Right, len(m.Rights))
+// needOf returns what checks what a caller needs for each message of a method, as far as it is decided here.
+func needOf(m methods.Method) func(caller access.Caller, message any) error {
+	needed := make([]access.Right, len(m.Rights))
 	for i, right := range m.Rights {
 		needed[i] = rights[right]
 	}
 	switch {
 	case m.Access == methods.Everything:
-		return func(any) error { return caller.NeedAll(needed[0], "") }
+		return func(caller access.Caller, _ any) error { return caller.NeedAll(needed[0], "") }
 	case m.Resource == nil:
-		return func(any) error { return nil }
+		return func(access.Caller, any) error { return nil }
 	}
-	return func(message any) error {
+	return func(caller access.Caller, message any) error {
 		name, needs := m.Resource(message)
 		if !needs {
 			return nil

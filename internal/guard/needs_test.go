@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
@@ -18,7 +19,7 @@ func TestMethods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := &auth.Caller{Identity: auth.Identity{Name: "nobody"}, Rules: func() *auth.Rules { return rules }}
+	nobody := rules.CallerOf(access.Identity{Name: "nobody"})
 	for _, name := range methods.Names() {
 		m, known := methodOf("/models.Locket/" + name)
 		if !known {
@@ -35,11 +36,11 @@ func TestMethods(t *testing.T) {
 			t.Fatal(err)
 		}
 		message := input.New().Interface()
-		refused := need(m, nobody)(message) != nil
+		refused := needOf(m)(nobody, message) != nil
 		if want := m.Access == methods.ByName && name != "Session" || m.Access == methods.Everything; refused != want {
 			t.Errorf("%s: nobody is refused: %t, want %t", name, refused, want)
 		}
-		if need(m, nil)(message) != nil {
+		if needOf(m)(access.Caller{}, message) != nil {
 			t.Errorf("%s is refused without authentication", name)
 		}
 		all := name == "ResetSessions" // it is about all of them
@@ -48,7 +49,7 @@ func TestMethods(t *testing.T) {
 		}
 	}
 	for other, m := range others {
-		if need(m, nobody)(nil) != nil != (m.Access == methods.Everything) {
+		if needOf(m)(nobody, nil) != nil != (m.Access == methods.Everything) {
 			t.Errorf("%s", other)
 		}
 	}

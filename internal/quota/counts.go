@@ -1,5 +1,5 @@
 // Package quota knows how many live claims the identities have that have a quota of them. The rule itself is
-// claim.Quota; here is what a server keeps between its transactions, so that not each of them counts in the database.
+// package claim's; here is what a server keeps between its transactions, so that not each of them counts in the database.
 package quota
 
 import (
@@ -40,8 +40,8 @@ func (c *Counts) Of(requests []claim.Request) (needs Needs) {
 	needs.begin = time.Now()
 	var seen map[string]bool
 	for _, r := range requests {
-		name := r.Caller.Identity
-		if r.Caller.Quota == (claim.Quota{}) || seen[name] || !mayMake(r.Command) {
+		name := r.Caller.Name
+		if !r.Caller.Quota.OfClaims() || seen[name] || !mayMake(r.Command) {
 			continue
 		}
 		if seen == nil {

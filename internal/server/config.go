@@ -34,7 +34,7 @@ type Config struct {
 	// switches the door off; one of the two is open.
 	GRPCAddress, HTTPAddress string
 	// HTTPAnonymous (--http-anonymous) has HTTP take callers without a client certificate, as
-	// auth.Anonymous. Else both doors require one if there is TLS.
+	// access.Anonymous. Else both doors require one if there is TLS.
 	HTTPAnonymous bool
 	// HTTPHosts (--http-hosts) are the names, without ports, by which clients may ask for HTTP
 	// without TLS, beside addresses, localhost and the machine's name. Without any, all names are

@@ -18,7 +18,7 @@ type Attached struct {
 	Resumed bool
 
 	m         *Manager
-	caller    context.Context // of its commands: see committer.WithCaller
+	caller    context.Context // of its commands: see access.WithCaller
 	deadlocks Deadlocks
 	server    string // the name that it is attached to
 	since     time.Time

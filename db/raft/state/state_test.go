@@ -15,6 +15,7 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/state"
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -115,7 +116,7 @@ func (w *world) transact() {
 		w.Fatalf("counts %v, want %v", qs.Counts(), naive.Counts())
 	}
 	for _, cmd := range cmds {
-		caller := claim.Caller{Identity: w.pick("caller", "", "cert:a")}
+		caller := access.Caller{Identity: access.Identity{Name: w.pick("caller", "", "cert:a")}}
 		got, err := qs.DoFor(caller, cmd)
 		should, wrong := naive.DoFor(caller, cmd)
 		if fmt.Sprint(err) != fmt.Sprint(wrong) || (got == nil) != (should == nil) {

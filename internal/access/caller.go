@@ -1,0 +1,98 @@
+package access
+
+import (
+	"context"
+	"fmt"
+)
+
+// Identity is who a caller was authenticated as.
+type Identity struct {
+	// Name is unique among all ways of authentication; Anonymous for a caller that showed nothing
+	// where that is allowed.
+	Name string
+	// Groups are those that the credential names.
+	Groups []string
+	// Credential is the id of what the caller showed, for the audit log; "" where there is none.
+	Credential string
+}
+
+// Anonymous is the name of all callers together that show nothing where that is allowed. No way of
+// authentication gives it: theirs have a prefix.
+const Anonymous = "anonymous"
+
+// Caller is who calls, with what decides about the call. It is data alone. The zero Caller may do everything:
+// authentication is off.
+type Caller struct {
+	Identity
+	// Rules are those in force; nil where everything is allowed.
+	Rules *Rules
+	// Quota is that of the identity, nil for none.
+	Quota *Quota
+}
+
+// DeniedError says which right a caller would have needed.
+type DeniedError struct {
+	Identity string
+	Right    Right
+	// Resource is the name; with Prefix set, all names that begin so.
+	Resource string
+	Prefix   bool
+}
+
+func (e *DeniedError) Error() string {
+	what := fmt.Sprintf("%q", e.Resource)
+	switch {
+	case e.Prefix && e.Resource == "":
+		what = "all resources"
+	case e.Prefix:
+		what = fmt.Sprintf("all resources that begin with %q", e.Resource)
+	}
+	return fmt.Sprintf("no rule allows %s to %s %s", e.Identity, e.Right, what)
+}
+
+// Need returns nil if the caller has a right on a name, else a DeniedError.
+func (c Caller) Need(right Right, resource string) error {
+	if c.Rules == nil || c.Rules.Allows(c.Identity, right, resource) {
+		return nil
+	}
+	return &DeniedError{Identity: c.Name, Right: right, Resource: resource}
+}
+
+// NeedOne is Need for one of several rights. The error names the first.
+func (c Caller) NeedOne(rights []Right, resource string) error {
+	for _, right := range rights {
+		if c.Need(right, resource) == nil {
+			return nil
+		}
+	}
+	return &DeniedError{Identity: c.Name, Right: rights[0], Resource: resource}
+}
+
+// NeedAll is Need for all names that begin with a prefix.
+func (c Caller) NeedAll(right Right, prefix string) error {
+	if c.Rules == nil || c.Rules.AllowsAll(c.Identity, right, prefix) {
+		return nil
+	}
+	return &DeniedError{Identity: c.Name, Right: right, Resource: prefix, Prefix: true}
+}
+
+// Owns reports whether what has an identity, such as a claim, is the caller's own.
+func (c Caller) Owns(identity string) bool {
+	return c.Rules == nil || c.Name == identity && identity != ""
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context for the calls and the commands of a caller. CallerOf asks caller each time: the rules may
+// change while a stream lasts.
+func WithCaller(ctx context.Context, caller func() Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+// CallerOf returns the caller of a context as it is now, the zero Caller if the context has none.
+func CallerOf(ctx context.Context) Caller {
+	if caller, ok := ctx.Value(callerKey{}).(func() Caller); ok {
+		return caller()
+	}
+	return Caller{}
+}

@@ -1,0 +1,27 @@
+package access
+
+import "time"
+
+// Quota is how much one identity may do at one server, except for its claims, which are counted over all
+// servers. A zero field is no limit. The tags are the names in a file, which package auth reads.
+type Quota struct {
+	// Requests is how many requests a second are answered, and Burst how many more at once after a
+	// pause; Requests if it is 0.
+	Requests float64 `yaml:"requests_per_second"`
+	Burst    int     `yaml:"burst"`
+	// Waiting is how many calls may wait for a claim, Watches how many watches, and Sessions how
+	// many streams of sessions there may be at once.
+	Waiting  int `yaml:"waiting_calls"`
+	Watches  int `yaml:"watches"`
+	Sessions int `yaml:"sessions"`
+	// Held and WaitingClaims are how many claims may be active and may wait, at all servers together.
+	Held          int `yaml:"claims_held"`
+	WaitingClaims int `yaml:"claims_waiting"`
+	// UserData is the largest size of user data, in bytes, and of a value.
+	UserData int `yaml:"user_data_bytes"`
+	// LongestTTL is the longest TTL of a claim, a lock or a session.
+	LongestTTL time.Duration `yaml:"-"`
+}
+
+// OfClaims reports whether the quota limits the number of claims. q may be nil.
+func (q *Quota) OfClaims() bool { return q != nil && (q.Held > 0 || q.WaitingClaims > 0) }

@@ -1,0 +1,185 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Rule is one rule: whom it is about, what these may or may not do, and with which resources.
+type Rule struct {
+	// One of these says whom the rule is about.
+	Identity, IdentityPrefix, Group *string
+	Everybody                       bool
+	// One of May and MayNot is not 0.
+	May, MayNot Right
+	// One of these says with which resources.
+	Resource, ResourcePrefix *string
+	// Line is where the rule stands in its file, 0 for a rule of no file.
+	Line int
+}
+
+// About reports whether the rule is about an identity. Of what everybody may, anonymous callers may nothing;
+// what everybody may not, they may not either.
+func (r *Rule) About(id Identity) bool {
+	switch {
+	case id.Name == Anonymous:
+		return r.Identity != nil && *r.Identity == Anonymous || r.Everybody && r.MayNot != 0
+	case r.Identity != nil:
+		return *r.Identity == id.Name
+	case r.IdentityPrefix != nil:
+		return strings.HasPrefix(id.Name, *r.IdentityPrefix)
+	case r.Group != nil:
+		return slices.Contains(id.Groups, *r.Group)
+	}
+	return r.Everybody
+}
+
+// decides reports whether the rule says something about a right.
+func (r *Rule) decides(id Identity, right Right) bool {
+	return (r.May|r.MayNot)&right != 0 && r.About(id)
+}
+
+// Text is what the rule says.
+func (r *Rule) Text() string {
+	who := "everybody"
+	switch {
+	case r.Identity != nil:
+		who = *r.Identity
+	case r.IdentityPrefix != nil:
+		who = "identities that begin with " + *r.IdentityPrefix
+	case r.Group != nil:
+		who = "group " + *r.Group
+	}
+	verb, rights := "may", r.May
+	if r.MayNot != 0 {
+		verb, rights = "may not", r.MayNot
+	}
+	what := "all resources"
+	switch {
+	case r.Resource != nil:
+		what = fmt.Sprintf("%q", *r.Resource)
+	case *r.ResourcePrefix != "":
+		what = fmt.Sprintf("resources that begin with %q", *r.ResourcePrefix)
+	}
+	return fmt.Sprintf("%s %s %s %s", who, verb, rights, what)
+}
+
+// String says where the rule stands, and what it says.
+func (r *Rule) String() string { return fmt.Sprintf("line %d: %s", r.Line, r.Text()) }
+
+// Rules say who may do what on which names. Of the rules about a caller and a right, those with the
+// most specific resource decide: the exact name, else the longest prefix. Of these, may_not comes
+// before may. Where no rule says anything, it is not allowed.
+type Rules struct {
+	exact    map[string][]*Rule
+	prefixes map[string][]*Rule
+	lengths  []int // of the prefixes, longest first
+	list     []*Rule
+}
+
+// NewRules returns the rules of a list, which must not change any more.
+func NewRules(list []*Rule) *Rules {
+	rs := &Rules{exact: make(map[string][]*Rule), prefixes: make(map[string][]*Rule), list: list}
+	for _, r := range list {
+		if r.Resource != nil {
+			rs.exact[*r.Resource] = append(rs.exact[*r.Resource], r)
+			continue
+		}
+		prefix := *r.ResourcePrefix
+		rs.prefixes[prefix] = append(rs.prefixes[prefix], r)
+		if !slices.Contains(rs.lengths, len(prefix)) {
+			rs.lengths = append(rs.lengths, len(prefix))
+		}
+	}
+	slices.Sort(rs.lengths)
+	slices.Reverse(rs.lengths)
+	return rs
+}
+
+// List returns the rules, in the order of the file.
+func (rs *Rules) List() []*Rule { return rs.list }
+
+// Decision is whether something is allowed, and by which rule.
+type Decision struct {
+	Allowed bool
+	// Rule is the rule that decided, as text; "" if no rule says anything.
+	Rule string
+	// Line is where it stands in the file, 0 for a rule of no file.
+	Line int
+}
+
+// Decide decides whether an identity has a right on a name.
+func (rs *Rules) Decide(id Identity, right Right, resource string) Decision {
+	r := rs.deciding(id, right, resource)
+	if r == nil {
+		return Decision{}
+	}
+	return Decision{Allowed: r.May != 0, Rule: r.String(), Line: r.Line}
+}
+
+// Allows reports whether an identity has a right on a name.
+func (rs *Rules) Allows(id Identity, right Right, resource string) bool {
+	r := rs.deciding(id, right, resource)
+	return r != nil && r.May != 0
+}
+
+// AllowsAll reports whether an identity has a right on every name that begins with a prefix.
+func (rs *Rules) AllowsAll(id Identity, right Right, prefix string) bool {
+	r := rs.decidingPrefix(id, right, prefix)
+	if r == nil || r.May == 0 {
+		return false
+	}
+	for _, r := range rs.list {
+		if r.MayNot != 0 && strings.HasPrefix(r.Target(), prefix) && r.decides(id, right) {
+			return false
+		}
+	}
+	return true
+}
+
+// Target returns the name or the prefix that the rule is about.
+func (r *Rule) Target() string {
+	if r.Resource != nil {
+		return *r.Resource
+	}
+	return *r.ResourcePrefix
+}
+
+// deciding returns the rule that decides, nil for none.
+func (rs *Rules) deciding(id Identity, right Right, resource string) *Rule {
+	if r := first(rs.exact[resource], id, right); r != nil {
+		return r
+	}
+	return rs.decidingPrefix(id, right, resource)
+}
+
+// decidingPrefix is deciding by the rules with a prefix alone.
+func (rs *Rules) decidingPrefix(id Identity, right Right, resource string) *Rule {
+	for _, length := range rs.lengths {
+		if length > len(resource) {
+			continue
+		}
+		if r := first(rs.prefixes[resource[:length]], id, right); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// first returns the rule that decides among those with one resource or prefix: one that denies,
+// else one that allows.
+func first(rules []*Rule, id Identity, right Right) (found *Rule) {
+	for _, r := range rules {
+		if !r.decides(id, right) {
+			continue
+		}
+		if r.MayNot != 0 {
+			return r
+		}
+		if found == nil {
+			found = r
+		}
+	}
+	return found
+}

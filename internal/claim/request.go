@@ -1,0 +1,40 @@
+package claim
+
+import "github.com/locket-service/locket/internal/access"
+
+// Request is a command of a caller.
+type Request struct {
+	// Caller is who sends it. Its identity stands in the claims that it makes and ends. Its quota is about claims that are
+	// about to be made, not about grants, renewals and repeated requests: a claim beyond it is refused with a
+	// QuotaError. Queues.PutCount says what the identity had before the transaction.
+	Caller  access.Caller
+	Command Command
+}
+
+// Answer is what a request has led to.
+type Answer struct {
+	// Claim is what the command is about, as it has left it; nil if it is about none, and with an Err.
+	Claim *Claim
+	// Holder, unless it is nil, is the only claim that stands before Claim, which waits.
+	Holder *Claim
+	// Err is why the request was refused, or ErrUnfinished.
+	Err error
+}
+
+// Answer carries a request out.
+func (qs *Queues) Answer(r Request) (a Answer) {
+	if a.Claim, a.Err = qs.DoFor(r.Caller, r.Command); a.Claim == nil || a.Claim.Status != Waiting {
+		return a
+	}
+	if q := qs.byID[a.Claim.ID]; q.Waiting == 1 {
+		a.Holder = q.ExclusiveHolder()
+	}
+	return a
+}
+
+// DoFor is Do for a caller.
+func (qs *Queues) DoFor(caller access.Caller, cmd Command) (*Claim, error) {
+	qs.caller = caller
+	defer func() { qs.caller = access.Caller{} }()
+	return qs.Do(cmd)
+}
