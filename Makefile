@@ -13,9 +13,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: ## build locket and serve on an SQLite file in this folder
+run: ## build locket and serve, with its data in ./locket-data
 	go build -o locket ./cmd/locket
-	./locket server --database sqlite:locket.db
+	./locket server
 
 .PHONY: test
 # Most of the time the tests wait, so there are four packages at a time for two cores. The timeout is for what hangs

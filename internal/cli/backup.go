@@ -156,8 +156,8 @@ line is wrong.`,
 
 // addDatabaseFlags adds the flags that say which database a command works on.
 func addDatabaseFlags(flags *pflag.FlagSet, c *server.Config) {
-	flags.Var(notEmpty{&c.Data}, "data", "the folder in which a server keeps its data by itself, in place of --database; for trials")
-	flags.Var(notEmpty{&c.Database}, "database", "sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME (default "+server.DefaultDatabase+")")
+	flags.Var(notEmpty{&c.Data}, "data", "the folder in which a server keeps its data by itself, without --database (default "+server.DefaultData+")")
+	flags.Var(notEmpty{&c.Database}, "database", "mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or sqlite:FILE of an older Locket, which is imported into FILE.data and kept")
 	flags.StringVar(&c.DatabasePasswordFile, "database-password-file", c.DatabasePasswordFile, "a file whose first line is the password of the database")
 	flags.StringVar(&c.DatabaseCA, "database-ca", c.DatabaseCA, "the authorities of the database's certificate, PEM; requires TLS")
 	flags.BoolVar(&c.DatabaseAnyName, "database-any-name", c.DatabaseAnyName, "with --database-ca, do not check which host the certificate names")

@@ -24,7 +24,7 @@ func newCommand() *cobra.Command {
 		Short: "A lock service: locks, claims that wait their turn, presences",
 		Long: `Locket keeps processes on many machines from doing the same thing at once, shows
 who does it now, and passes it on when that one dies.`,
-		Example: `  locket server                          # in one terminal: serve, on SQLite in ./locket.db
+		Example: `  locket server                          # in one terminal: serve, with its data in ./locket-data
   locket lock demo --owner me --ttl 5m   # in another: take a lock, or renew it; prints its fencing token
   locket resource demo                   # who holds it, and who waits
   locket release demo --owner me         # release it`,

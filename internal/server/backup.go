@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -25,7 +26,10 @@ func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) 
 	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
 	case engineSQLite:
-		return func(to backup.Sink) error { return sqlite.Dump(source, to) }, nil
+		if _, err := os.Stat(source + importedSuffix); err == nil {
+			return func(to backup.Sink) error { return raft.Dump(source+importedSuffix, to) }, nil
+		}
+		return func(to backup.Sink) error { return sqlite.Dump(source, to) }, nil // no server has imported it yet
 	case engineRaft:
 		return func(to backup.Sink) error { return raft.Dump(source, to) }, nil
 	}

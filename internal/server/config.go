@@ -12,8 +12,8 @@ const (
 	DefaultHTTPAddress = "127.0.0.1:8892"
 )
 
-// DefaultDatabase is where a server keeps its data that is told neither Data nor Database.
-const DefaultDatabase = engineSQLite + ":locket.db"
+// DefaultData is the folder in which a server keeps its data that is told neither Data nor Database.
+const DefaultData = "./locket-data"
 
 // database returns where the server keeps its data, as Database says it.
 func (c Config) database() string {
@@ -23,7 +23,7 @@ func (c Config) database() string {
 	case c.Data != "":
 		return engineRaft + ":" + c.Data
 	}
-	return DefaultDatabase
+	return engineRaft + ":" + DefaultData
 }
 
 // Config is the configuration of a server. Each field has the name of the flag of `locket server` that
@@ -54,7 +54,7 @@ type Config struct {
 	// Data (--data) is a folder in which the server keeps its data by itself. Without it there is the Database.
 	Data string
 	// Database (--database) is sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME. It may hold
-	// a password, and is never logged whole. Empty: Data, or DefaultDatabase.
+	// a password, and is never logged whole. Empty: Data, or DefaultData.
 	Database string
 	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile
 	// (--database-password-file) is the password for a Database that holds none. The file is read again when it changes.

@@ -14,7 +14,6 @@ import (
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/internal/follow"
 )
 
@@ -22,7 +21,7 @@ import (
 const (
 	engineSQLite = "sqlite"
 	engineMySQL  = "mysql"
-	// engineRaft is to take the place of SQLite, and is not offered yet.
+	// engineRaft has taken the place of SQLite, whose files are imported.
 	engineRaft = "raft"
 )
 
@@ -59,7 +58,16 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
 	case engineSQLite:
-		return func(context.Context) (db.Store, error) { return sqlite.Open(source) }, nil
+		return func(context.Context) (db.Store, error) {
+			folder, imported, err := ImportSQLite(source)
+			if err != nil {
+				return nil, err
+			}
+			if imported {
+				log.Info("imported the file of an older Locket; the file is kept", "file", source, "folder", folder)
+			}
+			return raft.OpenWith(folder, raft.Options{Log: log})
+		}, nil
 	case engineRaft:
 		return func(context.Context) (db.Store, error) { return raft.OpenWith(source, raft.Options{Log: log}) }, nil
 	}
