@@ -24,10 +24,6 @@ run: ## build locket and serve, with its data in ./locket-data
 test: deps ## run all tests with the race detector, installing what they need
 	go test -race -gcflags=modernc.org/...=-race=false -p 4 -timeout 30m ./tests/robustness ./db/mysql ./tests/backup ./tests/program ./...
 
-.PHONY: test-raft
-test-raft: deps ## run the tests of the whole program that use the embedded engine on db/raft
-	LOCKET_TEST_EMBEDDED=raft go test -race -gcflags=modernc.org/...=-race=false -p 3 -timeout 30m ./tests/robustness ./tests/... ./internal/cli
-
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release
 	tools/test-fresh

@@ -158,9 +158,9 @@ func (l *lab) command(target, grpc, http string) (_ *exec.Cmd, cleanUp func(), e
 	switch target {
 	case "echo":
 		return exec.Command(self, "serve-echo", grpc), func() {}, nil
-	case "sqlite":
-		file := filepath.Join(l.folder, fmt.Sprintf("run%d.db", l.runs))
-		return locket("sqlite:" + file), func() { removeAll(file + "*") }, nil
+	case "raft":
+		folder := filepath.Join(l.folder, fmt.Sprintf("run%d", l.runs))
+		return locket("raft:" + folder), func() { _ = os.RemoveAll(folder) }, nil
 	case "mariadb", "single":
 		dsn, drop, err := l.freshDatabase()
 		if err != nil {
@@ -171,7 +171,7 @@ func (l *lab) command(target, grpc, http string) (_ *exec.Cmd, cleanUp func(), e
 		}
 		return locket("mysql:" + dsn), drop, nil
 	default:
-		return nil, nil, fmt.Errorf("unknown target %q; there are echo, sqlite, mariadb, single", target)
+		return nil, nil, fmt.Errorf("unknown target %q; there are echo, raft, mariadb, single", target)
 	}
 }
 
@@ -194,13 +194,6 @@ func (l *lab) freshDatabase() (dsn string, drop func(), err error) {
 		_, _ = server.Exec("DROP DATABASE " + name)
 		_ = server.Close()
 	}, nil
-}
-
-func removeAll(pattern string) {
-	files, _ := filepath.Glob(pattern)
-	for _, file := range files {
-		_ = os.Remove(file)
-	}
 }
 
 func freeAddress() (string, error) {

@@ -4,7 +4,7 @@
 //
 //	go run ./bench                      # everything: about seven minutes
 //	go run ./bench -short               # about a minute
-//	go run ./bench -callers 256 -rounds 3 -seconds 3 -targets echo,sqlite
+//	go run ./bench -callers 256 -rounds 3 -seconds 3 -targets echo,raft
 //
 // A caller acquires and releases one lock after the other, on a connection of its own, as
 // the clients of a lock service do; -connections lets callers share some.
@@ -13,7 +13,7 @@
 // day; the ratios to the echo are what to compare.
 //
 //	go run ./bench mix                  # or: make bench BENCHFLAGS=mix; about three minutes
-//	go run ./bench mix -seconds 2 -rates 100,max -targets sqlite
+//	go run ./bench mix -seconds 2 -rates 100,max -targets raft
 //
 // measures REST under the requests of a whole day, as mix_job.go mixes them: 100 and 1,000
 // activations a second, then as many as can be. A run fails at the first answer that is not
@@ -67,7 +67,7 @@ func bench(args []string) error {
 	connections := flags.Int("connections", 0, "how many connections the callers share, 0 for one each")
 	rounds := flags.Int("rounds", 3, "how often each target is measured")
 	seconds := flags.Float64("seconds", 4, "how long one measurement lasts")
-	targets := flags.String("targets", "echo,sqlite,mariadb,single", "what to measure")
+	targets := flags.String("targets", "echo,raft,mariadb,single", "what to measure")
 	dsn := flags.String("mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
 	warm, err := parse(flags, args, shortBench)
 	if err != nil {

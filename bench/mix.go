@@ -24,7 +24,7 @@ func mix(args []string) error {
 	rates := flags.String("rates", "100,1000,max", "activations a second; max is what the machine gives")
 	clients := flags.Int("clients", 1536, "how many clients there are at max")
 	seconds := flags.Float64("seconds", 20, "how long one measurement lasts")
-	targets := flags.String("targets", "sqlite,mariadb", "what to measure")
+	targets := flags.String("targets", "raft,mariadb", "what to measure")
 	dsn := flags.String("mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
 	warm, err := parse(flags, args, shortMix)
 	if err != nil {

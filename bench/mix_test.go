@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 // The mix runs against a real server, with every kind of load.
 func TestMix(t *testing.T) {
-	server := fixtures.StartLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"))
+	server := fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
 	for name, rate := range map[string]float64{"open": 50, "closed": 0} {
 		t.Run(name, func(t *testing.T) {
 			result, err := driveMix(server.HTTPAddress(), rate, 30, time.Second)
@@ -31,7 +31,7 @@ func TestMix(t *testing.T) {
 				t.Errorf("got %+v", result)
 			}
 			var table strings.Builder
-			printMix(&table, []mixRun{{"sqlite", name, result}})
+			printMix(&table, []mixRun{{"raft", name, result}})
 			t.Log(table.String())
 		})
 	}

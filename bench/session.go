@@ -31,7 +31,7 @@ func sessionBench(args []string) error {
 	streams := flags.String("streams", "1,4", "numbers of streams, or connections of the unary calls")
 	rounds := flags.Int("rounds", 3, "how often each target is measured")
 	seconds := flags.Float64("seconds", 4, "how long one measurement lasts")
-	targets := flags.String("targets", "echo,sqlite,mariadb", "what to measure")
+	targets := flags.String("targets", "echo,raft,mariadb", "what to measure")
 	dsn := flags.String("mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
 	warm, err := parse(flags, args, shortSession)
 	if err != nil {

@@ -135,7 +135,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "server")
-	server := fixtures.NewLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
+	server := fixtures.NewLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"), "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ca.File)
 	server.ClientTLS = ca.ClientTLS(t)
 	must(t, server.Start())
 	url := "https://" + server.HTTPAddress()

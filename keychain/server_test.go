@@ -26,7 +26,7 @@ func must(t testing.TB, err error) {
 // startLocket starts the real server.
 func startLocket(t *testing.T) *fixtures.Locket {
 	t.Helper()
-	return fixtures.StartLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"))
+	return fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
 }
 
 // open returns a keychain that is closed when the test ends.

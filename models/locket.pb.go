@@ -4194,7 +4194,7 @@ func (x *ServerInfo) GetSilent() float64 {
 // DatabaseInfo is what keeps the claims.
 type DatabaseInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "sqlite" or "mysql".
+	// "raft" or "mysql".
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
 	// What the database says of itself.
 	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`

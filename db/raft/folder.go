@@ -55,7 +55,7 @@ func openFolder(path string) (_ *folder, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(path, folderMode); err != nil {
+	if err := os.Mkdir(path, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	f := &folder{path: path}

@@ -102,13 +102,19 @@ func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quar
 	switch engine {
 	case engineRaft:
 		err = raft.Fill(source, from)
+	case engineSQLite:
+		var has bool
+		if has, err = holds(source); has {
+			err = fmt.Errorf("%s: %w", source, backup.ErrNotEmpty)
+		}
+		if err == nil {
+			err = raft.Fill(source+importedSuffix, from)
+		}
 	case engineMySQL:
 		var secrets mysql.Option
 		if secrets, err = c.secrets(follow.NewSet(quiet)); err == nil {
 			err = mysql.Fill(ctx, source, from, secrets)
 		}
-	default:
-		err = errors.New("a backup is restored into raft:FOLDER or a mysql: database, and not into a file of SQLite")
 	}
 	if err != nil {
 		return 0, fmt.Errorf("--database: %w", err)

@@ -15,6 +15,9 @@ const (
 // DefaultData is the folder in which a server keeps its data that is told neither Data nor Database.
 const DefaultData = "./locket-data"
 
+// oldDefault is the file in which versions before the raft engine kept their data without Data and Database.
+const oldDefault = "locket.db"
+
 // database returns where the server keeps its data, as Database says it.
 func (c Config) database() string {
 	switch {
@@ -51,10 +54,10 @@ type Config struct {
 	OpsAddress string
 	// OpsInsecure (--ops-insecure) allows an OpsAddress other than loopback.
 	OpsInsecure bool
-	// Data (--data) is a folder in which the server keeps its data by itself. Without it there is the Database.
+	// Data (--data) is the folder in which the server keeps its data by itself, without a Database. Empty: DefaultData.
 	Data string
-	// Database (--database) is sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME. It may hold
-	// a password, and is never logged whole. Empty: Data, or DefaultData.
+	// Database (--database) is mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, raft:FOLDER, which is Data, or sqlite:FILE of
+	// an older version, which is imported into the folder FILE.data. It may hold a password, and is never logged whole.
 	Database string
 	// DatabasePassword ($LOCKET_DATABASE_PASSWORD) or the first line of DatabasePasswordFile
 	// (--database-password-file) is the password for a Database that holds none. The file is read again when it changes.

@@ -21,13 +21,8 @@ func ImportSQLite(file string) (folder string, imported bool, err error) {
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
 		return folder, false, err
 	}
-	switch info, err := os.Stat(file); {
-	case errors.Is(err, fs.ErrNotExist):
-		return folder, false, nil
-	case err != nil:
-		return "", false, err
-	case info.Size() == 0: // it was made, and nothing was written
-		return folder, false, nil
+	if has, err := holds(file); err != nil || !has {
+		return folder, false, err
 	}
 	store, err := sqlite.Open(file)
 	if err != nil {
@@ -41,4 +36,13 @@ func ImportSQLite(file string) (folder string, imported bool, err error) {
 		return "", false, fmt.Errorf("import %s: %w", file, err)
 	}
 	return folder, true, nil
+}
+
+// holds reports whether there is a file, and something in it.
+func holds(file string) (bool, error) {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size() > 0, err
 }

@@ -69,6 +69,11 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 			return raft.OpenWith(folder, raft.Options{Log: log})
 		}, nil
 	case engineRaft:
+		if c.Database == "" && c.Data == "" {
+			if err := forgotten(); err != nil {
+				return nil, err
+			}
+		}
 		return func(context.Context) (db.Store, error) { return raft.OpenWith(source, raft.Options{Log: log}) }, nil
 	}
 	secrets, err := c.secrets(files)
@@ -85,6 +90,18 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 		}
 		return store, nil
 	}, nil
+}
+
+// forgotten returns an error when the server was told no database, and would begin with nothing beside the data of an older version,
+// which was told none either.
+func forgotten() error {
+	if _, err := os.Stat(DefaultData); err == nil {
+		return nil
+	}
+	if has, err := holds(oldDefault); err != nil || !has {
+		return err
+	}
+	return fmt.Errorf("./%s holds the data of an older Locket: give --database sqlite:%s to go on with it, or --data %s to begin without", oldDefault, oldDefault, DefaultData)
 }
 
 // breaking is a store that may stop for good taking commits.
@@ -124,8 +141,8 @@ func wrongStore(database string) error {
 	case engine == engineRaft:
 		return nil
 	case engine != engineSQLite:
-		return fmt.Errorf("unknown engine %q; use sqlite:FILE or mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME", engine)
-	case source == "" || source == ":memory:": // SQLite would serve, and keep nothing
+		return fmt.Errorf("unknown engine %q; use mysql:USER:PASSWORD@tcp(HOST:PORT)/NAME, or --data FOLDER", engine)
+	case source == "" || source == ":memory:":
 		return fmt.Errorf("%q names no file; give sqlite:FILE", database)
 	}
 	return nil

@@ -21,7 +21,7 @@ type Server struct {
 
 // Database is what keeps the claims.
 type Database struct {
-	Engine  string `json:"engine" doc:"sqlite or mysql."`
+	Engine  string `json:"engine" doc:"raft or mysql."`
 	Version string `json:"version" doc:"What the database says of itself."`
 }
 

@@ -52,7 +52,7 @@ func BenchmarkCost(b *testing.B) {
 	}
 	jwt, _ := signed.CompactSerialize()
 	run := func(args ...string) models.LocketClient {
-		server := fixtures.StartLocket(b, "sqlite:"+filepath.Join(b.TempDir(), "locket.db"), args...)
+		server := fixtures.StartLocket(b, "raft:"+filepath.Join(b.TempDir(), "data"), args...)
 		conn, err := grpc.NewClient(server.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			b.Fatal(err)

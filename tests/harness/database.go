@@ -1,8 +1,6 @@
 package harness
 
 import (
-	"cmp"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,42 +9,19 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// EnvEmbedded names the embedded engine that the tests of the whole program use: sqlite, which is the default, or raft.
-const EnvEmbedded = "LOCKET_TEST_EMBEDDED"
-
-// The embedded engines.
-const (
-	SQLite = "sqlite"
-	Raft   = "raft"
-)
-
-// EmbeddedEngine returns the name of the embedded engine under test.
-func EmbeddedEngine() string { return cmp.Or(os.Getenv(EnvEmbedded), SQLite) }
+// Raft is the name of the embedded engine.
+const Raft = "raft"
 
 // Engines returns, for each engine, what makes a fresh database for a server.
 func Engines() map[string]func(*testing.T) string {
 	return map[string]func(*testing.T) string{
-		EmbeddedEngine(): Embedded,
-		"mysql":          func(t *testing.T) string { return "mysql:" + fixtures.MySQL(t) },
+		Raft:    Embedded,
+		"mysql": func(t *testing.T) string { return "mysql:" + fixtures.MySQL(t) },
 	}
 }
 
-// Embedded returns a database of the test's own, of the embedded engine under test.
-func Embedded(t *testing.T) string {
-	t.Helper()
-	switch engine := EmbeddedEngine(); engine {
-	case SQLite:
-		return SQLiteFile(t)
-	case Raft:
-		return Raft + ":" + filepath.Join(t.TempDir(), "locket")
-	default:
-		t.Fatalf("%s=%s: want %s or %s", EnvEmbedded, engine, SQLite, Raft)
-		return ""
-	}
-}
-
-// SQLiteFile returns a database in a file of the test's own.
-func SQLiteFile(t *testing.T) string { return SQLite + ":" + filepath.Join(t.TempDir(), "locket.db") }
+// Embedded returns a database of the test's own, of the embedded engine.
+func Embedded(t *testing.T) string { return Raft + ":" + filepath.Join(t.TempDir(), "locket") }
 
 // OnEachEngine runs a test on a fresh database of each engine.
 func OnEachEngine(t *testing.T, test func(t *testing.T, database string)) {

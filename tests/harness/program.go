@@ -19,7 +19,7 @@ func RunLocket(t *testing.T, env []string, args ...string) (stdout, stderr strin
 	ctx, cancel := context.WithTimeout(t.Context(), HangTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = t.TempDir() // where ./locket.db would be made
+	cmd.Dir = t.TempDir() // where ./locket-data would be made
 	cmd.Env = append(fixtures.CleanEnv(), env...)
 	var out, complaint strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &complaint

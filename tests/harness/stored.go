@@ -13,8 +13,6 @@ import (
 	"unicode/utf8"
 
 	_ "github.com/go-sql-driver/mysql" // the driver
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/raft"
@@ -31,12 +29,9 @@ func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	t.Helper()
 	var all []claim.Claim
 	var err error
-	switch engine, source, _ := strings.Cut(server.Database(), ":"); engine {
-	case SQLite:
-		all, err = storedInSQLite(source)
-	case Raft:
+	if engine, source, _ := strings.Cut(server.Database(), ":"); engine == Raft {
 		all, err = storedInRaft(t, server, source)
-	default:
+	} else {
 		all, err = storedInMySQL(source)
 	}
 	Must(t, err)
@@ -44,24 +39,6 @@ func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	return slices.DeleteFunc(all, func(c claim.Claim) bool {
 		return !utf8.ValidString(c.Resource) || strings.Contains(c.Resource, "\x00")
 	})
-}
-
-func storedInSQLite(file string) (all []claim.Claim, err error) {
-	conn, err := sqlite.OpenConn(file, sqlite.OpenReadOnly)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	conn.SetBlockOnBusy()
-	err = sqlitex.ExecuteTransient(conn, storedColumns, &sqlitex.ExecOptions{ResultFunc: func(row *sqlite.Stmt) error {
-		all = append(all, claim.Claim{
-			ID: row.ColumnText(0), Resource: row.ColumnText(1), Owner: row.ColumnText(2), Mode: claim.Mode(row.ColumnInt(3)),
-			Session: row.ColumnText(4), WaitTTL: time.Duration(row.ColumnInt64(5)) * time.Microsecond,
-			Status: claim.Status(row.ColumnInt(6)), Enqueued: uint64(row.ColumnInt64(7)), Token: uint64(row.ColumnInt64(8)), Version: uint64(row.ColumnInt64(9)),
-		})
-		return nil
-	}})
-	return all, err
 }
 
 // storedInRaft reads a copy of the folder of a server, which is stopped meanwhile: it is what the server would find if it

@@ -117,7 +117,7 @@ func signalAll(number syscall.Signal) func(map[string]*example) error {
 func TestExamplesKilledEarly(t *testing.T) {
 	t.Parallel()
 	stubs := pythonStubs(t)
-	server := fixtures.StartLocket(t, harness.SQLiteFile(t))
+	server := fixtures.StartLocket(t, harness.Embedded(t))
 	bin := t.TempDir()
 	sh := "#!/bin/dash\n" + `case "$*" in *"read -r"*) ;; *) kill -KILL $PPID;; esac; exec /bin/dash "$@"`
 	harness.Must(t, os.WriteFile(filepath.Join(bin, "sh"), []byte(sh), 0o755))

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -65,10 +66,11 @@ func TestRefusals(t *testing.T) {
 		{server("--tls-cert", "nosuch.crt", "--tls-key", "nosuch.key", "--tls-client-ca", "ca.crt"), []string{"--tls-cert", "nosuch.crt"}},
 		{server("--nosuch"), []string{"--nosuch"}},
 		{server("surplus"), []string{"surplus"}},
-		{server("--database", "oracle:x"), []string{"--database", "oracle", "sqlite:FILE"}},
+		{server("--database", "oracle:x"), []string{"--database", "oracle", "--data"}},
 		{server("--database", "mysql:nonsense"), []string{"--database", "DSN"}},
 		{server("--database", "mysql:root@tcp(127.0.0.1:1)/"), []string{"--database", "names no database"}},
 		{server("--database", "sqlite:/nosuch/folder/locket.db"), []string{"/nosuch/folder"}},
+		{server("--data", "/nosuch/folder/data"), []string{"/nosuch/folder"}},
 		{server("--database", "sqlite:"), []string{"--database", "names no file"}},
 		{server("--database", "sqlite::memory:"), []string{"--database", "names no file"}},
 		{server("--shutdown-timeout", "0s"), []string{"--shutdown-timeout", "at least 100ms"}},
@@ -150,32 +152,24 @@ func TestSecondServerOnOneFile(t *testing.T) {
 	database := harness.Embedded(t)
 	first := fixtures.StartLocket(t, database)
 	refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
-		"in use by another locket server", strings.TrimPrefix(database, harness.EmbeddedEngine()+":"))
+		"in use by another locket server", strings.TrimPrefix(database, harness.Raft+":"))
 	harness.Lock(t, first.Client(t), "k", "o", time.Minute)
 }
 
 func TestNewerSchema(t *testing.T) {
 	t.Parallel()
-	for name, raise := range map[string]func(t *testing.T, database string){
-		"sqlite": func(t *testing.T, database string) {
-			conn, err := sqlite.OpenConn(strings.TrimPrefix(database, "sqlite:"), sqlite.OpenReadWrite)
-			harness.Must(t, err)
-			defer conn.Close()
-			harness.Must(t, sqlitex.ExecuteTransient(conn, "PRAGMA user_version = 999", nil))
-		},
-		"mysql": func(t *testing.T, database string) {
-			pool, err := sql.Open("mysql", strings.TrimPrefix(database, "mysql:"))
-			harness.Must(t, err)
-			defer pool.Close()
-			_, err = pool.Exec("UPDATE locket_schema SET version = 999")
-			harness.Must(t, err)
-		},
-	} {
-		databases := harness.Engines()
-		databases[harness.SQLite] = harness.SQLiteFile
-		database := databases[name](t)
-		fixtures.StartLocket(t, database).Terminate()
-		raise(t, database)
+	file := filepath.Join(t.TempDir(), "locket.db")
+	conn, err := sqlite.OpenConn(file, sqlite.OpenReadWrite, sqlite.OpenCreate)
+	harness.Must(t, err)
+	harness.Must(t, errors.Join(sqlitex.ExecuteTransient(conn, "PRAGMA user_version = 999", nil), conn.Close()))
+
+	database := harness.Engines()["mysql"](t)
+	fixtures.StartLocket(t, database).Terminate()
+	pool, err := sql.Open("mysql", strings.TrimPrefix(database, "mysql:"))
+	harness.Must(t, err)
+	_, err = pool.Exec("UPDATE locket_schema SET version = 999")
+	harness.Must(t, errors.Join(err, pool.Close()))
+	for _, database := range []string{database, "sqlite:" + file} {
 		refused(t, []string{"server", "--database", database, "--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"},
 			"schema is newer", "999")
 	}

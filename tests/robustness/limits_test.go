@@ -378,7 +378,7 @@ func allLimits(t *testing.T, a amounts) {
 	t.Helper()
 	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
 	for name, database := range map[string]func(*testing.T) string{
-		harness.EmbeddedEngine(): harness.Embedded,
+		harness.Raft: harness.Embedded,
 		"mysql":                  func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ func TestChaosSessions(t *testing.T) {
 		t.Parallel()
 		disturb(t, "mysql:"+fixtures.MySQL(t), 2, 18)
 	})
-	t.Run(harness.EmbeddedEngine(), func(t *testing.T) {
+	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
 		disturb(t, harness.Embedded(t), 1, 12)
 	})

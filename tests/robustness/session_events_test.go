@@ -15,7 +15,7 @@ import (
 func TestSessionEventsOnce(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) (a, b *fixtures.Locket){
 		"one server": func(t *testing.T) (a, b *fixtures.Locket) {
-			a = fixtures.StartLocket(t, "sqlite:"+filepath.Join(t.TempDir(), "locket.db"))
+			a = fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
 			return a, a
 		},
 		"two servers": pairOfServers,

@@ -269,7 +269,7 @@ func TestSessionsDisturbed(t *testing.T) {
 		t.Parallel()
 		disturb(t, "mysql:"+fixtures.MySQL(t), 2, 3)
 	})
-	t.Run(harness.EmbeddedEngine(), func(t *testing.T) {
+	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
 		disturb(t, harness.Embedded(t), 1, 3)
 	})

@@ -16,7 +16,7 @@ func TestSoakTogether(t *testing.T) {
 		a, b := pairOfServers(t)
 		useTogether(t, 2*time.Minute, a, b)
 	})
-	t.Run(harness.EmbeddedEngine(), func(t *testing.T) {
+	t.Run(harness.Raft, func(t *testing.T) {
 		useTogether(t, 2*time.Minute, fixtures.StartLocket(t, harness.Embedded(t)))
 	})
 }

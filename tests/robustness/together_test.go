@@ -48,7 +48,7 @@ func TestTogether(t *testing.T) {
 		a, b := pairOfServers(t)
 		useTogether(t, 3*time.Second, a, b)
 	})
-	t.Run(harness.EmbeddedEngine(), func(t *testing.T) {
+	t.Run(harness.Raft, func(t *testing.T) {
 		t.Parallel()
 		useTogether(t, 3*time.Second, fixtures.StartLocket(t, harness.Embedded(t)))
 	})
