@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	whole "github.com/locket-service/locket/internal/server"
@@ -62,7 +62,7 @@ type server struct {
 // shutdownTimeout is one that a test waits for only if something holds up the end.
 const shutdownTimeout = time.Hour
 
-// start starts a server before a service on a new SQLite file.
+// start starts a server before a service on a new database.
 func start(t *testing.T, config *tls.Config, more ...prometheus.Collector) *server {
 	t.Helper()
 	return startAs(t, func(c *gateway.Config) { c.TLS = config }, more...)
@@ -125,11 +125,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// service starts the service that the program serves, on a new SQLite file, and returns a
+// service starts the service that the program serves, on a new database, and returns a
 // connection to it, and what sends waiting calls away.
 func service(t testing.TB, registry *prometheus.Registry) (conn grpc.ClientConnInterface, drain func()) {
 	t.Helper()
-	store, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}

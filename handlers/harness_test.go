@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	whole "github.com/locket-service/locket/internal/server"
@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is a whole server on a new SQLite file, with a client. Its clock is that of the
+// server is a whole server on a new database, with a client. Its clock is that of the
 // bubble if it runs in one.
 type server struct {
 	models.LocketClient
@@ -65,7 +65,7 @@ func startWithLog(t testing.TB, folder string, wrap func(db.Store) db.Store, lev
 	t.Helper()
 	s := &server{logs: &fixtures.Buffer{}, registry: prometheus.NewRegistry()}
 	log := slog.New(grpcserver.LogRequestID(slog.NewTextHandler(s.logs, &slog.HandlerOptions{Level: level})))
-	real, err := sqlite.Open(filepath.Join(folder, "locket.db"))
+	real, err := raft.Open(filepath.Join(folder, "data"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,9 @@ package handlers_test
 import (
 	"context"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -90,7 +91,7 @@ func TestIdle(t *testing.T) {
 		}
 		lock()
 		files = fileStates(t, folder)
-		time.Sleep(time.Second)
+		time.Sleep(10 * time.Second)
 		if fileStates(t, folder) == files {
 			t.Error("nothing is written while a lease is live")
 		}
@@ -100,10 +101,15 @@ func TestIdle(t *testing.T) {
 // fileStates returns what a change of the files of a database changes.
 func fileStates(t *testing.T, folder string) (state string) {
 	t.Helper()
-	for _, part := range []string{"", "-wal"} {
-		info, err := os.Stat(filepath.Join(folder, "locket.db"+part))
-		must(t, err)
-		state += fmt.Sprint(info.Size(), info.ModTime(), " ")
-	}
+	must(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(path, "-shm") { // the last one is memory
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			state += fmt.Sprint(entry.Name(), " ", info.Size(), " ", info.ModTime(), "\n")
+		}
+		return err
+	}))
 	return state
 }

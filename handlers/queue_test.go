@@ -18,7 +18,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/models"
@@ -154,7 +154,7 @@ func TestGetQueue(t *testing.T) {
 func filled(t testing.TB, cmds ...claim.Command) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	store, err := sqlite.Open(filepath.Join(folder, "locket.db"))
+	store, err := raft.Open(filepath.Join(folder, "data"))
 	must(t, err)
 	for batch := range slices.Chunk(cmds, committer.DefaultBatch) {
 		dbtest.Do(t, store, batch...)

@@ -137,11 +137,7 @@ func TestSessionLife(t *testing.T) {
 			if n := server.reset(t, c.ID, harness.SessionID("nobody")); n != 3 {
 				t.Errorf("%d ended", n)
 			}
-			first := c.Next().GetStatus()
-			c.Events = append(c.Events, first)
-			for _, resource := range []string{first.GetResource(), map[string]string{"k": "l", "l": "k"}[first.GetResource()]} { // in one transaction
-				c.Hears(resource, inLine, holding)
-			}
+			c.HearsAll(inLine, holding, "k", "l")
 			c.Quiet()
 			b.Hears("k", inLine, none) // it was never promoted
 			if list := server.sessions(t); len(list) != 1 || list[0].GetId() != c.ID {

@@ -55,19 +55,13 @@ func TestSessionCommands(t *testing.T) {
 		s[4].Hears("k1", inLine, holding)
 		s[0].Unlock("k1") // neither: nothing
 		s[0].UnlockAll()
-		for _, key := range []string{"k2", "k3"} {
-			s[0].Hears(key, holding, none)
-			s[1].Hears(key, inLine, holding)
-		}
+		s[0].HearsAll(holding, none, "k2", "k3")
+		s[1].HearsAll(inLine, holding, "k2", "k3")
 		s[2].UnlockAll() // as a waiter
-		for _, key := range []string{"k2", "k3"} {
-			s[2].Hears(key, inLine, none)
-		}
+		s[2].HearsAll(inLine, none, "k2", "k3")
 		s[2].Quiet() // its hold of k1 was over
 		s[1].Close()
-		for _, key := range []string{"k2", "k3"} {
-			s[3].Hears(key, inLine, holding)
-		}
+		s[3].HearsAll(inLine, holding, "k2", "k3")
 		for _, st := range []*harness.Session{s[0], s[2], s[3], s[4]} {
 			st.Quiet()
 		}

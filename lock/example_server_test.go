@@ -12,17 +12,17 @@ import (
 	"github.com/tedsuo/ifrit"
 	"github.com/tedsuo/ifrit/grouper"
 
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/server"
 )
 
 // startServer starts a Locket for an example, as `locket server` does elsewhere: on a port
-// of this machine, with SQLite in a temporary folder.
+// of this machine, with its data in a temporary folder.
 func startServer() (address string, stop func()) {
 	folder, err := os.MkdirTemp("", "locket-example-")
 	orPanic(err)
-	store, err := sqlite.Open(filepath.Join(folder, "locket.db"))
+	store, err := raft.Open(filepath.Join(folder, "data"))
 	orPanic(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	orPanic(err)

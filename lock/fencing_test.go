@@ -453,7 +453,7 @@ func TestFenceInMariaDB(t *testing.T) {
 	}
 
 	t.Run("paused holders", func(t *testing.T) {
-		w := &world{t: t, file: newDatabase(t)}
+		w := &world{t: t, folder: filepath.Join(newFolder(t), "data")}
 		w.start()
 		defer w.stop()
 		conn := w.connect()

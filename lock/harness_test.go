@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/lock"
@@ -30,16 +30,16 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// world is a whole server on a new SQLite file, as `locket server` runs it, in a bubble, and what stands between it and
+// world is a whole server on a new database, as `locket server` runs it, in a bubble, and what stands between it and
 // its clients.
 type world struct {
-	t    *testing.T
-	file string
+	t      *testing.T
+	folder string
 
 	mu       sync.Mutex
 	listener *bufconn.Listener
 	process  ifrit.Process // nil while it is stopped
-	store    *sqlite.Store
+	store    *raft.Store
 	cut      bool // clients cannot connect
 	wires    []net.Conn
 
@@ -57,7 +57,7 @@ type world struct {
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, file: newDatabase(t), calls: make(map[string]int)}
+		w := &world{t: t, folder: filepath.Join(newFolder(t), "data"), calls: make(map[string]int)}
 		w.start()
 		defer func() {
 			if w.conn != nil {
@@ -85,34 +85,6 @@ func newFolder(t testing.TB) string {
 	return folder
 }
 
-// emptyDatabase returns the content of a database as it is at first.
-var emptyDatabase = sync.OnceValues(func() ([]byte, error) {
-	folder, err := os.MkdirTemp("", "locket-lock-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	file := filepath.Join(folder, "locket.db")
-	store, err := sqlite.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := store.Close(); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(file)
-})
-
-// newDatabase returns the file of a new database.
-func newDatabase(t testing.TB) string {
-	t.Helper()
-	content, err := emptyDatabase()
-	must(t, err)
-	file := filepath.Join(newFolder(t), "locket.db")
-	must(t, os.WriteFile(file, content, 0o600))
-	return file
-}
-
 // connect returns a connection to the server that is up when it is needed.
 func (w *world) connect(options ...grpc.DialOption) *grpc.ClientConn {
 	w.t.Helper()
@@ -135,7 +107,7 @@ func must(t testing.TB, err error) {
 func (w *world) start() {
 	w.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	store, err := sqlite.Open(w.file)
+	store, err := raft.Open(w.folder)
 	must(w.t, err)
 	service := server.NewService(server.Config{DatabaseTimeout: 10 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 1000}, store, log, prometheus.NewRegistry(), server.Guards{})
 	listener := bufconn.Listen(1 << 20)

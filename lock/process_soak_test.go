@@ -15,7 +15,7 @@ import (
 func TestSoakProcessServerRestarts(t *testing.T) { onBothEngines(t, testSoakProcessServerRestarts) }
 
 func testSoakProcessServerRestarts(t *testing.T, plan planner) {
-	server := startSQLite(t)
+	server := startEmbedded(t)
 	a, b := startPair(t, plan("a", safeTTL, server.Address()), plan("b", safeTTL, server.Address()))
 	for round := range 6 {
 		server.Kill()
@@ -38,7 +38,7 @@ func testSoakProcessServerRestarts(t *testing.T, plan planner) {
 func TestSoakProcessServerStaysDown(t *testing.T) { onBothEngines(t, testSoakProcessServerStaysDown) }
 
 func testSoakProcessServerStaysDown(t *testing.T, plan planner) {
-	server := startSQLite(t)
+	server := startEmbedded(t)
 	stalling := plan("a", processTTL, server.Address())
 	stalling.Stall = processTTL
 	a, b := startPair(t, stalling, plan("b", processTTL, server.Address()))
@@ -63,7 +63,7 @@ func testSoakProcessServerStaysDown(t *testing.T, plan planner) {
 func TestSoakProcessNetworkHangs(t *testing.T) { onBothEngines(t, testSoakProcessNetworkHangs) }
 
 func testSoakProcessNetworkHangs(t *testing.T, plan planner) {
-	server := startSQLite(t)
+	server := startEmbedded(t)
 	proxy := fixtures.NewProxy(t, server.Address())
 	const ttl = 5 * time.Second
 	slow := plan("a", ttl, proxy.Addr())
@@ -97,7 +97,7 @@ func testSoakProcessConnectionHangs(t *testing.T, plan planner) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := startSQLite(t)
+			server := startEmbedded(t)
 			proxy := fixtures.NewProxy(t, server.Address())
 			first, through := plan("a", ttl), way(proxy.Addr(), server.Address())
 			first.Addresses, first.Ways = through.Addresses, through.Ways
@@ -149,7 +149,7 @@ func testSoakProcessTwoServers(t *testing.T, plan planner) {
 func TestSoakProcessRollingRestart(t *testing.T) { onBothEngines(t, testSoakProcessRollingRestart) }
 
 func testSoakProcessRollingRestart(t *testing.T, plan planner) {
-	server := startSQLite(t)
+	server := startEmbedded(t)
 	members := []*member{startMember(t, plan("", processTTL, server.Address()))}
 	members[0].await(memberBeat, 0)
 	for i := range 2 {

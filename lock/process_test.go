@@ -24,10 +24,10 @@ const (
 	slack = 3 * time.Second
 )
 
-// startSQLite starts a server with a file that outlives it.
-func startSQLite(t *testing.T) *fixtures.Locket {
+// startEmbedded starts a server with a folder that outlives it.
+func startEmbedded(t *testing.T) *fixtures.Locket {
 	t.Helper()
-	return fixtures.StartLocket(t, "sqlite:"+filepath.Join(newFolder(t), "locket.db"))
+	return fixtures.StartLocket(t, "raft:"+filepath.Join(newFolder(t), "data"))
 }
 
 func processPlan(owner string, ttl time.Duration, addresses ...string) memberPlan {
@@ -74,7 +74,7 @@ func within(t *testing.T, what string, took, promised time.Duration) {
 func TestProcessStopped(t *testing.T) { onBothEngines(t, testProcessStopped) }
 
 func testProcessStopped(t *testing.T, plan planner) {
-	server := startSQLite(t)
+	server := startEmbedded(t)
 	a, b := startPair(t, plan("a", processTTL, server.Address()), plan("b", processTTL, server.Address()))
 	for range 3 {
 		a.signal(syscall.SIGSTOP)
@@ -133,7 +133,7 @@ func TestProcessTakeOver(t *testing.T) { onBothEngines(t, testProcessTakeOver) }
 
 func testProcessTakeOver(t *testing.T, plan planner) {
 	const handOvers = 3
-	server := startSQLite(t)
+	server := startEmbedded(t)
 	holder, next := startPair(t, plan("0", processTTL, server.Address()), plan("1", processTTL, server.Address()))
 	var members []*member
 	var took []time.Duration

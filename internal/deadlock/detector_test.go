@@ -16,7 +16,7 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/mysql"
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
@@ -55,7 +55,7 @@ func serve(t testing.TB, store db.Store) *server {
 
 func embedded(t testing.TB) *server {
 	t.Helper()
-	store, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestCheckWithoutDatabase(t *testing.T) {
 }
 
 // BenchmarkContended shows what looking for a deadlock costs a claim that has to wait: behind a holder
-// alone, and behind 1,000 in a line, on SQLite.
+// alone, and behind 1,000 in a line.
 func BenchmarkContended(b *testing.B) {
 	for _, line := range []int{0, 1000} {
 		for _, check := range []bool{false, true} {

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/follow"
@@ -147,7 +147,7 @@ func openDoors(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *openedD
 // serveDoors runs a server in this process, and returns where.
 func serveDoors(t *testing.T, c Config, guard grpcserver.Guard) (addresses map[string]string, end func()) {
 	t.Helper()
-	store, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 	must(t, err)
 	var logs fixtures.Buffer
 	listeners, err := listen(c)

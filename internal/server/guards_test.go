@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/models"
 )
 
 // A call whose credentials are being checked has no part of the limit of requests; one that was let in has.
 func TestLimitIsBehindAuthentication(t *testing.T) {
-	store, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 	must(t, err)
 	defer func() { must(t, store.Close()) }()
 	reached, refuse := make(chan string), make(chan error)

@@ -15,7 +15,7 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/models"
@@ -52,7 +52,7 @@ func (s *silentStore) Members(ctx context.Context) ([]db.Member, claim.Instant, 
 // TestStatusProblems: what is wrong is among the problems, and the answer comes whatever is wrong.
 func TestStatusProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		real, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+		real, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestStatusProblems(t *testing.T) {
 			t.Errorf("the clock: %s", got.GetClock())
 		}
 		store.silent = true
-		if got := get(1, "takes no commits", "does not answer"); got.GetDatabase().GetEngine() != "sqlite" || got.GetClock().GetTime() != nil || got.GetClock().GetReason() == "" {
+		if got := get(1, "takes no commits", "does not answer"); got.GetDatabase().GetEngine() != "raft" || got.GetClock().GetTime() != nil || got.GetClock().GetReason() == "" {
 			t.Errorf("without an answer: %s", got)
 		}
 		store.silent = false

@@ -257,16 +257,31 @@ func HeartbeatCommand() *models.SessionRequest {
 // Hears checks the next event.
 func (s *Session) Hears(resource string, previous, current models.Holding) *models.SessionStatus {
 	s.t.Helper()
-	var got *models.SessionStatus
-	if len(s.Events) > 0 {
-		got, s.Events = s.Events[0], s.Events[1:]
-	} else {
-		got = s.Next().GetStatus()
+	if len(s.Events) == 0 {
+		s.Events = append(s.Events, s.Next().GetStatus())
 	}
+	got := s.Events[0]
+	s.Events = s.Events[1:]
 	if got.GetResource() != resource || got.GetPrevious() != previous || got.GetCurrent() != current || (current == Held) != (got.GetToken() != 0) {
 		s.t.Fatalf("%s heard %v, want %s after %s of %s", s.ID, got, current, previous, resource)
 	}
 	return got
+}
+
+// HearsAll is Hears of resources in any order: the changes of one transaction have none.
+func (s *Session) HearsAll(previous, current models.Holding, resources ...string) {
+	s.t.Helper()
+	for left := slices.Clone(resources); len(left) > 0; {
+		if len(s.Events) == 0 {
+			s.Events = append(s.Events, s.Next().GetStatus())
+		}
+		heard := s.Events[0].GetResource()
+		if !slices.Contains(left, heard) {
+			heard = left[0]
+		}
+		s.Hears(heard, previous, current)
+		left = slices.DeleteFunc(left, func(resource string) bool { return resource == heard })
+	}
 }
 
 // Heard waits for an event, which Hears then checks, and reports whether one came in time.

@@ -18,7 +18,7 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/db"
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/committer"
 	"github.com/locket-service/locket/internal/watch"
@@ -118,7 +118,7 @@ type World struct {
 
 func open(t testing.TB) *Store {
 	t.Helper()
-	s, err := sqlite.Open(filepath.Join(t.TempDir(), "locket.db"))
+	s, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 	Check(t, err)
 	t.Cleanup(func() { Check(t, s.Close()) })
 	return &Store{Store: s}
