@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/sqlitefile"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/follow"
 )
@@ -29,7 +29,7 @@ func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) 
 		if _, err := os.Stat(source + importedSuffix); err == nil {
 			return func(to backup.Sink) error { return raft.Dump(source+importedSuffix, to) }, nil
 		}
-		return func(to backup.Sink) error { return sqlite.Dump(source, to) }, nil // no server has imported it yet
+		return func(to backup.Sink) error { return sqlitefile.Dump(source, to) }, nil // no server has imported it yet
 	case engineRaft:
 		return func(to backup.Sink) error { return raft.Dump(source, to) }, nil
 	}
