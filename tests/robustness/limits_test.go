@@ -379,7 +379,7 @@ func allLimits(t *testing.T, a amounts) {
 	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
 	for name, database := range map[string]func(*testing.T) string{
 		harness.Raft: harness.Embedded,
-		"mysql":                  func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) },
+		"mysql":      func(t *testing.T) string { return "mysql:" + small.CreateDatabase(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			startExtremes(t, database(t), a).run()
