@@ -2,6 +2,8 @@ package backup
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -12,8 +14,10 @@ import (
 	"github.com/tedsuo/ifrit"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/keychain"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
@@ -98,6 +102,16 @@ func TestQuarantineRefuses(t *testing.T) {
 				t.Errorf("it does not wait: %v", err)
 			}
 		},
+		"a keychain": func(t *testing.T) {
+			kc, err := keychain.New("http://" + server.HTTPAddress())
+			must(t, err)
+			defer func() { must(t, kc.Close()) }()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if c, err := kc.Claim(ctx, "free for a keychain"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("it does not wait: %v, %v", c, err)
+			}
+		},
 		"the program": func(t *testing.T) {
 			for _, args := range [][]string{
 				{"lock", "free", "--owner", "me"},
@@ -114,6 +128,31 @@ func TestQuarantineRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t) })
 	}
+}
+
+// TestKeychainAfterQuarantine: a keychain that claims in a quarantine has its turn when that ends.
+func TestKeychainAfterQuarantine(t *testing.T) {
+	t.Parallel()
+	server := fixtures.StartLocket(t, quarantined(t, "raft", 10*time.Second).database)
+	kc, err := keychain.New("http://" + server.HTTPAddress())
+	must(t, err)
+	defer func() { must(t, kc.Close()) }()
+	claimed := make(chan error, 1)
+	go func() {
+		c, err := kc.Claim(t.Context(), "free for a keychain")
+		if err == nil && (!c.Held() || c.Token() == 0) {
+			err = fmt.Errorf("held: %t, token %d", c.Held(), c.Token())
+		}
+		claimed <- err
+	}()
+	client := server.Client(t)
+	harness.Until(t, "claim of the keychain", func() bool {
+		list, err := client.ListClaims(t.Context(), &models.ListClaimsRequest{Resource: proto.String("free for a keychain")})
+		must(t, err)
+		return len(list.GetClaims()) == 1
+	})
+	inQuarantine(t, client, "when the keychain waits")
+	must(t, harness.Await(t, "turn of the keychain", claimed))
 }
 
 // countedClient passes on what is refused.
