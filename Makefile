@@ -48,8 +48,9 @@ check: .tools/golangci-lint ## vet and lint (".tools/golangci-lint fmt" puts for
 generators := .tools/protoc-gen-go .tools/protoc-gen-go-grpc
 
 .PHONY: generate
-generate: deps $(generators) ## generate the Go code of models/locket.proto
+generate: deps $(generators) ## generate the Go code of models/locket.proto, and its mapping to REST
 	tools/generate
+	go test ./gateway -run '^TestRESTConfiguration$$' -update
 
 .PHONY: verify
 verify: deps $(generators) ## fail if generated code, go.mod or formatting are not up to date

@@ -14,13 +14,19 @@ import (
 // Operation is what the tests want to know of an operation.
 type Operation struct {
 	Method, Path string
-	Stream       bool
+	Stream, Body bool
+	// Pattern is the path as the mux takes it. Request is the name of the RPC's message; "" for a stream.
+	Pattern, Request string
 }
 
 // Operations lists what can be asked for.
 func Operations() (list []Operation) {
 	for _, o := range operations {
-		list = append(list, Operation{o.method, o.path, o.stream()})
+		shown := Operation{Method: o.method, Path: o.path, Stream: o.stream(), Body: o.body != nil, Pattern: o.pattern()}
+		if !shown.Stream {
+			shown.Request = string(o.rpc.request().ProtoReflect().Descriptor().FullName())
+		}
+		list = append(list, shown)
 	}
 	return list
 }

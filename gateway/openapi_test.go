@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -208,23 +206,6 @@ func TestRoutes(t *testing.T) {
 			if told := strings.Contains(options.header.Get("Allow"), method); told != served {
 				t.Errorf("%s %s: served %t, but Allow: %s", method, path, served, options.header.Get("Allow"))
 			}
-		}
-	}
-}
-
-// TestEveryRoute: each route of the configuration is in the document.
-func TestEveryRoute(t *testing.T) {
-	config, err := os.ReadFile("../models/locket.rest.yaml")
-	must(t, err)
-	routes := regexp.MustCompile(`(get|post|patch|put|delete): (/\S+)`).FindAllStringSubmatch(string(config), -1)
-	operations := slices.DeleteFunc(gateway.Operations(), func(o gateway.Operation) bool { return o.Stream })
-	if len(routes) != len(operations) {
-		t.Errorf("%d routes, %d operations", len(routes), len(operations))
-	}
-	for _, route := range routes {
-		operation := gateway.Operation{Method: strings.ToUpper(route[1]), Path: strings.ReplaceAll(route[2], "=**", "")}
-		if !slices.Contains(operations, operation) {
-			t.Errorf("%v is in no operation", operation)
 		}
 	}
 }

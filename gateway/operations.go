@@ -15,7 +15,7 @@ import (
 )
 
 // operation is one operation of the REST API: the RPC that carries it out, how its parameters are
-// read, and its entry in the OpenAPI document. models/locket.rest.yaml says the same of its route, unless its
+// read, and its entry in the OpenAPI document. models/locket.rest.yaml is generated from its route, unless its
 // answer is a stream.
 type operation struct {
 	method string

@@ -52,8 +52,6 @@ type Method struct {
 	Lasts Lasting
 	// Repeatable is whether a client may send it again by itself, without knowing what came of the first attempt.
 	Repeatable bool
-	// REST is whether it is an operation over REST.
-	REST bool
 }
 
 const prefix = "/models.Locket/"

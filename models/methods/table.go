@@ -23,25 +23,25 @@ var table = map[string]Method{
 		Changes: true, Keeps: true,
 	},
 	models.Locket_Fetch_FullMethodName: {
-		Access: ByName, Rights: rights(read), Resource: named((*models.FetchRequest).GetKey), Repeatable: true, REST: true,
+		Access: ByName, Rights: rights(read), Resource: named((*models.FetchRequest).GetKey), Repeatable: true,
 	},
-	models.Locket_FetchAll_FullMethodName: {Access: Filtered, Repeatable: true, REST: true},
+	models.Locket_FetchAll_FullMethodName: {Access: Filtered, Repeatable: true},
 
 	// A repeated CreateClaim without an id makes a second claim.
 	models.Locket_CreateClaim_FullMethodName: {
-		Access: ByName, Rights: rights(hold), Resource: named((*models.CreateClaimRequest).GetResource), Changes: true, REST: true,
+		Access: ByName, Rights: rights(hold), Resource: named((*models.CreateClaimRequest).GetResource), Changes: true,
 	},
-	models.Locket_GetClaim_FullMethodName:   {Access: ByClaim, Repeatable: true, REST: true},
-	models.Locket_ListClaims_FullMethodName: {Access: Filtered, Repeatable: true, REST: true},
+	models.Locket_GetClaim_FullMethodName:   {Access: ByClaim, Repeatable: true},
+	models.Locket_ListClaims_FullMethodName: {Access: Filtered, Repeatable: true},
 	// UpdateClaim and EndClaim leave a claim as an attempt before them has left it.
-	models.Locket_UpdateClaim_FullMethodName: {Access: ByClaim, Changes: true, Keeps: true, Repeatable: true, REST: true},
-	models.Locket_EndClaim_FullMethodName:    {Access: ByClaim, Changes: true, Keeps: true, Repeatable: true, REST: true},
+	models.Locket_UpdateClaim_FullMethodName: {Access: ByClaim, Changes: true, Keeps: true, Repeatable: true},
+	models.Locket_EndClaim_FullMethodName:    {Access: ByClaim, Changes: true, Keeps: true, Repeatable: true},
 	// Its timeout begins anew with each attempt. Over REST any operation with one claim waits.
 	models.Locket_AwaitClaim_FullMethodName: {Access: ByClaim, Lasts: Wait, Repeatable: true},
 	models.Locket_GetQueue_FullMethodName: {
-		Access: ByName, Rights: rights(read), Resource: named((*models.GetQueueRequest).GetResource), Repeatable: true, REST: true,
+		Access: ByName, Rights: rights(read), Resource: named((*models.GetQueueRequest).GetResource), Repeatable: true,
 	},
-	models.Locket_ListResources_FullMethodName: {Access: Filtered, Repeatable: true, REST: true},
+	models.Locket_ListResources_FullMethodName: {Access: Filtered, Repeatable: true},
 	models.Locket_GetWaits_FullMethodName:      {Access: Filtered, Repeatable: true},
 
 	// A stream of commands: package lock resumes it, and sends again what was not answered. The messages that do not claim
@@ -53,10 +53,10 @@ var table = map[string]Method{
 		},
 		Changes: true, Lasts: Session,
 	},
-	models.Locket_ListSessions_FullMethodName: {Access: Filtered, Repeatable: true, REST: true},
-	models.Locket_GetSession_FullMethodName:   {Access: Filtered, Repeatable: true, REST: true},
+	models.Locket_ListSessions_FullMethodName: {Access: Filtered, Repeatable: true},
+	models.Locket_GetSession_FullMethodName:   {Access: Filtered, Repeatable: true},
 	// A repeated EndSession finds no session when an attempt before it has ended it.
-	models.Locket_EndSession_FullMethodName: {Access: Filtered, Changes: true, Keeps: true, REST: true},
+	models.Locket_EndSession_FullMethodName: {Access: Filtered, Changes: true, Keeps: true},
 	// A repeated ResetSessions would also end the sessions that were opened since the first attempt.
 	models.Locket_ResetSessions_FullMethodName: {Access: Everything, Rights: rights(administer), Changes: true},
 
@@ -65,12 +65,12 @@ var table = map[string]Method{
 			request := message.(*models.WatchRequest)
 			return request.GetResource(), request.Resource != nil
 		},
-		Lasts: Watch, Repeatable: true, REST: true,
+		Lasts: Watch, Repeatable: true,
 	},
 
-	models.Locket_GetStatus_FullMethodName: {Access: Everything, Rights: rights(administer), Repeatable: true, REST: true},
-	models.Locket_WhoAmI_FullMethodName:    {Access: Anybody, Repeatable: true, REST: true},
-	models.Locket_CanI_FullMethodName:      {Access: Anybody, Repeatable: true, REST: true},
+	models.Locket_GetStatus_FullMethodName: {Access: Everything, Rights: rights(administer), Repeatable: true},
+	models.Locket_WhoAmI_FullMethodName:    {Access: Anybody, Repeatable: true},
+	models.Locket_CanI_FullMethodName:      {Access: Anybody, Repeatable: true},
 }
 
 func rights(rights ...models.Right) []models.Right { return rights }
