@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -158,7 +157,7 @@ func placeOf(base string) func(*models.Claim) placeView {
 }
 
 func resourceURL(base, name string) string {
-	return base + "/v1/resources/" + url.PathEscape(name) + "/"
+	return nameURL(base+"/v1/resources/", name)
 }
 
 func viewSession(base string, s *models.SessionInfo) sessionView {
@@ -185,7 +184,7 @@ func viewPermission(_ string, r *models.CanIResponse) permissionView {
 func viewNothing[T any](string, T) any { return nil }
 
 func viewLock(base string, r *models.Resource) lockView {
-	return lockView{base + listOf(r) + url.PathEscape(r.GetKey()) + "/", jsonview.OfLock(r)}
+	return lockView{nameURL(base+listOf(r), r.GetKey()), jsonview.OfLock(r)}
 }
 
 // listOf returns the path of the list that a lock or a presence is in.

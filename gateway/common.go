@@ -28,6 +28,7 @@ func common(config Config, origins *origins, next http.Handler) http.Handler {
 	hosts, proxies := newHosts(config.Hosts), proxies(config.TrustedProxies)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, err := cleanPath(r.URL.EscapedPath())
+		path, query := nameInQuery(path, r.URL.RawQuery)
 		known := newRequest(w, r, proxies.baseOf(r), path)
 		w.Header().Set(markHeader, "v1")
 		w.Header().Set("X-Request-Id", known.id)
@@ -54,7 +55,7 @@ func common(config Config, origins *origins, next http.Handler) http.Handler {
 			refused.write(w, r)
 			return
 		}
-		r.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
+		r.URL = &url.URL{Path: path, RawQuery: query}
 		if config.Arrive != nil && r.ContentLength != 0 {
 			defer config.arrive(r)()
 		}
@@ -75,6 +76,34 @@ func cleanPath(escaped string) (string, error) {
 		segments[i] = name
 	}
 	return "/" + strings.Join(segments, "/"), nil
+}
+
+// nameInQuery makes /v1/resources/a of /v1/resources?name=a. Browsers and proxies take the names "." and ".." out of a path, even
+// when they are encoded, and some proxies decode slashes; a query they leave as it is.
+func nameInQuery(path, query string) (pathWithName, rest string) {
+	values, err := url.ParseQuery(query)
+	name := values["name"]
+	if err != nil || len(name) != 1 || name[0] == "" || !namesOf(path) {
+		return path, query
+	}
+	delete(values, "name")
+	return path + "/" + name[0], values.Encode()
+}
+
+// namesOf reports whether a name may follow a path.
+func namesOf(path string) bool {
+	return slices.ContainsFunc(operations, func(o operation) bool {
+		list, _, named := strings.Cut(o.path, "/{")
+		return named && list == path && o.nameInPath() != "id"
+	})
+}
+
+// nameURL returns the address of a name in a list, which no client makes another one.
+func nameURL(list, name string) string {
+	if name == "." || name == ".." {
+		return list + "?name=" + name
+	}
+	return list + url.PathEscape(name) + "/"
 }
 
 // extendDeadline lets a request take so much longer than others. That its body must have been

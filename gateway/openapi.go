@@ -38,7 +38,7 @@ func openAPI() object {
 		"openapi": "3.0.3",
 		"info": object{
 			"title": "Locket", "version": "1",
-			"description": "Locks, claims that wait their turn, and presences. The final slash of a path is optional.",
+			"description": "Locks, claims that wait their turn, and presences. The final slash of a path is optional. The name at the end of a path may be the query parameter name instead, as in /v1/resources/?name=a%2Fb, and must be if it is . or .. and the client is a browser.",
 		},
 		"servers":    []any{object{"url": "/"}},
 		"security":   []any{object{"bearer": []string{}}, object{"basic": []string{}}, object{}},

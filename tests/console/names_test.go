@@ -21,6 +21,8 @@ func TestBrowserNames(t *testing.T) {
 		"evil\u202etxt.exe":                             `evil\u202etxt.exe`,
 		"two\nlines":                                    `two\nlines`,
 		"שלום/עולם":                                     "שלום/עולם",
+		".":                                             ".",
+		"..":                                            "..",
 		"a?b#c%2Fd&e=f":                                 "a?b#c%2Fd&e=f",
 		strings.Repeat("long/", 204) + "name":           "long/long/long/",
 	}
@@ -32,6 +34,12 @@ func TestBrowserNames(t *testing.T) {
 		p.shows(shown)
 	}
 	for name, shown := range names {
+		p.visit(console(server, "resources?flat=true&prefix="+url.QueryEscape(name)))
+		p.until(found(".rows a", shown) + "?.click() === undefined && location.hash === '#/resources/' + encodeURIComponent(" + quoted(name) + ")")
+		p.shows("Held for")
+		p.visit(console(server, "whoami?resource="+url.QueryEscape(name)))
+		p.shows("revoke")
+		p.until("document.querySelectorAll('tbody td:nth-child(3)').length === 4 && [...document.querySelectorAll('tbody td:nth-child(3)')].every((e) => e.innerText.startsWith('may'))")
 		p.visit(console(server, "resources/"+url.PathEscape(name)))
 		p.until("document.querySelector('h1')?.innerText.includes(" + quoted(shown) + ")")
 		p.shows("Held for")

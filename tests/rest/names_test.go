@@ -32,13 +32,24 @@ var contractNames = []sentence{
 	{"The names . and .. are names like others", func(t *testing.T, s *restServer) {
 		for _, name := range []string{".", ".."} {
 			c := s.hold(t, name)
-			for _, path := range []string{name, url.PathEscape(name)} {
-				q := s.resource(t, path)
-				if q.Resource != name || len(q.Holders) != 1 || q.Holders[0].ID != c.ID {
+			for _, path := range []string{"/v1/resources/" + name, "/v1/resources/" + url.PathEscape(name) + "/", "/v1/resources/?name=" + name, "/v1/resources?limit=1&name=" + name} {
+				var q restQueue
+				s.do(t, "GET", path, nil).is(t, http.StatusOK).decode(t, &q)
+				if q.URL != s.url+"/v1/resources/?name="+name || q.Resource != name || len(q.Holders) != 1 || q.Holders[0].ID != c.ID {
 					t.Errorf("%q: %v", path, q)
 				}
 			}
 		}
+	}},
+	{"A name may be in the query: where that is so, how often, and of what", func(t *testing.T, s *restServer) {
+		for _, path := range []string{"/v1/resources/?name=", "/v1/resources/?name=a&name=b", "/v1/claims/?name=a", "/v1/whoami/?name=a", "/v1/resources/a/?name=b", "/v1/sessions/?name=a"} {
+			s.do(t, "GET", path, nil).refuses(t, http.StatusBadRequest, "name")
+		}
+		s.do(t, "GET", "/v1/permissions/?right=hold&name=..", nil).is(t, http.StatusOK)
+		s.do(t, "GET", "/v1/resources/?name=a%00b", nil).refuses(t, http.StatusBadRequest, "resource")
+		s.do(t, "GET", "/v1/resources/?name=%FF", nil).refuses(t, http.StatusBadRequest, "resource")
+		s.do(t, "GET", "/v1/resources/?name=a&limit=0", nil).refuses(t, http.StatusBadRequest, "limit")
+		s.do(t, "POST", "/v1/resources/?name=a", object{}).is(t, http.StatusMethodNotAllowed)
 	}},
 	{"Who holds a resource, who waits, in order", func(t *testing.T, s *restServer) {
 		holder := s.post(t, object{"resource": t.Name(), "ttl": 60, "owner": "me", "user_data": 1, "value": "v"}).claim(t)
@@ -269,7 +280,7 @@ func (s *restServer) resource(t *testing.T, escaped string) (q restQueue) {
 func findByName(t *testing.T, s *restServer, name, kind string, c restClaim) {
 	t.Helper()
 	escaped := url.PathEscape(name)
-	for _, path := range []string{"/v1/resources/" + escaped, "/v1/resources/" + escaped + "/"} {
+	for _, path := range []string{"/v1/resources/" + escaped, "/v1/resources/" + escaped + "/", "/v1/resources/?name=" + url.QueryEscape(name)} {
 		var q restQueue
 		s.do(t, "GET", path, nil).is(t, http.StatusOK).decode(t, &q)
 		if q.Resource != name || len(q.Holders) != 1 || q.Holders[0].ID != c.ID {

@@ -89,7 +89,6 @@ function nextToken(link) {
   return found ? new URL(found[1], document.baseURI).searchParams.get('page_token') : null;
 }
 
-/** The path of a resource, of a claim, of a session. */
-export const resourcePath = (name) => `v1/resources/${encodeURIComponent(name)}/`;
+/** The path of a claim, of a session. Names of resources are in the query: of a path browsers take out "." and "..". */
 export const claimPath = (id) => `v1/claims/${encodeURIComponent(id)}/`;
 export const sessionPath = (id) => `v1/sessions/${encodeURIComponent(id)}/`;

@@ -7,7 +7,7 @@ import {announce, Ask, Text, Who} from './ui.js';
 
 /** useRight asks whether the caller has a right on a resource; undefined until that is known. */
 export function useRight(resource, right) {
-  const {data} = useQuery(resource ? `v1/permissions/${encodeURIComponent(resource)}/` : null, {right}, {concerns: () => false, pace: 5000});
+  const {data} = useQuery(resource ? 'v1/permissions/' : null, {name: resource, right}, {concerns: () => false, pace: 5000});
   return data;
 }
 

@@ -1,5 +1,4 @@
 // A resource: who holds it, since when, who waits behind it, whether it is stuck, and what may be done about it.
-import {resourcePath} from '../lib/api.js';
 import {Deadlock, deadlockOf} from '../lib/deadlock.js';
 import {EndClaim, useMayEnd} from '../lib/end.js';
 import {html, useMemo} from '../lib/html.js';
@@ -16,7 +15,7 @@ const mostWaiters = 1000;
 
 export function Resource({path: [, name]}) {
   const concerns = (changed) => changed === name;
-  const queue = useQuery(resourcePath(name), {limit: mostWaiters}, {concerns});
+  const queue = useQuery('v1/resources/', {name, limit: mostWaiters}, {concerns});
   const history = useQuery('v1/claims/', {resource: name, order: 'newest', limit: 50}, {concerns, pace: 2000});
   const refusal = useMayEnd(name);
   const q = queue.data;
