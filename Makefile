@@ -106,7 +106,7 @@ test-alerts: deps ## test the alerts of deploy/ with Prometheus' own tool, which
 RELEASEFLAGS ?=
 
 .PHONY: release
-release: .tools/release ## make dist/ of the last commit: programs of all platforms, what they are built from, checksums
+release: .tools/release ## make dist/ of the last commit: programs of all platforms, packages, the image, what they are built from, checksums
 	.tools/release --out dist $(RELEASEFLAGS)
 
 .PHONY: test-release
@@ -115,6 +115,15 @@ test-release: .tools/release ## make a release twice, with RELEASEFLAGS, and fai
 	for n in 1 2; do .tools/release --out "$$twice/$$n" $(RELEASEFLAGS); done; \
 	diff -r "$$twice/1" "$$twice/2"; \
 	cd "$$twice/1" && sha256sum --check --quiet SHA256SUMS
+
+.PHONY: test-packages
+test-packages: deps .tools/release ## test the packages and the image of a release of the last commit, as root
+	tools/deps tools/packages-packages
+	tools/test-packages
+
+.PHONY: test-chart
+test-chart: ## test the chart deploy/helm/locket with Helm, and the manifests in deploy/kubernetes that are made from it
+	go test -C tools/helm -count=1 .
 
 .PHONY: test-timing
 test-timing: deps ## run the tests of how long something may take; on a machine that does nothing else

@@ -14,7 +14,7 @@ import (
 )
 
 // documents are the files of the repository that go into each archive and package.
-var documents = []string{"CHANGELOG.md", "README.md"}
+var documents = []string{"CHANGELOG.md", "README.md", "SECURITY.md"}
 
 // archive writes the archive of a platform: a folder with the program, its pages and the documents.
 func archive(b build, folder string) (err error) {
@@ -54,10 +54,14 @@ func (a archiver) add(file, name string, mode int64) error {
 	if err != nil {
 		return err
 	}
+	return a.write(name, content, mode)
+}
+
+func (a archiver) write(name string, content []byte, mode int64) error {
 	if err := a.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content)), ModTime: a.date}); err != nil {
 		return err
 	}
-	_, err = a.Write(content)
+	_, err := a.Write(content)
 	return err
 }
 

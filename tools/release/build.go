@@ -76,16 +76,22 @@ func (b *build) readInfo() (err error) {
 	if b.info, err = buildinfo.ReadFile(b.program); err != nil {
 		return err
 	}
-	settings := make(map[string]string)
-	for _, setting := range b.info.Settings {
-		settings[setting.Key] = setting.Value
-	}
-	if settings["vcs.revision"] == "" || settings["vcs.modified"] != "false" {
+	if b.setting("vcs.revision") == "" || b.setting("vcs.modified") != "false" {
 		return errors.New("the program does not say from which commit it was built")
 	}
 	b.version = strings.TrimPrefix(b.info.Main.Version, "v")
-	b.date, err = time.Parse(time.RFC3339, settings["vcs.time"])
+	b.date, err = time.Parse(time.RFC3339, b.setting("vcs.time"))
 	return err
+}
+
+// setting returns a setting of the build, "" if it has none.
+func (b build) setting(key string) string {
+	for _, setting := range b.info.Settings {
+		if setting.Key == key {
+			return setting.Value
+		}
+	}
+	return ""
 }
 
 // completions are the shells for which the program writes completions, and the files that these read.

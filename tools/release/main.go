@@ -15,6 +15,7 @@ func main() {
 	o := options{}
 	flag.StringVar(&o.out, "out", "dist", "the folder of the release, which is made anew")
 	flag.StringVar(&o.commit, "commit", "HEAD", "the commit to release")
+	flag.StringVar(&o.revision, "revision", "1", "the revision of the packages, for another package of the same version")
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "for what to build")
 	flag.Parse()
 	o.platforms = strings.Split(*platforms, ",")
@@ -26,6 +27,7 @@ func main() {
 
 type options struct {
 	out, commit string
+	revision    string
 	platforms   []string // like linux/amd64
 }
 
@@ -49,11 +51,14 @@ func release(o options) error {
 		return err
 	}
 	for _, b := range builds {
-		for _, make := range []func(build, string) error{archive, billOfMaterials} {
+		for _, make := range []func(build, string) error{archive, billOfMaterials, packageFormats(o.revision)} {
 			if err := make(b, made); err != nil {
 				return fmt.Errorf("%s: %w", b.platform(), err)
 			}
 		}
+	}
+	if err := writeImage(builds, work, made); err != nil {
+		return err
 	}
 	if err := writeSums(made); err != nil {
 		return err
