@@ -54,16 +54,16 @@ func (h *handler) Session(stream sessionStream) error {
 // serve returns when the session has ended here, and its last events are sent, or when the stream
 // is broken.
 func (h *handler) serve(ctx context.Context, attached *session.Attached, sent <-chan struct{}) {
-	patience := time.NewTimer(attached.Patience())
-	defer patience.Stop()
+	silence := time.NewTimer(attached.TimeLeft())
+	defer silence.Stop()
 	for {
 		select {
-		case <-patience.C:
-			left := attached.Patience()
+		case <-silence.C:
+			left := attached.TimeLeft()
 			if left <= 0 {
 				attached.End(session.ErrSilent)
 			}
-			patience.Reset(max(left, db.BeatInterval)) // lease time may stand still
+			silence.Reset(max(left, db.BeatInterval)) // lease time may stand still
 			continue
 		case <-attached.Ended():
 			select {
@@ -133,7 +133,7 @@ func readCommands(stream sessionStream, attached *session.Attached) error {
 			}
 			return session.ErrDetached
 		}
-		attached.Heard()
+		attached.Received()
 		if denied(request, err) {
 			if attached.Room(stream.Context()) {
 				attached.Refuse(request.GetSequence(), err)
@@ -146,7 +146,7 @@ func readCommands(stream sessionStream, attached *session.Attached) error {
 		if err := command(stream.Context(), request, attached); err != nil {
 			return err
 		}
-		attached.Heard() // while there was no room nothing could be heard
+		attached.Received() // while there was no room nothing could be heard
 	}
 }
 

@@ -138,7 +138,7 @@ func (w *worker) request(kind action) request {
 		r.body, r.plain = w.body, w.plain
 	case sendActivate:
 		r.body, r.wait = update{Status: "active"}, w.longPoll()
-		r.timeout = r.wait + min(r.timeout, w.patience()/3)
+		r.timeout = r.wait + min(r.timeout, w.retention()/3)
 		r.explain = w.waitTTL > 0
 	case sendRenew:
 		r.explain = w.waitTTL > 0 && !w.state.holds()

@@ -174,7 +174,7 @@ func (w *worker) untilRetry() time.Duration {
 	case sendRenew:
 		limit = w.pace() / 10
 	case sendActivate:
-		limit = w.patience() / 4
+		limit = w.retention() / 4
 	}
 	backoff := w.keychain.retries.of(kind)
 	if w.state == stateRetryingRecall { // in the time that ending has
@@ -190,7 +190,7 @@ func (w *worker) untilRetry() time.Duration {
 // untilPoll returns how long to pause before asking again whether it is the claim's turn.
 func (w *worker) untilPoll() time.Duration {
 	w.polls++
-	return w.keychain.retries.Poll.pause(w.polls, w.patience()/4)
+	return w.keychain.retries.Poll.pause(w.polls, w.retention()/4)
 }
 
 // pace returns the TTL that may be relied upon.
@@ -202,12 +202,12 @@ func (w *worker) doubt(r request) { w.shortest = min(w.shortest, r.ttl) }
 // longPoll returns for how long one request waits for its turn: not so long that a turn could
 // be slept through when its answer is lost.
 func (w *worker) longPoll() time.Duration {
-	return min(w.keychain.longPoll, w.patience()/2).Truncate(time.Second)
+	return min(w.keychain.longPoll, w.retention()/2).Truncate(time.Second)
 }
 
-// patience returns for how long the server keeps the claim without hearing of it: while it waits, and when
+// retention returns for how long the server keeps the claim without hearing of it: while it waits, and when
 // its turn has come.
-func (w *worker) patience() time.Duration {
+func (w *worker) retention() time.Duration {
 	if w.waitTTL > 0 {
 		return min(w.ttl, w.waitTTL)
 	}

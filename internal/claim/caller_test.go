@@ -19,7 +19,7 @@ func callerOf(identity string, rights access.Right) access.Caller {
 }
 
 // as carries out a command for an identity that may hold all resources, and has some more rights.
-func (d *desk) as(identity string, cmd claim.Command, more access.Right) (claim.Claim, error) {
+func (d *queueTest) as(identity string, cmd claim.Command, more access.Right) (claim.Claim, error) {
 	d.queues.Now = d.now
 	c, err := d.queues.DoFor(callerOf(identity, access.Hold|more), cmd)
 	if c == nil {

@@ -13,8 +13,8 @@ import (
 // start is when the examples begin.
 const start claim.Time = 1_700_000_000_000_000
 
-// desk is a queue with a clock, so that the examples read as a story.
-type desk struct {
+// queueTest is a queue with a clock, so that the examples read as a story.
+type queueTest struct {
 	*claim.Queue
 	queues *claim.Queues // that one alone
 	rest   []entry       // see reread
@@ -23,16 +23,16 @@ type desk struct {
 }
 
 // setup returns an empty queue, all of which is known.
-func setup(t testing.TB) *desk {
+func setup(t testing.TB) *queueTest {
 	t.Helper()
 	return setupRow(t, claim.Row{}, 0)
 }
 
 // setupRow returns a queue with a row that was stored before.
-func setupRow(t testing.TB, row claim.Row, floor uint64) *desk {
+func setupRow(t testing.TB, row claim.Row, floor uint64) *queueTest {
 	t.Helper()
 	row.Resource = "printer"
-	d := &desk{t: t, now: claim.Instant{Wall: start, Lease: start}}
+	d := &queueTest{t: t, now: claim.Instant{Wall: start, Lease: start}}
 	d.use(only(claim.NewQueue(row, floor, nil)))
 	return d
 }
@@ -44,8 +44,8 @@ func only(q *claim.Queue) *claim.Queues {
 	return queues
 }
 
-// use puts the queue that a new transaction has read onto the desk.
-func (d *desk) use(queues *claim.Queues) {
+// use puts the queue that a new transaction has read into the test.
+func (d *queueTest) use(queues *claim.Queues) {
 	d.Queue, d.queues = queues.Resource("printer"), queues
 }
 
@@ -60,18 +60,18 @@ func carryOut(queues *claim.Queues, cmd claim.Command, now claim.Instant) (claim
 }
 
 // Do carries out a command at a time.
-func (d *desk) Do(cmd claim.Command, now claim.Instant) (claim.Claim, error) {
+func (d *queueTest) Do(cmd claim.Command, now claim.Instant) (claim.Claim, error) {
 	return carryOut(d.queues, cmd, now)
 }
 
 // after moves the clock, back if d is negative.
-func (d *desk) after(by time.Duration) {
+func (d *queueTest) after(by time.Duration) {
 	d.now.Wall += claim.Time(by / time.Microsecond)
 	d.now.Lease += claim.Time(by / time.Microsecond)
 }
 
 // do carries out a command that must succeed.
-func (d *desk) do(cmd claim.Command) claim.Claim {
+func (d *queueTest) do(cmd claim.Command) claim.Claim {
 	d.t.Helper()
 	c, err := d.Do(cmd, d.now)
 	if err != nil {
@@ -81,7 +81,7 @@ func (d *desk) do(cmd claim.Command) claim.Claim {
 }
 
 // refuse carries out a command that must fail, and returns the error.
-func (d *desk) refuse(cmd claim.Command) error {
+func (d *queueTest) refuse(cmd claim.Command) error {
 	d.t.Helper()
 	c, err := d.Do(cmd, d.now)
 	if err == nil {
@@ -91,25 +91,25 @@ func (d *desk) refuse(cmd claim.Command) error {
 }
 
 // exclusive and shared create a claim with a TTL of ten seconds.
-func (d *desk) exclusive(id string) claim.Claim { d.t.Helper(); return d.do(request(id)) }
+func (d *queueTest) exclusive(id string) claim.Claim { d.t.Helper(); return d.do(request(id)) }
 
-func (d *desk) shared(id string) claim.Claim {
+func (d *queueTest) shared(id string) claim.Claim {
 	d.t.Helper()
 	cmd := request(id)
 	cmd.Mode = claim.Shared
 	return d.do(cmd)
 }
 
-func (d *desk) release(id string) claim.Claim  { d.t.Helper(); return d.end(id, claim.Released) }
-func (d *desk) withdraw(id string) claim.Claim { d.t.Helper(); return d.end(id, claim.Withdrawn) }
+func (d *queueTest) release(id string) claim.Claim  { d.t.Helper(); return d.end(id, claim.Released) }
+func (d *queueTest) withdraw(id string) claim.Claim { d.t.Helper(); return d.end(id, claim.Withdrawn) }
 
-func (d *desk) end(id string, to claim.Status) claim.Claim {
+func (d *queueTest) end(id string, to claim.Status) claim.Claim {
 	d.t.Helper()
 	return d.do(claim.SetStatus{ID: id, Status: to})
 }
 
 // get returns a claim as it stands.
-func (d *desk) get(id string) claim.Claim {
+func (d *queueTest) get(id string) claim.Claim {
 	d.t.Helper()
 	c := d.Find(id)
 	if c == nil {
@@ -119,7 +119,7 @@ func (d *desk) get(id string) claim.Claim {
 }
 
 // wantStatus checks where claims stand.
-func (d *desk) wantStatus(want claim.Status, ids ...string) {
+func (d *queueTest) wantStatus(want claim.Status, ids ...string) {
 	d.t.Helper()
 	for _, id := range ids {
 		if got := d.get(id).Status; got != want {

@@ -263,12 +263,12 @@ func TestAcquireRenewsADueLeaseThatNobodyWants(t *testing.T) {
 func TestAcquireByTokenRenewsThatGrant(t *testing.T) {
 	for _, when := range []struct {
 		name string
-		step func(d *desk)
+		step func(d *queueTest)
 	}{
-		{"alone", func(*desk) {}},
-		{"others wait", func(d *desk) { d.exclusive("w"); d.shared("r") }},
-		{"due, but not wanted", func(d *desk) { d.after(time.Hour) }},
-		{"renewed before", func(d *desk) { d.do(lock("again", "ann")) }},
+		{"alone", func(*queueTest) {}},
+		{"others wait", func(d *queueTest) { d.exclusive("w"); d.shared("r") }},
+		{"due, but not wanted", func(d *queueTest) { d.after(time.Hour) }},
+		{"renewed before", func(d *queueTest) { d.do(lock("again", "ann")) }},
 	} {
 		t.Run(when.name, func(t *testing.T) {
 			d := setup(t)
@@ -286,39 +286,39 @@ func TestAcquireByTokenRenewsThatGrant(t *testing.T) {
 }
 
 func TestAcquireByTokenAcquiresNothing(t *testing.T) {
-	ann := func(d *desk) uint64 { return d.do(lock("a", "ann")).Token }
+	ann := func(d *queueTest) uint64 { return d.do(lock("a", "ann")).Token }
 	for _, when := range []struct {
 		name string
-		step func(d *desk) (token uint64)
+		step func(d *queueTest) (token uint64)
 		want string
 	}{
-		{"never held", func(*desk) uint64 { return 1 }, "no such claim"},
-		{"released", func(d *desk) uint64 { token := ann(d); d.release("a"); return token }, "no such claim"},
-		{"swept", func(d *desk) uint64 {
+		{"never held", func(*queueTest) uint64 { return 1 }, "no such claim"},
+		{"released", func(d *queueTest) uint64 { token := ann(d); d.release("a"); return token }, "no such claim"},
+		{"swept", func(d *queueTest) uint64 {
 			token := ann(d)
 			d.after(time.Hour)
 			d.do(claim.Expire{Resources: []string{"printer"}})
 			return token
 		}, "no such claim"},
-		{"held under another token", func(d *desk) uint64 { return ann(d) + 1 }, "no such claim"},
-		{"due under another token", func(d *desk) uint64 {
+		{"held under another token", func(d *queueTest) uint64 { return ann(d) + 1 }, "no such claim"},
+		{"due under another token", func(d *queueTest) uint64 {
 			token := ann(d) - 1
 			d.after(time.Hour)
 			return token
 		}, "no such claim"},
-		{"held by another", func(d *desk) uint64 { return d.do(lock("b", "ben")).Token }, "collision with b"},
-		{"due, of another", func(d *desk) uint64 {
+		{"held by another", func(d *queueTest) uint64 { return d.do(lock("b", "ben")).Token }, "collision with b"},
+		{"due, of another", func(d *queueTest) uint64 {
 			token := d.do(lock("b", "ben")).Token
 			d.after(time.Hour)
 			return token
 		}, "collision with b"},
-		{"taken over by another", func(d *desk) uint64 {
+		{"taken over by another", func(d *queueTest) uint64 {
 			token := ann(d)
 			d.after(time.Hour)
 			d.do(lock("b", "ben"))
 			return token
 		}, "collision with b"},
-		{"shared", func(d *desk) uint64 {
+		{"shared", func(d *queueTest) uint64 {
 			cmd := request("r")
 			cmd.Owner, cmd.Mode = "ann", claim.Shared
 			return d.do(cmd).Token
@@ -400,12 +400,12 @@ func TestReleaseLeavesSharedHoldersAlone(t *testing.T) {
 func TestCreateRepeatedGivesTheSameClaim(t *testing.T) {
 	for _, then := range []struct {
 		name string
-		step func(d *desk)
+		step func(d *queueTest)
 	}{
-		{"active", func(*desk) {}},
-		{"renewed", func(d *desk) { d.do(claim.Renew{ID: "a", TTL: time.Hour}) }},
-		{"released", func(d *desk) { d.release("a") }},
-		{"due", func(d *desk) { d.after(time.Hour) }},
+		{"active", func(*queueTest) {}},
+		{"renewed", func(d *queueTest) { d.do(claim.Renew{ID: "a", TTL: time.Hour}) }},
+		{"released", func(d *queueTest) { d.release("a") }},
+		{"due", func(d *queueTest) { d.after(time.Hour) }},
 	} {
 		t.Run(then.name, func(t *testing.T) {
 			d := setup(t)
@@ -751,8 +751,8 @@ func TestGrantsAreBounded(t *testing.T) {
 	}
 }
 
-// reread returns the desk's queue as another transaction reads it, all of it.
-func reread(d *desk) *claim.Queues {
+// reread returns the queue as another transaction reads it, all of it.
+func reread(d *queueTest) *claim.Queues {
 	s := &shelf{row: d.Row, chunk: func() int { return 16 }}
 	for _, change := range d.queues.Changes() {
 		s.claims = append(s.claims, record(*change.After))

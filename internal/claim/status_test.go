@@ -45,7 +45,7 @@ func minute() *time.Duration { m := time.Minute; return &m }
 var matrix = []struct {
 	from  claim.Status
 	how   string
-	reach func(d *desk)
+	reach func(d *queueTest)
 	//    released aborted withdrawn revoked | expired active waiting garbage | renew activate activate+ttl | give up
 	want string
 }{
@@ -66,19 +66,19 @@ var matrix = []struct {
 	{claim.Revoked, "when waiting", ended(reachWaiting, claim.Revoked), "no no no same | no no no no | no no no | same"},
 }
 
-func reachActive(d *desk)  { d.exclusive("it") }
-func reachWaiting(d *desk) { d.exclusive("first"); d.exclusive("it") }
-func reachTurn(d *desk)    { reachWaiting(d); d.release("first") }
-func reachDue(d *desk)     { reachActive(d); d.after(time.Hour) }
-func reachSwept(d *desk) {
+func reachActive(d *queueTest)  { d.exclusive("it") }
+func reachWaiting(d *queueTest) { d.exclusive("first"); d.exclusive("it") }
+func reachTurn(d *queueTest)    { reachWaiting(d); d.release("first") }
+func reachDue(d *queueTest)     { reachActive(d); d.after(time.Hour) }
+func reachSwept(d *queueTest) {
 	reachDue(d)
 	_, _ = d.Do(claim.Expire{Resources: []string{"printer"}}, d.now)
 }
 
-func reachOvertaken(d *desk) { reachDue(d); d.exclusive("next") }
+func reachOvertaken(d *queueTest) { reachDue(d); d.exclusive("next") }
 
-func ended(reach func(*desk), to claim.Status) func(*desk) {
-	return func(d *desk) { reach(d); d.after(time.Second); d.end("it", to) }
+func ended(reach func(*queueTest), to claim.Status) func(*queueTest) {
+	return func(d *queueTest) { reach(d); d.after(time.Second); d.end("it", to) }
 }
 
 func TestStatusMatrix(t *testing.T) {
@@ -100,7 +100,7 @@ func TestStatusMatrix(t *testing.T) {
 	}
 }
 
-func checkCell(d *desk, cmd claim.Command, to claim.Status, want string) {
+func checkCell(d *queueTest, cmd claim.Command, to claim.Status, want string) {
 	before, version := record(d.get("it")), d.Version
 	got, err := d.Do(cmd, d.now)
 	after := record(d.get("it"))

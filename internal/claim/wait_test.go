@@ -98,11 +98,11 @@ func TestAbandonedBetweenSharedClaims(t *testing.T) {
 }
 
 func TestAskingKeepsAClaimWaiting(t *testing.T) {
-	for name, ask := range map[string]func(d *desk){
-		"keep":       func(d *desk) { d.do(claim.KeepWaiting{IDs: []string{"none", "holder", "a", "forever"}}) },
-		"active":     func(d *desk) { wantErr(d.t, d.refuse(claim.Activate{ID: "a"}), claim.ErrContention) },
-		"renew":      func(d *desk) { wantTransition(d.t, d.refuse(claim.Renew{ID: "a"}), claim.Waiting, 0) },
-		"once again": func(d *desk) { equal(d.t, "the id", d.do(patient("a")).ID, "a") },
+	for name, ask := range map[string]func(d *queueTest){
+		"keep":       func(d *queueTest) { d.do(claim.KeepWaiting{IDs: []string{"none", "holder", "a", "forever"}}) },
+		"active":     func(d *queueTest) { wantErr(d.t, d.refuse(claim.Activate{ID: "a"}), claim.ErrContention) },
+		"renew":      func(d *queueTest) { wantTransition(d.t, d.refuse(claim.Renew{ID: "a"}), claim.Waiting, 0) },
+		"once again": func(d *queueTest) { equal(d.t, "the id", d.do(patient("a")).ID, "a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := setup(t)

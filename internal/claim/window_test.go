@@ -284,7 +284,7 @@ func (w *window) prune() {
 }
 
 // longLine returns a shelf with one exclusive holder, "0", and n that wait, "1" to n.
-func longLine(t *testing.T, n int) (*shelf, *desk) {
+func longLine(t *testing.T, n int) (*shelf, *queueTest) {
 	t.Helper()
 	d := setup(t)
 	s := &shelf{chunk: func() int { return 16 }}

@@ -22,7 +22,7 @@ type Attached struct {
 	deadlocks Deadlocks
 	server    string // the name that it is attached to
 	since     time.Time
-	heard     atomic.Int64  // when its client was last heard, in the committer's lease time
+	received  atomic.Int64  // when something last came from its client, in the committer's lease time
 	room      chan struct{} // has a value for each command under way
 	wake      chan struct{} // has a value when there is something to send
 	ended     chan struct{}
@@ -58,22 +58,22 @@ func newAttached(ctx context.Context, m *Manager, s claim.Session, server string
 		resources: make(map[string]*resource), loading: true,
 	}
 	a.inbox = inbox.New(m.config.Unread, func() { a.end(ErrTooSlow) })
-	a.Heard()
+	a.Received()
 	a.follow = func() {}
 	return a
 }
 
-// Heard notes that something came from the client.
-func (a *Attached) Heard() { a.heard.Store(int64(a.m.queues.LeaseTime())) }
+// Received notes that something came from the client.
+func (a *Attached) Received() { a.received.Store(int64(a.m.queues.LeaseTime())) }
 
 // silence returns for how long nothing was heard from the client. Time in which this server could hear nothing,
 // or keep nothing of it, does not count.
 func (a *Attached) silence() time.Duration {
-	return a.m.queues.LeaseTime() - time.Duration(a.heard.Load())
+	return a.m.queues.LeaseTime() - time.Duration(a.received.Load())
 }
 
-// Patience returns for how long the session waits on to hear from its client.
-func (a *Attached) Patience() time.Duration { return a.TTL/2 - a.silence() }
+// TimeLeft returns for how long the session goes on if nothing comes from its client.
+func (a *Attached) TimeLeft() time.Duration { return a.TTL/2 - a.silence() }
 
 // load reads the session and what it holds and waits for. From then on it hears what changes.
 func (a *Attached) load(ctx context.Context, sequence uint64) error {

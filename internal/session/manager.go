@@ -240,7 +240,7 @@ func (m *Manager) remove(a *Attached) {
 func (m *Manager) detachLater(id, name string, a *Attached, ttl time.Duration) {
 	heard := m.queues.LeaseTime()
 	if a != nil {
-		heard = time.Duration(a.heard.Load())
+		heard = time.Duration(a.received.Load())
 	}
 	m.tasks.Go(func() {
 		for !m.detach(id, name, a, max(0, ttl-(m.queues.LeaseTime()-heard))) {
