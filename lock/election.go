@@ -87,48 +87,35 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		leaders := make(chan *models.Claim, 1)
-		failed := make(chan error, 1)
-		f := &feed.Follower{Client: e.client.rpc, Request: &models.WatchRequest{Resource: &e.name}, Changed: func(claims map[string]*models.Claim) {
-			select { // the latest one counts
-			case <-leaders:
-			default:
+		f := feed.Follow(ctx, e.client.rpc, &models.WatchRequest{Resource: &e.name})
+		defer func() {
+			cancel()
+			<-f.Done()
+		}()
+		var last *Leader
+		for {
+			claims, changed := f.Claims()
+			if leader := leaderOf(claims); claims != nil && (last == nil || leader != *last) {
+				if last = &leader; !yield(leader, nil) {
+					return
+				}
 			}
-			leaders <- holderOf(claims)
-		}}
-		var following sync.WaitGroup
-		following.Go(func() { failed <- f.Run(ctx) })
-		defer following.Wait()
-		defer cancel()
-		e.observe(leaders, failed, yield)
-	}
-}
-
-// observe yields leaders that differ from the one before.
-func (e *Election) observe(leaders <-chan *models.Claim, failed <-chan error, yield func(Leader, error) bool) {
-	for last, first := (Leader{}), true; ; {
-		select {
-		case claim := <-leaders:
-			leader := Leader{claim.GetOwner(), claim.GetValue(), claim.GetToken()}
-			if leader == last && !first {
-				continue
-			}
-			if last, first = leader, false; !yield(leader, nil) {
+			select {
+			case <-changed:
+			case <-f.Done():
+				yield(Leader{}, fmt.Errorf("election %q: %w", e.name, f.Err()))
 				return
 			}
-		case err := <-failed:
-			yield(Leader{}, fmt.Errorf("election %q: %w", e.name, err))
-			return
 		}
 	}
 }
 
-// holderOf returns the claim that holds, nil if none does.
-func holderOf(claims map[string]*models.Claim) (holder *models.Claim) {
+// leaderOf returns whose claim holds, nobody if none does.
+func leaderOf(claims map[string]*models.Claim) (leader Leader) {
 	for _, c := range claims {
-		if c.GetStatus() == models.Status_STATUS_ACTIVE && c.GetToken() > holder.GetToken() {
-			holder = c
+		if c.GetStatus() == models.Status_STATUS_ACTIVE && c.GetToken() > leader.Token {
+			leader = Leader{c.GetOwner(), c.GetValue(), c.GetToken()}
 		}
 	}
-	return holder
+	return leader
 }

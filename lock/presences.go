@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/locket-service/locket/lock/internal/base"
@@ -55,15 +55,10 @@ func (k ChangeKind) String() string {
 
 // PresenceSet is the set of presences under a prefix, kept up to date until its context ends.
 type PresenceSet struct {
-	done chan struct{}
-
-	mu  sync.Mutex
-	set map[string]PresenceInfo // by key
+	follower *feed.Follower
+	prefix   string
 	// reported is the set as Next has reported it.
 	reported map[string]PresenceInfo
-	// changed is closed, and replaced, with every change.
-	changed chan struct{}
-	err     error
 }
 
 // Presences returns the presences whose keys begin with a prefix, kept up to date until ctx is done. It returns
@@ -73,49 +68,34 @@ func Presences(ctx context.Context, client *Client, prefix string) (*PresenceSet
 	if len(prefix) > base.MaxResource || !utf8.ValidString(prefix) || strings.ContainsRune(prefix, 0) {
 		return nil, fmt.Errorf("presences: the prefix must be UTF-8 without NUL of at most %d bytes", base.MaxResource)
 	}
-	p := &PresenceSet{done: make(chan struct{}), changed: make(chan struct{}), reported: make(map[string]PresenceInfo)}
-	f := &feed.Follower{Client: client.rpc, Changed: p.take, Request: &models.WatchRequest{Prefix: prefix, TypeCode: models.TypeCode_PRESENCE}}
-	complete := p.changed
-	go func() {
-		err := f.Run(ctx)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.err = fmt.Errorf("presences of %q: %w", prefix, err)
-		close(p.done)
-	}()
-	select {
-	case <-complete:
-		return p, nil
-	case <-p.done:
-		return nil, p.Err()
+	request := &models.WatchRequest{Prefix: prefix, TypeCode: models.TypeCode_PRESENCE}
+	p := &PresenceSet{follower: feed.Follow(ctx, client.rpc, request), prefix: prefix}
+	claims, changed := p.follower.Claims()
+	if claims == nil {
+		select {
+		case <-changed:
+		case <-p.Done():
+			return nil, p.Err()
+		}
 	}
+	return p, nil
 }
 
-// take takes the claims as they are now.
-func (p *PresenceSet) take(claims map[string]*models.Claim) {
+// presencesOf returns the presences that claims announce, by key.
+func presencesOf(claims map[string]*models.Claim) map[string]PresenceInfo {
 	set := make(map[string]PresenceInfo)
 	for _, c := range claims {
 		if c.GetStatus() == models.Status_STATUS_ACTIVE && set[c.GetResource()].Token < c.GetToken() {
 			set[c.GetResource()] = PresenceInfo{c.GetResource(), c.GetOwner(), c.GetValue(), c.GetToken()}
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.set = set
-	close(p.changed)
-	p.changed = make(chan struct{})
+	return set
 }
 
 // All returns the set as it is now, in the order of the keys.
 func (p *PresenceSet) All() []PresenceInfo {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make([]PresenceInfo, 0, len(p.set))
-	for _, presence := range p.set {
-		all = append(all, presence)
-	}
-	slices.SortFunc(all, func(a, b PresenceInfo) int { return cmp.Compare(a.Key, b.Key) })
-	return all
+	claims, _ := p.follower.Claims()
+	return slices.SortedFunc(maps.Values(presencesOf(claims)), func(a, b PresenceInfo) int { return cmp.Compare(a.Key, b.Key) })
 }
 
 // Next waits for changes, and returns them in the order of the keys: the first time all that are there. A caller that asks
@@ -123,15 +103,13 @@ func (p *PresenceSet) All() []PresenceInfo {
 // longer kept. It is for one goroutine.
 func (p *PresenceSet) Next(ctx context.Context) ([]PresenceChange, error) {
 	for {
-		p.mu.Lock()
-		changes, changed := p.difference(), p.changed
-		p.mu.Unlock()
-		if len(changes) > 0 {
+		claims, changed := p.follower.Claims()
+		if changes := p.report(presencesOf(claims)); len(changes) > 0 {
 			return changes, nil
 		}
 		select {
 		case <-changed:
-		case <-p.done:
+		case <-p.Done():
 			return nil, p.Err()
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -139,9 +117,9 @@ func (p *PresenceSet) Next(ctx context.Context) ([]PresenceChange, error) {
 	}
 }
 
-// difference returns what has changed since the last time. The caller has the lock.
-func (p *PresenceSet) difference() (changes []PresenceChange) {
-	for key, presence := range p.set {
+// report returns what has changed since the last time.
+func (p *PresenceSet) report(set map[string]PresenceInfo) (changes []PresenceChange) {
+	for key, presence := range set {
 		if before, known := p.reported[key]; !known {
 			changes = append(changes, PresenceChange{Joined, presence})
 		} else if before != presence {
@@ -149,21 +127,22 @@ func (p *PresenceSet) difference() (changes []PresenceChange) {
 		}
 	}
 	for key, presence := range p.reported {
-		if _, there := p.set[key]; !there {
+		if _, there := set[key]; !there {
 			changes = append(changes, PresenceChange{Left, presence})
 		}
 	}
-	p.reported = p.set
+	p.reported = set
 	slices.SortFunc(changes, func(a, b PresenceChange) int { return cmp.Compare(a.Presence.Key, b.Presence.Key) })
 	return changes
 }
 
 // Done is closed when the set is no longer kept: its context is done, or the servers refuse.
-func (p *PresenceSet) Done() <-chan struct{} { return p.done }
+func (p *PresenceSet) Done() <-chan struct{} { return p.follower.Done() }
 
 // Err returns why the set is no longer kept, nil while it is.
 func (p *PresenceSet) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.err
+	if err := p.follower.Err(); err != nil {
+		return fmt.Errorf("presences of %q: %w", p.prefix, err)
+	}
+	return nil
 }

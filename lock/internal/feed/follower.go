@@ -24,45 +24,82 @@ const (
 // Follower keeps the claims that match a request of Watch as they are. It takes what belongs
 // together, up to a cursor, whole: what comes again after a break was not taken before.
 type Follower struct {
-	Client  func() (models.LocketClient, error)
-	Request *models.WatchRequest
-	// Changed gets the live claims whenever they have changed, for the first time when all are
-	// known. It must not change the map.
-	Changed func(claims map[string]*models.Claim)
+	client  func() (models.LocketClient, error)
+	request *models.WatchRequest
+	done    chan struct{}
 
-	claims map[string]*models.Claim // by id
 	// came are the claims, as they are after their changes, of messages without a cursor.
 	came []*models.Claim
 	// fresh is set in a snapshot that is not complete: what is not in it has ended.
 	fresh bool
 	// fetched are claims of what came that have been fetched, which another attempt need not do again.
 	fetched map[string]*models.Claim
+
+	// mu guards what follows; the goroutine of the follower alone changes it.
+	mu     sync.Mutex
+	claims map[string]*models.Claim // by id
+	// changed is closed, and replaced, with every change.
+	changed chan struct{}
+	err     error
 }
 
-// Run follows until the context is done, or the servers refuse; its error is never nil. While none can be
-// reached, the claims stay as they were.
-func (f *Follower) Run(ctx context.Context) error {
-	f.fetched = make(map[string]*models.Claim)
-	return (&Feed{
-		Client:  func() (Client, error) { return f.Client() },
-		Request: f.Request,
-		Begun:   func() { f.came, f.fresh = nil, f.Request.GetCursor() == "" },
+// Follow follows until the context is done, or the servers refuse. While none can be reached, the claims stay as they were.
+func Follow(ctx context.Context, client func() (models.LocketClient, error), request *models.WatchRequest) *Follower {
+	f := &Follower{
+		client: client, request: request, done: make(chan struct{}),
+		fetched: make(map[string]*models.Claim), changed: make(chan struct{}),
+	}
+	go f.run(ctx)
+	return f
+}
+
+func (f *Follower) run(ctx context.Context) {
+	defer close(f.done)
+	err := (&Feed{
+		Client:  func() (Client, error) { return f.client() },
+		Request: f.request,
+		Begun:   func() { f.came, f.fresh = nil, f.request.GetCursor() == "" },
 		Take:    f.take,
 		Longest: MaxPause,
 	}).Run(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+// Claims returns the live claims, which must not be changed, and what is closed with the next change. They are nil before all are known.
+func (f *Follower) Claims() (claims map[string]*models.Claim, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.claims, f.changed
+}
+
+// Done is closed when nothing is followed any more. Err then says why.
+func (f *Follower) Done() <-chan struct{} { return f.done }
+
+// Err returns nil while the claims are followed.
+func (f *Follower) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
 }
 
 // take takes a message, and those before it if it has a cursor.
 func (f *Follower) take(ctx context.Context, m *models.WatchResponse) error {
 	f.came = append(f.came, ClaimsOf(m)...)
-	if m.GetCursor() != "" && (len(f.came) > 0 || f.fresh) {
-		claims := f.next()
-		if err := f.fetch(ctx, claims); err != nil {
-			return err
-		}
-		f.claims, f.came, f.fresh, f.fetched = claims, nil, false, make(map[string]*models.Claim)
-		f.Changed(claims)
+	if m.GetCursor() == "" || len(f.came) == 0 && !f.fresh {
+		return nil
 	}
+	claims := f.next()
+	if err := f.fetch(ctx, claims); err != nil {
+		return err
+	}
+	f.came, f.fresh, f.fetched = nil, false, make(map[string]*models.Claim)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.claims = claims
+	close(f.changed)
+	f.changed = make(chan struct{})
 	return nil
 }
 
@@ -92,7 +129,7 @@ func (f *Follower) next() map[string]*models.Claim {
 
 // fetch gets the values of holders that are new and have none: Watch leaves long ones out.
 func (f *Follower) fetch(ctx context.Context, claims map[string]*models.Claim) error {
-	rpc, err := f.Client()
+	rpc, err := f.client()
 	if err != nil {
 		return err
 	}
