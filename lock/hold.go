@@ -48,6 +48,14 @@ func (h *Hold) Err() error {
 // such as that of ctx, the release goes on in the background. To release again is no error.
 func (h *Hold) Release(ctx context.Context) error { return h.held.Release(ctx) }
 
+// heldBy returns the fencing token of a hold, and whether it is held at this moment. Nil holds nothing.
+func heldBy(hold *Hold) (token uint64, held bool) {
+	if hold == nil || hold.Err() != nil {
+		return 0, false
+	}
+	return hold.Token(), true
+}
+
 // holdContext is a context that may end with a lock. Err and Done read the clock, so they are right before any timer has run.
 // A context with an end of its own that is made of it ends with it, but reads no clock.
 type holdContext struct {

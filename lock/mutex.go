@@ -19,16 +19,22 @@ func toStatus(f func(Status)) func(stream.Status) {
 	return func(s stream.Status) { f(statusOf(s)) }
 }
 
-// mutexCore holds a resource for a mutex, shared or not.
+// mutexCore holds a resource for mutexes of both kinds.
 type mutexCore struct {
 	session *Session
 	key     string
 	want    stream.Want
 	watcher stream.Watcher
+
+	mu    sync.Mutex
+	holds map[models.Mode][]*Hold // the oldest first
 }
 
 func newMutexCore(session *Session, key string, options []MutexOption) *mutexCore {
-	m := &mutexCore{session: session, key: key, want: stream.Want{AllowDeadlock: true, Timeout: session.stream.Timeout(), KeepsOut: true}}
+	m := &mutexCore{
+		session: session, key: key, holds: make(map[models.Mode][]*Hold),
+		want: stream.Want{AllowDeadlock: true, Timeout: session.stream.Timeout(), KeepsOut: true},
+	}
 	m.want.Watcher = &m.watcher
 	for _, option := range options {
 		option.mutex(m)
@@ -39,29 +45,55 @@ func newMutexCore(session *Session, key string, options []MutexOption) *mutexCor
 	return m
 }
 
-func (m *mutexCore) acquire(ctx context.Context, mode models.Mode, try bool) (*Hold, error) {
+func (m *mutexCore) lock(ctx context.Context, mode models.Mode, try bool) error {
 	if err := base.CheckResource(m.key); err != nil {
-		return nil, fmt.Errorf("lock %q: %w", m.key, err)
+		return fmt.Errorf("lock %q: %w", m.key, err)
 	}
 	want := m.want
 	want.Mode = mode
-	return acquire(ctx, &stream.Holder{Session: m.session.stream, Resource: m.key, Want: want, Try: try}, base.Observer{})
-}
-
-// release releases a hold, within the command timeout.
-func (m *mutexCore) release(h *Hold) error {
-	if h == nil {
-		return fmt.Errorf("unlock %q: %w", m.key, ErrNotLocked)
+	hold, err := acquire(ctx, &stream.Holder{Session: m.session.stream, Resource: m.key, Want: want, Try: try}, base.Observer{})
+	if err != nil {
+		return err
 	}
-	return h.Release(context.Background())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.holds[mode] = append(m.holds[mode], hold)
+	return nil
 }
 
-// acquired turns the error of a try into whether it was had.
-func acquired(err error) (bool, error) {
+func (m *mutexCore) tryLock(ctx context.Context, mode models.Mode) (bool, error) {
+	err := m.lock(ctx, mode, true)
 	if errors.Is(err, models.ErrLockCollision) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// unlock releases the oldest hold, within the command timeout.
+func (m *mutexCore) unlock(mode models.Mode) error {
+	m.mu.Lock()
+	holds := m.holds[mode]
+	if len(holds) == 0 {
+		m.mu.Unlock()
+		return fmt.Errorf("unlock %q: %w", m.key, ErrNotLocked)
+	}
+	m.holds[mode] = holds[1:]
+	m.mu.Unlock()
+	return holds[0].Release(context.Background())
+}
+
+// held returns the fencing token of the latest hold of some modes, and whether that is held at this moment.
+func (m *mutexCore) held(modes ...models.Mode) (token uint64, held bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, mode := range modes {
+		if holds := m.holds[mode]; len(holds) > 0 {
+			if token, held = heldBy(holds[len(holds)-1]); held {
+				return token, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // Mutex is an exclusive lock on a resource, for the goroutines of one session and everybody else: like a
@@ -73,11 +105,7 @@ func acquired(err error) (bool, error) {
 //
 // If the session loses the lock, the holder is notified (WithUnexpectedUnlock, Held, Session.Listen); within
 // the session the mutex stays locked until it is unlocked.
-type Mutex struct {
-	core *mutexCore
-	mu   sync.Mutex
-	hold *Hold
-}
+type Mutex struct{ core *mutexCore }
 
 // NewMutex returns the mutex of a resource for a session. Mutexes of one session and one resource exclude
 // each other. An invalid name is an error of Lock.
@@ -85,68 +113,45 @@ func NewMutex(session *Session, resource string, options ...MutexOption) *Mutex 
 	return &Mutex{core: newMutexCore(session, resource, options)}
 }
 
-// Lock waits for its turn, and locks. It ends with the error of ctx if that is done first, with ErrTimeout, or with an
+// Lock waits in the queue, and locks. It ends with the error of ctx if that is done first, with ErrTimeout, or with an
 // error of the session; the mutex is not locked then.
-func (m *Mutex) Lock(ctx context.Context) error { return m.lock(ctx, false) }
+func (m *Mutex) Lock(ctx context.Context) error { return m.core.lock(ctx, exclusive, false) }
 
 // TryLock locks, and reports whether it could at once.
-func (m *Mutex) TryLock(ctx context.Context) (bool, error) { return acquired(m.lock(ctx, true)) }
-
-func (m *Mutex) lock(ctx context.Context, try bool) error {
-	hold, err := m.core.acquire(ctx, models.Mode_MODE_EXCLUSIVE, try)
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.hold = hold
-	return nil
-}
+func (m *Mutex) TryLock(ctx context.Context) (bool, error) { return m.core.tryLock(ctx, exclusive) }
 
 // Unlock unlocks, and returns when the server knows, or another goroutine of the session has taken over. It is
 // ErrNotLocked if the mutex is not locked. After any other error the server will know later. A lock that
 // was lost is unlocked without one.
-func (m *Mutex) Unlock() error {
-	m.mu.Lock()
-	hold := m.hold
-	m.hold = nil
-	m.mu.Unlock()
-	return m.core.release(hold)
-}
+func (m *Mutex) Unlock() error { return m.core.unlock(exclusive) }
 
 // Held returns the fencing token, and whether the mutex is locked and the session holds the lock at this moment.
-func (m *Mutex) Held() (token uint64, held bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return heldBy(m.hold)
-}
-
-func heldBy(hold *Hold) (token uint64, held bool) {
-	if hold == nil || hold.Err() != nil {
-		return 0, false
-	}
-	return hold.Token(), true
-}
+func (m *Mutex) Held() (token uint64, held bool) { return m.core.held(exclusive) }
 
 // Locker returns the mutex as a sync.Locker, for code that knows nothing of errors: its Lock waits for any time, and
 // panics when the session is over; so does its Unlock when the mutex is not locked.
-func (m *Mutex) Locker() sync.Locker { return locker{m.Lock, m.Unlock} }
+func (m *Mutex) Locker() sync.Locker { return locker{m.core, exclusive} }
+
+const (
+	exclusive = models.Mode_MODE_EXCLUSIVE
+	shared    = models.Mode_MODE_SHARED
+)
 
 type locker struct {
-	lock   func(context.Context) error
-	unlock func() error
+	core *mutexCore
+	mode models.Mode
 }
 
 // Lock implements sync.Locker.
 func (l locker) Lock() {
-	if err := l.lock(context.Background()); err != nil {
+	if err := l.core.lock(context.Background(), l.mode, false); err != nil {
 		panic(err)
 	}
 }
 
 // Unlock implements sync.Locker.
 func (l locker) Unlock() {
-	if err := l.unlock(); errors.Is(err, ErrNotLocked) {
+	if err := l.core.unlock(l.mode); errors.Is(err, ErrNotLocked) {
 		panic(err)
 	}
 }

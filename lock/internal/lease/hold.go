@@ -76,7 +76,7 @@ type result struct {
 func (o *Holder) newHold(ctx context.Context, observer base.Observer) *hold {
 	leaving, leave := context.WithCancel(context.Background())
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	o.setClaimID(o.calls.id())
+	o.id.Store(o.calls.id())
 	return &hold{
 		Holder: o, observer: observer, log: o.Log.With("lock", o.key, "owner", o.owner), calls: o.calls,
 		next: time.NewTimer(math.MaxInt64), expiry: time.NewTimer(math.MaxInt64), cancel: func() {}, leaving: leaving, leave: leave,
@@ -173,7 +173,10 @@ func (h *hold) conclude(r result) error {
 	case verdict == base.Missed:
 		h.claimAnew()
 	case verdict == base.Permanent || verdict == base.Denied:
-		return h.refused()
+		if h.open {
+			h.releaseLater(0)
+		}
+		return h.failure
 	default:
 		h.wait(r.sent)
 	}
@@ -185,16 +188,8 @@ func (h *hold) conclude(r result) error {
 func (h *hold) claimAnew() {
 	h.log.Warn("the claim has ended before its answer came; making a new one", "id", h.calls.id(), "error", h.failure)
 	h.calls = h.calls.next()
-	h.setClaimID(h.calls.id())
+	h.id.Store(h.calls.id())
 	h.next.Reset(0)
-}
-
-// refused returns the error that the server does not let the lock be taken.
-func (h *hold) refused() error {
-	if h.open {
-		h.releaseLater(0)
-	}
-	return h.failure
 }
 
 // note records what the result of an attempt shows of the server's state.
@@ -220,7 +215,9 @@ func (h *hold) gain(r result) {
 		h.next.Reset(0)
 		return
 	}
-	h.publish(g)
+	h.mu.Lock()
+	h.granted = g
+	h.mu.Unlock()
 	left := g.trust.Left(time.Now())
 	h.expiry.Reset(left)
 	pause := base.Jittered(min(h.TTL/3, left/2))
@@ -300,13 +297,6 @@ func (h *hold) setFailure(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failure = err
-}
-
-// publish sets the grant that is held.
-func (h *hold) publish(g grant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.granted = g
 }
 
 // forget ends what the hold has begun.

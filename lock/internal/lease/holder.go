@@ -3,7 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/locket-service/locket/lock/internal/base"
 )
@@ -17,8 +17,7 @@ type Holder struct {
 	last  *hold
 	left  base.Leftover
 
-	idMu sync.Mutex
-	id   string
+	id atomic.Value // of the claim, a string
 }
 
 func newHolder(settings base.Settings, key, owner string, calls calls) *Holder {
@@ -63,14 +62,6 @@ func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold
 
 // ClaimID implements base.Holder.
 func (o *Holder) ClaimID() string {
-	o.idMu.Lock()
-	defer o.idMu.Unlock()
-	return o.id
-}
-
-// setClaimID sets what ClaimID returns.
-func (o *Holder) setClaimID(id string) {
-	o.idMu.Lock()
-	defer o.idMu.Unlock()
-	o.id = id
+	id, _ := o.id.Load().(string)
+	return id
 }
