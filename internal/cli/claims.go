@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
@@ -59,17 +58,11 @@ at most.`,
 			if err != nil {
 				return err
 			}
-			if more {
-				fmt.Fprintln(cmd.ErrOrStderr(), "locket: there are more claims than these; --limit 0 lists all")
-			}
-			return printView(cmd, claims)
+			return printList(cmd, claims, "claims", more)
 		})
 	}
 	return clientCommand(cmd)
 }
-
-// maxPage is how many claims the server returns at once.
-const maxPage = 1000
 
 // sortNames are the orders of a list; the first one is the default.
 var sortNames = []string{"newest", "oldest", "waiting", "active", "ttl", "resource", "owner"}
@@ -122,46 +115,21 @@ func orElse[T any](value *T, other T) T {
 	return *value
 }
 
-// list returns the claims that pass the filters, at most so many, or all if limit is 0, page
-// by page; and whether there are more.
+// list returns the claims that pass the filters, at most so many, or all if limit is 0; and whether there are more.
 func (c *connection) list(ctx context.Context, req *models.ListClaimsRequest, limit int) (claims claimList, more bool, err error) {
-	claims = claimList{}
-	for {
-		size := maxPage
-		if limit > 0 {
-			size = min(size, limit-len(claims))
+	return collect(ctx, c, limit, func(ctx context.Context, size *uint32, token string) (*models.ListClaimsResponse, error) {
+		if req.Limit, req.PageToken = size, token; token != "" {
+			req.Offset = 0
 		}
-		req.Limit = proto.Uint32(uint32(size))
-		page, err := c.listPage(ctx, req)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, claim := range page.GetClaims() {
-			claims = append(claims, viewClaim(claim))
-		}
-		req.Offset, req.PageToken = 0, page.GetNextPageToken()
-		more = req.GetPageToken() != ""
-		if !more || len(claims) == limit {
-			return claims, more, nil
-		}
-	}
-}
-
-func (c *connection) listPage(ctx context.Context, req *models.ListClaimsRequest) (*models.ListClaimsResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	return c.ListClaims(ctx, req)
+		return c.ListClaims(ctx, req)
+	}, (*models.ListClaimsResponse).GetClaims, viewClaim)
 }
 
 // claimList is some claims.
 type claimList []claimView
 
 func (l claimList) names() []string {
-	ids := make([]string, len(l))
-	for i, v := range l {
-		ids[i] = v.ID
-	}
-	return ids
+	return namesOf(l, func(v claimView) string { return v.ID })
 }
 
 func (l claimList) text(look look) string {

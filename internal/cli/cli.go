@@ -56,3 +56,14 @@ type connection struct{ *connect.Connection }
 func withServers(cmd *cobra.Command, fn func(ctx context.Context, c *connection) error) error {
 	return connect.With(cmd, func(ctx context.Context, c *connect.Connection) error { return fn(ctx, &connection{c}) })
 }
+
+// printAnswer prints the answer to a request as a view.
+func printAnswer[A any, V view](cmd *cobra.Command, of func(A) V, ask func(ctx context.Context, c *connection) (A, error)) error {
+	return withServers(cmd, func(ctx context.Context, c *connection) error {
+		answer, err := ask(ctx, c)
+		if err != nil {
+			return err
+		}
+		return printView(cmd, of(answer))
+	})
+}

@@ -19,12 +19,12 @@ const completeTimeout = time.Second
 
 // completeNames completes the names of resources that somebody holds or waits for.
 func completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return completeFrom(cmd, begun, args, func(claim *models.Claim) string { return claim.GetResource() })
+	return completeClaims(cmd, begun, args, (*models.Claim).GetResource)
 }
 
 // completeIDs completes the ids of claims that have not ended.
 func completeIDs(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return completeFrom(cmd, begun, args, func(claim *models.Claim) string { return claim.GetId() })
+	return completeClaims(cmd, begun, args, (*models.Claim).GetId)
 }
 
 // completeFlag is like complete for the value of a flag, whatever the arguments are.
@@ -71,29 +71,22 @@ func argumentsOfUse(use string) cobra.CompletionFunc {
 
 // completeSessions completes the ids of sessions.
 func completeSessions(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	c, err := connect.Dial(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
-	defer cancel()
-	page, err := c.ListSessions(ctx, &models.ListSessionsRequest{Limit: proto.Uint32(maxPage)})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var found []string
-	for _, s := range page.GetSessions() {
-		if strings.HasPrefix(s.GetId(), begun) {
-			found = append(found, s.GetId())
-		}
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
+	return completeFrom(cmd, begun, nil, func(ctx context.Context, c *connect.Connection) ([]string, error) {
+		page, err := c.ListSessions(ctx, &models.ListSessionsRequest{Limit: proto.Uint32(maxPage)})
+		return namesOf(page.GetSessions(), (*models.SessionInfo).GetId), err
+	})
 }
 
-// completeFrom completes what some claims have in common with what was begun, less what was
-// given already.
-func completeFrom(cmd *cobra.Command, begun string, given []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
+// completeClaims completes what claims that have not ended have in common with what was begun, less what was given already.
+func completeClaims(cmd *cobra.Command, begun string, given []string, of func(*models.Claim) string) ([]string, cobra.ShellCompDirective) {
+	return completeFrom(cmd, begun, given, func(ctx context.Context, c *connect.Connection) ([]string, error) {
+		page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: live, Order: models.Order_ORDER_NEWEST, Limit: proto.Uint32(maxPage)})
+		return namesOf(page.GetClaims(), of), err
+	})
+}
+
+// completeFrom completes what was begun by some names, less those that were given already.
+func completeFrom(cmd *cobra.Command, begun string, given []string, ask func(context.Context, *connect.Connection) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	c, err := connect.Dial(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -101,17 +94,13 @@ func completeFrom(cmd *cobra.Command, begun string, given []string, of func(*mod
 	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
-	page, err := c.ListClaims(ctx, &models.ListClaimsRequest{Status: live, Order: models.Order_ORDER_NEWEST, Limit: proto.Uint32(maxPage)})
+	names, err := ask(ctx, c)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var found []string
-	for _, claim := range page.GetClaims() {
-		name := of(claim)
-		if strings.HasPrefix(name, begun) && printable.Is(name) && !slices.Contains(given, name) {
-			found = append(found, name)
-		}
-	}
-	slices.Sort(found)
-	return slices.Compact(found), cobra.ShellCompDirectiveNoFileComp
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, begun) || !printable.Is(name) || slices.Contains(given, name)
+	})
+	slices.Sort(names)
+	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 }

@@ -90,11 +90,7 @@ type listedContext struct {
 type contextList []listedContext
 
 func (l contextList) names() []string {
-	names := make([]string, len(l))
-	for i, c := range l {
-		names[i] = c.Name
-	}
-	return names
+	return namesOf(l, func(c listedContext) string { return c.Name })
 }
 
 func (l contextList) text(look look) string {

@@ -37,13 +37,9 @@ func newCredentialListCommand() *cobra.Command {
 		Example: `  locket credential list credentials.yaml`,
 		Args:    takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := follow.Read("the credentials file", args[0])
+			credentials, err := parseFile("the credentials file", args[0], auth.ParseCredentials)
 			if err != nil {
-				return exit.With(exit.Usage, err)
-			}
-			credentials, err := auth.ParseCredentials(text)
-			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				return err
 			}
 			list := credentialList{}
 			for _, entry := range credentials.Entries() {
@@ -58,6 +54,18 @@ func newCredentialListCommand() *cobra.Command {
 	}
 	addOutput(cmd)
 	return cmd
+}
+
+// parseFile returns what a file has, which an error calls what it is.
+func parseFile[T any](what, file string, parse func(text []byte) (T, error)) (parsed T, err error) {
+	text, err := follow.Read(what, file)
+	if err != nil {
+		return parsed, exit.With(exit.Usage, err)
+	}
+	if parsed, err = parse(text); err != nil {
+		return parsed, fmt.Errorf("%s: %w", file, err)
+	}
+	return parsed, nil
 }
 
 // listedCredential is an entry of a credentials file.
@@ -80,11 +88,7 @@ func unlessNever(at time.Time) *time.Time {
 type credentialList []listedCredential
 
 func (l credentialList) names() []string {
-	ids := make([]string, len(l))
-	for i, c := range l {
-		ids[i] = c.ID
-	}
-	return ids
+	return namesOf(l, func(c listedCredential) string { return c.ID })
 }
 
 func (l credentialList) text(look look) string {

@@ -18,7 +18,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-func secondsForTest(n float64) *jsonview.Seconds { return pointer(jsonview.Seconds(n)) }
+func secondsForTest(n float64) *jsonview.Seconds { return new(jsonview.Seconds(n)) }
 
 // explainersForTest are queues that are hard to explain.
 func explainersForTest() map[string]explainer {
@@ -66,7 +66,7 @@ func explainersForTest() map[string]explainer {
 		"due":                  {queue: queue(held(func(c *models.Claim) { c.Ttl = proto.Float64(0) }))},
 		"shared by one":        {queue: queue(claimForTest("a", "me", together, time.Minute, isWaiting, isActive))},
 		"shared by many":       {queue: many},
-		"session":              {queue: queue(held(of("s1"))), sessions: []jsonview.Session{{ID: "s1", Server: pointer("node-1"), TTL: 10}}},
+		"session":              {queue: queue(held(of("s1"))), sessions: []jsonview.Session{{ID: "s1", Server: new("node-1"), TTL: 10}}},
 		"session without host": {queue: queue(held(of("s1"))), sessions: []jsonview.Session{{ID: "s1", TTL: 10}}},
 		"detached session":     {queue: queue(held(of("s1"))), sessions: []jsonview.Session{{ID: "s1", TTL: 10, EndsIn: secondsForTest(7)}}},
 		"ending session":       {queue: queue(held(of("s1"))), sessions: []jsonview.Session{{ID: "s1", TTL: 10, EndsIn: secondsForTest(0)}}},

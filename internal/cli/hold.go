@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	locklib "github.com/locket-service/locket/lock"
@@ -101,15 +102,14 @@ func (h *holding) cause(err error) error {
 
 // failure returns why a renewal failed.
 func (h *holding) failure(err error) error {
-	var wire interface{ GRPCStatus() *status.Status }
-	if !errors.As(err, &wire) {
+	wire := connect.ErrorOfCall(err)
+	switch status.Code(wire) {
+	case codes.OK:
 		return locklib.ErrTimeUp
-	}
-	switch wire.GRPCStatus().Code() {
 	case codes.DeadlineExceeded, codes.Unavailable: // a runner's attempts have timeouts that nobody has given
 		return fmt.Errorf("no answer from %s: does the server run?", h.Address())
 	default:
-		return h.Explain(wire.GRPCStatus().Err())
+		return h.Explain(wire)
 	}
 }
 

@@ -71,11 +71,7 @@ func lockOf(claim claimView) listedLock {
 type lockList []listedLock
 
 func (l lockList) names() []string {
-	names := make([]string, len(l))
-	for i, v := range l {
-		names[i] = v.Key
-	}
-	return names
+	return namesOf(l, func(v listedLock) string { return v.Key })
 }
 
 func (l lockList) text(look look) string {

@@ -56,12 +56,8 @@ func releaseLock(cmd *cobra.Command, name, owner string, token *uint64) error {
 }
 
 func endClaim(cmd *cobra.Command, id, reason string) error {
-	return withServers(cmd, func(ctx context.Context, c *connection) error {
-		claim, err := c.EndClaim(ctx, &models.EndClaimRequest{Id: id, Reason: reason})
-		if err != nil {
-			return err
-		}
-		return printView(cmd, endedView(claim))
+	return printAnswer(cmd, endedView, func(ctx context.Context, c *connection) (*models.Claim, error) {
+		return c.EndClaim(ctx, &models.EndClaimRequest{Id: id, Reason: reason})
 	})
 }
 

@@ -23,12 +23,8 @@ func newResourceCommand() *cobra.Command {
   locket resource backup --limit 1000 -o json`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
-				queue, err := c.GetQueue(ctx, &models.GetQueueRequest{Resource: args[0], Limit: proto.Uint32(limit)})
-				if err != nil {
-					return err
-				}
-				return printView(cmd, viewQueue(queue))
+			return printAnswer(cmd, viewQueue, func(ctx context.Context, c *connection) (*models.Queue, error) {
+				return c.GetQueue(ctx, &models.GetQueueRequest{Resource: args[0], Limit: proto.Uint32(limit)})
 			})
 		},
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
@@ -46,10 +45,7 @@ NAME" shows one with all that wait.`,
 				if err != nil {
 					return err
 				}
-				if more {
-					fmt.Fprintln(cmd.ErrOrStderr(), "locket: there are more resources than these; --limit 0 lists all")
-				}
-				return printView(cmd, resources)
+				return printList(cmd, resources, "resources", more)
 			})
 		},
 	}
@@ -61,46 +57,21 @@ NAME" shows one with all that wait.`,
 	return clientCommand(cmd)
 }
 
-// resources returns the resources that a request asks for, at most so many, or all if limit is 0, page by page; and
-// whether there are more.
+// resources returns the resources that a request asks for, at most so many, or all if limit is 0; and whether there are more.
 func (c *connection) resources(ctx context.Context, req *models.ListResourcesRequest, limit int) (resources resourceList, more bool, err error) {
-	resources = resourceList{}
-	for {
-		size := maxPage
-		if limit > 0 {
-			size = min(size, limit-len(resources))
-		}
-		req.Limit = proto.Uint32(uint32(size))
-		page, err := c.resourcesPage(ctx, req)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, r := range page.GetResources() {
-			resources = append(resources, jsonview.OfResource(r, jsonview.OfPlace))
-		}
-		req.PageToken = page.GetNextPageToken()
-		more = req.GetPageToken() != ""
-		if !more || len(resources) == limit {
-			return resources, more, nil
-		}
-	}
-}
-
-func (c *connection) resourcesPage(ctx context.Context, req *models.ListResourcesRequest) (*models.ListResourcesResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	return c.ListResources(ctx, req)
+	return collect(ctx, c, limit, func(ctx context.Context, size *uint32, token string) (*models.ListResourcesResponse, error) {
+		req.Limit, req.PageToken = size, token
+		return c.ListResources(ctx, req)
+	}, (*models.ListResourcesResponse).GetResources, func(r *models.ResourceInfo) jsonview.Resource {
+		return jsonview.OfResource(r, jsonview.OfPlace)
+	})
 }
 
 // resourceList is some resources.
 type resourceList []jsonview.Resource
 
 func (l resourceList) names() []string {
-	names := make([]string, len(l))
-	for i, r := range l {
-		names[i] = r.Resource
-	}
-	return names
+	return namesOf(l, func(r jsonview.Resource) string { return r.Resource })
 }
 
 func (l resourceList) text(look look) string {

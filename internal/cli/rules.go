@@ -6,8 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/locket-service/locket/internal/auth"
-	"github.com/locket-service/locket/internal/cli/exit"
-	"github.com/locket-service/locket/internal/follow"
 )
 
 func newRulesCommand() *cobra.Command {
@@ -37,13 +35,9 @@ its name and its id, and warns of rules about names that none has.`,
   locket rules check rules.yaml --credentials credentials.yaml`,
 		Args: takes("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := follow.Read("the rules", args[0])
+			rules, err := parseFile("the rules", args[0], auth.ParseRules)
 			if err != nil {
-				return exit.With(exit.Usage, err)
-			}
-			rules, err := auth.ParseRules(text)
-			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				return err
 			}
 			out := cmd.OutOrStdout()
 			for _, line := range rules.Explain() {
@@ -70,13 +64,9 @@ its name and its id, and warns of rules about names that none has.`,
 
 // checkCredentials prints which rules are about the credentials of a credentials file.
 func checkCredentials(cmd *cobra.Command, rules *auth.Rules, file string) error {
-	text, err := follow.Read("the credentials file", file)
+	credentials, err := parseFile("the credentials file", file, auth.ParseCredentials)
 	if err != nil {
-		return exit.With(exit.Usage, err)
-	}
-	credentials, err := auth.ParseCredentials(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return err
 	}
 	for _, entry := range credentials.Entries() {
 		fmt.Fprintln(cmd.OutOrStdout(), entry)

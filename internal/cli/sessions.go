@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/models"
@@ -26,48 +25,23 @@ authenticates its callers, these are your own sessions; all of them, if you may 
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withServers(cmd, func(_ context.Context, c *connection) error {
-				sessions, err := c.sessions(cmd.Context())
+				sessions, _, err := collect(cmd.Context(), c, 0, func(ctx context.Context, size *uint32, token string) (*models.ListSessionsResponse, error) {
+					return c.ListSessions(ctx, &models.ListSessionsRequest{Limit: size, PageToken: token})
+				}, (*models.ListSessionsResponse).GetSessions, jsonview.OfSession)
 				if err != nil {
 					return err
 				}
-				return printView(cmd, sessions)
+				return printView(cmd, sessionList(sessions))
 			})
 		},
 	})
-}
-
-// sessions returns all sessions, page by page.
-func (c *connection) sessions(ctx context.Context) (sessions sessionList, err error) {
-	sessions = sessionList{}
-	for token := ""; ; {
-		page, err := c.sessionsPage(ctx, token)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range page.GetSessions() {
-			sessions = append(sessions, jsonview.OfSession(s))
-		}
-		if token = page.GetNextPageToken(); token == "" {
-			return sessions, nil
-		}
-	}
-}
-
-func (c *connection) sessionsPage(ctx context.Context, token string) (*models.ListSessionsResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	return c.ListSessions(ctx, &models.ListSessionsRequest{Limit: proto.Uint32(maxPage), PageToken: token})
 }
 
 // sessionList is all sessions.
 type sessionList []jsonview.Session
 
 func (l sessionList) names() []string {
-	ids := make([]string, len(l))
-	for i, s := range l {
-		ids[i] = s.ID
-	}
-	return ids
+	return namesOf(l, func(s jsonview.Session) string { return s.ID })
 }
 
 func (l sessionList) text(look look) string {

@@ -100,11 +100,7 @@ func joinStatus(answers []*models.ServiceStatus, errs []error) (joined statusVie
 type statusView struct{ jsonview.ServiceStatus }
 
 func (v statusView) names() []string {
-	names := make([]string, len(v.Servers))
-	for i, s := range v.Servers {
-		names[i] = s.Name
-	}
-	return names
+	return namesOf(v.Servers, func(s jsonview.Server) string { return s.Name })
 }
 
 func (v statusView) text(look look) string {

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/top"
@@ -53,7 +52,7 @@ can be reached it says so and since when, and goes on by itself.`,
 				return exit.Usagef("--limit %d: must be 1 to %d", limit, maxPage)
 			}
 			config.Order, config.Limit = top.Order(slices.Index(top.OrderNames, by)), int(limit)
-			return runTop(cmd, config, once)
+			return withServers(cmd, func(_ context.Context, c *connection) error { return c.top(cmd, config, once) })
 		},
 	}
 	cmd.Flags().StringVar(&config.Prefix, "prefix", "", "resources whose names begin so")
@@ -66,12 +65,7 @@ can be reached it says so and since when, and goes on by itself.`,
 	return clientCommand(cmd)
 }
 
-func runTop(cmd *cobra.Command, config top.Config, once bool) error {
-	c, err := connect.Dial(cmd)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
+func (c *connection) top(cmd *cobra.Command, config top.Config, once bool) (err error) {
 	config.Client, config.Timeout, config.Explain = c.LocketClient, c.Timeout, c.Explain
 	config.Again = func(err error) bool { return again(err) || status.Code(err) == codes.DeadlineExceeded }
 	ctx := cmd.Context()
@@ -79,7 +73,7 @@ func runTop(cmd *cobra.Command, config top.Config, once bool) error {
 	case once:
 		s, err := top.Once(ctx, config)
 		if err != nil {
-			return c.Explain(err)
+			return err
 		}
 		return printView(cmd, topView{s})
 	case file != nil:
@@ -92,7 +86,7 @@ func runTop(cmd *cobra.Command, config top.Config, once bool) error {
 	if errors.Is(err, context.Canceled) { // by a signal
 		return exit.With(exit.Interrupted, errors.New("interrupted"))
 	}
-	return c.Explain(err)
+	return err
 }
 
 // screenOf returns the terminal to draw on, nil if lines are to be printed.
@@ -161,7 +155,7 @@ func (v topView) json() topJSON {
 		Known: v.Resources, Waiting: v.Waiting, More: v.More, PerSecond: topRates{v.Grants, v.Waits, v.Ends, v.Expiries},
 	}
 	if !j.Live {
-		j.NotLive = pointer(jsonview.Timestamp(v.NotLive.UTC()))
+		j.NotLive = new(jsonview.Timestamp(v.NotLive.UTC()))
 	}
 	for _, r := range v.Rows {
 		row := topRow{Resource: r.Resource, Holding: r.Holding, Changes: r.Rate}
@@ -171,10 +165,10 @@ func (v topView) json() topJSON {
 			row.Holder = &ref
 		}
 		if r.Waiting >= 0 {
-			row.Waiting = pointer(r.Waiting)
+			row.Waiting = new(r.Waiting)
 		}
 		if !r.WaitsSince.IsZero() {
-			row.Oldest = pointer(jsonview.Seconds(v.Time.Sub(r.WaitsSince).Seconds()))
+			row.Oldest = new(jsonview.Seconds(v.Time.Sub(r.WaitsSince).Seconds()))
 		}
 		j.Resources = append(j.Resources, row)
 	}
@@ -185,11 +179,7 @@ func (v topView) json() topJSON {
 func (v topView) MarshalJSON() ([]byte, error) { return json.Marshal(v.json()) }
 
 func (v topView) names() []string {
-	names := make([]string, len(v.Rows))
-	for i, r := range v.Rows {
-		names[i] = r.Resource
-	}
-	return names
+	return namesOf(v.Rows, func(r top.Row) string { return r.Resource })
 }
 
 func (v topView) text(look look) string { return v.head(look) + v.table(look).text(look) }
@@ -239,7 +229,7 @@ func (v topView) table(look look) *table {
 		holder, held, token := cell{text: "free", color: dim}, "", cell{text: printable.None}
 		switch {
 		case r.Holder != nil:
-			holder, held, token = plain(nameOf(refOf(r.Holder))), look.since(moment{at: r.Since}), tokenCell(pointer(r.Holder.GetToken()))
+			holder, held, token = plain(nameOf(refOf(r.Holder))), look.since(moment{at: r.Since}), tokenCell(new(r.Holder.GetToken()))
 			if r.Holding > 1 {
 				holder.text += fmt.Sprintf(" and %d more", r.Holding-1)
 			}

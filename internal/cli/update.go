@@ -47,12 +47,8 @@ token. For a claim of one's own there is "locket release --id ID".`,
 }
 
 func updateClaim(cmd *cobra.Command, req *models.UpdateClaimRequest) error {
-	return withServers(cmd, func(ctx context.Context, c *connection) error {
-		claim, err := c.UpdateClaim(ctx, req)
-		if err != nil {
-			return err
-		}
-		return printView(cmd, changedClaim(claim))
+	return printAnswer(cmd, changedClaim, func(ctx context.Context, c *connection) (*models.Claim, error) {
+		return c.UpdateClaim(ctx, req)
 	})
 }
 

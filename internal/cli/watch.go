@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	locklib "github.com/locket-service/locket/lock"
@@ -68,16 +67,13 @@ fails, the watch ends with its status; "COMMAND || true" goes on.`,
 		if f.err != nil {
 			return f.err
 		}
-		c, err := connect.Dial(cmd)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
-		w := &watch{
-			connection: &connection{c}, req: req, cursor: req.GetCursor(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
-			show: printEvents(cmd), command: cmd.Flag("exec").Value.String(),
-		}
-		return c.Explain(w.run(cmd.Context()))
+		return withServers(cmd, func(_ context.Context, c *connection) error {
+			w := &watch{
+				connection: c, req: req, cursor: req.GetCursor(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+				show: printEvents(cmd), command: cmd.Flag("exec").Value.String(),
+			}
+			return w.run(cmd.Context())
+		})
 	}
 	cmd = clientCommand(cmd)
 	cmd.ValidArgsFunction = completeOne(completeNames)
@@ -139,7 +135,7 @@ func (w *watch) handle(ctx context.Context, e locklib.WatchEvent) error {
 	line := watchEvent{Event: "synced", Cursor: unlessEmpty(e.Cursor)}
 	switch t := e.Transition; {
 	case e.Claim != nil:
-		line = watchEvent{Event: "claim", Claim: pointer(jsonview.OfWatched(e.Claim))}
+		line = watchEvent{Event: "claim", Claim: new(jsonview.OfWatched(e.Claim))}
 	case t != nil:
 		v := jsonview.OfTransition(t)
 		line = watchEvent{Event: "transition", Before: v.Before, Time: &v.Time, Claim: &v.Claim, Cursor: line.Cursor}
@@ -193,8 +189,6 @@ func variables(t *models.Transition) []string {
 		"LOCKET_TIME=" + t.GetTime().AsTime().Format(jsonview.TimeFormat),
 	}
 }
-
-func pointer[T any](value T) *T { return &value }
 
 func unlessEmpty(text string) *string {
 	if text == "" {

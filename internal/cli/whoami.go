@@ -22,18 +22,16 @@ func newWhoAmICommand() *cobra.Command {
   locket whoami -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withServers(cmd, func(ctx context.Context, c *connection) error {
-				identity, err := c.WhoAmI(ctx, &models.WhoAmIRequest{})
-				if err != nil {
-					return err
-				}
-				return printView(cmd, identityView{jsonview.OfIdentity(identity)})
+			return printAnswer(cmd, viewIdentity, func(ctx context.Context, c *connection) (*models.Identity, error) {
+				return c.WhoAmI(ctx, &models.WhoAmIRequest{})
 			})
 		},
 	})
 }
 
 type identityView struct{ jsonview.Identity }
+
+func viewIdentity(i *models.Identity) identityView { return identityView{jsonview.OfIdentity(i)} }
 
 func (v identityView) names() []string {
 	if v.Name == nil {

@@ -75,6 +75,10 @@ func Dial(cmd *cobra.Command) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.dial(options)
+}
+
+func (s Settings) dial(options []conn.Option) (*Connection, error) {
 	opened, err := conn.Dial(s.addresses, options...)
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
@@ -91,11 +95,11 @@ func (c *Connection) Each() (all []*Connection, err error) {
 	for _, address := range c.addresses {
 		one := c.Settings
 		one.addresses = []string{address}
-		opened, err := conn.Dial(one.addresses, options...)
+		opened, err := one.dial(options)
 		if err != nil {
-			return all, exit.With(exit.Usage, err)
+			return all, err
 		}
-		all = append(all, &Connection{Conn: opened, LocketClient: models.NewLocketClient(opened), Settings: one})
+		all = append(all, opened)
 	}
 	return all, nil
 }

@@ -40,6 +40,15 @@ func (c *Connection) Explain(err error) error {
 	}
 }
 
+// ErrorOfCall returns the error of a call that an error wraps, nil if it wraps none.
+func ErrorOfCall(err error) error {
+	var wire interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &wire) {
+		return nil
+	}
+	return wire.GRPCStatus().Err()
+}
+
 func explainReason(reason string, s *status.Status) error {
 	message := errors.New(s.Message())
 	switch reason {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/lease"
 	"github.com/locket-service/locket/models"
@@ -234,7 +235,7 @@ func (j *job) lose(end ending) {
 	j.lost = true
 	claim, err := j.lastOf(end.lock), end.err
 	if claim == nil || claim.GetStatus() == models.Status_STATUS_ACTIVE {
-		if wire := wireError(err); wire != nil {
+		if wire := connect.ErrorOfCall(err); wire != nil {
 			err = j.Explain(wire)
 		}
 		j.say("the lock %q is lost: %v; the command is stopped", end.lock.name, err)

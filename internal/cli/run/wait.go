@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/models"
@@ -109,12 +110,7 @@ func (k *kept) place(l *keptLock) string {
 // selfWait returns an error if a lock is held by a locket run of which this one is the command, or a part of it:
 // that waits for the end of this one.
 func (k *kept) selfWait(l *keptLock) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	queue, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
-	if err != nil {
-		return nil // it is a help, no more
-	}
+	queue, _ := k.queueOf(l) // it is a help, no more
 	around := strings.Fields(os.Getenv(aroundVariable))
 	for _, holder := range queue.GetHolders() {
 		if slices.Contains(around, holder.GetId()) {
@@ -151,9 +147,7 @@ func (k *kept) tooLate(l *keptLock) error {
 
 // holders returns the holders of a lock, as far as the server names them at once.
 func (k *kept) holders(l *keptLock) string {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	queue, _ := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
+	queue, _ := k.queueOf(l)
 	switch holders := queue.GetHolders(); len(holders) {
 	case 0:
 		return "others came first"
@@ -174,7 +168,7 @@ func nameOf(holder *models.Claim) string {
 
 // unreachable returns why no server has made the claim.
 func (k *kept) unreachable(l *keptLock) error {
-	if err := k.ask(l); err != nil {
+	if _, err := k.queueOf(l); err != nil {
 		return k.Explain(err)
 	}
 	if refusal := l.refusal.Load(); refusal != nil {
@@ -185,21 +179,22 @@ func (k *kept) unreachable(l *keptLock) error {
 
 // isReachable reports whether a server answers, if only with a refusal.
 func (k *kept) isReachable(l *keptLock) bool {
-	code := status.Code(k.ask(l))
+	_, err := k.queueOf(l)
+	code := status.Code(err)
 	return code != codes.Unavailable && code != codes.DeadlineExceeded
 }
 
-func (k *kept) ask(l *keptLock) error {
+// queueOf returns the queue of a lock, if a server answers at once.
+func (k *kept) queueOf(l *keptLock) (*models.Queue, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_, err := k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
-	return err
+	return k.GetQueue(ctx, &models.GetQueueRequest{Resource: l.name})
 }
 
 // notAcquired returns the error for a runner that has ended before all locks were held, while
 // another one was awaited.
 func (k *kept) notAcquired(end ending, awaited *keptLock) error {
-	wire := wireError(end.err)
+	wire := connect.ErrorOfCall(end.err)
 	switch {
 	case end.lock != awaited:
 		return k.conflict(fmt.Errorf("the lock %q was lost while %q was awaited: %w", end.lock.name, awaited.name, end.err))
@@ -219,15 +214,6 @@ func (k *kept) lastOf(l *keptLock) *models.Claim {
 	defer cancel()
 	claim, _ := k.GetClaim(ctx, &models.GetClaimRequest{Id: l.id()})
 	return claim
-}
-
-// wireError returns the error of a call that an error wraps, nil if none.
-func wireError(err error) error {
-	var wire interface{ GRPCStatus() *status.Status }
-	if !errors.As(err, &wire) {
-		return nil
-	}
-	return wire.GRPCStatus().Err()
 }
 
 // fateOf returns how a claim has ended.
