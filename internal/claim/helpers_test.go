@@ -100,7 +100,8 @@ func (d *queueTest) shared(id string) claim.Claim {
 	return d.do(cmd)
 }
 
-func (d *queueTest) release(id string) claim.Claim  { d.t.Helper(); return d.end(id, claim.Released) }
+func (d *queueTest) release(id string) claim.Claim { d.t.Helper(); return d.end(id, claim.Released) }
+
 func (d *queueTest) withdraw(id string) claim.Claim { d.t.Helper(); return d.end(id, claim.Withdrawn) }
 
 func (d *queueTest) end(id string, to claim.Status) claim.Claim {
