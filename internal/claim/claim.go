@@ -11,7 +11,7 @@ type Time int64
 // Std returns t as a time.Time in UTC.
 func (t Time) Std() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
-// Sub returns the duration from u to t, held at the largest one.
+// Sub returns the duration from u to t, or the largest duration if it is longer than that.
 func (t Time) Sub(u Time) time.Duration {
 	if d := int64(t - u); d <= math.MaxInt64/int64(time.Microsecond) {
 		return time.Duration(d) * time.Microsecond
@@ -19,7 +19,7 @@ func (t Time) Sub(u Time) time.Duration {
 	return math.MaxInt64
 }
 
-// Add returns t moved by d, held at the largest Time.
+// Add returns the time d after t, or the largest Time if it would be later than that.
 func (t Time) Add(d time.Duration) Time {
 	sum := t + Time(d/time.Microsecond)
 	if d > 0 && sum < t {
@@ -32,24 +32,24 @@ func (t Time) Add(d time.Duration) Time {
 type Instant struct {
 	// Wall is the database's clock.
 	Wall Time
-	// Lease is the clock of the leases: it stands still while no server can take
-	// renewals, so that such time counts against nobody's lease.
+	// Lease is lease time. It stands still while no server can commit renewals, so that no lease runs out because of an
+	// outage.
 	Lease Time
 	// Skew is how much later than its deadline a lease is due, because the servers' readings
 	// of Lease may differ by that much.
 	Skew time.Duration
-	// Quarantine is the lease time before which nobody is granted anything, 0 for none: the store was restored from a
-	// backup, and what was granted after that was taken may still be held.
+	// Quarantine is the lease time before which no claim is granted, 0 for none. The store was restored from a backup: a
+	// claim that was granted after the backup was taken may still be held.
 	Quarantine Time
 }
 
-// Quarantined reports whether nobody is granted anything yet.
+// Quarantined reports whether claims are not granted yet.
 func (i Instant) Quarantined() bool { return i.Lease < i.Quarantine }
 
 // DueBefore returns the last deadline that is due.
 func (i Instant) DueBefore() Time { return i.Lease.Add(-i.Skew) }
 
-// MaxBrief is how many bytes of UserData, and of Value, a claim comes with that nobody needs whole.
+// MaxBrief is how many bytes of UserData, and of Value, are read of a claim that no command needs whole.
 const MaxBrief = 4096
 
 // Claim is an owner's interest in a resource. The queues never change a claim that they
@@ -77,8 +77,7 @@ type Claim struct {
 	UserData []byte
 	// Value is the metadata of a lock (the value of a Resource in Cloud Foundry's Locket).
 	Value string
-	// Brief says that UserData or Value is longer than MaxBrief, and was therefore left out when the
-	// claim was read.
+	// Brief says that UserData or Value was left out when the claim was read, because it is longer than MaxBrief.
 	Brief bool
 	// NewValue says of a Brief claim that a renewal has set Value since the claim was read.
 	NewValue bool
@@ -92,12 +91,11 @@ type Claim struct {
 	Token uint64
 	// Version is the resource's version at the last change of the claim.
 	Version uint64
-	// Deadline is when an active claim falls due, by the lease clock, or when a waiting one with
-	// a WaitTTL is to be aborted. It is 0 for a waiting claim without one, and Forever for an active
-	// one with a Session.
+	// Deadline is when the lease of an active claim runs out, in lease time, or when a waiting claim with a WaitTTL is
+	// to be aborted. It is 0 for a waiting claim without a WaitTTL, and Forever for an active claim with a Session.
 	Deadline Time
-	// Created, Activated and Finished are when the claim took on its statuses, by
-	// the database's clock; 0 for never.
+	// Created, Activated and Finished are when the claim got its first status, became active and ended, by the
+	// database's clock; 0 for never.
 	Created, Activated, Finished Time
 	// Reason is why the claim was ended, in the words of who ended it.
 	Reason string
@@ -115,13 +113,13 @@ func (c *Claim) Abandoned(now Instant) bool {
 	return c.Status == Waiting && c.Deadline != 0 && c.Deadline <= now.DueBefore()
 }
 
-// ToKeep reports whether the claim waits with a WaitTTL of which half has passed, so that whoever
-// asks about it is to keep it waiting (KeepWaiting).
+// ToKeep reports whether the claim waits and half of its WaitTTL has passed. Whoever asks about it then extends its wait
+// (KeepWaiting).
 func (c *Claim) ToKeep(now Instant) bool {
 	return c.Status == Waiting && c.Deadline != 0 && c.Deadline.Sub(now.Lease) <= c.WaitTTL/2
 }
 
-// StatusChange is one line of a claim's history.
+// StatusChange is one entry of a claim's history.
 type StatusChange struct {
 	Status Status
 	At     Time
@@ -166,8 +164,8 @@ func (c *Claim) ActiveDuration(now Instant) (time.Duration, bool) {
 	}
 }
 
-// Remaining is the time until an active claim falls due, never negative. For a claim with a
-// Session it is the longest there is.
+// Remaining is the time until the lease of an active claim runs out, never negative. For a claim with a Session it is
+// the longest duration.
 func (c *Claim) Remaining(now Instant) time.Duration {
 	return max(0, c.Deadline.Sub(now.Lease))
 }

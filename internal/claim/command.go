@@ -11,24 +11,23 @@ type Command interface {
 	// Targets returns what must be read for the command. A transaction loads the targets
 	// of all of its commands before it carries out the first.
 	Targets() []Target
-	// apply carries the command out, on the queues of its targets in the same order, in
-	// which nobody waits for a holder that is due. It returns the claim that the command
-	// is about, if it is about one.
+	// apply carries the command out. qs.targets has the queues of its Targets, in the same order; leases that had run
+	// out while claims waited have been ended there. It returns the claim that the command is about, nil if there is
+	// none.
 	apply(qs *Queues) (*member, error)
 }
 
-// Target is one queue that a command works on: that of a resource by its name, or, where
-// the name is empty, that of a claim by its id. With both, the resource's queue is meant,
-// and the claim, if there is one with this id, must be in it: it is ErrIDTaken otherwise.
+// Target is one queue that a command works on: that of a Resource, or, if Resource is empty, that of the claim with the
+// ID. With both, it is the queue of the Resource; a claim with the ID that is in another queue is ErrIDTaken.
 //
-// With a Session it is that session instead, and with Claims the queues of its live claims, as many as
-// MaxEnds allows: those that wait first, or with Waiting those alone.
+// With a Session the target is that session. With Claims it is also the queues of its live claims, at most MaxEnds of
+// them, waiting claims first; with Waiting it is those of its waiting claims only.
 type Target struct {
 	Resource, ID    string
 	Session         string
 	Claims, Waiting bool
-	// Whole says that the claim with the ID, or without one the resource's exclusive holder, is needed
-	// with all its data: see Claim.Brief.
+	// Whole says that the claim with the ID is needed with all its data (see Claim.Brief); without an ID, the exclusive
+	// holder of the Resource.
 	Whole bool
 }
 
@@ -48,14 +47,14 @@ type Create struct {
 	WaitTTL  time.Duration
 	UserData []byte
 	Value    string
-	// NoWait refuses a claim that would wait, with a CollisionError. A try that is refused
-	// leaves nothing, so it keeps nobody out and may be repeated with its id.
+	// NoWait refuses a claim that would wait, with a CollisionError. A refused attempt stores nothing, so it may be
+	// repeated with the same id.
 	NoWait bool
-	// AllowDeadlock says that the claim may wait although that causes a deadlock. LookFirst refuses a claim that
-	// would have to wait, and has an owner, with a WouldWaitError, so that its caller can look for deadlocks before it is made.
+	// AllowDeadlock says that the claim may wait although that causes a deadlock. LookFirst refuses a claim that has an
+	// owner and would wait, with a WouldWaitError, so that its caller can search for deadlocks before the claim is made.
 	AllowDeadlock, LookFirst bool
-	// Session is what the claim is bound to, "" for none; it must be attached to Server. It is
-	// ErrSessionEnded or ErrNotAttached otherwise. Such a claim has no use for a TTL.
+	// Session is the session that the claim is bound to, "" for none. It must be attached to Server, else the command is
+	// refused with ErrSessionEnded or ErrNotAttached. TTL is not used then.
 	Session, Server string
 }
 
@@ -115,7 +114,7 @@ func (cmd Create) apply(qs *Queues) (*member, error) {
 	return m, nil
 }
 
-// wouldWait returns the error of a claim that is not to join the line yet.
+// wouldWait returns the error for a claim that would wait and has LookFirst.
 func (q *Queue) wouldWait(c *Claim, now Instant) error {
 	c.Status, c.Created, c.Enqueued = Waiting, now.Wall, math.MaxUint64
 	e := &WouldWaitError{Claim: c}
@@ -125,10 +124,9 @@ func (q *Queue) wouldWait(c *Claim, now Instant) error {
 	return e
 }
 
-// Made reports whether the claim is one that this very request would have made. What
-// a renewal may have changed since is not compared, nor is WaitTTL, which a server that does not
-// know it has left out. A claim that was never active was not made
-// with NoWait.
+// Made reports whether this request would have made the claim. It does not compare what a renewal may have changed, nor
+// WaitTTL, which servers of older versions do not store. A request with NoWait has not made a claim that was never
+// active.
 func (cmd Create) Made(c *Claim) bool {
 	return c.ID == cmd.ID && c.Resource == cmd.Resource && c.Owner == cmd.Owner &&
 		c.Mode == cmd.Mode && c.Session == cmd.Session && bytes.Equal(c.UserData, cmd.UserData) && (!cmd.NoWait || c.Token != 0)
@@ -143,9 +141,8 @@ type Acquire struct {
 	Type            Type
 	TTL             time.Duration
 	Value           string
-	// Token, unless it is 0, is that of the only grant to renew. Nothing is then
-	// acquired: if this grant is over the answer is ErrNotFound, or a CollisionError
-	// when somebody else holds the resource, even if that lease is due.
+	// Token, unless it is 0, names the grant to renew. Then nothing new is acquired: if this grant is over, the error is
+	// ErrNotFound, or a CollisionError if another owner holds the resource, even if that lease has run out.
 	Token uint64
 }
 
@@ -189,8 +186,8 @@ func (cmd Acquire) apply(qs *Queues) (*member, error) {
 	return q.join(c, now), nil
 }
 
-// held returns the exclusive hold of an owner. The token, unless it is 0, is that of the
-// only grant that will do. What a session holds is not its owner's: it has another OwnerKey.
+// held returns the exclusive claim of an owner. A token other than 0 must be that of the claim. Claims of sessions are
+// left out: they have another OwnerKey.
 func (q *Queue) held(owner string, token uint64) (*member, error) {
 	h := q.find(q.Holder)
 	switch {
@@ -211,7 +208,7 @@ func (q *Queue) collision() error {
 // Release ends an owner's exclusive hold on a resource (Release of Cloud Foundry's Locket).
 type Release struct {
 	Resource, Owner string
-	// Token, unless it is 0, is that of the only grant to release.
+	// Token, unless it is 0, names the grant to release.
 	Token uint64
 }
 
@@ -231,8 +228,8 @@ func (cmd Release) apply(qs *Queues) (*member, error) {
 	return h, nil
 }
 
-// Renew gives an active claim a new TTL, from now on. A claim of a session has none, so that it
-// is ErrSessionClaim.
+// Renew gives an active claim a new TTL, which begins now. A claim of a session has no TTL: the error is
+// ErrSessionClaim.
 type Renew struct {
 	ID  string
 	TTL time.Duration
@@ -260,9 +257,8 @@ func (cmd Renew) apply(qs *Queues) (*member, error) {
 	return m, nil
 }
 
-// Activate asks whether a claim is active by now. Claims are granted by the rules
-// alone, so it changes nothing, except that an active claim gets a new TTL if one is
-// given (refresh in the claim client library), and that asking keeps a claim waiting.
+// Activate asks whether a claim is active. It grants nothing. It renews an active claim if a TTL is given (refresh in
+// the claim client library), and extends the wait of a claim with a WaitTTL.
 type Activate struct {
 	ID string
 	// TTL is nil to leave the deadline alone.
@@ -322,7 +318,7 @@ func (cmd SetStatus) apply(qs *Queues) (*member, error) {
 type End struct {
 	ID     string
 	Reason string
-	// Brief says that the answer may be so: see Claim.Brief.
+	// Brief says that the answer may have a Brief claim: see Claim.Brief.
 	Brief bool
 }
 
@@ -344,8 +340,8 @@ func (cmd End) apply(qs *Queues) (*member, error) {
 	return m, nil
 }
 
-// IfVersion carries out a command about one claim if the claim has still a version: nothing has changed since its
-// caller saw it. It is a VersionError otherwise, which changes nothing.
+// IfVersion carries out a command about one claim if the claim has a version, so has not changed since the caller read
+// it. Else the error is a VersionError, and nothing changes.
 type IfVersion struct {
 	ID      string
 	Version uint64
@@ -388,8 +384,8 @@ func (cmd Withdraw) apply(qs *Queues) (*member, error) {
 	return m, nil
 }
 
-// KeepWaiting moves on when the claims with the ids are to be aborted: somebody has asked about
-// them just now. What does not wait, or has no WaitTTL, is left alone. It returns no claim.
+// KeepWaiting extends the wait of claims that somebody has asked about: each is aborted one WaitTTL from now. It skips
+// claims that do not wait or have no WaitTTL. It returns no claim.
 type KeepWaiting struct {
 	IDs []string
 }
@@ -407,8 +403,8 @@ func (cmd KeepWaiting) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// Expire ends the holders of resources that are due, and those of the Waiters that are
-// abandoned, as the sweep does. It returns no claim.
+// Expire ends the holders of Resources whose leases have run out, and those of the Waiters that are abandoned. The
+// sweeper sends it. It returns no claim.
 type Expire struct {
 	Resources []string
 	// Waiters are ids of claims.
@@ -437,8 +433,8 @@ func (cmd Expire) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// ofMany reports whether a command is about many targets, each by itself: those that are not
-// there, or could not be loaded, are left alone.
+// ofMany reports whether a command is about many independent targets. It skips those that do not exist or could not be
+// loaded.
 func ofMany(cmd Command) bool {
 	switch cmd.(type) {
 	case Expire, KeepWaiting:
@@ -456,7 +452,7 @@ func targetsOf(ids []string) []Target {
 	return targets
 }
 
-// each calls do for those of the claims that are known.
+// each calls do for each of the claims that is known.
 func (qs *Queues) each(ids []string, do func(*Queue, *member)) {
 	for _, id := range ids {
 		if q := qs.byID[id]; q != nil {

@@ -11,7 +11,7 @@ var (
 	// ErrIDTaken is returned by Create when the id names a claim that was made by
 	// a different request.
 	ErrIDTaken = errors.New("the id names another claim")
-	// ErrQuarantine is returned for what would be granted at once while nobody is granted anything (Instant.Quarantine).
+	// ErrQuarantine is returned for a claim that would be granted at once, during a quarantine (Instant.Quarantine).
 	ErrQuarantine = errors.New("the store was restored from a backup, and nothing is granted yet")
 	// ErrQueueFull is returned by Create when MaxWaiting claims wait for the resource.
 	ErrQueueFull = errors.New("too many claims wait for the resource")
@@ -19,8 +19,7 @@ var (
 	ErrContention = errors.New("the claim waits for other claims")
 )
 
-// CollisionError is returned to an owner that asks, without waiting, for a resource which
-// somebody else holds or waits for.
+// CollisionError is returned for a claim that must not wait, when others hold the resource or wait for it.
 type CollisionError struct {
 	// Holder is a claim that holds the resource. It is nil when the holders are
 	// shared.
@@ -36,9 +35,9 @@ func (e *CollisionError) Error() string {
 
 // WouldWaitError is returned by Create with LookFirst for a claim that would have to wait. Nothing was done.
 type WouldWaitError struct {
-	// Claim is how it would wait, behind all others.
+	// Claim is the claim as it would wait, behind all others.
 	Claim *Claim
-	// Holder, unless it is nil, is the only claim that stands before it.
+	// Holder, unless it is nil, is the only claim before it.
 	Holder *Claim
 }
 
@@ -46,7 +45,7 @@ func (e *WouldWaitError) Error() string { return "the claim would have to wait" 
 
 // VersionError is returned by IfVersion for a claim that has another version.
 type VersionError struct {
-	// Version is that of the claim.
+	// Version is the version that the claim has.
 	Version uint64
 }
 

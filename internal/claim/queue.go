@@ -37,17 +37,16 @@ type Row struct {
 	Waiting int
 }
 
-// member is the place of one claim in a queue. The claim is as the last transition left
-// it: a change puts another one here, and never touches the old one.
+// member is one claim of a queue, as the last transition left it. A change replaces the claim by a copy and leaves the
+// old one as it was.
 type member struct{ *Claim }
 
 // MoreWaiters reads the waiting claims of a resource that were enqueued after a version,
 // in order: some of them, and none only when there are no more.
 type MoreWaiters func(resource string, after uint64) ([]*Claim, error)
 
-// NewQueue returns the queue of a resource with the row that was read, or with a row
-// that holds nothing but the resource's name. floor is a version below which the
-// resource must not come even if it is new. more may be nil when nobody waits.
+// NewQueue returns the queue of a resource with the row that was read. If there is no row, only its Resource is set. The
+// resource's version will be above floor also if the resource is new. more may be nil if no claim waits.
 func NewQueue(row Row, floor uint64, more MoreWaiters) *Queue {
 	q := &Queue{Row: row, stored: row, whole: row.Waiting == 0, more: more}
 	q.Version = max(q.Version, floor)
@@ -63,7 +62,7 @@ func (q *Queue) Find(id string) *Claim {
 	return nil
 }
 
-// fewMembers is up to how many members are searched one by one.
+// fewMembers is the largest number of members that are searched without a map.
 const fewMembers = 8
 
 func (q *Queue) find(id string) *member {
@@ -116,19 +115,19 @@ func (q *Queue) ExclusiveHolder() *Claim {
 // Free reports whether nobody holds the resource.
 func (q *Queue) Free() bool { return q.Holder == "" && q.Shared == 0 }
 
-// admits reports whether a claim of the mode may be granted beside today's holders.
+// admits reports whether a claim of the mode may be granted beside the present holders.
 func (q *Queue) admits(m Mode) bool {
 	return q.Free() || (m == Shared && q.Holder == "")
 }
 
-// next moves the resource's version on.
+// next gives the resource its next version.
 func (q *Queue) next(now Instant) uint64 {
 	q.Version = max(q.Version+1, uint64(max(0, now.Wall)))
 	return q.Version
 }
 
-// change replaces a member's claim by a copy with the next version, which the caller goes
-// on to fill in, and notes the transition.
+// change replaces a member's claim by a copy with the next version, and notes the transition. The caller sets the other
+// fields of the copy.
 func (q *Queue) change(m *member, now Instant) *Claim {
 	after := *m.Claim
 	after.Version = q.next(now)
@@ -158,9 +157,9 @@ func (q *Queue) join(c *Claim, now Instant) *member {
 	return m
 }
 
-// grant makes a waiting claim a holder. That tells nothing of whether anybody still wants it: a
-// claim that has waited with a WaitTTL falls due no later than it would have been aborted. So
-// many that are abandoned together delay the others for one WaitTTL, not for a TTL each.
+// grant makes a waiting claim a holder. Nobody may want the claim any more, so a claim with a WaitTTL gets the deadline
+// that it had while it waited, if that is earlier. Many abandoned claims together therefore delay the others by one
+// WaitTTL, not by a TTL each.
 func (q *Queue) grant(m *member, now Instant) {
 	c := q.change(m, now)
 	c.Status = Active
@@ -204,17 +203,17 @@ func (q *Queue) finish(m *member, to Status, reason string, now Instant) {
 // ReasonAbandoned is why a claim was aborted that nobody asked about for its WaitTTL.
 const ReasonAbandoned = "nobody asked about the claim for its wait TTL"
 
-// abandon ends a claim that is Abandoned.
+// abandon aborts a claim that is Abandoned.
 func (q *Queue) abandon(m *member, now Instant) { q.finish(m, Aborted, ReasonAbandoned, now) }
 
-// keepWaiting moves on when a waiting claim is to be aborted, if it is time for that.
+// keepWaiting extends the wait of a claim that is ToKeep.
 func (q *Queue) keepWaiting(m *member, now Instant) {
 	if m.ToKeep(now) {
 		q.change(m, now).Deadline = now.Lease.Add(m.WaitTTL)
 	}
 }
 
-// passOn ends the holders that are due, if somebody waits for it.
+// passOn ends the holders whose leases have run out, if claims wait.
 func (q *Queue) passOn(now Instant) {
 	if q.Waiting > 0 {
 		q.expire(now)
@@ -222,7 +221,7 @@ func (q *Queue) passOn(now Instant) {
 	}
 }
 
-// expire ends the holders that are due.
+// expire ends the holders whose leases have run out.
 func (q *Queue) expire(now Instant) {
 	if q.Free() {
 		return
@@ -234,8 +233,8 @@ func (q *Queue) expire(now Instant) {
 	}
 }
 
-// MaxGrants is how many claims one transaction grants, or finds abandoned, and then still one for each
-// resource that nobody holds. When more could be granted, the next transaction about the resource goes on.
+// MaxGrants is how many claims one transaction grants or aborts as abandoned. Beyond that it grants one claim for each
+// resource that nobody holds. The next transaction with the resource grants more.
 const MaxGrants = 1000
 
 // settle grants the claims at the head of the line for as long as the rules allow.
@@ -250,9 +249,8 @@ func (q *Queue) settle(now Instant) {
 	q.left = q.Waiting > 0
 }
 
-// grantNext grants the claim at the head of the line if the rules allow, or ends it if it is
-// abandoned. After MaxGrants an abandoned one is granted all the same: it is due at once, and the next
-// transaction ends it.
+// grantNext grants the claim at the head of the line if the rules allow, or aborts it if it is abandoned. After
+// MaxGrants it grants an abandoned claim too: its lease runs out at once, and the next transaction ends it.
 func (q *Queue) grantNext(now Instant) bool {
 	if q.Waiting == 0 || q.Holder != "" {
 		return false
@@ -270,12 +268,11 @@ func (q *Queue) grantNext(now Instant) bool {
 	return true
 }
 
-// Unsettled reports whether the transaction has granted as many claims as it may, and claims still wait,
-// so that there may be more to grant.
+// Unsettled reports whether the transaction stopped at MaxGrants while claims wait, so that more may be granted.
 func (q *Queue) Unsettled() bool { return q.left }
 
-// head returns the first claim in the line, reading more of it if need be. It is nil
-// when reading failed.
+// head returns the first claim in the line. It reads more of the line if necessary. It returns nil if no claim waits or
+// reading failed.
 func (q *Queue) head() *member {
 	for q.err == nil {
 		for len(q.waiters) > 0 && q.waiters[0].Status != Waiting {

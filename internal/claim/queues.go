@@ -9,8 +9,8 @@ import (
 // Queues are those that one transaction has read, together with its time. They carry out
 // the transaction's commands, and keep the list of what these changed.
 type Queues struct {
-	// Now is the time of the transaction: read after it began, so not before any of the
-	// requests that it serves.
+	// Now is the time of the transaction. It was read after the transaction began, so it is not before any of its
+	// requests.
 	Now Instant
 
 	byResource  map[string]*Queue
@@ -47,7 +47,7 @@ func (qs *Queues) Add(c *Claim) {
 	qs.byResource[c.Resource].add(c)
 }
 
-// refusals are why commands are refused on what could not be loaded: by its name, or by its id.
+// refusals are the errors of commands about what could not be loaded, by name or by id.
 type refusals struct {
 	resources, claims, sessions map[string]error
 }
@@ -72,8 +72,8 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// RenewHolders gives the holders of a resource that are known their TTL anew: their rows were locked, so that
-// nobody could renew them. It is called before the first command.
+// RenewHolders renews the known holders of a resource, because their rows were locked so that nobody could renew them.
+// It is called before the first command.
 func (qs *Queues) RenewHolders(resource string) {
 	q := qs.byResource[resource]
 	for _, m := range q.members {
@@ -89,11 +89,11 @@ func (qs *Queues) Resource(name string) *Queue { return qs.byResource[name] }
 // QueueOf returns the queue of the claim with an id, nil when no such claim is known.
 func (qs *Queues) QueueOf(id string) *Queue { return qs.byID[id] }
 
-// Do carries out one command, and then grants what can be granted. It returns the claim
-// that the command is about, nil if it is about none.
+// Do carries out one command, and then grants what can be granted. It returns the claim that the command is about, nil
+// if there is none.
 //
-// An error is an answer too: a lease that ran out while others wait has been passed on
-// even when the command itself was refused.
+// A command that returns an error may still have changed the queue: a lease that ran out while others wait has ended,
+// and the next claim has been granted.
 func (qs *Queues) Do(cmd Command) (*Claim, error) {
 	if err := qs.find(cmd); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (qs *Queues) findClaims(t Target) {
 	}
 }
 
-// refusal returns why nothing can be done about a target, nil if it was loaded.
+// refusal returns why a target could not be loaded, nil if it was.
 func (qs *Queues) refusal(t Target) error {
 	switch {
 	case t.Session != "":
@@ -174,7 +174,7 @@ func (qs *Queues) refusal(t Target) error {
 // Transitions returns every change that the commands made, in order.
 func (qs *Queues) Transitions() []Transition { return qs.transitions }
 
-// Changes returns the Net of Transitions: what is to be stored of the claims.
+// Changes returns the Net of Transitions: the changes of claims to store.
 func (qs *Queues) Changes() []Transition {
 	if qs.summed != len(qs.transitions) {
 		qs.net, qs.summed = Net(qs.transitions), len(qs.transitions)
@@ -182,7 +182,7 @@ func (qs *Queues) Changes() []Transition {
 	return qs.net
 }
 
-// Changed returns the queues whose resource's row is to be stored, in no order.
+// Changed returns the queues whose rows have changed, in no order.
 func (qs *Queues) Changed() []*Queue {
 	changed := make([]*Queue, 0, len(qs.byResource))
 	for _, q := range qs.byResource {
@@ -193,8 +193,8 @@ func (qs *Queues) Changed() []*Queue {
 	return changed
 }
 
-// Err returns the first error of reading more of a queue while commands ran. The
-// transaction must then be given up: nothing of it is to be written.
+// Err returns the first error of reading more of a queue while commands ran. Nothing of the transaction may be written
+// then.
 func (qs *Queues) Err() error {
 	for _, q := range qs.byResource {
 		if q.err != nil {

@@ -22,13 +22,13 @@ func (c *Count) add(s Status, n int) {
 	}
 }
 
-// counts are those of identities, with the first noted of the transitions.
+// counts are the counts of identities. They include the first noted of the transitions.
 type counts struct {
 	of    map[string]*Count
 	noted int
 }
 
-// PutCount adds the number of live claims of an identity, as it is stored. It comes before the first command.
+// PutCount sets the number of live claims that an identity has in the store. It is called before the first command.
 func (qs *Queues) PutCount(identity string, c Count) {
 	put(&qs.counts.of, identity, &c)
 }
@@ -64,10 +64,10 @@ func (qs *Queues) Counted(t Transition) bool {
 	return t.Before == nil && t.After.Status.Live() && qs.counts.of[t.After.Identity] != nil
 }
 
-// QuotaError refuses a claim beyond the quota of its caller.
+// QuotaError is returned for a claim beyond the quota of its caller.
 type QuotaError struct {
 	Identity string
-	// Status is Active if the limit is that of the claims held, and Waiting if it is that of those that wait.
+	// Status is Active for the limit of active claims, and Waiting for that of waiting claims.
 	Status Status
 	Limit  int
 }
@@ -84,8 +84,8 @@ func (q *Queue) status(m Mode) Status {
 	return Active
 }
 
-// admit returns a QuotaError if the caller may not have one more claim in the queue. With as many active claims as the
-// quota allows, one more may wait still, which may be granted; with more, none may.
+// admit returns a QuotaError if the caller may not have one more claim in the queue. A caller with as many active claims
+// as the quota allows may still have a claim that waits, and it may be granted; a caller with more may not.
 func (q *Queue) admit(m Mode) error {
 	name, quota := q.set.caller.Name, q.set.caller.Quota
 	if quota == nil {

@@ -11,11 +11,11 @@ type Request struct {
 	Command Command
 }
 
-// Answer is what a request has led to.
+// Answer is the result of a request.
 type Answer struct {
-	// Claim is what the command is about, as it has left it; nil if it is about none, and with an Err.
+	// Claim is the claim that the command is about, as the command left it; nil if there is none, or with an Err.
 	Claim *Claim
-	// Holder, unless it is nil, is the only claim that stands before Claim, which waits.
+	// Holder, unless it is nil, is the only claim before Claim, which waits.
 	Holder *Claim
 	// Err is why the request was refused, or ErrUnfinished.
 	Err error

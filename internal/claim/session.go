@@ -22,18 +22,16 @@ type Session struct {
 	TTL time.Duration
 	// Server is what the session is attached to, "" for none.
 	Server string
-	// Attached is when it was attached there, by the lease clock. So long, at least, its server was
-	// there.
+	// Attached is when it was attached to Server, in lease time: Server was alive then.
 	Attached Time
-	// Deadline is when a detached session falls due, by the lease clock. It is 0 while it is
-	// attached: its server may keep it alive.
+	// Deadline is when the TTL of a detached session runs out, in lease time. It is 0 while the session is attached.
 	Deadline Time
 	// Created is by the database's clock.
 	Created Time
 	// Version rises with every change of the session, and with every claim made for it.
 	Version uint64
-	// Ending is how the session ends, while it has more claims than one transaction ends; else it is
-	// zero. Such a session is attached to no server, so that it gets no more claims, and cannot be resumed.
+	// Ending is how the session ends, while it has more claims than one transaction ends; else it is zero. A session
+	// that is ending is not attached, gets no more claims, and cannot be resumed.
 	Ending Ending
 }
 
@@ -60,24 +58,24 @@ const MaxSessionClaims = 10_000
 // several transactions.
 const MaxEnds = 256
 
-// endingTime is after how much lease time a session that has begun to end is due again: whoever ends
-// it is gone by then.
+// endingTime is the lease time after which a session that is ending is due again. By then the server that was ending it
+// has failed.
 const endingTime = 2 * time.Second
 
 var (
-	// ErrUnfinished is returned for a command that does not fit into one transaction. This transaction
-	// has done a part of it. The Rest is for a later one.
+	// ErrUnfinished is returned when one transaction has carried out a part of a command. The Rest is for the next
+	// transaction.
 	ErrUnfinished = errors.New("the command goes on in the next transaction")
 	// ErrSessionEnded is returned when there is no such session, or no longer.
 	ErrSessionEnded = errors.New("the session has ended")
-	// ErrSessionSecret is returned to who attaches a session with another secret than its own, or is
-	// another identity than that which made it.
+	// ErrSessionSecret is returned by Attach when the secret is not that of the session, or when another identity made
+	// the session.
 	ErrSessionSecret = errors.New("the secret is not that of the session, or it is another identity's")
-	// ErrNotAttached is returned when a session is not attached to the server that asks.
+	// ErrNotAttached is returned when the session is not attached to the server that sends the command.
 	ErrNotAttached = errors.New("the session is not attached to this server")
-	// ErrSessionFull is for a session that has MaxSessionClaims.
+	// ErrSessionFull is returned for a session that has MaxSessionClaims.
 	ErrSessionFull = errors.New("the session has too many claims")
-	// ErrSessionClaim is returned to who gives a TTL to a claim that is bound to a session.
+	// ErrSessionClaim is returned by Renew for a claim that is bound to a session.
 	ErrSessionClaim = errors.New("the claim is bound to a session, and has no TTL of its own")
 )
 
@@ -86,13 +84,13 @@ func (s *Session) Due(now Instant) bool {
 	return s.Deadline != 0 && s.Deadline <= now.DueBefore()
 }
 
-// SessionChange is what a transaction has made of one session.
+// SessionChange is the change of one session by a transaction.
 type SessionChange struct {
 	// Before is nil if the transaction made the session, After if it ended it.
 	Before, After *Session
 }
 
-// ID returns the session's.
+// ID returns the session's id.
 func (c SessionChange) ID() string {
 	if c.Before != nil {
 		return c.Before.ID
@@ -114,8 +112,8 @@ func (qs *Queues) PutSession(s Session, claims ...string) {
 	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims})
 }
 
-// PutPart is PutSession for a session that has more claims. Those that wait come first: with one that does
-// not wait come all that do.
+// PutPart is PutSession for a session with more claims than were read. claims has waiting claims first; if it has an
+// active claim, it has all that wait.
 func (qs *Queues) PutPart(s Session, claims ...string) {
 	qs.makeSession(s.ID, &session{stored: &s, now: &s, claims: claims, more: true})
 }
@@ -133,7 +131,7 @@ func (qs *Queues) Session(id string) *Session {
 	return nil
 }
 
-// ChangedSessions returns what became of the sessions that changed, in no order.
+// ChangedSessions returns the changes of sessions, in no order.
 func (qs *Queues) ChangedSessions() []SessionChange {
 	var changes []SessionChange
 	for _, s := range qs.sessions {
@@ -156,7 +154,7 @@ func (qs *Queues) attached(id, server string) (*session, error) {
 	return s, nil
 }
 
-// change replaces the session by a copy with the next version, which the caller goes on to fill in.
+// change replaces the session by a copy with the next version. The caller sets the other fields of the copy.
 func (s *session) change(now Instant) *Session {
 	after := *s.now
 	after.Version = max(after.Version+1, uint64(max(0, now.Wall)))
@@ -164,16 +162,16 @@ func (s *session) change(now Instant) *Session {
 	return &after
 }
 
-// Attach makes a session, or attaches one that is there to another server, or again to the same:
-// the last one to attach wins. It is refused with ErrSessionSecret, and with ErrSessionEnded for a
-// session whose time has passed: its id is not used twice. It returns no claim.
+// Attach makes a session, or attaches a known one to a server; the last Attach counts. It is refused with
+// ErrSessionSecret, and with ErrSessionEnded for a session whose TTL has run out: its id is not used again. It returns
+// no claim.
 type Attach struct {
 	// Session has the ID, the Owner, the Secret and the TTL. Of a session that is there, all but
 	// the first two stay as they are.
 	Session Session
 	// Server keeps the session alive from now on (see db.Pulse).
 	Server string
-	// Resume makes no session: the answer is then ErrSessionEnded.
+	// Resume attaches a known session only; it is ErrSessionEnded otherwise.
 	Resume bool
 }
 
@@ -204,8 +202,8 @@ func (cmd Attach) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// Detach says that a server no longer keeps a session alive: it falls due when Left has passed. A
-// session that is not attached to the server, or not there, is left as it is, which is no error.
+// Detach says that a server no longer keeps a session alive: the session is due when Left has passed. If the session is
+// not attached to the server, or does not exist, nothing changes, which is no error.
 type Detach struct {
 	ID, Server string
 	// Left is the TTL less the time since the server has heard of the session's client.
@@ -227,21 +225,20 @@ func (cmd Detach) apply(qs *Queues) (*member, error) {
 	return nil, nil
 }
 
-// EndSession ends a session and all its claims, or with Keep its claims alone. A session that is not
-// there is no error. It returns no claim.
+// EndSession ends a session and all its claims, or with Keep its claims only. A session that does not exist is no error.
+// It returns no claim.
 //
-// When the session has more claims than one transaction ends, this is done in several, and the error of
-// all but the last is ErrUnfinished. The first one marks the session as ending. The claims that wait end before
-// those that are active, so that what the session gives up is not granted to itself. If nobody goes on,
-// the session is due after some seconds, and any EndSession goes on as the first one has begun.
+// A session with more claims than one transaction ends takes several transactions; the error of all but the last is
+// ErrUnfinished. The first one marks the session as ending. Waiting claims end before active ones, so that the session
+// is not granted what it releases. If the server fails meanwhile, the session is due after endingTime, and the next
+// EndSession continues with the Ending of the first.
 type EndSession struct {
 	ID string
-	// Server, unless it is "", is what the session must be attached to: it is ErrNotAttached
-	// otherwise.
+	// Server, unless it is "", is the server that the session must be attached to; it is ErrNotAttached otherwise.
 	Server string
-	// OnlyDue leaves a session alone that is not due, which is no error.
+	// OnlyDue ends the session only if it is due. If it is not, that is no error.
 	OnlyDue bool
-	// Keep leaves the session as it is, but for its claims.
+	// Keep ends the claims and not the session.
 	Keep bool
 	// Active and Waiting are what becomes of the claims with that status, for Reason. With Keep, 0
 	// leaves those claims alone.
@@ -296,8 +293,8 @@ func (s *session) endAs(how Ending, qs *Queues) error {
 	return err
 }
 
-// endClaims ends those claims of the session that were read. It returns ErrUnfinished when there are more,
-// and the error of one that could not be loaded when no other has ended.
+// endClaims ends those claims of the session that were read. It returns ErrUnfinished if there are more. It returns the
+// error of a claim that could not be loaded if it ended no other.
 func (s *session) endClaims(how Ending, qs *Queues) error {
 	ended, refused := 0, error(nil)
 	for _, id := range s.claims {
@@ -318,7 +315,7 @@ func (s *session) endClaims(how Ending, qs *Queues) error {
 	return nil
 }
 
-// endAs ends a claim of a session, and reports whether it has.
+// endAs ends a claim of a session as how says, and reports whether it did.
 func (q *Queue) endAs(m *member, how Ending, now Instant) bool {
 	to := how.Active
 	if m.Status == Waiting {

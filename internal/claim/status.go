@@ -2,8 +2,7 @@ package claim
 
 import "fmt"
 
-// Status is where a claim stands. The numbers are stored and sent: they are only
-// added to.
+// Status is the status of a claim. The numbers are stored and sent: they never change their meaning.
 type Status uint8
 
 // The seven statuses of a claim (the REST requirements).
@@ -81,8 +80,7 @@ func (m Mode) String() string {
 // Conflicts reports whether two claims of one resource cannot hold it together.
 func (c *Claim) Conflicts(other *Claim) bool { return c.Mode == Exclusive || other.Mode == Exclusive }
 
-// Type says what a claim is for (TypeCode in Cloud Foundry's Locket). It does not enter into the
-// rules.
+// Type says what a claim is for (TypeCode in Cloud Foundry's Locket). No rule depends on it.
 type Type uint8
 
 // The types of a claim.

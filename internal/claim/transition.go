@@ -2,9 +2,8 @@ package claim
 
 import "slices"
 
-// Transition is one change of one claim. Everybody who has to know what a command did
-// reads a list of these, in the order in which the changes happened: the store, the other
-// servers, the calls that wait, the metrics. Both sides are values that never change again.
+// Transition is one change of one claim. The store, other servers, waiting calls and metrics learn what a command did
+// from a list of transitions, in the order of the changes. Neither claim changes afterwards.
 type Transition struct {
 	// Before is the claim as it was, nil if the change made it.
 	Before *Claim
@@ -17,8 +16,8 @@ func (t Transition) StoppedWaiting() bool {
 	return t.Before != nil && t.Before.Status == Waiting && t.After.Status != Waiting
 }
 
-// SetsValue reports whether Value is to be stored of a claim that was there before: it differs, or a renewal has set it
-// where nobody had read what it was.
+// SetsValue reports whether the Value of a claim that existed before is to be stored: it differs, or a renewal has set
+// it without reading the old one.
 func (t Transition) SetsValue() bool {
 	return t.Before.Value != t.After.Value || t.Before.NewValue != t.After.NewValue
 }
