@@ -53,7 +53,7 @@ type Store interface {
 type Result struct {
 	// Claim is empty for a command that is about no claim.
 	Claim claim.Claim
-	// Holder, unless it is nil, is the only claim that stands before Claim, which waits.
+	// Holder, unless it is nil, is the only claim before Claim, which waits.
 	Holder *claim.Claim
 	// Now is the time of the transaction.
 	Now claim.Instant
@@ -94,7 +94,7 @@ type Committer struct {
 
 	queue   *queue
 	failing bool // the database did not take the last commit
-	// until is until when nothing was wrong, zero after a commit or beat that failed: see inService.
+	// until is until when this server could commit, zero after a commit or beat that failed: see inService.
 	until   time.Time
 	time    leaseTime
 	resting bool // there was no beat at the last time for one
@@ -138,9 +138,9 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	}
 }
 
-// Submit takes a command for the caller of ctx, and does not wait until it is carried out: then gets what Do would
-// return, in an inbox. The end of ctx does not end the command. A command that Submit refuses, with ErrStopping or
-// ErrOverloaded, has no then.
+// Submit hands over a command for the caller of ctx and does not wait for its transaction. The inbox calls then with
+// what Do would return. The end of ctx does not end the command. If Submit returns an error, ErrStopping or
+// ErrOverloaded, then is not called.
 func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inbox, then func(Result, error)) error {
 	r := &request{ctx: context.WithoutCancel(ctx), caller: access.CallerOf(ctx), cmd: cmd, to: to, then: then}
 	if err := c.queue.add(r); err != nil {
@@ -207,8 +207,7 @@ func (c *Committer) next() {
 	c.commit(c.queue.take(c.maxBatch))
 }
 
-// answerOld answers the requests that have waited for a transaction for longer than one may
-// take. Nothing of them was done.
+// answerOld answers the requests that have waited for longer than a transaction may take. Nothing of them was done.
 func (c *Committer) answerOld(context.Context) {
 	old := c.queue.takeOlder(time.Now().Add(-c.timeout))
 	c.answer(old, fmt.Errorf("%w: no transaction began within %s", db.ErrUnavailable, c.timeout))
@@ -226,11 +225,11 @@ func (c *Committer) beatForLeases() {
 	_ = c.beat() // reported
 }
 
-// inService reports whether this server could commit until now, as far as it knows: not after a commit that
-// failed, and not when this process has done nothing for a while, because it was stopped.
+// inService reports whether this server could commit until now, as far as it knows: the last commit has not failed, and
+// the process was not stopped for longer than db.MaxSilence.
 func (c *Committer) inService() bool { return time.Since(c.until) <= db.MaxSilence }
 
-// resume makes sure that this server is in service, and that lease time passes, before any lease is looked at.
+// resume makes sure that this server is in service and that lease time runs, before a transaction looks at leases.
 func (c *Committer) resume() error {
 	if c.inService() && !c.resting {
 		return nil
@@ -238,9 +237,9 @@ func (c *Committer) resume() error {
 	return c.beat()
 }
 
-// beat is called between batches, not beside them: while the database does not take
-// commits, no time must count against the leases. It returns the error that it has reported: always
-// db.ErrUnavailable, since who cannot beat can commit nothing.
+// beat beats once. It is called between batches, since lease time must not run while the database takes no commits. It
+// has reported the error that it returns, which is always db.ErrUnavailable: a server that cannot beat can commit
+// nothing.
 func (c *Committer) beat() error {
 	c.land()
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
@@ -271,7 +270,7 @@ func (c *Committer) beat() error {
 	return err
 }
 
-// committed notes whether a commit or a beat, which has just ended, has failed.
+// committed notes whether the commit or beat that has just ended has failed.
 func (c *Committer) committed(err error) {
 	c.until = time.Now()
 	if err != nil {
@@ -299,9 +298,9 @@ func (c *Committer) report(err error) {
 // gatherYields is how often gather yields at most.
 const gatherYields = 20
 
-// gather lets the handlers run that are about to bring requests, for as long as there are
-// such. It does not wait: when nothing else is to run, it returns at once. Without it a
-// busy server commits many small batches, each with less to gain.
+// gather yields to the handlers that are about to add requests, while more requests come. It does not sleep: when
+// nothing else can run, it returns at once. Without it a busy server commits many small batches, which costs more for
+// each request.
 func (c *Committer) gather() {
 	before := 0
 	for range gatherYields {
@@ -316,12 +315,12 @@ func (c *Committer) gather() {
 
 func (c *Committer) stop() { c.answer(c.queue.stop(), ErrStopping) }
 
-// commit carries out a batch and answers its callers. A batch that fails for a reason of
-// its own, while the database takes others, is cut in two until the request that makes it fail is alone, or
-// until the timeout.
+// commit carries out a batch and answers its callers. If the batch fails while the database takes other commits, it is
+// cut in two, and so on, until the request that makes it fail is alone, or until the timeout.
 func (c *Committer) commit(batch []*request) { c.commitUntil(time.Now().Add(c.timeout), batch) }
 
-// commitUntil is commit, and does not begin after a moment: what is left then is answered as it is.
+// commitUntil is commit that begins no transaction after last. It answers the requests that are left then with
+// db.ErrUnavailable.
 func (c *Committer) commitUntil(last time.Time, batch []*request) {
 	switch {
 	case len(batch) == 0:
@@ -356,7 +355,7 @@ func (c *Committer) commitUntil(last time.Time, batch []*request) {
 	}
 }
 
-// blame deals with a batch that failed, unless it turns out that the database takes no commits at all.
+// blame handles a batch that failed: it finds the request at fault, unless the database takes no commits at all.
 func (c *Committer) blame(last time.Time, batch []*request, cause error) {
 	switch err := c.beat(); {
 	case err != nil:
@@ -375,7 +374,7 @@ func (c *Committer) blame(last time.Time, batch []*request, cause error) {
 	}
 }
 
-// answered gives the requests of a batch their answers.
+// answered puts the answers into the requests of a batch.
 func answered(batch []*request, outcome db.Outcome) []*request {
 	for i, a := range outcome.Answers {
 		r := batch[i]
@@ -387,7 +386,8 @@ func answered(batch []*request, outcome db.Outcome) []*request {
 	return batch
 }
 
-// goOn puts the requests that are not finished into the queue again, for what is left to do. It returns the others.
+// goOn puts the requests that are not finished into the queue again, with the rest of their commands. It returns the
+// others.
 func (c *Committer) goOn(batch []*request) []*request {
 	finished := batch[:0]
 	for _, r := range batch {
@@ -402,9 +402,9 @@ func (c *Committer) goOn(batch []*request) []*request {
 	return finished
 }
 
-// deadline is when a transaction that begins now must end. All callers are answered within
-// the timeout: a request that has waited for less than half of it gets the rest here, and one
-// that has waited for longer while a transaction failed gets its answer then.
+// deadline returns when a transaction that begins now must end, so that each caller is answered within the timeout. A
+// request that has waited for less than half of the timeout gets the rest of it. One that has waited for longer is
+// answered when its transaction fails, after half of the timeout at most.
 func (c *Committer) deadline(batch []*request, now time.Time) time.Time {
 	oldest := now
 	for _, r := range batch {
@@ -433,8 +433,7 @@ func (c *Committer) answer(batch []*request, err error) {
 	}
 }
 
-// grantMore goes on with resources in which more claims can be granted than one transaction
-// grants.
+// grantMore grants more claims of resources for which one transaction could not grant all.
 func (c *Committer) grantMore(resources []string) {
 	if len(resources) == 0 {
 		return

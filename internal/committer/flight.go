@@ -8,7 +8,8 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// flight is a batch that is decided. Its callers are answered when it is committed; meanwhile the next one may be decided.
+// flight is a batch that is decided and not committed yet. The next batch may be decided meanwhile. Its callers are
+// answered when it is committed.
 type flight struct {
 	batch   []*request
 	outcome db.Outcome
@@ -18,7 +19,7 @@ type flight struct {
 	cancel  context.CancelFunc
 }
 
-// begin has the store decide a batch. It returns no commit when the store has waited for it itself.
+// begin has the store decide a batch. It returns no completion if the store has committed the batch already.
 func (c *Committer) begin(ctx context.Context, batch db.Batch) (db.Outcome, db.Completion, error) {
 	if store, ok := c.store.(db.Pipeline); ok {
 		return store.Begin(ctx, batch)
@@ -27,7 +28,7 @@ func (c *Committer) begin(ctx context.Context, batch db.Batch) (db.Outcome, db.C
 	return outcome, nil, err
 }
 
-// done is closed when the commit of the flight has ended, never without one.
+// done returns a channel that is closed when the commit of the flight has ended; nil without a flight.
 func (f *flight) done() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -35,7 +36,8 @@ func (f *flight) done() <-chan struct{} {
 	return f.commit.Done()
 }
 
-// late is closed when the callers of the flight are to be answered, whether it is committed or not.
+// late returns a channel that is closed when the time of the flight is up: its callers are then answered, committed or
+// not. It is nil without a flight.
 func (f *flight) late() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -43,12 +45,12 @@ func (f *flight) late() <-chan struct{} {
 	return f.ctx.Done()
 }
 
-// worth reports whether the next batch is to be decided now that some requests wait: beside a flight when they are as many
-// as those under way. Fewer have more to gain from those that come until the commit has ended.
+// worth reports whether to decide the next batch now. During a flight that needs as many waiting requests as the flight
+// has: fewer are better put together with those that come until its commit has ended.
 func (f *flight) worth(waiting int) bool { return f == nil || waiting >= len(f.batch) }
 
-// land waits for the commit of the flight, if there is one, and answers its callers. Requests that have waited for that go
-// on.
+// land waits for the commit of the flight, if there is one, and answers its callers. Then the committer looks at the
+// queue again.
 func (c *Committer) land() {
 	if f := c.flight; f != nil {
 		c.flight = nil
@@ -68,7 +70,7 @@ func (c *Committer) observe(f *flight, err error) {
 	}
 }
 
-// end passes on what has become of a batch, and answers its callers.
+// end tells the listeners how a batch ended, and answers its callers.
 func (c *Committer) end(f *flight, err error) {
 	c.observe(f, err)
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// observeHandovers notes how long it took from the end of a holder until a claim that waited for it was granted, for each
-// such claim of a transaction that began and ended at these times.
+// observeHandovers observes the time from the end of a holder to the grant of a claim that waited for it, for each such
+// claim of a transaction with this begin and end.
 func (m *Metrics) observeHandovers(outcome db.Outcome, batch []*request, begin, end time.Time) {
 	if !slices.ContainsFunc(outcome.Changes, grantsWaiter) {
 		return
@@ -39,8 +39,8 @@ func endsHolder(t claim.Transition) bool {
 	return t.Before != nil && t.Before.Status == claim.Active && t.After.Status.Final()
 }
 
-// sinceEnd returns how long before the end of a transaction a holder has ended in it: since its lease ran out, or the
-// request came that ended it; else, for many that end together, since the transaction began.
+// sinceEnd returns how long before the end of a transaction a holder ended in it. The holder ended when its lease ran
+// out, or when the request came that ended it. Where many claims end together, it is when the transaction began.
 func sinceEnd(t claim.Transition, now claim.Instant, came map[string]time.Time, begin, end time.Time) time.Duration {
 	at, known := came[t.After.ID]
 	switch {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Health is what a committer knows of its database, by this server's clock. Health returns it.
+// Health is the state of the database as a committer sees it. The times are those of this server's clock.
 type Health struct {
 	// LastCommit is when the database last took a commit or a beat; zero before the first.
 	LastCommit time.Time
@@ -15,12 +15,12 @@ type Health struct {
 	Err error
 	// Began is when the transaction or beat under way began; zero if there is none.
 	Began time.Time
-	// Turned is when the goroutine that commits last showed that it turns: it got an answer, whatever that was, or
-	// had none to wait for. While it turns, the gap is about db.BeatInterval, or as long as a transaction takes.
+	// Turned is when the goroutine that commits last went through its loop: the database had answered, or there was
+	// nothing to wait for. The gaps are about db.BeatInterval, or as long as a transaction takes.
 	Turned time.Time
 }
 
-// health keeps Health for readers on other goroutines.
+// health has the Health for readers on other goroutines.
 type health struct {
 	mu  sync.Mutex
 	now Health
@@ -40,7 +40,7 @@ func (h *health) answered() {
 	h.now.Began, h.now.Turned = time.Time{}, time.Now()
 }
 
-// turn notes that the goroutine that commits came by. That shows nothing while it waits for an answer.
+// turn notes that the goroutine that commits goes through its loop. During a transaction it notes nothing.
 func (h *health) turn() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

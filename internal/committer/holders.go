@@ -9,9 +9,9 @@ import (
 // maxHolders is how many holders are remembered.
 const maxHolders = 100_000
 
-// holders remembers the exclusive holders of resources, by what this server has committed. It
-// distinguishes renewals of locks, which Cloud Foundry's clients send without a token, from new work;
-// nothing is wrong when it forgets.
+// holders remembers the exclusive holders that this server has committed. It tells renewals of locks, which Cloud
+// Foundry's clients send without a token, from new locks. If it forgets one, a renewal counts as a new lock, which is
+// harmless.
 type holders struct {
 	mu     sync.RWMutex
 	owners map[string]string // by resource
@@ -38,7 +38,7 @@ func (h *holders) Committed(_ claim.Instant, changes []claim.Transition) {
 // Missed implements Listener.
 func (h *holders) Missed() {}
 
-// holds reports whether a lock is one that its owner holds already.
+// holds reports whether an Acquire renews a lock that its owner holds.
 func (h *holders) holds(cmd claim.Acquire) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// leases knows whether there are leases that beats protect. Without any, nobody needs lease
-// time to go on, and a server that does nothing writes nothing.
+// leases knows whether there are leases that beats protect. Without leases nobody needs lease time, and an idle server
+// writes nothing.
 type leases struct {
 	none   atomic.Bool
 	grants atomic.Uint64 // how many commits have made or renewed leases
@@ -33,8 +33,8 @@ func (l *leases) Missed() {
 // Grants returns how many commits of this server have made or renewed leases, for SetLive.
 func (c *Committer) Grants() uint64 { return c.leases.grants.Load() }
 
-// SetLive says whether the database has any live lease, as it was read when Grants returned
-// grants. While there is none the committer does not beat, until it commits one.
+// SetLive says whether the database has a live lease. It was read after Grants had returned grants. While there is none,
+// the committer does not beat until it commits one.
 func (c *Committer) SetLive(live bool, grants uint64) {
 	c.leases.none.Store(!live)
 	if c.Grants() != grants { // one was committed meanwhile

@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// leaseTime is lease time as this server's own beats make it, by the server's monotonic clock: by the
-// same rule, but without the beats of others.
+// leaseTime is lease time by this server's own beats and its monotonic clock. The rule is db.Clock; the beats of other
+// servers are left out.
 type leaseTime struct {
 	began time.Time
 	clock atomic.Pointer[db.Clock]
@@ -28,8 +28,8 @@ func (l *leaseTime) moved(next func(db.Clock, claim.Time) db.Clock, began time.T
 	l.clock.Store(&clock)
 }
 
-// LeaseTime returns how much lease time has passed since this committer was made, for what is to end
-// after a time in which this server could take renewals. It is never more than has passed in the database. It may be called from any goroutine.
+// LeaseTime returns how much lease time has passed since this committer was made, for timeouts that must not count an
+// outage. It is never more than has passed in the database. It may be called from any goroutine.
 func (c *Committer) LeaseTime() time.Duration {
 	return c.time.clock.Load().Instant(c.time.at(time.Now())).Lease.Sub(1)
 }

@@ -7,13 +7,12 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Listener gets what the transactions of this server change.
+// Listener is told what the transactions of this server change.
 type Listener interface {
 	// Committed is called after a commit, before its callers are answered, for one
 	// transaction after the other.
 	Committed(now claim.Instant, changes []claim.Transition)
-	// Missed is called when a transaction may have been committed, and its changes are
-	// not known here.
+	// Missed is called when a transaction may have been committed and its changes are not known here.
 	Missed()
 }
 
@@ -23,7 +22,7 @@ type listeners struct {
 	all []Listener
 }
 
-// Listen adds a listener, which gets what is committed from now on.
+// Listen adds a listener, which is told of all later commits.
 func (c *Committer) Listen(listener Listener) {
 	c.listeners.mu.Lock()
 	defer c.listeners.mu.Unlock()
@@ -36,7 +35,7 @@ func (l *listeners) get() []Listener {
 	return l.all
 }
 
-// committed hands what a transaction changed to all listeners.
+// committed tells all listeners what a transaction changed.
 func (l *listeners) committed(now claim.Instant, changes []claim.Transition) {
 	for _, listener := range l.get() {
 		listener.Committed(now, changes)

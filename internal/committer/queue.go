@@ -15,14 +15,13 @@ var ErrOverloaded = errors.New("too many requests wait for the database")
 // DefaultPending is how many requests may wait for a transaction.
 const DefaultPending = 32_768
 
-// maxPendingBytes is how much memory they may keep.
+// maxPendingBytes is how much memory the waiting requests may keep.
 const maxPendingBytes = 64 << 20
 
-// queue holds the requests that wait for the next transaction. It is bounded: while the
-// database is slow or hangs, memory stays within its bounds. New work (a lock or a claim that
-// may be made) is refused from half of them on, so that renewals and releases still find room.
-// From there on an identity with less than its share of the half, which those that wait have in equal
-// parts, may still bring new work, up to three quarters: one that fills the queue does not keep the others out.
+// queue holds the requests that wait for the next transaction. It is bounded, so that memory is bounded while the
+// database is slow. From half of the bounds on, it refuses new work (what may make a lock or a claim), so that renewals
+// and releases find room. Up to three quarters, an identity may still add new work while it has less than an equal share
+// of that half: so one identity that fills the queue does not keep out the others.
 type queue struct {
 	limit int
 	holds func(claim.Acquire) bool // whether it renews a lock that is held
@@ -35,13 +34,13 @@ type queue struct {
 	stopped bool
 }
 
-// load is how much waits.
+// load is the size of some waiting requests.
 type load struct{ requests, bytes int }
 
 func (l load) plus(r *request) load  { return load{l.requests + 1, l.bytes + r.bytes} }
 func (l load) minus(r *request) load { return load{l.requests - 1, l.bytes - r.bytes} }
 
-// exceeds reports whether a load is more than a part of what may wait.
+// exceeds reports whether a load is more than a part of the bounds.
 func (q *queue) exceeds(l load, part float64) bool {
 	return float64(l.requests) > part*float64(q.limit) || float64(l.bytes) > part*maxPendingBytes
 }
@@ -66,7 +65,7 @@ func (q *queue) add(r *request) error {
 	return nil
 }
 
-// again puts a request at the end of which a transaction has done a part. It returns ErrStopping.
+// again puts a request at the end of the queue whose command is done in part. It returns ErrStopping.
 func (q *queue) again(r *request) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,14 +87,14 @@ func (q *queue) put(r *request) {
 }
 
 const (
-	// newWork is the part of the bounds from which on new work is refused.
+	// newWork is the part of the bounds from which new work is refused.
 	newWork = 0.5
-	// mostNewWork is the same for identities with less than their share.
+	// mostNewWork is the same for identities that have less than their share.
 	mostNewWork = 0.75
 )
 
-// hasShare reports whether an identity may bring new work although newWork is reached, when own is its
-// load with it, and all that of all.
+// hasShare reports whether an identity may add new work beyond newWork. own is its load with the new request, all is the
+// load of all identities.
 func (q *queue) hasShare(all, own load) bool {
 	identities := len(q.of)
 	if own.requests == 1 {
@@ -127,12 +126,11 @@ func (q *queue) len() int {
 	return len(q.pending)
 }
 
-// maxBatchBytes is how large the requests of one transaction may be together; one more may exceed it.
+// maxBatchBytes bounds the size of the requests of one transaction; the last of them may exceed it.
 const maxBatchBytes = 4 << 20
 
-// take returns up to limit requests for a transaction, not more than maxBatchBytes, and leaves out those whose callers have
-// left. When there are more than that, what renews or ends a claim goes before new work; both
-// keep their order, in which identities take turns.
+// take returns up to limit requests for a transaction, of maxBatchBytes, without those whose callers have left. If more
+// wait, renewals and ends of claims come before new work. Within both, identities take turns.
 func (q *queue) take(limit int) []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -172,7 +170,7 @@ func (q *queue) take(limit int) []*request {
 	return batch
 }
 
-// takeOlder returns the requests that have waited since before a moment.
+// takeOlder returns the requests that were queued before a time.
 func (q *queue) takeOlder(than time.Time) (old []*request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -220,7 +218,7 @@ func (q *queue) isNew(cmd claim.Command) bool {
 	}
 }
 
-// commandBytes is about what a request costs apart from what its caller sent.
+// commandBytes is about how much memory a request takes beside what its caller sent.
 const commandBytes = 512
 
 // size returns about how much memory a command keeps.
@@ -239,7 +237,7 @@ func size(cmd claim.Command) int {
 	}
 }
 
-// rouse has the committer look at the requests that wait.
+// rouse wakes the committer to look at the queue.
 func (q *queue) rouse() {
 	if q.len() == 0 {
 		return

@@ -7,11 +7,12 @@ import (
 
 // Sessions are the sessions of this server, which its beats keep alive.
 type Sessions interface {
-	// Any reports whether there are sessions: then beats go on, lease or not. It is called on the goroutine that
-	// commits, and must be quick.
+	// Any reports whether there are sessions. Then the committer beats even without leases. It is called on the
+	// goroutine that commits, and must be quick.
 	Any() bool
-	// Beaten is called after each beat, beside the goroutine that commits, with the time at which it began. lost says that the beat kept no
-	// session alive: another server has declared this one gone (db.ErrServerGone).
+	// Beaten is called after each beat, on another goroutine than the one that commits, with the time at which the beat
+	// began. lost says that the beat kept no session alive: another server has declared this one gone
+	// (db.ErrServerGone).
 	Beaten(began time.Time, lost bool)
 }
 
@@ -20,7 +21,7 @@ func (c *Committer) SetSessions(s Sessions) { c.sessions = s }
 
 func (c *Committer) hasSessions() bool { return c.sessions != nil && c.sessions.Any() }
 
-// maxBeats is how many beats may wait to be told to the sessions. More are left out: a later one tells the same.
+// maxBeats is how many calls of Beaten may be pending. Further ones are left out: a later call tells the same.
 const maxBeats = 64
 
 func (c *Committer) beaten(began time.Time, lost bool) {
@@ -33,7 +34,7 @@ func (c *Committer) beaten(began time.Time, lost bool) {
 	}
 }
 
-// Register has the beats of this server keep sessions alive under a name from now on: see db.Pulse.
+// Register has the beats of this server keep sessions alive under a name: see db.Pulse.
 func (c *Committer) Register(ctx context.Context, name string) error {
 	c.pulse.Lock()
 	defer c.pulse.Unlock()

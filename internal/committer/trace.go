@@ -7,12 +7,12 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Tracer is told of transactions, on the goroutine that commits, before their callers are answered, so it must be quick.
+// Tracer is told of transactions before their callers are answered, on the goroutine that commits, so it must be quick.
 type Tracer interface {
 	Transaction(tx Transaction)
 }
 
-// Transaction is one that has ended.
+// Transaction is a transaction that has ended.
 type Transaction struct {
 	Begin, End time.Time
 	// Commands are those that it has carried out.
@@ -22,18 +22,18 @@ type Transaction struct {
 	Err     error
 }
 
-// Command is one of a transaction.
+// Command is a command of a transaction.
 type Command struct {
 	// Context is that of the caller.
 	Context context.Context
-	// Queued is since when it has waited for the transaction.
+	// Queued is when it began to wait for the transaction.
 	Queued time.Time
 	// Claim and Err are its answer.
 	Claim *claim.Claim
 	Err   error
 }
 
-// Trace sets who is told of transactions. It is to be called before the committer runs.
+// Trace sets the tracer. It is to be called before the committer runs.
 func (c *Committer) Trace(tracer Tracer) { c.tracer = tracer }
 
 // trace tells the tracer, if there is one.

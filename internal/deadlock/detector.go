@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// lookTimeout is how long a claim's answer may wait for a look, and endTimeout for the end of
-	// the claim of a deadlock that was found.
+	// lookTimeout is how long the answer to a claim may wait for a search, and endTimeout for the withdrawal of a claim
+	// that is in a deadlock.
 	lookTimeout = time.Second
 	endTimeout  = 10 * time.Second
-	// confirmations is how often a deadlock is looked for again that was found.
+	// confirmations is how often a search is repeated that has found a deadlock.
 	confirmations = 5
-	// turn is how long a claim waits for each one that joined a deadlock after it to be withdrawn: longer than a look
-	// takes. pause is between two looks meanwhile.
+	// turn is how long a claim waits for the withdrawal of each claim that joined the deadlock after it: longer than a
+	// search takes. pause is the time between two searches meanwhile.
 	turn  = 2 * lookTimeout
 	pause = 20 * time.Millisecond
 )
@@ -36,15 +36,15 @@ type Detector struct {
 	log   *slog.Logger
 }
 
-// NewDetector returns a detector that reads in a store, and makes and withdraws claims by do.
+// NewDetector returns a detector that searches in a store. do makes and withdraws claims.
 func NewDetector(store waits.Store, do func(context.Context, claim.Command) (committer.Result, error), log *slog.Logger) *Detector {
 	return &Detector{store: store, do: do, log: log}
 }
 
 // Error is returned for a claim that is refused because it would cause a deadlock.
 type Error struct {
-	// Members are the claims that wait in the deadlock, each for the owner of the next, from the
-	// refused one on. It is empty for a claim that was withdrawn before.
+	// Members are the claims of the deadlock, each waiting for the owner of the next, the refused one first. It is empty
+	// for a claim that was withdrawn earlier.
 	Members []claim.Claim
 }
 
@@ -98,8 +98,8 @@ func (d *Detector) Create(ctx context.Context, cmd claim.Create) (committer.Resu
 	return result, nil
 }
 
-// Look looks whether a claim that would have to wait would cause a deadlock. It returns an Error if so. Everything else
-// is nil: there is no deadlock, or none could be looked for.
+// Look searches for a deadlock that a claim would cause if it waited. It returns an Error if it finds one. It returns
+// nil if there is none, and if the search failed.
 func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error {
 	if deadlock := d.find(ctx, would.Claim, would.Holder); len(deadlock) > 0 {
 		return errorOf(deadlock)
@@ -107,9 +107,9 @@ func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error 
 	return nil
 }
 
-// Check looks whether a claim that has just begun to wait causes a deadlock, together with others that were made
-// meanwhile. It returns an Error if so: the claim has been withdrawn. Everything else is nil: no deadlock was found,
-// or none could be looked for, or another claim that joined it later was withdrawn.
+// Check searches for a deadlock that a claim causes which has begun to wait, together with claims that were made
+// meanwhile. It returns an Error if the claim has been withdrawn. It returns nil if it found no deadlock, if the search
+// failed, and if a claim that joined later was withdrawn instead.
 func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
 	c := &result.Claim
 	deadlock := d.find(ctx, c, result.Holder)
@@ -127,7 +127,7 @@ func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
 	return errorOf(deadlock)
 }
 
-// after returns how many claims have joined a deadlock after one of them.
+// after returns how many claims of a deadlock have joined it after c.
 func after(c *claim.Claim, deadlock []waits.Link) (n int) {
 	for i := range deadlock {
 		other := &deadlock[i].Waiter
@@ -138,9 +138,8 @@ func after(c *claim.Claim, deadlock []waits.Link) (n int) {
 	return n
 }
 
-// find returns the deadlock that a claim causes, nil if none is found in time. The claims were all there in this way
-// at one moment: between two searches with the same result. Claims do not come back to a
-// status that they had.
+// find returns the deadlock that a claim causes, nil if it finds none in time. All of its claims waited at one moment,
+// between two searches with the same result, because a claim never returns to an earlier status.
 func (d *Detector) find(ctx context.Context, c *claim.Claim, holder *claim.Claim) []waits.Link {
 	if c.OwnerKey() == (claim.OwnerKey{}) {
 		return nil
@@ -168,8 +167,8 @@ func sameLink(a, b waits.Link) bool {
 	return a.Waiter.ID == b.Waiter.ID && a.Holder.ID == b.Holder.ID && a.Holder.Status == b.Holder.Status
 }
 
-// withdraw ends a claim if it still waits, and reports whether it ended for being in a deadlock. The caller of the check
-// may have left; the others in the deadlock wait.
+// withdraw withdraws a claim if it still waits, and reports whether it was withdrawn because of a deadlock. It does not
+// depend on the caller's context: the other claims of the deadlock wait even if the caller has left.
 func (d *Detector) withdraw(id string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()

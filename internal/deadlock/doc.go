@@ -1,13 +1,14 @@
 // Package deadlock keeps claims from causing deadlocks.
 //
-// A deadlock (package waits says what one is) is caused by a claim that begins to wait. So a claim that would have to wait
-// is first refused by its transaction, which costs those nothing that need not wait (claim.Create.LookFirst). Then the
-// server looks: the claim is refused for good if it would cause a deadlock, and nothing of it was committed. Otherwise it is
-// made, and may wait.
+// A deadlock (package waits defines it) is caused by a claim that begins to wait. So a transaction first refuses a claim
+// that would wait (claim.Create.LookFirst); claims that are granted at once cost nothing more. Then the server searches.
+// If the claim would cause a deadlock, it is refused, and nothing of it was committed. Otherwise it is made, and may
+// wait.
 //
-// Two requests may cause a deadlock together, after both have looked, at two servers or in one batch. So the server
-// looks once more when the claim waits (Check). Of the two at least the one whose commit was later sees the deadlock. The claim
-// that joined last, by its enqueue version and its id, is withdrawn, by the server that made it and by no other: so no
-// claim is withdrawn whose request was answered, or allows deadlocks. Whoever sees the deadlock and did not join last leaves those after it
-// the time to go, one after the other, and is withdrawn if they do not: they may allow deadlocks, or have looked too early.
+// Two requests may cause a deadlock together if both searched before either was committed, at two servers or in one
+// batch. So the server searches once more when the claim waits (Check). Of two such claims, at least the one that was
+// committed later finds the deadlock. The claim that joined last, by its enqueue version and its id, is withdrawn, and
+// only by the server that made it: no claim is withdrawn whose request was answered, or that allows deadlocks. A server
+// whose claim did not join last waits for the withdrawal of those that joined after it, one after the other, and
+// withdraws its own if they stay: they may allow deadlocks, or have searched too early.
 package deadlock

@@ -15,14 +15,14 @@ import (
 const (
 	// openTimeout is how long the first read may take.
 	openTimeout = 5 * time.Second
-	// freshTimeout is how long Fresh waits for a look.
+	// freshTimeout is how long Fresh waits for a read.
 	freshTimeout = time.Second
-	// hangTime is after which time a look counts as one that hangs.
+	// hangTime is after which time a read counts as hanging.
 	hangTime = 2 * time.Second
-	// giveUpTime is after which time a look is given up for another one: the path may lead elsewhere by now, and
-	// what hangs may do so for ever.
+	// giveUpTime is after which time a read is given up and another one begins: the path may lead to another file by
+	// now, and the first read may hang for ever.
 	giveUpTime = 5 * time.Second
-	// maxStuck is how many looks that were given up may hang, each with a thread.
+	// maxStuck is how many reads that were given up may hang; each keeps a thread.
 	maxStuck = 8
 )
 
@@ -34,13 +34,13 @@ func One[T any](parse func(content []byte) (T, error)) Parser[T] {
 	return func(contents [][]byte) (T, error) { return parse(contents[0]) }
 }
 
-// File is what one file says, or several that belong together, such as a certificate and its key. It
-// may be used by any number of goroutines.
+// File is the value of one file, or of several that belong together, such as a certificate and its key. It is safe for
+// use by any number of goroutines.
 type File[T any] struct {
 	what  string
 	paths []string
 	parse Parser[T]
-	// private is whether others than owner and group may neither read nor write the files.
+	// private says that nobody but owner and group may have the permission to read or write the files.
 	private bool
 
 	reading atomic.Pointer[string] // the path that is read now
@@ -62,8 +62,8 @@ type good[T any] struct {
 	digest string
 }
 
-// New returns a File that has not been read yet. what says in messages what the files are for: the
-// name of a flag, or "the bearer credential". Paths that are empty are read as empty.
+// New returns a File that has not been read yet. what names the files in messages: a flag, or "the bearer credential".
+// An empty path has empty content.
 func New[T any](what string, parse Parser[T], paths ...string) *File[T] {
 	return &File[T]{what: what, parse: parse, paths: paths, err: errors.New(what + ": not read yet")}
 }
@@ -89,8 +89,8 @@ func (f *File[T]) open() (*File[T], error) {
 	return f, nil
 }
 
-// Current returns what the last valid content said; the zero value if there was none. It never
-// waits, and does not look at the file.
+// Current returns the value of the last valid content; the zero value if there was none. It never waits, and does not
+// read the file.
 func (f *File[T]) Current() T {
 	if good := f.good.Load(); good != nil {
 		return good.value
@@ -99,8 +99,7 @@ func (f *File[T]) Current() T {
 	return none
 }
 
-// Err returns what is wrong with the file as it is now, nil if what it says is in use. It never
-// waits.
+// Err returns what is wrong with the file as it is now, nil if its value is in use. It never waits.
 func (f *File[T]) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,9 +109,8 @@ func (f *File[T]) Err() error {
 	return f.err
 }
 
-// Fresh looks at the file, and returns what the last valid content says and what is wrong with the
-// file as it is now. There may be both. It waits for a second at most, and not at all while the file
-// is known to hang.
+// Fresh reads the file, and returns the value of the last valid content, and what is wrong with the file as it is now.
+// It may return both. It waits for a second at most, and not at all if the last read hangs.
 func (f *File[T]) Fresh(ctx context.Context) (T, error) { return f.within(ctx, freshTimeout) }
 
 func (f *File[T]) within(ctx context.Context, timeout time.Duration) (T, error) {
@@ -133,8 +131,8 @@ func (f *File[T]) within(ctx context.Context, timeout time.Duration) (T, error) 
 	return f.Current(), f.slow()
 }
 
-// begin begins a look unless one is under way that is not to be given up, and returns a channel that is closed
-// at its end. then gets what was found. The caller has locked f.mu.
+// begin begins a read unless one is under way that is not to be given up. It returns a channel that is closed at the end
+// of the read. then gets what was found. The caller has locked f.mu.
 func (f *File[T]) begin(then func(look)) <-chan struct{} {
 	switch {
 	case f.looking == nil:
@@ -163,14 +161,14 @@ func (f *File[T]) begin(then func(look)) <-chan struct{} {
 	return done
 }
 
-// isLatest reports whether a look was not given up.
+// isLatest reports whether a read was not given up.
 func (f *File[T]) isLatest(done chan struct{}) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.looking == done
 }
 
-// hanging returns an error while a look hangs. The caller has locked f.mu.
+// hanging returns an error while a read hangs. The caller has locked f.mu.
 func (f *File[T]) hanging() error {
 	if f.looking == nil || time.Since(f.began) < hangTime {
 		return nil
@@ -186,11 +184,10 @@ func (f *File[T]) slow() error {
 	return fmt.Errorf("%s: %s cannot be read: its file system does not answer", f.what, path)
 }
 
-// take uses what a look has found at once.
+// take uses what a read has found, without a second one.
 func (f *File[T]) take(found look) { f.judge(found) }
 
-// judge makes what a look has found the content in use, if it is valid. It returns the change, nil
-// if there is none.
+// judge makes what a read has found the value in use, if it is valid. It returns the change, nil if there is none.
 func (f *File[T]) judge(found look) *Change {
 	f.mu.Lock()
 	f.last = found
@@ -222,7 +219,7 @@ func (f *File[T]) judge(found look) *Change {
 	return change
 }
 
-// set sets what is wrong with the file as it is now. It returns a change if that is another one.
+// set sets what is wrong with the file as it is now. It returns a change if the error is a new one.
 func (f *File[T]) set(err error, bad string) *Change {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 // MaxSize is the size of the largest file that is read, in bytes.
 const MaxSize = 16 << 20
 
-// look is what was found at some paths at one time.
+// look is what a read found at some paths.
 type look struct {
-	// stamp is another one when any of the files was written to, replaced, or cannot be read.
+	// stamp differs when any of the files was written to, replaced, or cannot be read.
 	stamp    string
 	digest   string // of the contents
 	contents [][]byte
 	err      error
 }
 
-// lookAt reads files. reading hears of each path before it is touched.
+// lookAt reads files. It calls reading with each path before it opens that.
 func lookAt(paths []string, private bool, reading func(path string)) (l look) {
 	digest := sha256.New()
 	for _, path := range paths {

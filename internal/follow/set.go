@@ -12,7 +12,7 @@ import (
 // Interval is how often Look is to be called.
 const Interval = time.Second
 
-// Change is what has become of a file.
+// Change is the change of a file.
 type Change struct {
 	// What is the name that the file was opened with, and Paths are those that were read.
 	What  string
@@ -24,8 +24,8 @@ type Change struct {
 	Added, Removed []string
 	// Warnings say what is suspicious about the change (see Successor).
 	Warnings []string
-	// Err is why the file cannot be used as it is now; what was valid last stays in use, and the
-	// fields above but What and Paths are empty.
+	// Err is why the file cannot be used as it is now. Then the last valid content stays in use, and only What and Paths
+	// are set beside it.
 	Err error
 }
 
@@ -33,14 +33,13 @@ type Change struct {
 // part may be secret.
 type Parts interface{ Parts() []string }
 
-// Successor is implemented by values that know what is suspicious about their taking the place of
-// another one.
+// Successor is implemented by values that can warn about their difference from the value before.
 type Successor[T any] interface{ Warnings(before T) []string }
 
-// maxParts is how many parts of a change are named.
+// maxParts is how many parts of a change are listed.
 const maxParts = 50
 
-// compare describes what is another in after than in before.
+// compare describes how after differs from before.
 func compare[T any](c *Change, before, after T) {
 	was, ok := any(before).(Parts)
 	is, also := any(after).(Parts)
@@ -52,7 +51,8 @@ func compare[T any](c *Change, before, after T) {
 	}
 }
 
-// without returns the parts that are not among others, as often as they are more.
+// without returns the parts that are not among others. A part that occurs more often is returned as often as it has more
+// occurrences.
 func without(parts, others []string) (left []string) {
 	count := make(map[string]int)
 	for _, part := range others {
@@ -108,8 +108,7 @@ func (s *Set) OnChange(report func(*Change)) {
 	}
 }
 
-// Look begins to look at each file, unless the last look at it is under way still. It waits for
-// none.
+// Look begins to read each file whose last read has ended. It does not wait.
 func (s *Set) Look(context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +147,7 @@ func (s *Set) changed(c *Change) {
 	}
 }
 
-// look is that of a file in a Set. What it finds counts when the look before has found the same.
+// look reads a File of a Set. The content is used when the read before has found the same.
 func (f *File[T]) look(report func(*Change)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
