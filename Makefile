@@ -20,9 +20,10 @@ run: ## build locket and serve, with its data in ./locket-data
 .PHONY: test
 # Most of the time the tests wait, so there are four packages at a time for two cores. The timeout is for what hangs
 # on a machine of any speed. The race detector leaves out SQLite, which is C in Go's syntax: it makes it five times
-# as slow, and shows nothing about this module. The packages that take longest come first.
+# as slow, and shows nothing about this module. `make check` vets, so that the tests need not vet all that they import.
+# The packages that take longest come first.
 test: deps ## run all tests with the race detector, installing what they need
-	go test -race -gcflags=modernc.org/...=-race=false -p 4 -timeout 30m ./tests/robustness ./db/mysql ./tests/backup ./tests/program ./...
+	go test -race -vet=off -gcflags=modernc.org/...=-race=false -p 4 -timeout 30m ./tests/robustness ./db/mysql ./tests/backup ./tests/program ./...
 
 .PHONY: test-fresh
 test-fresh: ## run `make run` and `make test` in a new Debian, as root; before each release
