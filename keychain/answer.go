@@ -68,7 +68,7 @@ func isJSON(contentType string) bool {
 	return err == nil && (mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"))
 }
 
-// beginning returns so much of a body as a message can bear.
+// beginning returns as much of a body as the text of an error has.
 func beginning(content []byte) string {
 	text := strings.TrimSpace(string(content[:min(len(content), 300)]))
 	return strings.ToValidUTF8(text, "?")
@@ -131,8 +131,8 @@ func (a *answer) isClientError() bool {
 	return a.err == nil && !a.foreign && !a.isDenied() && a.code >= 400 && a.code < 500
 }
 
-// isRefusal reports whether an answer of 4xx is the server's own word. Locket marks its
-// answers, and its errors are JSON objects. A server that marks none is taken at its word if
+// isRefusal reports whether an answer of 4xx comes from the server itself. Locket marks its
+// answers, and its errors are JSON objects. The refusal of a server that marks none counts if
 // it has confirmed that the claim has ended; or, before there is a claim to ask about, if its
 // error is a JSON object.
 func (a *answer) isRefusal() bool {
@@ -176,7 +176,7 @@ func (a *answer) refusesWaitTTL() bool {
 const abandonedReason = "nobody asked about the claim for its wait TTL"
 
 // isPlaceLost reports whether Locket says that the claim has ended because it did not hear from the
-// keychain: while it waited, or when it had its turn.
+// keychain: while it waited, or when it was granted.
 func (a *answer) isPlaceLost() bool {
 	switch a.member("status") {
 	case "expired":

@@ -87,12 +87,12 @@ func (c *Claim) URL() string { return c.published.url() }
 // than one that it has seen. It is 0 from a server that has none.
 func (c *Claim) Token() uint64 { return c.published.fencingToken() }
 
-// Held reports whether the resource is ours at this moment. It asks the clock and not the
+// Held reports whether the claim holds the resource at this moment. It asks the clock and not the
 // server, so it is right even in the first moment after a long pause. Ask it before each step
 // that must not be done twice.
 func (c *Claim) Held() bool { return c.published.held() && c.published.isWanted() }
 
-// Done returns a channel that is closed as soon as the claim is not ours any more: it was
+// Done returns a channel that is closed as soon as the claim is not held any more: it was
 // lost, or is being ended.
 func (c *Claim) Done() <-chan struct{} { return c.published.lost }
 
@@ -140,10 +140,10 @@ func (c *Claim) refresh(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
-// Validate returns nil if the claim is ours by the server, which it asks, and by the clock.
+// Validate returns nil if the claim is held, by the server, which it asks, and by the clock.
 // When the server says that it is not, the keychain finds out by renewing it, and loses it if
-// that is so. When the server does not answer, that is the error, and the claim may well be
-// ours: Held says so.
+// that is so. When the server does not answer, that is the error, and the claim may still be
+// held: Held says so.
 func (c *Claim) Validate(ctx context.Context) error {
 	err := c.published.cause()
 	if err == nil {

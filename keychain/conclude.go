@@ -133,8 +133,7 @@ func (w *worker) renewed(a *answer) event {
 }
 
 // window returns the trust window of a lease that began at a time, at the latest. It is no
-// longer than the server says: one that grants less than was asked for is taken at its word,
-// and so is one that says null, or nothing, of what it was asked for.
+// longer than the server says. A server that says null, or nothing, has granted what was asked for.
 func (w *worker) window(a *answer, since time.Time, ttl time.Duration) lease.Window {
 	ttl = min(ttl, w.shortest)
 	margin := w.margin(ttl)
@@ -187,7 +186,7 @@ func (w *worker) untilRetry() time.Duration {
 	return pause
 }
 
-// untilPoll returns how long to pause before asking again whether it is the claim's turn.
+// untilPoll returns how long to pause before asking again whether the claim may be active.
 func (w *worker) untilPoll() time.Duration {
 	w.polls++
 	return w.keychain.retries.Poll.pause(w.polls, w.retention()/4)
@@ -199,14 +198,14 @@ func (w *worker) pace() time.Duration { return min(w.ttl, w.shortest) }
 // doubt notes that the outcome of a renewal is unknown.
 func (w *worker) doubt(r request) { w.shortest = min(w.shortest, r.ttl) }
 
-// longPoll returns for how long one request waits for its turn: not so long that a turn could
-// be slept through when its answer is lost.
+// longPoll returns for how long one request waits in the queue: not so long that a grant could
+// expire unnoticed when its answer is lost.
 func (w *worker) longPoll() time.Duration {
 	return min(w.keychain.longPoll, w.retention()/2).Truncate(time.Second)
 }
 
-// retention returns for how long the server keeps the claim without hearing of it: while it waits, and when
-// its turn has come.
+// retention returns for how long the server keeps the claim without hearing of it: while it waits, and once
+// it may be active.
 func (w *worker) retention() time.Duration {
 	if w.waitTTL > 0 {
 		return min(w.ttl, w.waitTTL)

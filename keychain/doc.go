@@ -4,7 +4,7 @@
 //
 // # Who decides
 //
-// The server decides whose turn it is. An active claim is a lease: the server gives the
+// The server decides who holds a resource. An active claim is a lease: the server gives the
 // resource to nobody else before the TTL has passed since it took the last renewal. The
 // keychain counts from when it sent that, by its own monotonic clock, and stops trusting it a
 // margin earlier (package lease). So there is no moment at which two trust their leases,
@@ -42,7 +42,7 @@
 //   - A claim that waits asks again: at once where the server has held its answer (Prefer:
 //     wait), else after pauses that grow.
 //   - The keychain was cut off for the wait TTL while the claim waited, so that it is no longer
-//     in the line (Locket only): it is claimed anew, in the time that WithTimeout leaves.
+//     in the queue (Locket only): it is claimed anew, in the time that WithTimeout leaves.
 //   - A renewal comes to nothing: the claim stays held while the lease lasts. Each attempt has
 //     a third of the TTL at most.
 //   - The lease's time is up: lost, whatever the server would say. Likewise after the process
@@ -59,9 +59,9 @@
 //     reported at once (WithAlert). Only a claim that Locket has not made yet fails at once.
 //   - A server fails: the next one is asked, if there are several (WithFailover).
 //   - POST got no answer: it is repeated with the same Idempotency-Key. Locket then finds the
-//     claim that the first one made, at its place in the line. A server that does not know the
+//     claim that the first one made, at its place in the queue. A server that does not know the
 //     header makes another claim, behind the first; when the answer of the first comes after
-//     all, that claim is withdrawn. If it never comes, the claim has its turn, and expires.
+//     all, that claim is withdrawn. If it never comes, the claim is granted, and expires.
 //   - The client does not want the claim any more, or the process ends in order: it is
 //     ended, which is tried for a bounded time. What could not be ended ends with its TTL;
 //     so it is when the process dies.

@@ -23,13 +23,13 @@ var (
 	// ErrClosed is returned by a keychain that is closed, and is then the Err of its claims.
 	ErrClosed = errors.New("the keychain is closed")
 	// ErrNotEnded is returned by Release and Close when the server did not answer in
-	// time. A claim that was active ends with its TTL; one that waits still gets its turn,
+	// time. A claim that was active ends with its TTL; one that waits is still granted,
 	// and ends with its TTL then.
 	ErrNotEnded = errors.New("the claim was not ended in time, and is left to its TTL")
 )
 
-// AnswerError is an answer that says no, or nothing that belongs to the protocol. As a result
-// of Claim, and in a claim's Err, it is the server's own word; as a warning it may be that of
+// AnswerError is an answer that refuses a request, or does not belong to the protocol. As a result
+// of Claim, and in a claim's Err, it comes from the server; as a warning it may come from
 // a proxy.
 type AnswerError struct {
 	// Request is what was asked: method and URL.

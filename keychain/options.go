@@ -22,7 +22,7 @@ const (
 	DefaultReleaseTimeout = 5 * time.Second
 	// DefaultRequestTimeout bounds one request, unless WithRequestTimeout does.
 	DefaultRequestTimeout = 10 * time.Second
-	// DefaultLongPoll is for how long one request waits for its turn, unless WithLongPoll
+	// DefaultLongPoll is for how long one request waits in the queue, unless WithLongPoll
 	// says otherwise.
 	DefaultLongPoll = 20 * time.Second
 )
@@ -50,8 +50,8 @@ type settings struct {
 // WithFailover adds addresses of servers of the same service, on one database: the one that is
 // asked is asked until it fails (no answer in time, a connection that breaks, 5xx, an answer
 // that is not the service's), then the next one, in their order and round again. Until each
-// has failed once there is no long pause. A server that works again is asked again when its
-// turn comes, and not before. Attempts are shorter the more servers there are, so that a
+// has failed once there is no long pause. A server that works again is asked again in this
+// order, and not before. Attempts are shorter the more servers there are, so that a
 // renewal can reach all of them before the trust window ends.
 func WithFailover(urls ...string) Option {
 	return func(s *settings) { s.more = append(s.more, urls...) }
@@ -103,7 +103,7 @@ func WithTransport(transport http.RoundTripper) Option {
 // WithRetries sets how requests are repeated. What is 0 stays as it was.
 func WithRetries(retries Retries) Option { return func(s *settings) { s.retries = retries } }
 
-// WithRequestTimeout bounds a request that need not wait for its turn. Renewals have a third
+// WithRequestTimeout bounds a request that does not wait in the queue. Renewals have a third
 // of the TTL, if that is shorter; ending a claim a third of its own time.
 func WithRequestTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.requestTimeout = timeout }
@@ -115,7 +115,7 @@ func WithReleaseTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.releaseTimeout = timeout }
 }
 
-// WithLongPoll sets for how long one request waits for its turn where the server offers that
+// WithLongPoll sets for how long one request waits in the queue where the server offers that
 // (Prefer: wait), in whole seconds, and half of the TTL at most. With 0 none waits, and the
 // keychain asks now and then.
 func WithLongPoll(longest time.Duration) Option {

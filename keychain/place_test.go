@@ -161,7 +161,7 @@ func (s *severed) set(cut bool) {
 	}
 }
 
-// TestCutOffWhileWaiting: a keychain that is cut off from the server for its wait TTL is no longer in the line, and
+// TestCutOffWhileWaiting: a keychain that is cut off from the server for its wait TTL is no longer in the queue, and
 // joins it again when it can.
 func TestCutOffWhileWaiting(t *testing.T) {
 	t.Parallel()

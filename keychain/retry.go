@@ -21,7 +21,7 @@ type Backoff struct {
 
 // Retries has the parameters for each kind of request (those of the original): how a request is repeated
 // that got no answer, or one of 5xx. Pauses of Renew are a tenth of the TTL at most, those of
-// Activate and Poll a quarter: so that a lease is not slept through.
+// Activate and Poll a quarter: so that no lease ends during a pause.
 type Retries struct {
 	// Register is for POST: 250 ms to 5 s.
 	Register Backoff
@@ -35,7 +35,7 @@ type Retries struct {
 	Withdraw Backoff
 	// Abort is for PATCH with status=aborted: 50 ms to 250 ms, because the client is failing.
 	Abort Backoff
-	// Poll is for asking again whether it is the claim's turn, where the server does not
+	// Poll is for asking again whether the claim may be active, where the server does not
 	// hold its answer until it is: 200 ms to 5 s, by 1.5.
 	Poll Backoff
 }

@@ -15,7 +15,7 @@ var table = []row{
 	// A repeated POST finds its claim: active for a while, or ended.
 	{stateRegistering, eventStale, stateConfirming, []action{sendRenew}},
 	{stateRegistering, eventOK, stateFail, []action{stopTimeout, terminate}},
-	// Wait TTLs are not in the original: what is no longer in the line is claimed anew.
+	// Wait TTLs are not in the original: what is no longer in the queue is claimed anew.
 	{stateRegistering, eventPlaceLost, stateRetryingRegister, []action{forgetClaim, startRetry}},
 	// The original is done here. But the POST may have made a claim, behind which others would
 	// wait for nothing; its answer tells which.

@@ -35,7 +35,7 @@ type worker struct {
 	failure error         // what was wrong with the last answer, nil if nothing
 	cause   error         // why the claim is ended
 	tries   int           // attempts in a row that failed
-	polls   int           // answers in a row that said: not your turn
+	polls   int           // answers in a row that said that it still waits
 	pause   time.Duration // before it is asked again
 	after   time.Duration // the least that the server wants between two attempts
 	moved   bool          // another server than that of the last answer is asked next
@@ -127,7 +127,7 @@ func (w *worker) next() event {
 	case <-w.timers.retry.C:
 		return eventRetry
 	case <-w.timers.lease.C:
-		if w.published.held() { // it was renewed, or the clocks differ by a hair
+		if w.published.held() { // it was renewed, or the clocks differ a little
 			w.timers.lease.Reset(w.granted.Left(time.Now()))
 			return ""
 		}

@@ -37,11 +37,11 @@ type ClaimClient interface {
 	EndClaim(ctx context.Context, in *models.EndClaimRequest, opts ...grpc.CallOption) (*models.Claim, error)
 }
 
-// NewClaimRunner returns a runner like that of NewLockRunner which waits for its turn in the
+// NewClaimRunner returns a runner like that of NewLockRunner which waits in the queue in the
 // queue of the resource, and may share it: it is ready once its claim is active, renews it,
 // and ends with an error that wraps ErrLost as soon as it has lost it. The TTL is that of the
 // claim, DefaultTTL if it has none. Pauses after failures last a quarter of the TTL at most,
-// and one call waits for its turn for half of it at most, so that a grant is noticed while it
+// and one call waits in the queue for half of it at most, so that a grant is noticed while it
 // lasts, also when the connection was silent.
 //
 // A claim without a wait TTL gets that of WithWaitTTL: when this process ends without a word, its

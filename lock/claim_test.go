@@ -53,7 +53,7 @@ func TestClaimsTakeTurns(t *testing.T) {
 			}
 			last = token
 			if i+1 < len(processes) && isReady(processes[i+1]) {
-				t.Errorf("%d is ready before its turn", i+1)
+				t.Errorf("%d is ready too early", i+1)
 			}
 			begin := time.Now()
 			must(t, end(p))
@@ -61,7 +61,7 @@ func TestClaimsTakeTurns(t *testing.T) {
 				<-processes[i+1].Ready()
 			}
 			if took := time.Since(begin); took > 100*time.Millisecond {
-				t.Errorf("the turn after %d came after %s", i, took)
+				t.Errorf("the grant after %d came after %s", i, took)
 			}
 		}
 	})
@@ -100,7 +100,7 @@ func TestClaimStopped(t *testing.T) {
 	})
 }
 
-// TestClaimRevoked: a claim that somebody ends is lost, or will never have its turn.
+// TestClaimRevoked: a claim that somebody ends is lost, or will never be granted.
 func TestClaimRevoked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		active := ifrit.Invoke(w.claim("a", models.Mode_MODE_EXCLUSIVE))

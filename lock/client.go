@@ -65,7 +65,7 @@ func (c *Client) Session() (*Session, error) {
 	return c.session, nil
 }
 
-// Acquire waits for its turn, and returns when it holds the lock. The context bounds the wait only: the
+// Acquire waits in the queue, and returns when it holds the lock. The context bounds the wait only: the
 // lock is held until it is released or lost. If the session is lost during the wait, the wait goes on with
 // a new one, at the end of the queue.
 func (c *Client) Acquire(ctx context.Context, key string, options ...AcquireOption) (*Hold, error) {
@@ -89,7 +89,7 @@ func (c *Client) acquire(ctx context.Context, key string, options []AcquireOptio
 	}, base.Observer{})
 }
 
-// Do waits for its turn, calls a function while it holds the lock, and releases it. The function gets the
+// Do waits in the queue, calls a function while it holds the lock, and releases it. The function gets the
 // fencing token, and a context that ends when ctx does, or the lock is lost, as Hold.Context does: context.Cause then says why. The loss is
 // also part of the error that Do returns, beside that of the function.
 func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context, token uint64) error, options ...AcquireOption) (err error) {

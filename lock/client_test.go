@@ -305,7 +305,7 @@ func TestCommandTimeout(t *testing.T) {
 		stands(t, s, "k", lock.None)
 		stands(t, s, "other", lock.Holding)
 		taken := make(chan error, 1)
-		go func() { taken <- lock.NewMutex(s, "taken").Lock(t.Context()) }() // the wait for one's turn is no command
+		go func() { taken <- lock.NewMutex(s, "taken").Lock(t.Context()) }() // the wait in the queue is no command
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		_, err = other.Unlock(t.Context(), "taken")

@@ -1,7 +1,7 @@
 // Package lock is what Go services embed: a client that holds locks for them, and runners for ifrit groups.
 //
 //	client, err := lock.NewClient([]string{"127.0.0.1:8891"})
-//	held, err := client.Acquire(ctx, "nightly", lock.WithTTL(15*time.Second)) // waits for its turn
+//	held, err := client.Acquire(ctx, "nightly", lock.WithTTL(15*time.Second)) // waits in the queue
 //	held.Context()    // ends when the lock is lost
 //	held.Token()      // for what is written under the lock
 //	err = held.Release(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/lock"
 )
 
-// A client waits for its turn, works, and releases.
+// A client waits in the queue, works, and releases.
 func ExampleClient() {
 	address, stopServer := startServer() // yours runs elsewhere
 	defer stopServer()

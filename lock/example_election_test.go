@@ -30,7 +30,7 @@ func ExampleElection() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() { // another process waits for its turn
+	go func() { // another process waits in the queue
 		second := lock.NewElection(b, "scheduler")
 		if _, err := second.Campaign(ctx, "10.0.0.2:80"); err != nil {
 			log.Println(err)

@@ -59,7 +59,7 @@ func newBBSLock(logger *slog.Logger, client models.LocketClient, value string) i
 	return lock.NewLockRunner(client, bbs, 15*time.Second, 5*time.Second, lock.WithLogger(logger))
 }
 
-// withLock waits for its turn, works, and releases. The context of the work ends when the lock
+// withLock waits in the queue, works, and releases. The context of the work ends when the lock
 // is lost, and the loss is part of the error.
 func withLock(ctx context.Context, client *lock.Client, key string, work func(ctx context.Context, token uint64) error) error {
 	return client.Do(ctx, key, work)

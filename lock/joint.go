@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/tedsuo/ifrit"
+
+	"github.com/locket-service/locket/lock/internal/base"
 )
 
 // Joint holds several locks together: all or none. It may run again after it has ended, but
@@ -21,6 +23,7 @@ type Joint struct {
 	// timeout is how long locks that are held wait for the others.
 	timeout time.Duration
 	runs    runs
+	release base.PendingRelease
 
 	mu   sync.Mutex
 	held bool // all were taken, and none is known to be lost
@@ -103,7 +106,7 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	defer cancel()
 	j.renewLost()
 	select {
-	case <-j.runs.Pending():
+	case <-j.release.Done():
 	case <-ctx.Done():
 	}
 	for ctx.Err() == nil {
@@ -139,7 +142,7 @@ func (j *Joint) try(run context.Context, ready chan<- struct{}) (pause time.Dura
 		}
 	}
 	if a.failed() {
-		j.runs.Leave(a.locks.Wait)
+		j.release.Start(a.locks.Wait)
 		return 0, context.Cause(a.ctx)
 	}
 	a.locks.Wait()

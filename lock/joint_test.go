@@ -48,8 +48,8 @@ func TestJointHoldsAll(t *testing.T) {
 	})
 }
 
-// TestJointGivesBack: locks that are held wait for the others for a TTL, then others have
-// their turn.
+// TestJointGivesBack: locks that are held wait for the others for a TTL, then others get
+// them.
 func TestJointGivesBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		blocker := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("b", "z"), ttl, retry))
@@ -101,8 +101,8 @@ func TestJointSignal(t *testing.T) {
 	}
 }
 
-// TestJointsNeverBlockEachOther: many that name the same locks in different orders all have
-// their turn.
+// TestJointsNeverBlockEachOther: many that name the same locks in different orders all get
+// them.
 func TestJointsNeverBlockEachOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const many = 6
@@ -124,7 +124,7 @@ func TestJointsNeverBlockEachOther(t *testing.T) {
 		for range many {
 			must(t, <-done)
 		}
-		t.Logf("%d turns of 10 s took %s", many, time.Since(begin))
+		t.Logf("%d times 10 s took %s", many, time.Since(begin))
 	})
 }
 

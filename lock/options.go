@@ -115,7 +115,7 @@ func WithTTL(ttl time.Duration) interface {
 }
 
 // WithCommandTimeout bounds how long each command of a session, or of a mutex, may stay unanswered: it then ends with
-// ErrTimeout. The wait for one's turn is no part of it. Without it commands end with their contexts, and
+// ErrTimeout. The wait in the queue is no part of it. Without it commands end with their contexts, and
 // with the session.
 func WithCommandTimeout(timeout time.Duration) interface {
 	ClientOption

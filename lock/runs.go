@@ -5,8 +5,6 @@ import (
 	"errors"
 	"os"
 	"sync"
-
-	"github.com/locket-service/locket/lock/internal/base"
 )
 
 // ErrRunning is the error of Run while an earlier Run of the same runner has not returned.
@@ -19,7 +17,6 @@ var errSignalled = errors.New("signalled")
 type runs struct {
 	mu      sync.Mutex
 	running bool
-	base.Leftover
 }
 
 // begin begins a run. The caller that began a run ends it.

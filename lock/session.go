@@ -18,8 +18,8 @@ import (
 // the loss of each lock, before any server gives one of them to somebody else. A session that is done stays
 // done; another one is another identity.
 //
-// Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait for
-// turns, and know one holder: the session. Acquire of a Client, Mutex and RWMutex wait, and
+// Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait
+// in a queue, and know one holder: the session. Acquire of a Client, Mutex and RWMutex wait, and
 // tell the goroutines of one session from each other; what they hold must not be given up by Unlock.
 type Session struct{ stream *stream.Session }
 

@@ -21,7 +21,7 @@ func NewSessionRunner(client *Client, resource string, options ...SessionRunnerO
 }
 
 // NewSessionPresenceRunner returns a runner like that of NewPresenceRunner that announces a value, such as an address, by
-// the session of a client. It waits for its turn if another owner announces the resource. NewSessionRunner says the rest.
+// the session of a client. It waits in the queue if another owner announces the resource. NewSessionRunner says the rest.
 func NewSessionPresenceRunner(client *Client, resource, value string, options ...SessionRunnerOption) *Runner {
 	return newSessionRunner(client, resource, append([]SessionRunnerOption{WithPresence(value)}, options...))
 }

@@ -165,7 +165,7 @@ func shown(t *testing.T, server models.LocketClient) string {
 	return fmt.Sprintf("%q %s %q", got.GetValue(), got.GetTypeCode(), got.GetUserData())
 }
 
-// TestSharedBySame: goroutines of one client share a claim only if they ask for the same: the others wait their turn, and get
+// TestSharedBySame: goroutines of one client share a claim only if they ask for the same: the others wait, and get
 // a claim, and a token, that is as they have asked for.
 func TestSharedBySame(t *testing.T) {
 	for name, options := range map[string][2][]lock.AcquireOption{

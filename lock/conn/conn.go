@@ -27,7 +27,7 @@ const replaceInterval = time.Second
 // Conn is a connection to one or several servers, made by Dial. It may be used by any
 // number of goroutines.
 //
-// A network that swallows packets leaves a connection that looks well: gRPC closes it
+// A network that loses all packets leaves a connection that looks healthy: gRPC closes it
 // when a ping was not answered, which may take longer than a lease lasts. So when the
 // deadline of a call passes, the calls after it use another underlying connection, to all
 // servers, made within the same Conn: once a second at most, and not while none of the

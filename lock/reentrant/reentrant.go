@@ -62,7 +62,7 @@ func newOwner(session *lock.Session, resource string, options []lock.MutexOption
 	return owner{mutex: lock.NewRWMutex(session, resource, options...), resource: resource, entry: make(chan struct{}, 1)}
 }
 
-// Lock waits for its turn, and locks; it returns at once if the owner has the mutex already. It is an error, which wraps
+// Lock waits in the queue, and locks; it returns at once if the owner has the mutex already. It is an error, which wraps
 // lock.ErrLost, if the lock was lost meanwhile. The other errors are those of lock.Mutex.
 func (o *owner) Lock(ctx context.Context) error {
 	_, err := o.lock(ctx, &o.writes, false, false)

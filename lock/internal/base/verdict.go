@@ -17,7 +17,7 @@ const (
 	Unclear Verdict = iota
 	// Ended: another owner holds it, or what was to be renewed or released has ended.
 	Ended
-	// Waiting: the claim waits for its turn.
+	// Waiting: the claim waits in the queue.
 	Waiting
 	// Missed: the claim was active, and expired before anybody knew; or it was aborted while it
 	// waited and nobody could ask about it. It needs a new one.
@@ -43,10 +43,10 @@ func Classify(err error) Verdict {
 	}
 }
 
-// MaxAttempt bounds a call that waits for no turn, however long the TTL is: the server answers
+// MaxAttempt bounds a call that does not wait in the queue, however long the TTL is: the server answers
 // or refuses sooner, so the connection is stuck or the server is.
 const MaxAttempt = 30 * time.Second
 
-// AttemptTimeout is how long a call may last that waits for no turn. Three of them fit into the
+// AttemptTimeout is how long a call may last that does not wait in the queue. Three of them fit into the
 // TTL, so a renewal that gets no answer leaves time for another.
 func AttemptTimeout(ttl time.Duration) time.Duration { return min(ttl/3, MaxAttempt) }

@@ -51,7 +51,7 @@ func (g *claimCalls) take(ctx, leave context.Context, token uint64, waiting func
 	return claim.GetToken(), min(g.ttl, time.Duration(claim.GetTtl()*float64(time.Second))), nil
 }
 
-// ask renews the claim, or makes it, finds it again, and waits for its turn.
+// ask renews the claim, or makes it, finds it again, and waits in the queue.
 func (g *claimCalls) ask(ctx, leave context.Context, token uint64, waiting func(holder string)) (*models.Claim, error) {
 	if token != 0 {
 		return g.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: g.id(), Ttl: g.claim.Ttl}, grpc.WaitForReady(true))
@@ -70,7 +70,7 @@ func (g *claimCalls) create(ctx context.Context) (*models.Claim, error) {
 	return g.client.CreateClaim(ctx, g.claim, grpc.WaitForReady(true))
 }
 
-// await waits for the turn. The server answers in time for the answer to arrive before the
+// await waits in the queue. The server answers in time for the answer to arrive before the
 // deadline, which only passes when the connection or the server is stuck.
 func (g *claimCalls) await(ctx, leave context.Context) (*models.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.awaitTimeout())

@@ -168,7 +168,7 @@ func (h *hold) conclude(r result) error {
 		return h.lose(h.failure)
 	case h.held:
 		h.goUnverified(verdict)
-	case verdict == base.Ended && renewal, verdict == base.Waiting: // what was not trusted has ended; or its turn comes
+	case verdict == base.Ended && renewal, verdict == base.Waiting: // what was not trusted has ended; or it may be granted at any time
 		h.next.Reset(0)
 	case verdict == base.Missed:
 		h.claimAnew()
@@ -210,7 +210,7 @@ func (h *hold) note(r result) {
 // gain begins or prolongs the lease.
 func (h *hold) gain(r result) {
 	g := grant{r.token, lease.WithMargin(r.sent, r.lasts, h.Margin)}
-	brief := !h.held && r.found && r.lasts < h.TTL/2 // a claim whose turn came, or that was found
+	brief := !h.held && r.found && r.lasts < h.TTL/2 // a claim that was granted while it waited, or that was found
 	if brief || !g.trust.Trusted(time.Now()) {       // or the answer took too long: renew it first
 		h.next.Reset(0)
 		return

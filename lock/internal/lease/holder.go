@@ -12,10 +12,10 @@ import (
 type Holder struct {
 	base.Settings
 	key, owner string
-	// calls are those of the next hold, last is the one before, and left what that left to be released.
-	calls calls
-	last  *hold
-	left  base.Leftover
+	// calls are those of the next hold, last is the one before, and pending what that still releases.
+	calls   calls
+	last    *hold
+	pending base.PendingRelease
 
 	id atomic.Value // of the claim, a string
 }
@@ -35,7 +35,7 @@ func (o *Holder) Acquire(ctx context.Context, observer base.Observer) (base.Hold
 		}
 	}
 	select {
-	case <-o.left.Pending():
+	case <-o.pending.Done():
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

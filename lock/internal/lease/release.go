@@ -66,7 +66,7 @@ func (h *hold) releaseLater(after time.Duration) {
 		return
 	}
 	timeout, ttl := base.AttemptTimeout(h.TTL), h.TTL
-	h.left.Leave(func() {
+	h.pending.Start(func() {
 		time.Sleep(after)
 		ctx, cancel := context.WithTimeout(context.Background(), ttl)
 		defer cancel()

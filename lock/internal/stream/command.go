@@ -104,7 +104,7 @@ func (s *Session) await(ctx context.Context, c *command, timeout time.Duration) 
 func (s *Session) unanswered(c *command, cause error) (Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Status{Resource: c.resource}, c.failed(s.inVain(cause))
+	return Status{Resource: c.resource}, c.failed(s.failedWait(cause))
 }
 
 func (c *command) failed(err error) error {

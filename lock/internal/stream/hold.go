@@ -40,7 +40,7 @@ func (h *hold) grant(token uint64) {
 		s := h.queue.session
 		s.renewed(h.observer)
 		base.Tell(h.observer.Acquired, token)
-		if s.doubted {
+		if s.isOverdue {
 			base.Tell(h.observer.Unverifiable, s.unverified())
 		}
 	}
@@ -143,7 +143,7 @@ func (h *hold) abandon(cause error) error {
 	default:
 		h.queue.leave(h)
 	}
-	return fmt.Errorf("lock %q: %w", h.key, s.inVain(cause))
+	return fmt.Errorf("lock %q: %w", h.key, s.failedWait(cause))
 }
 
 // Release implements base.Hold. It also ends the wait of what is not held yet.

@@ -79,7 +79,7 @@ func (w *Watcher) call(f func(Status), to Status) {
 // join adds a hold to the queue. One that tries is refused if it would have to wait for others of the session.
 func (q *queue) join(h *hold) {
 	if h.try {
-		if err := q.inTheWay(h); err != nil {
+		if err := q.conflict(h); err != nil {
 			h.fail(err)
 			return
 		}
@@ -92,8 +92,8 @@ func (q *queue) join(h *hold) {
 	}
 }
 
-// inTheWay returns for whom of the session a hold that tries would have to wait, nil if there is nobody.
-func (q *queue) inTheWay(h *hold) error {
+// conflict returns for whom of the session a hold that tries would have to wait, nil if there is nobody.
+func (q *queue) conflict(h *hold) error {
 	if len(q.holders) > 0 && (q.phase != held || !h.joins(&q.claim)) {
 		return collision(q.session.settings.Owner)
 	}
@@ -395,7 +395,7 @@ func (q *queue) lose(to Status) {
 	var last *Watcher // readers have one in common
 	for _, h := range q.holders {
 		h.end(to.Cause)
-		if h.KeepsOut {
+		if h.ExcludesAfterLoss {
 			stay = append(stay, h)
 		}
 		if h.Watcher != nil && h.Watcher != last {

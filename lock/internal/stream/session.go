@@ -50,9 +50,9 @@ type Session struct {
 	refusals   int   // how many servers refused to open it, one after the other
 	window     lease.Window
 	expiry     *time.Timer
-	// doubt fires when no heartbeat was acknowledged for two thirds of the TTL; doubted is set from then on until one is.
-	doubt        *time.Timer
-	doubted      bool
+	// overdue fires when no heartbeat was acknowledged for two thirds of the TTL; isOverdue is set from then on until one is.
+	overdue      *time.Timer
+	isOverdue    bool
 	records      map[string]*record
 	queues       map[string]*queue
 	listeners    map[*listener]bool
@@ -90,7 +90,7 @@ func New(config Config) *Session {
 		commands: make(map[uint64]*command), acknowledged: make(chan struct{}),
 	}
 	s.settings.Log = s.settings.Log.With("owner", s.settings.Owner)
-	s.expiry, s.doubt = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.doubts)
+	s.expiry, s.overdue = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.becomeOverdue)
 	go s.run(life)
 	return s
 }
@@ -182,7 +182,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closers--
 	if last := s.closers == 0; s.closing() {
-		err = fmt.Errorf("the session is not closed yet, and ends with its TTL: %w", s.inVain(cmp.Or(err, errNoAnswer)))
+		err = fmt.Errorf("the session is not closed yet, and ends with its TTL: %w", s.failedWait(cmp.Or(err, errNoAnswer)))
 		if !last {
 			s.mu.Unlock()
 			return err
@@ -237,12 +237,12 @@ func (s *Session) Timeout() time.Duration { return s.config.Timeout }
 // TTL is that of the session.
 func (s *Session) TTL() time.Duration { return s.settings.TTL }
 
-// doubts is called when no heartbeat was acknowledged for two thirds of the TTL.
-func (s *Session) doubts() {
+// becomeOverdue is called when no heartbeat was acknowledged for two thirds of the TTL.
+func (s *Session) becomeOverdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.resignIfUntrusted(); s.err == nil && time.Since(s.window.Since()) >= s.settings.TTL*2/3 {
-		s.doubted = true
+		s.isOverdue = true
 		s.tellObservers(func(o *base.Observer) { base.Tell(o.Unverifiable, s.unverified()) })
 	}
 }
@@ -270,7 +270,7 @@ func (s *Session) end(cause error) {
 		s.settings.Log.Error("session lost", "session", s.id, "error", cause)
 	}
 	s.expiry.Stop()
-	s.doubt.Stop()
+	s.overdue.Stop()
 	s.loseAll(cause)
 	for sequence, c := range s.commands {
 		if c != s.closeCommand {
@@ -316,9 +316,9 @@ func (s *Session) verify(ctx context.Context, since time.Time) error {
 	}
 }
 
-// whether returns why the session is over, nil if it is not, after an error. When a claim was ended by somebody
+// endAfter returns why the session is over, nil if it is not, after an error. When a claim was ended by somebody
 // else, the event that the whole session was may be on its way.
-func (s *Session) whether(ctx context.Context, err error) error {
+func (s *Session) endAfter(ctx context.Context, err error) error {
 	if errors.As(err, new(base.ClaimEndedError)) {
 		ctx, cancel := context.WithTimeout(ctx, s.answerTimeout())
 		defer cancel()
@@ -335,9 +335,9 @@ func (s *Session) unverified() error {
 	return errNoAnswer
 }
 
-// inVain returns why somebody has waited in vain: a cause of his own and, if no server has the session, why that is so. The caller
+// failedWait returns the error of a wait that failed: its cause and, if no server has the session, why that is so. The caller
 // has the lock.
-func (s *Session) inVain(cause error) error {
+func (s *Session) failedWait(cause error) error {
 	if s.failure == nil && !s.window.IsZero() {
 		return cause
 	}

@@ -294,9 +294,9 @@ func (s *Session) acknowledge(now time.Time) {
 	}
 	s.window, s.failure = window, nil
 	s.expiry.Reset(window.Left(now))
-	s.doubt.Reset(window.Since().Add(s.settings.TTL * 2 / 3).Sub(now))
-	if s.doubted {
-		s.doubted = false
+	s.overdue.Reset(window.Since().Add(s.settings.TTL * 2 / 3).Sub(now))
+	if s.isOverdue {
+		s.isOverdue = false
 		s.tellObservers(func(o *base.Observer) {
 			if o.Verified != nil {
 				o.Verified()

@@ -21,9 +21,9 @@ type Want struct {
 	TTL time.Duration
 	// Timeout bounds the commands, if it is not 0.
 	Timeout time.Duration
-	// KeepsOut is set if what is held excludes other goroutines of the session until it is released, also when
+	// ExcludesAfterLoss is set if what is held excludes other goroutines of the session until it is released, also when
 	// the session has lost it meanwhile.
-	KeepsOut bool
+	ExcludesAfterLoss bool
 	// Watcher, if there is one, is notified when the session loses what is held.
 	Watcher *Watcher
 
