@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tedsuo/ifrit"
@@ -22,7 +23,7 @@ type Joint struct {
 	runners []*Runner // in the order of the keys
 	// timeout is how long locks that are held wait for the others.
 	timeout time.Duration
-	runs    runs
+	running atomic.Bool
 	release base.PendingRelease
 
 	mu   sync.Mutex
@@ -98,10 +99,10 @@ func (j *Joint) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	if err := j.validate(); err != nil {
 		return err
 	}
-	if err := j.runs.begin(); err != nil {
-		return fmt.Errorf("joint lock: %w", err)
+	if !j.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("joint lock: %w", ErrRunning)
 	}
-	defer j.runs.end()
+	defer j.running.Store(false)
 	ctx, cancel := untilSignal(signals)
 	defer cancel()
 	j.renewLost()

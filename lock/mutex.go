@@ -33,7 +33,7 @@ type mutexCore struct {
 func newMutexCore(session *Session, key string, options []MutexOption) *mutexCore {
 	m := &mutexCore{
 		session: session, key: key, holds: make(map[models.Mode][]*Hold),
-		want: stream.Want{AllowDeadlock: true, Timeout: session.stream.Timeout(), ExcludesAfterLoss: true},
+		want: stream.Want{AllowDeadlock: true, Timeout: session.stream.Timeout, ExcludesAfterLoss: true},
 	}
 	m.want.Watcher = &m.watcher
 	for _, option := range options {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tedsuo/ifrit"
@@ -29,8 +30,8 @@ type Runner struct {
 	// usable is not set if the runner was not given what it needs.
 	usable bool
 	// holder is for the run under way alone.
-	holder base.Holder
-	runs   runs
+	holder  base.Holder
+	running atomic.Bool
 	// reports calls the callbacks.
 	reports base.Serial
 
@@ -131,8 +132,8 @@ func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 // begin begins a run, if all that the runner was given is right.
 func (r *Runner) begin() error {
 	err := r.validate()
-	if err == nil {
-		err = r.runs.begin()
+	if err == nil && !r.running.CompareAndSwap(false, true) {
+		err = ErrRunning
 	}
 	if err != nil {
 		return fmt.Errorf("lock %q: %w", r.key, err)
@@ -143,7 +144,7 @@ func (r *Runner) begin() error {
 // end ends a run when its callbacks have returned.
 func (r *Runner) end() {
 	r.reports.Flush()
-	r.runs.end()
+	r.running.Store(false)
 }
 
 // acquire waits until the lock is held. With again it will be acquired again after a loss.

@@ -41,7 +41,7 @@ func NewSession(addresses []string, options ...ClientOption) (*Session, error) {
 func (s *Session) ID() string { return s.stream.ID() }
 
 // Owner returns the owner of all that the session holds.
-func (s *Session) Owner() string { return s.stream.Owner() }
+func (s *Session) Owner() string { return s.stream.Owner }
 
 // Lock holds a resource, or joins its queue, and returns how the session now stands to it: Holding or
 // Waiting; Listen tells of the grant. To lock again keeps the place. An error of ctx, or ErrTimeout, leaves
@@ -57,8 +57,8 @@ func (s *Session) TryLock(ctx context.Context, resource string, options ...Acqui
 
 func (s *Session) lock(ctx context.Context, resource string, try bool, options []AcquireOption) (Status, error) {
 	want, err := newWant(resource, false, options)
-	if err == nil && want.TTL != 0 && want.TTL != s.stream.TTL() {
-		err = fmt.Errorf("the TTL of the session is %s, and cannot be %s for one lock", s.stream.TTL(), want.TTL)
+	if err == nil && want.TTL != 0 && want.TTL != s.stream.TTL {
+		err = fmt.Errorf("the TTL of the session is %s, and cannot be %s for one lock", s.stream.TTL, want.TTL)
 	}
 	if err != nil {
 		return Status{Resource: resource}, fmt.Errorf("lock %q: %w", resource, err)

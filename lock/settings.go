@@ -69,21 +69,32 @@ func limit(ttl time.Duration) string {
 	return ttl.String()
 }
 
+// unless returns an error if something is not so.
+func unless(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
 // validate returns everything that is wrong with what a runner was given.
 func (r *Runner) validate() error {
-	wrong := []error{r.wrong}
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	need(r.usable, "the client or the lock is missing")
-	need(r.Log != nil, "the logger is nil")
-	need(r.key != "", "the key is missing")
-	need(r.RetryInterval > 0, "the retry interval is %s, and must be more than 0", r.RetryInterval)
-	need(r.WaitTTL == 0 || r.WaitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.WaitTTL)
-	need(r.ReleaseTimeout > 0, "the release timeout is %s, and must be more than 0", r.ReleaseTimeout)
-	return errors.Join(wrong...)
+	return errors.Join(
+		r.settings.validate(),
+		unless(r.usable, "the client or the lock is missing"),
+		unless(r.key != "", "the key is missing"),
+		unless(r.RetryInterval > 0, "the retry interval is %s, and must be more than 0", r.RetryInterval),
+		unless(r.WaitTTL == 0 || r.WaitTTL >= time.Second, "the wait TTL is %s, and must be 0 or at least 1s", r.WaitTTL),
+	)
+}
+
+// validate returns everything that is wrong with what runners and sessions have in common.
+func (s *settings) validate() error {
+	return errors.Join(
+		s.wrong,
+		unless(s.Log != nil, "the logger is nil"),
+		unless(s.ReleaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.ReleaseTimeout),
+	)
 }
 
 // withType returns a copy of a resource that has a type: the one that is given where it has
@@ -130,19 +141,12 @@ func newClientConfig(addresses []string, options []ClientOption) (*clientConfig,
 	dialer, err := conn.NewDialer(addresses, c.dial...)
 	c.dialer = dialer
 	s := c.settings(c.ttl)
-	if c.timeout < 0 {
-		err = errors.Join(err, fmt.Errorf("the command timeout is %s, and must not be negative", c.timeout))
-	}
-	if s.callbacks.any() {
-		err = errors.Join(err, errors.New("WithCallbacks is an option of runners; use Session.Listen"))
-	}
-	if s.RetryInterval != DefaultRetryInterval {
-		err = errors.Join(err, errors.New("WithRetryInterval is an option of runners"))
-	}
-	if err = errors.Join(err, s.validateSession()); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, errors.Join(
+		err, s.validateSession(),
+		unless(c.timeout >= 0, "the command timeout is %s, and must not be negative", c.timeout),
+		unless(!s.callbacks.any(), "WithCallbacks is an option of runners; use Session.Listen"),
+		unless(s.RetryInterval == DefaultRetryInterval, "WithRetryInterval is an option of runners"),
+	)
 }
 
 // settings returns those of a session with a TTL.
@@ -160,14 +164,8 @@ func (c *clientConfig) session(ttl time.Duration, owner string) (stream.Config, 
 
 // validateSession returns everything that is wrong with the settings of a session.
 func (s *settings) validateSession() error {
-	wrong := []error{s.wrong}
-	need := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	need(s.Log != nil, "the logger is nil")
-	need(s.ReleaseTimeout > 0, "the release timeout is %s, and must be more than 0", s.ReleaseTimeout)
-	need(len(s.Owner) <= maxOwner && utf8.ValidString(s.Owner), "the owner must be UTF-8 of at most %d bytes", maxOwner)
-	return errors.Join(wrong...)
+	return errors.Join(
+		s.validate(),
+		unless(len(s.Owner) <= maxOwner && utf8.ValidString(s.Owner), "the owner must be UTF-8 of at most %d bytes", maxOwner),
+	)
 }

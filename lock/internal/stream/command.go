@@ -72,7 +72,7 @@ func (s *Session) do(ctx context.Context, c *command) (Status, error) {
 	}
 	s.newCommand(c)
 	s.mu.Unlock()
-	return s.await(ctx, c, s.config.Timeout)
+	return s.await(ctx, c, s.Timeout)
 }
 
 // await waits for the answer to a command, with a timeout if it is not 0.

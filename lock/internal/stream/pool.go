@@ -84,7 +84,7 @@ func (p *Pool) Close() error {
 	errs := make(chan error, len(sessions))
 	for _, s := range sessions {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), s.settings.ReleaseTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), s.ReleaseTimeout)
 			defer cancel()
 			errs <- s.Close(ctx)
 		})

@@ -95,7 +95,7 @@ func (q *queue) join(h *hold) {
 // conflict returns for whom of the session a hold that tries would have to wait, nil if there is nobody.
 func (q *queue) conflict(h *hold) error {
 	if len(q.holders) > 0 && (q.phase != held || !h.joins(&q.claim)) {
-		return collision(q.session.settings.Owner)
+		return collision(q.session.Owner)
 	}
 	for _, other := range q.waiters {
 		if !h.joins(&other.Want) {
@@ -110,7 +110,7 @@ func (q *queue) conflict(h *hold) error {
 
 // waiting returns the error of a try for which others of the session wait already.
 func (q *queue) waiting() error {
-	return fmt.Errorf("%w: %q waits for it already", models.ErrLockCollision, q.session.settings.Owner)
+	return fmt.Errorf("%w: %q waits for it already", models.ErrLockCollision, q.session.Owner)
 }
 
 // differs reports whether a shared claim would have to wait for holds that all share the resource, by other claims.

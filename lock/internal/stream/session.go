@@ -19,16 +19,15 @@ import (
 
 // Config is what a session is made of.
 type Config struct {
-	Dialer   *conn.Dialer
-	Settings base.Settings // with an owner
+	base.Settings // with an owner
+	Dialer        *conn.Dialer
 	// Timeout bounds each command; 0: nothing does.
 	Timeout time.Duration
 }
 
 // Session is one session, at one server after the other; lock.Session documents it.
 type Session struct {
-	config   Config
-	settings base.Settings
+	Config
 
 	// done is closed when the session is over, stopped when its goroutine has ended.
 	done, stopped chan struct{}
@@ -83,13 +82,13 @@ type listener struct {
 func New(config Config) *Session {
 	life, stop := context.WithCancel(context.Background())
 	s := &Session{
-		config: config, settings: config.Settings,
-		done: make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
+		Config: config,
+		done:   make(chan struct{}), stopped: make(chan struct{}), life: life, stop: stop, wake: make(chan struct{}, 1),
 		id: ids.NewRequest(), secret: rand.Text(),
 		records: make(map[string]*record), queues: make(map[string]*queue), listeners: make(map[*listener]bool),
 		commands: make(map[uint64]*command), acknowledged: make(chan struct{}),
 	}
-	s.settings.Log = s.settings.Log.With("owner", s.settings.Owner)
+	s.Log = s.Log.With("owner", s.Owner)
 	s.expiry, s.overdue = time.AfterFunc(math.MaxInt64, s.expire), time.AfterFunc(math.MaxInt64, s.becomeOverdue)
 	go s.run(life)
 	return s
@@ -101,9 +100,6 @@ func (s *Session) ID() string {
 	defer s.mu.Unlock()
 	return s.id
 }
-
-// Owner returns the owner of all that the session holds.
-func (s *Session) Owner() string { return s.settings.Owner }
 
 // Lock asks for a resource; with try it does not join the queue.
 func (s *Session) Lock(ctx context.Context, resource string, want *Want, try bool) (Status, error) {
@@ -219,7 +215,7 @@ func (s *Session) expire() {
 // renewed tells an observer of the last heartbeat that was acknowledged. The caller has the lock.
 func (s *Session) renewed(o *base.Observer) {
 	if o.Renewed != nil && !s.window.IsZero() {
-		o.Renewed(s.window.Since(), s.settings.TTL)
+		o.Renewed(s.window.Since(), s.TTL)
 	}
 }
 
@@ -231,17 +227,11 @@ func (s *Session) Watch(key string, w *Watcher) {
 	q.watchers = append(q.watchers, w)
 }
 
-// Timeout is that of commands.
-func (s *Session) Timeout() time.Duration { return s.config.Timeout }
-
-// TTL is that of the session.
-func (s *Session) TTL() time.Duration { return s.settings.TTL }
-
 // becomeOverdue is called when no heartbeat was acknowledged for two thirds of the TTL.
 func (s *Session) becomeOverdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.resignIfUntrusted(); s.err == nil && time.Since(s.window.Since()) >= s.settings.TTL*2/3 {
+	if s.resignIfUntrusted(); s.err == nil && time.Since(s.window.Since()) >= s.TTL*2/3 {
 		s.isOverdue = true
 		s.tellObservers(func(o *base.Observer) { base.Tell(o.Unverifiable, s.unverified()) })
 	}
@@ -265,9 +255,9 @@ func (s *Session) end(cause error) {
 	}
 	s.err = cause
 	if cause == base.ErrClosed { //nolint:errorlint // Close gives this very error
-		s.settings.Log.Info("session closed", "session", s.id)
+		s.Log.Info("session closed", "session", s.id)
 	} else {
-		s.settings.Log.Error("session lost", "session", s.id, "error", cause)
+		s.Log.Error("session lost", "session", s.id, "error", cause)
 	}
 	s.expiry.Stop()
 	s.overdue.Stop()

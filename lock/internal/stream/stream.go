@@ -38,21 +38,21 @@ type heartbeat struct {
 // answerTimeout is how long an answer may take before the connection, or the server, counts as stuck: with
 // a heartbeat at a third of the TTL there is time left for the other servers.
 func (s *Session) answerTimeout() time.Duration {
-	return max(min(s.settings.TTL/4, base.MaxAttempt), leastAnswerTimeout)
+	return max(min(s.TTL/4, base.MaxAttempt), leastAnswerTimeout)
 }
 
 // run keeps the session attached to one of the servers until it is over.
 func (s *Session) run(ctx context.Context) {
 	defer close(s.stopped)
 	defer s.stop()
-	addresses := s.config.Dialer.Addresses()
+	addresses := s.Dialer.Addresses()
 	failures := 0
 	for next := rand.IntN(len(addresses)); ; next++ {
 		healthy, err := s.attach(ctx, addresses[next%len(addresses)])
 		if ctx.Err() != nil || !s.goOn(err) {
 			return
 		}
-		s.settings.Log.Warn("session detached", "session", s.ID(), "server", addresses[next%len(addresses)], "error", err)
+		s.Log.Warn("session detached", "session", s.ID(), "server", addresses[next%len(addresses)], "error", err)
 		if failures++; healthy {
 			failures = 0
 		}
@@ -77,11 +77,11 @@ func (s *Session) closing() bool {
 
 // pause waits before the next attempt, unless there is a server that has not failed yet.
 func (s *Session) pause(ctx context.Context, failures int) bool {
-	rounds := failures / len(s.config.Dialer.Addresses())
-	if failures == 0 || failures%len(s.config.Dialer.Addresses()) != 0 {
+	rounds := failures / len(s.Dialer.Addresses())
+	if failures == 0 || failures%len(s.Dialer.Addresses()) != 0 {
 		return true
 	}
-	longest := min(time.Second, s.settings.TTL/10)
+	longest := min(time.Second, s.TTL/10)
 	pause := min(base.FirstPause<<min(rounds-1, 10), longest)
 	select {
 	case <-time.After(base.Jittered(pause)):
@@ -110,7 +110,7 @@ func (s *Session) goOn(err error) bool {
 	case s.opened:
 		s.failure = err
 	case verdict == base.Permanent, verdict == base.Denied:
-		if s.refusals++; s.refusals >= len(s.config.Dialer.Addresses()) {
+		if s.refusals++; s.refusals >= len(s.Dialer.Addresses()) {
 			s.end(fmt.Errorf("the session was refused: %w", err))
 		}
 	default:
@@ -130,7 +130,7 @@ func (s *Session) closed() {
 // attach opens or resumes the session over a stream to a server, and returns when that ends: its
 // error, and whether a heartbeat was acknowledged over it.
 func (s *Session) attach(ctx context.Context, address string) (healthy bool, err error) {
-	cc, err := s.config.Dialer.Open(address)
+	cc, err := s.Dialer.Open(address)
 	if err != nil {
 		return false, err
 	}
@@ -181,10 +181,10 @@ func (s *Session) exchange(ctx context.Context, cancel context.CancelCauseFunc, 
 		switch s.receive(m) {
 		case gotOpened:
 			close(opened)
-			watchdog.Reset(s.settings.TTL/3 + s.answerTimeout())
+			watchdog.Reset(s.TTL/3 + s.answerTimeout())
 		case gotHeartbeat:
 			healthy = true
-			watchdog.Reset(s.settings.TTL/3 + s.answerTimeout())
+			watchdog.Reset(s.TTL/3 + s.answerTimeout())
 		case gotEnd:
 			return healthy, nil
 		case gotOther:
@@ -201,7 +201,7 @@ func (s *Session) opening(client models.LocketClient) *models.SessionRequest {
 	s.offered = true
 	s.rpc = client
 	return &models.SessionRequest{Sequence: s.sequence, Command: &models.SessionRequest_Open{Open: &models.OpenSession{
-		Id: s.id, Secret: s.secret, Owner: s.settings.Owner, Ttl: s.settings.TTL.Seconds(), Resume: s.opened,
+		Id: s.id, Secret: s.secret, Owner: s.Owner, Ttl: s.TTL.Seconds(), Resume: s.opened,
 	}}}
 }
 
@@ -272,10 +272,10 @@ func (s *Session) answer(sequence uint64, answer Status, err error) {
 // in their order. The caller has the lock.
 func (s *Session) resume() {
 	if s.opened {
-		s.settings.Log.Info("session resumed", "session", s.id)
+		s.Log.Info("session resumed", "session", s.id)
 		s.reconcile()
 	} else {
-		s.settings.Log.Info("session opened", "session", s.id)
+		s.Log.Info("session opened", "session", s.id)
 	}
 	s.opened = true
 	s.next = time.Now()
@@ -287,14 +287,14 @@ func (s *Session) resume() {
 
 // acknowledge prolongs the trust window. The caller has the lock.
 func (s *Session) acknowledge(now time.Time) {
-	window := lease.WithMargin(s.beat.sent, s.settings.TTL, s.settings.Margin)
+	window := lease.WithMargin(s.beat.sent, s.TTL, s.Margin)
 	s.beat = nil
 	if s.err != nil || !window.Trusted(now) {
 		return
 	}
 	s.window, s.failure = window, nil
 	s.expiry.Reset(window.Left(now))
-	s.overdue.Reset(window.Since().Add(s.settings.TTL * 2 / 3).Sub(now))
+	s.overdue.Reset(window.Since().Add(s.TTL * 2 / 3).Sub(now))
 	if s.isOverdue {
 		s.isOverdue = false
 		s.tellObservers(func(o *base.Observer) {
@@ -304,7 +304,7 @@ func (s *Session) acknowledge(now time.Time) {
 		})
 	}
 	s.tellObservers(s.renewed)
-	pause := s.settings.TTL / 3
+	pause := s.TTL / 3
 	s.next = window.Since().Add(base.Jittered(pause))
 	close(s.acknowledged)
 	s.acknowledged = make(chan struct{})
@@ -354,7 +354,7 @@ func (s *Session) outgoing() (requests []*models.SessionRequest, wait time.Durat
 		s.unsent = nil
 	}
 	if s.beat != nil || s.err != nil {
-		return requests, s.settings.TTL // an answer wakes, or the end
+		return requests, s.TTL // an answer wakes, or the end
 	}
 	return requests, max(0, s.next.Sub(now))
 }
