@@ -1,10 +1,6 @@
 package lock
 
-import (
-	"time"
-
-	"github.com/locket-service/locket/lock/internal/base"
-)
+import "time"
 
 // Callbacks report what happens to the lock. They are called one after the other, in the order of what they
 // report; the lock is renewed meanwhile. Run returns when they have. Any may be nil.
@@ -32,29 +28,7 @@ type Callbacks struct {
 	Refused func(error)
 }
 
-// observer returns an Observer that has the callbacks called.
-func (c *Callbacks) observer(calls *base.Serial, again bool) base.Observer {
-	o := base.Observer{
-		Waiting: later(calls, c.Waiting), Acquired: later(calls, c.Acquired), Unverifiable: later(calls, c.Unverifiable), Again: again,
-	}
-	if c.Renewed != nil {
-		o.Renewed = func(sent time.Time, lasts time.Duration) { calls.Add(func() { c.Renewed(sent, lasts) }) }
-	}
-	if c.Verified != nil {
-		o.Verified = func() { calls.Add(c.Verified) }
-	}
-	return o
-}
-
 // any reports whether one is set.
 func (c *Callbacks) any() bool {
 	return c.Waiting != nil || c.Renewed != nil || c.Acquired != nil || c.Unverifiable != nil || c.Verified != nil || c.Lost != nil || c.Refused != nil
-}
-
-// later returns a function that has a callback called later, nil if there is none.
-func later[T any](calls *base.Serial, callback func(T)) func(T) {
-	if callback == nil {
-		return nil
-	}
-	return func(what T) { calls.Add(func() { callback(what) }) }
 }

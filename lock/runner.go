@@ -110,7 +110,7 @@ func (r *Runner) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 			return err
 		case err != nil:
 			r.Log.Error("presence refused", "lock", r.key, "owner", r.owner, "error", err)
-			base.Tell(later(&r.reports, r.callbacks.Refused), err)
+			base.Tell(&r.reports, r.callbacks.Refused, err)
 		default:
 			if ready != nil && ctx.Err() == nil {
 				close(ready)
@@ -149,7 +149,7 @@ func (r *Runner) end() {
 
 // acquire waits until the lock is held. With again it will be acquired again after a loss.
 func (r *Runner) acquire(ctx context.Context, again bool) (*Hold, error) {
-	hold, err := acquire(ctx, r.holder, r.callbacks.observer(&r.reports, again))
+	hold, err := acquire(ctx, r.holder, base.Observer{Callbacks: base.Callbacks(r.callbacks), Calls: &r.reports, Again: again})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hold = hold
@@ -168,7 +168,7 @@ func (r *Runner) keep(ctx context.Context, hold *Hold) error {
 		return nil
 	}
 	r.Log.Error("lock lost", "lock", r.key, "owner", r.owner, "error", err)
-	base.Tell(later(&r.reports, r.callbacks.Lost), err)
+	base.Tell(&r.reports, r.callbacks.Lost, err)
 	return err
 }
 

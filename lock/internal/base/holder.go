@@ -27,25 +27,42 @@ type Hold interface {
 	StopClock()
 }
 
-// Observer is notified of what happens to a lock. Each function may be nil; none may wait.
-type Observer struct {
-	// Waiting is called when a server has answered that others come first. It gets the owner that holds the lock, "" if the server
-	// does not name it.
-	Waiting func(holder string)
-	// Acquired is called when the lock is held, before Acquire returns.
-	Acquired func(token uint64)
-	// Renewed is called for the gain, before Acquired, and for each renewal: when it was sent, and for how long from then on the server lets the lock last.
-	Renewed func(sent time.Time, lasts time.Duration)
-	// Unverifiable and Verified are called while the lock is held.
+// Callbacks are lock.Callbacks, which documents them.
+type Callbacks struct {
+	Waiting      func(holder string)
+	Renewed      func(sent time.Time, lasts time.Duration)
+	Acquired     func(token uint64)
 	Unverifiable func(error)
 	Verified     func()
+	Lost         func(error)
+	Refused      func(error)
+}
+
+// Observer has callbacks called. A Holder has all called but Lost and Refused.
+type Observer struct {
+	Callbacks
+	Calls *Serial
 	// Again is set if the lock is to be taken again after a loss, so that it is not to be released then.
 	Again bool
 }
 
-// Tell calls one of the functions, if it is set.
-func Tell[T any](f func(T), what T) {
-	if f != nil {
-		f(what)
+// Tell has a callback called, if it is set.
+func Tell[T any](calls *Serial, callback func(T), what T) {
+	if callback != nil {
+		calls.Add(func() { callback(what) })
+	}
+}
+
+// TellRenewed has Renewed called, if it is set.
+func (o *Observer) TellRenewed(sent time.Time, lasts time.Duration) {
+	if o.Renewed != nil {
+		o.Calls.Add(func() { o.Renewed(sent, lasts) })
+	}
+}
+
+// TellVerified has Verified called, if it is set.
+func (o *Observer) TellVerified() {
+	if o.Verified != nil {
+		o.Calls.Add(o.Verified)
 	}
 }

@@ -150,7 +150,7 @@ func (h *hold) try() {
 	go func() {
 		defer cancel()
 		sent := time.Now()
-		taken, lasts, err := calls.take(ctx, h.leaving, token, func(holder string) { base.Tell(h.observer.Waiting, holder) })
+		taken, lasts, err := calls.take(ctx, h.leaving, token, func(holder string) { base.Tell(h.observer.Calls, h.observer.Waiting, holder) })
 		results <- result{sent, token == 0, taken, lasts, err}
 	}()
 }
@@ -221,23 +221,19 @@ func (h *hold) gain(r result) {
 	left := g.trust.Left(time.Now())
 	h.expiry.Reset(left)
 	pause := base.Jittered(min(h.TTL/3, left/2))
-	if h.observer.Renewed != nil {
-		h.observer.Renewed(r.sent, r.lasts)
-	}
+	h.observer.TellRenewed(r.sent, r.lasts)
 	switch {
 	case !h.held:
 		pause = time.Duration(rand.Float64() * float64(pause)) // those that began together renew apart
 		h.log.Info("lock acquired", "token", r.token)
 		h.held = true
 		h.watch(r.token)
-		base.Tell(h.observer.Acquired, r.token)
+		base.Tell(h.observer.Calls, h.observer.Acquired, r.token)
 		close(h.acquired)
 	case h.unverified:
 		h.log.Info("lock verified again")
 		h.unverified, h.denied = false, false
-		if h.observer.Verified != nil {
-			h.observer.Verified()
-		}
+		h.observer.TellVerified()
 	}
 	h.next.Reset(pause)
 }
@@ -248,7 +244,7 @@ func (h *hold) goUnverified(verdict base.Verdict) {
 	first := !h.unverified || verdict == base.Denied && !h.denied
 	h.unverified, h.denied = true, h.denied || verdict == base.Denied
 	if first {
-		base.Tell(h.observer.Unverifiable, h.failure)
+		base.Tell(h.observer.Calls, h.observer.Unverifiable, h.failure)
 	}
 	h.next.Reset(base.Jittered(min(h.RetryInterval, h.TTL/10)))
 }

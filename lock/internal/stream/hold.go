@@ -36,22 +36,18 @@ func newHold(ctx context.Context, key string, want Want, try bool) *hold {
 // grant ends the wait with the lock.
 func (h *hold) grant(token uint64) {
 	h.token = token
-	if h.observer != nil {
-		s := h.queue.session
-		s.renewed(h.observer)
-		base.Tell(h.observer.Acquired, token)
-		if s.isOverdue {
-			base.Tell(h.observer.Unverifiable, s.unverified())
-		}
+	s := h.queue.session
+	s.renewed(h.observer)
+	base.Tell(h.observer.Calls, h.observer.Acquired, token)
+	if s.isOverdue {
+		base.Tell(h.observer.Calls, h.observer.Unverifiable, s.unverified())
 	}
 	close(h.decided)
 }
 
 // waits tells its observer that others come first.
 func (h *hold) waits() {
-	if h.observer != nil {
-		base.Tell(h.observer.Waiting, "")
-	}
+	base.Tell(h.observer.Calls, h.observer.Waiting, "")
 }
 
 // fail ends the wait without the lock.

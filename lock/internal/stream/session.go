@@ -214,8 +214,8 @@ func (s *Session) expire() {
 
 // renewed tells an observer of the last heartbeat that was acknowledged. The caller has the lock.
 func (s *Session) renewed(o *base.Observer) {
-	if o.Renewed != nil && !s.window.IsZero() {
-		o.Renewed(s.window.Since(), s.TTL)
+	if !s.window.IsZero() {
+		o.TellRenewed(s.window.Since(), s.TTL)
 	}
 }
 
@@ -233,17 +233,15 @@ func (s *Session) becomeOverdue() {
 	defer s.mu.Unlock()
 	if s.resignIfUntrusted(); s.err == nil && time.Since(s.window.Since()) >= s.TTL*2/3 {
 		s.isOverdue = true
-		s.tellObservers(func(o *base.Observer) { base.Tell(o.Unverifiable, s.unverified()) })
+		s.tellObservers(func(o *base.Observer) { base.Tell(o.Calls, o.Unverifiable, s.unverified()) })
 	}
 }
 
 // tellObservers tells those of what is held. The caller has the lock.
 func (s *Session) tellObservers(tell func(*base.Observer)) {
 	for _, q := range s.queues {
-		for _, t := range q.holders {
-			if t.observer != nil {
-				tell(t.observer)
-			}
+		for _, h := range q.holders {
+			tell(h.observer)
 		}
 	}
 }

@@ -297,11 +297,7 @@ func (s *Session) acknowledge(now time.Time) {
 	s.overdue.Reset(window.Since().Add(s.TTL * 2 / 3).Sub(now))
 	if s.isOverdue {
 		s.isOverdue = false
-		s.tellObservers(func(o *base.Observer) {
-			if o.Verified != nil {
-				o.Verified()
-			}
-		})
+		s.tellObservers((*base.Observer).TellVerified)
 	}
 	s.tellObservers(s.renewed)
 	pause := s.TTL / 3
