@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/internal/claim"
@@ -63,18 +62,8 @@ func BenchmarkMillion(b *testing.B) {
 	begin := processorTime(b)
 	runtime.GC()
 	b.ReportMetric(float64((processorTime(b) - begin).Milliseconds()), "ms/GC")
-	page := db.Page{Limit: 1000}
 	begin = processorTime(b)
-	for {
-		found, err := s.Live(b.Context(), nil, page)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if len(found) == 0 {
-			break
-		}
-		page.After = found[len(found)-1].ID
-	}
+	list(b, s)
 	b.ReportMetric((processorTime(b) - begin).Seconds(), "s/list")
 	if err := s.Close(); err != nil {
 		b.Fatal(err)

@@ -91,11 +91,8 @@ func Read(d disk.Disk, index uint64, block func(*record.Decoded) error) (m Meta,
 	if m, err = r.meta(); err == nil && m.Index != index {
 		err = ErrDamaged
 	}
-	for more := true; more && err == nil; {
-		var decoded *record.Decoded
-		if decoded, more, err = r.block(); more && err == nil {
-			err = block(decoded)
-		}
+	if err == nil {
+		err = r.blocks(block)
 	}
 	if errors.Is(err, record.ErrFormat) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -185,6 +182,39 @@ func (r *reader) meta() (m Meta, err error) {
 	}
 	m.Sum, m.Conf = uint32(sum), append([]byte(nil), body...)
 	return m, nil
+}
+
+// blocksAhead is how many records are read while others are used.
+const blocksAhead = 4
+
+// blocks calls use for each record, while another goroutine reads the next ones.
+func (r *reader) blocks(use func(*record.Decoded) error) (err error) {
+	blocks, stop := make(chan *record.Decoded, blocksAhead), make(chan struct{})
+	var unread error
+	go func() {
+		defer close(blocks)
+		for {
+			d, more, err := r.block()
+			if err != nil || !more {
+				unread = err
+				return
+			}
+			select {
+			case blocks <- d:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	for d := range blocks {
+		if err = use(d); err != nil {
+			close(stop)
+			break
+		}
+	}
+	for range blocks { // the file is closed when nobody reads it any more
+	}
+	return errors.Join(err, unread)
 }
 
 // block returns the next record.

@@ -67,22 +67,6 @@ func (s *State) ApplyDecoded(d *record.Decoded) ([]claim.Transition, error) {
 	return made, nil
 }
 
-// Restore makes an empty state that of a snapshot: read calls its argument for each record of it. The claims of a
-// snapshot are in the order of their ids, so lines are sorted in the end.
-func (s *State) Restore(read func(apply func(*record.Decoded) error) error) error {
-	s.restoring = true
-	err := read(func(d *record.Decoded) error {
-		_, err := s.ApplyDecoded(d)
-		return err
-	})
-	s.restoring = false
-	for _, r := range s.rows {
-		r.shared().sort()
-		r.waiting().sort()
-	}
-	return err
-}
-
 func (s *State) applySession(c record.Session) error {
 	switch {
 	case c.Ended:

@@ -11,11 +11,17 @@ import (
 
 // add puts a claim into all indexes, in which it is not.
 func (s *State) add(l *live) {
-	s.created.Set(l.packed)
-	s.withStatus(l).Set(l)
+	if s.restoring != nil {
+		s.restoring.add(s, l)
+	} else {
+		s.created.Set(l.packed)
+		s.withStatus(l).Set(l)
+	}
 	switch deadlines := s.deadlines(l); {
 	case deadlines != nil:
-		deadlines.Set(l)
+		if s.restoring == nil {
+			deadlines.Set(l)
+		}
 		s.countTTL(l.limit(), 1)
 	case l.status() == claim.Active:
 		s.endless++

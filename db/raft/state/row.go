@@ -68,7 +68,9 @@ func (s *State) row(name string) *row {
 	if r == nil {
 		r = &row{name: strings.Clone(name)}
 		s.rows[r.name] = r
-		s.names.Set(r)
+		if s.restoring == nil {
+			s.names.Set(r)
+		}
 	}
 	return r
 }
@@ -107,9 +109,9 @@ func (s *State) enter(l *live) {
 		r.lines = &lines{soonest: claim.Forever}
 	}
 	if l.status() == claim.Waiting {
-		r.lines.waiting.add(l, s.restoring)
+		r.lines.waiting.add(l, s.restoring != nil)
 	} else {
-		r.lines.shared.add(l, s.restoring)
+		r.lines.shared.add(l, s.restoring != nil)
 		r.lines.soonest = min(r.lines.soonest, l.deadline())
 	}
 	s.contend(r)

@@ -1,0 +1,115 @@
+package raft_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/internal/claim"
+	"github.com/locket-service/locket/internal/ids"
+)
+
+// BenchmarkStart reports what a start with a million live claims takes, each of a resource of its own: time of the processor, and time; how much
+// memory the process has then, and had at most; and how much more it has had at most when all of them have been listed, page by page.
+func BenchmarkStart(b *testing.B) {
+	const claims = 1_000_000
+	folder := filepath.Join(b.TempDir(), "data")
+	if err := raft.Fill(folder, func(to backup.Sink) error { return giveClaims(to, claims) }); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		debug.FreeOSMemory()
+		before := memory(b, "VmRSS")
+		resetPeak(b)
+		begin, used := time.Now(), processorTime(b)
+		s, err := raft.OpenWith(folder, raft.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric((processorTime(b) - used).Seconds(), "processor-s/start")
+		b.ReportMetric(time.Since(begin).Seconds(), "s/start")
+		b.ReportMetric(memory(b, "VmHWM")-before, "MB/peak")
+		debug.FreeOSMemory()
+		started := memory(b, "VmRSS")
+		b.ReportMetric(started-before, "MB/started")
+		resetPeak(b)
+		if n := list(b, s); n != claims {
+			b.Fatalf("%d claims are listed, want %d", n, claims)
+		}
+		b.ReportMetric(memory(b, "VmHWM")-started, "MB/list")
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// giveClaims gives a sink a number of active claims.
+func giveClaims(to backup.Sink, claims int) error {
+	wall := claim.Time(time.Now().UnixMicro())
+	head := backup.Head{Engine: "raft", Taken: wall, Lease: wall, Floor: uint64(wall)}
+	if err := to.Begin(head); err != nil {
+		return err
+	}
+	for i := range claims {
+		version := uint64(wall) + uint64(i)
+		err := to.Claim(&claim.Claim{
+			ID: ids.NewClaim(), Resource: fmt.Sprint("service/", i), Owner: fmt.Sprint("owner-", i%1000), TTL: time.Hour, Status: claim.Active,
+			Enqueued: version, Token: version, Version: version, Created: claim.Time(version), Activated: claim.Time(version), Deadline: wall.Add(time.Hour) + claim.Time(i*7919%claims),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return to.End(head)
+}
+
+// list reads all live claims, a page at a time, and returns how many there are.
+func list(b *testing.B, s *raft.Store) (n int) {
+	b.Helper()
+	for page := (db.Page{Limit: 1000}); ; {
+		found, err := s.Live(b.Context(), nil, page)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(found) == 0 {
+			return n
+		}
+		n += len(found)
+		page.After = found[len(found)-1].ID
+	}
+}
+
+// memory returns what Linux says of the memory of this process, in MB.
+func memory(b *testing.B, what string) (mb float64) {
+	b.Helper()
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		b.Fatal("the memory of a process is known on Linux alone: ", err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if value, is := strings.CutPrefix(lines.Text(), what+":"); is {
+			var kb float64
+			_, err = fmt.Sscan(value, &kb)
+			return kb / 1000
+		}
+	}
+	b.Fatal("unknown: ", what, err)
+	return 0
+}
+
+// resetPeak has the most memory that the process has had begin with what it has now.
+func resetPeak(b *testing.B) {
+	b.Helper()
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+		b.Fatal(err)
+	}
+}
