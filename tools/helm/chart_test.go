@@ -28,7 +28,7 @@ import (
 const chart = "../../deploy/helm/locket"
 
 var engines = map[string]map[string]any{
-	"embedded": {"rules": "rules: []\n"},
+	"embedded": {"rules": "rules: []\n", "settings": map[string]any{"oidc-issuers": "https://issuer.example.com"}},
 	"mysql": {
 		"engine": "mysql", "mysql": map[string]any{"database": "mysql:locket@tcp(mysql:3306)/locket", "secret": "locket-database"},
 		"tls":            map[string]any{"secret": "locket-tls"},
@@ -208,6 +208,7 @@ func TestRefusals(t *testing.T) {
 	for word, values := range map[string]map[string]any{
 		"engine":     {"engine": "sqlite"},
 		"database":   {"engine": "mysql"},
+		"rules":      {"rules": "rules: []\n"},
 		"nosuch":     {"nosuch": true},
 		"size":       {"embedded": map[string]any{"size": "large"}},
 		"replicas":   {"engine": "mysql", "mysql": map[string]any{"database": "mysql:x", "replicas": 0}},
