@@ -17,9 +17,9 @@ const (
 	ArrivalTime = 5 * time.Second
 )
 
-// Arrivals are the calls that have shown no valid credentials and whose messages are still to come. They
-// have a budget of their own: when it is used up, a new one has the oldest cut off, so that what is sent
-// in one piece gets through between requests that are never finished.
+// Arrivals are the calls without valid credentials whose messages have not arrived yet. Their number is bounded. Beyond
+// the bound, a new call ends the oldest one, so that a call that is sent at once succeeds beside requests that are never
+// finished.
 type Arrivals struct {
 	known func(context.Context) bool
 	cuts  prometheus.Counter
@@ -28,15 +28,15 @@ type Arrivals struct {
 	open list.List // of *arrival, oldest first
 }
 
-// arrival is one call that arrives.
+// arrival is one call whose message has not arrived yet.
 type arrival struct {
 	cut   func()
 	timer *time.Timer
 	place *list.Element // nil once it has arrived, or was cut off
 }
 
-// NewArrivals returns a budget whose metric is registered. known reports, without waiting, whether the
-// credentials of a context are valid; calls with such have no part of the budget.
+// NewArrivals returns the bound for one server, whose metric is registered. known reports, without waiting, whether the
+// credentials of a context are valid; calls with valid credentials do not count.
 func NewArrivals(known func(context.Context) bool, registerer prometheus.Registerer) *Arrivals {
 	a := &Arrivals{known: known, cuts: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "locket_arrivals_cut_total",
@@ -46,9 +46,9 @@ func NewArrivals(known func(context.Context) bool, registerer prometheus.Registe
 	return a
 }
 
-// Begin notes that a call arrives, by its header: peer and incoming metadata of its context. It returns
-// what is to be called when it has arrived or ended, nil for a call with valid credentials. cut is called
-// once if that takes too long.
+// Begin notes the header of a call: peer and incoming metadata of its context. It returns what is to be called when the
+// message has arrived or the call has ended, nil for a call with valid credentials. cut is called once if the message
+// takes too long.
 func (a *Arrivals) Begin(ctx context.Context, cut func()) (arrived func()) {
 	if a.known(ctx) {
 		return nil
@@ -60,7 +60,7 @@ func (a *Arrivals) Begin(ctx context.Context, cut func()) (arrived func()) {
 	return func() { a.leave(one) }
 }
 
-// add returns the arrival for which there is no more room, nil if there is room.
+// add adds an arrival. It returns the one that must end for it, nil if there is room.
 func (a *Arrivals) add(one *arrival) (oldest *arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,7 +77,7 @@ func (a *Arrivals) add(one *arrival) (oldest *arrival) {
 	return oldest
 }
 
-// leave reports whether the arrival was still under way.
+// leave removes an arrival, and reports whether it was there.
 func (a *Arrivals) leave(one *arrival) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

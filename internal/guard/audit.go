@@ -23,21 +23,21 @@ import (
 
 // AuditLog is where Audit writes.
 type AuditLog struct {
-	// Lines takes lines, and loses those for which there is no room.
+	// Lines writes lines. It drops those for which there is no room.
 	Lines *slog.Logger
-	// Promise returns why a line could not be written now. If it returns nil, either Promised gets a line or
-	// Renege is called, once. All three may be nil: then nothing is refused because it cannot be recorded.
+	// Promise reserves room for a line, and returns an error if none can be written now. After nil, either Promised gets
+	// a line or Renege is called, once. If all three are nil, no call is refused because it cannot be recorded.
 	Promise  func() error
 	Promised *slog.Logger
 	Renege   func()
-	// Proxies are the addresses of proxies whose header X-Forwarded-For is believed.
+	// Proxies are the addresses of proxies whose header X-Forwarded-For is trusted.
 	Proxies []netip.Prefix
 }
 
-// Audit returns a guard that writes a line for every call that changes something, and for every
-// call that is refused for who makes it: who, from where, what, on which claim, and what came of
-// it. It comes first. No line has user data, values, secrets or reasons of clients. Refusals of callers without
-// an identity have a bound in all, and the next line after some were left out says how many; their metric is registered.
+// Audit returns a guard that writes a line for each call that changes something, and for each call that is refused
+// because of its caller: who, from where, what, on which claim, and the outcome. It is the first guard. No line has user
+// data, values, secrets or reasons of clients. Lines about callers without an identity have a common rate limit; the
+// next line after some were left out says how many. Their metric is registered.
 func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 	anonymous := newAnonymousLimit(registerer)
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
@@ -71,8 +71,8 @@ func Audit(log AuditLog, registerer prometheus.Registerer) grpcserver.Guard {
 
 type auditKey struct{}
 
-// Record returns a guard that refuses a call that would change something and cannot be recorded, if the log
-// promises lines. It comes behind Audit, and where the caller is known: a caller without an identity takes no room.
+// Record returns a guard that refuses a call that would change something and cannot be recorded, if the log promises
+// lines. It comes after Audit and after authentication, so that callers without an identity reserve no room.
 func Record() grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		a := ctx.Value(auditKey{}).(*audit)
@@ -107,7 +107,7 @@ const (
 	anonymousLines, anonymousBurst = 10, 100
 )
 
-// anonymousLimit bounds the lines about callers without an identity: anybody can make as many as a network takes.
+// anonymousLimit limits the rate of lines about callers without an identity, of which anybody can cause any number.
 type anonymousLimit struct {
 	bucket  *rate.Limiter
 	left    atomic.Uint64 // since the last line
@@ -122,7 +122,7 @@ func newAnonymousLimit(registerer prometheus.Registerer) *anonymousLimit {
 	return s
 }
 
-// admit reports whether there is to be a line, and how many were left out since the last one.
+// admit reports whether to write a line, and how many were left out since the last one.
 func (a *anonymousLimit) admit() (left uint64, ok bool) {
 	if !a.bucket.Allow() {
 		a.leftOut.Inc()
@@ -163,7 +163,7 @@ type audit struct {
 	promised         bool
 }
 
-// promise makes sure that a line can be written, if lines are promised.
+// promise reserves room for the line, if lines are promised.
 func (a *audit) promise() error {
 	if a.log.Promise == nil || a.promised {
 		return nil
@@ -212,8 +212,8 @@ func (a *audit) write(ctx context.Context, err error) {
 // longestWhy is the length of the longest why, in bytes.
 const longestWhy = 300
 
-// why says in words why a call was refused: what was wrong with its credential, which the caller is not
-// told, or which right it would have needed.
+// why says why a call was refused: what was wrong with its credential, which the caller is not told, or which right is
+// missing.
 func (a *audit) why(err error) (why string) {
 	switch status.Code(err) {
 	case codes.Unauthenticated:
@@ -229,8 +229,8 @@ func (a *audit) why(err error) (why string) {
 
 func statusName(s models.Status) string { return models.Status_name[int32(s)] }
 
-// addressesOf returns the address at the other end of the connection, and if that is a trusted proxy, the
-// client's by the header X-Forwarded-For: the last in it that is none of a trusted proxy.
+// addressesOf returns the address of the peer, and, if that is a trusted proxy, the client's by the header
+// X-Forwarded-For: the last address in it that is not a trusted proxy's.
 func addressesOf(ctx context.Context, proxies []netip.Prefix) (from, client string) {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -263,7 +263,7 @@ func within(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address.Unmap()) })
 }
 
-// whatOf returns what a message asks for, and of what.
+// whatOf returns what a message asks for, and about which claim, resource or session.
 func whatOf(message any) []slog.Attr {
 	on := func(name, value string) []slog.Attr { return []slog.Attr{slog.String(name, value)} }
 	switch m := message.(type) {

@@ -1,10 +1,9 @@
-// Package guard has the guards of the chain that every call passes: who calls (Authenticate) and
-// what the caller may do (Authorize). What each method needs is in the table of package methods; a method
-// without a line is refused.
+// Package guard has the guards of the chain that every call passes: who calls (Authenticate), what the caller may do
+// (Authorize), and how much (Limit). Package methods has the table of what each method needs; a method without a line is
+// refused.
 //
-// Some decisions need a claim that is read first. These are made where it is known: for a
-// change inside of its transaction (package claim, by the caller that travels with the command), for a read by
-// the service's view of the store (package handlers).
+// Some decisions need a claim that is read first: for a change they are made in its transaction (package claim, with the
+// caller of the command), for a read in the service's view of the store (package handlers).
 package guard
 
 import (
@@ -27,9 +26,9 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// Authenticate returns a guard that finds out who calls, and gives the rest of the call a context
-// with the caller. Of the metadata only the request's id goes further than here. rules returns the rules in force: a unary
-// call keeps those that it began with, a stream sees them change.
+// Authenticate returns a guard that authenticates the caller, and puts it into the context of the call. It removes the
+// metadata except the request's id. rules returns the rules in force: a unary call keeps those that it began with, a
+// stream sees them change.
 func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Logger) grpcserver.Guard {
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
 		id, err := a.Authenticate(ctx)
@@ -57,7 +56,7 @@ func Authenticate(a *authn.Authenticator, rules func() *auth.Rules, log *slog.Lo
 	}
 }
 
-// whileCredentials carries out a call that waits, with a context of its own: until its credentials end.
+// whileCredentials carries out a call that waits, and ends it when its credentials are no longer valid.
 func whileCredentials(ctx, inner context.Context, a *authn.Authenticator, id access.Identity, next func(context.Context) error) error {
 	inner, end := context.WithCancelCause(inner)
 	defer end(nil)
@@ -76,8 +75,8 @@ var errCredentialsEnded = models.WithInfo(
 	status.New(codes.Unauthenticated, "the credentials of the call are not valid any more; call again with others, and go on"),
 	models.ReasonCredentialsEnded, nil)
 
-// recheck ends a call when its credentials are not those of the identity any more: they have expired, or
-// were withdrawn, or name others. It returns what stops that.
+// recheck ends a call when its credentials are no longer valid for the identity: they have expired, were withdrawn, or
+// name another one. It returns what stops these checks.
 func recheck(ctx context.Context, a *authn.Authenticator, id access.Identity, end func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -98,8 +97,8 @@ func recheck(ctx context.Context, a *authn.Authenticator, id access.Identity, en
 	return cancel
 }
 
-// withoutHeaders leaves nothing of the metadata of a call but its id: credentials are for nobody else, and
-// identity headers of clients for nobody.
+// withoutHeaders removes the metadata of a call except its id: nothing behind the guard needs credentials, or may trust
+// identity headers of clients.
 func withoutHeaders(ctx context.Context) context.Context {
 	var md metadata.MD
 	if id := metadata.ValueFromIncomingContext(ctx, models.RequestIDKey); len(id) > 0 {
@@ -108,10 +107,11 @@ func withoutHeaders(ctx context.Context) context.Context {
 	return metadata.NewIncomingContext(ctx, md)
 }
 
-// retryKeys is when a call whose credential could not be checked may be repeated: keys are being fetched.
+// retryKeys is after what time to repeat a call whose credential could not be checked because keys are being fetched.
 const retryKeys = time.Second
 
-// unauthenticated says what is accepted, and not what was wrong.
+// unauthenticated returns the status of a call without valid credentials. It says what is accepted, and not what was
+// wrong.
 func unauthenticated(a *authn.Authenticator, err error) error {
 	switch {
 	case errors.Is(err, authn.ErrUnavailable):
@@ -137,8 +137,8 @@ func Authorize() grpcserver.Guard {
 	}
 }
 
-// visible is a response as its caller may see it: of a claim that it may revoke, and neither read nor administer,
-// nothing but what it has asked for.
+// visible returns a response as its caller may see it. Of a claim that the caller may revoke, and neither read nor
+// administer, it keeps the id and the status.
 func visible(caller access.Caller, response any) any {
 	c, ok := response.(*models.Claim)
 	if !ok || claim.Sees(caller, &claim.Claim{Resource: c.GetResource(), Identity: c.GetIdentity()}) || caller.Need(access.Administer, c.GetResource()) == nil {

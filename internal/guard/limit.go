@@ -18,9 +18,9 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// Limit returns a guard that holds each identity to its quota. It counts what this server sees. The claims of
-// an identity are counted where they are made, in the transaction (access.Quota): what repeats a request
-// or renews is known there.
+// Limit returns a guard that holds each identity to its quota, as far as this server sees its calls. The claims of an
+// identity are counted in the transaction that makes them (access.Quota), which can tell new claims from renewals and
+// repeated requests.
 func Limit() grpcserver.Guard {
 	l := &limiter{usages: make(map[string]*usage)}
 	return func(ctx context.Context, call *grpcserver.Call, next func(context.Context) error) error {
@@ -53,7 +53,7 @@ func Limit() grpcserver.Guard {
 	}
 }
 
-// atOnce returns which quota bounds the calls of a method that are under way, 0 for none.
+// atOnce returns which quota limits the concurrent calls of a method, and to how many, 0 for no limit.
 func atOnce(method string, q *access.Quota) (name string, most int) {
 	m, _ := methodOf(method)
 	switch m.Lasts {
@@ -97,16 +97,16 @@ func retryIn(d time.Duration) protoadapt.MessageV1 {
 	return protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(d)})
 }
 
-// limiter has what each identity uses.
+// limiter has the usage of each identity.
 type limiter struct {
 	mu     sync.Mutex
 	usages map[string]*usage
 }
 
-// maxUsages is how many identities are remembered before those that use nothing are forgotten.
+// maxUsages is how many identities are remembered before idle ones are forgotten.
 const maxUsages = 10_000
 
-// idle is after how long without a call an identity that uses nothing may be forgotten.
+// idle is how long an identity must have made no call before it may be forgotten.
 const idle = time.Minute
 
 type usage struct {
@@ -172,8 +172,7 @@ func (u *usage) take(q *access.Quota) time.Duration {
 	return delay
 }
 
-// wait is take for a command on a stream: the stream is read on when there is room, which slows its
-// caller down and nobody else.
+// wait is take for a command of a stream: it waits, so that the stream is read more slowly.
 func (u *usage) wait(ctx context.Context, q *access.Quota) error {
 	for {
 		delay := u.take(q)

@@ -12,7 +12,7 @@ import (
 // MetricsPage is the name under which the page of the metrics passes the chain.
 const MetricsPage = "/pages/Metrics"
 
-// others are what passes the chain and is no RPC of the service.
+// others are what passes the chain and is not an RPC of the service.
 var others = map[string]methods.Method{
 	MetricsPage: {Access: methods.Everything, Rights: []models.Right{models.Right_RIGHT_ADMINISTER}},
 
@@ -34,7 +34,8 @@ var rights = map[models.Right]access.Right{
 	models.Right_RIGHT_REVOKE: access.Revoke, models.Right_RIGHT_ADMINISTER: access.Administer,
 }
 
-// needOf returns what checks what a caller needs for each message of a method, as far as it is decided here.
+// needOf returns a check of what a caller needs for each message of a method, as far as that is known before the
+// handler.
 func needOf(m methods.Method) func(caller access.Caller, message any) error {
 	needed := make([]access.Right, len(m.Rights))
 	for i, right := range m.Rights {

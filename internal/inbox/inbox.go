@@ -1,11 +1,11 @@
-// Package inbox lets one goroutine hand work to others without waiting for them: the goroutine that commits has none
-// of the time that it takes.
+// Package inbox lets a goroutine hand work to others without waiting: the work takes no time of the goroutine that
+// commits.
 package inbox
 
 import "sync"
 
-// Inbox carries out what is put into it, one after the other, in the order in which it came, on a goroutine that is
-// there only while there is something to do.
+// Inbox calls the functions that are put into it, one after the other, in their order. Its goroutine runs only while
+// there are some.
 type Inbox struct {
 	limit int
 	full  func()
@@ -16,18 +16,18 @@ type Inbox struct {
 	overflow bool
 }
 
-// New returns an inbox. When limit things wait in it, what is offered is dropped, and full, unless it is nil, is carried
-// out once, behind them.
+// New returns an inbox. When limit functions wait, Offer drops further ones, and full is called once, after those that
+// wait. full may be nil.
 func New(limit int, full func()) *Inbox { return &Inbox{limit: limit, full: full} }
 
-// Put takes something in, whatever waits already. It never waits.
+// Put adds a function, however many wait. It never waits.
 func (b *Inbox) Put(do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.put(do)
 }
 
-// Offer is Put, as far as there is room.
+// Offer is Put if fewer than the limit wait.
 func (b *Inbox) Offer(do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +48,7 @@ func (b *Inbox) put(do func()) {
 	}
 }
 
-// run carries out what waits, until nothing does.
+// run calls the functions until none waits.
 func (b *Inbox) run() {
 	for {
 		b.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Histogram describes a histogram with these buckets, which is also a native one where the scraper asks for those: with
-// buckets of 10 % of their values and at most 100 of them, whose number is what bounds its memory.
+// Histogram describes a histogram with these buckets, and a native histogram for scrapers that ask for one. The latter
+// has buckets 10 % apart, at most 100 of them, which bounds its memory.
 func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,

@@ -17,10 +17,10 @@ import (
 // readyTimeout is how long /readyz waits for its answer: shorter than the timeout of most probes.
 const readyTimeout = 800 * time.Millisecond
 
-// Ready returns nil if the server can answer requests now, else why not, in words for operators.
+// Ready returns nil if the server can answer requests now, else why not, for operators.
 type Ready func(ctx context.Context) error
 
-// Warnings returns what an operator has to mend though the server answers requests.
+// Warnings returns problems that an operator must solve although the server answers requests.
 type Warnings func() []string
 
 // Pages returns the handlers of GET for /healthz, /readyz and /metrics.
@@ -53,8 +53,8 @@ func readiness(ready Ready, warnings Warnings) http.Handler {
 	})
 }
 
-// onLoopback refuses requests for names other than localhost: on a loopback address they come
-// from pages in a browser of this machine, whose name was made to lead here (DNS rebinding).
+// onLoopback refuses requests whose Host is not localhost. On a loopback address these come from a web page in a browser
+// of this machine that uses DNS rebinding.
 func onLoopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -69,8 +69,8 @@ func onLoopback(next http.Handler) http.Handler {
 	})
 }
 
-// handler returns all that this door serves. The command line (/debug/pprof/cmdline) is not:
-// it may hold the password of the database.
+// handler returns the handler of all pages of this server. It leaves out the command line (/debug/pprof/cmdline), which
+// may have the password of the database.
 func handler(metrics prometheus.Gatherer, ready Ready, warnings Warnings) http.Handler {
 	mux := http.NewServeMux()
 	for path, page := range Pages(metrics, ready, warnings) {

@@ -1,4 +1,4 @@
-// Package periodic runs a piece of work at an interval, as an ifrit runner.
+// Package periodic runs work at an interval, as an ifrit runner.
 package periodic
 
 import (
@@ -14,8 +14,8 @@ type Runner struct {
 	work  func(context.Context)
 }
 
-// New returns a runner that calls work at an interval, never twice at once. The context of
-// a call that is under way ends on the signal, and the runner waits for the call to return.
+// New returns a runner that calls work at an interval, never twice at once. On a signal it cancels the context of the
+// call under way, and waits for the call to return.
 func New(interval time.Duration, work func(context.Context)) Runner {
 	return Paced(func() time.Duration { return interval }, nil, work)
 }
@@ -49,7 +49,7 @@ func (r Runner) repeat(ctx context.Context) {
 	}
 }
 
-// rest waits for the next turn. It reports whether there is one.
+// rest waits until the next call is due. It reports whether the runner goes on.
 func (r Runner) rest(ctx context.Context, pause time.Duration) bool {
 	if pause > 0 { // a timer that is due when it is set may crash Go's race detector in a bubble
 		timer := time.NewTimer(pause)

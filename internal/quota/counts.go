@@ -1,5 +1,5 @@
-// Package quota knows how many live claims the identities have that have a quota of them. The rule itself is
-// package claim's; here is what a server keeps between its transactions, so that not each of them counts in the database.
+// Package quota counts the live claims of the identities that have a quota of claims. Package claim has the rule. A
+// server keeps the counts between its transactions, so that not each of them counts in the database.
 package quota
 
 import (
@@ -9,14 +9,14 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// age is for how long the number of an identity's claims is kept before it is read again, which finds
-// what other servers have changed. So with several servers a quota is known to be used up this much later.
+// age is how long a count is used before it is read again, which adds what other servers have changed. So with several
+// servers a quota may be exceeded for this long.
 const age = 2 * time.Second
 
-// Counts are the numbers of live claims of the identities that have a quota of them and have lately asked
-// for one. A transaction reads those that are not known, with all else that it reads; what it
-// changes is counted. That a claim ends which was made while its identity had no quota is counted too, although
-// the claim was not: until the next read the count is too low by that. One goroutine uses them.
+// Counts are the numbers of live claims of the identities that have a quota of claims and have lately made one. A
+// transaction reads counts that are not known, with all else that it reads, and updates them. A claim that was made
+// while its identity had no quota is not counted until the next read, but its end is subtracted: the count may be too
+// low until then. Only one goroutine may use Counts.
 type Counts struct {
 	of map[string]counted
 }
@@ -26,16 +26,17 @@ type counted struct {
 	read time.Time
 }
 
-// Needs is what a transaction needs to hold its callers to their quotas.
+// Needs are the counts that a transaction needs to check the quotas of its callers.
 type Needs struct {
-	// Known are counts as of before the transaction, by identity. The Unknown ones it has to read.
+	// Known are the counts before the transaction, by identity. The transaction has to read those of the Unknown
+	// identities.
 	Known   map[string]claim.Count
 	Unknown []string
 
 	begin time.Time
 }
 
-// Of returns what a transaction needs that begins now. It costs nothing where no caller has a quota.
+// Of returns the needs of a transaction that begins now. It allocates nothing if no caller has a quota.
 func (c *Counts) Of(requests []claim.Request) (needs Needs) {
 	needs.begin = time.Now()
 	var seen map[string]bool
@@ -58,7 +59,7 @@ func (c *Counts) Of(requests []claim.Request) (needs Needs) {
 	return needs
 }
 
-// Committed counts what a transaction has changed. read are the counts that it needed, as it has left them.
+// Committed updates the counts by the changes of a transaction. read are the counts that the transaction returned.
 func (c *Counts) Committed(needs Needs, changes []claim.Transition, read map[string]claim.Count) {
 	if len(c.of) > 0 {
 		c.add(changes)
@@ -84,7 +85,7 @@ func (c *Counts) add(changes []claim.Transition) {
 	}
 }
 
-// Missed forgets all: what a transaction has changed is not known.
+// Missed forgets all counts, since the changes of a transaction are not known.
 func (c *Counts) Missed() { clear(c.of) }
 
 // mayMake reports whether a command may make a claim.

@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// alarm wakes a Sweeper at a deadline, also at one that becomes known while it sleeps.
+// alarm wakes a Sweeper at the earliest deadline, which may be added while it sleeps.
 type alarm struct {
 	mu       sync.Mutex
 	soonest  claim.Time    // of the deadlines known to it, in lease time
@@ -41,8 +41,8 @@ func (a *alarm) advance(to claim.Time) {
 	}
 }
 
-// wait returns at the soonest deadline, which may become sooner meanwhile, or when done is
-// closed: not before least, and not after most. now is the lease time.
+// wait returns at the earliest deadline, which may change meanwhile, or when done is closed; not before least has
+// passed, and not after most. now is the lease time.
 func (a *alarm) wait(done <-chan struct{}, now claim.Time, least, most time.Duration) {
 	begin := time.Now()
 	for {

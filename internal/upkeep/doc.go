@@ -1,4 +1,3 @@
-// Package upkeep keeps the database in order when no request does: the Sweeper ends leases
-// that have run out, the Janitor deletes history that is old enough. Both are ifrit
-// runners.
+// Package upkeep has the background work on the database. The Sweeper ends leases that have run out. The Janitor deletes
+// old history. The Settler grants claims when a quarantine has ended. All are ifrit runners.
 package upkeep

@@ -15,46 +15,43 @@ import (
 
 const (
 	pruneInterval = time.Second
-	// restInterval is how long the janitor rests when it has found nothing to delete.
+	// restInterval is the pause of the janitor when there is nothing to delete.
 	restInterval = 10 * time.Second
-	// pruneStep is how many rows one transaction deletes, and prunePause how long
-	// requests have the database to themselves afterwards.
+	// pruneStep is how many rows one transaction deletes, and prunePause the pause after it.
 	pruneStep  = 200
 	prunePause = 5 * time.Millisecond
 	// countInterval is how often the claims are counted, for the limit of the history
 	// and for the metrics; fullInterval how often once the limit has been reached.
 	countInterval = 15 * time.Second
 	fullInterval  = 5 * time.Second
-	// resourceAge is for how long a resource without claims keeps its row; walkInterval is
-	// how often the janitor looks at all of them, and walkSteps how many steps it does in
-	// a row.
+	// resourceAge is how long the row of a resource without claims is kept; walkInterval is how often the janitor visits
+	// all resources, and walkSteps how many steps it takes without a pause.
 	resourceAge  = time.Hour
 	walkInterval = time.Minute
 	walkSteps    = 50
-	// countTimeout bounds counting, and stepTimeout everything else that the janitor asks for.
+	// countTimeout bounds counting, and stepTimeout every other request of the janitor to the database.
 	countTimeout = 10 * time.Second
 	stepTimeout  = 15 * time.Second
 )
 
-// History is how much is kept of the claims that have ended.
+// History says how many ended claims are kept, and for how long.
 type History struct {
-	// Retention is for how long they are kept, and Limit how many of them.
+	// Retention is how long they are kept, and Limit how many of them.
 	Retention time.Duration
 	Limit     int
-	// Minimum is for how long they are kept however many they are, and whatever steps the database's clock
-	// makes, unless the Retention is shorter: a request that is repeated within this time finds what it did
-	// the first time.
+	// Minimum is how long they are kept however many they are, and whatever steps the database's clock makes, unless the
+	// Retention is shorter. A request that is repeated within this time finds the claim of the first attempt.
 	Minimum time.Duration
 }
 
-// before returns the time before which claims have ended that are to be deleted. cutoff is that
-// before which those beyond the limit have, or 0.
+// before returns the time before which ended claims are to be deleted. cutoff is the time before which those beyond the
+// limit ended, or 0.
 func (h History) before(now, cutoff claim.Time) claim.Time {
 	return max(now.Add(-h.Retention), min(cutoff, now.Add(-h.Minimum)))
 }
 
-// Janitor deletes finished claims of which the History keeps no more,
-// and the rows of resources that are no longer used; and it counts what there is.
+// Janitor deletes the ended claims that History does not keep, and the rows of resources that are no longer used. It
+// also counts claims, for the limit and the metrics.
 type Janitor struct {
 	store   db.Pruner
 	history History
@@ -128,8 +125,7 @@ func (j *Janitor) now(ctx context.Context) (claim.Instant, error) {
 	return j.store.Now(ctx)
 }
 
-// pruneResources walks over the resources, some steps at a time, and rests when it has seen
-// all of them.
+// pruneResources visits some more resources, and pauses when it has visited all of them.
 func (j *Janitor) pruneResources(ctx context.Context, before claim.Time) error {
 	if before == 0 || j.walk == "" && time.Since(j.walked) < walkInterval {
 		return nil
@@ -156,7 +152,7 @@ func (j *Janitor) walkStep(ctx context.Context, before claim.Time) (err error) {
 	return err
 }
 
-// pause leaves the database to the requests for a moment.
+// pause waits for prunePause.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -166,8 +162,8 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// count counts the claims, if it is time to, and finds the cutoff for the limit. When that fails, or
-// takes too long, what was counted last stays in force.
+// count counts the claims when that is due, and finds the cutoff for the limit. If that fails or takes too long, the
+// last cutoff stays in force.
 func (j *Janitor) count(ctx context.Context) error {
 	interval := countInterval
 	if j.cutoff != 0 {
@@ -200,7 +196,7 @@ func (j *Janitor) count(ctx context.Context) error {
 	return err
 }
 
-// lookAtOldest notes how long claims wait.
+// lookAtOldest notes how long the oldest waiting claim has waited.
 func (j *Janitor) lookAtOldest(ctx context.Context) error {
 	enqueued, err := j.store.OldestWaiting(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // expiredReason is why the claims of a session end that nobody resumed in time.
 const expiredReason = "the session was not resumed in time"
 
-// endSessions returns what ends sessions that are due, and their claims.
+// endSessions returns the commands that end sessions that are due, with their claims.
 func endSessions(ids []string) (cmds []claim.Command) {
 	for _, id := range ids {
 		cmds = append(cmds, claim.EndSession{ID: id, OnlyDue: true, Active: claim.Expired, Waiting: claim.Aborted, Reason: expiredReason})
@@ -18,7 +18,7 @@ func endSessions(ids []string) (cmds []claim.Command) {
 	return cmds
 }
 
-// detachSilent detaches the sessions of servers that are gone.
+// detachSilent detaches the sessions of servers that no longer beat.
 func (s *Sweeper) detachSilent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()

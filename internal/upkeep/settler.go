@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// settleInterval is how often it is looked whether a quarantine has ended.
+	// settleInterval is how often the settler checks whether a quarantine has ended.
 	settleInterval = 250 * time.Millisecond
-	// settleLate is how much lease time after its end a quarantine is not looked at any more at a start: what waited was granted then.
+	// settleLate: a quarantine that ended this much lease time before the start of the server is ignored, since the
+	// claims that waited were granted then.
 	settleLate = 10 * time.Minute
 	settlePage = 256
-	// settlePause is how long nothing is tried after something could not be granted.
+	// settlePause is the pause after a grant that failed.
 	settlePause = 5 * time.Second
-	// settleTimeout bounds each look at the database, and each command.
+	// settleTimeout bounds each request to the database, and each command.
 	settleTimeout = 15 * time.Second
 )
 
@@ -34,8 +35,9 @@ type Restored interface {
 // Doer carries out commands.
 type Doer func(ctx context.Context, cmd claim.Command) error
 
-// NewSettler returns a runner that grants what claims wait for when the quarantine of a restored store has ended: nobody holds it, so
-// that nothing else makes anybody look at it. Without a quarantine it does nothing. It ends on any signal, without waiting for the database.
+// NewSettler returns a runner that grants waiting claims when the quarantine of a restored store has ended. Their
+// resources are free, so no release or expiry would grant them. Without a quarantine it does nothing. It ends on any
+// signal, without waiting for the database.
 func NewSettler(store Restored, do Doer, log *slog.Logger) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		s := &settler{store: store, do: do, log: log}
@@ -57,7 +59,7 @@ type settler struct {
 	store Restored
 	do    Doer
 	log   *slog.Logger
-	// after is the last claim that was looked at: what fails goes on there.
+	// after is the last claim that was visited. After an error the settler continues there.
 	after string
 	// failed says that something before it could not be granted.
 	failed bool
@@ -88,8 +90,8 @@ func (s *settler) run(ctx context.Context) {
 	}
 }
 
-// ended reports whether the quarantine has ended. It asks the store: the lease time of the last beat may be one of before for good, as
-// nobody beats for claims that only wait.
+// ended reports whether the quarantine has ended. It asks the store for the lease time, since no server beats while
+// claims only wait.
 func (s *settler) ended(ctx context.Context, quarantine claim.Time) bool {
 	if s.store.ClockState().Lease.Add(db.MaxSilence) < quarantine {
 		return false
@@ -100,7 +102,7 @@ func (s *settler) ended(ctx context.Context, quarantine claim.Time) bool {
 	return err == nil && now.Lease >= quarantine
 }
 
-// settle looks at all resources for which claims wait, and reports whether all is done. If not, it is to be called again.
+// settle visits all resources for which claims wait, and reports whether it is done. If not, it is to be called again.
 func (s *settler) settle(ctx context.Context) (done bool) {
 	for {
 		switch more, err := s.settlePage(ctx); {
@@ -117,7 +119,7 @@ func (s *settler) settle(ctx context.Context) (done bool) {
 	}
 }
 
-// settlePage looks at the resources for which the next claims wait.
+// settlePage visits the resources of the next page of claims.
 func (s *settler) settlePage(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, db.ErrUnavailable)
 	defer cancel()
@@ -132,8 +134,8 @@ func (s *settler) settlePage(ctx context.Context) (more bool, err error) {
 	return len(live) == settlePage, nil
 }
 
-// grant grants what is free of some resources. It returns the errors of the database; a resource that fails for a reason of its own is
-// left for later.
+// grant grants the waiting claims of free resources. It returns the errors of the database. A resource that fails for
+// another reason is left for later.
 func (s *settler) grant(ctx context.Context, resources []string) error {
 	if len(resources) == 0 {
 		return nil

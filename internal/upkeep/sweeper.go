@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// shortPause is between two looks at the database at least. longPause is at most: another
-	// server may have made leases, and died.
+	// shortPause is the least time between two requests to the database, longPause the greatest: another server may have
+	// made leases and failed.
 	shortPause = 50 * time.Millisecond
 	longPause  = time.Second
-	// idleGrace is for how long a lease that ran out is left alone while no claim waits
-	// for it, so that a renewal that is a little late still finds it.
+	// idleGrace is how long a lease that has run out is kept while no claim waits for it, so that a renewal that is a
+	// little late still succeeds.
 	idleGrace  = 500 * time.Millisecond
 	sweepLimit = 256
-	// sweepTimeout bounds each look at the database, and each command.
+	// sweepTimeout bounds each request to the database, and each command.
 	sweepTimeout = 15 * time.Second
-	// asideTime is for how long a resource is left alone whose leases cannot be ended.
+	// asideTime is how long a resource is skipped whose leases could not be ended.
 	asideTime = 10 * time.Second
 )
 
@@ -37,10 +37,9 @@ type Leases interface {
 	DetachSilent(ctx context.Context, silence time.Duration) (detached int, err error)
 }
 
-// Sweeper ends leases that have run out: at once where claims wait, after idleGrace otherwise; waiting
-// claims that nobody asks about; and sessions that nobody resumes, with their claims. It detaches the
-// sessions of servers that are gone. It sleeps until the next deadline, and asks the database every
-// longPause when there is none.
+// Sweeper ends leases that have run out, at once if claims wait, else after idleGrace. It aborts waiting claims that
+// nobody asks about, ends sessions that nobody resumes, with their claims, and detaches the sessions of servers that
+// have failed. It sleeps until the next deadline, at most longPause.
 type Sweeper struct {
 	store     Leases
 	committer *committer.Committer
@@ -51,17 +50,17 @@ type Sweeper struct {
 	failing bool // the database did not answer the last time
 }
 
-// round is one kind of what is to be ended.
+// round is one kind of what the sweeper ends.
 type round struct {
 	what string // is named by the names
 	due  func(ctx context.Context, limit int) (names []string, err error)
 	end  func(names []string) []claim.Command
-	// aside has the names of what could not be ended, until when it is left alone.
+	// aside has the names of what could not be ended, and until when each is skipped.
 	aside map[string]time.Time
 }
 
-// NewSweeper returns a sweeper of the store that ends leases through the committer, and listens to
-// it for leases that run out before the Sweeper would have looked again.
+// NewSweeper returns a sweeper of the store that sends commands to the committer. It listens to the committer for new
+// deadlines.
 func NewSweeper(store Leases, queues *committer.Committer, log *slog.Logger) *Sweeper {
 	s := &Sweeper{store: store, committer: queues, log: log, alarm: newAlarm()}
 	s.rounds = []*round{{
@@ -95,7 +94,7 @@ func (s *Sweeper) Committed(_ claim.Instant, changes []claim.Transition) {
 	s.alarm.advance(soonest)
 }
 
-// DueAt tells the sweeper of a deadline that no claim has: that of a session.
+// DueAt tells the sweeper of the deadline of a session.
 func (s *Sweeper) DueAt(deadline claim.Time) { s.alarm.advance(deadline) }
 
 // Missed implements committer.Listener: there may be leases that nobody has told of.
@@ -118,8 +117,7 @@ func (s *Sweeper) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return nil
 }
 
-// look sweeps when there are live leases, sleeps until the next deadline, and reports whether
-// there are any by then.
+// look sweeps if there are live leases, sleeps until the next deadline, and reports whether there are live leases then.
 func (s *Sweeper) look(ctx context.Context, live bool) bool {
 	if live && s.report(ctx, s.sweep(ctx)) != nil {
 		return s.rest(ctx)
@@ -141,7 +139,7 @@ func (s *Sweeper) look(ctx context.Context, live bool) bool {
 	return next != 0
 }
 
-// rest leaves a database that refuses alone for a while.
+// rest pauses after an error of the database.
 func (s *Sweeper) rest(ctx context.Context) (live bool) {
 	s.alarm.wait(ctx.Done(), 0, shortPause, shortPause)
 	return true
@@ -153,9 +151,8 @@ func (s *Sweeper) nextDue(ctx context.Context) (next claim.Time, now claim.Insta
 	return s.store.NextDue(ctx, idleGrace)
 }
 
-// report logs when the sweep stops working, and when it works again, but not every attempt
-// between. It returns err. Where nobody knows whether there are leases, the committer beats, and so learns
-// whether the database takes commits.
+// report logs when the sweep begins to fail, and when it works again, but not every attempt between. It returns err.
+// While nobody knows whether there are leases, the committer beats, which shows whether the database takes commits.
 func (s *Sweeper) report(ctx context.Context, err error) error {
 	if err != nil {
 		s.committer.SetLive(true, s.committer.Grants())
@@ -172,8 +169,7 @@ func (s *Sweeper) report(ctx context.Context, err error) error {
 	return err
 }
 
-// sweep goes on while there is more to do than fits into one command. It stops when the database
-// refuses: it would be asked for the same again, without a pause.
+// sweep ends all that is due, in several commands if necessary. It stops at an error of the database.
 func (s *Sweeper) sweep(ctx context.Context) error {
 	if err := s.detachSilent(ctx); err != nil {
 		return err
@@ -196,8 +192,7 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// next returns the names of what to end, and whether there may be more. Those that are left
-// alone take nobody's place.
+// next returns the names of what to end, and whether there may be more. Names that are skipped do not count.
 func (r *round) next(ctx context.Context) (names []string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
@@ -212,8 +207,8 @@ func (r *round) next(ctx context.Context) (names []string, more bool, err error)
 	return names, len(due) >= limit, err
 }
 
-// end ends what is due. When that fails for a reason of its own, not of the
-// database, what is due is cut in two until what spoils it is alone. That is left alone for a while.
+// end ends what is due. If that fails, and not because of the database, the names are cut in two, and so on, until the
+// one at fault is alone. That one is skipped for a while.
 func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 	switch err := s.do(ctx, r.end(names)); {
 	case err == nil:
@@ -232,7 +227,7 @@ func (s *Sweeper) end(ctx context.Context, r *round, names []string) error {
 	return s.end(ctx, r, names[half:])
 }
 
-// do carries out commands, together in the committer's batches.
+// do carries out commands at once, so that the committer batches them.
 func (s *Sweeper) do(ctx context.Context, cmds []claim.Command) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sweepTimeout, db.ErrUnavailable)
 	defer cancel()

@@ -6,25 +6,25 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Chain is whom an owner waits for, whom those wait for, and so on.
+// Chain has the claims that an owner waits for, directly and indirectly.
 type Chain struct {
-	// Waits are nearest first.
+	// Waits has the direct waits first.
 	Waits []Wait
-	// Deadlock is whether the chain comes back to where it began.
+	// Deadlock says whether the chain leads back to its beginning.
 	Deadlock bool
-	// Now is the time of the first reading.
+	// Now is the time of the first read.
 	Now claim.Instant
 }
 
-// Wait is a claim that waits, and whom it waits for.
+// Wait is a claim that waits, and the claims that it waits for.
 type Wait struct {
 	Waiter claim.Claim
-	// Holders are those of the resource, Ahead the first claims before it in the line, as far as they
-	// are in its way.
+	// Holders are the holders of the resource, Ahead the first claims before it in the line, of each those that it
+	// conflicts with.
 	Holders, Ahead []claim.Claim
 }
 
-// shownAhead is how many claims before one in the line are shown.
+// shownAhead is how many claims Ahead has at most.
 const shownAhead = 10
 
 // OfClaim returns the chain of a claim; it has no Waits if the claim does not wait.
@@ -36,8 +36,7 @@ func OfClaim(ctx context.Context, store Store, c claim.Claim) (Chain, error) {
 	return s.chain(ctx)
 }
 
-// OfOwners returns the chain of some owners, apart from what they wait for in the queue of the
-// resource except.
+// OfOwners returns the chain of some owners, without what they wait for in the queue of the resource except.
 func OfOwners(ctx context.Context, store Store, except string, owners ...claim.OwnerKey) (Chain, error) {
 	s := newSearch(store, owners...)
 	if len(s.owners) == 0 {

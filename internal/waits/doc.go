@@ -1,12 +1,11 @@
 // Package waits finds out which owners wait for which, and finds deadlocks.
 //
-// The owners are sessions, and owners of claims without one. A waiting claim waits for the
-// holders of its resource that it conflicts with, and for the claims before it in the queue that
-// it conflicts with; and so does its owner. A deadlock is a circle that leads from an owner over others back to
-// itself, over two resources at least: no claim in it will ever be granted. An owner that waits for
-// itself, because it holds what it asks for, is in no deadlock: its threads may wait independently of each other.
-// Neither are claims without an owner.
+// The owners are sessions, and owners of claims without a session. A waiting claim, and so its owner, waits for the
+// holders of its resource that it conflicts with, and for the claims before it in the queue that it conflicts with. A
+// deadlock is a cycle of owners that wait for each other, over at least two owners and two resources: none of its claims
+// will ever be granted. An owner that waits for itself, because it holds the resource, is not in a deadlock: its threads
+// may wait independently of each other. Nor are claims without an owner.
 //
-// A search reads MaxRead claims at most, and of each queue the holders and the first of the line
-// (maxAhead): what a deadlock further back waits for is not found. It costs the same however long the queues are.
+// A search reads at most MaxRead claims, and of each queue the holders and the first maxAhead of the line. It does not
+// find a deadlock that involves claims behind these. Its cost does not depend on the length of the queues.
 package waits

@@ -12,19 +12,19 @@ import (
 const (
 	// MaxRead is how many claims one search reads at most.
 	MaxRead = 1000
-	// maxAhead is how many claims of one line, and how many holders of one resource, it reads.
+	// maxAhead is how many claims of one line, and how many holders of one resource, a search reads.
 	maxAhead = 32
 )
 
-// Store is what a search asks of a store.
+// Store is the part of a store that a search needs.
 type Store interface {
 	Queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error)
 	WaitsOf(ctx context.Context, owners []claim.OwnerKey, limit int) ([]claim.Claim, error)
 }
 
-// search goes from claims that wait to those that they wait for, nearest first. From a claim there are two ways
-// on: along the line, to claims that stand before it and wait themselves; and over the owner of a claim that is in
-// the way, to what that owner waits for elsewhere, which the store is asked for.
+// search is a breadth-first search from waiting claims to the claims that they wait for. From a claim it follows two
+// kinds of edges: along the line, to the waiting claims before it; and from a claim in the way to its owner, and to what
+// that owner waits for elsewhere, which it reads from the store.
 type search struct {
 	store  Store
 	owners map[claim.OwnerKey]bool // where it began; a way back there is a deadlock
@@ -44,26 +44,26 @@ type search struct {
 // wait is a claim that waits, and how it was found.
 type wait struct {
 	claim claim.Claim
-	// from is the index of the wait that it was found from, -1 at the begin, and by who stands
-	// between the two: the claim of the same owner that from waits for, or this claim itself.
+	// from is the index of the wait before it in the search, -1 at the beginning. by is the claim that connects the two:
+	// the claim of the same owner that from waits for, or this claim itself.
 	from int
 	by   claim.Claim
-	// span is what the way to it goes over, and root where that begins.
+	// span is the set of what the path to it visits, and root where the path begins.
 	span span
 	root int
-	// own is whether it waits for a holder with the same owner: where it leads is that owner's own
-	// affair.
+	// own says whether it waits for a holder with the same owner: a search from it reports no deadlock.
 	own bool
 }
 
-// question is for what an owner waits. It arose where a wait, by its index, waits for a claim of that owner.
+// question is an owner whose waits are to be read. It was found where a wait, by its index, waits for a claim of that
+// owner.
 type question struct {
 	owner claim.OwnerKey
 	from  int
 	by    claim.Claim
 }
 
-// span is what a way goes over, besides where it begins: a deadlock needs both.
+// span says what a path visits beside its beginning: a deadlock needs both another owner and another resource.
 type span uint8
 
 const (
@@ -71,8 +71,7 @@ const (
 	otherResource
 )
 
-// Link is a part of a deadlock: a claim that waits, and a claim that it waits for, of the owner of the next
-// link.
+// Link is a part of a deadlock: a waiting claim, and a claim that it waits for, which is of the owner of the next link.
 type Link struct{ Waiter, Holder claim.Claim }
 
 func newSearch(store Store, owners ...claim.OwnerKey) *search {
@@ -89,8 +88,8 @@ func newSearch(store Store, owners ...claim.OwnerKey) *search {
 	return s
 }
 
-// Deadlock returns the deadlock that a waiting claim causes, nil if it causes none: from that claim on. holder,
-// if it is known, is the only claim that stands before it.
+// Deadlock returns the deadlock that a waiting claim causes, this claim first, nil if there is none. holder, unless it
+// is nil, is the only claim before it.
 func Deadlock(ctx context.Context, store Store, c claim.Claim, holder *claim.Claim) ([]Link, error) {
 	s := newSearch(store, c.OwnerKey())
 	if holder != nil {
@@ -101,11 +100,10 @@ func Deadlock(ctx context.Context, store Store, c claim.Claim, holder *claim.Cla
 	return s.deadlock, err
 }
 
-// begin adds a claim to begin with.
+// begin adds a claim from which the search begins.
 func (s *search) begin(c claim.Claim) { s.add(c, -1, c) }
 
-// run searches until everything was found, or as much as may be read; or until a deadlock was found,
-// if until is set.
+// run searches until everything is found, or MaxRead claims are read, or, with until, a deadlock is found.
 func (s *search) run(ctx context.Context, until bool) error {
 	for visited := 0; visited < len(s.found); {
 		for ; visited < len(s.found); visited++ { // which may find more
@@ -123,7 +121,7 @@ func (s *search) run(ctx context.Context, until bool) error {
 	return nil
 }
 
-// visit goes on from a wait along the line, notes the questions that arise, and the first deadlock.
+// visit follows the edges of a wait along the line. It notes the owners to ask about, and the first deadlock.
 func (s *search) visit(ctx context.Context, at int) error {
 	c := s.found[at].claim
 	blockers, err := s.blockers(ctx, &c)
@@ -146,8 +144,8 @@ func (s *search) visit(ctx context.Context, at int) error {
 	return nil
 }
 
-// question notes that the owner of a claim, for which a wait waits, is to be asked about. Of several such
-// waits the last one counts.
+// question notes that the owner of a claim is to be asked about. If several waits lead to the owner, the last one
+// counts.
 func (s *search) question(at int, by claim.Claim) {
 	p := by.OwnerKey()
 	way := s.found[at].span | otherOwner // with the owner itself
@@ -163,8 +161,8 @@ func (s *search) question(at int, by claim.Claim) {
 	s.questions = append(s.questions, q)
 }
 
-// ask asks the store all questions at once, and adds what the owners wait for. Nearest first: what holders wait
-// for comes before what those in the line wait for, as their questions do.
+// ask reads the answers to all questions at once, and adds what the owners wait for: in the order of the questions, so
+// that holders come before claims in the line.
 func (s *search) ask(ctx context.Context) error {
 	if len(s.questions) == 0 || s.left <= 0 {
 		return nil
@@ -206,7 +204,7 @@ func (s *search) add(c claim.Claim, from int, by claim.Claim) {
 	}
 }
 
-// isNew notes a way to something, and reports whether it goes over more than those before.
+// isNew notes a path to something, and reports whether its span is larger than those before.
 func isNew[K comparable](known map[K]span, key K, way span) bool {
 	before, again := known[key]
 	if again && before|way == before {
@@ -216,7 +214,7 @@ func isNew[K comparable](known map[K]span, key K, way span) bool {
 	return true
 }
 
-// know spares the reading of a queue.
+// know adds a queue that was read already.
 func (s *search) know(queue db.Snapshot) { s.queues[queue.Resource] = &queue }
 
 // blockers returns the claims that a waiting claim waits for: holders first, then those before it.
@@ -249,14 +247,14 @@ func (s *search) blockers(ctx context.Context, c *claim.Claim) (blockers []claim
 	return blockers, nil
 }
 
-// closes reports whether a claim for which a wait waits is of an owner with which the search
-// began, so that the deadlock has two owners and two resources at least.
+// closes reports whether a claim that a wait waits for is of an owner with which the search began, over at least two
+// owners and two resources: then there is a deadlock.
 func (s *search) closes(at int, blocker *claim.Claim) bool {
 	w := &s.found[at]
 	return w.span == otherOwner|otherResource && !s.found[w.root].own && blocker.OwnerKey() == s.found[w.root].claim.OwnerKey() && s.owners[blocker.OwnerKey()]
 }
 
-// path returns the deadlock that ends with a wait, and with who it waits for, in order.
+// path returns the deadlock that ends with a wait and the claim that it waits for, in order.
 func (s *search) path(at int, last claim.Claim) (deadlock []Link) {
 	for i := at; i >= 0; i = s.found[i].from {
 		deadlock = append(deadlock, Link{s.found[i].claim, last})
