@@ -17,7 +17,8 @@ import (
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/db/raft/disk/disktest"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -68,9 +69,9 @@ func record(t *testing.T, c dbtest.Case, open func(testing.TB) dbtest.Engine) st
 	return "failed: " + strings.Join(r.lines, "\n")
 }
 
-// cluster is an engine that pretends to have many servers. They share one SQLite store.
+// cluster is an engine that pretends to have many servers. They share one store.
 type cluster struct {
-	inner   *sqlite.Store
+	inner   *raft.Store
 	mu      sync.Mutex
 	servers []*server
 	wrap    func(db.Store) db.Store
@@ -157,11 +158,11 @@ func (s *saves) Save(queues *claim.Queues) error {
 // opener opens clusters whose stores are wrapped.
 func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 	return func(t testing.TB) dbtest.Engine {
-		path := filepath.Join(t.TempDir(), "locket.db")
+		folder, options := filepath.Join(t.TempDir(), "data"), raft.Options{Disk: disktest.New(), SegmentBytes: 64 << 10}
 		c := &cluster{wrap: wrap}
 		open := func(t testing.TB) db.Store {
 			var err error
-			if c.inner, err = sqlite.Open(path); err != nil {
+			if c.inner, err = raft.OpenWith(folder, options); err != nil {
 				t.Fatal(err)
 			}
 			c.servers = nil
@@ -539,23 +540,33 @@ func (b *broken) Contended(ctx context.Context, prefix string, after *db.Content
 // claims calls fn for a copy of each claim that is about to be saved: what is answered stays as it is.
 func claims(fn func(c *claim.Claim, made bool)) func(db.Tx, *claim.Queues) error {
 	return func(tx db.Tx, queues *claim.Queues) error {
-		changes := queues.Changes()
+		changes, made := queues.Transitions(), map[string]bool{}
 		for i, change := range changes {
 			saved := *change.After
-			fn(&saved, change.Before == nil)
+			made[saved.ID] = made[saved.ID] || change.Before == nil
+			fn(&saved, made[saved.ID])
 			changes[i].After = &saved
 		}
 		return tx.Save(queues)
 	}
 }
 
-// rows calls fn for the row of each resource that is about to be saved.
-func rows(fn func(*claim.Queue)) func(db.Tx, *claim.Queues) error {
-	return func(tx db.Tx, queues *claim.Queues) error {
-		for _, q := range queues.Changed() {
-			fn(q)
+// rows calls fn for the row of each resource that was read.
+func rows(fn func(*claim.Row)) func(*broken) {
+	return func(b *broken) {
+		b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
+			queues, err := tx.Load(wanted)
+			for _, r := range wanted.Resources {
+				if err != nil {
+					break
+				}
+				row := queues.Resource(r).Stored()
+				if fn(&row); row != queues.Resource(r).Stored() {
+					queues.Put(claim.NewQueue(row, 0, firstOnly(b.Store)))
+				}
+			}
+			return queues, err
 		}
-		return tx.Save(queues)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/locket-service/locket/db/backup"
-	locketsqlite "github.com/locket-service/locket/db/sqlite"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -156,23 +155,15 @@ func TestCheckOfBackup(t *testing.T) {
 // A check finds each fault of a file of SQLite, and changes nothing in it.
 func TestCheckOfSQLite(t *testing.T) {
 	t.Parallel()
-	p := engines["sqlite"](t)
-	s := p.open(t)
-	fill(t, s)
-	must(t, s.Close())
-	whole := strings.TrimPrefix(p.database, "sqlite:")
 	for _, fault := range faults {
-		content, err := os.ReadFile(whole)
-		must(t, err)
-		file := filepath.Join(t.TempDir(), "locket.db")
-		must(t, os.WriteFile(file, content, 0o600))
+		file, dump := oldFile(t)
 		conn, err := sqlite.OpenConn(file, sqlite.OpenReadWrite)
 		must(t, err)
 		must(t, sqlitex.ExecuteTransient(conn, fault.sql, nil))
 		must(t, conn.Close())
 		before, err := os.ReadFile(file)
 		must(t, err)
-		finds(t, fault.name, check(t, func(to backup.Sink) error { return locketsqlite.Dump(file, to) }), fault.says)
+		finds(t, fault.name, check(t, dump), fault.says)
 		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
 			t.Errorf("the check has changed the file: %v", err)
 		}

@@ -9,12 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/sqlitefile"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/server"
 )
@@ -23,19 +23,12 @@ import (
 // all that were given. The file is kept. A second import changes nothing.
 func TestImport(t *testing.T) {
 	t.Parallel()
-	p := engines["sqlite"](t)
-	file := strings.TrimPrefix(p.database, "sqlite:")
-	s := p.open(t)
-	fill(t, s)
-	gone := dbtest.Do(t, s, claim.Create{ID: "gone", Resource: "gone", TTL: time.Minute})[0]
-	dbtest.Do(t, s, claim.End{ID: "gone"})
-	for next, done := "", false; !done; done = next == "" { // the floor is above that of the row that is deleted
-		var err error
-		next, err = s.PruneResources(t.Context(), next, claim.Forever, 100)
-		must(t, err)
+	file, dump := oldFile(t)
+	had, checked := read(t, dump), check(t, dump)
+	gone := had.ended["gone"] // its row is deleted, and the floor above
+	if _, there := had.rows["gone"]; there || gone.Version == 0 || had.head.Floor < gone.Version {
+		t.Fatalf("the file has %+v", had)
 	}
-	must(t, s.Close())
-	had, checked := read(t, p.dump), check(t, p.dump)
 
 	folder, imported, err := server.ImportSQLite(file)
 	if err != nil || !imported || folder != file+".data" {
@@ -50,7 +43,7 @@ func TestImport(t *testing.T) {
 	if k := check(t, into.dump); k.Found != 0 || k.State() != checked.State() {
 		t.Errorf("the state is %s, and was %s: %v", k.State(), checked.State(), k.Problems)
 	}
-	if again := check(t, p.dump); again.State() != checked.State() {
+	if again := check(t, dump); again.State() != checked.State() {
 		t.Error("the file has changed")
 	}
 
@@ -87,10 +80,11 @@ func TestNothingToImport(t *testing.T) {
 	if folder, imported, err := server.ImportSQLite(file); folder != file+".data" || imported || err != nil {
 		t.Error(folder, imported, err)
 	}
-	p := engines["sqlite"](t)
-	s := p.open(t)
-	defer func() { must(t, s.Close()) }()
-	if _, imported, err := server.ImportSQLite(strings.TrimPrefix(p.database, "sqlite:")); imported || !errors.Is(err, db.ErrInUse) {
+	file, _ = oldFile(t)
+	unlock, err := sqlitefile.Lock(file)
+	must(t, err)
+	defer unlock()
+	if _, imported, err := server.ImportSQLite(file); imported || !errors.Is(err, db.ErrInUse) {
 		t.Errorf("a file in use: %v, %v", imported, err)
 	}
 }
@@ -111,23 +105,8 @@ func TestImportingProcess(*testing.T) {
 // An import that is killed at any moment leaves no folder, or all of it; the next one is whole.
 func TestKilledImport(t *testing.T) {
 	t.Parallel()
-	p := engines["sqlite"](t)
-	file := strings.TrimPrefix(p.database, "sqlite:")
-	s := p.open(t)
-	fill(t, s)
-	for n := range 20 {
-		var commands []claim.Command
-		for i := range 100 {
-			id := fmt.Sprint(n, "/", i)
-			commands = append(commands, claim.Create{ID: id, Resource: fmt.Sprint("r", i), TTL: time.Hour})
-			if i%2 == 0 {
-				commands = append(commands, claim.End{ID: id})
-			}
-		}
-		dbtest.Do(t, s, commands...)
-	}
-	must(t, s.Close())
-	want := check(t, p.dump).State()
+	file, dump := oldFile(t)
+	want := check(t, dump).State()
 	folder := file + ".data"
 	there := func() bool { _, err := os.Stat(folder); return !errors.Is(err, fs.ErrNotExist) }
 	killed := 0

@@ -63,7 +63,7 @@ func beatFor(t testing.TB, s db.Store, d time.Duration) {
 // token that was given before, grants nobody what may still be held until the quarantine has passed, and takes no cursor of before.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	for _, of := range []string{"sqlite", "raft", "mysql"} {
+	for _, of := range []string{"raft", "mysql"} {
 		for _, into := range restorable {
 			t.Run(of+" into "+into, func(t *testing.T) { t.Parallel(); restore(t, engines[of](t), engines[into](t)) })
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/mysql"
 	"github.com/locket-service/locket/db/raft"
-	"github.com/locket-service/locket/db/sqlite"
+	"github.com/locket-service/locket/db/sqlitefile"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -40,15 +40,23 @@ type place struct {
 
 // engines make a new place each.
 var engines = map[string]func(t testing.TB) place{
-	"sqlite": func(t testing.TB) place {
-		file := filepath.Join(t.TempDir(), "locket.db")
-		return place{"sqlite:" + file, opened(func() (db.Store, error) { return sqlite.Open(file) }), func(to backup.Sink) error { return sqlite.Dump(file, to) }}
-	},
 	"raft": func(t testing.TB) place { return raftIn(filepath.Join(t.TempDir(), "data")) },
 	"mysql": func(t testing.TB) place {
 		dsn := fixtures.MySQL(t)
 		return place{"mysql:" + dsn, opened(func() (db.Store, error) { return mysql.Open(context.Background(), dsn) }), func(to backup.Sink) error { return mysql.Dump(context.Background(), dsn, to) }}
 	},
+}
+
+// oldFile is a copy of a file that the engine before raft has written, which was killed: fill, and more, had been done to it.
+func oldFile(t testing.TB) (file string, dump func(backup.Sink) error) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "locket.db")
+	for _, part := range []string{"", "-wal"} {
+		content, err := os.ReadFile("../../db/sqlitefile/testdata/6.db" + part)
+		must(t, err)
+		must(t, os.WriteFile(file+part, content, 0o600))
+	}
+	return file, func(to backup.Sink) error { return sqlitefile.Dump(file, to) }
 }
 
 // raftIn is a folder whose log rotates, and whose snapshots are made, often.
