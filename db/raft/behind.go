@@ -39,6 +39,10 @@ func (s *Store) workBehind() {
 		if s.Failure() != nil {
 			return
 		}
+		if err := s.folder.stays(); err != nil {
+			s.fail(err)
+			return
+		}
 		slow := time.AfterFunc(slowWork, func() { s.report(errSlow) })
 		err := errors.Join(s.writeHistory(), s.log.SaveEnd(), s.snapshotIfLarge())
 		slow.Stop()

@@ -222,6 +222,18 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
+// stays returns an error when the folder is no longer at its path: what is written is lost for the next server there.
+func (f *folder) stays() error {
+	locked, err := f.lock.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Stat(f.file(lockName)); err != nil || !os.SameFile(locked, now) {
+		return fmt.Errorf("%s was moved, deleted or replaced while the server used it; put it back", f.path)
+	}
+	return nil
+}
+
 func (f *folder) close() {
 	if f.lock != nil {
 		_ = f.lock.Close() // nothing was written to it

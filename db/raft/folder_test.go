@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -102,6 +103,34 @@ func TestAlienFiles(t *testing.T) {
 	file := filepath.Join(home, "letter")
 	if _, err := openSmall(file); err == nil {
 		t.Error("a file was opened")
+	}
+}
+
+// TestMovedFolder: a store whose folder was moved stops, and says so; all is there when it is back.
+func TestMovedFolder(t *testing.T) {
+	folder := used(t)
+	s := open(t, folder)
+	if err := os.Rename(folder, folder+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := do(s, create(100)); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Broken()
+	if err := s.Failure(); err == nil || !strings.Contains(err.Error(), folder+" was moved") {
+		t.Errorf("the failure: %v", err)
+	}
+	if err := do(s, create(101)); !errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("a write after it: %v", err)
+	}
+	_ = s.Close() // it may not find its files
+	if err := os.Rename(folder+".moved", folder); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, folder)
+	defer func() { _ = s.Close() }()
+	if _, _, err := s.Get(t.Context(), "100"); err != nil {
+		t.Errorf("what was acknowledged: %v", err)
 	}
 }
 
