@@ -26,16 +26,24 @@ func newCredential(t *testing.T, file, name string, more ...string) string {
 	return strings.TrimSpace(string(printed))
 }
 
+// rulesFile writes a file of rules.
+func rulesFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	harness.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
 // TestBrowserAccess: the page asks for a credential, shares it with other tabs and keeps it in none of the browser's stores; what
 // the rules do not allow is not offered, and says why; when the credential ends the page asks for another one.
 func TestBrowserAccess(t *testing.T) {
 	folder := t.TempDir()
-	file, rules := filepath.Join(folder, "credentials.yaml"), filepath.Join(folder, "rules.yaml")
+	file := filepath.Join(folder, "credentials.yaml")
 	admin, reader := newCredential(t, file, "admin"), newCredential(t, file, "reader")
-	harness.Must(t, os.WriteFile(rules, []byte(`rules:
+	rules := rulesFile(t, `rules:
   - {identity: "credential:admin", may: [all], resource_prefix: ""}
   - {identity: "credential:reader", may: [read], resource_prefix: ""}
-`), 0o600))
+`)
 	server := fixtures.StartLocket(t, harness.Embedded(t), "--auth-credentials", file, "--auth-rules", rules)
 	credential := filepath.Join(folder, "admin")
 	harness.Must(t, os.WriteFile(credential, []byte(admin), 0o600))

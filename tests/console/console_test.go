@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/tests/harness"
@@ -95,9 +97,14 @@ func TestBrowserRestart(t *testing.T) {
 	server.Kill()
 	p.shows("Not live for")
 	p.shows("by alice")
+	p.click("button", "Revoke…")
+	p.click("dialog button", "Revoke")
+	p.until("document.querySelector('dialog')?.innerText.includes('the server cannot be reached')")
+	p.press("Escape")
 	harness.Must(t, server.Start())
 	claimOf(t, server.Client(t), "r", "bob", time.Hour)
 	p.shows("Live")
+	p.shows("by alice")
 	p.shows("In line: 1")
 	claimOf(t, server.Client(t), "r", "carol", time.Hour)
 	p.shows("In line: 2")
@@ -123,4 +130,30 @@ func TestBrowserTabs(t *testing.T) {
 		p.shows("by alice")
 	}
 	harness.Must(t, harness.WantMetric(t, server, "locket_watchers 1"))
+}
+
+// TestBrowserSession: a session is ended from its page: its claims are revoked, who waits behind them is granted, its client hears of it.
+func TestBrowserSession(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	session := harness.DialSession(t, server.Client(t))
+	session.Open("worker", harness.SessionTTL(3600))
+	session.Lock("index", harness.Held)
+	claimOf(t, server.Client(t), "index", "next", time.Hour)
+	p := startBrowser(t).open(console(server, "sessions"), "404")
+	p.shows("worker")
+	p.click(".rows a", session.ID)
+	p.shows("Attached to")
+	p.until("document.querySelector('section table')?.innerText.includes('index')")
+	p.click("button", "End…")
+	p.shows("worker holds 1 and waits for 0: these claims are revoked, and those behind them are granted.")
+	p.press("Escape")
+	p.until("!document.querySelector('dialog')")
+	session.Quiet()
+	p.click("button", "End…")
+	p.click("dialog button", "End the session")
+	p.shows("the session has ended")
+	p.visit(console(server, "resources/index"))
+	p.shows("by next")
+	p.shows("revoked")
+	session.Ends(codes.NotFound, models.ReasonSessionEnded)
 }
