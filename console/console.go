@@ -12,8 +12,10 @@ import (
 	"embed"
 	"encoding/base64"
 	"fmt"
+	"html"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -34,8 +36,14 @@ var contentTypes = map[string]string{
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
 }
 
+// Provider is where people sign in with their browser.
+type Provider struct {
+	// URL is the address of an OIDC provider, "" for none; Identities is how the identities begin of those who signed in there.
+	URL, Identities string
+}
+
 // Pages returns the handlers of GET, by their paths. They are for everybody: nothing secret is in them.
-func Pages() map[string]http.Handler {
+func Pages(provider Provider) map[string]http.Handler {
 	pages := make(map[string]http.Handler)
 	_ = fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
 		kind := contentTypes[path.Ext(name)]
@@ -43,12 +51,25 @@ func Pages() map[string]http.Handler {
 			return err
 		}
 		content, err := static.ReadFile(name)
+		if name == "static/index.html" {
+			content = provider.tell(content)
+		}
 		pages[Path+strings.TrimPrefix(name, "static")] = serve(kind, content)
 		return err
 	}) // what is embedded can be read
 	pages[Path] = shell(pages[Path+"/index.html"])
 	delete(pages, Path+"/index.html")
 	return pages
+}
+
+// tell has the page know about the provider.
+func (p Provider) tell(page []byte) []byte {
+	u, err := url.Parse(p.URL)
+	if err != nil || u.Host == "" {
+		return page
+	}
+	attributes := fmt.Sprintf(`<html lang="en" data-provider="%s" data-identities="%s">`, html.EscapeString(u.Host), html.EscapeString(p.Identities))
+	return bytes.Replace(page, []byte(`<html lang="en">`), []byte(attributes), 1)
 }
 
 // serve answers with a file. Browsers keep it, and ask each time whether it is still the same.

@@ -22,7 +22,7 @@ func get(t *testing.T, address string, header ...string) *httptest.ResponseRecor
 		r.Header.Set(header[i], header[i+1])
 	}
 	asked, _, _ := strings.Cut(address, "?")
-	page := Pages()[strings.TrimRight(asked, "/")]
+	page := Pages(Provider{})[strings.TrimRight(asked, "/")]
 	if page == nil {
 		t.Fatalf("nothing is at %s", address)
 	}
@@ -34,7 +34,7 @@ func get(t *testing.T, address string, header ...string) *httptest.ResponseRecor
 // TestHeaders: each file has its type, may load nothing from elsewhere, and is asked for again only if it has changed.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	for address := range Pages() {
+	for address := range Pages(Provider{}) {
 		if address == Path {
 			address += "/"
 		}
@@ -51,6 +51,21 @@ func TestHeaders(t *testing.T) {
 		}
 		if again := get(t, address, "If-None-Match", got.Header().Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() != 0 {
 			t.Errorf("%s: unchanged it is %d", address, again.Code)
+		}
+	}
+}
+
+// TestProvider: the page says where people sign in, whatever that is called, and only if they do.
+func TestProvider(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"":                            `<html lang="en">`,
+		"https://login.example:8/a?b": `<html lang="en" data-provider="login.example:8" data-identities="a&#34;:">`,
+	} {
+		w := httptest.NewRecorder()
+		Pages(Provider{URL: address, Identities: `a":`})[Path].ServeHTTP(w, httptest.NewRequest(http.MethodGet, Path+"/", http.NoBody))
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%q: %s", address, w.Body.String())
 		}
 	}
 }
@@ -85,7 +100,7 @@ var imported = regexp.MustCompile(`(?:from|import)\s*\(?\s*['"]([^'"]+)['"]`)
 // TestImports: what a module imports is there.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	pages := Pages()
+	pages := Pages(Provider{})
 	each(t, func(name string, content []byte) {
 		if path.Ext(name) != ".js" || name == "vendor/uplot.js" { // it imports nothing, and has text like that
 			return

@@ -42,6 +42,11 @@ func newMux(config Config) (http.Handler, error) {
 			page.ServeHTTP(w, r)
 		}))
 	}
+	if config.SignIn != nil {
+		for at, handler := range signInHandlers(config.SignIn) {
+			err = errors.Join(err, routes.HandlePath(at[0], at[1], func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler(w, r) }))
+		}
+	}
 	// Of the routes that match, the one that was added last is taken: a list, not a claim without an id.
 	byLength := slices.SortedFunc(slices.Values(operations), func(a, b operation) int { return len(b.path) - len(a.path) })
 	for _, o := range byLength {
@@ -112,6 +117,11 @@ func callMetadata(config Config, r *http.Request) metadata.MD {
 	for _, name := range append([]string{"authorization", "x-forwarded-for"}, config.Headers...) {
 		if len(md.Get(name)) == 0 {
 			md.Append(name, r.Header.Values(name)...)
+		}
+	}
+	if config.SignIn != nil && len(md.Get("authorization")) == 0 {
+		if credential := credentialOfCookie(r); credential != "" {
+			md.Set("authorization", "Bearer "+credential)
 		}
 	}
 	return md

@@ -56,6 +56,8 @@ type Config struct {
 	// Pages are handlers of GET, by their paths, which are served as well, or in place of the
 	// gateway's own pages. A nil one takes a page away. Of these, Guard protects /metrics alone.
 	Pages map[string]http.Handler
+	// SignIn lets people sign in at the console. Nil: they do not.
+	SignIn SignIn
 	// Guard, unless it is nil, decides whether a caller may see the metrics, by its peer and the metadata that
 	// its calls would have: it calls serve, or returns an error.
 	Guard func(ctx context.Context, page string, serve func()) error

@@ -1,9 +1,9 @@
 // The page: its frame, which page is shown, who looks at it, and whether it is live.
 import {get} from './lib/api.js';
 import {html, render, useEffect, useRef, useState} from './lib/html.js';
-import {connectHub, listen, publish, useMessage} from './lib/live.js';
+import {connectHub, listen, publish, signIn, useMessage} from './lib/live.js';
 import {link, useRoute} from './lib/router.js';
-import {SignIn} from './lib/signin.js';
+import {comeBack, SignIn} from './lib/signin.js';
 import {Age} from './lib/time.js';
 import {announce, Text, visible} from './lib/ui.js';
 import * as claim from './pages/claim.js';
@@ -126,5 +126,7 @@ function Liveness() {
   return html`<p class="liveness lost">Not live for <${Age} since=${since} />: <${Text} value=${feed.reason} none="the connection is lost" />. ${feed.state === 'lost' && 'It is tried again.'}</p>`;
 }
 
+const arrived = comeBack(); // before anything reads the address
 connectHub();
+if (arrived) signIn(null); // in all tabs
 render(html`<${App} />`, document.getElementById('app'));

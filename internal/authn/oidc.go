@@ -99,6 +99,7 @@ var algorithms = []string{
 // costs one check of a signature a minute.
 type issuers struct {
 	config OIDC
+	client *http.Client
 	byURL  map[string]*issuer
 	file   *follow.File[*jose.JSONWebKeySet] // nil without
 
@@ -128,6 +129,7 @@ func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
 	if err != nil {
 		return nil, err
 	}
+	all.client = client
 	if c.KeyFile != "" {
 		if len(c.Issuers) > 1 {
 			return nil, errors.New("a file of keys is for one issuer, and there are several")
@@ -151,7 +153,7 @@ func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
 	return all, nil
 }
 
-// newClient returns the client for discovery and keys.
+// newClient returns the client for what issuers are asked.
 func newClient(ca string, files *follow.Set) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if ca == "" {

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
+	"github.com/locket-service/locket/console"
+	"github.com/locket-service/locket/gateway"
 	"github.com/locket-service/locket/grpcserver"
 	"github.com/locket-service/locket/internal/auth"
 	"github.com/locket-service/locket/internal/authn"
@@ -58,6 +60,8 @@ func (c Config) wrongAuthentication() (wrong []error) {
 	need(issuers == (c.OIDCAudience != ""), "--oidc-issuers and --oidc-audience go together")
 	need(issuers || c.OIDCKeys+c.OIDCCA+c.OIDCGroupsClaim == "", "--oidc-keys, --oidc-ca and --oidc-groups-claim: without --oidc-issuers they mean nothing")
 	need(len(c.OIDCIssuers) < 2 || c.OIDCKeys == "", "--oidc-keys: it is for one issuer, and --oidc-issuers has several")
+	need(c.OIDCConsoleClientID == "" || len(c.OIDCIssuers) == 1, "--oidc-console-client-id: people sign in at one issuer; --oidc-issuers must have one")
+	need(c.OIDCConsoleClientID != "" || c.OIDCConsoleSecretFile == "" && len(c.OIDCConsoleScopes) == 0, "--oidc-console-secret-file and --oidc-console-scopes: without --oidc-console-client-id they mean nothing")
 	need(c.AuthRules == "" || config.Enabled(), "--auth-rules: nobody is authenticated; give --tls-client-ca, --auth-credentials, --oidc-issuers or --auth-proxies")
 	need(!c.HTTPAnonymous || !config.OtherThanCertificates(), "--http-anonymous: callers without a certificate are to show something else; leave it out, or the other way of authentication")
 	need(c.TLSCRL == "" || c.TLSClientCA != "", "--tls-crl: it is of the authorities of --tls-client-ca, which is not given")
@@ -93,6 +97,25 @@ type security struct {
 	arrivals *guard.Arrivals
 	// headers are those that the gateway passes on.
 	headers []string
+	// signIn is nil if people do not sign in with a browser.
+	signIn *authn.SignIn
+}
+
+// people returns what the gateway lets people sign in by, nil if they do not.
+func (s *security) people() gateway.SignIn {
+	if s.signIn == nil {
+		return nil // and no interface with a nil in it
+	}
+	return s.signIn
+}
+
+// provider returns where people sign in, for the console.
+func (s *security) provider() console.Provider {
+	if s.signIn == nil {
+		return console.Provider{}
+	}
+	issuer := s.signIn.Issuer()
+	return console.Provider{URL: issuer.URL, Identities: issuer.Name + ":"}
 }
 
 // arrive returns what the doors call with each header, nil if nobody is authenticated.
@@ -117,6 +140,11 @@ func newSecurity(c Config, certificates *certs.Server, files *follow.Set, log *s
 	if err != nil {
 		return nil, err
 	}
+	people := authn.SignInConfig{ClientID: c.OIDCConsoleClientID, SecretFile: c.OIDCConsoleSecretFile, Scopes: c.OIDCConsoleScopes}
+	signIn, err := authenticator.NewSignIn(people, files, log)
+	if err != nil {
+		return nil, err
+	}
 	standard := auth.DefaultRules()
 	rules := func() *auth.Rules { return standard }
 	if c.AuthRules != "" {
@@ -134,5 +162,6 @@ func newSecurity(c Config, certificates *certs.Server, files *follow.Set, log *s
 		},
 		arrivals: guard.NewArrivals(authenticator.Known, registry),
 		headers:  authenticator.Headers(),
+		signIn:   signIn,
 	}, nil
 }

@@ -110,6 +110,13 @@ type Config struct {
 	OIDCKeys string
 	// OIDCCA (--oidc-ca) is a file in PEM with the authorities of the issuers' certificates.
 	OIDCCA string
+	// OIDCConsoleClientID (--oidc-console-client-id) is the name of the console at the issuer, where people then
+	// sign in; empty: they do not.
+	OIDCConsoleClientID string
+	// OIDCConsoleSecretFile (--oidc-console-secret-file) is a file with the secret of that client; empty: it is a public one.
+	OIDCConsoleSecretFile string
+	// OIDCConsoleScopes (--oidc-console-scopes) are asked for besides openid.
+	OIDCConsoleScopes []string
 	// AuthProxies (--auth-proxies) are the proxies that authenticate callers: the identities of
 	// their client certificates, or "loopback" for all connections from this machine.
 	AuthProxies []string

@@ -54,10 +54,16 @@ func TestValidate(t *testing.T) {
 		"a host of two words":               {func(c *Config) { c.HTTPHosts = []string{"a b"} }, []string{"--http-hosts", "a b"}},
 		"an empty host":                     {func(c *Config) { c.HTTPHosts = []string{""} }, []string{"--http-hosts"}},
 		"a pattern of hosts":                {func(c *Config) { c.HTTPHosts = []string{"*.example"} }, []string{"--http-hosts", "*.example"}},
-		"an audit log that is not there":    {func(c *Config) { c.AuditRequired = true }, []string{"--audit-required", "--audit-log"}},
-		"an old TLS":                        {func(c *Config) { c.TLSMinVersion = "1.1" }, []string{"--tls-min-version", "1.2 or 1.3"}},
-		"an unknown level":                  {func(c *Config) { c.LogLevel = "loud" }, []string{"--log-level", "loud"}},
-		"an unknown format":                 {func(c *Config) { c.LogFormat = "xml" }, []string{"--log-format", "xml", "lager"}},
+		"signing in at no issuer":           {func(c *Config) { c.OIDCConsoleClientID = "console" }, []string{"--oidc-console-client-id", "--oidc-issuers"}},
+		"signing in at two issuers": {func(c *Config) {
+			c.OIDCIssuers, c.OIDCAudience, c.OIDCConsoleClientID = []string{"a=https://a.example", "b=https://b.example"}, "locket", "console"
+		}, []string{"--oidc-console-client-id", "one issuer"}},
+		"the secret of no client":        {func(c *Config) { c.OIDCConsoleSecretFile = "f" }, []string{"--oidc-console-secret-file", "--oidc-console-client-id"}},
+		"the scopes of no client":        {func(c *Config) { c.OIDCConsoleScopes = []string{"groups"} }, []string{"--oidc-console-scopes", "--oidc-console-client-id"}},
+		"an audit log that is not there": {func(c *Config) { c.AuditRequired = true }, []string{"--audit-required", "--audit-log"}},
+		"an old TLS":                     {func(c *Config) { c.TLSMinVersion = "1.1" }, []string{"--tls-min-version", "1.2 or 1.3"}},
+		"an unknown level":               {func(c *Config) { c.LogLevel = "loud" }, []string{"--log-level", "loud"}},
+		"an unknown format":              {func(c *Config) { c.LogFormat = "xml" }, []string{"--log-format", "xml", "lager"}},
 	} {
 		c := DefaultConfig()
 		test.change(&c)

@@ -69,7 +69,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	}
 	var members grouper.Members
 	pages := ops.Pages(registry, service.Ready, service.Warnings)
-	maps.Copy(pages, console.Pages())
+	maps.Copy(pages, console.Pages(secured.provider()))
 	if d.ops != nil {
 		pages["/metrics"] = nil // served there
 		members = append(members, grouper.Member{Name: "ops", Runner: ops.New(ops.Config{
@@ -79,7 +79,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	if d.http != nil {
 		members = append(members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
 			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, Origins: c.HTTPOrigins, TrustedProxies: proxies, Headers: secured.headers, Arrive: secured.arrive(), Service: grpcserver.NewLocal(service.Chain, service.Register),
-			Metrics: registry, Pages: pages, Guard: guardMetrics(service.Chain), ShutdownTimeout: c.ShutdownTimeout, Log: log,
+			Metrics: registry, Pages: pages, SignIn: secured.people(), Guard: guardMetrics(service.Chain), ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
 	if d.grpc == nil { // who waits over HTTP is to be sent away all the same

@@ -3,10 +3,10 @@
 //
 // A page sends
 //   {type: 'hello', url}                      first
-//   {type: 'credential', credential}          a bearer credential, or null to forget it
+//   {type: 'credential', credential}          a bearer credential, or null to forget it, or since a cookie has changed
 //   {type: 'bye'}                             last
 // and gets
-//   {type: 'credential', credential}          the one to use, also when another tab has brought it
+//   {type: 'credential', credential, changed} the one to use, also when another tab has brought it; changed: now
 //   {type: 'state', state, since, reason}     connecting, live, lost, or refused; since when, in milliseconds
 //   {type: 'changes', names, transitions}     which resources changed since the last message (null: any may have),
 //                                             and how, of the first of them
@@ -98,7 +98,7 @@ export function createHub() {
         send({type: 'rates', seconds: seconds.slice(0, -1)});
       } else if (message.type === 'credential') {
         credential = message.credential;
-        tell({type: 'credential', credential});
+        tell({type: 'credential', credential, changed: true});
         begin();
       } else if (message.type === 'bye') {
         pages.delete(send);

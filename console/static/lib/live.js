@@ -11,7 +11,7 @@ let toHub = () => {};
 export function publish(message) {
   if (message.type === 'credential') {
     setCredential(message.credential);
-    if ((latest.get('credential')?.credential ?? null) === message.credential) return;
+    if (!message.changed && (latest.get('credential')?.credential ?? null) === message.credential) return;
   }
   latest.set(message.type, message);
   for (const listener of [...(listeners.get(message.type) ?? [])]) listener(message);
@@ -40,7 +40,7 @@ function connectHere() {
 
 function hello() { toHub({type: 'hello', url: address('v1/events/', {no_snapshot: 'true'}).href}); }
 
-/** signIn has this page and the other tabs use a bearer credential; null: none. */
+/** signIn has this page and the other tabs use a bearer credential; null: none, or what a cookie has. */
 export function signIn(credential) {
   setCredential(credential);
   toHub({type: 'credential', credential});

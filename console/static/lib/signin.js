@@ -1,6 +1,50 @@
-// Signing in with a bearer credential. Certificates and proxies need nothing of this page.
+// Signing in: at the server's OIDC provider, or with a bearer credential. Certificates and proxies need nothing of this page.
+//
+// At the provider the server signs people in: console/signin leads there, and what it gets is in a cookie that this page cannot read.
+import {call} from './api.js';
 import {html, useState} from './html.js';
 import {signIn} from './live.js';
+
+/** The provider, if the server has one, and how the identities begin of those who signed in there. */
+const {provider, identities} = document.documentElement.dataset;
+
+const outcomes = {
+  stale: 'Signing in took too long, or was begun in another window. Try again.',
+  failed: 'Signing in did not succeed. The server’s log says why.',
+  unavailable: 'The provider cannot be asked now. Try again later.',
+  large: 'The provider’s JWT does not fit into a cookie. It must have less in it, such as groups.',
+};
+
+/** Where the page was when somebody went to sign in is kept in this tab alone, until they come back. */
+const placeKey = 'locket-before-signing-in';
+let outcome = null;
+
+/** comeBack is called when the page is loaded: it returns to where it was, and says whether somebody has just signed in. */
+export function comeBack() {
+  outcome = new URLSearchParams(location.search).get('signin');
+  if (outcome === null) return false;
+  history.replaceState(null, '', location.pathname + (sessionStorage.getItem(placeKey) ?? location.hash));
+  sessionStorage.removeItem(placeKey);
+  return outcome === 'done';
+}
+
+const leave = () => sessionStorage.setItem(placeKey, location.hash);
+
+/** SignOut is the button of somebody who signed in. */
+export function SignOut({me, credential}) {
+  const [error, setError] = useState('');
+  const signedIn = provider && me?.name?.startsWith(identities);
+  if (!credential && !signedIn) return null;
+  const act = async () => {
+    try {
+      if (signedIn) await call('POST', 'console/signout');
+      outcome = null;
+      signIn(null);
+    } catch (problem) { setError(problem.message); }
+  };
+  return html`<p><button type="button" onClick=${act}>Sign out</button> <span class="quiet">Forgets the credential, in all tabs${signedIn && `; not at ${provider}`}.</span></p>
+    ${error && html`<p class="problem" role="alert">${error}</p>`}`;
+}
 
 export function SignIn({problem}) {
   const [credential, setCredential] = useState('');
@@ -12,7 +56,9 @@ export function SignIn({problem}) {
   };
   return html`
     <h1>Sign in</h1>
-    <p class="problem" role="alert">${problem}</p>
+    <p class="problem" role="alert">${outcomes[outcome] ?? problem}</p>
+    ${provider && html`<p class="actions"><a class="button" href="signin" onClick=${leave}>Sign in at ${provider}</a></p>
+      <h2>With a credential</h2>`}
     <form class="signin" onSubmit=${submit}>
       <label>Credential
         <input name="credential" type="password" required autocomplete="off" spellcheck=${false} value=${credential} onInput=${(e) => setCredential(e.target.value)} /></label>

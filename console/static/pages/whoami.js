@@ -1,8 +1,9 @@
 // Who the caller is, and what it may do.
 import {html, useState} from '../lib/html.js';
-import {signIn, useMessage} from '../lib/live.js';
+import {useMessage} from '../lib/live.js';
 import {useRight} from '../lib/end.js';
 import {go, link} from '../lib/router.js';
+import {SignOut} from '../lib/signin.js';
 import {Text} from '../lib/ui.js';
 
 export const title = 'Who am I?';
@@ -23,7 +24,7 @@ export function WhoAmI({query}) {
       <div><dt>Identity</dt><dd>${me.authentication ? html`<${Text} value=${me.name} none="nobody: no credential was shown" />` : 'This server authenticates nobody: everybody who reaches it may do everything.'}</dd></div>
       ${me.groups.length > 0 && html`<div><dt>Groups</dt><dd>${me.groups.map((group, i) => html`${i > 0 && ', '}<${Text} value=${group} />`)}</dd></div>`}
     </dl>`}
-    ${credential && html`<p><button type="button" onClick=${() => signIn(null)}>Sign out</button> <span class="quiet">Forgets the credential, in all tabs.</span></p>`}
+    <${SignOut} me=${me} credential=${credential} />
     <section aria-labelledby="rights"><h2 id="rights">What may I do?</h2>
       <form class="filters" onSubmit=${submit}><label>Resource <input value=${name} required maxlength="1024" autocomplete="off" spellcheck=${false} onInput=${(e) => setName(e.target.value)} /></label>
         <p class="actions"><button type="submit">Ask</button></p></form>

@@ -18,6 +18,10 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
       client_id: 'web', client_secret: 'secret-of-the-test', redirect_uris: (process.env.REDIRECT_URIS ?? 'http://127.0.0.1/callback').split(' '),
       grant_types: ['authorization_code'], response_types: ['code'],
     },
+    {
+      client_id: 'console', token_endpoint_auth_method: 'none', redirect_uris: (process.env.REDIRECT_URIS ?? 'http://127.0.0.1/callback').split(' '),
+      grant_types: ['authorization_code'], response_types: ['code'],
+    },
   ],
   features: {
     clientCredentials: { enabled: true },
@@ -27,12 +31,12 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
       defaultResource: () => undefined,
       getResourceServerInfo: (_ctx, resource, client) => ({
         scope: 'locks', audience: resource, accessTokenFormat: 'jwt',
-        accessTokenTTL: client.clientId === 'short' ? 2 : 600,
+        accessTokenTTL: client.clientId === 'short' ? 2 : Number(process.env.SECONDS ?? 600),
       }),
     },
   },
   extraTokenClaims: () => ({ groups: ['builders'] }),
   findAccount: (_ctx, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
-  pkce: { required: () => false },
+  pkce: { required: (_ctx, client) => client.clientId === 'console' },
 });
 provider.listen(Number(port), '127.0.0.1', () => console.log('ready'));

@@ -1,0 +1,173 @@
+package authn_test
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/locket-service/locket/internal/authn"
+	"github.com/locket-service/locket/internal/follow"
+)
+
+// people is a provider that exchanges codes.
+type people struct {
+	*provider
+	answer atomic.Value // url.Values of the request that came last
+	access atomic.Value // the access token that it gives
+	id     atomic.Value // the ID token
+}
+
+func newPeople(t *testing.T) *people {
+	t.Helper()
+	p := &people{provider: newProvider(t)}
+	keys := p.Config.Handler
+	p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			keys.ServeHTTP(w, r)
+			return
+		}
+		_ = r.ParseForm()
+		if id, secret, ok := r.BasicAuth(); ok {
+			r.PostForm.Set("basic", id+":"+secret)
+		}
+		p.answer.Store(r.PostForm)
+		w.Header().Set("Content-Type", "application/json")
+		if r.PostForm.Get("code") != "good" {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"error": "invalid_grant", "error_description": "unknown code"}`))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": p.access.Load(), "id_token": p.id.Load(), "expires_in": 7})
+	})
+	p.access.Store("")
+	p.id.Store("")
+	return p
+}
+
+// signIn returns what people sign in by, when the issuer's keys are known.
+func (p *people) signIn(c authn.SignInConfig) *authn.SignIn {
+	p.t.Helper()
+	a := p.authenticator(nil)
+	p.becomesAlice(a)
+	return newSignIn(p.t, a, c)
+}
+
+func newSignIn(t testing.TB, a *authn.Authenticator, c authn.SignInConfig) *authn.SignIn {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	s, err := a.NewSignIn(c, follow.NewSet(log), log)
+	must(t, err)
+	return s
+}
+
+const redirect = "https://locks.example/console/callback"
+
+// TestSignInWithACode: the address that people are led to, what the issuer is then asked, and which of its JWTs counts.
+func TestSignInWithACode(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(secret, []byte("of the client\n"), 0o600))
+	for _, c := range []struct {
+		config                 authn.SignInConfig
+		audience, basic, scope string
+		wantAccess             bool
+	}{
+		{config: authn.SignInConfig{ClientID: "console"}, audience: "locket", scope: "openid", wantAccess: true},
+		{config: authn.SignInConfig{ClientID: "locket", Scopes: []string{"groups"}}, scope: "openid groups"},
+		{config: authn.SignInConfig{ClientID: "locket", SecretFile: secret}, scope: "openid", basic: "locket:of+the+client"},
+	} {
+		p := newPeople(t)
+		s := p.signIn(c.config)
+		verifier := oauth2.GenerateVerifier()
+		address, err := s.Begin(t.Context(), redirect, "state", verifier)
+		must(t, err)
+		u, err := url.Parse(address)
+		must(t, err)
+		for name, want := range map[string]string{
+			"response_type": "code", "client_id": c.config.ClientID, "redirect_uri": redirect, "state": "state", "scope": c.scope,
+			"code_challenge": oauth2.S256ChallengeFromVerifier(verifier), "code_challenge_method": "S256", "audience": c.audience, "resource": c.audience, "code_verifier": "",
+		} {
+			if got := u.Query().Get(name); got != want {
+				t.Errorf("%v: %s is %q, want %q", c.config, name, got, want)
+			}
+		}
+		ends := time.Now().Add(time.Hour).Truncate(time.Second)
+		good, other := p.jwt(claims{"exp": ends.Unix()}), p.jwt(claims{"aud": "other"})
+		p.access.Store(good)
+		p.id.Store(other)
+		if !c.wantAccess {
+			p.access.Store("opaque")
+			p.id.Store(good)
+		}
+		jwt, until, err := s.Finish(t.Context(), redirect, "good", verifier)
+		if err != nil || jwt != good || !until.Equal(ends) {
+			t.Errorf("%v: %q until %v, %v", c.config, jwt, until, err)
+		}
+		asked := p.answer.Load().(url.Values)
+		if asked.Get("code_verifier") != verifier || asked.Get("redirect_uri") != redirect || asked.Get("resource") != c.audience || asked.Get("basic") != c.basic {
+			t.Errorf("%v: the issuer was asked %v", c.config, asked)
+		}
+	}
+}
+
+// TestSignInRefused: a JWT that no call may show signs nobody in, nor does what the issuer refuses.
+func TestSignInRefused(t *testing.T) {
+	p := newPeople(t)
+	s := p.signIn(authn.SignInConfig{ClientID: "console"})
+	for what, jwt := range map[string]string{
+		"for others": p.jwt(claims{"aud": "other"}), "expired": p.jwt(claims{"exp": time.Now().Add(-time.Hour).Unix()}), "no JWT": "opaque", "of another": newProvider(t).jwt(nil),
+	} {
+		p.access.Store(jwt)
+		if got, _, err := s.Finish(t.Context(), redirect, "good", "v"); !errors.Is(err, authn.ErrRefused) || got != "" {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+	if _, _, err := s.Finish(t.Context(), redirect, "bad", "v"); !errors.Is(err, authn.ErrRefused) {
+		t.Errorf("a wrong code: %v", err)
+	}
+	p.down.Store(true)
+	if _, err := newSignIn(t, p.authenticator(nil), authn.SignInConfig{ClientID: "console"}).Begin(t.Context(), redirect, "s", "v"); !errors.Is(err, authn.ErrUnavailable) {
+		t.Errorf("while the issuer is down: %v", err)
+	}
+}
+
+// TestSignInAtOnce: of those who begin at once while the issuer is silent, few are waited for.
+func TestSignInAtOnce(t *testing.T) {
+	silent, arrived := make(chan struct{}), make(chan struct{}, 100)
+	issuer := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-silent
+	}))
+	t.Cleanup(issuer.Close)
+	a := newAuthenticator(t, authn.Config{OIDC: authn.OIDC{Issuers: []authn.Issuer{{Name: "oidc", URL: issuer.URL}}, Audience: "locket"}})
+	s := newSignIn(t, a, authn.SignInConfig{ClientID: "console"})
+	done := make(chan error)
+	const places = 32
+	for range places {
+		go func() {
+			_, err := s.Begin(t.Context(), redirect, "s", "v")
+			done <- err
+		}()
+	}
+	for range places + 1 { // and the keys
+		<-arrived
+	}
+	if _, err := s.Begin(t.Context(), redirect, "s", "v"); !errors.Is(err, authn.ErrUnavailable) {
+		t.Errorf("one more: %v", err)
+	}
+	close(silent)
+	for range places {
+		if err := <-done; !errors.Is(err, authn.ErrUnavailable) {
+			t.Errorf("an issuer that says nothing: %v", err)
+		}
+	}
+}
