@@ -71,8 +71,12 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	done <<<"$$found"
 
 .PHONY: bench
-bench: ## run the benchmark with BENCHFLAGS
-	go run ./bench $(BENCHFLAGS)
+bench: ## run the benchmark and write docs/benchmarks.md; with BENCHFLAGS it only prints, unless -docs docs is among them
+	go run ./bench $(or $(BENCHFLAGS),-docs docs)
+
+.PHONY: bench-peers
+bench-peers: ## the same beside Redis, ZooKeeper and etcd, those that tools/deps tools/packages-peers has installed
+	go run ./bench -peers $(or $(BENCHFLAGS),-docs docs)
 
 .PHONY: test-mysql
 test-mysql: deps ## run the tests that use a database on MySQL 9.7, alone and as a group

@@ -5,8 +5,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,36 +26,26 @@ import (
 
 // lab is what the measurements need: the programs, the databases, a folder.
 type lab struct {
-	targets  []string
-	folder   string
-	dsn      string
-	database *fixtures.MariaDB
-	runs     int
+	options
+	folder string
+	runs   int
+	full   string // the data folder with a million claims, "" before it is filled
 }
 
-// newLab prepares for the targets. A new database is warmed up for so long.
-func newLab(dsn string, targets []string, warm time.Duration) (_ *lab, err error) {
-	l := &lab{targets: targets, dsn: dsn}
+func newLab(o options) (_ *lab, err error) {
+	l := &lab{options: o}
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
-	if l.folder, err = os.MkdirTemp("", "locket-bench-"); err != nil {
+	if l.folder, err = os.MkdirTemp(o.folder, "locket-bench-"); err != nil {
 		return nil, err
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(l.folder, "locket"), "github.com/locket-service/locket/cmd/locket")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("build locket: %w", err)
+	if l.folder, err = filepath.Abs(l.folder); err != nil {
+		return nil, err
 	}
-	if l.dsn == "" && (slices.Contains(targets, "mariadb") || slices.Contains(targets, "single")) {
-		if l.database, err = fixtures.StartMariaDB(); err != nil {
-			return nil, err
-		}
-		l.dsn = l.database.DSN("")
-	}
-	return l, l.warmUp(warm)
+	return l, l.build("locket", "", "github.com/locket-service/locket/cmd/locket")
 }
 
 func (l *lab) close() {
@@ -60,39 +53,106 @@ func (l *lab) close() {
 	_ = os.RemoveAll(l.folder)
 }
 
-// warmUp writes for a while to a database server that is new, until its redo log has been
-// written all over once. A server that has been in use for a quarter of an hour is past
-// that, and before it is, each commit is slower by the allocation of the file's blocks.
-// A short run has less of it.
-func (l *lab) warmUp(duration time.Duration) error {
-	if l.database == nil || duration == 0 {
+// build builds a program in a folder of this module.
+func (l *lab) build(name, module, pkg string) error {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/locket-service/locket").Output()
+	if err != nil {
+		return fmt.Errorf("this module is not here: %w", err)
+	}
+	build := exec.Command("go", "build", "-C", filepath.Join(strings.TrimSpace(string(root)), module), "-o", l.program(name), pkg)
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build %s: %w", name, err)
+	}
+	return nil
+}
+
+func (l *lab) program(name string) string { return filepath.Join(l.folder, name) }
+
+// zookeeperJar is where Debian's package has it.
+const zookeeperJar = "/usr/share/java/zookeeper.jar"
+
+// installed reports whether a program is there. That of etcd, and the load for those that speak no protocol of this module, are built.
+func (l *lab) installed(name string) bool {
+	var err error
+	switch name {
+	case "redis":
+		_, err = exec.LookPath("redis-server")
+	case "mariadb":
+		if l.dsn == "" {
+			_, err = exec.LookPath("mariadbd")
+		}
+	case "zookeeper":
+		_, missing := os.Stat(zookeeperJar)
+		_, noJava := exec.LookPath("java")
+		err = errors.Join(missing, noJava, l.buildOnce("load-peers", "."))
+	case "etcd":
+		err = errors.Join(l.buildOnce("etcd", "go.etcd.io/etcd/server/v3"), l.buildOnce("load-peers", "."))
+	}
+	return err == nil
+}
+
+// buildOnce builds a program of the module peers.
+func (l *lab) buildOnce(name, pkg string) error {
+	if _, err := os.Stat(l.program(name)); err == nil {
 		return nil
 	}
-	_, err := l.measure("mariadb", 256, 0, duration)
-	return err
+	fmt.Fprintf(os.Stderr, "building %s\n", name)
+	return l.build(name, "bench/peers", pkg)
 }
 
-// measure loads a target with acquire and release.
-func (l *lab) measure(target string, callers, connections int, duration time.Duration) (result sample, err error) {
-	server, err := l.start(target)
-	if err != nil {
-		return result, err
+// prepare starts the database server that measurements need. One that is new is written to for a while, until its redo log has
+// been written all over once: before that each commit is slower by the allocation of the file's blocks.
+func (l *lab) prepare(selected []measurement) error {
+	if l.dsn != "" || !slices.ContainsFunc(selected, func(m measurement) bool { return m.needs == "mariadb" }) {
+		return nil
 	}
-	defer server.stop()
-	err = child(&result, "load", "-address", server.grpc, "-callers", strconv.Itoa(callers),
-		"-connections", strconv.Itoa(connections), "-duration", duration.String())
-	return result, err
-}
-
-// child plays a role in a process of its own, which prints its result as JSON.
-func child(result any, role string, args ...string) error {
-	self, err := os.Executable()
+	database, err := fixtures.StartMariaDB()
 	if err != nil {
 		return err
 	}
+	if l.dsn = database.DSN(""); l.size.warmUp == 0 {
+		return nil
+	}
+	fmt.Fprintf(os.Stderr, "writing to the new MariaDB for %s\n", l.size.warmUp)
+	_, err = l.load("mariadb", "load-unary", 256, l.size.warmUp)
+	return err
+}
+
+// load returns how to measure a target with a load.
+func load(target, role string, callers int) func(*lab) (result, error) {
+	return func(l *lab) (result, error) { return l.load(target, role, callers, l.duration) }
+}
+
+func (l *lab) load(target, role string, callers int, duration time.Duration) (result, error) {
+	server, err := l.start(target, "")
+	if err != nil {
+		return nil, err
+	}
+	defer server.stop()
+	return l.drive(server, role, callers, duration)
+}
+
+// drive loads a server from a process of its own.
+func (l *lab) drive(s *server, role string, callers int, duration time.Duration) (found result, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if roles[role] == nil { // what the others' clients are needed for
+		program = l.program("load-peers")
+	}
+	err = child(&found, program, role, "-address", s.address, "-pid", strconv.Itoa(s.cmd.Process.Pid), "-callers", strconv.Itoa(callers),
+		"-connections", strconv.Itoa(min(connections, callers)), "-duration", duration.String())
+	return found, err
+}
+
+// child has a program play a role, which prints its result as JSON.
+func child(result any, program string, args ...string) error {
 	var out bytes.Buffer
-	cmd := exec.Command(self, append([]string{role}, args...)...)
+	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Run(); err != nil {
 		return err
 	}
@@ -101,78 +161,99 @@ func child(result any, role string, args ...string) error {
 
 // server is a target that runs.
 type server struct {
-	grpc, http, ops string // where it listens; ops is for Locket alone
-	cmd             *exec.Cmd
-	cleanUp         func()
+	address   string // of gRPC, or of another's protocol
+	http, ops string // of Locket alone
+	cmd       *exec.Cmd
+	cleanUp   func()
+	took      time.Duration // from its start until it was ready
 }
 
-// start starts a target on a fresh database.
-func (l *lab) start(target string) (*server, error) {
+// start starts a target, on an empty folder or database unless Locket's data is told.
+func (l *lab) start(target, data string) (_ *server, err error) {
 	l.runs++
-	s := &server{}
-	var err error
-	if s.grpc, err = freeAddress(); err != nil {
-		return nil, err
-	}
-	if s.http, err = freeAddress(); err != nil {
-		return nil, err
-	}
-	if s.cmd, s.cleanUp, err = l.command(target, s.grpc, s.http); err != nil {
-		return nil, err
-	}
-	if s.cmd.Path == filepath.Join(l.folder, "locket") {
-		if s.ops, err = freeAddress(); err != nil {
+	s := &server{cleanUp: func() {}}
+	for _, address := range []*string{&s.address, &s.http, &s.ops} {
+		if *address, err = freeAddress(); err != nil {
 			return nil, err
 		}
-		s.cmd.Args = append(s.cmd.Args, "--ops-address", s.ops)
 	}
-	s.cmd.Stderr = os.Stderr
+	if s.cmd, err = l.command(s, target, data); err != nil {
+		s.cleanUp()
+		return nil, err
+	}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var output bytes.Buffer
+	s.cmd.Stdout, s.cmd.Stderr = &output, &output
+	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
 		s.cleanUp()
 		return nil, err
 	}
-	if err := waitFor(s.grpc); err != nil {
-		s.stop()
-		return nil, err
+	ready := listens(s.address)
+	switch target {
+	case "locket", "mariadb":
+		ready = answers("http://" + s.ops + "/readyz")
+	case "zookeeper": // it listens before it serves
+		ready = serves(s.address)
 	}
+	if err := await(ready); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("%s does not answer: %w\n%s", target, err, output.String())
+	}
+	s.took = time.Since(begin)
 	return s, nil
 }
 
 func (s *server) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	ended := time.AfterFunc(30*time.Second, func() { _ = s.cmd.Process.Kill() })
 	_ = s.cmd.Wait()
+	ended.Stop()
 	s.cleanUp()
 }
 
-// command returns how to start a target, and what to do when it has ended.
-func (l *lab) command(target, grpc, http string) (_ *exec.Cmd, cleanUp func(), err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
+// command returns how to start a target, and sets what to do when it has ended.
+func (l *lab) command(s *server, target, data string) (*exec.Cmd, error) {
+	if data == "" {
+		data = filepath.Join(l.folder, fmt.Sprint("run", l.runs))
+		s.cleanUp = func() { _ = os.RemoveAll(data) }
 	}
-	locket := func(database string) *exec.Cmd {
-		return exec.Command(filepath.Join(l.folder, "locket"), "server", "--grpc-address", grpc,
-			"--http-address", http, "--log-level", "error", "--database", database)
+	locket := func(where, what string) *exec.Cmd {
+		return exec.Command(filepath.Join(l.folder, "locket"), "server", "--grpc-address", s.address,
+			"--http-address", s.http, "--ops-address", s.ops, "--log-level", "error", where, what)
 	}
+	host, port, _ := net.SplitHostPort(s.address)
 	switch target {
 	case "echo":
-		return exec.Command(self, "serve-echo", grpc), func() {}, nil
-	case "raft":
-		folder := filepath.Join(l.folder, fmt.Sprintf("run%d", l.runs))
-		return locket("raft:" + folder), func() { _ = os.RemoveAll(folder) }, nil
-	case "mariadb", "single":
+		self, err := os.Executable()
+		return exec.Command(self, "serve-echo", s.address), err
+	case "locket":
+		return locket("--data", data), nil
+	case "mariadb":
 		dsn, drop, err := l.freshDatabase()
-		if err != nil {
-			return nil, nil, err
+		if drop != nil {
+			s.cleanUp = drop
 		}
-		if target == "single" {
-			return exec.Command(self, "serve-single", grpc, dsn), drop, nil
-		}
-		return locket("mysql:" + dsn), drop, nil
+		return locket("--database", "mysql:"+dsn), err
+	case "redis":
+		return exec.Command("redis-server", "--bind", host, "--port", port, "--dir", data, "--save", "",
+			"--appendonly", "yes", "--appendfsync", "always"), os.Mkdir(data, 0o700)
+	case "etcd":
+		peer := "http://" + s.http
+		return l.etcd("--data-dir", data, "--listen-client-urls", "http://"+s.address, "--advertise-client-urls", "http://"+s.address,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--log-level", "error"), nil
+	case "zookeeper":
+		config := filepath.Join(data, "zoo.cfg")
+		text := fmt.Sprintf("dataDir=%s\nclientPort=%s\nclientPortAddress=%s\ntickTime=2000\nadmin.enableServer=false\nmaxClientCnxns=0\n", data, port, host)
+		err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(config, []byte(text), 0o600))
+		return exec.Command("java", "-Xmx1g", "-cp", zookeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config), err
 	default:
-		return nil, nil, fmt.Errorf("unknown target %q; there are echo, raft, mariadb, single", target)
+		return nil, fmt.Errorf("unknown target %q", target)
 	}
+}
+
+func (l *lab) etcd(args ...string) *exec.Cmd {
+	return exec.Command(filepath.Join(l.folder, "etcd"), args...)
 }
 
 func (l *lab) freshDatabase() (dsn string, drop func(), err error) {
@@ -186,14 +267,13 @@ func (l *lab) freshDatabase() (dsn string, drop func(), err error) {
 		return "", nil, err
 	}
 	name := fmt.Sprintf("locket_bench_%d_%d", os.Getpid(), l.runs)
-	if _, err := server.Exec("CREATE DATABASE " + name); err != nil {
-		return "", nil, err
-	}
-	config.DBName = name
-	return config.FormatDSN(), func() {
-		_, _ = server.Exec("DROP DATABASE " + name)
+	drop = func() {
+		_, _ = server.Exec("DROP DATABASE IF EXISTS " + name)
 		_ = server.Close()
-	}, nil
+	}
+	_, err = server.Exec("CREATE DATABASE " + name)
+	config.DBName = name
+	return config.FormatDSN(), drop, err
 }
 
 func freeAddress() (string, error) {
@@ -205,19 +285,67 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// waitFor waits until somebody listens.
-func waitFor(address string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var dialer net.Dialer
-	for {
+// listens reports whether somebody listens at an address.
+func listens(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var dialer net.Dialer
 		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err == nil {
-			return conn.Close()
+		if err != nil {
+			return err
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("nobody listens at %s: %w", strings.TrimSpace(address), err)
+		return conn.Close()
+	}
+}
+
+// serves reports whether a ZooKeeper does.
+func serves(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.WriteString(conn, "srvr"); err != nil {
+			return err
+		}
+		status, err := io.ReadAll(conn)
+		if err == nil && !strings.Contains(string(status), "Mode: ") {
+			err = fmt.Errorf("its status is %q", status)
+		}
+		return err
+	}
+}
+
+// answers reports whether a page is there.
+func answers(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			return errors.New(response.Status)
+		}
+		return nil
+	}
+}
+
+// await tries again until it succeeds, for a minute.
+func await(try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }

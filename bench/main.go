@@ -1,111 +1,141 @@
-// Command bench measures acquire and release of distinct locks over gRPC, with durable
-// commits and history, against a bare unary echo of the same messages that is served with
-// the same options: server and load in two processes, in turn, in one run.
+// Command bench measures Locket, all of it durable and with history, beside what its figures are to be compared with: a
+// bare gRPC echo of the same messages, Redis, or itself in another situation. The rows of the table are in rows.go.
 //
-//	go run ./bench                      # everything: about seven minutes
-//	go run ./bench -short               # about a minute
-//	go run ./bench -callers 256 -rounds 3 -seconds 3 -targets echo,raft
+//	make bench                                   # all rows; writes docs/benchmarks.md and docs/benchmarks/
+//	go run ./bench                               # prints the table alone
+//	go run ./bench -rows 'unary|session'         # the rows whose names match
+//	go run ./bench -rounds 5 -seconds 10
+//	go run ./bench -quick                        # a moment for each: whether it works; the figures mean nothing
+//	make bench-peers                             # Redis, ZooKeeper and etcd, those that are installed
 //
-// A caller acquires and releases one lock after the other, on a connection of its own, as
-// the clients of a lock service do; -connections lets callers share some.
-//
-// It prints a Markdown table of medians. Absolute figures are those of one machine on one
-// day; the ratios to the echo are what to compare.
-//
-//	go run ./bench mix                  # or: make bench BENCHFLAGS=mix; about three minutes
-//	go run ./bench mix -seconds 2 -rates 100,max -targets raft
-//
-// measures REST under the requests of a whole day, as mix_job.go mixes them: 100 and 1,000
-// activations a second, then as many as can be. A run fails at the first answer that is not
-// as it should be, and when the server does not keep up.
-//
-//	go run ./bench session              # about three minutes
-//
-// measures lock and unlock over the streams of sessions, 256 under way, beside unary calls.
-//
-//	go run ./bench idle                 # about three minutes
-//
-// measures what 10,000 sessions with 100,000 locks cost while nothing happens.
+// All measurements of a round follow each other, and there are several rounds: what the machine does at one moment meets
+// all of them. A ratio is the median of the rounds' ratios. Load and server are processes of their own.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
+	"regexp"
+	"runtime/debug"
 	"time"
 )
 
 func main() {
 	role, args := bench, os.Args[1:]
 	if len(args) > 0 && roles[args[0]] != nil {
+		debug.SetGCPercent(400) // as the server does
 		role, args = roles[args[0]], args[1:]
 	}
-	if err := role(args); err != nil {
+	if err := role(args); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// roles are what this program does besides, most of it in processes of its own.
+// roles are what this program does in processes of its own.
 var roles = map[string]func([]string) error{
-	"mix":          mix,
-	"session":      sessionBench,
-	"idle":         idle,
-	"serve-echo":   serveEcho,
-	"serve-single": serveSingle,
-	"load":         load,
-	"load-mix":     loadMix,
-	"load-session": loadSession,
-	"load-idle":    loadIdle,
+	"serve-echo":    serveEcho,
+	"load-unary":    loadUnary,
+	"load-session":  loadSession,
+	"load-hand-off": loadHandOff,
+	"load-redis":    loadRedis,
+	"load-mix":      loadMix,
+	"load-idle":     loadIdle,
+}
+
+// options say what is measured.
+type options struct {
+	duration time.Duration // of one measurement
+	rounds   int
+	rows     *regexp.Regexp
+	peers    bool
+	quick    bool
+	docs     string // the folder of documents that are written, "" for none
+	json     string // the file of the raw results, "" for none
+	folder   string // below which the data is
+	dsn      string // of another database server than a private MariaDB
+	size     sizes
+}
+
+// sizes are how large what is measured is.
+type sizes struct {
+	claims   int           // live ones, and as many finished
+	line     int           // claims that wait for one resource
+	sessions int           // that do nothing, with ten locks each
+	clients  int           // of the mix of REST requests
+	idle     time.Duration // how long a server is watched that does nothing
+	warmUp   time.Duration // how long a new MariaDB is written to before
+}
+
+var (
+	fullSize  = sizes{claims: 1_000_000, line: 10_000, sessions: 10_000, clients: 1536, idle: 10 * time.Second, warmUp: 20 * time.Second}
+	quickSize = sizes{claims: 2000, line: 50, sessions: 20, clients: 30, idle: 300 * time.Millisecond}
+)
+
+func parseOptions(args []string) (o options, list bool, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	seconds := flags.Float64("seconds", 4, "how long one measurement lasts")
+	rows := flags.String("rows", "", "a regular expression: measure the rows whose names match")
+	flags.IntVar(&o.rounds, "rounds", 3, "how often everything is measured")
+	flags.BoolVar(&o.peers, "peers", false, "compare with Redis, ZooKeeper and etcd")
+	flags.BoolVar(&o.quick, "quick", false, "measure everything once, for a moment: whether the benchmark works")
+	flags.BoolVar(&list, "list", false, "print the names of the rows")
+	flags.StringVar(&o.docs, "docs", "", "a folder in which to write benchmarks.md and benchmarks/")
+	flags.StringVar(&o.json, "json", "", "a file for the raw results")
+	flags.StringVar(&o.folder, "folder", "", "a folder on the disk to measure (default: that of temporary files)")
+	flags.StringVar(&o.dsn, "mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
+	if err := flags.Parse(args); err != nil {
+		return o, false, err
+	}
+	if o.rows, err = regexp.Compile(*rows); err != nil {
+		return o, false, fmt.Errorf("-rows: %w", err)
+	}
+	switch {
+	case flags.NArg() > 0: // what follows would not count
+		return o, false, fmt.Errorf("%q is no flag", flags.Arg(0))
+	case o.rounds < 1 || !(*seconds > 0 && *seconds <= 3600):
+		return o, false, errors.New("-rounds must be at least 1, and -seconds above 0 and at most 3600")
+	}
+	o.duration, o.size = time.Duration(*seconds*float64(time.Second)), fullSize
+	if o.quick {
+		o.duration, o.rounds, o.size = 100*time.Millisecond, 1, quickSize
+	}
+	return o, list, nil
 }
 
 func bench(args []string) error {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	callers := flags.String("callers", "1,16,64,256,1024", "numbers of concurrent callers")
-	connections := flags.Int("connections", 0, "how many connections the callers share, 0 for one each")
-	rounds := flags.Int("rounds", 3, "how often each target is measured")
-	seconds := flags.Float64("seconds", 4, "how long one measurement lasts")
-	targets := flags.String("targets", "echo,raft,mariadb,single", "what to measure")
-	dsn := flags.String("mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
-	warm, err := parse(flags, args, shortBench)
+	o, list, err := parseOptions(args)
 	if err != nil {
 		return err
 	}
-	counts, err := parseInts(*callers)
-	if err != nil {
-		return err
+	rows := o.selected()
+	if len(rows) == 0 {
+		return errors.New("no row has such a name; -list names them")
 	}
-	lab, err := newLab(*dsn, strings.Split(*targets, ","), warm)
+	if list {
+		for _, r := range rows {
+			fmt.Printf("%-24s %s\n", r.Name, r.title())
+		}
+		return nil
+	}
+	lab, err := newLab(o)
 	if err != nil {
 		return err
 	}
 	defer lab.close()
-	table := newTable(lab.targets)
-	for _, n := range counts {
-		for round := range *rounds {
-			for _, target := range lab.targets {
-				sample, err := lab.measure(target, n, *connections, time.Duration(*seconds*float64(time.Second)))
-				if err != nil {
-					return fmt.Errorf("%s with %d callers: %w", target, n, err)
-				}
-				fmt.Fprintf(os.Stderr, "%4d callers, round %d, %-8s %s\n", n, round+1, target, sample)
-				table.add(n, target, sample)
-			}
-		}
+	report := &report{Machine: describeMachine(lab.folder), Quick: o.quick, Rounds: o.rounds, Seconds: o.duration.Seconds(), Began: time.Now().UTC()}
+	for _, warning := range report.Machine.Warnings {
+		fmt.Fprintln(os.Stderr, "warning:", warning)
 	}
-	table.print(os.Stdout)
-	return nil
-}
-
-func parseInts(list string) (ints []int, err error) {
-	for field := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(field)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("invalid number of callers %q", field)
-		}
-		ints = append(ints, n)
+	if report.Results, report.Missing, err = lab.measureAll(rows); err != nil {
+		return err
 	}
-	return ints, nil
+	if text := said(lab.etcd("--version")); text != "" {
+		report.Machine.Versions["etcd"] = version(text)
+	}
+	report.fill(rows)
+	report.print(os.Stdout)
+	return report.write(o)
 }

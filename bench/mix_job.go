@@ -61,7 +61,7 @@ func chance(p float64) bool { return rand.Float64() < p }
 type job struct {
 	*traffic
 	book  *book
-	claim claim
+	claim claimView
 	due   time.Time // when the next request is
 	// waits has the server hold the answer.
 	waits bool

@@ -19,11 +19,10 @@ const (
 	drain = 30 * time.Second
 )
 
-// tally is how the requests of one kind went.
+// tally is how the requests of one kind went, in milliseconds.
 type tally struct {
-	Kind string
-	sample
-	Max time.Duration
+	Kind                     string
+	PerSecond, P50, P99, Max float64
 }
 
 // mixResult is what one run of the mix has shown.
@@ -148,5 +147,5 @@ func (t *traffic) result(duration time.Duration) mixResult {
 }
 
 func tallyOf(kind string, h *histogram, duration time.Duration) tally {
-	return tally{kind, sample{float64(h.count) / duration.Seconds(), h.quantile(0.5), h.quantile(0.99)}, h.max}
+	return tally{kind, float64(h.count) / duration.Seconds(), ms(h.quantile(0.5)), ms(h.quantile(0.99)), ms(h.max)}
 }

@@ -100,8 +100,8 @@ func (t *traffic) count(kind kind, due, from time.Time) {
 	}
 }
 
-// claim is what a client reads of a claim.
-type claim struct {
+// claimView is what a client reads of a claim.
+type claimView struct {
 	ID       string
 	Resource string
 	Status   string
@@ -109,7 +109,7 @@ type claim struct {
 }
 
 // list returns the claims that pass a filter.
-func (t *traffic) list(due time.Time, filter string) (claims []claim, err error) {
+func (t *traffic) list(due time.Time, filter string) (claims []claimView, err error) {
 	a, err := t.ask(due, request{method: http.MethodGet, path: "/v1/claims/?" + filter}, outcomes{http.StatusOK: listed})
 	if err != nil {
 		return nil, err

@@ -13,11 +13,6 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-func TestMain(m *testing.M) {
-	m.Run()
-	fixtures.Shutdown()
-}
-
 // The mix runs against a real server, with every kind of load.
 func TestMix(t *testing.T) {
 	server := fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
@@ -30,9 +25,6 @@ func TestMix(t *testing.T) {
 			if result.Activations == 0 || result.All.PerSecond < result.Activations || result.All.Max < result.All.P99 {
 				t.Errorf("got %+v", result)
 			}
-			var table strings.Builder
-			printMix(&table, []mixRun{{"raft", name, result}})
-			t.Log(table.String())
 		})
 	}
 }

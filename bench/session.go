@@ -2,148 +2,79 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/locket-service/locket/models"
 )
 
-// shortSession is a short run of sessionBench.
-var shortSession = map[string]string{"rounds": "1", "seconds": "2"}
-
-// sessionBench measures lock and unlock over the streams of sessions, pipelined, beside the unary
-// calls over as many connections, and both beside an echo of the same messages.
-func sessionBench(args []string) error {
-	flags := flag.NewFlagSet("session", flag.ContinueOnError)
-	flight := flags.Int("flight", 256, "how many commands are under way, over all streams together")
-	streams := flags.String("streams", "1,4", "numbers of streams, or connections of the unary calls")
-	rounds := flags.Int("rounds", 3, "how often each target is measured")
-	seconds := flags.Float64("seconds", 4, "how long one measurement lasts")
-	targets := flags.String("targets", "echo,raft,mariadb", "what to measure")
-	dsn := flags.String("mysql", os.Getenv("LOCKET_TEST_MYSQL_DSN"), "another database server than a private MariaDB")
-	warm, err := parse(flags, args, shortSession)
-	if err != nil {
-		return err
-	}
-	counts, err := parseInts(*streams)
-	if err != nil {
-		return err
-	}
-	lab, err := newLab(*dsn, strings.Split(*targets, ","), warm)
-	if err != nil {
-		return err
-	}
-	defer lab.close()
-	fmt.Println("| streams | way | target | operations/s | of the echo | p50 ms | p99 ms |")
-	fmt.Println("| ---: | --- | --- | ---: | ---: | ---: | ---: |")
-	for _, n := range counts {
-		for _, way := range []string{"unary", "session"} {
-			table := newTable(lab.targets)
-			for range *rounds {
-				for _, target := range lab.targets {
-					sample, err := lab.measureSessions(way, target, n, *flight, time.Duration(*seconds*float64(time.Second)))
-					if err != nil {
-						return fmt.Errorf("%s, %s: %w", way, target, err)
-					}
-					table.add(n, target, sample)
-				}
-			}
-			echo := table.median(n, "echo")
-			for _, target := range lab.targets {
-				s := table.median(n, target)
-				fmt.Printf("| %d | %s | %s | %.0f | %.2f | %.2f | %.2f |\n", n, way, target, s.PerSecond, s.PerSecond/echo.PerSecond, ms(s.P50), ms(s.P99))
-			}
-		}
-	}
-	return nil
-}
-
-// measureSessions loads a target with lock and unlock.
-func (l *lab) measureSessions(way, target string, streams, flight int, duration time.Duration) (result sample, err error) {
-	if way == "unary" {
-		return l.measure(target, flight, streams, duration)
-	}
-	server, err := l.start(target)
-	if err != nil {
-		return result, err
-	}
-	defer server.stop()
-	err = child(&result, "load-session", "-address", server.grpc, "-flight", strconv.Itoa(flight),
-		"-streams", strconv.Itoa(streams), "-duration", duration.String())
-	return result, err
-}
-
-// loadSession is the process that sends commands over sessions' streams. It prints a sample as JSON.
+// loadSession is the process that sends commands over the streams of sessions, a stream for each connection.
 func loadSession(args []string) error {
-	flags := flag.NewFlagSet("load-session", flag.ContinueOnError)
-	address := flags.String("address", "", "where to send commands")
-	flight := flags.Int("flight", 1, "how many are under way")
-	streams := flags.Int("streams", 1, "over how many streams")
-	duration := flags.Duration("duration", time.Second, "for how long")
-	if err := flags.Parse(args); err != nil {
+	f, err := parseLoad(args)
+	if err != nil {
 		return err
 	}
-	var all []*pipeline
-	for i := range *streams {
-		p, err := openPipeline(*address, i, *flight / *streams)
+	clients, err := f.dial()
+	if err != nil {
+		return err
+	}
+	var workers []worker
+	for number, client := range clients {
+		s, err := openStream(client, number, 3600)
 		if err != nil {
 			return err
 		}
-		all = append(all, p)
+		p := &pipeline{stream: s, lanes: make([]lane, f.callers/len(clients)), sent: make(map[uint64]int)}
+		workers = append(workers, p.run)
 	}
-	if _, err := drivePipelines(all, *duration/5); err != nil { // warm up
-		return err
-	}
-	start := time.Now()
-	latencies, err := drivePipelines(all, *duration)
-	took := time.Since(start)
-	if err != nil {
-		return err
-	}
-	slices.Sort(latencies)
-	at := func(q float64) time.Duration { return latencies[int(q*float64(len(latencies)-1))] }
-	return json.NewEncoder(os.Stdout).Encode(sample{PerSecond: float64(len(latencies)) / took.Seconds(), P50: at(0.5), P99: at(0.99)})
+	return f.drive(workers)
 }
 
-func drivePipelines(all []*pipeline, duration time.Duration) (latencies []time.Duration, err error) {
-	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-	)
-	end := time.Now().Add(duration)
-	for _, p := range all {
-		group.Go(func() {
-			some, failed := p.run(end)
-			mu.Lock()
-			defer mu.Unlock()
-			latencies = append(latencies, some...)
-			err = errors.Join(err, failed)
-		})
-	}
-	group.Wait()
-	return latencies, err
-}
-
-// pipeline is a session's stream with some commands under way: each lane locks and unlocks one
-// resource after the other.
-type pipeline struct {
-	stream   grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]
+// stream is that of a session.
+type stream struct {
+	grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]
 	number   int
-	lanes    []lane
 	sequence uint64
-	sent     map[uint64]int // the lane of each command under way
+}
+
+func openStream(client models.LocketClient, number int, ttl float64) (*stream, error) {
+	opened, err := client.Session(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{BidiStreamingClient: opened, number: number}
+	open := &models.OpenSession{Id: fmt.Sprintf("bench-session-%06d", number), Secret: "0123456789abcdef", Ttl: ttl}
+	if err := s.send(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: open}}); err != nil {
+		return nil, err
+	}
+	if response, err := s.Recv(); err != nil || response.GetOpened() == nil {
+		return nil, fmt.Errorf("session %d is not opened: %v, %w", number, response, err)
+	}
+	return s, nil
+}
+
+func (s *stream) send(request *models.SessionRequest) error {
+	s.sequence++
+	request.Sequence = s.sequence
+	return s.Send(request)
+}
+
+func (s *stream) lock(key string) error {
+	lock := &models.LockCommand{Resource: key, Value: "10.0.0.1:8080"}
+	return s.send(&models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: lock}})
+}
+
+func (s *stream) unlock(key string) error {
+	return s.send(&models.SessionRequest{Command: &models.SessionRequest_Unlock{Unlock: &models.UnlockCommand{Resource: key}}})
+}
+
+// pipeline is a session's stream with some commands under way: each lane locks and unlocks one resource after the other.
+type pipeline struct {
+	*stream
+	lanes []lane
+	sent  map[uint64]int // the lane of each command under way
 }
 
 type lane struct {
@@ -152,57 +83,32 @@ type lane struct {
 	began  time.Time
 }
 
-func openPipeline(address string, number, lanes int) (*pipeline, error) {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(1<<20))
-	if err != nil {
-		return nil, err
-	}
-	stream, err := models.NewLocketClient(conn).Session(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	p := &pipeline{stream: stream, number: number, lanes: make([]lane, lanes), sent: make(map[uint64]int)}
-	open := &models.OpenSession{Id: fmt.Sprintf("bench-session-%d", 1000+number), Secret: "0123456789abcdef", Ttl: 3600}
-	if err := p.send(&models.SessionRequest{Command: &models.SessionRequest_Open{Open: open}}); err != nil {
-		return nil, err
-	}
-	_, err = stream.Recv()
-	return p, err
-}
-
-func (p *pipeline) send(request *models.SessionRequest) error {
-	p.sequence++
-	request.Sequence = p.sequence
-	return p.stream.Send(request)
-}
-
-// run goes on until a moment, and then takes the answers that are under way.
-func (p *pipeline) run(end time.Time) (latencies []time.Duration, err error) {
+// run is a worker.
+func (p *pipeline) run(end time.Time, took *histogram) error {
 	for i := range p.lanes {
 		if err := p.next(i); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for len(p.sent) > 0 {
-		response, err := p.stream.Recv()
+		response, err := p.Recv()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		i, known := p.sent[response.GetSequence()]
 		if !known || response.GetStatus() == nil {
-			return nil, fmt.Errorf("unexpected %v", response)
+			return fmt.Errorf("unexpected %v", response)
 		}
 		delete(p.sent, response.GetSequence())
-		latencies = append(latencies, time.Since(p.lanes[i].began))
+		took.add(time.Since(p.lanes[i].began))
 		if p.lanes[i].locked = !p.lanes[i].locked; !p.lanes[i].locked && !time.Now().Before(end) {
 			continue
 		}
 		if err := p.next(i); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return latencies, nil
+	return nil
 }
 
 // next sends the next command of a lane.
@@ -213,31 +119,67 @@ func (p *pipeline) next(i int) error {
 	}
 	key := fmt.Sprintf("bench/%d/%d/%d", p.number, i, l.round%names)
 	l.began = time.Now()
-	request := &models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: &models.LockCommand{Resource: key, Value: "10.0.0.1:8080"}}}
-	if l.locked {
-		request = &models.SessionRequest{Command: &models.SessionRequest_Unlock{Unlock: &models.UnlockCommand{Resource: key}}}
-	}
 	p.sent[p.sequence+1] = i
-	return p.send(request)
+	if l.locked {
+		return p.unlock(key)
+	}
+	return p.lock(key)
 }
 
-// Session answers each message at once with one of the size of the real ones.
-func (e *echo) Session(stream grpc.BidiStreamingServer[models.SessionRequest, models.SessionResponse]) error {
+// loadHandOff is the process of callers that all wait for one lock, each with a session of its own: whoever gets it gives it up
+// at once, and waits again.
+func loadHandOff(args []string) error {
+	f, err := parseLoad(args)
+	if err != nil {
+		return err
+	}
+	clients, err := f.dial()
+	if err != nil {
+		return err
+	}
+	var workers []worker
+	for number := range f.callers {
+		s, err := openStream(clients[number%len(clients)], number, 3600)
+		if err != nil {
+			return err
+		}
+		workers = append(workers, s.handOff)
+	}
+	return f.drive(workers)
+}
+
+// handOff is a worker; an operation is a hand-off to this session.
+func (s *stream) handOff(end time.Time, took *histogram) error {
+	for time.Now().Before(end) {
+		begin := time.Now()
+		if err := s.lock("hand-off"); err != nil {
+			return err
+		}
+		if err := s.until(models.Holding_HOLDING_HELD); err != nil {
+			return err
+		}
+		took.add(time.Since(begin))
+		if err := s.unlock("hand-off"); err != nil {
+			return err
+		}
+		if err := s.until(models.Holding_HOLDING_NONE); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// until receives until the session stands so to the resource.
+func (s *stream) until(want models.Holding) error {
 	for {
-		request, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
+		response, err := s.Recv()
+		switch {
+		case err != nil:
+			return err
+		case response.GetStatus() == nil:
+			return fmt.Errorf("unexpected %v", response)
+		case response.GetStatus().GetCurrent() == want:
 			return nil
-		}
-		if err != nil {
-			return err
-		}
-		status := &models.SessionStatus{Resource: request.GetLock().GetResource() + request.GetUnlock().GetResource(), Claim: "06h03t8k4lqat51vd3tbgjpv8s"}
-		if request.GetLock() != nil {
-			status.Current, status.Token = models.Holding_HOLDING_HELD, 1_800_000_000_000_000+e.token.Add(1)
-		}
-		err = stream.Send(&models.SessionResponse{Sequence: request.GetSequence(), Event: &models.SessionResponse_Status{Status: status}})
-		if err != nil {
-			return err
 		}
 	}
 }

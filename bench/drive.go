@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/locket-service/locket/models"
+)
+
+// names is how many locks each caller goes round.
+const names = 100
+
+// loadFlags are those of every role that loads a server.
+type loadFlags struct {
+	address     string
+	pid         int // of the server
+	callers     int // at once, or commands under way
+	connections int
+	duration    time.Duration
+}
+
+func parseLoad(args []string) (f loadFlags, err error) {
+	flags := flag.NewFlagSet("load", flag.ContinueOnError)
+	flags.StringVar(&f.address, "address", "", "where to send requests")
+	flags.IntVar(&f.pid, "pid", 0, "the server's process")
+	flags.IntVar(&f.callers, "callers", 1, "how many at once")
+	flags.IntVar(&f.connections, "connections", 1, "how many connections they share")
+	flags.DurationVar(&f.duration, "duration", time.Second, "for how long")
+	return f, flags.Parse(args)
+}
+
+// worker does operations one after the other, or several at once, until a moment, and adds how long each took.
+type worker func(end time.Time, took *histogram) error
+
+// drive warms up, measures, and prints the result as JSON.
+func (f loadFlags) drive(workers []worker) error {
+	if _, err := runAll(workers, f.duration/5); err != nil {
+		return err
+	}
+	before, err := processorTime(f.pid)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	took, err := runAll(workers, f.duration)
+	if err != nil {
+		return err
+	}
+	elapsed := time.Since(begin)
+	after, err := processorTime(f.pid)
+	if err != nil {
+		return err
+	}
+	n := float64(took.count)
+	if n == 0 {
+		return errors.New("no operation has ended")
+	}
+	return json.NewEncoder(os.Stdout).Encode(result{
+		rate: n / elapsed.Seconds(), p50: ms(took.quantile(0.5)), p99: ms(took.quantile(0.99)),
+		processor: float64((after - before).Microseconds()) / n,
+	})
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// runAll runs the workers at once until a duration has passed and all have ended.
+func runAll(workers []worker, duration time.Duration) (all *histogram, failure error) {
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+	)
+	all = &histogram{}
+	end := time.Now().Add(duration)
+	for _, work := range workers {
+		group.Go(func() {
+			var took histogram
+			err := work(end, &took)
+			mu.Lock()
+			defer mu.Unlock()
+			all.addAll(&took)
+			failure = errors.Join(failure, err)
+		})
+	}
+	group.Wait()
+	return all, failure
+}
+
+// dial returns connections to a server of gRPC, with room for many calls.
+func (f loadFlags) dial() (clients []models.LocketClient, err error) {
+	for range f.connections {
+		conn, err := grpc.NewClient(f.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(1<<20))
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, models.NewLocketClient(conn)) // the end of the process closes it
+	}
+	return clients, nil
+}
+
+// loadUnary is the process of callers of Lock and Release.
+func loadUnary(args []string) error {
+	f, err := parseLoad(args)
+	if err != nil {
+		return err
+	}
+	clients, err := f.dial()
+	if err != nil {
+		return err
+	}
+	var workers []worker
+	for caller := range f.callers {
+		workers = append(workers, pairs(clients[caller%len(clients)], caller))
+	}
+	return f.drive(workers)
+}
+
+// pairs acquires and releases one lock after the other.
+func pairs(client models.LocketClient, caller int) worker {
+	owner := fmt.Sprintf("caller-%d", caller)
+	return func(end time.Time, took *histogram) error {
+		ctx, cancel := context.WithDeadline(context.Background(), end.Add(30*time.Second))
+		defer cancel()
+		for i := 0; time.Now().Before(end); i++ {
+			resource := &models.Resource{
+				Key: fmt.Sprintf("bench/%d/%d", caller, i%names), Owner: owner,
+				Value: "10.0.0.1:8080", TypeCode: models.TypeCode_LOCK,
+			}
+			begin := time.Now()
+			if _, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60}); err != nil {
+				return err
+			}
+			middle := time.Now()
+			if _, err := client.Release(ctx, &models.ReleaseRequest{Resource: resource}); err != nil {
+				return err
+			}
+			took.add(middle.Sub(begin))
+			took.add(time.Since(middle))
+		}
+		return nil
+	}
+}

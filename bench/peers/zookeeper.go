@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+func dialZooKeeper(address string, connections int) (conns []*zk.Conn, err error) {
+	for range connections {
+		conn, events, err := zk.Connect([]string{address}, ttl*time.Second, zk.WithLogInfo(false))
+		if err != nil {
+			return nil, err
+		}
+		if err := awaitSession(events); err != nil {
+			return nil, err
+		}
+		conns = append(conns, conn)
+	}
+	return conns, nil
+}
+
+func awaitSession(events <-chan zk.Event) error {
+	late := time.After(30 * time.Second)
+	for {
+		select {
+		case event := <-events: // later ones are dropped when the channel is full
+			if event.State == zk.StateHasSession {
+				return nil
+			}
+		case <-late:
+			return errors.New("ZooKeeper gives no session")
+		}
+	}
+}
+
+// loadZooKeeper locks by making an ephemeral node, and releases by deleting it.
+func loadZooKeeper(address string, connections, callers int) (all []caller, err error) {
+	conns, err := dialZooKeeper(address, connections)
+	if err != nil {
+		return nil, err
+	}
+	open := zk.WorldACL(zk.PermAll)
+	for i := range callers {
+		conn := conns[i%connections]
+		all = append(all, func(_ context.Context, n int) error {
+			path := fmt.Sprintf("/bench-%d-%d", i, n/2%names)
+			if n%2 == 1 {
+				return conn.Delete(path, 0)
+			}
+			_, err := conn.Create(path, []byte(value), zk.FlagEphemeral, open)
+			return err
+		})
+	}
+	return all, nil
+}
+
+// handOffZooKeeper has all callers take turns with ZooKeeper's recipe of a lock.
+func handOffZooKeeper(address string, connections, callers int) (all []caller, err error) {
+	conns, err := dialZooKeeper(address, connections)
+	if err != nil {
+		return nil, err
+	}
+	for i := range callers {
+		lock := zk.NewLock(conns[i%connections], "/hand-off", zk.WorldACL(zk.PermAll))
+		all = append(all, handOff(func(context.Context) error { return lock.Lock() }, func(context.Context) error { return lock.Unlock() }))
+	}
+	return all, nil
+}

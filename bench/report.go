@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report is all that a run has found.
+type report struct {
+	Machine machine
+	Quick   bool
+	Began   time.Time
+	Took    float64 // seconds
+	Rounds  int
+	Seconds float64
+	Lines   []tableLine
+	Missing []string // programs that are not installed
+	Results results
+}
+
+// tableLine is a row with its figures: medians of the rounds.
+type tableLine struct {
+	row
+	Value, ReferenceValue  float64
+	Ratio, Lowest, Highest float64 // of the rounds' ratios; 0 if there is nothing to compare with
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// values are those of all rounds.
+func (r results) values(f figure) (values []float64) {
+	for _, found := range r[f.Measurement] {
+		values = append(values, found[f.Metric])
+	}
+	return values
+}
+
+// fill computes the table from the results. A row of which something was not measured has no line.
+func (r *report) fill(rows []row) {
+	r.Took = time.Since(r.Began).Seconds()
+	for _, row := range rows {
+		values := r.Results.values(row.Of)
+		references := r.Results.values(row.Reference)
+		if len(values) == 0 || row.Than != "" && len(references) == 0 {
+			continue
+		}
+		line := tableLine{row: row, Value: median(values)}
+		if row.Than != "" {
+			line.ReferenceValue = median(references)
+			ratios := make([]float64, len(values))
+			for i := range values {
+				ratios[i] = values[i] / max(references[i], 1e-9)
+			}
+			line.Ratio, line.Lowest, line.Highest = median(ratios), slices.Min(ratios), slices.Max(ratios)
+		}
+		r.Lines = append(r.Lines, line)
+	}
+}
+
+// print prints the table, and what it was measured with.
+func (r *report) print(w io.Writer) {
+	fmt.Fprintln(w, "| | median | compared with | its median | ratio | lowest and highest |")
+	fmt.Fprintln(w, "| --- | ---: | --- | ---: | ---: | ---: |")
+	for _, l := range r.Lines {
+		fmt.Fprintf(w, "| %s | %s | ", l.What, inUnits(l.Value, l.Of.Metric))
+		if l.Than == "" {
+			fmt.Fprintln(w, "| | | |")
+			continue
+		}
+		fmt.Fprintf(w, "%s | %s | %.2f | %.2f to %.2f |\n", l.Than, inUnits(l.ReferenceValue, l.Reference.Metric), l.Ratio, l.Lowest, l.Highest)
+	}
+	fmt.Fprintf(w, "\n%s\n", r.provenance())
+}
+
+// provenance says how the figures came about.
+func (r *report) provenance() string {
+	m := r.Machine
+	text := fmt.Sprintf("Measured on %s at commit %s: %s, %d cores, %.0f GiB, Linux %s;", r.Began.Format(time.DateOnly), m.Commit, m.Processor, m.Cores, m.MemoryMiB/1024, m.Kernel)
+	for i, name := range slices.Sorted(maps.Keys(m.Versions)) {
+		text += map[bool]string{true: " ", false: ", "}[i == 0] + name + " " + m.Versions[name]
+	}
+	text += fmt.Sprintf(". Rounds: %d, of %g s for each measurement; %.0f s in all.", r.Rounds, r.Seconds, r.Took)
+	if len(r.Missing) > 0 {
+		text += " Not installed: " + strings.Join(r.Missing, ", ") + "."
+	}
+	for _, warning := range m.Warnings {
+		text += " **Warning: " + warning + ".**"
+	}
+	if r.Quick {
+		text += " **A run of a moment: the figures mean nothing.**"
+	}
+	return text
+}
+
+// write writes the raw results, and the documents.
+func (r *report) write(o options) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	raw = append(raw, '\n')
+	if o.json != "" {
+		if err := os.WriteFile(o.json, raw, 0o644); err != nil {
+			return err
+		}
+	}
+	if o.docs == "" {
+		return nil
+	}
+	block := map[bool]string{false: "bench", true: "peers"}[o.peers]
+	folder := filepath.Join(o.docs, "benchmarks")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	page := filepath.Join(o.docs, "benchmarks.md")
+	before, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	var table bytes.Buffer
+	r.print(&table)
+	fmt.Fprintf(&table, "\n![ratios](benchmarks/%s-ratios.svg)\n\n![operations a second](benchmarks/%s-rates.svg)\n", block, block)
+	after, err := replaceBlock(string(before), block, table.String())
+	if err != nil {
+		return fmt.Errorf("%s: %w", page, err)
+	}
+	for file, text := range map[string][]byte{
+		filepath.Join(folder, block+".json"):       raw,
+		filepath.Join(folder, block+"-ratios.svg"): plot("Ratios", r.ratioBars()),
+		filepath.Join(folder, block+"-rates.svg"):  plot("Operations a second", r.rateBars()),
+		page: []byte(after),
+	} {
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceBlock replaces what is between the two comments of a block.
+func replaceBlock(page, block, text string) (string, error) {
+	begin, end := "<!-- begin "+block+" -->\n", "<!-- end "+block+" -->"
+	head, rest, found := strings.Cut(page, begin)
+	_, tail, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return "", fmt.Errorf("no %q with an %q behind it", strings.TrimSpace(begin), end)
+	}
+	return head + begin + text + end + tail, nil
+}
+
+func (r *report) ratioBars() (bars []bar) {
+	for _, l := range r.Lines {
+		if l.Than != "" {
+			bars = append(bars, bar{Label: l.title(), Value: l.Ratio, Text: fmt.Sprintf("%.2f", l.Ratio)})
+		}
+	}
+	return bars
+}
+
+// rateBars has each measurement of the table once.
+func (r *report) rateBars() (bars []bar) {
+	for _, m := range measurements {
+		rates := r.Results.values(figure{m.name, rate})
+		if len(rates) > 0 && rates[0] > 0 {
+			bars = append(bars, bar{Label: m.name, Value: median(rates), Text: fmt.Sprintf("%.0f", median(rates))})
+		}
+	}
+	return bars
+}
