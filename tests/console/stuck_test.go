@@ -91,17 +91,23 @@ func TestBrowserAccessible(t *testing.T) {
 			p.visit(console(server, page))
 			p.shows("Live")
 			p.until("!document.body.innerText.includes('Loading…')")
-			_, err := p.eval(axe)
-			harness.Must(t, err)
-			found, err := p.eval("axe.run().then((r) => r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' | ')).join('\\n'))")
-			harness.Must(t, err)
-			if found != "" {
-				t.Errorf("%s at %d, %q: %v", look.theme, look.width, page, found)
-			}
+			p.accessible(axe)
 			if p.is("document.documentElement.scrollWidth > innerWidth") {
 				t.Errorf("%q is wider than %d", page, look.width)
 			}
 		}
+	}
+}
+
+// accessible has axe look at the page.
+func (p *tab) accessible(axe string) {
+	p.t.Helper()
+	_, err := p.eval(axe)
+	harness.Must(p.t, err)
+	found, err := p.eval("axe.run().then((r) => r.violations.map((v) => location.hash + ' at ' + innerWidth + ': ' + v.id + ': ' + v.nodes.map((n) => n.html + ' ' + n.failureSummary).join(' | ')).join('\\n'))")
+	harness.Must(p.t, err)
+	if found != "" {
+		p.t.Errorf("%v", found)
 	}
 }
 
