@@ -13,6 +13,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+	"golang.org/x/time/rate"
 
 	"github.com/locket-service/locket/internal/follow"
 )
@@ -42,6 +43,8 @@ type SignIn struct {
 	secret  *follow.File[string] // nil without one
 	places  chan struct{}
 	log     *slog.Logger
+	// warnings are those about people who could not sign in: whoever reaches the server can cause them.
+	warnings rate.Sometimes
 
 	mu       sync.Mutex
 	endpoint oauth2.Endpoint
@@ -56,7 +59,7 @@ func (a *Authenticator) NewSignIn(c SignInConfig, files *follow.Set, log *slog.L
 	if a.issuers == nil || len(a.issuers.config.Issuers) != 1 {
 		return nil, errors.New("people sign in at one issuer")
 	}
-	s := &SignIn{config: c, issuers: a.issuers, places: make(chan struct{}, maxSigningIn), log: log}
+	s := &SignIn{config: c, issuers: a.issuers, places: make(chan struct{}, maxSigningIn), log: log, warnings: rate.Sometimes{First: 20, Interval: time.Second}}
 	if c.SecretFile == "" {
 		return s, nil
 	}
@@ -155,7 +158,7 @@ func (s *SignIn) enter(ctx context.Context) (context.Context, func(), error) {
 }
 
 func (s *SignIn) failed(message string, err error) error {
-	s.log.Warn(message, "issuer", s.Issuer().URL, "error", err)
+	s.warnings.Do(func() { s.log.Warn(message, "issuer", s.Issuer().URL, "error", err) })
 	return err
 }
 

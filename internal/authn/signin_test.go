@@ -140,6 +140,33 @@ func TestSignInRefused(t *testing.T) {
 	}
 }
 
+// TestSignInWarnings: whoever reaches the server cannot fill its log.
+func TestSignInWarnings(t *testing.T) {
+	p := newPeople(t)
+	var lines counter
+	a := p.authenticator(nil)
+	log := slog.New(slog.NewTextHandler(&lines, nil))
+	s, err := a.NewSignIn(authn.SignInConfig{ClientID: "console"}, follow.NewSet(log), log)
+	must(t, err)
+	began := time.Now()
+	for range 200 {
+		if _, _, err := s.Finish(t.Context(), redirect, "bad", "v"); !errors.Is(err, authn.ErrRefused) {
+			t.Fatal(err)
+		}
+	}
+	if most := 20 + 1 + int64(time.Since(began)/time.Second); lines.Load() == 0 || lines.Load() > most {
+		t.Errorf("%d lines, more than %d", lines.Load(), most)
+	}
+}
+
+// counter counts what is written to it.
+type counter struct{ atomic.Int64 }
+
+func (c *counter) Write(line []byte) (int, error) {
+	c.Add(1)
+	return len(line), nil
+}
+
 // TestSignInAtOnce: of those who begin at once while the issuer is silent, few are waited for.
 func TestSignInAtOnce(t *testing.T) {
 	silent, arrived := make(chan struct{}), make(chan struct{}, 100)
