@@ -52,6 +52,7 @@ func TestQuick(t *testing.T) {
 		case i < 0 && needsRedis && slices.Contains(got.Missing, "redis"):
 		case i < 0:
 			t.Errorf("there is no row %s", r.Name)
+		case r.Name == "mix": // how many jobs end within a moment depends on the machine
 		case got.Lines[i].Value <= 0 && slices.Contains([]string{rate, memory, start}, r.Of.Metric):
 			t.Errorf("%s has no figure: %+v", r.Name, got.Lines[i])
 		case got.Lines[i].ReferenceValue <= 0 && r.Reference.Metric == rate:

@@ -20,6 +20,8 @@ import (
 	"regexp"
 	"runtime/debug"
 	"time"
+
+	"github.com/locket-service/locket/fixtures"
 )
 
 func main() {
@@ -28,7 +30,9 @@ func main() {
 		debug.SetGCPercent(400) // as the server does
 		role, args = roles[args[0]], args[1:]
 	}
-	if err := role(args); err != nil && !errors.Is(err, flag.ErrHelp) {
+	err := role(args)
+	fixtures.Shutdown()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

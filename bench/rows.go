@@ -95,7 +95,7 @@ var rows = []row{
 	{"processor-256-echo", "The server's processor time for an operation, 256 callers", figure{"locket-256", processor}, "the echo's", figure{"echo-256", processor}},
 	{"hand-off-64", "Hand-offs, 64 waiters", figure{"hand-off-64", rate}, "one caller's operations", figure{"locket-1", rate}},
 	{"mix", "REST, a mix of requests: activations", figure{"mix", rate}, "", figure{}},
-	{"million-256", "256 callers beside 1,000,000 live and 1,000,000 finished claims and a line of 10,000", figure{"million", rate}, "those of an empty folder", figure{"locket-256", rate}},
+	{"million-256", "256 callers beside 2,000,000 claims and a line of 10,000", figure{"million", rate}, "an empty folder", figure{"locket-256", rate}},
 	{"million-memory", "Memory of the process with 1,000,000 live claims, after that load", figure{"million", memory}, "", figure{}},
 	{"million-start", "Start with 1,000,000 live claims", figure{"million", start}, "", figure{}},
 	{"million-list", "Memory besides while a million locks are listed", figure{"million", listing}, "", figure{}},

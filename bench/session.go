@@ -150,7 +150,7 @@ func loadHandOff(args []string) error {
 
 // handOff is a worker; an operation is a hand-off to this session.
 func (s *stream) handOff(end time.Time, took *histogram) error {
-	for time.Now().Before(end) {
+	for again := true; again; again = time.Now().Before(end) {
 		begin := time.Now()
 		if err := s.lock("hand-off"); err != nil {
 			return err

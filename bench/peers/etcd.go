@@ -29,11 +29,11 @@ func loadEtcd(address string, connections, callers int) (all []caller, err error
 	}
 	leases := make([]etcd.LeaseID, connections)
 	for i, client := range clients {
-		lease, err := client.Grant(context.Background(), ttl)
+		session, err := concurrency.NewSession(client, concurrency.WithTTL(ttl)) // it renews its lease
 		if err != nil {
 			return nil, err
 		}
-		leases[i] = lease.ID
+		leases[i] = session.Lease()
 	}
 	for i := range callers {
 		client, lease, made := clients[i%connections], leases[i%connections], int64(0)
