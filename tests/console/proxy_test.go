@@ -68,7 +68,7 @@ func TestBrowserProxy(t *testing.T) {
 	claimOf(t, client, "deploy/a/b", "alice", time.Hour)
 
 	b := startBrowser(t)
-	reader := b.open(behind(t, server, ca, "reader", "/ops/locks") + "/console")
+	reader := b.open(behind(t, server, ca, "reader", "/ops/locks")+"/console", "403") // the servers are not for it
 	reader.until("location.pathname === '/ops/locks/console/'")
 	reader.shows("cert:reader")
 	reader.visit(behind(t, server, ca, "reader", "/ops/locks") + "/console/#/resources/deploy%2Fa%2Fb")
