@@ -109,6 +109,24 @@ func bars(t *testing.T, file string) (n int) {
 	}
 }
 
+// What is not installed is found out before anything is measured, and named.
+func TestMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	o, _, err := parseOptions([]string{"-rows", "^session-256-redis$"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{options: o}
+	if l.installed("redis") || l.installed("mariadb") != (o.dsn != "") {
+		t.Error("what is not there is installed")
+	}
+	l.rounds = 0 // nothing is measured
+	all, missing, err := l.measureAll(o.selected())
+	if err != nil || len(all) != 0 || !slices.Equal(missing, []string{"redis"}) {
+		t.Errorf("got %v, %q, %v", all, missing, err)
+	}
+}
+
 // What the server with many claims begins with agrees with itself.
 func TestFill(t *testing.T) {
 	checker := backup.NewChecker()
