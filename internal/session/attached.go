@@ -10,45 +10,45 @@ import (
 	"github.com/locket-service/locket/internal/inbox"
 )
 
-// Attached is a session while it is attached to this server over one stream.
+// Attached is a session that one stream attaches to this server.
 type Attached struct {
 	ID, Owner string
 	TTL       time.Duration
-	// Resumed says that the session was there before.
+	// Resumed reports whether the session existed before it was opened.
 	Resumed bool
 
 	m         *Manager
-	caller    context.Context // of its commands: see access.WithCaller
+	caller    context.Context // context of its commands: see access.WithCaller
 	deadlocks Deadlocks
-	server    string // the name that it is attached to
+	server    string // the name of this server under which it is attached
 	since     time.Time
-	received  atomic.Int64  // when something last came from its client, in the committer's lease time
-	room      chan struct{} // has a value for each command under way
-	wake      chan struct{} // has a value when there is something to send
+	received  atomic.Int64  // lease time of the committer when the client last sent something
+	room      chan struct{} // has a value for each command that is not answered yet
+	wake      chan struct{} // has a value when there are events to send
 	ended     chan struct{}
-	inbox     *inbox.Inbox // has what the committer and the hub tell the session
+	inbox     *inbox.Inbox // runs what the committer and the hub report
 	follow    func()       // stops following the hub
-	// begun are the commands that the committer has. After the end no more come.
+	// begun counts the commands that the committer has. None is added after the end.
 	begun sync.WaitGroup
 
 	mu        sync.Mutex
-	err       error // why it has ended
+	err       error // why it has ended; nil before that
 	resources map[string]*resource
-	running   int                // commands about resources under way
-	barrier   Command            // waits for them, or is under way; or nil
-	blocked   []Command          // wait for the barrier
-	out       []Event            // not sent yet
+	running   int                // number of commands about resources that are not answered yet
+	barrier   Command            // UnlockAll or Close that waits for these commands, or runs; or nil
+	blocked   []Command          // commands that wait for the barrier
+	out       []Event            // events that are not sent yet
 	loading   bool               // its claims are being read for the first time
-	early     []claim.Transition // came meanwhile
-	reads     int                // how many times they are to be read again, or are being read
-	reading   bool               // they are being read: no resource is forgotten
-	doubtful  bool               // they must be
-	unknown   bool               // the outcome of a command was not known, and the claims have not been read since
-	known     func()             // waits until they have: see whenKnown; or nil
-	asking    bool               // whether the session is still attached here
+	early     []claim.Transition // changes that arrived while loading
+	reads     int                // number of reads of its claims that run or are to be repeated
+	reading   bool               // a read of its claims runs: no resource may be forgotten
+	doubtful  bool               // another read of its claims is needed
+	unknown   bool               // the outcome of a command was unknown, and the claims have not been read since
+	known     func()             // called after the claims have been read: see whenKnown; or nil
+	asking    bool               // a read of the session's row runs
 	holding   int
 	waiting   int
-	making    int // claims that are not told, and may be there already
+	making    int // claims that a command is making and that no answer has told yet
 }
 
 func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {
@@ -63,19 +63,19 @@ func newAttached(ctx context.Context, m *Manager, s claim.Session, server string
 	return a
 }
 
-// Received notes that something came from the client.
+// Received notes that the client sent something.
 func (a *Attached) Received() { a.received.Store(int64(a.m.queues.LeaseTime())) }
 
-// silence returns for how long nothing was heard from the client. Time in which this server could hear nothing,
-// or keep nothing of it, does not count.
+// silence returns for how long the client has sent nothing. It counts lease time, which does not pass while this server
+// cannot commit.
 func (a *Attached) silence() time.Duration {
 	return a.m.queues.LeaseTime() - time.Duration(a.received.Load())
 }
 
-// TimeLeft returns for how long the session goes on if nothing comes from its client.
+// TimeLeft returns how long the session stays attached if its client sends nothing.
 func (a *Attached) TimeLeft() time.Duration { return a.TTL/2 - a.silence() }
 
-// load reads the session and what it holds and waits for. From then on it hears what changes.
+// load reads the session and its live claims. From then on it gets their changes.
 func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -83,7 +83,7 @@ func (a *Attached) load(ctx context.Context, sequence uint64) error {
 	if err != nil {
 		return err
 	}
-	a.Owner, a.TTL, a.Resumed = row.Owner, row.TTL, row.Version > uint64(row.Created) // its first version is the time of its making
+	a.Owner, a.TTL, a.Resumed = row.Owner, row.TTL, row.Version > uint64(row.Created) // its first version is the time at which it was made
 	a.follow = a.m.hub.Follow(a.ID, a.inbox, a)
 	claims, err := a.m.store.SessionClaims(ctx, a.ID)
 	a.mu.Lock()
@@ -131,7 +131,7 @@ func (a *Attached) send(e Event) {
 	}
 }
 
-// Next returns what is to be sent, once there is something, nil after the end or that of ctx.
+// Next waits for events and returns them. It returns nil after the end of the session here, or of ctx.
 func (a *Attached) Next(ctx context.Context) []Event {
 	for {
 		a.mu.Lock()
@@ -154,7 +154,7 @@ func (a *Attached) Next(ctx context.Context) []Event {
 	}
 }
 
-// answered makes room for as many commands as events answer, and measures for how long grants were not told.
+// answered frees the room of the commands that the events answer, and measures how long grants waited to be sent.
 func (a *Attached) answered(events []Event) {
 	for i := range events {
 		if since := events[i].granted; !since.IsZero() {
@@ -166,7 +166,7 @@ func (a *Attached) answered(events []Event) {
 	}
 }
 
-// end ends the session's stay here: what is to be sent still is.
+// end ends the service of the session here. Events that wait are still sent.
 func (a *Attached) end(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,10 +183,10 @@ func (a *Attached) stop(err error) {
 	a.count(Waiting, -a.waiting)
 }
 
-// End ends the session's stay here, if it has not ended yet.
+// End ends the service of the session here with a reason. Only the first end counts.
 func (a *Attached) End(err error) { a.end(err) }
 
-// Ended is closed when the session is no longer to be served here. Err then says why.
+// Ended is closed when the session is no longer served here. Err then returns the reason.
 func (a *Attached) Ended() <-chan struct{} { return a.ended }
 
 // Err returns why the session is no longer served here, nil while it is.
@@ -196,14 +196,14 @@ func (a *Attached) Err() error {
 	return a.err
 }
 
-// Detach is to be called when the stream is over.
+// Detach must be called when the stream has ended.
 func (a *Attached) Detach() {
 	defer a.m.tasks.Done()
 	a.end(ErrDetached)
 	a.begun.Wait()
 	a.follow()
 	switch err := a.Err(); err {
-	case ErrMoved, ErrClosed, claim.ErrSessionEnded: //nolint:errorlint // as they were given to end
+	case ErrMoved, ErrClosed, claim.ErrSessionEnded: //nolint:errorlint // compared as they were passed to end
 		a.m.remove(a)
 	default:
 		a.m.detachLater(a.ID, a.server, a, a.TTL)

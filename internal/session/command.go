@@ -14,7 +14,7 @@ import (
 // Command is one of Lock, Unlock, UnlockAll and Close.
 type Command interface{ sequence() uint64 }
 
-// Lock holds a resource, or joins its queue. Repeated, it keeps its place.
+// Lock acquires a resource, or joins its queue. Repeated, it keeps its place.
 type Lock struct {
 	Sequence uint64
 	Resource string
@@ -22,24 +22,24 @@ type Lock struct {
 	Type     claim.Type
 	Value    string
 	UserData []byte
-	// Try holds the resource at once, or says who does.
+	// Try acquires the resource at once or not at all; the answer then names a holder.
 	Try bool
-	// AllowDeadlock waits also if that causes a deadlock.
+	// AllowDeadlock lets the claim wait even if that closes a deadlock.
 	AllowDeadlock bool
 }
 
-// Unlock gives a resource up.
+// Unlock releases a resource, or leaves its queue.
 type Unlock struct {
 	Sequence uint64
 	Resource string
-	// Token, unless it is 0, is that of the only hold to give up.
+	// Token, unless it is 0, is the token of the only grant to release.
 	Token uint64
 }
 
-// UnlockAll gives everything up that the session holds and waits for.
+// UnlockAll releases all that the session holds, and withdraws all that it waits for.
 type UnlockAll struct{ Sequence uint64 }
 
-// Close ends the session, with all that it holds and waits for.
+// Close ends the session and all of its claims.
 type Close struct{ Sequence uint64 }
 
 func (c Lock) sequence() uint64      { return c.Sequence }
@@ -47,8 +47,8 @@ func (c Unlock) sequence() uint64    { return c.Sequence }
 func (c UnlockAll) sequence() uint64 { return c.Sequence }
 func (c Close) sequence() uint64     { return c.Sequence }
 
-// Room returns when there is room for one more command, or heartbeat, and takes it. It reports
-// whether the session goes on.
+// Room waits for room for one more command or heartbeat, and takes it. It returns false when the session or ctx ends
+// first.
 func (a *Attached) Room(ctx context.Context) bool {
 	select {
 	case a.room <- struct{}{}:
@@ -59,8 +59,8 @@ func (a *Attached) Room(ctx context.Context) bool {
 	return false
 }
 
-// Answered returns when all commands have been answered, after the last. It reports whether the
-// session goes on.
+// Answered waits until all commands have been answered. It must be called after the last one. It returns false when the
+// session or ctx ends first.
 func (a *Attached) Answered(ctx context.Context) bool {
 	for range cap(a.room) {
 		if !a.Room(ctx) {
@@ -70,8 +70,8 @@ func (a *Attached) Answered(ctx context.Context) bool {
 	return true
 }
 
-// Do takes a command, for which there is Room. An event will answer it. Commands are given by one
-// goroutine, in their order.
+// Do starts a command, for which Room was taken. An event answers it. One goroutine calls Do, in the order of the
+// commands.
 func (a *Attached) Do(cmd Command) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +80,7 @@ func (a *Attached) Do(cmd Command) {
 	}
 }
 
-// Refuse answers a command, for which there is Room, with an error.
+// Refuse answers a command, for which Room was taken, with an error.
 func (a *Attached) Refuse(sequence uint64, err error) {
 	a.push(Event{Sequence: sequence, Err: err, answers: true})
 }
@@ -112,7 +112,7 @@ func (a *Attached) take(cmd Command) {
 	}
 }
 
-// start begins the first command about a resource.
+// start starts the first command about a resource.
 func (a *Attached) start(r *resource) {
 	switch cmd := r.work.commands[0].(type) {
 	case Lock:
@@ -122,7 +122,7 @@ func (a *Attached) start(r *resource) {
 	}
 }
 
-// done ends the first command about a resource, which has been answered, and begins the next.
+// done removes the first command about a resource, which has been answered, and starts the next one.
 func (a *Attached) done(r *resource) {
 	a.running--
 	if kept := a.conclude(r); kept != nil {
@@ -157,7 +157,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 	}
 }
 
-// create makes the claim of a Lock.
+// create makes the claim of a Lock. If the claim would wait, it first looks for a deadlock.
 func (a *Attached) create(r *resource, cmd Lock, create claim.Create) {
 	a.submit(create, func(result committer.Result, err error) {
 		var would *claim.WouldWaitError
@@ -187,11 +187,11 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 		a.tried(r, cmd, collision.Holder)
 	case err != nil:
 		a.refuse(r, err)
-	case result.Claim.Status.Final(): // it ended before its outcome was known here
+	case result.Claim.Status.Final(): // the claim has ended before this server learned the outcome
 		a.omit(r, &result.Claim)
 		a.start(r)
 	case result.Claim.Status == claim.Waiting && !cmd.AllowDeadlock && a.deadlocks != nil:
-		a.beside(a.caller, func(ctx context.Context) func() { // to the end: the claim stays when the stream breaks
+		a.beside(a.caller, func(ctx context.Context) func() { // not cancelled with the stream: the claim stays in the queue
 			err := a.deadlocks.Check(ctx, &result)
 			return func() { a.checked(r, cmd, &result.Claim, err) }
 		})
@@ -201,18 +201,18 @@ func (a *Attached) locked(r *resource, cmd Lock, result committer.Result, err er
 	}
 }
 
-// checked answers a Lock whose claim has been looked at. err is why that was withdrawn, nil if it was not.
+// checked answers a Lock after the search for a deadlock. err is why the claim was withdrawn, nil if it was not.
 func (a *Attached) checked(r *resource, cmd Lock, c *claim.Claim, err error) {
 	if err == nil {
 		a.tell(r, cmd, c)
 		a.done(r)
 		return
 	}
-	a.omit(r, c) // it came and went
+	a.omit(r, c) // its claim has already ended
 	a.refuse(r, err)
 }
 
-// repeated answers a Lock of what the session had.
+// repeated answers a Lock of a resource that the session already holds or waits for.
 func (a *Attached) repeated(r *resource, cmd Lock, c *claim.Claim, err error) {
 	var ended *claim.TransitionError
 	switch {
@@ -231,7 +231,7 @@ func (a *Attached) repeated(r *resource, cmd Lock, c *claim.Claim, err error) {
 	}
 }
 
-// tried answers a try that was not granted, and names the holder.
+// tried answers a Try that was not granted, with a holder if there still is one.
 func (a *Attached) tried(r *resource, cmd Lock, holder *claim.Claim) {
 	if holder != nil {
 		a.same(r, cmd, holder)
@@ -260,7 +260,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 	r.work.about = r.id
 	a.submit(claim.End{ID: r.id, Brief: true}, func(result committer.Result, err error) {
 		switch {
-		case errors.Is(err, claim.ErrNotFound): // it ended long ago
+		case errors.Is(err, claim.ErrNotFound): // it ended so long ago that its row was deleted
 			a.look(r, func() { a.start(r) })
 		case err != nil:
 			a.refuse(r, err)
@@ -271,7 +271,7 @@ func (a *Attached) unlock(r *resource, cmd Unlock) {
 	})
 }
 
-// same answers that nothing has changed. holder holds the resource, if the command asked for it.
+// same answers that the command changed nothing. holder is a claim that holds the resource, for a Try; or nil.
 func (a *Attached) same(r *resource, cmd Command, holder *claim.Claim) {
 	now := r.holding()
 	s := Standing{Resource: r.name, Previous: now, Current: now, Claim: r.id, Mode: r.mode, Version: r.version, Holder: holder}
@@ -284,7 +284,7 @@ func (a *Attached) same(r *resource, cmd Command, holder *claim.Claim) {
 	a.send(Event{Sequence: cmd.sequence(), Standing: &s, answers: true})
 }
 
-// tell answers with a claim as the transaction of the command left it, unless more of it was told since.
+// tell answers with the claim as the command's transaction left it, unless a later version was already sent.
 func (a *Attached) tell(r *resource, cmd Command, c *claim.Claim) {
 	if c.Version <= r.version {
 		a.same(r, cmd, nil)
@@ -302,7 +302,7 @@ func (a *Attached) refuse(r *resource, err error) {
 	a.done(r)
 }
 
-// pass begins the barrier when nothing is under way before it.
+// pass starts the barrier once no command before it is running.
 func (a *Attached) pass() {
 	if a.barrier == nil || a.running > 0 {
 		return
@@ -320,7 +320,7 @@ func (a *Attached) pass() {
 	})
 }
 
-// passed answers the barrier, after what it has changed was told, and begins what it has blocked.
+// passed answers the barrier, after the changes that it made were sent, and starts the commands that waited for it.
 func (a *Attached) passed(err error) {
 	a.send(Event{Sequence: a.barrier.sequence(), Done: err == nil, Err: err, answers: true})
 	a.barrier = nil
@@ -331,13 +331,13 @@ func (a *Attached) passed(err error) {
 	}
 }
 
-// submit has a command carried out, and calls then with the outcome, while the session goes on. A
-// command whose outcome is not known is sent again until it is: it may be sent any number of times.
+// submit gives a command to the committer, and calls then with the outcome unless the session has ended here. A command
+// with an unknown outcome is sent again until the outcome is known, so it must be idempotent.
 func (a *Attached) submit(cmd claim.Command, then func(committer.Result, error)) {
 	a.attempt(cmd, false, then)
 }
 
-// attempt is submit; unknown says that the outcome of an earlier attempt is not known.
+// attempt is submit. unknown reports that the outcome of an earlier attempt is unknown.
 func (a *Attached) attempt(cmd claim.Command, unknown bool, then func(committer.Result, error)) {
 	answer := func(result committer.Result, err error) {
 		switch {
@@ -371,7 +371,7 @@ func (a *Attached) attempt(cmd claim.Command, unknown bool, then func(committer.
 	}
 }
 
-// indefinite reports whether an error says nothing of an earlier attempt.
+// indefinite reports whether an error leaves the outcome of an earlier attempt unknown.
 func indefinite(err error) bool {
 	for _, of := range []error{db.ErrUnavailable, db.ErrConflict, db.ErrRowLocked, committer.ErrOverloaded} {
 		if errors.Is(err, of) {

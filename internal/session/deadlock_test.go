@@ -14,14 +14,14 @@ import (
 	"github.com/locket-service/locket/internal/session"
 )
 
-// check is a session.Deadlocks that looks at claims that wait only.
+// check is a session.Deadlocks that only examines claims that wait already.
 type check func(context.Context, *committer.Result) error
 
 func (check) Look(context.Context, *claim.WouldWaitError) error { return nil }
 
 func (c check) Check(ctx context.Context, result *committer.Result) error { return c(ctx, result) }
 
-// openChecked opens a session whose claims that wait are looked at.
+// openChecked opens a session with a session.Deadlocks.
 func openChecked(t *testing.T, m *session.Manager, id string, looks check) *session.Attached {
 	t.Helper()
 	a, err := m.Open(t.Context(), session.Open{ID: id, Secret: "s", TTL: time.Minute, Sequence: 1, Deadlocks: looks})
@@ -30,7 +30,8 @@ func openChecked(t *testing.T, m *session.Manager, id string, looks check) *sess
 	return a
 }
 
-// TestGrantDuringCheck: what happens to a claim while it is looked at is told after the answer to its Lock.
+// TestGrantDuringCheck: a grant or an end of a claim during the check for deadlocks is told after the answer to its
+// Lock.
 func TestGrantDuringCheck(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
@@ -57,8 +58,8 @@ func TestGrantDuringCheck(t *testing.T) {
 	})
 }
 
-// TestCheckOutlivesTheStream: a claim that waits is looked at to the end, also when its stream breaks: it may close a
-// deadlock, and a session that is resumed keeps it without asking again.
+// TestCheckOutlivesTheStream: the check of a waiting claim completes also when its stream breaks: the claim may close a
+// deadlock, and a resumed session keeps it without another check.
 func TestCheckOutlivesTheStream(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		b := open(t, m, "b")
@@ -77,8 +78,8 @@ func TestCheckOutlivesTheStream(t *testing.T) {
 	})
 }
 
-// TestDeadlockEndedElsewhere: a Lock that is refused because of a deadlock has only that answer, also if another server has
-// withdrawn its claim, and before this one hears of that.
+// TestDeadlockEndedElsewhere: a Lock that is refused because of a deadlock gets only that answer, also if another
+// server has withdrawn its claim and this server learns of that later.
 func TestDeadlockEndedElsewhere(t *testing.T) {
 	refused := errors.New("a deadlock")
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
@@ -91,7 +92,7 @@ func TestDeadlockEndedElsewhere(t *testing.T) {
 				return nil
 			}
 			withdrawn = result.Claim.ID
-			stop := w.Hub.Follow("b", inbox.New(1000, nil), nobody{}) // nothing of it is heard here
+			stop := w.Hub.Follow("b", inbox.New(1000, nil), nobody{}) // changes of b's claims do not arrive here
 			defer stop()
 			w.Must(t, claim.Withdraw{ID: withdrawn, Reason: "a deadlock"})
 			return refused
@@ -104,7 +105,7 @@ func TestDeadlockEndedElsewhere(t *testing.T) {
 		}
 		b.Missed()
 		synctest.Wait()
-		lock(t, b, "k") // the next answer is the next that is heard
+		lock(t, b, "k") // its answer is the next event
 		synctest.Wait()
 		if events := b.Next(t.Context()); tell(events) != "k: 0 to 1 (waiting, )" || len(events) != 1 || events[0].Standing.Claim == withdrawn {
 			t.Errorf("b heard %s; %+v", tell(events), events)
@@ -123,8 +124,8 @@ func (r *refusing) Look(context.Context, *claim.WouldWaitError) (err error) {
 	return err
 }
 
-// TestRefusedBeforeItIsMade: a Lock that would cause a deadlock makes nothing, and leaves room for others. One that does not
-// waits.
+// TestRefusedBeforeItIsMade: a Lock that would close a deadlock makes no claim, and its room is free again. A Lock that
+// need not wait is not checked.
 func TestRefusedBeforeItIsMade(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")

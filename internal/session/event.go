@@ -6,10 +6,10 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Holding is how a session stands to a resource.
+// Holding is the relation of a session to a resource: nothing, waiting or holding.
 type Holding uint8
 
-// The numbers are those of the wire.
+// The numbers are those of the protocol.
 const (
 	None    Holding = 0
 	Waiting Holding = 1
@@ -27,19 +27,19 @@ func holdingOf(s claim.Status) Holding {
 	}
 }
 
-// Standing is how a session stands to a resource, and how it stood before.
+// Standing is the relation of a session to a resource, and the relation before.
 type Standing struct {
 	Resource          string
 	Previous, Current Holding
-	// Claim is the id of the claim that says so, "" if there is none, Status its status.
+	// Claim and Status are the id and the status of the claim that this is about, "" and 0 if there is none.
 	Claim  string
 	Status claim.Status
 	Mode   claim.Mode
-	// Token is that of the hold; 0 unless Current is Held.
+	// Token is the fencing token of the grant; 0 unless Current is Held.
 	Token   uint64
 	Reason  string
 	Version uint64
-	// Holder is a claim that holds the resource, for a try that was not granted; or nil.
+	// Holder is a claim that holds the resource, for a Try that was not granted; or nil.
 	Holder *claim.Claim
 }
 
@@ -54,18 +54,18 @@ func standing(previous Holding, c *claim.Claim) Standing {
 	return s
 }
 
-// Event is something to tell a session's client.
+// Event is a message to the client of a session.
 type Event struct {
-	// Sequence is that of the command that it answers, or belongs to; 0 for an event that the client did not ask for.
+	// Sequence is that of the command that the event answers; 0 for an event that the client did not ask for.
 	Sequence uint64
 	// One of these is set. A Beat answers a heartbeat; Done answers UnlockAll and Close.
 	Opened, Beat, Done bool
 	Standing           *Standing
-	// Err is why a command was refused. Nothing of it was done.
+	// Err is why a command was refused. The command changed nothing.
 	Err error
-	// Resumed goes with Opened: the session was there before.
+	// Resumed is set with Opened: the session existed before.
 	Resumed bool
 
-	answers bool      // it makes room for another command
-	granted time.Time // when this server heard of the grant that it tells; zero for another event
+	answers bool      // it answers a command, and so makes room for another one
+	granted time.Time // when this server learned of the grant that the event tells; zero for another event
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// feed is that of several servers, in memory.
+// feed is a feed of several servers, in memory.
 type feed struct {
 	mu      sync.Mutex
 	commits []db.Commit
 }
 
-// server is one of several on a store.
+// server is one of several servers on one store.
 type server struct {
 	*feed
 	name     string
@@ -80,7 +80,7 @@ func startServer(t *testing.T, w *committertest.World, f *feed, name string) *se
 	return startServerOn(t, w, w.Store, f, name)
 }
 
-// startServerOn is startServer with another view of the store for the sessions.
+// startServerOn is startServer with another store for the sessions.
 func startServerOn(t *testing.T, w *committertest.World, store session.Store, f *feed, name string) *server {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -105,7 +105,7 @@ func servers(t *testing.T, test func(t *testing.T, w *committertest.World, a, b 
 	})
 }
 
-// do has a session do something, and returns what it then hears.
+// do runs a command of a session, and returns the events up to its answer.
 func do(t *testing.T, a *session.Attached, cmd session.Command) string {
 	t.Helper()
 	if !a.Room(t.Context()) {
@@ -116,7 +116,7 @@ func do(t *testing.T, a *session.Attached, cmd session.Command) string {
 	return heard(t, a)
 }
 
-// heard returns what a session has heard, without waiting for anything.
+// heard returns the events of a session so far, without waiting for more.
 func heard(t *testing.T, a *session.Attached) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,9 +124,9 @@ func heard(t *testing.T, a *session.Attached) string {
 	return tell(a.Next(ctx))
 }
 
-// TestEventsOnce: a session locks a resource, unlocks it, and locks it again behind another one. What the first
-// two did comes once more from the feed while the third is carried out: to the server that committed it, because
-// somebody watches there, or to the server that the session has moved to. Nothing is told again.
+// TestEventsOnce: a session locks a resource, unlocks it, and locks it again behind another one. The changes of the
+// first two commands come again from the feed while the third command runs: at the server that committed them, because
+// somebody watches there, or at the server that the session has moved to. No change is told twice.
 func TestEventsOnce(t *testing.T) {
 	for name, test := range map[string]struct{ watched, moves, apart bool }{
 		"nobody watches":               {},
@@ -161,7 +161,7 @@ func TestEventsOnce(t *testing.T) {
 				heard(t, s)
 				goOn := w.Store.Hold()
 				do(t, s, session.Lock{Sequence: 4, Resource: "k"})
-				time.Sleep(5 * time.Second) // longer than the feed is left alone
+				time.Sleep(5 * time.Second) // longer than the pause of an idle follower
 				expect(t, heard(t, s), "")
 				goOn()
 				synctest.Wait()
@@ -184,8 +184,8 @@ func expect(t *testing.T, got, want string) {
 	}
 }
 
-// TestOpenAgainBehindCommands: a command of the older stream that is carried out late, after the session was opened
-// again, is part of what the session then has: no second claim is made beside its claim.
+// TestOpenAgainBehindCommands: a command of the old stream that commits after the session was opened again is part of
+// the session's state: no second claim is made beside its claim.
 func TestOpenAgainBehindCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := committertest.New(t, 1)
@@ -201,7 +201,7 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 				return s.Update(ctx, fn)
 			}
 		})
-		for _, resource := range []string{"under way", "k", "l"} { // new work, which waits for what else there is
+		for _, resource := range []string{"under way", "k", "l"} { // commands that wait for the commit above
 			lock(t, old, resource)
 		}
 		synctest.Wait()
@@ -233,7 +233,7 @@ func TestOpenAgainBehindCommands(t *testing.T) {
 	})
 }
 
-// made returns a claim of a session that is made without this server, and is not heard of.
+// made makes a claim of a session without this server, which does not learn of it.
 func made(t *testing.T, w *committertest.World, id, resource string) claim.Transition {
 	t.Helper()
 	row, _, err := w.Store.Session(t.Context(), "a")
@@ -244,8 +244,8 @@ func made(t *testing.T, w *committertest.World, id, resource string) claim.Trans
 	return claim.Transition{After: &c}
 }
 
-// TestClaimNotKnown: a claim that the session does not know, since the outcome of its commit was not known, is found when
-// something is heard of it. One that has ended by then is not told.
+// TestClaimNotKnown: a claim that the session does not know, because the outcome of its commit was unknown, is found
+// when a change of it arrives. A claim that has ended by then is not told.
 func TestClaimNotKnown(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
@@ -261,7 +261,8 @@ func TestClaimNotKnown(t *testing.T) {
 	})
 }
 
-// TestGapDuringCheck: the end of a claim that is looked at, and of which nothing is heard, is told after the answer.
+// TestGapDuringCheck: the end of a claim that is being checked, and whose change does not arrive, is told after the
+// answer.
 func TestGapDuringCheck(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		b := open(t, m, "b")
@@ -282,8 +283,8 @@ func TestGapDuringCheck(t *testing.T) {
 	})
 }
 
-// TestUnlockOfWhatIsGone: an UNLOCK of a claim that ended without being heard of, and is in the history no more, tells that it
-// has ended, nobody knows how. So does a LOCK, which makes another claim.
+// TestUnlockOfWhatIsGone: an UNLOCK of a claim that has ended without an event, and is no longer in the history, tells
+// that it has ended with an unknown status. So does a LOCK, which then makes another claim.
 func TestUnlockOfWhatIsGone(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
@@ -298,7 +299,7 @@ func TestUnlockOfWhatIsGone(t *testing.T) {
 		pruned, err := w.Store.Prune(t.Context(), claim.Time(time.Now().UnixMicro()), 10)
 		committertest.Check(t, err)
 		if pruned != 2 {
-			t.Fatalf("%d are pruned", pruned)
+			t.Fatalf("pruned %d claims", pruned)
 		}
 		expect(t, do(t, a, session.Unlock{Sequence: 4, Resource: "k"}), "k: 2 to 0 (status 0, ); k: 0 to 0 (status 0, )")
 		expect(t, do(t, a, session.Lock{Sequence: 5, Resource: "l"}), "l: 2 to 0 (status 0, ); l: 0 to 2 (active, )")

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// keys are locks by name.
+// keys are mutexes by name, which can be waited for with a context.
 type keys struct {
 	mu   sync.Mutex
 	held map[string]*key
@@ -16,7 +16,7 @@ type key struct {
 	users int
 }
 
-// lock returns when nobody else holds the name, or with the error of ctx.
+// lock waits until nobody else holds the name. It returns the cause of ctx if ctx ends first.
 func (k *keys) lock(ctx context.Context, name string) (unlock func(), err error) {
 	k.mu.Lock()
 	if k.held == nil {

@@ -20,76 +20,75 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// Store is what a Manager asks of a store.
+// Store is what a Manager needs of a store.
 type Store interface {
 	db.Reader
 	db.Sessions
 }
 
-// The limits of a Config that says nothing.
+// Defaults of Config.
 const (
 	DefaultSessions = 50_000
 	DefaultCommands = 1024
 	DefaultUnread   = 16_384
 )
 
-// Config has the limits of a Manager. 0 is the default.
+// Config has the limits of a Manager. A value of 0 means the default.
 type Config struct {
-	// Name is that of this server; what it registers is this, a hyphen and a number. One is made if it
-	// is empty.
+	// Name is that of this server. The server registers as Name, a hyphen and a number. Empty: a random name.
 	Name string
-	// Sessions is how many may be attached to this server.
+	// Sessions is how many sessions may be attached to this server.
 	Sessions int
-	// Commands is how many of one session may be under way, those included whose answers it has not
-	// taken. More are not read.
+	// Commands is how many commands of a session may be unanswered; an answer counts until it is sent. The stream is
+	// not read while there are so many.
 	Commands int
-	// Unread is how many events may wait for a client that does not read. Then its stream ends.
+	// Unread is how many events may wait to be sent. With more of them the session ends with ErrTooSlow.
 	Unread int
-	// Due is told the deadlines of sessions that were detached.
+	// Due is called with the deadline of each session that was detached. It may be nil.
 	Due func(deadline claim.Time)
 }
 
 const (
 	// readTimeout bounds each read of the store.
 	readTimeout = 10 * time.Second
-	// retryPause is between two attempts at what must be done in the end.
+	// retryPause is the pause between two attempts at something that must not be given up.
 	retryPause = 100 * time.Millisecond
-	// lookInterval is how often the manager looks which of its sessions are still attached here.
+	// lookInterval is how often the manager checks which of its sessions are still attached to this server.
 	lookInterval = 2 * time.Second
-	// endTimeout is how long Run waits at its end for sessions to be detached.
+	// endTimeout is how long Run waits for the sessions to be detached when it ends.
 	endTimeout = 5 * time.Second
-	// parallel is how many sessions read their claims at the same time after a gap.
+	// parallel is how many sessions may read their claims concurrently after a gap.
 	parallel = 8
 )
 
-// Manager has the sessions that are attached to this server. It is a committer.Sessions, and an
-// ifrit.Runner, to be run after the committer.
+// Manager has the sessions that are attached to this server. It is a committer.Sessions, and an ifrit.Runner that must
+// start after the committer.
 type Manager struct {
 	queues *committer.Committer
 	store  Store
 	hub    *watch.Hub
 	config Config
 
-	keys    keys // who opens a session, or detaches it
+	keys    keys // held while a session is opened or detached
 	reading chan struct{}
 	quit    chan struct{}  // closed at the end
-	tasks   sync.WaitGroup // sessions that are opened, attached, or to be detached
+	tasks   sync.WaitGroup // sessions that are being opened, are attached, or are being detached
 
 	registering sync.Mutex // held while a name is registered
-	names       int        // how many there were
+	names       int        // number of names so far
 	mu          sync.Mutex
-	name        string    // that this server is registered under, "" for none
-	beaten      time.Time // when the last beat under it began
+	name        string    // the name under which this server is registered, "" for none
+	beaten      time.Time // when the last beat under this name began
 	opening     int
 	attached    map[string]*Attached
-	asked       []heartbeat // those that are not answered yet
+	asked       []heartbeat // heartbeats that are not answered yet
 	stopping    bool
 
 	holding, waiting atomic.Int64 // claims of all sessions here
 }
 
-// New returns a manager, whose metrics are registered. Changes go through the committer, which
-// whose beats also keep its sessions alive; the hub tells it what happens to their claims.
+// New returns a manager, and registers its metrics. Changes go through the committer, whose beats also keep the
+// sessions alive; the hub reports the changes of their claims.
 func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config, registerer prometheus.Registerer) *Manager {
 	config.Name = cmp.Or(config.Name, ids.NewClaim())
 	config.Sessions = cmp.Or(config.Sessions, DefaultSessions)
@@ -122,29 +121,30 @@ func (m *Manager) len() int {
 	return len(m.attached)
 }
 
-// Deadlocks keeps claims from causing deadlocks.
+// Deadlocks prevents claims that would close a deadlock.
 type Deadlocks interface {
-	// Look looks at a claim that would have to wait, and has not been made. It returns an error if it is not to be.
+	// Look examines a claim that would have to wait, before it is made. It returns an error if the claim must not be
+	// made.
 	Look(context.Context, *claim.WouldWaitError) error
-	// Check looks at a claim that has just begun to wait. It returns an error if it has withdrawn it.
+	// Check examines a claim that has just begun to wait. It returns an error if it has withdrawn the claim.
 	Check(context.Context, *committer.Result) error
 }
 
-// Open is what a client says to open its session.
+// Open describes the session that a client opens.
 type Open struct {
 	ID, Secret, Owner string
 	TTL               time.Duration
-	// Resume is for a session that is not to be made anew.
+	// Resume requires that the session exists.
 	Resume bool
 	// Sequence is that of the message.
 	Sequence uint64
-	// Deadlocks, unless it is nil, keeps claims from causing some.
+	// Deadlocks prevents claims that would close a deadlock; nil for no check.
 	Deadlocks Deadlocks
 }
 
-// Open attaches a session to this server. It returns claim.ErrSessionEnded,
-// claim.ErrSessionSecret, ErrTooMany, committer.ErrStopping, ErrDetached when this server lost its
-// sessions meanwhile, and the errors of db.Store. Detach must be called on the Attached.
+// Open attaches a session to this server. It returns claim.ErrSessionEnded, claim.ErrSessionSecret, ErrTooMany,
+// committer.ErrStopping, ErrDetached if this server has lost its sessions meanwhile, and the errors of db.Store. The
+// caller must call Detach on the Attached.
 func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	leave, err := m.enter(open.ID)
 	if err != nil {
@@ -163,7 +163,7 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	secret := sha256.Sum256([]byte(open.Secret))
 	session := claim.Session{ID: open.ID, Owner: cmp.Or(open.Owner, open.ID), Secret: secret[:], TTL: open.TTL}
 	attach := claim.Attach{Session: session, Server: name, Resume: open.Resume}
-	// The caller may leave: what is then attached is detached again.
+	// Not cancelled with ctx: the session could be attached all the same. It is detached if it cannot be used.
 	if _, err := m.queues.Do(context.WithoutCancel(ctx), attach); err != nil {
 		if errors.Is(err, db.ErrOutcomeUnknown) {
 			m.detachLater(open.ID, name, nil, open.TTL)
@@ -172,8 +172,8 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	}
 	if old := m.find(open.ID); old != nil {
 		old.end(ErrMoved)
-		m.remove(old)    // nobody has the session then, unless this succeeds
-		old.begun.Wait() // what it still makes is there to be read
+		m.remove(old)    // so that the session is not left to the old stream if the rest fails
+		old.begun.Wait() // so that load reads the claims that its last commands make
 	}
 	a := newAttached(ctx, m, session, name)
 	a.deadlocks = open.Deadlocks
@@ -184,7 +184,7 @@ func (m *Manager) Open(ctx context.Context, open Open) (*Attached, error) {
 	return nil, cmp.Or(err, ErrDetached)
 }
 
-// enter counts a session that is about to be attached.
+// enter counts a session that is about to be attached. leave must be called afterwards.
 func (m *Manager) enter(id string) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,8 +205,8 @@ func (m *Manager) enter(id string) (leave func(), err error) {
 	}, nil
 }
 
-// add puts a session among the attached ones, in place of an older stream of the same one. It
-// reports whether this server is still registered under the name that the session was attached to.
+// add adds a session to the attached ones, in place of its older stream. It reports whether this server is still
+// registered under the name by which the session is attached.
 func (m *Manager) add(a *Attached) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +225,7 @@ func (m *Manager) find(id string) *Attached {
 	return m.attached[id]
 }
 
-// remove forgets a session, unless another stream has taken its place.
+// remove removes a session, unless another stream has taken its place.
 func (m *Manager) remove(a *Attached) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -234,9 +234,9 @@ func (m *Manager) remove(a *Attached) {
 	}
 }
 
-// detachLater detaches a session that is attached to this server under a name, as soon as the
-// database can: from when it was last heard of on it has its TTL. a is the stream that broke; it is
-// nil if there is none, which ends what no stream has.
+// detachLater detaches a session that is attached to this server under a name, as soon as the database is available.
+// Its TTL counts from when its client was last heard. a is the stream that has ended, or nil if there is none; then the
+// session is detached only if no stream has it.
 func (m *Manager) detachLater(id, name string, a *Attached, ttl time.Duration) {
 	heard := m.queues.LeaseTime()
 	if a != nil {
@@ -245,7 +245,7 @@ func (m *Manager) detachLater(id, name string, a *Attached, ttl time.Duration) {
 	m.tasks.Go(func() {
 		for !m.detach(id, name, a, max(0, ttl-(m.queues.LeaseTime()-heard))) {
 			select {
-			case <-m.quit: // other servers will find that this one is silent
+			case <-m.quit: // other servers will declare this one gone
 				return
 			case <-time.After(retryPause):
 			}
@@ -253,7 +253,7 @@ func (m *Manager) detachLater(id, name string, a *Attached, ttl time.Duration) {
 	})
 }
 
-// detach reports whether nothing is left to be done.
+// detach reports whether the session is detached, or need not be.
 func (m *Manager) detach(id, name string, a *Attached, left time.Duration) bool {
 	unlock, err := m.keys.lock(context.Background(), id)
 	if err != nil {
@@ -262,7 +262,7 @@ func (m *Manager) detach(id, name string, a *Attached, left time.Duration) bool 
 	defer unlock()
 	now := m.find(id)
 	if now != a && now != nil && now.server == name {
-		return true // another stream has it
+		return true // another stream has the session
 	}
 	result, err := m.queues.Do(context.Background(), claim.Detach{ID: id, Server: name, Left: left})
 	if err != nil && !errors.Is(err, claim.ErrSessionEnded) {
@@ -277,7 +277,7 @@ func (m *Manager) detach(id, name string, a *Attached, left time.Duration) bool 
 	return true
 }
 
-// Stop sends all sessions away, now and from now on: another server can have them.
+// Stop ends all sessions here with committer.ErrStopping and refuses new ones: another server can take them.
 func (m *Manager) Stop() {
 	m.mu.Lock()
 	m.stopping = true
@@ -301,8 +301,7 @@ func (m *Manager) all() []*Attached {
 	return all
 }
 
-// Run implements ifrit.Runner. At the end it detaches the sessions, for as long as the database
-// takes that.
+// Run implements ifrit.Runner. When it ends it detaches the sessions, for at most endTimeout.
 func (m *Manager) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	err := periodic.New(lookInterval, m.look).Run(signals, ready)
 	m.Stop()
@@ -320,8 +319,8 @@ func (m *Manager) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return err
 }
 
-// look finds the sessions that are no longer attached to this server: another server has ended them,
-// or attached them. It costs one read, however many there are.
+// look finds the sessions that are no longer attached to this server, because another server has ended or attached
+// them. It needs one read, however many there are.
 func (m *Manager) look(ctx context.Context) {
 	m.mu.Lock()
 	name, n := m.name, len(m.attached)
@@ -334,7 +333,7 @@ func (m *Manager) look(ctx context.Context) {
 	begin := time.Now()
 	ids, err := m.store.AttachedTo(ctx, name)
 	if err != nil {
-		return // the next look is soon
+		return // the next look comes soon
 	}
 	there := make(map[string]struct{}, len(ids))
 	for _, id := range ids {

@@ -46,7 +46,7 @@ func lock(t *testing.T, a *session.Attached, resource string) {
 	}
 }
 
-// TestTooSlow: a client that does not read its events is cut off, and may resume its session.
+// TestTooSlow: a session whose client does not read its events ends here, and may be resumed.
 func TestTooSlow(t *testing.T) {
 	bubble(t, session.Config{Unread: 20}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a := open(t, m, "a")
@@ -58,7 +58,7 @@ func TestTooSlow(t *testing.T) {
 		committertest.Check(t, err)
 		for i := range 5 {
 			if a.Err() != nil {
-				t.Fatalf("cut off after %d events", i)
+				t.Fatalf("it ended after %d events", i)
 			}
 			w.Must(t, claim.SetStatus{ID: claims[i].ID, Status: claim.Revoked})
 		}
@@ -73,7 +73,7 @@ func TestTooSlow(t *testing.T) {
 	})
 }
 
-// TestSessionFull: a session that has as many claims as it may gets no more, until it has given some up; so it is while its
+// TestSessionFull: a session with the maximum number of claims gets no more until some have ended, also while its
 // claims are being read.
 func TestSessionFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestSessionFull(t *testing.T) {
 	})
 }
 
-// TestOpenedInVain: a stream takes a session over from another one, and cannot learn what the session has. It is
-// detached, although the other stream leaves only afterwards.
+// TestOpenedInVain: a stream takes a session over from another one, and cannot read the session's claims. The session
+// is detached, although the other stream ends only afterwards.
 func TestOpenedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, reads := committertest.New(t, 0), &blocker{}
@@ -138,19 +138,19 @@ func TestOpenedInVain(t *testing.T) {
 		reads.set(true)
 		defer reads.set(false)
 		if _, err := m.Open(t.Context(), session.Open{ID: "a", Secret: "s", TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("open: %v", err)
 		}
 		synctest.Wait()
 		if !errors.Is(a.Err(), session.ErrMoved) {
 			t.Errorf("the older stream ended with %v", a.Err())
 		}
 		if got, _, err := w.Store.Session(t.Context(), "a"); err != nil || got.Server != "" {
-			t.Errorf("nobody will ever detach %+v (%v)", got, err)
+			t.Errorf("never detached: %+v (%v)", got, err)
 		}
 	})
 }
 
-// TestGap: after changes may have been missed a session reads its claims, and tells what it finds.
+// TestGap: when changes may have been missed, a session reads its claims and tells what has changed.
 func TestGap(t *testing.T) {
 	bubble(t, session.Config{}, func(t *testing.T, w *committertest.World, m *session.Manager) {
 		a, b := open(t, m, "a"), open(t, m, "b")
@@ -161,7 +161,7 @@ func TestGap(t *testing.T) {
 		synctest.Wait()
 		a.Next(t.Context())
 		b.Next(t.Context())
-		// What another server does, of which nothing is heard here.
+		// Changes by another server, which do not arrive here.
 		claims, err := w.Store.SessionClaims(t.Context(), "a")
 		committertest.Check(t, err)
 		stop := w.Hub.Follow("a", inbox.New(1000, nil), nobody{})

@@ -52,7 +52,7 @@ func (b *blocker) pass(ctx context.Context) {
 	}
 }
 
-// truth is what was committed, by the rules of package claim.
+// truth is the committed state, by the rules of package claim.
 type truth struct {
 	mu      sync.Mutex
 	states  map[change]claim.Claim
@@ -60,7 +60,7 @@ type truth struct {
 	live    map[string]claim.Claim
 }
 
-// change is one of a resource.
+// change is a change of a resource.
 type change struct {
 	resource string
 	version  uint64
@@ -116,7 +116,7 @@ func (h *truth) state(s *session.Standing) (claim.Claim, bool) {
 	return c, there
 }
 
-// saves remembers what a transaction changes.
+// saves records what a transaction changes.
 type saves struct {
 	db.Tx
 	queues *claim.Queues
@@ -127,13 +127,13 @@ func (s *saves) Save(queues *claim.Queues) error {
 	return s.Tx.Save(queues)
 }
 
-// scene is two servers on a store. A third one is there by what it commits alone.
+// scene is two servers on one store, and a third one that only commits.
 type scene struct {
 	*committertest.World
 	servers []*server
 	truth   truth
 	commits blocker // of the two servers
-	reads   blocker // of the claims of sessions: what is read is old when the blocker opens
+	reads   blocker // of the claims of sessions; a read is stale when the blocker opens
 	checks  blocker // of claims that wait
 
 	mu      sync.Mutex
@@ -179,7 +179,7 @@ func (sc *scene) setRefusal(to refusal) {
 	sc.refuse = to
 }
 
-// slowStore reads the claims of sessions slowly.
+// slowStore delays reads of the claims of sessions.
 type slowStore struct {
 	*committertest.Store
 	reads *blocker
@@ -207,7 +207,7 @@ func (sc *scene) transact(ctx context.Context, fn func(db.Tx) error) error {
 	return err
 }
 
-// commit carries out a transaction, and writes down what it has changed.
+// commit runs a transaction, and records what it has changed.
 func (sc *scene) commit(ctx context.Context, fn func(db.Tx) error) error {
 	saved := &saves{}
 	err := sc.Store.Update(ctx, func(tx db.Tx) error {
@@ -220,7 +220,7 @@ func (sc *scene) commit(ctx context.Context, fn func(db.Tx) error) error {
 	return err
 }
 
-// elsewhere carries out a command at the third server, of which nobody hears.
+// elsewhere runs a command at the third server. No server is told of it.
 func (sc *scene) elsewhere(cmd claim.Command) {
 	_ = sc.commit(context.Background(), func(tx db.Tx) error {
 		_, err := db.Execute(tx, []claim.Command{cmd}, func(queues *claim.Queues) { _, _ = queues.Do(cmd) })
@@ -250,21 +250,21 @@ func (sc *scene) check(ctx context.Context, result *committer.Result) error {
 	return nil
 }
 
-// hearing checks what a session is told.
+// hearing checks the events of a session.
 type hearing struct {
 	*rapid.T
 	sc       *scene
 	id       string
-	at       int // the server
+	at       int // the server's index
 	stream   *session.Attached
 	sequence uint64
 	opened   uint64
 	told     map[string]session.Standing
-	asked    map[uint64]session.Command // that have no answer yet
-	missed   int                        // how many changes of its claims the feed need not bring
+	asked    map[uint64]session.Command // commands without an answer
+	missed   int                        // number of changes of its claims that the feed need not deliver
 }
 
-// open opens the session at a server. What holds up commits and reads does not for long.
+// open opens the session at a server. It opens the blockers of commits and reads for that.
 func (h *hearing) open(at int) {
 	h.sequence++
 	h.opened = h.sequence
@@ -302,7 +302,7 @@ func (h *hearing) do(cmd func(sequence uint64) session.Command) {
 	}
 }
 
-// hear takes what the session was told.
+// hear checks the events that the session got since the last call.
 func (h *hearing) hear() {
 	synctest.Wait()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -323,7 +323,7 @@ func (h *hearing) event(e *session.Event) {
 	opening := e.Sequence == h.opened
 	if e.Sequence != 0 && !opening {
 		if h.asked[e.Sequence] == nil {
-			h.Fatalf("%d was answered twice", e.Sequence)
+			h.Fatalf("command %d was answered twice", e.Sequence)
 		}
 		delete(h.asked, e.Sequence)
 	}
@@ -335,7 +335,7 @@ func (h *hearing) event(e *session.Event) {
 	if s.Claim != "" {
 		c, there := h.sc.truth.state(s)
 		if !there || c.ID != s.Claim || c.Session != h.id || c.Status != s.Status || s.Current == session.Held && c.Token != s.Token {
-			h.Fatalf("told %+v, which was %+v", s, c)
+			h.Fatalf("got event %+v, but the committed claim was %+v", s, c)
 		}
 	}
 	switch changed := s.Current != before.Current || s.Token != before.Token; {
@@ -345,17 +345,17 @@ func (h *hearing) event(e *session.Event) {
 	case changed && s.Version <= before.Version:
 		h.Fatalf("told the older %+v after %+v", s, before)
 	case changed && s.Current != session.None && before.Current != session.None && s.Claim != before.Claim:
-		h.Fatalf("told of another claim %+v after %+v", s, before)
+		h.Fatalf("told another claim %+v after %+v", s, before)
 	case !changed && s.Current != session.None && s.Version != before.Version:
-		h.Fatalf("told the same as another change: %+v after %+v", s, before)
+		h.Fatalf("told as a change although nothing has changed: %+v after %+v", s, before)
 	case !changed && e.Sequence == 0:
 		h.Fatalf("told %+v once more", s)
 	case e.Sequence == 0 && before.Current == session.None, e.Sequence == 0 && s.Reason == "" && h.unlocks(s):
-		h.Fatalf("the answer was to tell %+v", s)
+		h.Fatalf("the answer should have told %+v", s)
 	}
 }
 
-// unlocks reports whether a command about a resource alone may have ended its claim so.
+// unlocks reports whether the end of a claim can be the effect of a command about its resource alone.
 func (h *hearing) unlocks(s *session.Standing) (unlocks bool) {
 	for _, cmd := range h.asked {
 		switch cmd := cmd.(type) {
@@ -368,7 +368,7 @@ func (h *hearing) unlocks(s *session.Standing) (unlocks bool) {
 	return unlocks
 }
 
-// settle ends what is under way, has everything be heard, and compares what the session was told with what it has.
+// settle ends what is running, delivers all changes, and compares what the session was told with its committed claims.
 func (h *hearing) settle() {
 	h.sc.commits.set(false)
 	h.sc.reads.set(false)
@@ -380,7 +380,7 @@ func (h *hearing) settle() {
 	time.Sleep(time.Second)
 	h.hear()
 	for sequence := range h.asked {
-		h.Errorf("%d was not answered", sequence)
+		h.Errorf("command %d was not answered", sequence)
 	}
 	has := make(map[string]session.Holding)
 	for _, c := range h.sc.truth.lives() {
@@ -402,10 +402,10 @@ func (h *hearing) settle() {
 	}
 }
 
-// TestPropertyEvents: what a session is told of a resource rises by the resource's version, each change once; what was told
-// before is what stood before; and in the end it is what the rules say. So it is in whichever order the changes come
-// from this server, from the feed and from reads, late and more than once, while commands are under way, commits have
-// unknown outcomes, and the session is opened again and moves.
+// TestPropertyEvents: the versions that a session is told of a resource rise, and each change is told once; the
+// previous holding in an event is the current one of the event before; and the final state is that of the rules. This
+// holds for any order of changes from this server, from the feed and from reads, late and repeated, while commands run,
+// commits have unknown outcomes, and the session is opened again and moves.
 func TestPropertyEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t)
@@ -484,7 +484,7 @@ func TestPropertyEvents(t *testing.T) {
 	})
 }
 
-// TestChangeDuringRead: what is heard of a claim that only the read under way will find is not lost.
+// TestChangeDuringRead: a change of a claim that only a running read will find is not lost.
 func TestChangeDuringRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// background reads something beside the commands, and then calls what the read returned, unless
-// the session has ended.
+// background runs a read outside of the session's mutex, and then calls the function that the read returned, with the
+// mutex held. The end of the session here cancels the read; then nothing is called.
 func (a *Attached) background(read func(context.Context) (then func())) {
 	ctx, cancel := context.WithCancel(a.caller)
 	go func() {
@@ -26,7 +26,7 @@ func (a *Attached) background(read func(context.Context) (then func())) {
 	})
 }
 
-// beside is background for what is also done when the session has ended.
+// beside is background for work that the end of the session must not cancel.
 func (a *Attached) beside(ctx context.Context, work func(context.Context) (then func())) {
 	a.m.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -40,7 +40,7 @@ func (a *Attached) beside(ctx context.Context, work func(context.Context) (then 
 	})
 }
 
-// look reads the claim of a resource that has ended, tells it, and goes on.
+// look reads the claim of a resource that has ended, tells the client of its end, and calls then.
 func (a *Attached) look(r *resource, then func()) {
 	id := r.id
 	if id == "" { // it has been told meanwhile
@@ -64,7 +64,7 @@ func (a *Attached) look(r *resource, then func()) {
 	})
 }
 
-// get reads a claim. One that is there no more has ended, nobody knows how.
+// get returns a claim, nil if it no longer exists: it has ended, and it is unknown how.
 func (a *Attached) get(ctx context.Context, id string) (*claim.Claim, error) {
 	c, _, err := a.m.store.Get(ctx, id)
 	if errors.Is(err, claim.ErrNotFound) {
@@ -73,7 +73,8 @@ func (a *Attached) get(ctx context.Context, id string) (*claim.Claim, error) {
 	return &c, err
 }
 
-// gone returns the end of a resource's claim that is there no more: nobody knows how it ended.
+// gone returns the claim of a resource as ended, without a status: its row no longer exists, so it is unknown how it
+// ended.
 func (r *resource) gone() *claim.Claim {
 	return &claim.Claim{ID: r.id, Resource: r.name, Mode: r.mode, Version: r.version + 1}
 }
@@ -91,9 +92,9 @@ func (a *Attached) Missed() {
 	}
 }
 
-// reconcile reads the session's claims again, since changes may have been missed.
+// reconcile reads the session's claims again, because changes may have been missed.
 func (a *Attached) reconcile() {
-	if a.doubtful = a.reads > 0; a.doubtful { // once more, after the read under way
+	if a.doubtful = a.reads > 0; a.doubtful { // once more, after the read that runs
 		return
 	}
 	a.reads++
@@ -131,8 +132,8 @@ func (a *Attached) reconcile() {
 	})
 }
 
-// whenKnown calls then after what commands have changed was told: at once, or, if the outcome of one was not known,
-// after the claims were read. It is called for one thing at a time.
+// whenKnown calls then after the client was told all changes by its commands: at once, or, if the outcome of a command
+// was unknown, after the claims were read. Only one function may wait at a time.
 func (a *Attached) whenKnown(then func()) {
 	if a.unknown && (a.reads > 0 || a.doubtful) {
 		a.known = then
@@ -141,7 +142,7 @@ func (a *Attached) whenKnown(then func()) {
 	then()
 }
 
-// readClaims reads the live claims of the session, and those that it had and that have ended.
+// readClaims reads the live claims of the session, and the claims that it knew and that have ended.
 func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []*claim.Claim, err error) {
 	select {
 	case a.m.reading <- struct{}{}:
@@ -151,7 +152,7 @@ func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []
 	}
 	a.mu.Lock()
 	a.reading = true
-	known := make(map[string]*claim.Claim, len(a.resources)) // how each claim ended if it is there no more
+	known := make(map[string]*claim.Claim, len(a.resources)) // by id; the value describes the end of a claim whose row no longer exists
 	for _, r := range a.resources {
 		if r.id != "" {
 			known[r.id] = r.gone()
@@ -178,7 +179,7 @@ func (a *Attached) readClaims(ctx context.Context) (live []claim.Claim, ended []
 	return live, ended, nil
 }
 
-// findOut has the session end its stay here if it is not attached here any more.
+// findOut checks whether the session is still attached here, and ends its service here if it is not.
 func (a *Attached) findOut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,8 +188,8 @@ func (a *Attached) findOut() {
 	}
 }
 
-// ask reads the session's row, since something says that it may not be attached here any more, and
-// ends its stay here if that is so. surely says that it is not.
+// ask reads the session's row, because it may no longer be attached here, and ends its service here if it is not.
+// surely means that a commit has found that it is not.
 func (a *Attached) ask(surely bool) {
 	if a.asking && !surely {
 		return
@@ -201,7 +202,7 @@ func (a *Attached) ask(surely bool) {
 			here := err == nil && row.Server == a.server
 			_, closing := a.barrier.(Close)
 			switch {
-			case closing && !surely: // it is about to be answered
+			case closing && !surely: // the answer to Close comes soon
 			case errors.Is(err, claim.ErrSessionEnded), err == nil && row.Ends():
 				a.stop(claim.ErrSessionEnded)
 			case err == nil && (row.Server != "" && !here || here && surely): // by another stream

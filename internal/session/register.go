@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// register returns the name under which this server keeps its sessions alive. A server without
-// sessions whose last beat is some time ago takes a new name: it may have been declared gone.
+// register returns the name under which this server keeps its sessions alive. If the server has no sessions and its
+// last beat is some time ago, it takes a new name, because it may have been declared gone.
 func (m *Manager) register(ctx context.Context) (string, error) {
 	m.registering.Lock()
 	defer m.registering.Unlock()
@@ -40,22 +40,22 @@ func (m *Manager) Any() bool {
 	return m.opening+len(m.attached) > 0
 }
 
-// heartbeat is one that is to be answered.
+// heartbeat is a heartbeat of a client that is not answered yet.
 type heartbeat struct {
 	session  *Attached
 	sequence uint64
 	at       time.Time
 }
 
-// Heartbeat answers the message after a beat of this server that begins after now.
+// Heartbeat answers the message of a client after a beat of this server that begins after now.
 func (a *Attached) Heartbeat(sequence uint64) {
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()
 	a.m.asked = append(a.m.asked, heartbeat{a, sequence, time.Now()})
 }
 
-// Beaten implements committer.Sessions: it answers the heartbeats that came before the beat began, of
-// the sessions that are still here.
+// Beaten implements committer.Sessions: it answers the heartbeats that arrived before the beat began. lost reports that
+// this server was declared gone: all sessions end here with ErrDetached.
 func (m *Manager) Beaten(began time.Time, lost bool) {
 	if lost {
 		m.mu.Lock()

@@ -11,10 +11,10 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// resetReason is why the claims of sessions end that a reset has ended.
+// resetReason is the reason in claims that Reset has ended.
 const resetReason = "the sessions were reset"
 
-// endReason is why the claims of a session end that EndSession has ended.
+// endReason is the reason in claims that End has ended.
 const endReason = "the session was ended"
 
 const (
@@ -22,7 +22,7 @@ const (
 	resetParallel = 64
 )
 
-// List returns sessions of all servers in the order of their ids: those after one, up to a limit.
+// List returns sessions of all servers in the order of their ids, after one id and up to a limit.
 func (m *Manager) List(ctx context.Context, after string, limit int) ([]db.SessionCount, claim.Instant, error) {
 	return m.store.Sessions(ctx, after, limit)
 }
@@ -43,8 +43,8 @@ func (m *Manager) Get(ctx context.Context, id string) (found db.SessionCount, no
 	return found, now, err
 }
 
-// End ends a session of any server, or returns claim.ErrSessionEnded. What it has ended stays so when it returns
-// another error: it may be repeated.
+// End ends a session of any server, or returns claim.ErrSessionEnded. After another error some of its claims may have
+// ended; it may be repeated.
 func (m *Manager) End(ctx context.Context, id string) error {
 	ended, err := m.revoke(ctx, []string{id}, endReason)
 	if err == nil && ended == 0 {
@@ -53,9 +53,9 @@ func (m *Manager) End(ctx context.Context, id string) error {
 	return err
 }
 
-// Reset ends all sessions, of all servers, but those to keep, and returns how many it has ended.
-// Their waiting claims end first, so that none of them is granted what another gives up. What it
-// has ended stays so when it returns an error: it may be repeated.
+// Reset ends all sessions of all servers except those to keep, and returns how many it has ended. It ends their waiting
+// claims first, so that none of them is granted a resource that another one releases. After an error some sessions may
+// have ended; it may be repeated.
 func (m *Manager) Reset(ctx context.Context, keep []string) (ended int, err error) {
 	sessions, err := m.others(ctx, keep)
 	if err != nil {
@@ -64,7 +64,7 @@ func (m *Manager) Reset(ctx context.Context, keep []string) (ended int, err erro
 	return m.revoke(ctx, sessions, resetReason)
 }
 
-// revoke ends sessions, those that wait first.
+// revoke ends all waiting claims of the sessions, and then the sessions.
 func (m *Manager) revoke(ctx context.Context, sessions []string, reason string) (ended int, err error) {
 	for _, cmd := range []claim.EndSession{
 		{Waiting: claim.Revoked, Keep: true, Reason: reason},
@@ -77,7 +77,7 @@ func (m *Manager) revoke(ctx context.Context, sessions []string, reason string) 
 	return ended, err
 }
 
-// others returns the ids of the sessions that are not to be kept.
+// others returns the ids of all sessions except those to keep.
 func (m *Manager) others(ctx context.Context, keep []string) (ids []string, err error) {
 	keep = slices.Sorted(slices.Values(keep))
 	for after := ""; ; {
@@ -97,7 +97,7 @@ func (m *Manager) others(ctx context.Context, keep []string) (ids []string, err 
 	}
 }
 
-// endEach carries out a command for each session, several at the same time.
+// endEach runs a command for each session, several concurrently. Sessions that have already ended are no error.
 func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndSession) (int, error) {
 	var (
 		done  atomic.Int64
@@ -133,9 +133,9 @@ func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndS
 	return int(done.Load()), first
 }
 
-// ended sends a session away that has ended, if it is here.
+// ended ends the service of a session that has ended, if it is attached here.
 func (m *Manager) ended(id string) {
 	if a := m.find(id); a != nil {
-		a.inbox.Put(func() { a.end(claim.ErrSessionEnded) }) // after what it is told of its claims
+		a.inbox.Put(func() { a.end(claim.ErrSessionEnded) }) // after the changes of its claims
 	}
 }

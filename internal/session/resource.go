@@ -6,23 +6,23 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// resource is one that the session holds or waits for, or has commands about.
+// resource is a resource that the session holds or waits for, or has commands about.
 type resource struct {
 	name    string
 	id      string // of the live claim, "" for none
 	token   uint64
-	version uint64 // of the last change that was told, or left out
+	version uint64 // of the last change that was sent, or omitted
 	status  claim.Status
 	mode    claim.Mode
 	work    *work // nil: no commands
 }
 
-// work are the commands about a resource. The first is under way.
+// work is the queue of commands about a resource. The first one is running.
 type work struct {
 	commands []Command
-	about    string       // the claim that the first makes or ends, as its answer will tell; "" for none
-	makes    bool         // whether it makes it
-	kept     *claim.Claim // the last that is known of that claim and was not told; nil for nothing
+	about    string       // id of the claim that the first command makes or ends, which its answer tells; "" for none
+	makes    bool         // whether it makes this claim
+	kept     *claim.Claim // the latest state of this claim that was not sent; or nil
 }
 
 func (r *resource) holding() Holding {
@@ -32,18 +32,19 @@ func (r *resource) holding() Holding {
 	return holdingOf(r.status)
 }
 
-// knows reports whether a claim is the resource's, or is being made. The session has no other there: those
-// that it had have ended, and whatever is heard of them is old.
+// knows reports whether a claim is the resource's live claim, or is being made by a command. Other claims have ended,
+// and changes of them are old.
 func (r *resource) knows(id string) bool {
 	return r != nil && (r.id == id || r.work != nil && r.work.about == id)
 }
 
-// keeps reports whether the answer to the command under way tells a change of a claim.
+// keeps reports whether the answer to the running command will tell a change of a claim.
 func (r *resource) keeps(c *claim.Claim) bool {
 	return r.work != nil && r.work.about == c.ID && (r.id != c.ID || c.Status.Final())
 }
 
-// conclude ends what the command under way is about. It returns what its answer did not tell, nil for nothing.
+// conclude ends the tracking of the claim of the running command. It returns a state that its answer did not tell, or
+// nil.
 func (a *Attached) conclude(r *resource) (kept *claim.Claim) {
 	kept = r.work.kept
 	if r.work.makes {
@@ -53,13 +54,13 @@ func (a *Attached) conclude(r *resource) (kept *claim.Claim) {
 	return kept
 }
 
-// omit leaves out the claim that the command under way has made: it has ended, and nothing of it is to be told.
+// omit skips the claim that the running command has made: it has ended, and the client is told nothing of it.
 func (a *Attached) omit(r *resource, c *claim.Claim) {
 	r.version = max(r.version, c.Version)
 	a.conclude(r)
 }
 
-// resource returns what is known of a resource, which may be nothing.
+// resource returns the entry of a resource, and adds one if there is none.
 func (a *Attached) resource(name string) *resource {
 	r := a.resources[name]
 	if r == nil {
@@ -69,15 +70,15 @@ func (a *Attached) resource(name string) *resource {
 	return r
 }
 
-// forget drops a resource about which there is nothing to know. While claims are being read it stays: the
-// read may have begun before its claim ended.
+// forget removes the entry of a resource without claim and commands. It stays while claims are being read, because the
+// read may have begun before the claim ended.
 func (a *Attached) forget(r *resource) {
 	if r.id == "" && r.work == nil && !a.reading {
 		delete(a.resources, r.name)
 	}
 }
 
-// set notes a claim of the session as it is now.
+// set stores the current state of a claim of the session.
 func (a *Attached) set(r *resource, c *claim.Claim) {
 	before := r.holding()
 	r.id, r.version, r.status, r.mode, r.token = "", c.Version, c.Status, c.Mode, c.Token
@@ -119,19 +120,19 @@ func (a *Attached) Changed(t claim.Transition) {
 	}
 }
 
-// changed takes in one change of a claim, from any source: it may be old, or have come before.
+// changed applies a change of a claim, from any source. It may be old, or a repetition.
 func (a *Attached) changed(t claim.Transition) {
 	c := t.After
 	switch r := a.resources[c.Resource]; {
 	case r.knows(c.ID):
 		a.learn(r, c)
 	case a.reading, t.Before == nil && c.Status.Live():
-		// It may be a claim that was made over an older stream, by a commit whose outcome was not known.
+		// It may be a claim that an older stream made by a commit with an unknown outcome.
 		a.reconcile()
 	}
 }
 
-// learn takes in how a claim is that the resource knows, and tells it.
+// learn applies the state of a claim that the resource knows, and tells the client what changed.
 func (a *Attached) learn(r *resource, c *claim.Claim) {
 	switch {
 	case c.Version <= r.version:
@@ -151,7 +152,7 @@ func (a *Attached) learn(r *resource, c *claim.Claim) {
 		}
 		a.send(e)
 		if c.Status.Final() && a.barrier == nil {
-			a.ask(false) // the session itself may have been ended
+			a.ask(false) // the session itself may have ended
 		}
 	}
 	a.forget(r)
