@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/internal/metric"
 )
 
-// Answers measures how long it takes from the grant of a claim that waited until its caller is told.
+// Answers measures the time from the grant of a claim that waited to the answer to its caller.
 type Answers struct{ commit, feed, session prometheus.Observer }
 
 func newAnswers(registerer prometheus.Registerer) *Answers {
@@ -21,19 +21,19 @@ func newAnswers(registerer prometheus.Registerer) *Answers {
 	return &Answers{vec.WithLabelValues("commit"), vec.WithLabelValues("feed"), vec.WithLabelValues("session")}
 }
 
-// told notes that a call is told what this server has committed.
+// told measures an answer to a call after a commit of this server.
 func (a *Answers) told(u *update) {
 	if u.claim.Token != 0 {
 		a.commit.Observe(time.Since(u.at).Seconds())
 	}
 }
 
-// read notes that a call is told what it has read, after it had waited.
+// read measures an answer to a call that waited and then read its claim.
 func (a *Answers) read(c *claim.Claim, now claim.Instant) {
 	if c.Status == claim.Active {
 		a.feed.Observe(max(0, now.Wall.Sub(c.Activated)).Seconds())
 	}
 }
 
-// Told notes that a session is told of a grant which this server has known of since a moment.
+// Told measures an event of a session about a grant. since is when this server learned of the grant.
 func (a *Answers) Told(since time.Time) { a.session.Observe(time.Since(since).Seconds()) }

@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/committer/committertest"
 )
 
-// TestAnswersAreMeasured: from the grant to the answer, of calls that have waited for it.
+// TestAnswersAreMeasured: the time from the grant to the answer is measured, for calls that have waited.
 func TestAnswersAreMeasured(t *testing.T) {
 	const name = "locket_handover_answer_seconds"
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {

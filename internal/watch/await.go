@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// lookInterval is how often a waiting call reads its claim although nothing has woken
-	// it: an update may have been lost.
+	// lookInterval is how often a waiting call reads its claim without having been woken, because an update may have
+	// been lost.
 	lookInterval = 5 * time.Second
-	// looksPerSecond is how many such reads all waiting calls of this server make together.
+	// looksPerSecond limits these reads, of all waiting calls of this server together.
 	looksPerSecond = 1000
 )
 
-// Await returns a claim once it no longer waits: when it is active, or final. It returns
-// claim.ErrNotFound, ErrStopped, the errors of db.Store, or that of ctx.
+// Await waits until a claim is active or final, and returns it. It returns claim.ErrNotFound, ErrStopped, the errors of
+// db.Store, or the cause of ctx.
 func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant, error) {
 	s := h.subscribe(id)
 	defer h.unsubscribe(s)
@@ -25,8 +25,8 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 	defer look.Stop()
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if h.running.Err() == nil { // else it reads once
-		defer context.AfterFunc(h.running, cancel)() // the database may hang
+	if h.running.Err() == nil { // a stopped hub still reads once
+		defer context.AfterFunc(h.running, cancel)() // a database that hangs must not delay Stop
 	}
 	for waited := false; ; waited = true {
 		c, now, err := h.store.Get(reading, id)
@@ -56,8 +56,8 @@ func (h *Hub) Await(ctx context.Context, id string) (claim.Claim, claim.Instant,
 	}
 }
 
-// untilLook returns when a call is to look again: the more calls wait, the later. Calls that
-// began together part.
+// untilLook returns after what time a call looks again. It grows with the number of waiting calls, and is random, so
+// that calls that began together spread.
 func (h *Hub) untilLook() time.Duration {
 	interval := max(lookInterval, time.Duration(h.len())*time.Second/looksPerSecond)
 	return interval - rand.N(interval/4)

@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// TestAwait is about claim b, which waits behind claim a.
+// TestAwait: claim b waits behind claim a.
 func TestAwait(t *testing.T) {
 	release := claim.SetStatus{ID: "a", Status: claim.Released}
 	for name, test := range map[string]func(t *testing.T, w *committertest.World){
@@ -66,7 +66,7 @@ func TestAwait(t *testing.T) {
 			replies := w.Await(t.Context(), "b")
 			committertest.Transact(t, w.Store.Store, release)
 			time.Sleep(time.Second)
-			pending(t, replies) // this server has not heard of it
+			pending(t, replies) // this server has not learned of it
 			feed <- feedRead{ids: []string{"other", "b", "b"}}
 			begin := time.Now()
 			gets(t, replies, claim.Active)
@@ -94,7 +94,7 @@ func TestAwait(t *testing.T) {
 			replies := w.Await(t.Context(), "b")
 			w.Store.Set(func(s *committertest.Store) {
 				s.OnTransact = func(ctx context.Context, fn func(db.Tx) error) error {
-					committertest.Check(t, s.Update(ctx, fn)) // it is done
+					committertest.Check(t, s.Update(ctx, fn)) // it is committed
 					return db.ErrOutcomeUnknown
 				}
 			})
@@ -128,7 +128,7 @@ func TestAwait(t *testing.T) {
 			w.Store.Set(func(s *committertest.Store) {
 				s.OnChanges = func(after db.Position) ([]db.Commit, error) {
 					<-stopped
-					return []db.Commit{{Server: "other", N: after["other"] + 2}}, nil // the first one is not there
+					return []db.Commit{{Server: "other", N: after["other"] + 2}}, nil // a commit is missing
 				}
 			})
 			committertest.Run(t, watch.NewFollower(w.Store, w.Hub, w.Log))
@@ -136,7 +136,7 @@ func TestAwait(t *testing.T) {
 			replies := w.Await(t.Context(), "b")
 			committertest.Transact(t, w.Store.Store, release)
 			begin := time.Now()
-			close(stopped) // the read that was under way, and the next
+			close(stopped) // the read that runs, and the next one
 			gets(t, replies, claim.Active)
 			if took := time.Since(begin); took > 100*time.Millisecond {
 				t.Errorf("it took %s", took)
@@ -163,7 +163,7 @@ func TestAwait(t *testing.T) {
 				}
 				replies = w.Await(t.Context(), "b") // nor later
 			}
-			w.Must(t, release) // other requests go on
+			w.Must(t, release) // other requests are still served
 			gets(t, w.Await(t.Context(), "b"), claim.Active)
 		},
 	} {
@@ -193,14 +193,14 @@ func pending(t *testing.T, replies chan committertest.Reply) {
 	}
 }
 
-// feedRead is what one reading of the feed returns.
+// feedRead is the result of one read of the feed.
 type feedRead struct {
-	ids     []string // of claims that left the waiting line
-	unknown bool     // no more than the ids is known
+	ids     []string // claims that have stopped waiting
+	unknown bool     // only the ids are known
 	err     error
 }
 
-// commits returns a commit of another server, the one after a position.
+// commits returns a commit of another server, the next one after a position.
 func (r feedRead) commits(after db.Position) []db.Commit {
 	c := db.Commit{Server: "other", N: after["other"] + 1, Unknown: r.unknown}
 	if r.unknown {
@@ -215,7 +215,7 @@ func (r feedRead) commits(after db.Position) []db.Commit {
 	return []db.Commit{c}
 }
 
-// follow runs a follower that reads what is sent to a channel, once each.
+// follow runs a follower of a feed that returns what is sent to a channel, once each.
 func follow(t *testing.T, w *committertest.World) chan<- feedRead {
 	t.Helper()
 	feed := make(chan feedRead, 1)
@@ -233,7 +233,7 @@ func follow(t *testing.T, w *committertest.World) chan<- feedRead {
 	return feed
 }
 
-// TestIdleFollower: when nobody waits the feed is read about once in two seconds.
+// TestIdleFollower: while nothing waits, the feed is read about once in two seconds.
 func TestIdleFollower(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		reads := 0

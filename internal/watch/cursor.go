@@ -11,22 +11,22 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Cursor is the place of a watcher, in the feed that all servers share.
+// Cursor is the place of a watcher in the feed, which all servers share.
 type Cursor struct {
-	// Position has all that the watcher has seen.
+	// Position covers all commits that the watcher has seen.
 	Position db.Position
-	// At is when the feed ended there, or earlier.
+	// At is a time of the database at or before which the feed ended at Position.
 	At claim.Time
 }
 
-// ErrCursor is returned for a text that is no cursor of this version.
+// ErrCursor is returned for a text that is not a cursor of this version.
 var ErrCursor = errors.New("not a cursor that a watch has given")
 
 const (
 	// cursorVersion is the first byte of a cursor.
 	cursorVersion = 1
-	// MaxCursor is the length of the longest cursor in bytes. One has about 40 bytes for each
-	// server that has committed anything within the last 20 minutes.
+	// MaxCursor is the maximum length of a cursor as text, in bytes. It has about 40 bytes for each server that has
+	// committed within the last 20 minutes.
 	MaxCursor = 64 << 10
 )
 
@@ -41,7 +41,7 @@ func (c Cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(buf)
 }
 
-// ParseCursor returns the cursor of a text, or ErrCursor.
+// ParseCursor returns the cursor that a text encodes, or ErrCursor.
 func ParseCursor(text string) (Cursor, error) {
 	if len(text) > MaxCursor {
 		return Cursor{}, ErrCursor

@@ -25,7 +25,7 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// FuzzCursor reads anything: what is a cursor is that of its own text.
+// FuzzCursor: a text that parses as a cursor is equal to the cursor of its own text.
 func FuzzCursor(f *testing.F) {
 	f.Add(watch.Cursor{Position: db.Position{"server": 5, "other": 1 << 40}, At: 1_790_000_000_000_000}.String())
 	f.Add("AQ")

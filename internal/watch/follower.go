@@ -15,32 +15,32 @@ import (
 
 const (
 	followInterval = 20 * time.Millisecond
-	// busyFollow is how often the feed is read at most, for the commits of this server.
+	// busyFollow is the minimum time between two reads of the feed.
 	busyFollow = 5 * time.Millisecond
-	// idleFollow is how often the feed is read when nobody waits for a change here.
+	// idleFollow is how often the feed is read while no call, session or watcher waits for changes here.
 	idleFollow = 2 * time.Second
-	// tidyInterval is how often servers that are gone are forgotten.
+	// tidyInterval is how often servers that have no more commits in the feed are removed from the position.
 	tidyInterval = time.Minute
 )
 
-// Follower reads the feed and tells a hub what other servers did, and its watchers what all
-// did.
+// Follower reads the feed. It reports the commits of other servers to a hub, and the commits of all servers to the
+// watchers.
 type Follower struct {
 	feed db.Feed
 	hub  *Hub
 	log  *slog.Logger
 
-	position db.Position // nil: at the end, wherever that is
-	own      bool        // the position has this server's own commits too
+	position db.Position // nil: the end of the feed
+	own      bool        // the position counts this server's own commits too
 	missed   bool        // changes may have been missed
 	read     time.Time   // when the last read began
 
-	tidied time.Time  // when the end of the feed was read
+	tidied time.Time  // when the end of the feed was last read
 	clock  claim.Time // the database's time then
 	past   *db.Past   // of the database's clock
 }
 
-// NewFollower returns a follower of the feed for the calls that wait at a hub.
+// NewFollower returns a follower of the feed for a hub.
 func NewFollower(feed db.Feed, hub *Hub, log *slog.Logger) *Follower {
 	return &Follower{feed: feed, hub: hub, log: log, past: db.NewPast(db.FeedAge)}
 }
@@ -50,7 +50,7 @@ func (f *Follower) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return periodic.Paced(f.pause, f.hub.wake, f.follow).Run(signals, ready)
 }
 
-// pause returns how long to leave the feed alone.
+// pause returns the time to the next read of the feed.
 func (f *Follower) pause() time.Duration {
 	if watched, _ := f.hub.log.wanted(); !watched && !f.hub.waits() {
 		return idleFollow
@@ -59,7 +59,7 @@ func (f *Follower) pause() time.Duration {
 }
 
 func (f *Follower) follow(ctx context.Context) {
-	if pause := busyFollow - time.Since(f.read); pause > 0 { // commits come one after the other: one read for several of them
+	if pause := busyFollow - time.Since(f.read); pause > 0 { // one read for several commits in a row
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -68,7 +68,7 @@ func (f *Follower) follow(ctx context.Context) {
 	}
 	f.read = time.Now()
 	if err := f.followOnce(ctx); err != nil {
-		f.missed = true // it may take long to read what comes now
+		f.missed = true // the next read may come much later
 		f.log.Debug("the changes of other servers cannot be read", "error", err)
 		return
 	}
@@ -88,7 +88,7 @@ func (f *Follower) followOnce(ctx context.Context) error {
 		f.own = false
 	}
 	commits, err := f.feed.Changes(ctx, f.position, f.own)
-	if errors.Is(err, db.ErrFeedGap) { // too many
+	if errors.Is(err, db.ErrFeedGap) { // too many commits, or no longer kept
 		f.lost()
 		f.position = nil
 		return f.tidy(ctx)
@@ -110,7 +110,7 @@ func (f *Follower) advance(commits []db.Commit) {
 	for _, c := range commits {
 		switch err := f.position.Follow(c); {
 		case err == nil:
-		case c.Unknown: // what waiting calls must know is there
+		case c.Unknown: // the waiting calls know what they need
 			f.hub.log.cut()
 		default:
 			f.lost()
@@ -118,14 +118,13 @@ func (f *Follower) advance(commits []db.Commit) {
 	}
 }
 
-// lost says that commits are missing.
+// lost notes that commits of the feed were missed.
 func (f *Follower) lost() {
 	f.missed = true
 	f.hub.log.cut()
 }
 
-// beginLog begins the log of the watchers at the end of the feed. What comes before that is for
-// the waiting calls alone.
+// beginLog begins the log of the watchers at the end of the feed. The commits before it are reported to the hub only.
 func (f *Follower) beginLog(ctx context.Context) error {
 	end, now, err := f.feed.End(ctx, true)
 	if err != nil {
@@ -143,23 +142,24 @@ func (f *Follower) beginLog(ctx context.Context) error {
 	return nil
 }
 
-// time is the database's when the last read began.
+// time returns the database's time when the last read began.
 func (f *Follower) time() claim.Time { return f.clock.Add(f.read.Sub(f.tidied)) }
 
-// oldest is the time of what is as old as the feed is kept. Where the clock has stepped meanwhile, it is one that is older.
+// oldest returns the time before which the feed keeps no commits. Where the database's clock has stepped, it is an
+// earlier one.
 func (f *Follower) oldest() claim.Time { return min(f.time().Add(-db.FeedAge), f.past.Low()) }
 
-// saw notes the database's time at a moment.
+// saw notes the database's time at a moment of this server.
 func (f *Follower) saw(now claim.Time, at time.Time) {
-	if at.Sub(f.tidied) > db.FeedAge/2 { // nobody knows what the clock has done since
+	if at.Sub(f.tidied) > db.FeedAge/2 { // the clock may have stepped unseen
 		f.past = db.NewPast(db.FeedAge)
 	}
 	f.past.Saw(now)
 	f.tidied, f.clock = at, now
 }
 
-// tidy finds the end of the feed if there is no position yet. Else it forgets the servers of
-// which the feed has nothing any more: they are gone.
+// tidy reads the end of the feed if there is no position yet. Otherwise, once in tidyInterval, it removes from the
+// position the servers that have no more commits in the feed.
 func (f *Follower) tidy(ctx context.Context) error {
 	if f.position != nil && time.Since(f.tidied) < tidyInterval {
 		return nil

@@ -12,56 +12,53 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// ErrStopped is returned to calls that wait because this server no longer lets any wait:
-// it shuts down. Another server can.
+// ErrStopped is returned to calls that wait when this server shuts down. They may be repeated at another server.
 var ErrStopped = errors.New("the server lets no more calls wait")
 
-// Store is what a hub asks of a store.
+// Store is what a hub needs of a store.
 type Store interface {
 	db.Getter
 	db.Feed
 }
 
-// Hub wakes the calls that wait for a claim, tells the sessions what happens to theirs, and has the
-// log that watchers follow.
+// Hub wakes the calls that wait for a claim, tells sessions the changes of their claims, and has the log of the
+// watchers.
 type Hub struct {
 	store db.Getter
 	log   *feedLog
-	// Answers measures how late grants are told.
+	// Answers measures how long grants wait to be told.
 	Answers *Answers
 
 	mu       sync.Mutex
 	waiting  map[string]map[*subscription]struct{} // by the claim's id
 	count    int
 	renewals renewals
-	wake     chan struct{}   // gets a value when the feed is to be read at once
+	wake     chan struct{}   // gets a value when the feed is to be read now
 	running  context.Context // ends with Stop
 	stop     func()
 
 	sessions map[string]*sessionFollower // by the session's id
-	awaited  int                         // sessions that wait for something
+	awaited  int                         // sessions with waiting claims
 }
 
-// subscription is one call's wait for one claim.
+// subscription is one call that waits for one claim.
 type subscription struct {
 	id string
-	// updates brings the claim as it is now, or nil: read it.
+	// updates gets the claim as it is now, or nil if the call must read it.
 	updates chan *update
-	// half is that of the claim's WaitTTL, 0 for none, and renewAt when its wait is to be renewed:
-	// see WaitRenewer.
+	// half is half of the claim's WaitTTL, 0 for none; renewAt is when its wait is to be renewed: see WaitRenewer.
 	half    time.Duration
 	renewAt time.Time
 }
 
-// update is a claim, the time of the transaction in which it became so, and when that was committed.
+// update is a claim after a transaction, the time of the transaction, and when it was committed here.
 type update struct {
 	claim *claim.Claim
 	now   claim.Instant
 	at    time.Time
 }
 
-// NewHub returns a hub that reads claims in a store, and exports the numbers of calls that
-// wait, and of watches.
+// NewHub returns a hub that reads claims from a store. It registers metrics of the waiting calls and of the watches.
 func NewHub(store Store, registerer prometheus.Registerer) *Hub {
 	running, stop := context.WithCancel(context.Background())
 	h := &Hub{store: store, Answers: newAnswers(registerer), running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]*sessionFollower)}
@@ -73,8 +70,7 @@ func NewHub(store Store, registerer prometheus.Registerer) *Hub {
 	return h
 }
 
-// Committed implements committer.Listener: it wakes the calls whose claims have stopped
-// waiting.
+// Committed implements committer.Listener: it wakes the calls whose claims have stopped waiting.
 func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	if watched, _ := h.log.wanted(); watched {
 		h.poke()
@@ -88,7 +84,7 @@ func (h *Hub) Committed(now claim.Instant, changes []claim.Transition) {
 	}
 }
 
-// updateOf returns the update of a claim, nil if it lacks some of its data.
+// updateOf returns the update of a claim, or nil if the claim lacks some of its data.
 func updateOf(c *claim.Claim, now claim.Instant, at time.Time) *update {
 	if c.Brief {
 		return nil
@@ -96,8 +92,8 @@ func updateOf(c *claim.Claim, now claim.Instant, at time.Time) *update {
 	return &update{c, now, at}
 }
 
-// applyFeed wakes the calls whose claims have stopped waiting by what other servers committed. What this one
-// did, which is there for the watchers, was told by Committed.
+// applyFeed wakes the calls whose claims have stopped waiting by commits of other servers. It skips the commits of this
+// server, which are in the feed for the watchers and which Committed has reported.
 func (h *Hub) applyFeed(commits []db.Commit) {
 	unknown := false
 	for _, c := range commits {
@@ -120,7 +116,7 @@ func (h *Hub) applyFeed(commits []db.Commit) {
 	}
 }
 
-// Missed implements committer.Listener: all waiting calls of this server read their claims.
+// Missed implements committer.Listener: all waiting calls and all sessions of this server read their claims.
 func (h *Hub) Missed() { h.notifyAll() }
 
 func (h *Hub) subscribe(id string) *subscription {
@@ -137,7 +133,7 @@ func (h *Hub) subscribe(id string) *subscription {
 	return s
 }
 
-// poke makes the follower read the feed at once.
+// poke makes the follower read the feed now.
 func (h *Hub) poke() {
 	select {
 	case h.wake <- struct{}{}:
@@ -158,7 +154,7 @@ func (h *Hub) unsubscribe(s *subscription) {
 	}
 }
 
-// notify wakes the calls that wait for a claim; n may be nil.
+// notify wakes the calls that wait for a claim. n may be nil: then they read it.
 func (h *Hub) notify(id string, n *update) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,7 +178,7 @@ func (h *Hub) notifyAll() {
 func (s *subscription) tell(n *update) {
 	select {
 	case s.updates <- n:
-	default: // it is awake already, and reads the claim itself
+	default: // the call is awake already, and reads the claim
 	}
 }
 
@@ -192,12 +188,12 @@ func (h *Hub) len() int {
 	return h.count
 }
 
-// waits reports whether a call or a session waits here.
+// waits reports whether a call or a session waits on this server.
 func (h *Hub) waits() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count > 0 || h.awaited > 0
 }
 
-// Stop makes every Await and every Watcher return ErrStopped, now and from now on.
+// Stop makes every Await and every Watcher return ErrStopped, now and later.
 func (h *Hub) Stop() { h.stop() }

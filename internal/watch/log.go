@@ -13,43 +13,42 @@ import (
 )
 
 const (
-	// logBytes bounds the commits in the log, by the size of their records.
+	// logBytes limits the size of the records in the log.
 	logBytes = db.FeedBytes
-	// decodedBytes is of how many of the last of them the changes are kept as well, which take
-	// about six times as much: nearly all watchers are there.
+	// decodedBytes limits the size of the newest records whose changes are kept decoded as well, which takes about six
+	// times as much memory. Nearly all watchers read these.
 	decodedBytes = 4 << 20
 )
 
-// feedLog is the part of the feed that the watchers of this server follow: one for all of them, while
-// there are any. It begins where the first watcher does, and is extended back for one that comes
-// with an older cursor.
+// feedLog is the part of the feed that the watchers of this server follow: one log for all of them, while there are
+// any. It begins at the end of the feed when the first watcher comes, and is extended back for a watcher with an older
+// cursor.
 //
-// Each position that it has is closed: with a commit, all that it builds on. So is that of a
-// watcher, which has seen some commits before the log began, and the first of the log's; it goes
-// on with those of the log that are not before its own position.
+// Each of its positions is closed: with a commit it covers all commits that this one builds on. So the position of a
+// watcher needs no order of its own: the watcher skips the commits of the log that its position covers.
 type feedLog struct {
 	feed db.Feed
 	poke func() // makes the follower read the feed now
 
-	extending chan struct{} // full while somebody extends the log back
+	extending chan struct{} // full while a goroutine extends the log back
 
 	mu         sync.Mutex
 	watchers   int
 	on         bool
-	generation int           // of the log, which begins anew after a gap
+	generation int           // of the log: each begin is a new generation
 	changed    chan struct{} // closed when the log grows, begins or ends
-	base, end  db.Position   // before its first commit, and after its last one; never changed in place
-	at         claim.Time    // when the feed ended there
-	oldest     claim.Time    // what is from before that is too old
-	readAt     time.Time     // when the read of the feed began that saw this
+	base, end  db.Position   // before the first commit of the log, and after the last; replaced, never changed
+	at         claim.Time    // the database's time when the feed ended there
+	oldest     claim.Time    // commits before this time are dropped
+	readAt     time.Time     // when the read of the feed began that found this end
 	first      int64         // the number of commits[0] in the log
 	commits    []logCommit
 	bytes      int
-	decoded    int   // bytes of those whose changes are kept
-	undecoded  int64 // the number of the first of these
+	decoded    int   // size of the records whose changes are kept decoded
+	undecoded  int64 // the number of the first of these commits
 }
 
-// logCommit is a commit with changes. Changes is nil if they are in Record only.
+// logCommit is a commit with changes. changes is nil if they are not decoded.
 type logCommit struct {
 	server  string
 	n       uint64
@@ -72,7 +71,7 @@ func newFeedLog(feed db.Feed, poke func(), registerer prometheus.Registerer) *fe
 	return l
 }
 
-// join counts a watcher, leave uncounts it. Without any, the log ends.
+// join counts a watcher, and has the log begin if there is none.
 func (l *feedLog) join() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,21 +89,21 @@ func (l *feedLog) leave() {
 	}
 }
 
-// wanted returns whether anybody watches, and whether the log is on.
+// wanted reports whether there are watchers, and whether the log is on.
 func (l *feedLog) wanted() (wanted, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.watchers > 0, l.on
 }
 
-// stop ends the log; it begins anew if it is wanted. l.mu is locked.
+// stop ends the log. A new one begins if there are watchers. l.mu is locked.
 func (l *feedLog) stop() {
 	l.on = false
 	l.commits, l.bytes, l.decoded = nil, 0, 0
 	l.signal()
 }
 
-// cut ends the log after a gap in the feed. Watchers go on in the next one, if they can.
+// cut ends the log after a gap in the feed. Watchers resume in the next log, if they can.
 func (l *feedLog) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +119,7 @@ func (l *feedLog) signal() {
 	l.changed = make(chan struct{})
 }
 
-// begin begins the log at the end of the feed, which was there at some time when it was read.
+// begin begins the log at the end of the feed, with the database's time and the time of this server when it was read.
 func (l *feedLog) begin(end db.Position, at, oldest claim.Time, read time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +133,7 @@ func (l *feedLog) begin(end db.Position, at, oldest claim.Time, read time.Time) 
 	l.signal()
 }
 
-// grow adds what a read of the feed saw, and where the feed ended.
+// grow adds the commits of a read of the feed, and where the feed ended.
 func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Time, read time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +159,7 @@ func (l *feedLog) grow(commits []db.Commit, end db.Position, at, oldest claim.Ti
 	}
 }
 
-// trim leaves out what is too much. l.mu is locked.
+// trim drops decoded changes and old commits beyond the limits. l.mu is locked.
 func (l *feedLog) trim() {
 	for l.decoded > decodedBytes {
 		c := &l.commits[l.undecoded-l.first]
@@ -191,8 +190,8 @@ func (l *feedLog) trim() {
 	l.undecoded = max(l.undecoded, l.first)
 }
 
-// covers reports whether the log has everything after a position: it knows each server of the
-// log's begin, and has seen what it committed before. l.mu is locked.
+// covers reports whether the log has everything after a position: the position has every server at the begin of the
+// log, and what it committed before. l.mu is locked.
 func (l *feedLog) covers(p db.Position) bool {
 	for server, n := range l.base {
 		if seen, known := p[server]; !known || seen < n {
@@ -202,8 +201,8 @@ func (l *feedLog) covers(p db.Position) bool {
 	return true
 }
 
-// extend reads from the feed what comes between a cursor and the begin of the log, and puts it
-// before that. It returns db.ErrFeedGap if that is not there any more, or too much.
+// extend reads from the feed the commits between a cursor and the begin of the log, and prepends them. It returns
+// db.ErrFeedGap if they are no longer kept, or too many.
 func (l *feedLog) extend(ctx context.Context, from db.Position) error {
 	select {
 	case l.extending <- struct{}{}:
@@ -235,8 +234,8 @@ func (l *feedLog) extend(ctx context.Context, from db.Position) error {
 	return nil
 }
 
-// prepend puts before the log what belongs there of the commits between two positions. It is not
-// done if the begin of the log has moved meanwhile.
+// prepend prepends those of the commits between two positions that come before the log. It returns false if the begin
+// of the log has moved meanwhile.
 func (l *feedLog) prepend(commits []db.Commit, from, to db.Position) (done bool, err error) {
 	l.mu.Lock()
 	base := l.base

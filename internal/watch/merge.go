@@ -8,12 +8,10 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// merge puts commits of several servers in one order: each server's as they are numbered, those
-// that change the same resource as its versions rise, and otherwise by time. They are ordered by
-// server and number before.
+// merge puts the commits of several servers in one order: the commits of a server by their numbers, those that change
+// the same resource by its versions, and otherwise by time. The argument is ordered by server and number.
 //
-// So whatever a commit builds on comes before it, if it is there, also where the clocks of a
-// cluster's nodes differ.
+// So every commit comes after those that it builds on, also where the clocks of a cluster's nodes differ.
 func merge(commits []db.Commit) []db.Commit {
 	if len(commits) == 0 || commits[0].Server == commits[len(commits)-1].Server {
 		return commits
@@ -47,8 +45,8 @@ func merge(commits []db.Commit) []db.Commit {
 // mergeQueue has the commits that may come next, the earliest first.
 type mergeQueue struct {
 	commits []db.Commit
-	before  []int   // how many commits must come before each
-	after   [][]int // which must come after it
+	before  []int   // number of commits that must come before each one
+	after   [][]int // the commits that must come after each one
 	ready   []int
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TestMerge: commits of servers whose clocks differ are merged so that each one comes after all
-// that it builds on; where the clocks agree, in the order of time.
+// TestMerge: merged commits of servers whose clocks differ come after all commits that they build on; where the clocks
+// agree, they are in the order of time.
 func TestMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		servers := rapid.IntRange(1, 4).Draw(t, "servers")

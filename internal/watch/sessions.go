@@ -5,25 +5,24 @@ import (
 	"github.com/locket-service/locket/internal/inbox"
 )
 
-// SessionListener hears what happens to the claims of a session that is attached to this server, in the inbox
-// that Follow was given.
+// SessionListener gets the changes of the claims of a session that is attached to this server. Its methods are called
+// in the inbox that Follow was given.
 type SessionListener interface {
-	// Changed is called for each change of a claim of the session: for those that this server
-	// committed in their order, before their callers are answered, and soon for those of other servers.
-	// These come in any order, and may be of claims that have ended long ago.
+	// Changed is called for each change of a claim of the session. Changes that this server commits come in their
+	// order, before their callers are answered. Those of other servers come later, in any order, and may be of claims
+	// that have ended long ago.
 	Changed(change claim.Transition)
-	// Missed is called when changes may have been missed: the claims are to be read.
+	// Missed is called when changes may have been missed: the claims must be read.
 	Missed()
 }
 
-// sessionFollower is a listener, and where it hears.
+// sessionFollower is a listener and its inbox.
 type sessionFollower struct {
 	to *inbox.Inbox
 	SessionListener
 }
 
-// Follow has a listener hear of a session's claims, in place of the one that did before, until
-// stop is called.
+// Follow makes l the listener of a session, in place of an earlier one, until stop is called.
 func (h *Hub) Follow(session string, to *inbox.Inbox, l SessionListener) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,8 +37,8 @@ func (h *Hub) Follow(session string, to *inbox.Inbox, l SessionListener) (stop f
 	}
 }
 
-// SessionsWait adds n to the number of sessions here that wait for something. While there are
-// any, the changes of other servers are read as often as for calls that wait.
+// SessionsWait adds n to the number of sessions here with waiting claims. While there are any, the feed is read as
+// often as for waiting calls.
 func (h *Hub) SessionsWait(n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,7 +48,7 @@ func (h *Hub) SessionsWait(n int) {
 	}
 }
 
-// changed tells the session that a claim is bound to.
+// changed tells a change to the session that the claim is bound to.
 func (h *Hub) changed(change claim.Transition) {
 	if change.After.Session == "" {
 		return
@@ -62,7 +61,7 @@ func (h *Hub) changed(change claim.Transition) {
 	}
 }
 
-// missed has all sessions read their claims.
+// missed makes all sessions read their claims.
 func (h *Hub) missed() {
 	h.mu.Lock()
 	all := make([]*sessionFollower, 0, len(h.sessions))

@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// TestSessionsPace: sessions that wait for something have the feed read as calls that wait do; those
-// that wait for nothing cost no read.
+// TestSessionsPace: for sessions with waiting claims the feed is read as often as for waiting calls. Other sessions
+// cost no read.
 func TestSessionsPace(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		var reads atomic.Int64
@@ -48,7 +48,7 @@ func TestSessionsPace(t *testing.T) {
 	})
 }
 
-// listener notes what it hears.
+// listener records what it is told.
 type listener struct {
 	mu    sync.Mutex
 	heard []string
@@ -73,7 +73,7 @@ func (l *listener) Changed(change claim.Transition) {
 
 func (l *listener) Missed() { l.hear("missed") }
 
-// TestSessionsHear: a session hears what happens to its claims, here and elsewhere, until another
+// TestSessionsHear: a listener gets the changes of its session's claims by this server and by others, until another
 // listener takes its place.
 func TestSessionsHear(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
@@ -102,10 +102,10 @@ func TestSessionsHear(t *testing.T) {
 		feed <- []db.Commit{{Server: "there", N: 3}} // the second one is missing
 		time.Sleep(time.Second)
 		mine := &claim.Claim{ID: "mine", Resource: "r", Session: "s", Status: claim.Active}
-		feed <- []db.Commit{{Server: "here", N: 1, Own: true, Changes: []claim.Transition{{After: mine}}}} // heard when it was committed
+		feed <- []db.Commit{{Server: "here", N: 1, Own: true, Changes: []claim.Transition{{After: mine}}}} // it was told when it was committed
 		time.Sleep(time.Second)
 		w.Hub.Follow("s", inbox.New(1000, nil), second)
-		stop() // too late to matter
+		stop() // another listener has its place
 		w.Must(t, claim.SetStatus{ID: "mine", Status: claim.Released})
 		if got := first.all(); got != "[missed mine active mine revoked missed]" {
 			t.Errorf("it heard %s", got)
@@ -116,8 +116,8 @@ func TestSessionsHear(t *testing.T) {
 	})
 }
 
-// TestSessionsMiss: what another server does before this one knows its place in the feed, or tells in a way that this
-// one does not understand, is missed: sessions are to read their claims.
+// TestSessionsMiss: changes by another server are missed before this server knows its place in the feed, and when it
+// does not understand them. Then sessions must read their claims.
 func TestSessionsMiss(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		feed := follow(t, w)
@@ -137,7 +137,7 @@ func TestSessionsMiss(t *testing.T) {
 	})
 }
 
-// slow is a listener that does not go on before a gate opens.
+// slow is a listener that blocks until a gate opens.
 type slow struct {
 	listener
 	gate chan struct{}
@@ -148,7 +148,7 @@ func (s *slow) Changed(change claim.Transition) {
 	s.listener.Changed(change)
 }
 
-// TestSlowListener: a session that is slow to hear keeps nobody waiting, and hears all, in order.
+// TestSlowListener: a slow session delays no one else, and gets all changes in order.
 func TestSlowListener(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		l := &slow{gate: make(chan struct{})}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// renewInterval is how often the WaitRenewer looks for claims whose wait is to be renewed, while calls
-	// wait for such, and idleRenew otherwise.
+	// renewInterval is how often the WaitRenewer looks for claims whose wait is to be renewed, and idleRenew the same
+	// while no call waits for such a claim.
 	renewInterval = 100 * time.Millisecond
 	idleRenew     = time.Minute
 	// renewLimit is how many claims one command renews.
@@ -20,16 +20,16 @@ const (
 	renewTimeout = 15 * time.Second
 )
 
-// WaitRenewer renews the wait of the claims that calls at a hub wait for, so that their WaitTTL does not
-// abort them. It writes seldom: when half of the WaitTTL of one claim has passed, it renews every claim
-// of whose WaitTTL a quarter has passed.
+// WaitRenewer renews the wait of the claims that calls at a hub wait for, so that their WaitTTL does not abort them. To
+// write seldom, it renews when half of the WaitTTL of one claim has passed, and then every claim of whose WaitTTL a
+// quarter has passed.
 type WaitRenewer struct {
 	hub *Hub
 	do  func(context.Context, claim.Command) error
 	log *slog.Logger
 }
 
-// NewWaitRenewer returns a WaitRenewer for the calls at a hub that gives its commands to do.
+// NewWaitRenewer returns a WaitRenewer for the calls at a hub. do runs its commands.
 func NewWaitRenewer(hub *Hub, do func(context.Context, claim.Command) error, log *slog.Logger) *WaitRenewer {
 	return &WaitRenewer{hub: hub, do: do, log: log}
 }
@@ -51,7 +51,7 @@ func (r *WaitRenewer) renew(ctx context.Context) {
 	for len(ids) > 0 && ctx.Err() == nil {
 		n := min(renewLimit, len(ids))
 		sent := time.Now()
-		if err := r.send(ctx, ids[:n]); err != nil { // the next look sends them again
+		if err := r.send(ctx, ids[:n]); err != nil { // the next look tries again
 			r.log.Debug("claims that calls wait for are not kept waiting", "claims", len(ids), "error", err)
 			return
 		}
@@ -66,14 +66,14 @@ func (r *WaitRenewer) send(ctx context.Context, ids []string) error {
 	return r.do(ctx, claim.KeepWaiting{IDs: ids})
 }
 
-// renewals is what a hub knows of the claims whose wait is to be renewed.
+// renewals is what a hub knows about the claims whose wait is to be renewed.
 type renewals struct {
-	count   int           // the subscriptions to such claims
-	soonest time.Time     // not later than the first time at which one is to be renewed
-	began   chan struct{} // gets a value with the first of them
+	count   int           // number of subscriptions to such claims
+	soonest time.Time     // not later than the first renewal that is due
+	began   chan struct{} // gets a value when the first subscription comes
 }
 
-// noteWaitTTL notes when the wait of a claim, as it was just read, is to be renewed.
+// noteWaitTTL notes when the wait of a claim is to be renewed. The claim was just read.
 func (h *Hub) noteWaitTTL(s *subscription, c *claim.Claim, now claim.Instant) {
 	if c.Status != claim.Waiting || c.Deadline == 0 {
 		return
@@ -106,7 +106,7 @@ func (h *Hub) countRenewals() int {
 	return h.renewals.count
 }
 
-// dueRenewals returns the claims to renew now: none while each has half of its WaitTTL left, else all
+// dueRenewals returns the claims to renew now: none while each has more than half of its WaitTTL left, otherwise all
 // that have used a quarter of it.
 func (h *Hub) dueRenewals(now time.Time) (ids []string) {
 	h.mu.Lock()
@@ -137,7 +137,7 @@ func (h *Hub) dueRenewals(now time.Time) (ids []string) {
 	return ids
 }
 
-// renewed notes that claims were renewed by a command that was sent at a time.
+// renewed notes that a command, sent at a time, has renewed claims.
 func (h *Hub) renewed(ids []string, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

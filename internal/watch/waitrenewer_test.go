@@ -16,7 +16,7 @@ import (
 
 const waitTTL = time.Minute
 
-// keep runs a WaitRenewer and a sweeper, and counts the commands of the first.
+// keep runs a WaitRenewer and a sweeper, and counts the commands of the WaitRenewer.
 func keep(t *testing.T, w *committertest.World) *atomic.Int64 {
 	t.Helper()
 	w.Must(t, claim.Create{ID: "holder", Resource: "r", TTL: 100 * time.Hour})
@@ -37,8 +37,8 @@ func wait(t *testing.T, w *committertest.World, ids ...string) {
 	}
 }
 
-// TestWaitRenewer: a claim that a call waits for goes on waiting for as long as the call does, with two
-// writes per wait TTL, and is aborted one wait TTL after the last of them.
+// TestWaitRenewer: a claim waits for as long as a call waits for it, with two writes per wait TTL, and is aborted one
+// wait TTL after the last write.
 func TestWaitRenewer(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		commands := keep(t, w)
@@ -68,7 +68,7 @@ func TestWaitRenewer(t *testing.T) {
 	})
 }
 
-// TestWaitRenewerTogether: many calls that began at different times are kept waiting by few commands.
+// TestWaitRenewerTogether: a few commands renew the waits of many calls that began at different times.
 func TestWaitRenewerTogether(t *testing.T) {
 	const calls = 150
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
@@ -90,8 +90,8 @@ func TestWaitRenewerTogether(t *testing.T) {
 	})
 }
 
-// TestWaitRenewerOfAnotherReading: a call that begins when most of the time has passed, as after the
-// loss of another server, is in time.
+// TestWaitRenewerOfAnotherReading: a call that begins when most of the wait TTL has passed, as after the loss of
+// another server, renews in time.
 func TestWaitRenewerOfAnotherReading(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		keep(t, w)
@@ -103,7 +103,7 @@ func TestWaitRenewerOfAnotherReading(t *testing.T) {
 	})
 }
 
-// TestWaitRenewerWithoutDatabase: an outage aborts nobody, and the WaitRenewer goes on after it.
+// TestWaitRenewerWithoutDatabase: an outage aborts no claim, and the WaitRenewer continues after it.
 func TestWaitRenewerWithoutDatabase(t *testing.T) {
 	committertest.Bubble(t, func(t *testing.T, w *committertest.World) {
 		keep(t, w)

@@ -11,15 +11,14 @@ import (
 )
 
 var (
-	// ErrCursorTooOld is returned for a cursor after which changes are no longer kept, or were made
-	// by a server that does not tell them.
+	// ErrCursorTooOld is returned for a cursor if the changes after it are no longer kept, or if a server made them
+	// that does not write them to the feed.
 	ErrCursorTooOld = errors.New("the changes after the cursor are no longer kept")
-	// ErrTooSlow is returned when a watcher is so far behind that what comes next is not kept
-	// for it.
+	// ErrTooSlow is returned to a watcher whose next commit has been dropped from the log.
 	ErrTooSlow = errors.New("the watcher does not keep up")
 )
 
-// Watcher returns what the servers commit, in the order of the log. It is used by one goroutine.
+// Watcher returns the commits of all servers, in the order of the log. Only one goroutine may use it.
 type Watcher struct {
 	hub        *Hub
 	log        *feedLog
@@ -27,11 +26,11 @@ type Watcher struct {
 	joined     time.Time // when it joined the log
 	generation int       // of the log
 	next       int64     // the number of the next commit in the log
-	read       time.Time // the read of the feed of which everything has been returned
+	read       time.Time // when the read of the feed began whose commits have all been returned
 }
 
-// Watch returns a watcher, to be closed, that begins now, or after a cursor. It waits for the
-// feed to be read. It returns ErrCursorTooOld, ErrStopped, the errors of db.Store, or that of ctx.
+// Watch returns a watcher that begins now, or after a cursor. The caller must close it. Watch waits for a read of the
+// feed. It returns ErrCursorTooOld, ErrStopped, the errors of db.Store, or the cause of ctx.
 func (h *Hub) Watch(ctx context.Context, after *Cursor) (*Watcher, error) {
 	w := &Watcher{hub: h, log: h.log}
 	w.log.join()
@@ -52,7 +51,7 @@ func (h *Hub) Watch(ctx context.Context, after *Cursor) (*Watcher, error) {
 // Close ends the watcher.
 func (w *Watcher) Close() { w.log.leave() }
 
-// Cursor returns where the watcher is: after what Next has returned.
+// Cursor returns the place after the commits that Next has returned.
 func (w *Watcher) Cursor() Cursor { return w.cursor }
 
 // locked waits until the log is on, and returns with its mutex locked.
@@ -71,7 +70,7 @@ func (w *Watcher) locked(ctx context.Context) error {
 	}
 }
 
-// wait returns when the log has changed, or when there is a value from timeout.
+// wait waits until the log changes, or for a value from timeout.
 func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, timeout <-chan time.Time) (expired bool, err error) {
 	select {
 	case <-changed:
@@ -85,7 +84,7 @@ func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, timeout <-c
 	return expired, err
 }
 
-// begin goes to the end of the log.
+// begin moves to the end of the log.
 func (w *Watcher) begin(ctx context.Context) error {
 	if err := w.locked(ctx); err != nil {
 		return err
@@ -96,12 +95,12 @@ func (w *Watcher) begin(ctx context.Context) error {
 	return nil
 }
 
-// enter goes to a place in the log. Its mutex is locked.
+// enter moves to a place in the log. Its mutex is locked.
 func (w *Watcher) enter(next int64) {
 	w.joined, w.generation, w.next = time.Now(), w.log.generation, next
 }
 
-// resume goes on after the cursor.
+// resume continues after the cursor, which may extend the log back.
 func (w *Watcher) resume(ctx context.Context) error {
 	for {
 		if err := w.locked(ctx); err != nil {
@@ -126,16 +125,16 @@ func (w *Watcher) resume(ctx context.Context) error {
 	}
 }
 
-// Next takes so many commits from the log at once, and ends with the first that makes their records
-// longer than so many bytes.
+// maxNext limits the number of commits that Next takes from the log at once. It also stops after the commit with which
+// their records reach maxNextBytes.
 const (
 	maxNext      = 256
 	maxNextBytes = 128 << 10
 )
 
-// Next returns the next commits, in order, and without those that changed nothing to watch. It
-// waits for them until there is a value from timeout; then it returns none, but Cursor has moved.
-// It returns ErrTooSlow, ErrCursorTooOld, ErrStopped, the errors of db.Store, or that of ctx.
+// Next waits for the next commits that changed something, and returns them in order. After a value from timeout it
+// returns none, but Cursor has moved. It returns ErrTooSlow, ErrCursorTooOld, ErrStopped, the errors of db.Store, or
+// the cause of ctx.
 func (w *Watcher) Next(ctx context.Context, timeout <-chan time.Time) ([]db.Commit, error) {
 	for expired := false; ; {
 		part, err := w.take()
@@ -161,17 +160,16 @@ func (w *Watcher) Next(ctx context.Context, timeout <-chan time.Time) ([]db.Comm
 	}
 }
 
-// SeenAfter reports whether the watcher has returned everything that was committed before a
-// moment.
+// SeenAfter reports whether the watcher has returned everything that was committed before a moment.
 func (w *Watcher) SeenAfter(t time.Time) bool { return w.read.After(t) }
 
-// logPart is a part of the log, and what follows from its place.
+// logPart is a part of the log from the watcher's place on.
 type logPart struct {
 	commits   []logCommit
-	restarted bool // the log is no longer the one that the watcher has joined
+	restarted bool // the log is not the one that the watcher has joined
 
-	end     bool   // of the log; the others are set there only
-	cursor  Cursor // of it
+	end     bool   // it reaches the end of the log; only then the following are set
+	cursor  Cursor // of the end
 	read    time.Time
 	changed <-chan struct{}
 }
@@ -201,7 +199,7 @@ func (w *Watcher) take() (p logPart, err error) {
 	return p, nil
 }
 
-// see returns what the watcher has not seen of a part, and moves its cursor behind that.
+// see returns the commits of a part that the watcher has not seen, and moves its cursor behind them.
 func (w *Watcher) see(p logPart) (commits []db.Commit, err error) {
 	for _, c := range p.commits {
 		if c.n <= w.cursor.Position[c.server] {
@@ -215,8 +213,8 @@ func (w *Watcher) see(p logPart) (commits []db.Commit, err error) {
 		commits = append(commits, db.Commit{Server: c.server, N: c.n, At: c.at, Changes: c.changes, Record: c.record})
 	}
 	if p.end && p.read.After(w.joined) {
-		// All that the cursor had when the watcher came has been read here by then; a server that
-		// is not there any more is gone.
+		// This read has covered the whole position with which the watcher came. A server that is not in the new
+		// position has no more commits in the feed.
 		w.cursor, w.read = p.cursor, p.read
 		return commits, nil
 	}

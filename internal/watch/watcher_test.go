@@ -21,15 +21,15 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// feed is that of a database with many servers, in memory.
+// feed is the feed of a database with many servers, in memory.
 type feed struct {
 	db.Getter
 	mu      sync.Mutex
-	commits []db.Commit // as they were done
-	gone    int         // how many of the first are not kept any more
+	commits []db.Commit // in the order in which they were committed
+	gone    int         // number of the first ones that are no longer kept
 	err     error
 	reads   int
-	step    time.Duration // of the database's clock
+	step    time.Duration // step of the database's clock
 }
 
 func (f *feed) End(context.Context, bool) (db.Position, claim.Time, error) {
@@ -348,7 +348,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// TestTooSlow: the log keeps so many bytes, and a watcher that is farther behind is cut.
+// TestTooSlow: a watcher that falls behind the bytes that the log keeps ends with ErrTooSlow.
 func TestTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &feed{}
