@@ -14,13 +14,13 @@ import (
 	"github.com/locket-service/locket/grpcserver"
 )
 
-// Headers are those over HTTP that say to which trace a request belongs.
+// Headers are the HTTP headers that carry the trace of a request.
 var Headers = propagator.Fields()
 
-// isTraced reports whether calls of a method have spans: those of Locket's own service.
+// isTraced reports whether calls of a method get spans: those of Locket's own service.
 func isTraced(fullMethod string) bool { return strings.HasPrefix(fullMethod, "/models.") }
 
-// Observe is a grpcserver.Observer, which makes the spans of calls that the StatsHandler does not see: those over REST.
+// Observe is a grpcserver.Observer that makes the spans of calls over REST, which the StatsHandler does not see.
 func (t *Tracing) Observe(ctx context.Context, call *grpcserver.Call) (context.Context, func(error)) {
 	if trace.SpanContextFromContext(ctx).IsValid() || !isTraced(call.FullMethod) {
 		return ctx, func(error) {}
@@ -40,7 +40,7 @@ func (t *Tracing) Observe(ctx context.Context, call *grpcserver.Call) (context.C
 	}
 }
 
-// carrier is metadata from which a propagator reads.
+// carrier lets a propagator read metadata.
 type carrier metadata.MD
 
 // Get implements propagation.TextMapCarrier.

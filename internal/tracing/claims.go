@@ -6,26 +6,26 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxClaims is of how many live claims a server remembers by which call they were made.
+// maxClaims limits the number of live claims for which a server remembers the call that made them.
 const maxClaims = 20_000
 
-// made is the call that made a claim, or asked for it last, and when that was committed.
+// made is the call that made a claim, and when that was committed.
 type made struct {
 	span trace.SpanContext
 	at   time.Time
 }
 
-// claims remembers the calls by which live claims were made, up to a limit: then the oldest are forgotten. It is used by the goroutine that
-// commits alone.
+// claims has the calls that made live claims. Above the limit it drops the oldest. Only the goroutine that commits uses
+// it.
 type claims struct {
 	limit int
 	of    map[string]made
-	order []string // in which they came; some may be gone
+	order []string // ids in the order of add; some are no longer in of
 }
 
 func newClaims(limit int) claims { return claims{limit: limit, of: make(map[string]made)} }
 
-// add remembers a claim, unless it is known.
+// add adds a claim, unless it is there.
 func (c *claims) add(id string, m made) {
 	if _, known := c.of[id]; known {
 		return
@@ -42,7 +42,7 @@ func (c *claims) add(id string, m made) {
 
 func (c *claims) remove(id string) { delete(c.of, id) }
 
-// compact drops from the order what is gone.
+// compact removes ids from the order whose claims are gone.
 func (c *claims) compact() {
 	left := make([]string, 0, len(c.of)+1)
 	seen := make(map[string]bool, len(c.of))

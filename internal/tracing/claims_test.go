@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestClaimsAreBounded: the newest are remembered, however many come and go.
+// TestClaimsAreBounded: the newest claims are remembered, however many come and go.
 func TestClaimsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 10

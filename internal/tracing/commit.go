@@ -12,7 +12,8 @@ import (
 	"github.com/locket-service/locket/internal/committer"
 )
 
-// Transaction implements committer.Tracer: it makes the spans of a transaction's commands, and of the waits that it has ended.
+// Transaction implements committer.Tracer: it makes the spans of the commands of a transaction, and of the waits that
+// it has ended.
 func (t *Tracing) Transaction(tx committer.Transaction) {
 	for _, cmd := range tx.Commands {
 		span := trace.SpanContextFromContext(cmd.Context)
@@ -29,7 +30,7 @@ func (t *Tracing) Transaction(tx committer.Transaction) {
 	}
 }
 
-// command makes the spans of one command: from when it was queued to the begin of the transaction, and from there to its end.
+// command makes the spans of one command: in the queue until the transaction begins, and in the transaction.
 func (t *Tracing) command(cmd committer.Command, tx *committer.Transaction) {
 	_, queued := t.tracer.Start(cmd.Context, "locket.queue", trace.WithTimestamp(cmd.Queued))
 	queued.End(trace.WithTimestamp(tx.Begin))
@@ -40,9 +41,9 @@ func (t *Tracing) command(cmd committer.Command, tx *committer.Transaction) {
 	commit.End(trace.WithTimestamp(tx.End))
 }
 
-// waits makes the spans of the claims that have stopped waiting, and forgets those that have ended.
+// waits makes the spans of the claims that have stopped waiting, and drops the claims that have ended.
 func (t *Tracing) waits(tx *committer.Transaction) {
-	ended := make(map[string]*claim.Claim) // the last holder of each resource that has one no more
+	ended := make(map[string]*claim.Claim) // the last holder whose claim has ended, by resource
 	for _, change := range tx.Changes {
 		if change.Before != nil && change.Before.Status == claim.Active && change.After.Status.Final() {
 			ended[change.After.Resource] = change.After
@@ -60,7 +61,8 @@ func (t *Tracing) waits(tx *committer.Transaction) {
 	}
 }
 
-// wait makes the span of a wait in the trace of whoever made the claim, linked to that of the holder which it has waited for.
+// wait makes the span of a wait in the trace of the call that made the claim, with a link to the call of the holder
+// that it waited for.
 func (t *Tracing) wait(c *claim.Claim, waiter made, holder *claim.Claim, end time.Time) {
 	options := []trace.SpanStartOption{trace.WithTimestamp(waiter.at), trace.WithAttributes(
 		attribute.String("locket.claim", c.ID), attribute.String("locket.status", c.Status.String()),

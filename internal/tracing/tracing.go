@@ -1,5 +1,5 @@
-// Package tracing sends traces by OpenTelemetry, where the standard variables of the environment (OTEL_*) ask for
-// it: spans of calls, of their transactions, and of waits, which are linked to the claims that were waited for.
+// Package tracing sends traces by OpenTelemetry, if the standard environment variables (OTEL_*) ask for it: spans of
+// calls, of their transactions, and of waits, with links to the claims that were waited for.
 package tracing
 
 import (
@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// flushTimeout bounds how long the last spans may take to be sent.
+// flushTimeout limits how long Run waits at its end for the last spans to be sent.
 const flushTimeout = 5 * time.Second
 
 // Tracing makes and sends spans.
@@ -34,9 +34,9 @@ type Tracing struct {
 	made     claims
 }
 
-// New returns what sends traces as the environment says, nil if it asks for none: without OTEL_TRACES_EXPORTER=otlp and
-// without an endpoint of OTLP, or with OTEL_SDK_DISABLED=true or OTEL_TRACES_EXPORTER=none. Nobody waits for the exporter: spans for
-// which its queue has no room are dropped. log hears what goes wrong with it.
+// New returns a Tracing as the environment configures it, nil if it configures none: without OTEL_TRACES_EXPORTER=otlp
+// and without an OTLP endpoint, or with OTEL_SDK_DISABLED=true or OTEL_TRACES_EXPORTER=none. No call waits for the
+// exporter: when its queue is full, spans are dropped. Errors of the exporter are logged.
 func New(ctx context.Context, getenv func(string) string, log *slog.Logger) (*Tracing, error) {
 	endpoint := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
@@ -76,7 +76,7 @@ func newExporter(ctx context.Context, protocol string) (*otlptrace.Exporter, err
 // propagator reads the trace of a caller (W3C Trace Context).
 var propagator = propagation.TraceContext{}
 
-// StatsHandler makes the spans of the calls at a gRPC server, but for those of its health.
+// StatsHandler makes the spans of the calls at a gRPC server, except health checks.
 func (t *Tracing) StatsHandler() stats.Handler {
 	return otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(t.provider), otelgrpc.WithMeterProvider(noop.NewMeterProvider()), otelgrpc.WithPropagators(propagator),
@@ -84,7 +84,7 @@ func (t *Tracing) StatsHandler() stats.Handler {
 	)
 }
 
-// Run implements ifrit.Runner. At its end it sends the last spans.
+// Run implements ifrit.Runner. When it ends, it sends the last spans.
 func (t *Tracing) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	close(ready)
 	<-signals
