@@ -31,7 +31,7 @@ func TestClaimsRise(t *testing.T) {
 	}
 }
 
-// An id is a UUID of version 7, with the time of its making.
+// An id is a UUID of version 7, with the time at which it was made.
 func TestClaimIsUUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 3 {

@@ -29,7 +29,7 @@ func TestNewOwner(t *testing.T) {
 	}
 }
 
-// TestNewOwnerOddHosts: whatever the host is called, the owner is one that the server takes.
+// TestNewOwnerOddHosts: for any host name, the server accepts the owner.
 func TestNewOwnerOddHosts(t *testing.T) {
 	for _, c := range []struct {
 		host string
