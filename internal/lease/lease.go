@@ -1,62 +1,57 @@
-// Package lease is the client's half of a lease: for how long the holder of a lock may act on
-// it without hearing from the server. Package lock, package keychain and locket run all count
-// by it.
+// Package lease computes the client's trust window of a lease: for how long the holder of a lock may act on it without
+// hearing from the server. Package lock, package keychain and locket run use it.
 //
-// A server that grants or renews a lease promises to give the resource to nobody else before
-// the TTL has passed. It counts from when it took the request, which is after the client sent
-// it. The client therefore counts from when it sent the request, and stops a margin earlier:
+// A server that grants or renews a lease promises to grant the resource to nobody else before the TTL has passed. It
+// counts from when it received the request, which is after the client sent it. The client therefore counts from when it
+// sent the request, and stops a margin earlier:
 //
 //	client  sent ──────────────── trust window ───────────────┤ margin ├
 //	             server  took the request ───────────── TTL ──────────────────┤
 //
-// So the client's window always ends before the server's lease, however long the request or
-// its answer was under way, and the windows of two clients never overlap.
-// The clocks of the two need not agree on the time; they only need to run at about the same
-// rate, and the margin covers the difference.
+// So the client's window always ends before the server's lease, however long the request or its answer took, and the
+// windows of two clients never overlap. The clocks of the two need not agree on the time; they only need to run at
+// about the same rate, and the margin covers the difference.
 //
-// The rule is that of Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for
-// Distributed File Cache Consistency" (SOSP 1989, https://doi.org/10.1145/74850.74870), where
-// the client's term is shortened by the transmission time and an allowance for clocks. River's
-// leader election trusts its term in the same way, from the start of the last attempt that
-// came through (https://github.com/riverqueue/river/blob/master/internal/leadership/doc.go).
+// The rule is that of Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache
+// Consistency" (SOSP 1989, https://doi.org/10.1145/74850.74870), where the client's term is shortened by the
+// transmission time and an allowance for clocks. River's leader election also trusts its term from the start of the
+// last successful attempt (https://github.com/riverqueue/river/blob/master/internal/leadership/doc.go).
 package lease
 
 import "time"
 
-// minMargin is the least margin, whatever the TTL.
+// minMargin is the minimum margin, whatever the TTL.
 const minMargin = 100 * time.Millisecond
 
-// Margin is how long before the end of a lease of ttl its holder stops trusting it: a
-// twentieth of the TTL, and 100 ms at least. It covers clocks that run at different rates, by
-// much more than any do, and leaves the holder a moment to stop.
+// Margin returns how long before the end of a lease of ttl its holder stops trusting it: a twentieth of the TTL, and at
+// least 100 ms. It covers clocks that run at different rates, with much reserve, and leaves the holder time to stop.
 func Margin(ttl time.Duration) time.Duration { return max(ttl/20, minMargin) }
 
-// KillMargin is how long before the end of a lease of ttl a process that works under it is to
-// be killed from outside: a tenth of the TTL, and 100 ms at least. It is never less than
-// Margin, since the kill must also come through on a machine under load.
+// KillMargin returns how long before the end of a lease of ttl a process that works under it must be killed from
+// outside: a tenth of the TTL, and at least 100 ms. It is never less than Margin, because a kill takes time on a
+// machine under load.
 func KillMargin(ttl time.Duration) time.Duration { return max(ttl/10, minMargin) }
 
-// Window is a trust window: while it lasts, the holder of a lease may act on it without
-// hearing from the server. The zero Window is that of no lease, and never trusted.
+// Window is a trust window: while it lasts, the holder of a lease may act on it without hearing from the server. The
+// zero Window belongs to no lease, and is never trusted.
 //
-// Windows are kept by Go's monotonic clock, so steps of the wall clock do not change them, as
-// long as the times given are from time.Now. On Linux that clock stands still while a machine
-// is suspended; only a fencing token protects what is done right after it wakes up.
+// Windows use Go's monotonic clock, so steps of the wall clock do not change them if the given times are from time.Now.
+// On Linux that clock stands still while a machine is suspended; only a fencing token protects what is done right after
+// it wakes up.
 type Window struct{ since, until time.Time }
 
 // From returns the window of a lease that was granted or renewed for ttl by a request sent at
 // that time. A TTL that is not longer than its margin gives a window that has ended already.
 func From(sent time.Time, ttl time.Duration) Window { return FromLeft(sent, ttl, ttl) }
 
-// FromLeft returns the window of a lease of ttl that was found, rather than granted or
-// renewed, by a request sent at that time: only left of it remained when the server answered.
-// The margin is that of the whole TTL.
+// FromLeft returns the window of a lease of ttl that a request, sent at that time, has found and not renewed: only left
+// of the lease remained when the server answered. The margin is that of the whole TTL.
 func FromLeft(sent time.Time, left, ttl time.Duration) Window {
 	return WithMargin(sent, left, Margin(ttl))
 }
 
-// WithMargin is FromLeft with a margin of the holder's choice, which must not be less than
-// Margin of the TTL: for holders that need more time to stop.
+// WithMargin is FromLeft with a given margin, which must not be less than Margin of the TTL: for holders that need more
+// time to stop.
 func WithMargin(sent time.Time, left, margin time.Duration) Window {
 	return Window{since: sent, until: sent.Add(left - margin)}
 }
@@ -75,8 +70,7 @@ func (w Window) Left(now time.Time) time.Duration {
 // HalfLeft reports whether more than half of the window is left.
 func (w Window) HalfLeft(now time.Time) bool { return now.Sub(w.since) < w.until.Sub(now) }
 
-// Since returns when the window began: when the request was sent. It is the zero time for the
-// zero Window.
+// Since returns when the request was sent with which the window began. It is the zero time for the zero Window.
 func (w Window) Since() time.Time { return w.since }
 
 // IsZero reports whether there is no lease.

@@ -20,9 +20,8 @@ func delay(t *rapid.T, name string) time.Duration {
 	return time.Duration(rapid.Int64Range(0, int64(2*maxTTL/100)).Draw(t, name))
 }
 
-// Two clients never trust their windows at the same moment: whenever the server took the
-// request, and even if the client's clock is slower than the server's by a hundredth, the
-// window ends before the lease.
+// Two clients never trust their windows at the same moment: whenever the server receives the request, and even if the
+// client's clock is slower than the server's by a hundredth, the window ends before the lease.
 func TestEndsBeforeTheLease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent, ttl := time.Now(), ttls(t)
@@ -52,7 +51,7 @@ func TestWithMargin(t *testing.T) {
 	})
 }
 
-// The window is the whole TTL but for its margin, and no less.
+// The window is the whole TTL without its margin.
 func TestMargin(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{
 		time.Second:      100 * time.Millisecond,
@@ -78,7 +77,7 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// What works under a lease is killed before its holder stops trusting it.
+// A process that works under a lease is killed before its holder stops trusting the lease.
 func TestKillComesFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		if ttl := ttls(t); lease.KillMargin(ttl) < lease.Margin(ttl) {
@@ -130,12 +129,12 @@ func TestZero(t *testing.T) {
 	}
 }
 
-// A timer set to Left fires when the trust is over, and not before.
+// A timer set to Left fires when the trust ends, and not before.
 func TestTimer(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 15 * time.Second, 24 * time.Hour, maxTTL} {
 		synctest.Test(t, func(t *testing.T) {
 			sent := time.Now()
-			time.Sleep(300 * time.Millisecond) // the answer is under way
+			time.Sleep(300 * time.Millisecond) // the answer takes this long
 			w := lease.From(sent, ttl)
 			time.Sleep(w.Left(time.Now()) - 1)
 			if !w.Trusted(time.Now()) || w.Left(time.Now()) != 1 {
