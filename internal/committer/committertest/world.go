@@ -1,5 +1,5 @@
-// Package committertest has what the tests of the committer, and of the parts that work
-// beside it, have in common: a committer on a real store that can be put out of order.
+// Package committertest has helpers for the tests of the committer, and of the parts that work beside it: a committer
+// on a real store into which faults can be injected.
 package committertest
 
 import (
@@ -27,19 +27,18 @@ import (
 // Timeout is that of the committer.
 const Timeout = 10 * time.Second
 
-// Store is a real one whose methods can be put out of order while it is in use. A method
-// that is nil is in order.
+// Store is a real store. Each function that is set replaces, or is called before, a method of it, to inject a fault.
 type Store struct {
 	db.Store
 	mu         sync.Mutex
-	OnTransact func(ctx context.Context, fn func(db.Tx) error) error // in place of Update, for Transact
-	OnBeat     func()                                                // called at each beat
+	OnTransact func(ctx context.Context, fn func(db.Tx) error) error // replaces Update for Transact
+	OnBeat     func()                                                // called before each Beat
 	OnResume   func() error
 	OnDue      func() ([]string, error)
 	OnChanges  func(after db.Position) ([]db.Commit, error)
 }
 
-// Set puts methods out of order, and in order again.
+// Set changes the injected faults, also while the store is in use.
 func (s *Store) Set(change func(s *Store)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,12 +55,12 @@ func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error
 	return db.CarryOut(ctx, update, batch)
 }
 
-// Update runs a function in a transaction of the engine, in order or not.
+// Update runs a function in a transaction of the engine, without injected faults.
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	return s.Store.(db.Updater).Update(ctx, fn)
 }
 
-// updater is a function as a db.Updater.
+// updater makes a function a db.Updater.
 type updater func(context.Context, func(db.Tx) error) error
 
 func (u updater) Update(ctx context.Context, fn func(db.Tx) error) error { return u(ctx, fn) }
