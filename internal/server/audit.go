@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// auditLines is how many lines may wait to be written; those that are promised count.
+	// auditLines is how many lines may wait to be written, including those that are promised.
 	auditLines = 16_384
-	// auditBatch is how many bytes are written at once, a line more or less.
+	// auditBatch is how many bytes are written at once, or up to one line more.
 	auditBatch = 64 << 10
-	// auditRetry is how long after a write that failed the next one is tried.
+	// auditRetry is the time from a write that failed to the next attempt.
 	auditRetry = 100 * time.Millisecond
-	// auditHang is after which time a write counts as one that hangs.
+	// auditHang is after what time a write counts as hanging.
 	auditHang = 2 * time.Second
-	// auditOpen is how long the file may take to open at the start, and auditEnd how long the
-	// end of the server waits for the last lines.
+	// auditOpen limits how long the file may take to open at the start, and auditEnd how long the end of the server
+	// waits for the last lines.
 	auditOpen, auditEnd = 5 * time.Second, time.Second
 )
 
-// auditFile is a file of lines that is opened again on a signal, so that it can be renamed first
-// (logrotate). Lines wait in a bounded queue for a goroutine of their own, so no call waits for the file. While
-// it cannot be written they are kept; those for which there is no more room are lost, and counted.
+// auditFile is a log file that is opened again on SIGHUP, so that it can be renamed first (logrotate). Lines wait in a
+// bounded queue for a goroutine that writes them, so that no call waits for the file. While the file cannot be written
+// the lines are kept; lines beyond the bound are lost, and counted.
 type auditFile struct {
 	path    string
 	log     *slog.Logger
@@ -41,15 +41,15 @@ type auditFile struct {
 
 	lines chan []byte
 	room  chan struct{} // has an entry for each line that waits or is promised
-	began atomic.Int64  // when the write or open under way began, Unix nanoseconds; 0 without one
+	began atomic.Int64  // when the running write or open began, in Unix nanoseconds; 0 without one
 	fault atomic.Pointer[error]
-	// reload calls what opens the file again, and tells the service manager of it.
+	// reload calls the function that opens the file again, and tells the service manager about it.
 	reload func(func())
 
-	// What follows belongs to the goroutine that writes.
+	// The following fields belong to the goroutine that writes.
 	file  *os.File
-	batch []byte // what is not written yet
-	count int    // the lines in it
+	batch []byte // bytes that are not written yet
+	count int    // number of lines in it
 }
 
 func newAudit(path string, log *slog.Logger, registry prometheus.Registerer) *auditFile {
@@ -89,7 +89,7 @@ func openAudit(path string, log *slog.Logger, registry prometheus.Registerer) (*
 	}
 }
 
-// open opens the file at the path, and closes the one before. On an error that one stays in use.
+// open opens the file at the path, and closes the previous one. After an error the previous one stays in use.
 func (f *auditFile) open() error {
 	f.began.Store(time.Now().UnixNano())
 	defer f.began.Store(0)
@@ -104,7 +104,7 @@ func (f *auditFile) open() error {
 	return nil
 }
 
-// failing returns why lines cannot be written now, nil if they can.
+// failing returns why lines cannot be written now, nil if they can be.
 func (f *auditFile) failing() error {
 	if began := f.began.Load(); began != 0 && time.Since(time.Unix(0, began)) > auditHang {
 		return fmt.Errorf("%s cannot be written: its file system does not answer", f.path)
@@ -115,7 +115,7 @@ func (f *auditFile) failing() error {
 	return nil
 }
 
-// Write implements io.Writer. The writers of slog write a line at once. It never waits.
+// Write implements io.Writer. Each call is one line, as the handlers of slog write it. It never waits.
 func (f *auditFile) Write(line []byte) (int, error) {
 	select {
 	case f.room <- struct{}{}:
@@ -138,11 +138,11 @@ func (f *auditFile) lose(lines int, why error) {
 
 // promised is Write for a line that was promised.
 func (f *auditFile) promised(line []byte) (int, error) {
-	f.lines <- append([]byte(nil), line...) // there is room for all of f.room
+	f.lines <- append([]byte(nil), line...) // its capacity is that of f.room
 	return len(line), nil
 }
 
-// promise takes the room of a line, or returns why it could not be written.
+// promise reserves room for a line, or returns why the line could not be written.
 func (f *auditFile) promise() error {
 	if err := f.failing(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (f *auditFile) promise() error {
 	}
 }
 
-// renege gives the room of a promised line back.
+// renege frees the room of a promised line.
 func (f *auditFile) renege() { <-f.room }
 
 // writerFunc is an io.Writer.
@@ -163,7 +163,7 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(text []byte) (int, error) { return w(text) }
 
-// auditing is what the guard needs. With required, what cannot be recorded is refused.
+// auditing returns what the guard needs. With required, calls that cannot be recorded are refused.
 func (f *auditFile) auditing(required bool) guard.AuditLog {
 	l := guard.AuditLog{Lines: slog.New(slog.NewJSONHandler(f, nil))}
 	if required {
@@ -173,8 +173,8 @@ func (f *auditFile) auditing(required bool) guard.AuditLog {
 	return l
 }
 
-// Run implements ifrit.Runner: it writes, and opens the file again on SIGHUP. At the end it writes what waits,
-// for a second at most.
+// Run implements ifrit.Runner: it writes the lines, and opens the file again on SIGHUP. When it ends, it writes the
+// lines that wait, for a second at most.
 func (f *auditFile) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
@@ -235,7 +235,7 @@ func (f *auditFile) reopen() {
 	f.log.Info("the audit log was opened again")
 }
 
-// collect adds a line, and what else waits, to the batch.
+// collect adds a line to the batch, and more lines that wait.
 func (f *auditFile) collect(line []byte) {
 	f.batch = append(f.batch, line...)
 	f.count++
@@ -254,7 +254,7 @@ func (f *auditFile) collectMore() {
 	}
 }
 
-// flush writes the batch. What cannot be written stays in it.
+// flush writes the batch. Bytes that cannot be written stay in it.
 func (f *auditFile) flush() {
 	if len(f.batch) == 0 {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// startAudit runs an audit log, and returns what ends it.
+// startAudit runs an audit log, and returns a function that ends it.
 func startAudit(t *testing.T, path string) (f *auditFile, registry *prometheus.Registry, end func()) {
 	t.Helper()
 	registry = prometheus.NewRegistry()
@@ -46,7 +46,7 @@ func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// Lines are bounded while they cannot be written; those beyond are counted, at the end too.
+// Lines are bounded while they cannot be written; those beyond the bound are counted, also at the end.
 func TestAuditIsBounded(t *testing.T) {
 	f, registry, end := startAudit(t, "/dev/full")
 	lost := 0
@@ -67,8 +67,8 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 }
 
-// What was promised has room, whoever else writes; what is given back has none. At the end all is in the file, each
-// line whole.
+// A promised line has room whatever else is written; reneging frees it. At the end all lines are in the file, each of
+// them whole.
 func TestAuditPromises(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	f, registry, end := startAudit(t, path)

@@ -20,10 +20,10 @@ import (
 	"github.com/locket-service/locket/internal/guard"
 )
 
-// loopbackProxy is the value of --auth-proxies for all connections from this machine.
+// loopbackProxy is the value of --auth-proxies that trusts all connections from this machine.
 const loopbackProxy = "loopback"
 
-// authentication returns the ways of authentication. Files are not read yet.
+// authentication returns the configured ways of authentication. It reads no files.
 func (c Config) authentication() (authn.Config, error) {
 	config := authn.Config{
 		Certificates: c.TLSClientCA != "", CredentialFile: c.AuthCredentials, Anonymous: c.HTTPAnonymous,
@@ -45,7 +45,7 @@ func (c Config) authentication() (authn.Config, error) {
 	return config, err
 }
 
-// wrongAuthentication returns what is wrong with the settings of authentication.
+// wrongAuthentication returns all errors in the settings of authentication.
 func (c Config) wrongAuthentication() (wrong []error) {
 	config, err := c.authentication()
 	if err != nil {
@@ -93,9 +93,9 @@ func (c Config) spiffeBundles() (map[string]string, error) {
 // security is how calls are authenticated and authorized.
 type security struct {
 	guards Guards
-	// arrivals bounds what is not authenticated yet; nil if nobody is.
+	// arrivals bounds the calls that are not authenticated yet; nil without authentication.
 	arrivals *guard.Arrivals
-	// headers are those that the gateway passes on.
+	// headers are the headers that the gateway passes on.
 	headers []string
 	// signIn is nil if people do not sign in with a browser.
 	signIn *authn.SignIn
@@ -118,7 +118,7 @@ func (s *security) provider() console.Provider {
 	return console.Provider{URL: issuer.URL, Identities: issuer.Name + ":"}
 }
 
-// arrive returns what the doors call with each header, nil if nobody is authenticated.
+// arrive returns the function that the listeners call with the header of each call, nil without authentication.
 func (s *security) arrive() func(context.Context, func()) func() {
 	if s.arrivals == nil {
 		return nil
@@ -126,8 +126,8 @@ func (s *security) arrive() func(context.Context, func()) func() {
 	return s.arrivals.Begin
 }
 
-// newSecurity reads the files for the first time. Without any way of authentication there are no
-// guards: whoever reaches a door may do everything.
+// newSecurity reads the files for the first time. Without any way of authentication there are no guards: everybody who
+// can connect may do everything.
 func newSecurity(c Config, certificates *certs.Server, files *follow.Set, log *slog.Logger, registry prometheus.Registerer) (*security, error) {
 	config, err := c.authentication()
 	if err != nil || !config.Enabled() {

@@ -17,11 +17,11 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// Checked is what a check has found.
+// Checked is the result of a check.
 type Checked = *backup.Checker
 
-// dumper returns what gives a sink all that the database of a configuration holds, at one position. It changes nothing, and may be
-// used while servers use the database: what is in a file or a folder is read there, and needs no server.
+// dumper returns a function that dumps a consistent snapshot of the database of a configuration into a sink. It changes
+// nothing, and may run while servers use the database: data in a file or a folder is read there, without a server.
 func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) error, error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
@@ -29,7 +29,7 @@ func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) 
 		if _, err := os.Stat(source + importedSuffix); err == nil {
 			return func(to backup.Sink) error { return raft.Dump(source+importedSuffix, to) }, nil
 		}
-		return func(to backup.Sink) error { return sqlitefile.Dump(source, to) }, nil // no server has imported it yet
+		return func(to backup.Sink) error { return sqlitefile.Dump(source, to) }, nil // no server has imported the file yet
 	case engineRaft:
 		return func(to backup.Sink) error { return raft.Dump(source, to) }, nil
 	}
@@ -40,13 +40,14 @@ func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) 
 	return func(to backup.Sink) error { return mysql.Dump(ctx, source, to, secrets) }, nil
 }
 
-// ValidateDatabase returns everything that is wrong with the settings of the database, each with the name of its flag.
+// ValidateDatabase returns all errors in the settings of the database, each with the name of its flag.
 func (c Config) ValidateDatabase() error { return errors.Join(c.wrongDatabase()...) }
 
-// DatabaseName returns where a server keeps its data, without what may be secret in it.
+// DatabaseName returns where a server keeps its data, without secrets.
 func (c Config) DatabaseName() string { return engineOf(c.database()) }
 
-// Backup writes all that the database of a configuration holds, at one position, into a file, also while servers use it.
+// Backup writes a consistent snapshot of the database of a configuration into a file, also while servers use the
+// database.
 func Backup(ctx context.Context, c Config, file string) (Checked, error) {
 	dump, err := dumper(ctx, c, quiet)
 	if err != nil {
@@ -58,7 +59,7 @@ func Backup(ctx context.Context, c Config, file string) (Checked, error) {
 	return CheckBackup(ctx, file)
 }
 
-// Check reads all that the database of a configuration holds, at one position, and reports what does not agree.
+// Check reads a consistent snapshot of the database of a configuration, and reports inconsistencies.
 func Check(ctx context.Context, c Config) (Checked, error) {
 	dump, err := dumper(ctx, c, quiet)
 	if err != nil {
@@ -80,8 +81,8 @@ func checked(dump func(backup.Sink) error) (Checked, error) {
 	return k, nil
 }
 
-// Restore fills the empty database of a configuration from a backup, after it has checked the backup, and returns for how long nobody is granted
-// anything.
+// Restore checks a backup, fills the empty database of a configuration from it, and returns for how long nothing is
+// granted after that.
 func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quarantine time.Duration, err error) {
 	checked, err := CheckBackup(ctx, file)
 	if err != nil {
@@ -122,10 +123,10 @@ func Restore(ctx context.Context, c Config, file string, o RestoreOptions) (quar
 	return quarantine, nil
 }
 
-// RestoreOptions say how a restore is done; Now is not needed.
+// RestoreOptions are the options of Restore, which sets Now itself.
 type RestoreOptions = backup.Options
 
-// ending notes for how long a quarantine is.
+// ending records the length of the quarantine.
 type ending struct {
 	backup.Sink
 	quarantine *time.Duration
@@ -137,7 +138,7 @@ func (e *ending) End(h backup.Head) error {
 	return e.Sink.End(h)
 }
 
-// until has a dump end with an error when ctx ends.
+// until makes a dump end with an error when ctx ends.
 func until(ctx context.Context, dump func(backup.Sink) error) func(backup.Sink) error {
 	return func(to backup.Sink) error { return dump(backup.Until(ctx, to)) }
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/db"
 )
 
-// watchClocks exports what a server knows of the clocks, and returns a function that logs the
-// steps of the database's clock since its last call.
+// watchClocks registers the metrics of the clocks, and returns a function that logs the steps of the database's clock
+// since its last call.
 func watchClocks(clocks db.Clocks, log *slog.Logger, registry prometheus.Registerer) (logSteps func()) {
 	gauge := func(name, help string, value func(db.ClockState) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(clocks.ClockState()) })

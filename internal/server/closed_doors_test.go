@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestHTTPRequiresCertificates: with TLS nobody without a client certificate is let in over HTTP,
-// unless the configuration says so.
+// TestHTTPRequiresCertificates: with TLS, HTTP refuses callers without a client certificate, unless the configuration
+// allows them.
 func TestHTTPRequiresCertificates(t *testing.T) {
 	t.Parallel()
 	ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
@@ -50,7 +50,7 @@ func TestHTTPRequiresCertificates(t *testing.T) {
 	}
 }
 
-// page returns what GET finds at an address in plain HTTP.
+// page returns the answer to GET at an address in plain HTTP.
 func page(t *testing.T, address, path string) (code int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
@@ -63,8 +63,8 @@ func page(t *testing.T, address, path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestOpsDoor: pages for operators are at an address of their own, in plain HTTP also when the
-// other doors want certificates, and the metrics are no longer at the HTTP door.
+// TestOpsDoor: pages for operators have an address of their own, in plain HTTP also when the other listeners require
+// certificates, and the metrics are no longer served over HTTP.
 func TestOpsDoor(t *testing.T) {
 	t.Parallel()
 	d := openDoors(t, fixtures.NewCA(t), func(c *Config) { c.OpsAddress = "127.0.0.1:0" })
@@ -91,7 +91,7 @@ func TestOpsDoor(t *testing.T) {
 	}
 }
 
-// TestDoorsAreOff: an empty address opens nothing, and what is left serves and ends as ever.
+// TestDoorsAreOff: an empty address opens no listener, and the other one serves and ends as usual.
 func TestDoorsAreOff(t *testing.T) {
 	t.Parallel()
 	grpcAlone := openDoors(t, nil, func(c *Config) { c.HTTPAddress = "" })
@@ -112,7 +112,7 @@ func TestDoorsAreOff(t *testing.T) {
 	}
 	httpAlone.take()
 	waited := make(chan error, 1)
-	go func() { // a call that waits is sent away when the server ends
+	go func() { // a call that waits ends when the server ends
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, httpAlone.url+"/v1/claims/b/", http.NoBody)
@@ -126,7 +126,7 @@ func TestDoorsAreOff(t *testing.T) {
 		waited <- err
 	}()
 	for len(httpAlone.take()) == 0 {
-		time.Sleep(5 * time.Millisecond) // real time: the pause between two looks
+		time.Sleep(5 * time.Millisecond) // real time: the pause between two reads
 	}
 	httpAlone.end()
 	if err := <-waited; err != nil {
@@ -148,7 +148,7 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// TestProxiesAndHosts: the HTTP door gets the proxies that it may trust, and its own names.
+// TestProxiesAndHosts: the HTTP listener gets the trusted proxies and its host names.
 func TestProxiesAndHosts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -181,7 +181,7 @@ func TestProxiesAndHosts(t *testing.T) {
 	}
 }
 
-// TestOpsHosts: a page in a browser whose name was made to lead to loopback reads nothing.
+// TestOpsHosts: DNS rebinding: a page in a browser whose host name resolves to loopback reads nothing.
 func TestOpsHosts(t *testing.T) {
 	t.Parallel()
 	d := openDoors(t, nil, func(c *Config) { c.OpsAddress = "127.0.0.1:0" })

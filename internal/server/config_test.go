@@ -9,7 +9,7 @@ import (
 	"github.com/tedsuo/ifrit/grouper"
 )
 
-// What is wrong is named by its flag, and all of it at once.
+// Validate reports all errors at once, each with its flag.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	if err := DefaultConfig().Validate(); err != nil {
@@ -103,7 +103,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// The greeting contains no secret.
+// The text for people contains no secret.
 func TestGreeting(t *testing.T) {
 	t.Parallel()
 	c := DefaultConfig()
@@ -113,8 +113,7 @@ func TestGreeting(t *testing.T) {
 	}
 }
 
-// The end of a server is told by the runners that failed, in one line each, and not by those
-// that ended because of them.
+// The error of a server names the runners that failed, in one line each, and not those that ended because of them.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")

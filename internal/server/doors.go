@@ -23,10 +23,10 @@ import (
 	"github.com/locket-service/locket/internal/ops"
 )
 
-// doors are the listeners of a server. Those that the configuration switches off are nil.
+// doors are the listeners of a server. Those that the configuration turns off are nil.
 type doors struct{ grpc, http, ops net.Listener }
 
-// listen opens the doors. Its errors name the flag of the address.
+// listen opens the listeners. Its errors name the flag of the address.
 func listen(c Config) (*doors, error) {
 	d := &doors{}
 	for _, door := range []struct {
@@ -42,7 +42,7 @@ func listen(c Config) (*doors, error) {
 		if err != nil {
 			d.close()
 			if cause := (*net.OpError)(nil); errors.As(err, &cause) {
-				err = cause.Err // without the address once more
+				err = cause.Err // the address is in the text already
 			}
 			return nil, fmt.Errorf("--%s %s: %w", door.flag, door.address, err)
 		}
@@ -51,7 +51,7 @@ func listen(c Config) (*doors, error) {
 	return d, nil
 }
 
-// close closes the doors. Those whose servers have run are closed already, which is no error.
+// close closes the listeners. Those that their servers have already closed are no error.
 func (d *doors) close() {
 	for _, listener := range []net.Listener{d.grpc, d.http, d.ops} {
 		if listener != nil {
@@ -60,7 +60,7 @@ func (d *doors) close() {
 	}
 }
 
-// members returns the servers at the doors that are open, in the order in which they start.
+// members returns the servers of the open listeners, in the order in which they start.
 func (d *doors) members(c Config, service *Service, secured *security, certificates *certs.Server, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
 	grpcTLS, httpTLS := c.tlsOf(certificates)
 	proxies, err := c.trustedProxies()
@@ -71,7 +71,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	pages := ops.Pages(registry, service.Ready, service.Warnings)
 	maps.Copy(pages, console.Pages(secured.provider()))
 	if d.ops != nil {
-		pages["/metrics"] = nil // served there
+		pages["/metrics"] = nil // served by ops
 		members = append(members, grouper.Member{Name: "ops", Runner: ops.New(ops.Config{
 			Listener: d.ops, Metrics: registry, Ready: service.Ready, Warnings: service.Warnings, ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
@@ -82,7 +82,7 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 			Metrics: registry, Pages: pages, SignIn: secured.people(), Guard: guardMetrics(service.Chain), ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
-	if d.grpc == nil { // who waits over HTTP is to be sent away all the same
+	if d.grpc == nil { // calls that wait over HTTP must end too
 		return append(members, grouper.Member{Name: "drain", Runner: atEnd(service.Drain)}), nil
 	}
 	server := grpcserver.New(grpcserver.Config{
@@ -93,14 +93,14 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	return append(members, grouper.Member{Name: "grpc", Runner: server}), nil
 }
 
-// guardMetrics returns the function that decides which callers may see the metrics at the public door.
+// guardMetrics returns the function that decides which callers may see the metrics at the HTTP listener.
 func guardMetrics(chain *grpcserver.Chain) func(context.Context, string, func()) error {
 	return func(ctx context.Context, _ string, serve func()) error {
 		return chain.Page(ctx, guard.MetricsPage, serve)
 	}
 }
 
-// atEnd returns a runner that does nothing but call a function when its end comes.
+// atEnd returns a runner that only calls a function when it ends.
 func atEnd(do func()) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		close(ready)
@@ -125,9 +125,8 @@ func loadTLS(c Config, files *follow.Set) (*certs.Server, error) {
 	return certs.LoadServer(certs.ServerFiles{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA, CRL: c.TLSCRL, Bundles: bundles, MinVersion: tlsVersions[c.TLSMinVersion]}, files)
 }
 
-// tlsOf returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a
-// client certificate, unless there is another way of authentication; with HTTPAnonymous, HTTP takes
-// callers without one too.
+// tlsOf returns the configurations for gRPC and for HTTP, both nil without TLS. Both require a client certificate,
+// unless there is another way of authentication. With HTTPAnonymous, HTTP accepts callers without one.
 func (c Config) tlsOf(certificates *certs.Server) (forGRPC, forHTTP *tls.Config) {
 	if certificates == nil {
 		return nil, nil

@@ -28,7 +28,7 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// seen is what a guard can know of a call.
+// seen is what a guard knows of a call.
 type seen struct{ method, id, metadata, from, to, tls string }
 
 // sentry is a guard that records the calls, and refuses them after refuseWith.
@@ -70,14 +70,14 @@ func (s *sentry) take() []seen {
 	return calls
 }
 
-// refuseWith refuses what comes from now on, nothing if err is nil.
+// refuseWith refuses the calls from now on, none if err is nil.
 func (s *sentry) refuseWith(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = err
 }
 
-// lastConn is a client's latest connection to a door.
+// lastConn is the latest connection of a client to a listener.
 type lastConn struct {
 	mu       sync.Mutex
 	from, to string
@@ -100,15 +100,15 @@ func (l *lastConn) wants(method, id, tls string) seen {
 	return seen{method, id, "[" + id + "]", l.from, l.to, tls}
 }
 
-// doors are those of a server that is put together as the program does it, with a sentry.
+// doors are the listeners of a server that is built as the program builds it, with a sentry.
 type openedDoors struct {
 	sentry
-	tls                string // what a guard sees of the TLS
+	tls                string // the TLS version that a guard sees
 	grpc               *grpc.ClientConn
 	http               *http.Client
 	url                string
 	grpcConn, httpConn lastConn
-	addresses          map[string]string // of the doors that are open, by their names in the log
+	addresses          map[string]string // of the open listeners, by their names in the log
 	end                func()            // ends the server, once
 }
 
@@ -144,7 +144,7 @@ func openDoors(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *openedD
 	return d
 }
 
-// serveDoors runs a server in this process, and returns where.
+// serveDoors runs a server in this process, and returns its addresses.
 func serveDoors(t *testing.T, c Config, guard grpcserver.Guard) (addresses map[string]string, end func()) {
 	t.Helper()
 	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))

@@ -32,8 +32,8 @@ func atOpenDoors(t *testing.T, test func(t *testing.T, d *openedDoors)) {
 	t.Run("TLS", func(t *testing.T) { test(t, openDoors(t, fixtures.NewCA(t))) })
 }
 
-// TestEveryCallIsGuarded: of every method over gRPC, and of every route over HTTP, a guard sees
-// each call once, with the same knowledge of its caller.
+// TestEveryCallIsGuarded: a guard sees each call of every gRPC method and of every HTTP route once, with the same
+// knowledge of its caller.
 func TestEveryCallIsGuarded(t *testing.T) {
 	t.Parallel()
 	atOpenDoors(t, func(t *testing.T, d *openedDoors) {
@@ -62,8 +62,8 @@ func TestEveryCallIsGuarded(t *testing.T) {
 	})
 }
 
-// TestEveryCallIsRefused: what a guard refuses does not reach a handler at any door, and HTTP
-// answers with the status that belongs to the code.
+// TestEveryCallIsRefused: a call that a guard refuses reaches no handler at any listener, and HTTP answers with the
+// status that belongs to the code.
 func TestEveryCallIsRefused(t *testing.T) {
 	t.Parallel()
 	atOpenDoors(t, func(t *testing.T, d *openedDoors) {
@@ -99,8 +99,8 @@ func TestEveryCallIsRefused(t *testing.T) {
 	})
 }
 
-// TestPagesAreNotGuarded: what HTTP serves and is no RPC. A page that is added needs a decision
-// whether it may be read by everybody.
+// TestPagesAreNotGuarded: the pages that HTTP serves beside RPCs. A new page needs a decision whether everybody may
+// read it.
 func TestPagesAreNotGuarded(t *testing.T) {
 	t.Parallel()
 	d := openDoors(t, nil)
@@ -119,7 +119,7 @@ func TestPagesAreNotGuarded(t *testing.T) {
 	}
 }
 
-// TestMalformedIsGuarded: a message that cannot be decoded passes the chain like others.
+// TestMalformedIsGuarded: a message that cannot be decoded passes the guards as others do.
 func TestMalformedIsGuarded(t *testing.T) {
 	t.Parallel()
 	d := openDoors(t, nil)
@@ -176,8 +176,7 @@ func (d *openedDoors) call(t *testing.T, method rpc, id string) error {
 	return d.send(t, method, id, "")
 }
 
-// send calls a method with a message that is encoded already, and returns its error. Of a stream
-// it waits for the first answer.
+// send calls a method with an encoded message, and returns its error. For a stream it waits for the first answer.
 func (d *openedDoors) send(t *testing.T, method rpc, id, message string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -190,11 +189,11 @@ func (d *openedDoors) send(t *testing.T, method rpc, id, message string) error {
 	}
 	stream, err := d.grpc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method.name, option)
 	must(t, err)
-	_, _ = stream.SendMsg(&request), stream.CloseSend() // what went wrong says RecvMsg
+	_, _ = stream.SendMsg(&request), stream.CloseSend() // RecvMsg returns the error
 	return stream.RecvMsg(&reply)
 }
 
-// asItIs is a codec for bytes that are a message already.
+// asItIs is a codec for encoded messages.
 type asItIs struct{}
 
 func (asItIs) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
@@ -230,7 +229,7 @@ func routes(t *testing.T) (list []route) {
 						path += "nobody"
 					}
 					if strings.HasPrefix(path, "/v1/permissions/") {
-						path += "?right=hold" // without it the gateway refuses the request by itself
+						path += "?right=hold" // the gateway itself refuses the request without it
 					}
 					list = append(list, route{name, method, path, binding.body})
 				}

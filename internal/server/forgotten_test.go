@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// TestForgottenFile: a server that is told no database does not begin with nothing beside the data of an older version.
+// TestForgottenFile: a server without a configured database does not start empty beside the data of an older version.
 func TestForgottenFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, os.WriteFile(oldDefault, []byte("something"), 0o600))
@@ -28,5 +28,5 @@ func TestForgottenFile(t *testing.T) {
 		t.Error("it has made a folder")
 	}
 	must(t, open(Config{Data: DefaultData}))
-	must(t, open(Config{})) // it has decided
+	must(t, open(Config{})) // the folder exists now
 }

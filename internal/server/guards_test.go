@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// A call whose credentials are being checked has no part of the limit of requests; one that was let in has.
+// A call whose credentials are being checked does not count against the limit of requests; an authenticated one does.
 func TestLimitIsBehindAuthentication(t *testing.T) {
 	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 	must(t, err)

@@ -11,12 +11,13 @@ import (
 	"github.com/locket-service/locket/db/sqlitefile"
 )
 
-// importedSuffix is what the folder of the raft engine is called into which a file of the engine before it is imported.
+// importedSuffix is the end of the name of the folder into which a SQLite file of an older version is imported.
 const importedSuffix = ".data"
 
-// ImportSQLite makes the folder FILE.data of a file of the engine before raft, if there is the file and not yet the folder, and returns the folder. It has
-// everything that the file has: live claims in their order and with their versions, sessions, history. The file stays as it is.
-// Whatever happens meanwhile, the folder is there as a whole or not at all. It returns db.ErrInUse while a server uses the file.
+// ImportSQLite imports a SQLite file of an older version into the folder FILE.data, unless this folder exists, and
+// returns the folder. The folder gets everything in the file: live claims in their order and with their versions,
+// sessions, history. The file is not changed. After a crash the folder is complete or absent. It returns db.ErrInUse
+// while a server uses the file.
 func ImportSQLite(file string) (folder string, imported bool, err error) {
 	folder = file + importedSuffix
 	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +40,7 @@ func ImportSQLite(file string) (folder string, imported bool, err error) {
 	return folder, true, nil
 }
 
-// holds reports whether there is a file, and something in it.
+// holds reports whether a file exists and is not empty.
 func holds(file string) (bool, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {

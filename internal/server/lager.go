@@ -13,22 +13,22 @@ import (
 	"github.com/locket-service/locket/handlers"
 )
 
-// lagerSource is the component that lines of lager come from; their messages begin with it.
+// lagerSource is the source of the lines; their messages begin with it.
 const lagerSource = "locket"
 
-// lagerHandler writes lines as lager does, the log of Cloud Foundry's components
-// (code.cloudfoundry.org/lager), so that what reads those of its Locket reads ours: each is a JSON
-// object with timestamp, source, message and data, and with log_level as a number, or level as a
-// word where the timestamps are in RFC 3339. Of lager's sessions it knows none.
+// lagerHandler writes lines in the format of lager (code.cloudfoundry.org/lager), the log of Cloud Foundry's
+// components, so that tools for the log of its Locket read ours. Each line is a JSON object with timestamp, source,
+// message and data, and with log_level as a number, or level as a word where the timestamps are in RFC 3339. It has no
+// sessions of lager.
 type lagerHandler struct {
 	out     *lagerWriter
 	level   slog.Level
 	rfc3339 bool
 	attrs   []slog.Attr
-	group   string // before the names of attributes, with its dots
+	group   string // prefix of the names of attributes, with its dots
 }
 
-// lagerWriter keeps lines whole.
+// lagerWriter serializes writes, so that lines stay whole.
 type lagerWriter struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -63,7 +63,7 @@ func (h *lagerHandler) Handle(_ context.Context, record slog.Record) error {
 	return err
 }
 
-// line returns the object of a line; its members come in lager's order.
+// line returns the object of a line, with its members in lager's order.
 func (h *lagerHandler) line(record slog.Record, data map[string]any) any {
 	message, level := lagerSource+"."+lagerMessage(record.Message), lagerLevelOf(record.Level)
 	if h.rfc3339 {
@@ -85,10 +85,10 @@ func (h *lagerHandler) line(record slog.Record, data map[string]any) any {
 	}{seconds, lagerSource, message, level, data}
 }
 
-// lagerLevels are the names of lager's levels, by their numbers. We never log its last, fatal.
+// lagerLevels are the names of lager's levels, by their numbers. Locket does not log the last, fatal.
 var lagerLevels = []string{"debug", "info", "error", "fatal"}
 
-// lagerLevelOf returns the level for one of ours. lager has none for warnings: they are info.
+// lagerLevelOf returns the level of lager for one of slog. lager has none for warnings: they are info.
 func lagerLevelOf(level slog.Level) int {
 	switch {
 	case level == handlers.LevelGrant:
@@ -102,8 +102,8 @@ func lagerLevelOf(level slog.Level) int {
 	}
 }
 
-// lagerMessages are the messages of Cloud Foundry's Locket that mean the same as ours, and that
-// others look for. Those that are not here have their own words, with hyphens.
+// lagerMessages are the messages of Cloud Foundry's Locket that mean the same as ours, and that tools look for. Other
+// messages become words with hyphens.
 var lagerMessages = map[string]string{
 	"acquired lock": "lock.lock.acquired-lock",
 	"renewed lock":  "lock.lock.renewed-lock",

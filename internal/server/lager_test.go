@@ -28,8 +28,7 @@ func lagerLines(t *testing.T, format, level string, log func(*slog.Logger)) (lin
 	return lines, text
 }
 
-// The lines are, to the byte, what lager writes (code.cloudfoundry.org/lager, LogFormat and
-// PrettyFormat).
+// The lines are byte for byte those of lager (code.cloudfoundry.org/lager, LogFormat and PrettyFormat).
 func TestLager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the time is midnight, 2000-01-01 UTC
 		time.Sleep(1500 * time.Millisecond)

@@ -17,8 +17,8 @@ const (
 	formatLagerRFC3339 = "lager-rfc3339"
 )
 
-// newLogger returns the log that a configuration asks for. Its lines have the id of the request.
-// It goes to standard error, or to out in the formats of Cloud Foundry.
+// newLogger returns the log of a configuration. Its lines have the id of the request. It goes to standard error; in the
+// formats of Cloud Foundry it goes to out.
 func newLogger(c Config, out io.Writer) (*slog.Logger, error) {
 	handler, err := c.newLogHandler(out)
 	if err != nil {
@@ -50,5 +50,5 @@ func (c Config) newLogHandler(out io.Writer) (slog.Handler, error) {
 	}
 }
 
-// isLager reports whether the log is for the tools of Cloud Foundry.
+// isLager reports whether the format of the log is one of Cloud Foundry's.
 func (c Config) isLager() bool { return strings.HasPrefix(c.LogFormat, formatLager) }

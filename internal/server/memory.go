@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	// smallHeapPercent is what GOGC is for a server with little in memory: with Go's default the collector runs tens of
-	// times a second under load.
+	// smallHeapPercent is GOGC for a server with a small heap: with Go's default the collector runs tens of times a
+	// second under load.
 	smallHeapPercent = 400
-	// maxGarbage is how much garbage there is at most between two collections, or half of what is in use if that is more.
+	// maxGarbage limits the garbage between two collections, in bytes; half of the live heap if that is more.
 	maxGarbage = 256 << 20
 )
 
-// gcPercent returns what GOGC is to be while some bytes are in use.
+// gcPercent returns GOGC for a live heap of some bytes.
 func gcPercent(live uint64) int {
 	return int(max(50, min(smallHeapPercent, maxGarbage*100/max(1, live))))
 }
 
-// tuneGC spends memory on speed, within bounds: after each collection it says when the next one is to be.
+// tuneGC trades memory for speed, within limits: after each collection it sets when the next one comes. It does nothing
+// if $GOGC is set.
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(smallHeapPercent)
@@ -28,9 +29,9 @@ func tuneGC() {
 	}
 }
 
-// afterCollections calls do after each collection, with how many bytes are in use.
+// afterCollections calls do after each collection, with the size of the live heap in bytes.
 func afterCollections(do func(live uint64)) {
-	collected := new([16]byte) // nothing refers to it, so that it is collected with the next garbage
+	collected := new([16]byte) // unreachable, so that the next collection collects it
 	runtime.AddCleanup(collected, func(struct{}) {
 		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(sample)

@@ -18,20 +18,19 @@ import (
 const (
 	// readyInterval is how often readiness is checked.
 	readyInterval = time.Second
-	// clockTimeout is how long the database may take to say its time.
+	// clockTimeout limits how long the database may take to return its time.
 	clockTimeout = 2 * time.Second
-	// slowCommit is how long a transaction may be under way before the server is not ready.
+	// slowCommit is how long a transaction may run before the server is not ready.
 	slowCommit = 5 * time.Second
-	// maxDrift is by how much the database's clock may differ from this machine's monotonic
-	// clock over one interval: more is a step, which lease time takes for an outage.
+	// maxDrift is by how much the database's clock may differ from this machine's monotonic clock over one interval. A
+	// larger difference is a step, which lease time treats as an outage.
 	maxDrift = db.MaxSilence
 )
 
 var errEnding = errors.New("the server is shutting down")
 
-// readiness knows whether this server can answer requests now: whether the database answers and
-// takes commits, and whether its clock runs as time does. It is checked periodically; each
-// change is logged and passed on.
+// readiness knows whether this server can answer requests now: whether the database answers and takes commits, and
+// whether its clock runs correctly. It is checked periodically; each change is logged and passed on.
 type readiness struct {
 	logSteps  func() // of the database's clock
 	clocks    db.Clocks
@@ -39,29 +38,29 @@ type readiness struct {
 	log       *slog.Logger
 	gauge     prometheus.Gauge
 	files     prometheus.Gauge
-	// database returns what is to be mended of the database though it takes commits.
+	// database returns the warnings of a database that takes commits.
 	database func() []string
-	// invalid returns the settings whose files cannot be used as they are now.
+	// invalid returns the settings whose files cannot be used in their current state.
 	invalid func() []string
-	// audit returns why the audit log cannot be written; auditRequired is whether changes are refused then.
+	// audit returns why the audit log cannot be written; auditRequired reports whether changes are refused then.
 	audit         func() error
 	auditRequired bool
-	// onChange gets each change.
+	// onChange is called with each change.
 	onChange func(ready bool)
-	// feed tells the service manager's watchdog that the server goes on.
+	// feed feeds the watchdog of the service manager.
 	feed func() error
 
 	mu     sync.Mutex
 	clock  error // what is wrong with the database's clock
 	ending bool  // the server is shutting down
 
-	// What follows belongs to check.
+	// The following fields belong to check.
 	last reading
 	was  string    // the reason that was logged last, "" for ready
-	fed  time.Time // when the committer had turned last, as of the last feed
+	fed  time.Time // when the committer last made progress, at the last feed
 }
 
-// reading is one look at the database's clock, between two moments of this machine's.
+// reading is a time of the database's clock, read between two times of this machine's clock.
 type reading struct {
 	wall          claim.Time
 	before, after time.Time
@@ -85,7 +84,7 @@ func newReadiness(clocks db.Clocks, health func() committer.Health, log *slog.Lo
 	return r
 }
 
-// Check is an ops.Ready. It asks nothing of the database.
+// Check is an ops.Ready. It does not access the database.
 func (r *readiness) Check(context.Context) error {
 	r.mu.Lock()
 	clock, ending := r.clock, r.ending
@@ -95,7 +94,7 @@ func (r *readiness) Check(context.Context) error {
 	case ending:
 		return errEnding
 	case !h.FailingSince.IsZero():
-		return errors.New("the database takes no commits") // the log says why, and addresses are its own
+		return errors.New("the database takes no commits") // the log has the reason, which may contain addresses
 	case !h.Began.IsZero() && time.Since(h.Began) > slowCommit:
 		return errors.New("the database does not answer a transaction")
 	case r.auditRequired && r.audit() != nil:
@@ -104,7 +103,8 @@ func (r *readiness) Check(context.Context) error {
 	return clock
 }
 
-// warnings returns what is to be mended though the server is ready: what was valid stays in use.
+// warnings returns the problems of a ready server, for example files that are invalid while their last valid contents
+// are in use.
 func (r *readiness) warnings() (warnings []string) {
 	for _, setting := range r.invalid() {
 		warnings = append(warnings, setting+": the file cannot be used as it is now; what was valid last is in use")
@@ -122,7 +122,7 @@ func (r *readiness) end() {
 	r.ending = true
 }
 
-// check looks at the database's clock, and passes on what has changed.
+// check reads the database's clock, and passes on a change of readiness.
 func (r *readiness) check(ctx context.Context) {
 	clock := r.readClock(ctx)
 	r.files.Set(float64(len(r.invalid())))
@@ -137,7 +137,7 @@ func (r *readiness) check(ctx context.Context) {
 	reason := ""
 	switch err := r.Check(ctx); {
 	case errors.Is(err, errEnding):
-		return // whoever stops the server knows
+		return // the one who stops the server knows
 	case err != nil:
 		reason = err.Error()
 	}
@@ -157,9 +157,9 @@ func (r *readiness) check(ctx context.Context) {
 	r.was = reason
 }
 
-// feedWatchdog feeds the watchdog if what commits has turned since the last time. Where the database is away it turns:
-// callers get answers, and a new start would bring nobody nearer to a commit. Where it hangs, or the check does, a new
-// start helps.
+// feedWatchdog feeds the watchdog if the committer has made progress since the last time. An unavailable database does
+// not stop that: callers get answers, and a restart would not help. If the committer or this check hangs, a restart
+// helps.
 func (r *readiness) feedWatchdog() {
 	turned := r.committer().Turned
 	if !turned.After(r.fed) {
@@ -171,8 +171,8 @@ func (r *readiness) feedWatchdog() {
 	}
 }
 
-// readClock compares the time that has passed for the database since the last look with that of
-// this machine, which lies between two bounds since the answer takes time.
+// readClock compares the time that has passed on the database's clock since the last reading with the time of this
+// machine, which is known within two bounds because an answer takes time.
 func (r *readiness) readClock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
@@ -181,7 +181,7 @@ func (r *readiness) readClock(ctx context.Context) error {
 	if err != nil {
 		r.log.Debug("the database does not say its time", "error", err)
 		if time.Since(r.committer().LastCommit) < 2*readyInterval {
-			return nil // it takes commits: only its connections for reads are in use
+			return nil // it takes commits, so only its connections for reads are busy
 		}
 		return errors.New("the database does not answer")
 	}

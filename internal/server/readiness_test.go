@@ -22,7 +22,7 @@ import (
 	"github.com/locket-service/locket/internal/periodic"
 )
 
-// state is what is out of order with a database.
+// state is the injected faults of a database.
 type state struct {
 	ahead  time.Duration // of its clock
 	err    error         // of its reads
@@ -30,7 +30,7 @@ type state struct {
 	busy   bool // it takes commits all the time
 }
 
-// fickleDatabase is a database that a test puts out of order.
+// fickleDatabase is a database with injected faults.
 type fickleDatabase struct {
 	mu sync.Mutex
 	state
@@ -59,14 +59,14 @@ func (d *fickleDatabase) Health() committer.Health {
 	return d.health
 }
 
-// TestReadiness: the server is ready while its database answers, takes commits, and has a clock
-// that runs as time does. The reason is told, each change is logged once and passed on.
+// TestReadiness: the server is ready while its database answers, takes commits, and has a clock that runs correctly.
+// Check returns the reason; each change is logged once and passed on.
 func TestReadiness(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*state)
-		reason string // "" if that is no reason
-		heals  bool   // by itself: a step is over when it is over
+		reason string // "" if the server stays ready
+		heals  bool   // the server is ready again after the next reading, as after a step
 	}{
 		{"nothing", func(*state) {}, "", false},
 		{"a little step", func(d *state) { d.ahead = 400 * time.Millisecond }, "", false},
@@ -121,7 +121,8 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// TestWatchdog: the watchdog is fed while what commits turns, whatever the database answers, and not while it hangs.
+// TestWatchdog: the watchdog is fed while the committer makes progress, whatever the database answers, and not while it
+// hangs.
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fickleDatabase{}

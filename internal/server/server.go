@@ -27,12 +27,11 @@ import (
 	"github.com/locket-service/locket/internal/tracing"
 )
 
-// Serve runs a server until ctx ends, or one of its parts fails, and returns what went wrong: nil after the end
-// of ctx, also while Serve waits for a database that is not up. Once it serves, it writes a line for people to out;
-// its log goes to standard error. With Cloud Foundry's format of the log, that goes to out instead, and nothing
-// else. A service manager in the environment ($NOTIFY_SOCKET) is told when it has started, reloads and ends, and its
-// watchdog is fed. It sets what the whole process shares: the garbage collector's target, unless $GOGC does, and the logger of
-// gRPC.
+// Serve runs a server until ctx ends or one of its parts fails, and returns the error: nil after the end of ctx, also
+// while Serve waits for an unavailable database. Once it serves, it writes a text for people to out; its log goes to
+// standard error. In Cloud Foundry's formats the log goes to out instead, and the text is omitted. Serve notifies a
+// service manager ($NOTIFY_SOCKET) when it has started, reloads and ends, and feeds its watchdog. It sets process-wide
+// state: the target of the garbage collector, unless $GOGC is set, and the logger of gRPC.
 func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -45,23 +44,23 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 		switch {
 		case err == nil:
 			log.Info("exited")
-		case c.isLager(): // else the caller's report of the error is enough
+		case c.isLager(): // otherwise the caller reports the error
 			log.Error("exited with failure", "error", err)
 		}
 	}()
 	if len(c.IgnoredFields) > 0 {
 		log.Warn("fields of the configuration file without effect", "fields", c.IgnoredFields)
 	}
-	hangups := make(chan os.Signal, 1) // without an audit log SIGHUP means nothing, and does not end the server
+	hangups := make(chan os.Signal, 1) // without an audit log SIGHUP has no effect, rather than end the server
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	tuneGC()
-	// gRPC's own messages are about faults of clients: level debug.
+	// gRPC logs faults of clients: they go to level debug.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer()))
 	files := follow.NewSet(log)
 	store, err := openStore(ctx, c, files, log)
 	switch {
-	case err != nil && ctx.Err() != nil: // a signal came while the database was awaited
+	case err != nil && ctx.Err() != nil: // a signal came while Serve waited for the database
 		return nil
 	case err != nil:
 		return err
@@ -95,15 +94,15 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	return causes(<-process.Wait())
 }
 
-// tell tells the service manager something, and logs when that is not possible: the service goes on.
+// tell notifies the service manager, and logs an error: the service continues.
 func tell(what func() error, log *slog.Logger) {
 	if err := what(); err != nil {
 		log.Error("the service manager cannot be told", "error", err)
 	}
 }
 
-// causes returns what made a group end: the errors of its members, by their names, without the
-// members that only ended because of them.
+// causes returns why a group ended: the errors of its members, by their names, without the members that ended because
+// of others.
 func causes(err error) error {
 	var trace grouper.ErrorTrace
 	if !errors.As(err, &trace) {
@@ -118,7 +117,7 @@ func causes(err error) error {
 	return errors.Join(failed...)
 }
 
-// greeting says where the server listens, and what to try at once.
+// greeting returns a text about where the server listens, and a first command to try.
 func greeting(c Config) string {
 	var doors []string
 	for _, door := range []struct{ name, address string }{{"gRPC", c.GRPCAddress}, {"HTTP", c.HTTPAddress}, {"operations", c.OpsAddress}} {
@@ -137,7 +136,7 @@ func greeting(c Config) string {
 	return text + fmt.Sprintf("\nTry: %s lock demo --owner me%s", os.Args[0], address)
 }
 
-// engineOf returns a database without what may be secret in it.
+// engineOf returns a database without its secrets.
 func engineOf(database string) string {
 	engine, source, _ := strings.Cut(database, ":")
 	if engine == engineMySQL {
@@ -146,9 +145,8 @@ func engineOf(database string) string {
 	return engine + ":" + source
 }
 
-// newGroup returns all long-lived runners, in the order in which they start; they stop
-// in reverse. The guards decide about the calls of every door,
-// after those of the configuration.
+// newGroup returns all long-lived runners, in the order in which they start; they stop in reverse. The guards decide
+// about the calls of every listener, after those of the configuration.
 func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

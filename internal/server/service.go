@@ -22,42 +22,41 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// Service is the service models.Locket on a store, without the doors through which calls come.
-// Whoever embeds it runs its Members, in this order, before its doors, and stops them in reverse.
+// Service is the service models.Locket on a store, without listeners. A program that embeds it runs its Members, in
+// this order, before its listeners, and stops them in reverse.
 type Service struct {
 	// Members are the runners of the service.
 	Members grouper.Members
-	// Chain is what every call passes, to be given to each door.
+	// Chain is passed by every call; each listener needs it.
 	Chain *grpcserver.Chain
-	// Register adds the service to a door.
+	// Register adds the service to a listener's server.
 	Register func(grpc.ServiceRegistrar)
-	// Drain sends the waiting calls away: a door calls it when its end begins.
+	// Drain ends the waiting calls. A listener's server calls it when it begins to shut down.
 	Drain func()
 
 	readiness *readiness
 	queues    *committer.Committer
-	stats     stats.Handler // nil: no traces
+	stats     stats.Handler // nil without tracing
 }
 
-// trace has the calls traced. Without it they cost what they would without traces.
+// trace turns tracing on.
 func (s *Service) trace(t *tracing.Tracing) {
 	s.queues.Trace(t)
 	s.Chain.ObserveFirst(t.Observe)
 	s.stats = t.StatsHandler()
 }
 
-// Guards are those of the calls, in their order. Between them stands the limit of requests under way:
-// a call that is refused because of its caller takes no room from others.
+// Guards are the guards of the calls, in their order. The limit of concurrent requests is between the two: a call that
+// is refused because of its caller takes no room from others.
 type Guards struct {
-	// Who finds out who calls.
+	// Who authenticates the caller.
 	Who []grpcserver.Guard
-	// May decides whether that is allowed.
+	// May authorizes the call.
 	May []grpcserver.Guard
 }
 
-// NewService returns the service of a configuration. It uses DatabaseTimeout,
-// MaxWaiting, MaxSessions and the History settings. Its metrics are registered. The guards decide about the
-// calls of every door.
+// NewService returns the service of a configuration, and registers its metrics. It uses DatabaseTimeout, MaxWaiting,
+// MaxSessions and the History settings. The guards decide about the calls of every listener.
 func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.Registerer, guards Guards) *Service {
 	hub := watch.NewHub(store, registry)
 	queues := committer.New(store, committer.Config{
@@ -102,7 +101,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	}
 }
 
-// doer carries out commands of this server's own.
+// doer runs commands of the server itself.
 func doer(queues *committer.Committer) func(context.Context, claim.Command) error {
 	return func(ctx context.Context, cmd claim.Command) error {
 		_, err := queues.Do(ctx, cmd)
@@ -110,9 +109,9 @@ func doer(queues *committer.Committer) func(context.Context, claim.Command) erro
 	}
 }
 
-// Ready returns nil if the service can answer requests, else why not: the database takes no
-// commits or does not answer, or its clock has stepped. It asks nothing of the database.
+// Ready returns nil if the service can answer requests, else why not: the database takes no commits or does not answer,
+// or its clock has stepped. It does not access the database.
 func (s *Service) Ready(ctx context.Context) error { return s.readiness.Check(ctx) }
 
-// Warnings returns what an operator has to mend though the server answers requests.
+// Warnings returns problems that an operator should mend although the server answers requests.
 func (s *Service) Warnings() []string { return s.readiness.warnings() }

@@ -19,20 +19,20 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// serviceStatus knows how the service is.
+// serviceStatus answers GetStatus.
 type serviceStatus struct {
 	store     db.Store
 	readiness *readiness
 	self      db.Member
 }
 
-// newMember returns what a server that is started now announces.
+// newMember returns what a server that starts now announces.
 func newMember() db.Member {
-	host, _ := os.Hostname() // without a name it has none
+	host, _ := os.Hostname() // empty if there is none
 	return db.Member{Name: ids.NewClaim(), Host: host, Version: buildVersion(), Started: claim.Time(time.Now().UnixMicro())}
 }
 
-// buildVersion is that of the program.
+// buildVersion returns the version of the program.
 func buildVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -40,7 +40,7 @@ func buildVersion() string {
 	return "unknown"
 }
 
-// get answers GetStatus. What the database does not say is left out: that it does not is among the problems.
+// get answers GetStatus. If the database does not answer, its data is left out, and the problems say so.
 func (s *serviceStatus) get(ctx context.Context) (*models.ServiceStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func (s *serviceStatus) get(ctx context.Context) (*models.ServiceStatus, error) 
 	return answer, nil
 }
 
-// readMembers adds the servers, this one first, and what is wrong with them.
+// readMembers adds the servers, this one first, and their problems.
 func (s *serviceStatus) readMembers(ctx context.Context, answer *models.ServiceStatus) error {
 	answer.Servers = []*models.ServerInfo{memberInfo(&s.self)}
 	members, now, err := s.store.Members(ctx)
@@ -86,7 +86,7 @@ func memberInfo(m *db.Member) *models.ServerInfo {
 	return &models.ServerInfo{Name: m.Name, Host: m.Host, Version: m.Version, Started: timestamppb.New(m.Started.Std())}
 }
 
-// announcer announces a server for as long as it runs, and withdraws it at the end.
+// announcer announces a server while it runs, and withdraws it at the end.
 func announcer(store db.Members, self db.Member, log *slog.Logger) ifrit.Runner {
 	pause := time.Duration(0)
 	next := func() time.Duration { defer func() { pause = db.AnnounceInterval }(); return pause }

@@ -49,7 +49,7 @@ func (s *silentStore) Members(ctx context.Context) ([]db.Member, claim.Instant, 
 	return s.Store.Members(ctx)
 }
 
-// TestStatusProblems: what is wrong is among the problems, and the answer comes whatever is wrong.
+// TestStatusProblems: each fault is among the problems, and there is an answer whatever the fault.
 func TestStatusProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		real, err := raft.Open(filepath.Join(t.TempDir(), "data"))

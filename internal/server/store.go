@@ -21,14 +21,14 @@ import (
 const (
 	engineSQLite = "sqlite"
 	engineMySQL  = "mysql"
-	// engineRaft has taken the place of SQLite, whose files are imported.
+	// engineRaft has replaced SQLite, whose files are imported.
 	engineRaft = "raft"
 )
 
-// retryStart is how long to wait between two tries to reach the database.
+// retryStart is the pause between two attempts to reach the database.
 const retryStart = time.Second
 
-// openStore opens the database, waiting for it for a while if it is not up. The error is that of ctx if
+// openStore opens the database, and waits up to DatabaseWait while it is unavailable. It returns the error of ctx if
 // that ends first.
 func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logger) (db.Store, error) {
 	open, err := opener(c, files, log)
@@ -53,7 +53,7 @@ func openStore(ctx context.Context, c Config, files *follow.Set, log *slog.Logge
 	}
 }
 
-// opener returns what tries to open the database. It reads the files of the secrets.
+// opener returns a function that tries to open the database. It reads the files of the secrets.
 func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context) (db.Store, error), error) {
 	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
@@ -82,7 +82,7 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 	}
 	return func(ctx context.Context) (db.Store, error) {
 		store, err := mysql.Open(ctx, source, secrets)
-		if err != nil { // a nil *mysql.Store is no nil db.Store
+		if err != nil { // a nil *mysql.Store is not a nil db.Store
 			return nil, err
 		}
 		for _, warning := range store.Warnings() {
@@ -92,8 +92,8 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 	}, nil
 }
 
-// forgotten returns an error when the server was told no database, and would begin with nothing beside the data of an older version,
-// which was told none either.
+// forgotten returns an error if a server without a configured database would start empty beside the data of an older
+// version, which had none configured either.
 func forgotten() error {
 	if _, err := os.Stat(DefaultData); err == nil {
 		return nil
@@ -104,13 +104,13 @@ func forgotten() error {
 	return fmt.Errorf("./%s holds the data of an older Locket: give --database sqlite:%s to go on with it, or --data %s to begin without", oldDefault, oldDefault, DefaultData)
 }
 
-// breaking is a store that may stop for good taking commits.
+// breaking is a store that may permanently stop taking commits.
 type breaking interface {
 	Broken() <-chan struct{}
 	Failure() error
 }
 
-// untilBroken returns a runner that ends with an error when a store can take no more commits until it is opened again.
+// untilBroken returns a runner that ends with an error when a store takes no more commits until it is opened again.
 func untilBroken(store breaking) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		close(ready)
@@ -123,14 +123,14 @@ func untilBroken(store breaking) ifrit.Runner {
 	})
 }
 
-// secrets returns what a connection to the database needs beside its DSN, of files that are followed.
+// secrets returns the secrets of a connection to the database that are not in its DSN. Their files are followed.
 func (c Config) secrets(files *follow.Set) (mysql.Option, error) {
 	return mysql.Secrets{
 		Password: c.DatabasePassword, PasswordFile: c.DatabasePasswordFile, CA: c.DatabaseCA, AnyName: c.DatabaseAnyName,
 	}.Follow(files)
 }
 
-// wrongStore returns what is wrong with the setting of the database by itself.
+// wrongStore returns an error in the setting of the database.
 func wrongStore(database string) error {
 	engine, source, _ := strings.Cut(database, ":")
 	switch {

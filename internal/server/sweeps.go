@@ -11,13 +11,13 @@ import (
 	"github.com/locket-service/locket/internal/upkeep"
 )
 
-// sweeps is a store as the sweeper sees it, which notes when leases were last looked for.
+// sweeps is the store of the sweeper. It notes when the store last answered.
 type sweeps struct {
 	upkeep.Leases
 	last atomic.Pointer[time.Time]
 }
 
-// watchSweeps returns a store for the sweeper, whose age is a metric.
+// watchSweeps returns a store for the sweeper, and registers the metric of its age.
 func watchSweeps(store upkeep.Leases, registry prometheus.Registerer) *sweeps {
 	s := &sweeps{Leases: store}
 	s.looked() // at the start

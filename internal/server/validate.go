@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/gateway"
 )
 
-// Validate returns everything that is wrong with a configuration by itself, each with the name of
-// its flag. Errors of files and of the network are found by Serve.
+// Validate returns all errors in a configuration that need no file and no network, each with the name of its flag.
+// Serve finds the others.
 func (c Config) Validate() error {
 	wrong := append(c.wrongDoors(), c.wrongDatabase()...)
 	wrong = append(wrong, c.wrongAuthentication()...)
@@ -97,7 +97,7 @@ func (c Config) wrongDoors() (wrong []error) {
 		wrongAddress("ops-address", c.OpsAddress, c.OpsInsecure, plain))
 }
 
-// wrongAddress returns what is wrong with the address of a door; an empty one switches it off.
+// wrongAddress returns an error in the address of a listener; an empty address turns the listener off.
 func wrongAddress(flag, address string, anywhere bool, otherwise string) error {
 	if address == "" {
 		return nil
@@ -135,8 +135,7 @@ func (c Config) trustedProxies() (networks []netip.Prefix, err error) {
 	return networks, nil
 }
 
-// IsLoopback reports whether a host, by its name or its number, is this machine alone. Nothing is
-// looked up.
+// IsLoopback reports whether a host, a name or an IP address, is this machine only. It resolves no names.
 func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
