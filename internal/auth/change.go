@@ -22,8 +22,8 @@ func (rs *Rules) Parts() (parts []string) {
 	return parts
 }
 
-// Warnings returns which denials, examples and quotas of the rules before there are no more: the file may
-// have lost its end, and allow more than it should.
+// Warnings returns which denials, examples and quotas of the previous rules are missing: the file may have been
+// truncated, and allow more than it should.
 func (rs *Rules) Warnings(before *Rules) (warnings []string) {
 	is := make(map[string]bool)
 	for _, part := range rs.Parts() {
@@ -53,7 +53,7 @@ func (rs *Rules) Warnings(before *Rules) (warnings []string) {
 	return warnings
 }
 
-// text is what the example says.
+// text describes the example.
 func (e *example) text() string {
 	verb := "may"
 	if e.MayNot != 0 {
@@ -77,7 +77,7 @@ func (r *quotaRule) who() string {
 	return "quota of everybody"
 }
 
-// text is what the quota says.
+// text describes the quota.
 func (r *quotaRule) text() string {
 	var limits []string
 	for _, limit := range []struct {
@@ -110,7 +110,7 @@ func (c *Credentials) Parts() (parts []string) {
 	return parts
 }
 
-// String says whose the credential is, and until when.
+// String describes the credential: its owner and when it expires.
 func (e CredentialEntry) String() string {
 	text := fmt.Sprintf("credential %s of %s%s", e.ID(), CredentialPrefix, e.Name)
 	if len(e.Groups) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/internal/access"
 )
 
-// example is a decision that the author of a file of rules expects.
+// example is a decision that the author of a rules file expects.
 type example struct {
 	Identity string   `yaml:"identity"`
 	Groups   []string `yaml:"groups"`
@@ -39,7 +39,7 @@ func (e *example) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// test returns what is wrong with the decisions about an example.
+// test returns the errors of an example: decisions other than the expected ones.
 func (e *example) test(rs *Rules) (wrong []error) {
 	id := access.Identity{Name: e.Identity, Groups: e.Groups}
 	for _, right := range access.Right(e.May | e.MayNot).Each() {
@@ -57,7 +57,7 @@ func (e *example) test(rs *Rules) (wrong []error) {
 	return wrong
 }
 
-// Test tests the examples of the file, and returns those that are decided otherwise.
+// Test tests the examples of the file, and returns an error for each that is decided otherwise.
 func (rs *Rules) Test() error {
 	var wrong []error
 	for _, e := range rs.examples {
@@ -78,7 +78,7 @@ func (rs *Rules) Explain() []string {
 	return lines
 }
 
-// Lint returns what is suspicious in the file, and allowed all the same.
+// Lint returns warnings about valid rules that are probably mistakes.
 func (rs *Rules) Lint() (warnings []string) {
 	if len(rs.List()) == 0 {
 		warnings = append(warnings, "there is no rule: nobody may do anything")
@@ -122,8 +122,8 @@ func endless(prefix string) bool {
 	return unicode.IsLetter(last) || unicode.IsDigit(last)
 }
 
-// lifts returns which denials a rule lifts for those that both are about, because it is about a more
-// specific resource.
+// lifts returns warnings about denials that a rule lifts for callers to which both rules apply, because its resource is
+// more specific.
 func (rs *Rules) lifts(r *access.Rule) (warnings []string) {
 	for _, other := range rs.List() {
 		within := r.Target() != other.Target() && other.ResourcePrefix != nil && strings.HasPrefix(r.Target(), other.Target()) ||
@@ -135,7 +135,7 @@ func (rs *Rules) lifts(r *access.Rule) (warnings []string) {
 	return warnings
 }
 
-// meets reports whether there may be callers that both rules are about.
+// meets reports whether both rules can apply to the same caller.
 func meets(r, other *access.Rule) bool {
 	begins := func(name, prefix *string) bool {
 		return name != nil && prefix != nil && strings.HasPrefix(*name, *prefix)
@@ -161,7 +161,7 @@ func (rs *Rules) overruled(r *access.Rule) *access.Rule {
 	return nil
 }
 
-// About returns the rules that are about an identity, as text.
+// About returns the rules that apply to an identity, as text.
 func (rs *Rules) About(id access.Identity) (lines []string) {
 	for _, r := range rs.List() {
 		if r.About(id) {
@@ -171,7 +171,7 @@ func (rs *Rules) About(id access.Identity) (lines []string) {
 	return lines
 }
 
-// Unknown returns the rules about names and groups of a credentials file that has none of these.
+// Unknown returns warnings about rules for names and groups that a credentials file does not have.
 func (rs *Rules) Unknown(credentials *Credentials) (warnings []string) {
 	known := make(map[string]bool)
 	for _, of := range credentials.byHash {

@@ -21,13 +21,13 @@ import (
 // MaxFile is the size of the largest file of credentials or rules, in bytes.
 const MaxFile = 4 << 20
 
-// credentialBytes is how many random bytes a credential has: nobody guesses one, so a plain hash protects it.
+// credentialBytes is how many random bytes a credential has: it cannot be guessed, so that a plain hash protects it.
 const credentialBytes = 32
 
 // CredentialStart begins every credential of NewCredential, so that tools that look for leaked secrets find it.
 const CredentialStart = "locket_"
 
-// NewCredential returns a new credential, and what the credentials file has of it.
+// NewCredential returns a new credential, and its hash for the credentials file.
 func NewCredential() (credential, hash string) {
 	random := make([]byte, credentialBytes)
 	_, _ = rand.Read(random) // never fails
@@ -44,39 +44,39 @@ func hashOf(credential string) string {
 
 // CredentialEntry is an entry of a credentials file.
 type CredentialEntry struct {
-	// Name is that of the identity, without the prefix.
+	// Name is the name of the identity, without the prefix.
 	Name string `yaml:"name"`
 	// Hash is "sha256:" and the SHA-256 of the credential, in hexadecimal digits.
 	Hash string `yaml:"hash"`
-	// Groups are without the prefix too.
+	// Groups are the groups of the identity, without the prefix.
 	Groups []string `yaml:"groups,omitempty,flow"`
-	// Expires is when the credential ends; the zero time for never.
+	// Expires is when the credential expires; the zero time for never.
 	Expires time.Time `yaml:"expires,omitempty"`
 }
 
 // idDigits is the length of an id.
 const idDigits = 12
 
-// ID names the credential in lists and in the audit log: the first digits of its hash. It tells nothing of the
+// ID names the credential in lists and in the audit log: the first digits of its hash. It reveals nothing of the
 // credential itself.
 func (e CredentialEntry) ID() string {
 	digits := strings.TrimPrefix(e.Hash, hashPrefix)
 	return strings.ToLower(digits[:min(len(digits), idDigits)])
 }
 
-// Identity returns who shows the credential.
+// Identity returns the identity of a caller that shows the credential.
 func (e CredentialEntry) Identity() (access.Identity, error) {
 	identity, err := NewIdentity(CredentialPrefix, e.Name, e.Groups)
 	identity.Credential = e.ID()
 	return identity, err
 }
 
-// credentialsFile is the form of a credentials file.
+// credentialsFile is the format of a credentials file.
 type credentialsFile struct {
 	Credentials []CredentialEntry `yaml:"credentials"`
 }
 
-// Credentials are those of a credentials file.
+// Credentials are the entries of a credentials file.
 type Credentials struct {
 	entries []CredentialEntry
 	byHash  map[[sha256.Size]byte]credentialOf
@@ -88,8 +88,8 @@ type credentialOf struct {
 	expires  time.Time
 }
 
-// ParseCredentials reads a credentials file. Several credentials may have one name, so that they can be replaced
-// one after the other. Its errors name the entry.
+// ParseCredentials parses a credentials file. Several credentials may have the same name, so that they can be rotated.
+// Its errors name the entry.
 func ParseCredentials(text []byte) (*Credentials, error) {
 	var file credentialsFile
 	if err := decodeFile(text, &file); err != nil {
@@ -127,9 +127,8 @@ func (c *Credentials) add(entry CredentialEntry) error {
 var ErrUnknownCredential = errors.New("no such credential")
 
 // Find returns the identity of a credential. It returns ErrUnknownCredential, or another error for one that has
-// expired. How long it takes tells nothing of the credentials: what is
-// looked up is a hash, no part of which the caller can choose, and the comparison that decides
-// takes the same time wherever the two differ.
+// expired. Its duration reveals nothing about the credentials: the lookup uses a hash that the caller cannot choose,
+// and the final comparison takes constant time.
 func (c *Credentials) Find(credential string, now time.Time) (access.Identity, error) {
 	sum := sha256.Sum256([]byte(credential))
 	known := c.byHash[sum]
@@ -142,10 +141,10 @@ func (c *Credentials) Find(credential string, now time.Time) (access.Identity, e
 	return known.identity, nil
 }
 
-// Entries returns what the file has, in its order.
+// Entries returns the entries of the file, in their order.
 func (c *Credentials) Entries() []CredentialEntry { return c.entries }
 
-// decodeFile reads a file in YAML whose members are all known.
+// decodeFile decodes a YAML file and refuses unknown members.
 func decodeFile(text []byte, into any) error {
 	if len(text) > MaxFile {
 		return fmt.Errorf("it has %d bytes, and at most %d are allowed", len(text), MaxFile)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// MaxName is the largest length of a name of an identity or a group, in bytes.
+	// MaxName is the maximum length of the name of an identity or a group, in bytes.
 	MaxName = 512
 	// MaxGroups is how many groups an identity may have.
 	MaxGroups = 256
@@ -29,8 +29,8 @@ const (
 	ProxyPrefix      = "proxy:"
 )
 
-// NewIdentity returns an identity whose name and groups have the prefix, in the normal form NFC. Its errors name what is
-// wrong.
+// NewIdentity returns an identity whose name and groups have the prefix, in Unicode normal form NFC. Its errors say
+// whether the name or a group is invalid.
 func NewIdentity(prefix, name string, groups []string) (access.Identity, error) {
 	name = norm.NFC.String(name)
 	if err := ValidName(name); err != nil {
@@ -50,9 +50,9 @@ func NewIdentity(prefix, name string, groups []string) (access.Identity, error) 
 	return id, nil
 }
 
-// ValidName returns what is wrong with a name of an identity or of a group: it has 1 to MaxName
-// bytes of UTF-8, which all can be seen (no control characters, no marks of direction or of width zero), in the
-// normal form NFC, and no blank at either end. So two names that look the same are mostly one.
+// ValidName returns an error if a name of an identity or of a group is invalid. A valid name has 1 to MaxName bytes of
+// UTF-8, only printable characters (no control characters, no marks of direction or of zero width), is in normal form
+// NFC, and has no blank at either end. So two names that look the same are usually the same.
 func ValidName(name string) error {
 	switch {
 	case name == "":
@@ -78,12 +78,12 @@ func validText(text string) error {
 	return nil
 }
 
-// ErrNamesNobody is returned for a certificate without a name that OfCertificate uses.
+// ErrNamesNobody is returned for a certificate without a name for OfCertificate.
 var ErrNamesNobody = errors.New("the client certificate has no SPIFFE id, no common name and no DNS name")
 
-// OfCertificate returns the identity of a client certificate that was verified: its SPIFFE id (the
-// only URI among its subject alternative names, by the X509-SVID standard, section 2), else its
-// common name, or where that is empty its first DNS name. Its organisations are its groups.
+// OfCertificate returns the identity of a verified client certificate: its SPIFFE id (which must be the only URI among
+// its subject alternative names, X509-SVID standard, section 2), else its common name, else its first DNS name. Its
+// organisations are its groups.
 func OfCertificate(cert *x509.Certificate) (access.Identity, error) {
 	for _, uri := range cert.URIs {
 		if !strings.EqualFold(uri.Scheme, "spiffe") {

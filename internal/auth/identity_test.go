@@ -88,7 +88,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A credential ends at its time; one without a time does not end.
+// A credential expires at its time; one without a time does not expire.
 func TestCredentialExpiry(t *testing.T) {
 	credential, hash := auth.NewCredential()
 	end := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -123,14 +123,14 @@ func FuzzCredentials(f *testing.F) {
 	})
 }
 
-// Names can be seen, and what looks the same because of how it is encoded is the same.
+// Names are printable, and two encodings of the same text are the same name.
 func TestNamesOfIdentities(t *testing.T) {
 	for name, want := range map[string]string{
 		"jose\u0301":             "oidc:jos\u00e9",
 		"jos\u00e9":              "oidc:jos\u00e9",
 		"Zo\u00eb van A":         "oidc:Zo\u00eb van A",
-		"a\u200bb":               "", // of width zero
-		"a\u202eb":               "", // what follows is shown from right to left
+		"a\u200bb":               "", // zero width
+		"a\u202eb":               "", // the text after it is shown from right to left
 		"a\u00a0b":               "", // a blank that looks like another one
 		"a\tb":                   "",
 		"\ufeffa":                "",

@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/internal/access"
 )
 
-// duration is a time like 1h30m in a file.
+// duration is a duration like 1h30m in a file.
 type duration time.Duration
 
 func (d duration) String() string { return time.Duration(d).String() }
@@ -26,7 +26,7 @@ func (d *duration) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// quotaRule is a quota, and whom it is for: one identity, those that begin so, or each other one.
+// quotaRule is a quota with its subjects: one identity, the identities with a prefix, or everybody else.
 type quotaRule struct {
 	Identity       *string `yaml:"identity"`
 	IdentityPrefix *string `yaml:"identity_prefix"`
@@ -71,8 +71,8 @@ func (r *quotaRule) validate() error {
 	return validPrefix(r.IdentityPrefix)
 }
 
-// QuotaOf returns the quota of an identity: the one for its name, else that for the longest prefix, else
-// that for everybody. It is nil if there is none. Each identity has the whole of it for itself.
+// QuotaOf returns the quota of an identity: the one for its name, else that for the longest prefix, else that for
+// everybody; nil if there is none. Identities do not share a quota.
 func (rs *Rules) QuotaOf(name string) *access.Quota {
 	var found *quotaRule
 	for i := range rs.quotas {

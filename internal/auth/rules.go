@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/internal/access"
 )
 
-// rightSet is a list of rights in a file; "all" stands for each of them.
+// rightSet is a list of rights in a file; "all" means all of them.
 type rightSet access.Right
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -36,15 +36,15 @@ func (s *rightSet) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// ruleFile is the form of a file of rules.
+// ruleFile is the format of a rules file.
 type ruleFile struct {
 	Rules    []rule    `yaml:"rules"`
 	Examples []example `yaml:"examples"`
-	// Quotas are beside the rules, since one file says what a caller may do and how much.
+	// Quotas are in the same file: it says what a caller may do and how much.
 	Quotas []quotaRule `yaml:"quotas"`
 }
 
-// rule is an access.Rule as a file has it.
+// rule is an access.Rule in the format of a file.
 type rule struct {
 	Identity       *string  `yaml:"identity"`
 	IdentityPrefix *string  `yaml:"identity_prefix"`
@@ -74,7 +74,7 @@ func (r *rule) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// knownMembers refuses other members, which the decoder no longer does below a method of its own.
+// knownMembers returns an error for other members. The decoder's own check does not reach below UnmarshalYAML.
 func knownMembers(node *yaml.Node, names ...string) error {
 	if node.Kind != yaml.MappingNode {
 		return fmt.Errorf("line %d: must have members like %s", node.Line, names[0])
@@ -120,7 +120,7 @@ func (r *rule) validate() error {
 	return validPrefix(r.IdentityPrefix)
 }
 
-// validPrefix returns what is wrong with an identity_prefix, which may be missing.
+// validPrefix returns an error if an identity_prefix is invalid; nil is valid.
 func validPrefix(prefix *string) error {
 	if prefix == nil {
 		return nil
@@ -131,7 +131,7 @@ func validPrefix(prefix *string) error {
 	return nil
 }
 
-// access returns the rule in the form in which it decides.
+// access returns the rule as package access needs it.
 func (r *rule) access() *access.Rule {
 	return &access.Rule{
 		Identity: r.Identity, IdentityPrefix: r.IdentityPrefix, Group: r.Group, Everybody: r.Everybody,
@@ -139,14 +139,14 @@ func (r *rule) access() *access.Rule {
 	}
 }
 
-// Rules are those of a file, with its quotas and its examples.
+// Rules are the rules of a file, with its quotas and its examples.
 type Rules struct {
 	*access.Rules
 	examples []example
 	quotas   []quotaRule
 }
 
-// ParseRules reads a file of rules. Its errors name the line. Its examples are not tested: see Test.
+// ParseRules parses a rules file. Its errors name the line. It does not test the examples: see Test.
 func ParseRules(text []byte) (*Rules, error) {
 	var file ruleFile
 	if err := decodeFile(text, &file); err != nil {
@@ -155,7 +155,7 @@ func ParseRules(text []byte) (*Rules, error) {
 	return newRules(file), nil
 }
 
-// LoadRules is ParseRules for a server: a file whose examples are decided otherwise is invalid too.
+// LoadRules is ParseRules for a server: it also returns an error for examples that are decided otherwise.
 func LoadRules(text []byte) (*Rules, error) {
 	rules, err := ParseRules(text)
 	if err == nil {
@@ -165,7 +165,7 @@ func LoadRules(text []byte) (*Rules, error) {
 }
 
 func newRules(file ruleFile) *Rules {
-	if file.Rules == nil && len(file.Quotas) > 0 { // a file about quotas alone
+	if file.Rules == nil && len(file.Quotas) > 0 { // a file with quotas only
 		all := ""
 		file.Rules = []rule{{Everybody: true, May: rightSet(access.Read | access.Hold), ResourcePrefix: &all}}
 	}
@@ -176,14 +176,13 @@ func newRules(file ruleFile) *Rules {
 	return &Rules{Rules: access.NewRules(list), examples: file.Examples, quotas: file.Quotas}
 }
 
-// DefaultRules are those of a server without a file: everybody who is let in may read and hold
-// every name.
+// DefaultRules are the rules of a server without a file: every authenticated caller may read and hold every name.
 func DefaultRules() *Rules {
 	all := ""
 	return newRules(ruleFile{Rules: []rule{{Everybody: true, May: rightSet(access.Read | access.Hold), ResourcePrefix: &all}}})
 }
 
-// CallerOf returns the caller that an identity is, by the rules.
+// CallerOf returns an identity as a caller, with its rules and its quota.
 func (rs *Rules) CallerOf(id access.Identity) access.Caller {
 	return access.Caller{Identity: id, Rules: rs.Rules, Quota: rs.QuotaOf(id.Name)}
 }

@@ -157,7 +157,7 @@ rules:
 	}
 }
 
-// TestRulesAreData: rules that were encoded and decoded decide the same, so that they can travel with a command.
+// TestRulesAreData: rules that were encoded and decoded decide the same, so that a command can carry them.
 func TestRulesAreData(t *testing.T) {
 	rules := rulesOf(t, `
 rules:
@@ -197,8 +197,8 @@ quotas:
 	}
 }
 
-// FuzzRules: whatever a file says, reading it ends, and no caller gets more than a plain reading of
-// the rules gives.
+// FuzzRules: parsing any file terminates, and no caller gets more rights than a direct interpretation of the rules
+// gives.
 func FuzzRules(f *testing.F) {
 	f.Add([]byte("rules:\n  - {everybody: true, may: [read], resource_prefix: \"\"}\n"), "oidc:a", "x")
 	f.Add([]byte("rules:\n  - {identity_prefix: \"oidc:\", may: [all], resource: x}\n  - {group: g, may_not: [hold], resource_prefix: x}\nexamples:\n  - {identity: a, may: [read], resource: y}\n"), "oidc:a", "xy")
@@ -270,7 +270,7 @@ quotas:
 	}
 }
 
-// Prefixes that end within a word, and denials that a more specific rule lifts, are suspicious.
+// Prefixes that end within a word, and denials that a more specific rule lifts, cause warnings.
 func TestLintOfPrefixesAndDenials(t *testing.T) {
 	warnings := strings.Join(rulesOf(t, `
 rules:
