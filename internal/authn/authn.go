@@ -21,31 +21,30 @@ import (
 )
 
 var (
-	// ErrNoCredentials is returned for a caller that shows nothing.
+	// ErrNoCredentials is returned for a caller without credentials.
 	ErrNoCredentials = errors.New("the call has no credentials")
-	// ErrRefused is wrapped by the errors of credentials that are not accepted. Their texts are for
-	// the log: a caller is told no more than ErrRefused.
+	// ErrRefused is wrapped by the errors of credentials that are not accepted. Their texts are for the log; a caller
+	// sees only ErrRefused.
 	ErrRefused = errors.New("the credentials are not valid")
-	// ErrUnavailable is wrapped by the errors of credentials that cannot be judged now, because
-	// the keys of an issuer cannot be fetched.
+	// ErrUnavailable is wrapped by the errors of credentials that cannot be checked now, because the keys of an issuer
+	// cannot be fetched.
 	ErrUnavailable = errors.New("the credentials cannot be checked now")
 )
 
-// Config says which ways there are.
+// Config has the ways of authentication.
 type Config struct {
-	// Certificates accepts the certificates of clients that TLS has verified.
+	// Certificates accepts client certificates that TLS has verified.
 	Certificates bool
-	// Verify checks the certificate of a connection's client as TLS did when it was opened, by what holds
-	// now; nil: TLS was enough.
+	// Verify checks the client certificate of an open connection against the current files and time; nil: the check
+	// when the connection was opened is enough.
 	Verify func(tls.ConnectionState) error
-	// CredentialFile is a file of credentials, "" for none.
+	// CredentialFile is a credentials file, "" for none.
 	CredentialFile string
 	// OIDC are the issuers of JWTs.
 	OIDC OIDC
-	// Proxy is the trusted proxies.
+	// Proxy has the trusted proxies.
 	Proxy Proxy
-	// Anonymous lets callers in that show nothing, as access.Anonymous. A credential that is wrong is
-	// refused all the same.
+	// Anonymous accepts callers without credentials, as access.Anonymous. Invalid credentials are still refused.
 	Anonymous bool
 }
 
@@ -60,7 +59,7 @@ func (c Config) OtherThanCertificates() bool {
 	return c.Enabled()
 }
 
-// Authenticator finds out who calls.
+// Authenticator authenticates callers.
 type Authenticator struct {
 	config      Config
 	credentials *follow.File[*auth.Credentials] // nil without a file
@@ -68,7 +67,7 @@ type Authenticator struct {
 	proxy       *proxy
 }
 
-// New reads the files for the first time, and has the set follow them. Its errors name the file or the
+// New reads the files for the first time, and adds them to the set that follows them. Its errors name the file or the
 // setting.
 func New(c Config, files *follow.Set, log *slog.Logger) (*Authenticator, error) {
 	a := &Authenticator{config: c}
@@ -88,15 +87,14 @@ func New(c Config, files *follow.Set, log *slog.Logger) (*Authenticator, error) 
 	return a, err
 }
 
-// Headers returns the names of the headers that Authenticate reads, in lower case: a door passes
-// these on, and no others.
+// Headers returns the names of the headers that Authenticate reads, in lower case. A listener passes on only these.
 func (a *Authenticator) Headers() []string {
 	return append([]string{authorization}, a.proxy.headers()...)
 }
 
 const authorization = "authorization"
 
-// Authenticate returns who makes the call of a context: by its peer and its incoming metadata.
+// Authenticate returns the identity of the caller of a call, by the peer and the incoming metadata of its context.
 func (a *Authenticator) Authenticate(ctx context.Context) (access.Identity, error) {
 	p, _ := peer.FromContext(ctx)
 	cert, err := a.certificateOf(p)
@@ -124,15 +122,13 @@ func (a *Authenticator) Authenticate(ctx context.Context) (access.Identity, erro
 	return access.Identity{}, ErrNoCredentials
 }
 
-// Known reports whether the call of a context shows valid credentials, as far as that is known without
-// waiting for keys.
+// Known reports whether a call has valid credentials, as far as that can be told without waiting for keys.
 func (a *Authenticator) Known(ctx context.Context) bool {
 	id, err := a.atOnce(ctx)
 	return err == nil && id.Name != access.Anonymous
 }
 
-// Still reports whether the call of a context, which was that of an identity, is so by what holds now.
-// Credentials that cannot be judged now are those that they were.
+// Still reports whether the credentials of a call still give an identity. It reports true while they cannot be checked.
 func (a *Authenticator) Still(ctx context.Context, id access.Identity) bool {
 	now, err := a.atOnce(ctx)
 	return errors.Is(err, ErrUnavailable) || err == nil && now.Name == id.Name && slices.Equal(now.Groups, id.Groups)
@@ -141,7 +137,7 @@ func (a *Authenticator) Still(ctx context.Context, id access.Identity) bool {
 // atOnce is Authenticate without waiting.
 func (a *Authenticator) atOnce(ctx context.Context) (access.Identity, error) {
 	ended, cancel := context.WithCancel(ctx)
-	cancel() // whoever would wait finds that the caller has gone
+	cancel() // so that waiting ends at once
 	return a.Authenticate(ended)
 }
 
@@ -152,7 +148,7 @@ func refused(err error) error {
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
-// byCredential asks the file first, which costs next to nothing.
+// byCredential looks in the file first, which is cheap.
 func (a *Authenticator) byCredential(ctx context.Context, credential string) (access.Identity, error) {
 	if a.credentials != nil {
 		if id, err := a.credentials.Current().Find(credential, time.Now()); !errors.Is(err, auth.ErrUnknownCredential) {
@@ -165,8 +161,8 @@ func (a *Authenticator) byCredential(ctx context.Context, credential string) (ac
 	return access.Identity{}, refused(auth.ErrUnknownCredential)
 }
 
-// certificateOf returns the certificate of the client that TLS has verified, nil for none. One that is not
-// good any more is an error, whatever else the call shows.
+// certificateOf returns the client certificate that TLS has verified, nil for none. It returns an error for one that is
+// no longer valid, whatever other credentials the call has.
 func (a *Authenticator) certificateOf(p *peer.Peer) (*x509.Certificate, error) {
 	if p == nil {
 		return nil, nil
@@ -183,8 +179,8 @@ func (a *Authenticator) certificateOf(p *peer.Peer) (*x509.Certificate, error) {
 	return info.State.VerifiedChains[0][0], nil
 }
 
-// Challenges returns what is accepted, as values of the header WWW-Authenticate (RFC 9110, section
-// 11.6.1). Certificate and Proxy are no registered schemes, since there is none for these.
+// Challenges returns the accepted ways of authentication, as values of the header WWW-Authenticate (RFC 9110, section
+// 11.6.1). Certificate and Proxy are not registered schemes: there are none for these ways.
 func (a *Authenticator) Challenges() []string {
 	var challenges []string
 	if a.credentials != nil || a.issuers != nil {
@@ -199,7 +195,7 @@ func (a *Authenticator) Challenges() []string {
 	return challenges
 }
 
-// Accepted says in words what is accepted.
+// Accepted describes the accepted ways of authentication.
 func (a *Authenticator) Accepted() string {
 	var ways []string
 	if a.issuers != nil {

@@ -35,9 +35,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// call is what a call shows.
+// call has the credentials of a call.
 type call struct {
-	address string // "" for another machine's
+	address string // "" for the address of another machine
 	cert    string // common name, "" for none
 	headers []string
 }
@@ -60,7 +60,7 @@ func newAuthenticator(t testing.TB, c authn.Config) *authn.Authenticator {
 	return a
 }
 
-// followAuthenticator returns the files of the authenticator too, which are looked at once a second.
+// followAuthenticator also returns the set of files, which is checked once a second.
 func followAuthenticator(t testing.TB, c authn.Config) (*authn.Authenticator, *follow.Set) {
 	t.Helper()
 	files := follow.NewSet(slog.New(slog.DiscardHandler))
@@ -74,7 +74,7 @@ func followAuthenticator(t testing.TB, c authn.Config) (*authn.Authenticator, *f
 	return a, files
 }
 
-// outcome is the name, and the groups if there are any, or what went wrong.
+// outcome is the name with the groups, if there are any, or the error.
 func outcome(id access.Identity, err error) string {
 	switch {
 	case errors.Is(err, authn.ErrNoCredentials):

@@ -1,13 +1,13 @@
-// Package authn finds out who calls. It looks at what a call shows (a client certificate, a bearer credential,
-// the headers of a proxy), keeps the files and keys that are needed to believe it, and lets package
-// auth name the identity. It is the same for gRPC and REST: both show a peer and metadata.
+// Package authn authenticates callers. It checks the credentials of a call (a client certificate, a bearer credential,
+// the headers of a proxy), follows the files and keys that it needs for that, and uses package auth to get the
+// identity. It works the same for gRPC and REST: both have a peer and metadata.
 //
-// The ways, in this order; the first that applies decides, and a credential that is wrong ends the
-// call, whatever else it shows:
+// The ways are tried in this order. The first that applies decides, and an invalid credential ends the call, whatever
+// other credentials it has:
 //
-//  1. the identity header, on a connection of a trusted proxy. From anybody else the header is
+//  1. the identity header, on a connection of a trusted proxy. On other connections the header is
 //     ignored.
 //  2. a bearer credential: "Authorization: Bearer CREDENTIAL", or CREDENTIAL as the password of basic authentication.
-//     It is one of the credentials file, or one that an OIDC issuer has signed.
-//  3. the certificate of the client. That of a trusted proxy names nobody.
+//     It is in the credentials file, or an OIDC issuer has signed it.
+//  3. the client certificate, unless it is that of a trusted proxy.
 package authn

@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// silent is an issuer that takes requests and never answers.
+// silent is an issuer that never answers.
 type silent struct{ asked atomic.Int64 }
 
 func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -43,8 +43,8 @@ func signedBy(t *testing.T, key jose.JSONWebKey) string {
 	return jwt
 }
 
-// While the issuer does not answer, JWTs with unknown keys wait for a second at most, so many at
-// once, and once only; those with known keys do not notice.
+// While the issuer does not answer, JWTs with unknown keys wait for at most a second, at most maxWaiting of them, and
+// only once; JWTs with known keys do not wait.
 func TestIssuerThatHangs(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestIssuerThatHangs(t *testing.T) {
 			}
 		}
 		begin = time.Now()
-		for range 30 { // also after the fetch has failed, and while the next one is under way
+		for range 30 { // also after the fetch has failed, and while the next one runs
 			verify()
 			if d := <-took; d != 0 {
 				t.Fatalf("a later call waited for %s", d)
@@ -105,7 +105,7 @@ func TestIssuerThatHangs(t *testing.T) {
 		if _, err := keys.VerifySignature(ctx, bad); err == nil {
 			t.Error("a caller that has gone")
 		}
-		time.Sleep(time.Minute) // the fetch under way ends
+		time.Sleep(time.Minute) // the running fetch ends
 	})
 	if keyWait >= fetchTimeout {
 		t.Error(fmt.Sprint("a call waits as long as a fetch: ", keyWait))

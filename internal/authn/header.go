@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// maxCredential is the length of the longest credential that is looked at.
+// maxCredential is the maximum length of a credential, in bytes.
 const maxCredential = 16 << 10
 
-// credentialOf returns the credential in the values of the header Authorization: that of the scheme Bearer (RFC 6750), or the
-// password of the scheme Basic (RFC 7617), whose user is not used.
+// credentialOf returns the credential in the values of the header Authorization: that of the scheme Bearer (RFC 6750),
+// or the password of the scheme Basic (RFC 7617), whose user is ignored.
 func credentialOf(values []string) (credential string, found bool, err error) {
 	switch {
 	case len(values) == 0:

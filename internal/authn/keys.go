@@ -19,20 +19,19 @@ import (
 )
 
 const (
-	// fetchTimeout bounds one request to an issuer.
+	// fetchTimeout limits one request to an issuer.
 	fetchTimeout = 5 * time.Second
-	// maxDocument is the size of the largest document of an issuer, in bytes.
+	// maxDocument is the maximum size of a document of an issuer, in bytes.
 	maxDocument = 1 << 20
-	// keyRefresh is how old keys may be before they are fetched again beside their use, so that a
-	// key that the issuer has withdrawn is forgotten.
+	// keyRefresh is the age at which keys are fetched again in the background, so that a key that the issuer has
+	// withdrawn is dropped.
 	keyRefresh = 10 * time.Minute
-	// coolDown is for how long after a fetch an unknown key is not looked for again: anybody can
-	// make JWTs with any key id.
+	// coolDown is the minimum time from a fetch to the next one, because anybody can make JWTs with unknown key ids.
 	coolDown = 10 * time.Second
-	// retryAfter is coolDown after a fetch that failed.
+	// retryAfter is coolDown after a failed fetch.
 	retryAfter = 2 * time.Second
-	// keyWait is how long after the beginning of a fetch calls wait for it, and maxWaiting how many
-	// do: a credential with an unknown key may be anybody's.
+	// keyWait is how long after the beginning of a fetch calls wait for it, and maxWaiting how many do, because anybody
+	// can show a credential with an unknown key.
 	keyWait    = time.Second
 	maxWaiting = 256
 )
@@ -43,8 +42,8 @@ var (
 	errPlainKeys  = errors.New("the issuer is asked over HTTPS, and its keys are at an address without TLS")
 )
 
-// unavailableKey is the key of a context with an *error, which a key set sets when it has no
-// keys to judge by. The verifier keeps texts of errors only.
+// unavailableKey is the key of a context for an *error, which a key set sets if it has no keys. The verifier keeps only
+// the texts of errors.
 type unavailableKey struct{}
 
 func noKeys(ctx context.Context, err error) error {
@@ -54,22 +53,22 @@ func noKeys(ctx context.Context, err error) error {
 	return err
 }
 
-// remoteKeys are the keys of an issuer with discovery. They are fetched beside the calls: at the start,
-// every keyRefresh while they are used, and when a JWT has an unknown key (once in coolDown at most).
-// Keys that were fetched stay in use while the issuer cannot be reached.
+// remoteKeys are the keys of an issuer with discovery. They are fetched in the background: at the start, every
+// keyRefresh while they are used, and when a JWT has an unknown key (at most once in coolDown). Fetched keys stay in
+// use while the issuer is unavailable.
 type remoteKeys struct {
 	issuer string
 	client *http.Client
 	log    *slog.Logger
 
 	mu       sync.Mutex
-	set      *jose.JSONWebKeySet // nil before the first fetch
-	fetched  time.Time           // when set was
-	began    time.Time           // when the last fetch did
+	set      *jose.JSONWebKeySet // nil before the first successful fetch
+	fetched  time.Time           // when set was fetched
+	began    time.Time           // when the last fetch began
 	tried    time.Time           // when the last fetch ended
 	err      error               // of the last fetch that ended
-	fetching chan struct{}       // closed when the fetch under way ends; nil without one
-	waiting  int                 // how many calls wait for it
+	fetching chan struct{}       // closed when the running fetch ends; nil without one
+	waiting  int                 // number of calls that wait for it
 }
 
 // VerifySignature implements oidc.KeySet.
@@ -95,15 +94,15 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, e
 	return nil, errUnknownKey
 }
 
-// current returns the keys, nil before the first fetch, and whether they are to be fetched again.
+// current returns the keys, nil before the first successful fetch, and whether they should be fetched again.
 func (k *remoteKeys) current() (*jose.JSONWebKeySet, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.set, time.Since(k.fetched) > keyRefresh
 }
 
-// await has the keys fetched, unless they were fetched just now, and waits for a short time until they
-// are. Its error says why they are not as new as they may be.
+// await starts a fetch of the keys, unless one was made just now, and waits a short time for it. It returns an error if
+// the keys may be outdated.
 func (k *remoteKeys) await(ctx context.Context) error {
 	fetched, wait, err := k.join()
 	if fetched == nil {
@@ -124,8 +123,8 @@ func (k *remoteKeys) await(ctx context.Context) error {
 	return k.err
 }
 
-// join returns what to wait for, and for how long; nil if there is nothing, or nobody may wait. While
-// the issuer fails, nobody does.
+// join returns what to wait for, and for how long. It returns nil if there is nothing to wait for or the call may not
+// wait: none may while the last fetch has failed.
 func (k *remoteKeys) join() (fetched <-chan struct{}, wait time.Duration, err error) {
 	k.fetch()
 	k.mu.Lock()
@@ -149,7 +148,7 @@ func (k *remoteKeys) leave() {
 	k.waiting--
 }
 
-// fetch begins to fetch the keys unless that is under way, or was done just now.
+// fetch starts a fetch of the keys, unless one is running or was made just now.
 func (k *remoteKeys) fetch() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -177,7 +176,7 @@ func (k *remoteKeys) fetch() {
 	}()
 }
 
-// ask asks the issuer where its keys are, and for them.
+// ask requests the discovery document of the issuer, and its keys.
 func (k *remoteKeys) ask() (*jose.JSONWebKeySet, error) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.Background(), k.client), 2*fetchTimeout)
 	defer cancel()
@@ -213,7 +212,7 @@ func (k *remoteKeys) ask() (*jose.JSONWebKeySet, error) {
 	return parseKeys(text)
 }
 
-// parseKeys reads a JWK set. Keys of kinds that are not known are left out.
+// parseKeys parses a JWK set. Keys of unknown types are left out.
 func parseKeys(text []byte) (*jose.JSONWebKeySet, error) {
 	var document struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -234,7 +233,7 @@ func parseKeys(text []byte) (*jose.JSONWebKeySet, error) {
 	return set, nil
 }
 
-// fileKeys are those of a file.
+// fileKeys are the keys in a file.
 type fileKeys struct {
 	file *follow.File[*jose.JSONWebKeySet]
 }
@@ -269,14 +268,14 @@ func parse(jwt string) (*jose.JSONWebSignature, error) {
 	return signed, nil
 }
 
-// verification is what came of checking a signature.
+// verification is the result of checking a signature.
 type verification struct {
 	text []byte
 	err  error
 }
 
-// verify checks the signature of a JWT, and reports whether its key is known. A JWT without a
-// key id may be of any key.
+// verify checks the signature of a JWT, and reports whether its key is known. A JWT without a key id is tried with
+// every key.
 func verify(jwt *jose.JSONWebSignature, set *jose.JSONWebKeySet) (v verification, known bool) {
 	if set == nil || len(jwt.Signatures) != 1 {
 		return v, false
@@ -295,7 +294,7 @@ func verify(jwt *jose.JSONWebSignature, set *jose.JSONWebKeySet) (v verification
 	return v, known
 }
 
-// bounded is a transport whose answers end, with an error, at maxDocument.
+// bounded is a transport that ends responses with an error after maxDocument bytes.
 type bounded struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -25,34 +25,33 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// OIDC says which JWTs (RFC 7519) are accepted.
+// OIDC configures which JWTs (RFC 7519) are accepted.
 type OIDC struct {
 	Issuers []Issuer
-	// Audience must be among the audiences of a JWT. It is required: a JWT for another service
-	// is none for this one.
+	// Audience must be among the audiences of a JWT. It is required: JWTs for other services are not accepted.
 	Audience string
-	// UserClaim names the user, DefaultUserClaim if it is empty; GroupsClaim has the groups, "" for
-	// none.
+	// UserClaim is the claim that names the user, DefaultUserClaim if empty. GroupsClaim is the claim with the groups,
+	// "" for none.
 	UserClaim, GroupsClaim string
-	// KeyFile is a file with the keys of the issuer (a JWK set, RFC 7517), for places without
-	// discovery. There is only one issuer then.
+	// KeyFile is a file with the keys of the issuer (a JWK set, RFC 7517), to be used instead of discovery. Then there
+	// may be only one issuer.
 	KeyFile string
-	// CA is a file in PEM with the authorities of the issuers' certificates; "": the system's.
+	// CA is a PEM file with the authorities of the issuers' certificates; "" for the system's.
 	CA string
 }
 
-// DefaultUserClaim names the user.
+// DefaultUserClaim is the default of OIDC.UserClaim.
 const DefaultUserClaim = "sub"
 
 // Issuer is an OIDC provider.
 type Issuer struct {
 	// Name is the prefix of its identities, without the colon.
 	Name string
-	// URL is what its JWTs have as their issuer, and where its discovery document is.
+	// URL is the issuer in its JWTs, and the base of its discovery document.
 	URL string
 }
 
-// ParseIssuers reads the issuers of a flag: URL, or NAME=URL, which the second and later ones need.
+// ParseIssuers parses the issuers of a flag: URL, or NAME=URL, which all but the first need.
 func ParseIssuers(texts []string) ([]Issuer, error) {
 	var all []Issuer
 	seen := make(map[string]bool)
@@ -82,21 +81,20 @@ func isLoopback(host string) bool {
 }
 
 const (
-	// skew is by how much the clocks of an issuer and of this machine may differ.
+	// skew is the accepted difference between the clocks of an issuer and of this machine.
 	skew = 30 * time.Second
-	// maxCached is how many JWTs are remembered, and cacheTime for how long: a JWT whose key is
-	// withdrawn is refused after that and the time of the keys (keyRefresh).
+	// maxCached is how many valid JWTs are cached, and cacheTime for how long. A JWT whose key is withdrawn is accepted
+	// for at most cacheTime and keyRefresh together.
 	maxCached = 10_000
 	cacheTime = time.Minute
 )
 
-// algorithms are those with a public key: with a shared one, whoever can check a JWT can make one.
+// algorithms are those with public keys: with a shared key, everybody who can check a JWT can make one.
 var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// issuers check JWTs. Those that were good are remembered, by their hashes, so that a caller
-// costs one check of a signature a minute.
+// issuers check JWTs. They cache valid ones by their hashes, so that a caller costs one check of a signature a minute.
 type issuers struct {
 	config OIDC
 	client *http.Client
@@ -153,7 +151,7 @@ func newIssuers(c OIDC, files *follow.Set, log *slog.Logger) (*issuers, error) {
 	return all, nil
 }
 
-// newClient returns the client for what issuers are asked.
+// newClient returns the HTTP client for requests to issuers.
 func newClient(ca string, files *follow.Set) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if ca == "" {
@@ -176,7 +174,7 @@ func clientOver(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: bounded{transport}, Timeout: fetchTimeout, CheckRedirect: stayEncrypted}
 }
 
-// current is the transport that the file of the authorities makes now.
+// current is the transport with the authorities that the file has now.
 type current struct{ file *follow.File[*http.Transport] }
 
 // RoundTrip implements http.RoundTripper.
@@ -184,7 +182,7 @@ func (c current) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.file.Current().RoundTrip(r)
 }
 
-// stayEncrypted refuses to be led from HTTPS to plain HTTP.
+// stayEncrypted refuses redirects from HTTPS to plain HTTP.
 func stayEncrypted(r *http.Request, before []*http.Request) error {
 	if before[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 		return errPlainKeys
@@ -202,8 +200,7 @@ func (s *issuers) urls() (urls []string) {
 	return urls
 }
 
-// identity returns whom a JWT names, after its signature, issuer, audience and times have been
-// checked.
+// identity returns the identity that a JWT names, after it has checked the signature, issuer, audience and times.
 func (s *issuers) identity(ctx context.Context, jwt string) (access.Identity, error) {
 	hash := sha256.Sum256([]byte(jwt))
 	if id, found := s.remembered(hash); found {
@@ -256,15 +253,15 @@ func (s *issuers) named(i *issuer, jwt *oidc.IDToken) (access.Identity, error) {
 	return auth.NewIdentity(i.Name+":", user, groups)
 }
 
-// kinds are the values of "typ" that access tokens and ID tokens have, in the header (RFC 9068, section 2.1) or
-// among the claims, where providers put it.
+// kinds are the values of "typ" in access tokens and ID tokens, in the header (RFC 9068, section 2.1) or among the
+// claims, where some providers put it.
 var kinds = map[string]bool{
 	"jwt": true, "at+jwt": true, "application/at+jwt": true, "application/jwt": true, "bearer": true, "id": true,
 	"access": true, "access_token": true, "id_token": true,
 }
 
-// kindOf returns what is wrong with a JWT whose claims say that it is another thing than an access token or an
-// ID token, such as a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
+// kindOf returns an error for a JWT whose claims show that it is not an access token or an ID token, for example a
+// logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
 func kindOf(claims map[string]any) error {
 	if _, logout := claims["events"]; logout {
 		return errors.New("the JWT reports an event, and is no access token")
@@ -283,7 +280,7 @@ func kindOf(claims map[string]any) error {
 	}
 }
 
-// begun returns what is wrong with the time from which on a JWT is valid, or at which it was issued.
+// begun returns an error if the time from which a JWT is valid, or at which it was issued, is in the future.
 func begun(name string, claim any) error {
 	switch at := claim.(type) {
 	case nil:
@@ -297,7 +294,7 @@ func begun(name string, claim any) error {
 	return fmt.Errorf("the time %s of the JWT is no number", name)
 }
 
-// textsOf returns a claim that is one text or a list of texts.
+// textsOf returns the value of a claim that is a string or a list of strings.
 func textsOf(claim any) ([]string, error) {
 	switch claim := claim.(type) {
 	case nil:
@@ -341,7 +338,7 @@ func (s *issuers) remember(hash [sha256.Size]byte, id access.Identity, expiry ti
 	s.known[hash] = knownJWT{id, until}
 }
 
-// issuerOf returns what a JWT says its issuer is, to choose who checks it.
+// issuerOf returns the issuer that a JWT claims, unverified, to choose its verifier.
 func issuerOf(jwt string) string {
 	_, rest, _ := strings.Cut(jwt, ".")
 	payload, _, _ := strings.Cut(rest, ".")

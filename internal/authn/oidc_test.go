@@ -82,7 +82,7 @@ func (p *provider) rotate(id string) {
 
 type claims map[string]any
 
-// jwt returns a JWT with the usual claims, changed by more; nil takes one out.
+// jwt returns a JWT with the usual claims, changed by more; nil removes a claim.
 func (p *provider) jwt(more claims) string {
 	p.mu.Lock()
 	key := p.keys[0]
@@ -135,7 +135,7 @@ func (p *provider) authenticator(change func(*authn.OIDC)) *authn.Authenticator 
 	return newAuthenticator(p.t, authn.Config{OIDC: config})
 }
 
-// ask returns who a JWT is.
+// ask returns the identity of a JWT.
 func ask(t testing.TB, a *authn.Authenticator, jwt string) string {
 	t.Helper()
 	return outcome(a.Authenticate(call{headers: []string{"authorization", "Bearer " + jwt}}.context(t.Context())))
@@ -275,7 +275,7 @@ func TestUnknownKeys(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, most := p.fetches.Load(), 1+int64(time.Since(begin)/(10*time.Second)); n > most { // real time: the slower, the more are allowed
+	if n, most := p.fetches.Load(), 1+int64(time.Since(begin)/(10*time.Second)); n > most { // real time: a slower machine allows more
 		t.Errorf("%d fetches", n)
 	}
 	if got := ask(t, a, p.jwt(nil)); got != alice {
@@ -320,7 +320,7 @@ func FuzzOIDC(f *testing.F) {
 	p := newProvider(f)
 	a := p.authenticator(nil)
 	good := p.jwt(nil)
-	if got := ask(f, a, good); got != alice { // from here on the keys are known
+	if got := ask(f, a, good); got != alice { // the keys are known from here on
 		f.Fatal(got)
 	}
 	f.Add(good)

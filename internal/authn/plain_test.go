@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pages are those of a network, by their addresses; one that begins with "http" leads there.
+// pages are the pages of a network, by their URLs; a page that begins with "http" is a redirect.
 type pages map[string]string
 
 func (p pages) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -27,7 +27,7 @@ func (p pages) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// The keys of an issuer that is asked over HTTPS come over HTTPS, wherever it or a redirect says that they are.
+// The keys of an issuer with an HTTPS URL are fetched over HTTPS only, wherever discovery or a redirect points.
 func TestKeysOverPlainHTTP(t *testing.T) {
 	const issuer = "https://issuer.example"
 	const keys = `{"keys": [{"kty": "EC", "crv": "P-256", "kid": "one", "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}`

@@ -18,32 +18,32 @@ import (
 	"github.com/locket-service/locket/internal/auth"
 )
 
-// Proxy says which proxies authenticate callers, and in which headers they say so.
+// Proxy configures which proxies authenticate callers, and their headers.
 type Proxy struct {
-	// Identities are those of the proxies' client certificates, as auth.OfCertificate names them.
+	// Identities are the identities of the proxies' client certificates, as auth.OfCertificate names them.
 	Identities []string
-	// Loopback trusts every connection from a loopback address: everybody on this machine.
+	// Loopback trusts every connection from a loopback address, so everybody on this machine.
 	Loopback bool
-	// UserHeader has the name of the user; DefaultUserHeader if it is empty.
+	// UserHeader is the header with the name of the user; DefaultUserHeader if it is empty.
 	UserHeader string
-	// GroupsHeader has the user's groups, separated by commas or semicolons; "" for none. One of
-	// these after a backslash belongs to the name, as Shibboleth writes it.
+	// GroupsHeader is the header with the user's groups, separated by commas or semicolons; "" for none. A backslash
+	// escapes a separator in a name, as Shibboleth does.
 	GroupsHeader string
 }
 
-// DefaultUserHeader is where a proxy says who calls.
+// DefaultUserHeader is the default of Proxy.UserHeader.
 const DefaultUserHeader = "X-Remote-User"
 
 func (c Proxy) enabled() bool { return len(c.Identities) > 0 || c.Loopback }
 
-// proxy believes the headers of the trusted proxies.
+// proxy reads the headers of the trusted proxies.
 type proxy struct {
 	identities   map[string]bool
 	loopback     bool
 	user, groups string // in lower case
 }
 
-// reserved are headers that mean something else.
+// reserved are headers with another meaning.
 var reserved = map[string]bool{authorization: true, "host": true, "connection": true, "uuid": true, "cookie": true, "content-type": true}
 
 func newProxy(c Proxy) (*proxy, error) {
@@ -68,7 +68,7 @@ func newProxy(c Proxy) (*proxy, error) {
 	return p, nil
 }
 
-// headers returns the names of the headers that are believed, none without a proxy.
+// headers returns the names of the identity headers, none without a proxy.
 func (p *proxy) headers() []string {
 	switch {
 	case len(p.identities) == 0 && !p.loopback:
@@ -79,8 +79,8 @@ func (p *proxy) headers() []string {
 	return []string{p.user, p.groups}
 }
 
-// trusts reports whether a connection is that of a proxy: by its certificate, or by its address at
-// the other end of the connection, not by what a header says.
+// trusts reports whether a connection is that of a trusted proxy: by its certificate, or by the address of the peer,
+// never by a header.
 func (p *proxy) trusts(client *peer.Peer, cert *x509.Certificate) bool {
 	if cert != nil && len(p.identities) > 0 {
 		if id, err := auth.OfCertificate(cert); err == nil && p.identities[id.Name] {
@@ -94,8 +94,8 @@ func (p *proxy) trusts(client *peer.Peer, cert *x509.Certificate) bool {
 	return ok && address.IP.IsLoopback()
 }
 
-// identity returns whom a proxy names. A header that is there twice may be half the client's: it
-// is refused. Without the header the proxy names nobody.
+// identity returns the identity that a proxy names. It refuses a repeated header: one of them may be the client's.
+// Without the header the proxy names nobody.
 func (p *proxy) identity(ctx context.Context) (id access.Identity, found bool, err error) {
 	users := metadata.ValueFromIncomingContext(ctx, p.user)
 	var groups []string
