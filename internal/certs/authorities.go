@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// ParseAuthorities reads one or more certificates in PEM. A block that is not complete is an error: the
+// ParseAuthorities parses one or more certificates in PEM. It returns an error for an incomplete block, because the
 // file may be about to be written.
 func ParseAuthorities(text []byte) (*x509.CertPool, error) {
 	pool, _, err := parseAuthorities(text)
@@ -28,7 +28,7 @@ func parseAuthorities(text []byte) (pool *x509.CertPool, all []*x509.Certificate
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			continue // bundles have certificates that Go does not take
+			continue // bundles may have certificates that Go rejects
 		}
 		pool.AddCert(cert)
 		all = append(all, cert)

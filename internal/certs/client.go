@@ -8,17 +8,16 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// ClientFiles are the files that a client needs for TLS, in PEM.
+// ClientFiles are the PEM files of a client's TLS.
 type ClientFiles struct {
-	// CA holds the authorities that sign the servers' certificates; "": the system's.
+	// CA has the authorities of the servers' certificates; "" for the system's.
 	CA string
-	// Cert and Key are what the client shows to servers that demand a certificate. Both or
-	// none.
+	// Cert and Key are the client's certificate and its key, for servers that require one. Both or none must be set.
 	Cert, Key string
 }
 
-// Client follows the files of a client: it looks at them for every connection, since
-// connections of clients are rare. It may be used by any number of goroutines.
+// Client follows the files of a client. It checks them for every connection, because connections of clients are rare.
+// It is safe for concurrent use.
 type Client struct{ file *follow.File[*tls.Config] }
 
 // LoadClient reads the files for the first time. Its errors name the file.
@@ -30,13 +29,12 @@ func LoadClient(files ClientFiles) (*Client, error) {
 	return &Client{file}, err
 }
 
-// Config returns the configuration by the last good files. It must not be changed.
+// Config returns the configuration of the last valid files. It must not be changed.
 func (c *Client) Config() *tls.Config { return c.file.Current() }
 
-// Connect looks at the files and calls connect once, with the configuration by them, or by the
-// last good ones. The configuration must not be changed. The error is that of connect; when
-// the last good files had to be used, it also names what is wrong with the current ones. A file
-// that hangs delays one connection, by a second.
+// Connect checks the files and calls connect once, with the configuration of the current files, or of the last valid
+// ones. The configuration must not be changed. It returns the error of connect; if the current files are invalid, the
+// error also says why. A file that hangs delays one connection, by a second.
 func (c *Client) Connect(ctx context.Context, connect func(*tls.Config) error) error {
 	config, stale := c.file.Fresh(ctx)
 	err := connect(config)

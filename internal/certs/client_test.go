@@ -20,7 +20,7 @@ func clientFiles(t *testing.T, ca *fixtures.CA) certs.ClientFiles {
 	return certs.ClientFiles{CA: ca.File, Cert: cert, Key: key}
 }
 
-// replaceClient puts other files in the place of those of a client.
+// replaceClient replaces the files of a client.
 func replaceClient(t *testing.T, files, by certs.ClientFiles) {
 	t.Helper()
 	for to, from := range map[string]string{files.CA: by.CA, files.Cert: by.Cert, files.Key: by.Key} {
@@ -29,7 +29,7 @@ func replaceClient(t *testing.T, files, by certs.ClientFiles) {
 	}
 }
 
-// greetServer shakes hands with a server that has a certificate by ca, and demands one by ca.
+// greetServer makes a handshake with a server that has a certificate by ca, and requires one by ca.
 func greetServer(t *testing.T, client *certs.Client, ca *fixtures.CA) (shown []byte, err error) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(ca.Issue(t, "server"))
@@ -54,7 +54,7 @@ func greetServer(t *testing.T, client *certs.Client, ca *fixtures.CA) (shown []b
 		config.ServerName = "localhost"
 		conn := tls.Client(near, config)
 		err := conn.Handshake()
-		_, _ = conn.Read(make([]byte, 1)) // takes what the server has to say
+		_, _ = conn.Read(make([]byte, 1)) // reads what the server sends
 		_ = near.Close()
 		return err
 	})
@@ -64,8 +64,8 @@ func greetServer(t *testing.T, client *certs.Client, ca *fixtures.CA) (shown []b
 	return shown, errors.Join(err, <-served)
 }
 
-// TestClientFollowsFiles: each connection uses the files as they are then. Files that are no
-// good leave the last good ones in use, and a connection that fails with those says so.
+// TestClientFollowsFiles: each connection uses the current files. Invalid files leave the last valid ones in use, and
+// the error of a connection with those says so.
 func TestClientFollowsFiles(t *testing.T) {
 	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
 	folder := t.TempDir()
@@ -98,7 +98,7 @@ func TestClientFollowsFiles(t *testing.T) {
 	works(before, "put right")
 }
 
-// TestNoClient: a client does not start on files that are not good, and says on which.
+// TestNoClient: LoadClient refuses invalid files, and names the file.
 func TestNoClient(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	good := clientFiles(t, ca)

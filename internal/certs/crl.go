@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// revocations are the certificates that authorities have revoked, by their issuers and serial numbers.
+// revocations are the revoked certificates, by issuer and serial number.
 type revocations map[serial]bool
 
 type serial struct{ issuer, number string }
@@ -17,8 +17,8 @@ func serialOf(cert *x509.Certificate) serial {
 	return serial{string(cert.RawIssuer), cert.SerialNumber.String()}
 }
 
-// parseRevocations reads revocation lists (RFC 5280, section 5) in PEM, or one in DER. Each must be signed by
-// one of the authorities. A list that is past its next update counts: what it revokes stays revoked.
+// parseRevocations parses revocation lists (RFC 5280, section 5) in PEM, or one in DER. One of the authorities must
+// have signed each. A list past its next update still applies: what it revokes stays revoked.
 func parseRevocations(text []byte, authorities []*x509.Certificate) (all revocations, parts []string, err error) {
 	all = make(revocations)
 	lists, err := splitLists(text)

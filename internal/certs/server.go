@@ -13,21 +13,21 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// ServerFiles are the files that a server needs for TLS, in PEM.
+// ServerFiles are the PEM files of a server's TLS.
 type ServerFiles struct {
 	Cert, Key string
-	// ClientCA holds the authorities that sign the clients' certificates, "" for none.
+	// ClientCA has the authorities of the clients' certificates, "" for none.
 	ClientCA string
-	// CRL holds their revocation lists, "" for none. It may be in DER too.
+	// CRL has their revocation lists, "" for none. It may also be in DER.
 	CRL string
-	// Bundles holds for each SPIFFE trust domain its authorities: SPIFFE ids are then accepted of these trust
-	// domains alone, each by its own bundle. Without any, ClientCA is for all of them.
+	// Bundles maps each SPIFFE trust domain to its authorities. If there are any, only SPIFFE ids of these trust
+	// domains are accepted, each by its own bundle; otherwise ClientCA is used for all of them.
 	Bundles map[string]string
-	// MinVersion is the lowest version of TLS; TLS 1.2 if it is 0.
+	// MinVersion is the minimum version of TLS; TLS 1.2 if it is 0.
 	MinVersion uint16
 }
 
-// Server has the certificates of a server. It may be used by any number of goroutines.
+// Server has the certificates of a server. It is safe for concurrent use.
 type Server struct {
 	file       *follow.File[*material]
 	verified   verified
@@ -40,15 +40,14 @@ type material struct {
 	bundles map[string]*x509.CertPool // by trust domain
 	all     *x509.CertPool            // cas and bundles
 	revoked revocations
-	// parts describe the certificates.
+	// parts describe the certificates, for the audit log.
 	parts []string
 }
 
 // Parts implements follow.Parts.
 func (m *material) Parts() []string { return m.parts }
 
-// LoadServer reads the files for the first time, and has the set follow them. Its errors name the
-// file.
+// LoadServer reads the files for the first time, and adds them to the set that follows them. Its errors name the file.
 func LoadServer(files ServerFiles, set *follow.Set) (*Server, error) {
 	what := "--tls-cert, --tls-key"
 	if files.ClientCA != "" {
@@ -72,7 +71,7 @@ func LoadServer(files ServerFiles, set *follow.Set) (*Server, error) {
 	return &Server{file: file, minVersion: max(files.MinVersion, tls.VersionTLS12)}, nil
 }
 
-// domains returns the trust domains that have bundles, in their order.
+// domains returns the trust domains that have bundles, sorted.
 func (f ServerFiles) domains() []string { return slices.Sorted(maps.Keys(f.Bundles)) }
 
 func (f ServerFiles) parse(contents [][]byte) (m *material, err error) {
@@ -119,16 +118,16 @@ func describe(what string, cert *x509.Certificate) string {
 	return fmt.Sprintf("%s %q until %s, SHA-256 %s", what, cert.Subject, cert.NotAfter.UTC().Format(time.RFC3339), hex.EncodeToString(sum[:]))
 }
 
-// suites are those of TLS 1.2 whose encryption is authenticated, and whose keys are made for each connection: none with
-// CBC. The suites of TLS 1.3 are all so.
+// suites are the TLS 1.2 suites with authenticated encryption and forward secrecy: none with CBC. All suites of TLS 1.3
+// have both.
 var suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// Config returns a TLS configuration whose connections use the
-// certificates that are good at their time. No handshake reads a file.
+// Config returns a TLS configuration whose connections use the certificates that are valid when they are opened. No
+// handshake reads a file.
 func (s *Server) Config(auth tls.ClientAuthType) *tls.Config {
 	return &tls.Config{
 		MinVersion: s.minVersion,
@@ -142,7 +141,7 @@ func (s *Server) Config(auth tls.ClientAuthType) *tls.Config {
 				Certificates: []tls.Certificate{now.cert},
 				ClientCAs:    now.all,
 				ClientAuth:   auth,
-				// TLS looks at no revocation lists, and knows no trust domains.
+				// crypto/tls checks no revocation lists and no trust domains.
 				VerifyConnection: s.Verify,
 			}, nil
 		},

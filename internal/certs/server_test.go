@@ -25,16 +25,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// issue returns the files of a server with a certificate by ca that trusts the clients of
-// clients.
+// issue returns the files of a server with a certificate by ca that trusts the clients of clients.
 func issue(t testing.TB, ca, clients *fixtures.CA) certs.ServerFiles {
 	t.Helper()
 	cert, key := ca.Issue(t, "server")
 	return certs.ServerFiles{Cert: cert, Key: key, ClientCA: clients.File}
 }
 
-// handshakes is a TLS server that does nothing but shake hands, so that the certificates
-// of one connection can be looked at; its files may be replaced. It is for bubbles.
+// handshakes is a TLS server that only makes handshakes, to inspect the certificates of one connection. Its files may
+// be replaced. It is for bubbles.
 type handshakes struct {
 	certificates *certs.Server
 	files        certs.ServerFiles
@@ -56,7 +55,7 @@ func newHandshakes(t *testing.T, ca *fixtures.CA) *handshakes {
 	return h
 }
 
-// pass has the set look at the files for 2 s.
+// pass makes the set check the files for 2 s.
 func (h *handshakes) pass(t *testing.T) {
 	for range 2 {
 		h.set.Look(t.Context())
@@ -64,7 +63,7 @@ func (h *handshakes) pass(t *testing.T) {
 	}
 }
 
-// replace puts other files in the place of those of the server.
+// replace replaces the files of the server.
 func (h *handshakes) replace(t *testing.T, by certs.ServerFiles) {
 	t.Helper()
 	for to, from := range map[string]string{h.files.Cert: by.Cert, h.files.Key: by.Key, h.files.ClientCA: by.ClientCA} {
@@ -77,7 +76,7 @@ func (h *handshakes) replace(t *testing.T, by certs.ServerFiles) {
 func (h *handshakes) shake(t *testing.T, client *tls.Config) (shown []byte, err error) {
 	t.Helper()
 	client = client.Clone()
-	client.ServerName, client.InsecureSkipVerify = "localhost", true // what is shown is looked at by the test
+	client.ServerName, client.InsecureSkipVerify = "localhost", true // the test inspects the certificate
 	client.VerifyConnection = func(state tls.ConnectionState) error {
 		shown = state.PeerCertificates[0].Raw
 		return nil
@@ -90,7 +89,7 @@ func (h *handshakes) shake(t *testing.T, client *tls.Config) (shown []byte, err 
 	}()
 	conn := tls.Client(near, client)
 	err = conn.Handshake()
-	_, _ = conn.Read(make([]byte, 1)) // takes what the server has to say
+	_, _ = conn.Read(make([]byte, 1)) // reads what the server sends
 	_ = near.Close()
 	return shown, errors.Join(err, <-served)
 }
@@ -131,8 +130,7 @@ func TestReplacedCertificates(t *testing.T) {
 	})
 }
 
-// TestBrokenCertificates: files that are not good leave the last good ones in use, until
-// they are.
+// TestBrokenCertificates: invalid files leave the last valid ones in use, until they are mended.
 func TestBrokenCertificates(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, h *handshakes, other *fixtures.CA){
 		"half a pair": func(t *testing.T, h *handshakes, other *fixtures.CA) {
@@ -173,7 +171,7 @@ func TestBrokenCertificates(t *testing.T) {
 	}
 }
 
-// TestNoCertificates: a server does not start on files that are not good, and says on which.
+// TestNoCertificates: LoadServer refuses invalid files, and names the file.
 func TestNoCertificates(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	good := issue(t, ca, ca)
@@ -193,7 +191,7 @@ func TestNoCertificates(t *testing.T) {
 	}
 }
 
-// TestSuites: over TLS 1.2 no suite with CBC is taken, and no version below the lowest.
+// TestSuites: over TLS 1.2 suites with CBC are refused, and so are versions below the minimum.
 func TestSuites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := fixtures.NewCA(t)

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// maxVerified is how many certificates are remembered.
+// maxVerified is how many certificates are cached.
 const maxVerified = 10_000
 
-// verified remembers certificates that were good, for a call costs less than a signature.
+// verified caches valid certificates, so that a call costs less than the check of a signature.
 type verified struct {
 	mu    sync.Mutex
 	known map[*x509.Certificate]verification
 }
 
-// verification says which files confirmed a certificate, and until when it is valid.
+// verification has the files by which a certificate is valid, and until when it is.
 type verification struct {
 	by    *material
 	until time.Time
@@ -41,8 +41,8 @@ func (v *verified) remember(cert *x509.Certificate, found verification) {
 	v.known[cert] = found
 }
 
-// Verify checks the client's certificate of a connection by the time and the files as they are now: a
-// connection outlives what it was opened with. It returns nil for a connection without one.
+// Verify checks the client certificate of an open connection against the current time and files, which may have changed
+// since the handshake. It returns nil for a connection without one.
 func (s *Server) Verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (s *Server) Verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// verify returns until when a certificate is good.
+// verify returns until when a certificate is valid.
 func (m *material) verify(leaf *x509.Certificate, more []*x509.Certificate) (until time.Time, err error) {
 	if leaf.IsCA || leaf.KeyUsage&(x509.KeyUsageCertSign|x509.KeyUsageCRLSign) != 0 {
 		return until, errors.New("it is that of an authority")
@@ -98,8 +98,8 @@ func (m *material) verify(leaf *x509.Certificate, more []*x509.Certificate) (unt
 	return until, nil
 }
 
-// rootsOf returns the authorities that may have signed a certificate: those of the trust domain of its SPIFFE id,
-// where trust domains have bundles of their own.
+// rootsOf returns the authorities that may have signed a certificate: those of the trust domain of its SPIFFE id, if
+// there are bundles.
 func (m *material) rootsOf(leaf *x509.Certificate) (*x509.CertPool, error) {
 	for _, uri := range leaf.URIs {
 		if len(m.bundles) == 0 || uri.Scheme != "spiffe" {

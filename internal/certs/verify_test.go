@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// connectionOf returns the state of a connection on which a client has shown a certificate.
+// connectionOf returns the state of a connection with a client certificate.
 func connectionOf(t *testing.T, certFile string) tls.ConnectionState {
 	t.Helper()
 	cert, err := x509.ParseCertificate(certOf(t, certFile))
@@ -25,7 +25,7 @@ func connectionOf(t *testing.T, certFile string) tls.ConnectionState {
 	return tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
 }
 
-// TestVerify: a connection's certificate is good by the time and the files as they are now.
+// TestVerify: the certificate of an open connection is checked against the current time and files.
 func TestVerify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
@@ -48,7 +48,7 @@ func TestVerify(t *testing.T) {
 		good := func(when string, want ...string) {
 			t.Helper()
 			for name, state := range connections {
-				for range 2 { // also as it is remembered
+				for range 2 { // the second time from the cache
 					err := h.certificates.Verify(state)
 					if wanted := strings.Contains(" "+strings.Join(want, " ")+" ", " "+name+" "); (err == nil) != wanted {
 						t.Errorf("%s, %s: %v", when, name, err)
@@ -89,7 +89,7 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// TestTrustDomains: a SPIFFE id is good by the authorities of its own trust domain alone.
+// TestTrustDomains: a SPIFFE id is valid only by the authorities of its own trust domain.
 func TestTrustDomains(t *testing.T) {
 	ca, one, two := fixtures.NewCA(t), fixtures.NewCA(t), fixtures.NewCA(t)
 	files := issue(t, ca, ca)
