@@ -183,7 +183,7 @@ func (k *kept) release() error {
 				continue
 			}
 			if left := k.leaseEnd() - sinceBoot(); left > 0 {
-				k.say("no server can be reached to release %s; it ends by itself within %s", k.names(), left.Round(time.Second))
+				k.say("no server can be reached to release %s; it ends by itself within %s", k.names(), (left + time.Second).Truncate(time.Second))
 			}
 			return nil
 		case sig := <-k.signals:
