@@ -27,7 +27,7 @@ const (
 	revoked   = models.Status_STATUS_REVOKED
 )
 
-// TestCreate tells the whole life of two claims.
+// TestCreate follows two claims from start to end.
 func TestCreate(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		begin := time.Now()
@@ -165,7 +165,7 @@ func TestChosenIDs(t *testing.T) {
 	}
 }
 
-// TestUserData: what is stored comes back byte for byte, and null is not nothing.
+// TestUserData: user data comes back byte for byte, and null differs from no user data.
 func TestUserData(t *testing.T) {
 	s := start(t)
 	for i, data := range []*string{nil, ptr("null"), ptr(`""`), ptr("0"), ptr(` { "b" : [1, "é\u0000"] } `)} {
@@ -202,14 +202,14 @@ func noSuchClaim(t *testing.T, err error) {
 	wantReason(t, err, "CLAIM_NOT_FOUND")
 }
 
-// TestUpdate is about codes; the whole matrix is package claim's.
+// TestUpdate tests the codes; package claim tests all transitions.
 func TestUpdate(t *testing.T) {
 	type update = models.UpdateClaimRequest
 	for _, c := range []struct {
 		name   string
 		change *update
 		code   codes.Code
-		field  string // wrong, for InvalidArgument
+		field  string // the invalid field, for InvalidArgument
 	}{
 		{"renew", &update{Id: "active", Ttl: ptr(9.0)}, codes.OK, ""},
 		{"renew to nothing", &update{Id: "active", Ttl: ptr(0.0)}, codes.OK, ""},
@@ -276,7 +276,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// updated fails the test unless the answer shows what was asked for.
+// updated fails the test unless the answer shows the requested change.
 func updated(t *testing.T, got *models.Claim, asked *models.UpdateClaimRequest) {
 	t.Helper()
 	if want := asked.GetStatus(); want != 0 && got.GetStatus() != want {
@@ -400,7 +400,7 @@ type answer struct {
 	err   error
 }
 
-// await returns once the call waits in the server, or has been answered. 0 is no timeout.
+// await starts a call and returns when it waits in the server or has been answered. A timeout of 0 means none.
 func (s *server) await(t *testing.T, id string, timeout time.Duration) <-chan answer {
 	t.Helper()
 	req := &models.AwaitClaimRequest{Id: id}
@@ -431,8 +431,7 @@ func answered(t *testing.T, answers <-chan answer, want models.Status) *models.C
 	return got.claim
 }
 
-// TestAwaitInTurn: each of many waiters is notified when its turn has come, in the order in
-// which they came.
+// TestAwaitInTurn: each of many waiters is notified at its turn, in the order of the queue.
 func TestAwaitInTurn(t *testing.T) {
 	const waiters = 50
 	bubble(t, func(t *testing.T, s *server) {

@@ -17,8 +17,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// decodeLock checks in the order in which Cloud Foundry's Locket does, because a request
-// with several faults must be answered in the same way.
+// decodeLock checks the fields in the order of Cloud Foundry's Locket, so that a request with several errors gets the
+// same answer.
 func decodeLock(req *models.LockRequest) (claim.Command, error) {
 	resource := req.GetResource()
 	if resource == nil {
@@ -122,7 +122,7 @@ func decodeUpdate(req *models.UpdateClaimRequest) (claim.Command, error) {
 	return ifVersion(req.GetId(), req.IfVersion, cmd), c.err()
 }
 
-// ifVersion returns a command that is carried out only if the claim has the version; nil: whatever it has.
+// ifVersion makes a command conditional on the claim's version; nil: unconditional.
 func ifVersion(id string, version *uint64, cmd claim.Command) claim.Command {
 	if version == nil {
 		return cmd
@@ -210,10 +210,10 @@ func decodeTimeout(d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// newestMark is before the page tokens of lists that have the newest claims first.
+// newestMark is the prefix of page tokens of lists with the newest claims first.
 const newestMark = "newest "
 
-// A page token is the place of the last claim of the page before, and the order.
+// encodeCursor returns a page token: the place of the last claim of the page, and the order.
 func encodeCursor(c db.Cursor, newest bool) string {
 	mark := ""
 	if newest {

@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// encodeResource shows a claim as Cloud Foundry's Locket shows a lock.
+// encodeResource returns a claim as a lock of Cloud Foundry's Locket.
 func encodeResource(c *claim.Claim) *models.Resource {
 	return &models.Resource{
 		Key:      c.Resource,
@@ -38,8 +38,7 @@ func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {
 	return encoded
 }
 
-// encodeBrief shows a claim without its user data, its status history, and what depends on the time
-// of the answer.
+// encodeBrief returns a claim without its user data, its status history, and its durations.
 func encodeBrief(c *claim.Claim) *models.Claim {
 	encoded := &models.Claim{
 		Id:       c.ID,
@@ -76,7 +75,7 @@ func encodeHistory(c *claim.Claim) []*models.StatusChange {
 	return encoded
 }
 
-// encodeQueue shows a queue. Long names end the line of waiters early, like a page of a list.
+// encodeQueue returns a queue. Like a page of a list, it has fewer waiters if they are large.
 func encodeQueue(q *db.Snapshot, now claim.Instant) *models.Queue {
 	encoded := &models.Queue{Resource: q.Resource, Version: q.Version, Waiting: uint64(q.Waiting)}
 	bytes := 0
@@ -98,12 +97,11 @@ func encodeQueue(q *db.Snapshot, now claim.Instant) *models.Queue {
 	return encoded
 }
 
-// pageBytes is about how large a page of a list becomes: what a client takes by default is
-// 4 MiB, and the largest claim has 130 KiB.
+// pageBytes is about the maximum size of a page of a list: clients accept 4 MiB by default, and the largest claim has
+// 130 KiB.
 const pageBytes = 3 << 20
 
-// encodeList returns the page that claims begin with. They are one more than limit if there
-// is another page.
+// encodeList returns a page of at most limit claims. One more claim than limit means that there is another page.
 func encodeList(claims []claim.Claim, now claim.Instant, limit int, newest bool) *models.ListClaimsResponse {
 	list := &models.ListClaimsResponse{}
 	bytes := 0

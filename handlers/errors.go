@@ -21,7 +21,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// errorTable says what a caller sees of the sentinel errors below this package.
+// errorTable maps the sentinel errors of other packages to what a caller sees.
 var errorTable = []struct {
 	err     error
 	code    codes.Code
@@ -56,8 +56,8 @@ var errorTable = []struct {
 	{db.ErrConflict, codes.Unavailable, models.ReasonDatabaseUnavailable, "the database is too busy; nothing was changed"},
 }
 
-// lockErrorTable comes first for the four lock RPCs. The texts of their errors are Cloud Foundry's; which field is
-// wrong, and what its limit is, is in the details.
+// lockErrorTable comes first for the four lock RPCs. The texts of their errors are those of Cloud Foundry's Locket; the
+// details have the invalid field and its limit.
 var lockErrorTable = map[error]struct {
 	wire   error
 	reason string
@@ -68,7 +68,7 @@ var lockErrorTable = map[error]struct {
 	models.ErrInvalidType:  {models.ErrInvalidType, models.ReasonInvalidType},
 }
 
-// lockError returns what the caller of a lock RPC sees of an error.
+// lockError returns the error that the caller of a lock RPC sees.
 func (h *handler) lockError(ctx context.Context, err error) error {
 	var wrong fieldErrors
 	errors.As(err, &wrong)
@@ -80,8 +80,8 @@ func (h *handler) lockError(ctx context.Context, err error) error {
 	return h.wireError(ctx, err)
 }
 
-// wireError returns what the caller sees of an error: a status with a reason. What it
-// does not know becomes "internal error", and stays whole in the log.
+// wireError returns the error that the caller sees: a status with a reason. An unknown error becomes "internal error",
+// and is logged in full.
 func (h *handler) wireError(ctx context.Context, err error) error {
 	var (
 		collision  *claim.CollisionError
@@ -122,10 +122,10 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 			return withInfo(status.New(known.code, known.message), known.reason, nil)
 		}
 	}
-	if s, ok := status.FromError(err); ok { // of gRPC, or of a guard
+	if s, ok := status.FromError(err); ok { // from gRPC, or from a guard
 		return s.Err()
 	}
-	switch { // the caller's own; that of a transaction is one of those above
+	switch { // those of the caller; those of a transaction are handled above
 	case leftDuring(ctx, err):
 		return h.wireError(ctx, ctx.Err())
 	case errors.Is(err, context.DeadlineExceeded):
@@ -137,17 +137,17 @@ func (h *handler) wireError(ctx context.Context, err error) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// retryClaim is when a request for a claim beyond a quota may be repeated: others may end at any time.
+// retryClaim is after what time to repeat a request that exceeds a quota of claims, since other claims may end at any
+// time.
 const retryClaim = time.Second
 
-// leftDuring reports whether a statement failed because its caller has left: an engine that is
-// interrupted says that the database is not available.
+// leftDuring reports whether a statement failed because its caller has left: an engine that is interrupted reports that
+// the database is unavailable.
 func leftDuring(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrConflict))
 }
 
-// holderOf returns who holds a resource, for the metadata of an error; nothing if the caller may
-// not see it.
+// holderOf returns the holder of a resource for the metadata of an error, nil if the caller may not see it.
 func holderOf(ctx context.Context, collision *claim.CollisionError) map[string]string {
 	if collision.Holder == nil {
 		return map[string]string{"mode": claim.Shared.String()}

@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// failing is a store that fails on demand.
+// failing is a store with injected errors.
 type failing struct {
 	db.Store
 	err atomic.Pointer[error]
@@ -89,8 +89,8 @@ func (s *failing) Queue(ctx context.Context, resource string, limit int) (db.Sna
 	return s.Store.Queue(ctx, resource, limit)
 }
 
-// TestDatabaseErrors: every method says alike what is wrong with the database, and what
-// nobody foresaw stays in the log.
+// TestDatabaseErrors: every method reports an error of the database in the same way, and unknown errors stay in the
+// log.
 func TestDatabaseErrors(t *testing.T) {
 	store := &failing{}
 	s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
@@ -174,8 +174,7 @@ func (s interrupted) Get(ctx context.Context, _ string) (claim.Claim, claim.Inst
 	return claim.Claim{}, claim.Instant{}, fmt.Errorf("%w: %w", db.ErrUnavailable, ctx.Err())
 }
 
-// TestCallersWhoLeave: a read that is interrupted because its caller left says nothing about the
-// database.
+// TestCallersWhoLeave: a read that is interrupted because its caller has left is not an error of the database.
 func TestCallersWhoLeave(t *testing.T) {
 	reads := make(chan struct{})
 	s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return interrupted{real, reads} })
@@ -199,7 +198,7 @@ func TestCallersWhoLeave(t *testing.T) {
 	}
 }
 
-// TestActivationOfAWaitingClaim: the error has the claim's position, and who holds the resource.
+// TestActivationOfAWaitingClaim: the error has the claim's position and a holder of the resource.
 func TestActivationOfAWaitingClaim(t *testing.T) {
 	s := start(t)
 	activate := func(id string) map[string]string {
@@ -224,8 +223,7 @@ func TestActivationOfAWaitingClaim(t *testing.T) {
 	}
 }
 
-// TestPrivacy: neither the log nor the metrics hold what callers sent, but the log holds
-// their request ids.
+// TestPrivacy: neither the log nor the metrics contain the contents of requests, but the log has their request ids.
 func TestPrivacy(t *testing.T) {
 	s := start(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "uuid", "request-one")
@@ -295,8 +293,7 @@ func TestPrivacy(t *testing.T) {
 	}
 }
 
-// TestWire looks at an answer as it is on the wire: the fields of Cloud Foundry's Locket
-// first, ours behind them.
+// TestWire checks the encoding of an answer: the fields of Cloud Foundry's Locket come first, ours follow.
 func TestWire(t *testing.T) {
 	s := start(t)
 	s.lock(t, "k", "o", 60)

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// maxAnswer is what a client of gRPC accepts by default.
+	// maxAnswer is the default message limit of a gRPC client, in bytes.
 	maxAnswer = 4 << 20
-	// maxRead bounds what FetchAll without a limit reads: claims have user data, too, which it
-	// does not return.
+	// maxRead limits the bytes that FetchAll without a limit reads. That includes the user data, which it does not
+	// return.
 	maxRead = 16 << 20
 )
 
@@ -42,8 +42,8 @@ func (h *handler) FetchAll(ctx context.Context, req *models.FetchAllRequest) (*m
 	return all, nil
 }
 
-// decodeFetchAll returns what to read: of a page one claim more than it has, to see whether there
-// is another page.
+// decodeFetchAll returns what to read. For a page that is one claim more than its limit, to see whether there is
+// another page.
 func decodeFetchAll(req *models.FetchAllRequest) (claim.Type, db.Page, error) {
 	t, err := lockType("type", req.GetTypeCode(), req.GetType())
 	switch {
@@ -66,8 +66,7 @@ func decodeFetchAll(req *models.FetchAllRequest) (claim.Type, db.Page, error) {
 	return t, page, c.err()
 }
 
-// encodeHeldPage returns the page that claims begin with. They are one more than limit if there is
-// another page.
+// encodeHeldPage returns a page of at most limit claims. One more claim than limit means that there is another page.
 func encodeHeldPage(claims []claim.Claim, limit int) *models.FetchAllResponse {
 	page := &models.FetchAllResponse{}
 	budget := db.Budget(pageBytes)

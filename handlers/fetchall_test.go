@@ -35,8 +35,7 @@ func (s *server) pages(t *testing.T, limit uint32) (keys []string, pages int) {
 	}
 }
 
-// TestFetchAllPages: every lock is on one page, whatever the pages' size, and the last page says
-// that it is the last.
+// TestFetchAllPages: every lock is on one page, whatever the page size, and the last page has no token.
 func TestFetchAllPages(t *testing.T) {
 	s := start(t)
 	var want []string
@@ -65,8 +64,8 @@ func TestFetchAllPages(t *testing.T) {
 	isError(t, err, models.ErrInvalidType, "INVALID_TYPE")
 }
 
-// TestFetchAllTooLarge: what clients do not accept is refused, and comes page by page; so does
-// what would cost too much to read.
+// TestFetchAllTooLarge: an answer that is too large for clients, or for the server to read, is refused, and works page
+// by page.
 func TestFetchAllTooLarge(t *testing.T) {
 	s := start(t)
 	all := &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK}
@@ -108,7 +107,7 @@ func TestFetchAllTooLarge(t *testing.T) {
 	}
 }
 
-// budgeted notes the bytes that reads may take.
+// budgeted records the limits of bytes of reads.
 type budgeted struct {
 	db.Store
 	list, held *int
@@ -124,7 +123,7 @@ func (s budgeted) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim
 	return s.Store.Held(ctx, t, page)
 }
 
-// TestReadsHaveABudget: what is read for an answer is bounded in the store already.
+// TestReadsHaveABudget: the store already limits what it reads for an answer.
 func TestReadsHaveABudget(t *testing.T) {
 	var list, held int
 	s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return budgeted{real, &list, &held} })
@@ -140,8 +139,8 @@ func TestReadsHaveABudget(t *testing.T) {
 	}
 }
 
-// TestTooManyWaiting: one more call than may wait is refused at once, those that wait go on, and
-// there is room again when one has ended.
+// TestTooManyWaiting: a call beyond the limit of waiting calls is refused at once, the others go on, and there is room
+// again when one has ended.
 func TestTooManyWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *server) {
 		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { return real }, func(c *whole.Config) { c.MaxWaiting = 2 })

@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// FuzzRequests sends bytes as the request of each method. Whatever they are, the answer is
-// one that the service means to give, and the server lives.
+// FuzzRequests sends arbitrary bytes as the request of each method: the answer is one that the service intends, and the
+// server keeps running.
 func FuzzRequests(f *testing.F) {
 	for i, message := range []proto.Message{
 		&models.LockRequest{Resource: &models.Resource{Key: "k", Owner: "o", Value: "v", TypeCode: models.TypeCode_LOCK}, TtlInSeconds: 1},

@@ -12,23 +12,23 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// LevelGrant is the level of the log lines for each grant and each release of a lock. It is below
-// debug, since they hold the names of the lock and of its owner, which no log has unless it is
-// made to: that in the format of Cloud Foundry is.
+// LevelGrant is the level of the log lines for each grant and each release of a lock. It is below debug because these
+// lines contain the names of the lock and of its owner, which a log has only if it is configured so, as the one in
+// Cloud Foundry's format is.
 const LevelGrant = slog.LevelDebug - 4
 
-// newRenewals limits the log lines of renewals: they are most of all requests.
+// newRenewals limits the log lines of renewals, which are most of all requests.
 func newRenewals() rate.Sometimes { return rate.Sometimes{First: 20, Interval: time.Second} }
 
-// logRenewal logs a renewal whose caller named its request, so that the name is found in the log: the first
-// few, then at most one a second.
+// logRenewal logs a renewal whose caller gave it a request id, so that the id is found in the log: the first few, then
+// at most one a second.
 func (h *handler) logRenewal(ctx context.Context, c *claim.Claim) {
 	if len(metadata.ValueFromIncomingContext(ctx, models.RequestIDKey)) > 0 {
 		h.renewals.Do(func() { h.logGrant(ctx, "renewed lock", c) })
 	}
 }
 
-// logGrant logs what happened to a lock.
+// logGrant logs a grant, renewal or release of a lock.
 func (h *handler) logGrant(ctx context.Context, what string, c *claim.Claim) {
 	if !h.log.Enabled(ctx, LevelGrant) {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestGrantsAreLogged: each grant and each release of a lock is one line for a log that wants
-// them, with the request's id; a renewal is one if its caller named the request.
+// TestGrantsAreLogged: a log of LevelGrant has one line for each grant and each release of a lock, with the request's
+// id, and for a renewal if its caller gave a request id.
 func TestGrantsAreLogged(t *testing.T) {
 	s := startWithLog(t, t.TempDir(), func(s db.Store) db.Store { return s }, handlers.LevelGrant)
 	request := func(id string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "uuid", id) }

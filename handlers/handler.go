@@ -1,5 +1,5 @@
-// Package handlers answers the RPCs of service models.Locket. Each handler decodes its
-// request, lets the committer or the store do the work, and encodes the answer.
+// Package handlers implements the RPCs of service models.Locket. Each handler decodes its request, calls the committer
+// or the store, and encodes the answer.
 package handlers
 
 import (
@@ -25,8 +25,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// handler implements models.LocketServer. It embeds UnsafeLocketServer so that a method
-// that is missing does not compile.
+// handler implements models.LocketServer. It embeds UnsafeLocketServer so that a missing method does not compile.
 type handler struct {
 	models.UnsafeLocketServer
 	committer *committer.Committer
@@ -36,15 +35,15 @@ type handler struct {
 	deadlocks *deadlock.Detector
 	status    func(context.Context) (*models.ServiceStatus, error)
 	log       *slog.Logger
-	renewals  rate.Sometimes // that are logged
+	renewals  rate.Sometimes // limits which renewals are logged
 
 	maxWaiting int64
 	waiting    atomic.Int64 // calls that wait at the hub
 	watches    watches
 }
 
-// New returns the service. Changes go through the committer, calls that wait for a claim
-// wait at the hub, sessions have their manager, and the store is asked for the rest.
+// New returns the service. Changes go through the committer, calls that wait for a claim wait at the hub, the manager
+// has the sessions, and all other reads go to the store.
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
 	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), maxWaiting: DefaultMaxWaiting, watches: newWatches()}
 	h.deadlocks = deadlock.NewDetector(store, c.Do, log)
@@ -54,7 +53,7 @@ func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, stor
 	return h
 }
 
-// Status sets what GetStatus returns; without it, it is not implemented.
+// Status sets what GetStatus returns. Without it GetStatus returns Unimplemented.
 func Status(status func(context.Context) (*models.ServiceStatus, error)) Option {
 	return func(h *handler) { h.status = status }
 }
@@ -71,22 +70,21 @@ func (h *handler) GetStatus(ctx context.Context, _ *models.GetStatusRequest) (*m
 	return answer, nil
 }
 
-// Option changes the service that New returns.
+// Option configures the service that New returns.
 type Option func(*handler)
 
-// DefaultMaxWaiting is how many calls may wait for claims on one server, without MaxWaiting. Each
-// costs some 10 KiB.
+// DefaultMaxWaiting is the default of MaxWaiting. Each waiting call needs about 10 KiB.
 const DefaultMaxWaiting = 100_000
 
-// MaxWaiting sets how many calls of AwaitClaim may wait on this server, and, a tenth of it, how many
-// of Watch. More of them get ResourceExhausted, reason TOO_MANY_WAITING.
+// MaxWaiting sets how many calls of AwaitClaim may wait on this server; a tenth as many calls of Watch are allowed.
+// Calls beyond that get ResourceExhausted, reason TOO_MANY_WAITING.
 func MaxWaiting(n int) Option { return func(h *handler) { h.maxWaiting = int64(n) } }
 
 var errTooManyWaiting = errors.New("too many calls wait")
 
-// Register adds a service to a server. A message that cannot be decoded is answered with
-// InvalidArgument, where gRPC itself would answer Internal, if the server has the codec of
-// package grpcserver. Its call passes the server's interceptors as every other does.
+// Register adds a service to a server. If the server has the codec of package grpcserver, a message that cannot be
+// decoded passes the interceptors as others do and is answered with InvalidArgument, where gRPC itself would answer
+// Internal.
 func Register(server grpc.ServiceRegistrar, service models.LocketServer) {
 	desc := models.Locket_ServiceDesc
 	desc.Methods = make([]grpc.MethodDesc, len(models.Locket_ServiceDesc.Methods))
@@ -180,7 +178,7 @@ func (h *handler) ListClaims(ctx context.Context, req *models.ListClaimsRequest)
 		return nil, h.wireError(ctx, err)
 	}
 	limit := filter.Limit
-	filter.Limit++ // to see whether there is another page
+	filter.Limit++ // one more, to see whether there is another page
 	filter.Bytes = pageBytes
 	claims, now, err := h.store.List(ctx, filter)
 	if err != nil {
@@ -227,8 +225,8 @@ func (h *handler) GetQueue(ctx context.Context, req *models.GetQueueRequest) (*m
 	return encoded, nil
 }
 
-// queue returns a queue with up to limit waiters and up to maxLimit holders. The store has
-// one limit for both, so it is asked again when more than limit share the resource.
+// queue returns a queue with up to limit waiters and up to maxLimit holders. The store has one limit for both, so a
+// second read is needed if more than limit claims share the resource.
 func (h *handler) queue(ctx context.Context, resource string, limit int) (db.Snapshot, claim.Instant, error) {
 	queue, now, err := h.store.Queue(ctx, resource, limit)
 	if err != nil || len(queue.Holders) >= min(queue.Shared, maxLimit) {
@@ -239,7 +237,7 @@ func (h *handler) queue(ctx context.Context, resource string, limit int) (db.Sna
 	return queue, now, err
 }
 
-// do carries out a command about one claim.
+// do runs a command about one claim.
 func (h *handler) do(ctx context.Context, cmd claim.Command) (*models.Claim, error) {
 	result, err := h.committer.Do(ctx, cmd)
 	if err != nil {
@@ -274,7 +272,7 @@ func (h *handler) await(ctx context.Context, id string) (*models.Claim, error) {
 	if h.waiting.Add(1) > h.maxWaiting {
 		return nil, h.wireError(ctx, errTooManyWaiting)
 	}
-	if caller := access.CallerOf(ctx); restricted(caller) { // how long it waits must tell nothing either
+	if caller := access.CallerOf(ctx); restricted(caller) { // the duration of the wait must not reveal anything either
 		if _, _, err := h.store.Get(ctx, id); err != nil {
 			return nil, h.wireError(ctx, err)
 		}

@@ -39,7 +39,7 @@ type server struct {
 	conn     *grpc.ClientConn
 	logs     *fixtures.Buffer
 	registry *prometheus.Registry
-	// stop ends the server as its main does, and fails the test when it does not end well.
+	// stop ends the server as its main does, and fails the test on an error.
 	stop func()
 }
 
@@ -48,13 +48,13 @@ func start(t testing.TB) *server {
 	return startIn(t, t.TempDir())
 }
 
-// startIn starts a server on the database of a folder.
+// startIn starts a server on the database in a folder.
 func startIn(t testing.TB, folder string) *server {
 	t.Helper()
 	return startWith(t, folder, func(s db.Store) db.Store { return s })
 }
 
-// startWith starts a server on the database of a folder, as seen through a wrapper.
+// startWith starts a server on the database in a folder, with a wrapper of its store.
 func startWith(t testing.TB, folder string, wrap func(db.Store) db.Store, changes ...func(*whole.Config)) *server {
 	t.Helper()
 	return startWithLog(t, folder, wrap, slog.LevelDebug, changes...)
@@ -122,7 +122,7 @@ func (s *server) lock(t testing.TB, key, owner string, ttl int64) uint64 {
 	return resp.GetToken()
 }
 
-// renew renews the grant of a lock that has this token.
+// renew renews the grant of a lock with this token.
 func (s *server) renew(t testing.TB, key, owner string, token uint64) error {
 	t.Helper()
 	resp, err := s.Lock(t.Context(), &models.LockRequest{Resource: resource(key, owner), TtlInSeconds: 60, Token: &token})
@@ -208,7 +208,7 @@ func wantReason(t testing.TB, err error, reason string) {
 	}
 }
 
-// detail returns the detail of one kind that an error carries, nil when there is none.
+// detail returns the detail of one type in an error, nil if there is none.
 func detail[T any](err error) (found T) {
 	for _, d := range status.Convert(err).Details() {
 		if d, ok := d.(T); ok {

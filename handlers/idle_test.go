@@ -16,8 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// idleStore is a store that counts what an idle server asks. What would change the database is counted as
-// a write.
+// idleStore counts the accesses of an idle server. An access that could change the database counts as a write.
 type idleStore struct {
 	db.Store
 	reads, writes atomic.Int32
@@ -63,8 +62,8 @@ func (s *idleStore) Transact(ctx context.Context, batch db.Batch) (db.Outcome, e
 	return s.Store.Transact(ctx, batch)
 }
 
-// TestIdle: a server without leases writes nothing, and asks the database three times a second at
-// most. While there is a lease, it writes that it is there.
+// TestIdle: a server without leases writes nothing, and reads from the database at most three times a second. While
+// there is a lease, it beats.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, store := t.TempDir(), &idleStore{}
@@ -77,7 +76,7 @@ func TestIdle(t *testing.T) {
 		lock()
 		_, err := s.Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "o")})
 		must(t, err)
-		time.Sleep(time.Minute) // it forgets what it has known of leases
+		time.Sleep(time.Minute) // longer than it remembers leases
 		const span = 10 * time.Minute
 		files := fileStates(t, folder)
 		store.reads.Store(0)
@@ -98,11 +97,11 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// fileStates returns what a change of the files of a database changes.
+// fileStates returns a value that differs after any change of a database's files.
 func fileStates(t *testing.T, folder string) (state string) {
 	t.Helper()
 	must(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasSuffix(path, "-shm") { // the last one is memory
+		if err != nil || entry.IsDir() || strings.HasSuffix(path, "-shm") { // shared memory is not a file of the database
 			return err
 		}
 		info, err := entry.Info()

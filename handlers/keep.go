@@ -7,12 +7,11 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// keepTimeout is how long an answer may wait for the write that keeps its claim waiting.
+// keepTimeout limits how long an answer may wait for the write that keeps its claim waiting.
 const keepTimeout = time.Second
 
-// keepWaiting keeps a claim waiting that somebody asks about, if half of its WaitTTL has passed: a
-// question seldom writes. The answer does not depend on it; if the write fails, the next question
-// finds more than half passed, too.
+// keepWaiting renews the wait of a claim that a caller asks about, if half of its WaitTTL has passed, so that few
+// questions cause a write. A failed write is only logged; the next question tries again.
 func (h *handler) keepWaiting(ctx context.Context, c *claim.Claim, now claim.Instant) {
 	if !c.ToKeep(now) {
 		return

@@ -12,8 +12,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestWaitTTL: every way to ask about a claim keeps it waiting, and one that nobody asks about is
-// aborted.
+// TestWaitTTL: every way to ask about a claim keeps it waiting, and a claim that nobody asks about is aborted.
 func TestWaitTTL(t *testing.T) {
 	const wait = 10.0
 	for name, ask := range map[string]func(t *testing.T, s *server){
@@ -65,7 +64,7 @@ func TestWaitTTL(t *testing.T) {
 	}
 }
 
-// TestGrantWithinWaitTTL: what a client that waits is told of its grant is for how long it holds.
+// TestGrantWithinWaitTTL: the TTL in the answer to a waiting client is that of the grant.
 func TestGrantWithinWaitTTL(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for _, id := range []string{"h", "w"} {

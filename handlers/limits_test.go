@@ -26,18 +26,18 @@ const (
 	years   = 100 * 365.25 * 24 * 60 * 60 // a hundred, in seconds
 )
 
-// limit is a request that is just good or just not.
+// limit is a request exactly at a limit, or just beyond it.
 type limit struct {
 	name string
-	// call carries out the request; ctx is all that it needs besides the server.
+	// call sends the request.
 	call func(ctx context.Context, s *server) error
-	// wrong is the field that is wrong; "" when the request is good.
+	// wrong is the invalid field; "" if the request is valid.
 	wrong string
-	// says is part of what the error says about it.
+	// says is a part of the error about this field.
 	says string
 }
 
-// names are limits of a field that holds a name.
+// names are the limits of a field with a name.
 func names(field string, call func(ctx context.Context, s *server, name string) error) []limit {
 	with := func(name string) func(context.Context, *server) error {
 		return func(ctx context.Context, s *server) error { return call(ctx, s, name) }
@@ -52,7 +52,7 @@ func names(field string, call func(ctx context.Context, s *server, name string) 
 	}
 }
 
-// seconds are limits of a field that holds a TTL.
+// seconds are the limits of a field with a TTL.
 func seconds(call func(ctx context.Context, s *server, ttl float64) error) []limit {
 	var limits []limit
 	for ttl, good := range map[float64]bool{
@@ -307,8 +307,8 @@ func listLimits() []limit {
 	return limits
 }
 
-// TestLimits: what is at a limit is served, what is past it is refused with the name of
-// the field and the limit, and leaves nothing behind.
+// TestLimits: a request at a limit is served; a request beyond it is refused with the name of the field and the limit,
+// and changes nothing.
 func TestLimits(t *testing.T) {
 	for name, limits := range map[string][]limit{
 		"lock": lockLimits(), "create": createLimits(), "update": updateLimits(), "list": listLimits(),
@@ -340,7 +340,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// state tells every claim and its version.
+// state returns every claim with its version.
 func (s *server) state(t *testing.T) (text string) {
 	t.Helper()
 	for _, c := range s.list(t, &models.ListClaimsRequest{Limit: ptr(uint32(1000))}).GetClaims() {
@@ -349,7 +349,7 @@ func (s *server) state(t *testing.T) (text string) {
 	return text
 }
 
-// TestLockTTL: a whole TTL has its own error.
+// TestLockTTL: an invalid ttl_in_seconds has its own error.
 func TestLockTTL(t *testing.T) {
 	s := start(t)
 	for ttl, good := range map[int64]bool{
@@ -380,7 +380,7 @@ func TestEverythingWrong(t *testing.T) {
 	invalid(t, err, "resource.key", "resource.owner", "resource.value", "token")
 }
 
-// invalid fails the test unless err says that exactly these fields are wrong.
+// invalid fails the test unless err names exactly these fields.
 func invalid(t testing.TB, err error, fields ...string) {
 	t.Helper()
 	if status.Code(err) != codes.InvalidArgument {
@@ -400,7 +400,7 @@ func invalid(t testing.TB, err error, fields ...string) {
 	}
 }
 
-// rawCodec sends and takes messages as they are on the wire.
+// rawCodec sends and receives encoded messages.
 type rawCodec struct{}
 
 func (rawCodec) Name() string                        { return "proto" }
@@ -420,7 +420,7 @@ func text(field protowire.Number, value string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, field, protowire.BytesType), value)
 }
 
-// TestRaw sends what no generated client would.
+// TestRaw sends requests that no generated client sends.
 func TestRaw(t *testing.T) {
 	s := start(t)
 	const bad = "a\xff"

@@ -159,7 +159,7 @@ func TestPages(t *testing.T) {
 
 const oldest, newest = models.Order_ORDER_OLDEST, models.Order_ORDER_NEWEST
 
-// walk lists all claims by pages. between is called after each of them, five times at most.
+// walk lists all claims page by page. between is called after each page, five times at most.
 func (s *server) walk(t *testing.T, limit uint32, order models.Order, between func()) (listed string) {
 	t.Helper()
 	req := &models.ListClaimsRequest{Limit: &limit, Order: order}
@@ -182,7 +182,7 @@ func (s *server) walk(t *testing.T, limit uint32, order models.Order, between fu
 	}
 }
 
-// TestLastPage: a last page that is full says that it is the last.
+// TestLastPage: a last page that is full has no token.
 func TestLastPage(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		for n := range 4 {
@@ -197,8 +197,7 @@ func TestLastPage(t *testing.T) {
 	})
 }
 
-// TestLargePages: pages of large claims end early, stay below what a client takes, and lose
-// none.
+// TestLargePages: pages of large claims have fewer claims, stay below the message limit of clients, and miss none.
 func TestLargePages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		const claims = 100

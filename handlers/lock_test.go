@@ -101,7 +101,7 @@ func TestReleaseByToken(t *testing.T) {
 	must(t, s.release(t, "k", "jim", now))
 }
 
-// TestRenewalByToken: only the very grant is renewed, and nothing is taken.
+// TestRenewalByToken: only the grant with the token is renewed, and no lock is acquired.
 func TestRenewalByToken(t *testing.T) {
 	s := start(t)
 	isError(t, s.renew(t, "k", "jim", 1), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
@@ -137,7 +137,7 @@ func TestRenewalByToken(t *testing.T) {
 	}
 }
 
-// TestSharedCollision: the holders are many, so none of them is named.
+// TestSharedCollision: a resource with several holders names none of them.
 func TestSharedCollision(t *testing.T) {
 	s := start(t)
 	s.create(t, "k", "reader", 60, shared)
@@ -150,7 +150,7 @@ func TestSharedCollision(t *testing.T) {
 	isError(t, s.renew(t, "k", "jim", s.get(t, "reader").GetToken()), models.ErrLockCollision, "LOCK_COLLISION")
 }
 
-// TestLockNeverWaits: a lock is refused, and leaves nothing behind.
+// TestLockNeverWaits: a lock that is refused leaves nothing behind.
 func TestLockNeverWaits(t *testing.T) {
 	s := start(t)
 	s.lock(t, "k", "jim", 60)
@@ -242,7 +242,7 @@ func TestTypeChanges(t *testing.T) {
 	}
 }
 
-// TestFetchAllListsHolders: who waits, and what was given back, is not listed.
+// TestFetchAllListsHolders: waiting and released locks are not listed.
 func TestFetchAllListsHolders(t *testing.T) {
 	s := start(t)
 	s.lock(t, "gone", "o", 60)
@@ -263,8 +263,7 @@ func TestFetchAllListsHolders(t *testing.T) {
 	}
 }
 
-// TestOrderOfValidation: a request with several faults is answered as Cloud Foundry's
-// Locket answers it.
+// TestOrderOfValidation: a request with several errors gets the answer of Cloud Foundry's Locket.
 func TestOrderOfValidation(t *testing.T) {
 	s := start(t)
 	for _, c := range []struct {
@@ -274,7 +273,7 @@ func TestOrderOfValidation(t *testing.T) {
 		want     error
 		reason   string
 		field    string
-		limit    string // what the details say about the field
+		limit    string // the limit in the details of the field
 	}{
 		{
 			"all wrong", &models.Resource{Type: "other"}, 0, models.ErrInvalidType, "INVALID_TYPE",
@@ -298,7 +297,7 @@ func TestOrderOfValidation(t *testing.T) {
 	}
 }
 
-// TestRetries: what was done already may be asked for again.
+// TestRetries: requests that have already succeeded may be repeated.
 func TestRetries(t *testing.T) {
 	s := start(t)
 	token := s.lock(t, "k", "o", 60)
@@ -314,7 +313,7 @@ func TestRetries(t *testing.T) {
 	must(t, s.release(t, "k", "o", token))
 	next := s.lock(t, "k", "o", 60)
 	before := s.state(t)
-	for range 2 { // of what was done before the release
+	for range 2 { // repeat the requests before the release
 		isError(t, s.renew(t, "k", "o", token), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
 		isError(t, s.release(t, "k", "o", token), models.ErrResourceNotFound, "RESOURCE_NOT_FOUND")
 	}

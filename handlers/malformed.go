@@ -14,8 +14,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// incoming is a request on its way in. The codec of package grpcserver calls Malformed
-// when it cannot be decoded.
+// incoming is a request that is being decoded. The codec of package grpcserver calls Malformed if it cannot be decoded.
 type incoming struct {
 	proto.Message
 	err error
@@ -24,9 +23,9 @@ type incoming struct {
 // Reset does nothing: the message is new.
 func (*incoming) Reset() {}
 
-// tolerant returns a handler for messages that cannot be decoded too. Such a message ends its
-// call behind the interceptors, where the service would be asked, and not before them: who
-// sends it is observed, and learns nothing unless it may call the method.
+// tolerant returns a handler that also accepts messages that cannot be decoded. Such a message fails after the
+// interceptors, in place of the service, rather than before them. So its caller is logged, and learns nothing unless it
+// may call the method.
 func tolerant(decode grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		var request incoming
@@ -48,11 +47,10 @@ func tolerant(decode grpc.MethodHandler) grpc.MethodHandler {
 	}
 }
 
-// Decoded returns the message that a guard is to see.
+// Decoded returns the message for guards.
 func (i *incoming) Decoded() any { return i.Message }
 
-// tolerantStream is tolerant for streams: a message that cannot be decoded ends the stream, with
-// what the handler's next receive returns.
+// tolerantStream is tolerant for streams: a message that cannot be decoded makes the handler's next receive fail.
 func tolerantStream(handler grpc.StreamHandler) grpc.StreamHandler {
 	return func(srv any, stream grpc.ServerStream) error { return handler(srv, decodingStream{stream}) }
 }
@@ -68,7 +66,7 @@ func (s decodingStream) RecvMsg(message any) error {
 	return request.err
 }
 
-// Malformed keeps the answer to a request that cannot be decoded.
+// Malformed keeps the error of a request that cannot be decoded.
 func (i *incoming) Malformed(data []byte, err error) {
 	if field := notUTF8(i.ProtoReflect().Descriptor(), data); field != "" {
 		wrong := fieldErrors{{field, "is not valid UTF-8"}}

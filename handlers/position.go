@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxPosition is the last position in the line that is counted.
+	// maxPosition limits the positions that are counted.
 	maxPosition = 1000
-	// positionTimeout is how long an answer may wait for the position.
+	// positionTimeout limits how long an answer may wait for the position.
 	positionTimeout = time.Second
 )
 
-// answer shows a claim in an answer about it alone: with its position in the line if it waits.
-// A position that cannot be read in time is left out.
+// answer returns a claim as the answer about it alone: with its position in the queue if it waits. A position that
+// cannot be read in time is left out.
 func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant) *models.Claim {
 	if !claim.SeesUserData(access.CallerOf(ctx), c) {
 		c.UserData = nil
@@ -35,8 +35,8 @@ func (h *handler) answer(ctx context.Context, c *claim.Claim, now claim.Instant)
 	return encoded
 }
 
-// position returns the place of a waiting claim in the line, 1 for the next; 0 beyond
-// maxPosition, and when it cannot be read in time.
+// position returns the position of a waiting claim in the queue, 1 for the next; 0 beyond maxPosition, or if it cannot
+// be read in time.
 func (h *handler) position(ctx context.Context, c *claim.Claim) uint32 {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
@@ -51,8 +51,8 @@ func (h *handler) position(ctx context.Context, c *claim.Claim) uint32 {
 	return uint32(ahead + 1)
 }
 
-// waitsFor returns what a waiting claim waits for, for the metadata of an error: its position,
-// and who holds the resource. What cannot be read in time is left out.
+// waitsFor returns what a waiting claim waits for, for the metadata of an error: its position, and a holder of the
+// resource. It leaves out what cannot be read in time.
 func (h *handler) waitsFor(ctx context.Context, id string) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()

@@ -32,7 +32,7 @@ func (s *server) giveUp(t testing.TB, id, reason string) *models.Claim {
 	return c
 }
 
-// queue reads a queue; a limit of 0 is none.
+// queue reads a queue; a limit of 0 means none.
 func (s *server) queue(t testing.TB, resource string, limit uint32) *models.Queue {
 	t.Helper()
 	req := &models.GetQueueRequest{Resource: resource}
@@ -82,7 +82,7 @@ func TestEndClaim(t *testing.T) {
 	}
 }
 
-// TestEndClaimHandsOn: who waits is granted the claim that is given up.
+// TestEndClaimHandsOn: the next waiter is granted a resource that is released.
 func TestEndClaimHandsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		first := s.create(t, "r", "a", 600)
@@ -98,7 +98,7 @@ func TestEndClaimHandsOn(t *testing.T) {
 	})
 }
 
-// TestGetQueue tells the whole life of a queue.
+// TestGetQueue follows a queue from start to end.
 func TestGetQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		same := func(when string, want *models.Queue) {
@@ -150,7 +150,7 @@ func TestGetQueue(t *testing.T) {
 	})
 }
 
-// filled returns a folder with a database in which commands have been carried out.
+// filled returns a folder with a database in which some commands have run.
 func filled(t testing.TB, cmds ...claim.Command) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -163,7 +163,7 @@ func filled(t testing.TB, cmds ...claim.Command) (folder string) {
 	return folder
 }
 
-// crowd makes claims that share a resource, and as many that wait for them.
+// crowd makes claims that share a resource, and as many claims that wait for it.
 func crowd(n int, resource, owner string) (cmds []claim.Command) {
 	for i := range 2 * n {
 		cmd := claim.Create{ID: fmt.Sprint("shared", i), Resource: resource, Owner: owner, Mode: claim.Shared, TTL: time.Hour}
@@ -175,7 +175,7 @@ func crowd(n int, resource, owner string) (cmds []claim.Command) {
 	return cmds
 }
 
-// TestLongQueue: holders and waiters are listed up to a limit; the number of waiters is always there.
+// TestLongQueue: holders and waiters are listed up to a limit; the number of waiters is always included.
 func TestLongQueue(t *testing.T) {
 	const n = 1005
 	store := &counted{}
@@ -217,7 +217,7 @@ func TestLongQueue(t *testing.T) {
 	place("w1002", 0)
 }
 
-// TestLargeQueue: with the longest names a queue stays below what a client takes.
+// TestLargeQueue: with the longest names a queue stays below the message limit of clients.
 func TestLargeQueue(t *testing.T) {
 	name := strings.Repeat("n", maxName)
 	s := startIn(t, filled(t, crowd(1000, name, name)...))
@@ -230,8 +230,8 @@ func TestLargeQueue(t *testing.T) {
 	}
 }
 
-// TestPlace: a claim that waits is shown with its place, at the price of one read. One that
-// does not has none, and costs none.
+// TestPlace: the answer about a waiting claim has its position, which costs one read. Other claims have none, and cost
+// no read.
 func TestPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counted{}
@@ -272,8 +272,7 @@ func TestPlace(t *testing.T) {
 	})
 }
 
-// TestPlaceUnknown: a claim is answered without its place when that cannot be read, or not
-// in time.
+// TestPlaceUnknown: an answer has no position if it cannot be read, or not in time.
 func TestPlaceUnknown(t *testing.T) {
 	for name, store := range map[string]*counted{
 		"an error":        {err: db.ErrUnavailable},
@@ -302,8 +301,8 @@ func TestPlaceUnknown(t *testing.T) {
 	}
 }
 
-// counted counts reads of queues and of places. It fails to read places, with an error or
-// until the caller has gone.
+// counted counts reads of queues and of positions. Reads of positions can be made to fail, or to hang until the caller
+// has gone.
 type counted struct {
 	db.Store
 	err  error
@@ -315,7 +314,7 @@ type counted struct {
 
 func (s *counted) wrap(real db.Store) db.Store { s.Store = real; return s }
 
-// take returns what was counted since the last call.
+// take returns the counts since the last call.
 func (s *counted) take() (queues, places int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestRepeatedStatus: a list may name a status many times, and what is wrong with one of them is said once: an error of
-// many lines would be too large for a client.
+// TestRepeatedStatus: a list may repeat a status, and an error about one of them is reported once: an error of many
+// lines would be too large for a client.
 func TestRepeatedStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		s.create(t, "a", "a", 60)

@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-const defaultResources = 100 // in one page
+const defaultResources = 100 // on one page
 
 // ListResources implements models.LocketServer.
 func (h *handler) ListResources(ctx context.Context, req *models.ListResourcesRequest) (*models.ListResourcesResponse, error) {
@@ -29,13 +29,14 @@ func (h *handler) ListResources(ctx context.Context, req *models.ListResourcesRe
 	return page.answer, nil
 }
 
-// resourcePage is a page of resources that is being filled.
+// resourcePage is a page of resources while it is filled.
 type resourcePage struct {
 	prefix string
 	limit  int
-	// contended is whether those with waiting claims come first; then the others begin behind all of them.
+	// contended orders the resources by their number of waiting claims, the highest first. Resources without waiting
+	// claims come last, by name.
 	contended bool
-	// read is behind what was read, and shown behind the last resource of the page.
+	// read is the place after the last resource that was read, shown the place after the last resource on the page.
 	read, shown resourcePlace
 
 	answer *models.ListResourcesResponse
@@ -43,15 +44,15 @@ type resourcePage struct {
 	seen   int
 }
 
-// resourcePlace is where a list of resources goes on: behind one with waiting claims, or behind a name.
+// resourcePlace is a place in a list of resources: after a resource with waiting claims, or after a name.
 type resourcePlace struct {
 	contention *db.Contention
-	// others is whether all that have waiting claims have been there.
+	// others reports whether all resources with waiting claims come before the place.
 	others bool
 	name   string
 }
 
-// A page token is the place at which the next page begins, and the order.
+// token returns the page token of a place. It contains the order too.
 func (p *resourcePage) token(at resourcePlace) string {
 	text := "n" + at.name
 	switch {
@@ -79,7 +80,7 @@ func decodeResources(req *models.ListResourcesRequest) (*resourcePage, error) {
 	return page, c.err()
 }
 
-// begin has the page begin where a token says, and reports whether that is one of its order.
+// begin sets the place of a page token, and reports whether the token is valid for the page's order.
 func (p *resourcePage) begin(token string) bool {
 	bytes, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(bytes) == 0 {
@@ -105,7 +106,7 @@ func (p *resourcePage) begin(token string) bool {
 	return name.err() == nil
 }
 
-// fill reads on until the page is full or there is no more.
+// fill reads resources until the page is full or there are no more.
 func (h *handler) fill(ctx context.Context, p *resourcePage) error {
 	caller := access.CallerOf(ctx)
 	for size := p.limit + 1; ; size = min(2*size, readAtOnce) {
@@ -114,7 +115,7 @@ func (h *handler) fill(ctx context.Context, p *resourcePage) error {
 			return err
 		}
 		if p.seen += size; p.seen > maxHidden {
-			if restricted(caller) { // the place may be that of a name which the caller must not see
+			if restricted(caller) { // the place may reveal a name that the caller must not see
 				return hidden(p.seen)
 			}
 			p.answer.NextPageToken = p.token(p.read)
@@ -123,7 +124,7 @@ func (h *handler) fill(ctx context.Context, p *resourcePage) error {
 	}
 }
 
-// fillSome reads some resources into the page, and reports whether it goes on after them.
+// fillSome reads some resources into the page, and reports whether to read more.
 func (h *handler) fillSome(ctx context.Context, caller access.Caller, p *resourcePage, size int) (more bool, err error) {
 	if !p.read.others {
 		list, now, err := h.store.Contended(ctx, p.prefix, p.read.contention, size)
@@ -155,8 +156,8 @@ func (h *handler) fillSome(ctx context.Context, caller access.Caller, p *resourc
 	return next != "", nil
 }
 
-// add adds a resource to the page if the caller may read it. Where there is no room it ends the page
-// behind the last one that was added, and returns false.
+// add adds a resource to the page if the caller may read it. If the page is full, it sets the token of the next page
+// and returns false.
 func (p *resourcePage) add(caller access.Caller, r *db.Resource, place resourcePlace, now claim.Instant) bool {
 	if caller.Need(access.Read, r.Resource) != nil {
 		return true

@@ -43,7 +43,7 @@ func resourceNames(list []*models.ResourceInfo) (names string) {
 	return names
 }
 
-// TestResources shows what is told of each resource.
+// TestResources checks the data of each resource.
 func TestResources(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		share := func(req *models.CreateClaimRequest) { req.Mode = models.Mode_MODE_SHARED }
@@ -118,7 +118,7 @@ func TestResourcePages(t *testing.T) {
 	})
 }
 
-// TestLargeResourcePages: names may be long, and a page stays below what a client takes.
+// TestLargeResourcePages: a page of long names stays below the message limit of clients.
 func TestLargeResourcePages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		const n = 1500
@@ -134,7 +134,7 @@ func TestLargeResourcePages(t *testing.T) {
 	})
 }
 
-// TestWrongResourceLists: what is wrong with a request is said, and a page token is one of its order.
+// TestWrongResourceLists: errors name the field, and a page token is valid for its order only.
 func TestWrongResourceLists(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		s.create(t, "a", "a", 60)
@@ -210,7 +210,7 @@ func TestEndSession(t *testing.T) {
 	})
 }
 
-// TestStatus: the answer has all its parts, and nothing is wrong with a server that serves.
+// TestStatus: the answer has all its parts, and a healthy server reports no problem.
 func TestStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		s.create(t, "r", "a", 60)

@@ -8,11 +8,10 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestExpiryWithWaiter: who waits is granted the claim within 100 ms of the deadline, and
-// not before it.
+// TestExpiryWithWaiter: a waiter is granted the resource within 100 ms after the deadline, and not before.
 func TestExpiryWithWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
-		for i := range 5 { // the sweep is met at different points of its interval
+		for i := range 5 { // the deadline falls at different points of the sweep's interval
 			time.Sleep(13 * time.Millisecond)
 			begin := time.Now()
 			holder, waiter := number("holder", i), number("waiter", i)
@@ -35,7 +34,7 @@ func TestExpiryWithWaiter(t *testing.T) {
 	})
 }
 
-// TestExpiryWithoutWaiter: a lease that nobody contests ends within a second.
+// TestExpiryWithoutWaiter: an uncontested lease expires within a second.
 func TestExpiryWithoutWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		s.lock(t, "k", "jim", 1)
@@ -58,7 +57,7 @@ func TestExpiryWithoutWaiter(t *testing.T) {
 	})
 }
 
-// TestLateRenewal: a claim past its TTL that nobody has taken may still be renewed.
+// TestLateRenewal: a claim past its TTL may still be renewed if nobody has taken the resource.
 func TestLateRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		token, byToken := s.lock(t, "k", "jim", 1), s.lock(t, "l", "jim", 1)
@@ -80,7 +79,7 @@ func TestLateRenewal(t *testing.T) {
 	})
 }
 
-// TestTooLate: a claim that is due is taken over by who comes next, at once.
+// TestTooLate: the next caller takes over a claim that is due, at once.
 func TestTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		old := s.lock(t, "k", "jim", 1)
@@ -115,7 +114,7 @@ func TestNotYet(t *testing.T) {
 	})
 }
 
-// TestRenewal: renewed in time, a claim outlives its first TTL, before waiters too.
+// TestRenewal: a claim that is renewed in time outlives its first TTL, also when others wait.
 func TestRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		first := s.create(t, "r", "a", 1)
@@ -137,7 +136,7 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// TestWaiterBehindExpiredHolder: whoever looks at the queue next moves it on.
+// TestWaiterBehindExpiredHolder: the next read of the queue grants the resource to the waiter.
 func TestWaiterBehindExpiredHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		s.create(t, "r", "a", 1)
@@ -151,7 +150,7 @@ func TestWaiterBehindExpiredHolder(t *testing.T) {
 	})
 }
 
-// TestShared: many share, nobody overtakes.
+// TestShared: many claims share a resource, and none overtakes another.
 func TestShared(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		statuses := func() (text string) {

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// openTimeout is how long a stream may take to open its session.
+	// openTimeout limits how long a stream may take to open its session.
 	openTimeout = 10 * time.Second
-	// lastEvents is how long the last events of a stream may take to be sent.
+	// lastEvents limits how long the last events of a stream may take to be sent.
 	lastEvents = time.Second
 )
 
@@ -51,8 +51,8 @@ func (h *handler) Session(stream sessionStream) error {
 	return h.endOf(stream.Context(), attached.Err())
 }
 
-// serve returns when the session has ended here, and its last events are sent, or when the stream
-// is broken.
+// serve returns when the session has ended here and its last events have been sent, or when the stream has broken. It
+// ends the session if its client is silent for too long.
 func (h *handler) serve(ctx context.Context, attached *session.Attached, sent <-chan struct{}) {
 	silence := time.NewTimer(attached.TimeLeft())
 	defer silence.Stop()
@@ -63,7 +63,7 @@ func (h *handler) serve(ctx context.Context, attached *session.Attached, sent <-
 			if left <= 0 {
 				attached.End(session.ErrSilent)
 			}
-			silence.Reset(max(left, db.BeatInterval)) // lease time may stand still
+			silence.Reset(max(left, db.BeatInterval)) // lease time may not pass now
 			continue
 		case <-attached.Ended():
 			select {
@@ -78,8 +78,8 @@ func (h *handler) serve(ctx context.Context, attached *session.Attached, sent <-
 	}
 }
 
-// beside does a part of a stream's work on a goroutine of its own. A panic is a bug: it ends the
-// stream, the log has the whole of it, and everybody else is served on.
+// beside runs a part of a stream's work on its own goroutine. A panic is a bug: it is logged with its stack and ends
+// this stream only.
 func (h *handler) beside(ctx context.Context, attached *session.Attached, work func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -90,7 +90,7 @@ func (h *handler) beside(ctx context.Context, attached *session.Attached, work f
 	work()
 }
 
-// firstMessage returns how the client opens its session.
+// firstMessage waits for the message that opens the session.
 func firstMessage(stream sessionStream) (session.Open, error) {
 	type message struct {
 		request *models.SessionRequest
@@ -119,14 +119,14 @@ func firstMessage(stream sessionStream) (session.Open, error) {
 	}
 }
 
-// errAllSent ends a stream whose client has nothing more to say, and all its answers.
+// errAllSent ends a stream whose client has closed its side, after all commands have been answered.
 var errAllSent = errors.New("the client has ended the stream")
 
-// readCommands hands the messages of a client to its session, and returns why there are no more.
+// readCommands passes the messages of a client to its session, and returns why there are no more.
 func readCommands(stream sessionStream, attached *session.Attached) error {
 	for {
 		request := new(models.SessionRequest)
-		err := stream.RecvMsg(request) // Recv would lose a message that a guard refuses
+		err := stream.RecvMsg(request) // Recv would drop a message that a guard refuses
 		if errors.Is(err, io.EOF) {
 			if attached.Answered(stream.Context()) {
 				return errAllSent
@@ -146,18 +146,17 @@ func readCommands(stream sessionStream, attached *session.Attached) error {
 		if err := command(stream.Context(), request, attached); err != nil {
 			return err
 		}
-		attached.Received() // while there was no room nothing could be heard
+		attached.Received() // the client's silence while there was no room does not count
 	}
 }
 
-// denied reports whether an error of Recv is a guard's answer to a command. It came whole, so the stream
-// goes on.
+// denied reports whether an error of Recv is a guard's refusal of a complete command. The stream continues then.
 func denied(request *models.SessionRequest, err error) bool {
 	code := status.Code(err)
 	return request.GetSequence() != 0 && (code == codes.PermissionDenied || code == codes.ResourceExhausted)
 }
 
-// command carries out a message. An error ends the stream: the message is no command.
+// command handles a message. It returns an error if the message is not a valid command, which ends the stream.
 func command(ctx context.Context, request *models.SessionRequest, attached *session.Attached) error {
 	if request.GetSequence() == 0 {
 		return fieldErrors{{"sequence", "must be greater than 0"}}
@@ -189,7 +188,7 @@ func command(ctx context.Context, request *models.SessionRequest, attached *sess
 	return nil
 }
 
-// give has a command carried out, unless its fields are wrong.
+// give runs a command, or refuses it if its fields are invalid.
 func give(attached *session.Attached, sequence uint64, cmd session.Command, wrong error) {
 	if wrong != nil {
 		attached.Refuse(sequence, wrong)
@@ -198,7 +197,7 @@ func give(attached *session.Attached, sequence uint64, cmd session.Command, wron
 	attached.Do(cmd)
 }
 
-// sendEvents sends what there is to tell, until the session ends here or the stream breaks.
+// sendEvents sends the events until the session ends here or the stream breaks.
 func (h *handler) sendEvents(stream sessionStream, attached *session.Attached) {
 	for {
 		events := attached.Next(stream.Context())
@@ -213,7 +212,7 @@ func (h *handler) sendEvents(stream sessionStream, attached *session.Attached) {
 	}
 }
 
-// endOf returns how a stream ends. err is why the session has ended here, nil if the stream broke.
+// endOf returns the status with which a stream ends. err is why the session has ended here, nil if the stream broke.
 func (h *handler) endOf(ctx context.Context, err error) error {
 	if err == nil {
 		err = cmp.Or(ctx.Err(), context.Canceled)
@@ -301,7 +300,7 @@ func encodeStanding(ctx context.Context, s *session.Standing) *models.SessionSta
 	return encoded
 }
 
-// commandError returns what the client sees of a command that was refused.
+// commandError returns a refused command's error as the client sees it.
 func (h *handler) commandError(ctx context.Context, err error) *models.CommandError {
 	err = h.wireError(ctx, err)
 	info := models.ErrorInfoOf(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// faulty is a store whose writes can be put out of order while it is in use.
+// faulty is a store with injected faults in its writes.
 type faulty struct {
 	db.Store
 	mu       sync.Mutex
@@ -45,14 +45,14 @@ func (s *faulty) wrap(real db.Store) db.Store {
 	return s
 }
 
-// set puts transactions and beats out of order; nil is in order.
+// set sets the faults of transactions and beats; nil removes them.
 func (s *faulty) set(transact func(transact func() error) error, beat func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transact, s.beat = transact, beat
 }
 
-// hold keeps transactions from going on until release is called.
+// hold blocks transactions until release is called.
 func (s *faulty) hold() (release func()) {
 	gate := make(chan struct{})
 	s.set(func(transact func() error) error { <-gate; return transact() }, nil)
@@ -93,8 +93,8 @@ func (s *faulty) Resume(ctx context.Context) error {
 	return s.Store.Resume(ctx)
 }
 
-// TestOutcomeUnknown: a commit whose outcome is not known leaves no claim that the session does
-// not know, and none that it believes to have: its commands are carried out once.
+// TestOutcomeUnknown: after a commit with an unknown outcome the session knows exactly its claims: its commands take
+// effect once.
 func TestOutcomeUnknown(t *testing.T) {
 	for how, outcome := range map[string]func(transact func() error) error{
 		"committed":     func(transact func() error) error { _ = transact(); return db.ErrOutcomeUnknown },
@@ -184,8 +184,8 @@ func TestOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// TestSessionWithoutDatabase: while the database is away commands are refused, nothing of them is
-// done, and no heartbeat is answered. No lease runs out.
+// TestSessionWithoutDatabase: while the database is unavailable commands are refused and change nothing, and no
+// heartbeat is answered. No lease expires.
 func TestSessionWithoutDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{}
@@ -212,8 +212,8 @@ func TestSessionWithoutDatabase(t *testing.T) {
 	})
 }
 
-// TestServerGone: a server that was declared gone sends its sessions away. They may come back to
-// it, and it keeps them alive under a new name.
+// TestServerGone: a server that was declared gone ends its sessions. They may be resumed there, and it keeps them alive
+// under a new name.
 func TestServerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{}
@@ -237,8 +237,8 @@ func TestServerGone(t *testing.T) {
 	})
 }
 
-// TestDetachLater: a session whose stream breaks while the database is away is detached when that is
-// back, and has its TTL from when it was last heard of. The time in which no renewal could be committed does not count.
+// TestDetachLater: a session whose stream breaks while the database is unavailable is detached when the database is
+// back, and its TTL counts from its last message. Time in which no renewal could be committed does not count.
 func TestDetachLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{}
@@ -262,8 +262,8 @@ func TestDetachLater(t *testing.T) {
 	})
 }
 
-// TestOpenWithoutClaims: a stream that cannot learn what its session has is not opened. Neither does an
-// older stream go on, which would hear nothing any more.
+// TestOpenWithoutClaims: a session whose claims cannot be read is not opened. Its older stream ends too, because it
+// would get no more events.
 func TestOpenWithoutClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{}

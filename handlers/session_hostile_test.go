@@ -17,8 +17,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestOpenRefused: nothing but a valid OpenSession opens a stream, and each refusal names the
-// field and its limit.
+// TestOpenRefused: only a valid OpenSession opens a stream, and each refusal names the field and its limit.
 func TestOpenRefused(t *testing.T) {
 	opens := func(change func(*models.OpenSession)) *models.SessionRequest {
 		request := harness.OpenRequest("a", change)
@@ -75,7 +74,7 @@ func TestOpenNever(t *testing.T) {
 	})
 }
 
-// TestWrongSecret: who does not know the secret neither gets the session nor disturbs it.
+// TestWrongSecret: a caller without the secret neither gets the session nor disturbs it.
 func TestWrongSecret(t *testing.T) {
 	bubble(t, func(t *testing.T, server *server) {
 		a := server.open(t, "a")
@@ -90,7 +89,7 @@ func TestWrongSecret(t *testing.T) {
 	})
 }
 
-// TestNoCommand: a message that is no command ends the stream, and the session may be resumed.
+// TestNoCommand: a message that is not a command ends the stream, and the session may be resumed.
 func TestNoCommand(t *testing.T) {
 	for name, c := range map[string]struct {
 		request proto.Message
@@ -118,7 +117,7 @@ func TestNoCommand(t *testing.T) {
 	}
 }
 
-// TestCommandFields: a command with wrong fields is refused, and the stream goes on.
+// TestCommandFields: a command with invalid fields is refused, and the stream goes on.
 func TestCommandFields(t *testing.T) {
 	long := strings.Repeat("a", 1025)
 	for name, c := range map[string]struct {
@@ -164,8 +163,8 @@ func TestCommandFields(t *testing.T) {
 	})
 }
 
-// TestCommandsUnderWay: a server reads no more commands of a session than may be under way, and
-// carries out the others later.
+// TestCommandsUnderWay: a server reads only a limited number of unanswered commands of a session, and runs the others
+// later.
 func TestCommandsUnderWay(t *testing.T) {
 	const commands = 5000
 	synctest.Test(t, func(t *testing.T) {

@@ -33,8 +33,8 @@ func (s *server) reset(t testing.TB, keep ...string) uint32 {
 	return response.GetEnded()
 }
 
-// TestSessionLife is about session a, which holds k and waits for l, and session b, which holds l
-// and waits for k. The TTL of both is 10 seconds.
+// TestSessionLife has session a, which holds k and waits for l, and session b, which holds l and waits for k. The TTL
+// of both is 10 seconds.
 func TestSessionLife(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, server *server, a, b *harness.Session){
 		"a broken stream may come back, and finds everything": func(t *testing.T, server *server, a, b *harness.Session) {
@@ -220,8 +220,8 @@ func TestSessionLife(t *testing.T) {
 	}
 }
 
-// TestSessionOutlivesItsServer: a server that stops detaches its sessions, and the next one has
-// them with everything that they had. What nobody resumes ends after its TTL.
+// TestSessionOutlivesItsServer: a server that stops detaches its sessions, and the next server has them with all their
+// claims. A session that is not resumed ends after its TTL.
 func TestSessionOutlivesItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
@@ -250,7 +250,7 @@ func TestSessionOutlivesItsServer(t *testing.T) {
 	})
 }
 
-// TestSessionLimit: a server takes as many sessions as it may, and one that is here already.
+// TestSessionLimit: a server attaches sessions up to its limit, and beyond it only those that it has already.
 func TestSessionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := startWith(t, t.TempDir(), func(s db.Store) db.Store { return s }, func(c *whole.Config) { c.MaxSessions = 3 })

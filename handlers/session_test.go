@@ -33,7 +33,7 @@ func (s *server) open(t *testing.T, name string, more ...func(*models.OpenSessio
 	return st
 }
 
-// TestSessionCommands is the document's example: five sessions on three keys.
+// TestSessionCommands is the example of the requirements: five sessions on three keys.
 func TestSessionCommands(t *testing.T) {
 	bubble(t, func(t *testing.T, server *server) {
 		var s []*harness.Session
@@ -53,13 +53,13 @@ func TestSessionCommands(t *testing.T) {
 		s[2].Hears("k1", inLine, holding)
 		s[2].Unlock("k1")
 		s[4].Hears("k1", inLine, holding)
-		s[0].Unlock("k1") // neither: nothing
+		s[0].Unlock("k1") // neither held nor waiting: nothing changes
 		s[0].UnlockAll()
 		s[0].HearsAll(holding, none, "k2", "k3")
 		s[1].HearsAll(inLine, holding, "k2", "k3")
 		s[2].UnlockAll() // as a waiter
 		s[2].HearsAll(inLine, none, "k2", "k3")
-		s[2].Quiet() // its hold of k1 was over
+		s[2].Quiet() // its grant of k1 had ended
 		s[1].Close()
 		s[3].HearsAll(inLine, holding, "k2", "k3")
 		for _, st := range []*harness.Session{s[0], s[2], s[3], s[4]} {
@@ -68,7 +68,7 @@ func TestSessionCommands(t *testing.T) {
 	})
 }
 
-// TestLockCommand is about one resource that a session wants.
+// TestLockCommand is about one resource that a session locks.
 func TestLockCommand(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, server *server, a, b *harness.Session){
 		"asking again keeps the place": func(t *testing.T, server *server, a, b *harness.Session) {
@@ -119,7 +119,7 @@ func TestLockCommand(t *testing.T) {
 			if e := answer.GetError(); codes.Code(e.GetCode()) != codes.FailedPrecondition || e.GetReason() != "WRONG_MODE" || e.GetMetadata()["mode"] != "shared" {
 				t.Errorf("got %v", answer)
 			}
-			b.Lock("k", holding, harness.Shared) // unharmed
+			b.Lock("k", holding, harness.Shared) // the stream still works
 		},
 		"behind a lock without a session": func(t *testing.T, server *server, a, b *harness.Session) {
 			server.lock(t, "k", "a", 60) // the same owner, without a session

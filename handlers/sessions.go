@@ -23,15 +23,15 @@ func (h *handler) ListSessions(ctx context.Context, req *models.ListSessionsRequ
 	if err := c.err(); err != nil {
 		return nil, h.wireError(ctx, err)
 	}
-	sessions, now, err := h.visibleSessions(ctx, string(after), limit+1) // to see whether there is another page
+	sessions, now, err := h.visibleSessions(ctx, string(after), limit+1) // one more, to see whether there is another page
 	if err != nil {
 		return nil, h.wireError(ctx, err)
 	}
 	return encodeSessions(sessions, now, limit), nil
 }
 
-// visibleSessions returns up to limit sessions that the caller may see, whose ids come after one: its own, or
-// all with the right to administer.
+// visibleSessions returns up to limit sessions that the caller may see, after an id: its own sessions, or all with the
+// right to administer.
 func (h *handler) visibleSessions(ctx context.Context, after string, limit int) (visible []db.SessionCount, now claim.Instant, err error) {
 	caller := access.CallerOf(ctx)
 	if caller.NeedAll(access.Administer, "") == nil {
@@ -57,8 +57,8 @@ func (h *handler) visibleSessions(ctx context.Context, after string, limit int) 
 	}
 }
 
-// encodeSessions returns the page that sessions begin with. They are one more than limit if there
-// is another page.
+// encodeSessions returns a page of at most limit sessions. One more session than limit means that there is another
+// page.
 func encodeSessions(sessions []db.SessionCount, now claim.Instant, limit int) *models.ListSessionsResponse {
 	page := &models.ListSessionsResponse{}
 	for i := range sessions {
@@ -104,7 +104,8 @@ func (h *handler) EndSession(ctx context.Context, req *models.EndSessionRequest)
 	return &models.EndSessionResponse{}, nil
 }
 
-// visibleSession returns a session that the caller may see, and so end; any other is not there.
+// visibleSession returns a session that the caller may see and end. For any other session it returns
+// claim.ErrSessionEnded.
 func (h *handler) visibleSession(ctx context.Context, id string) (db.SessionCount, claim.Instant, error) {
 	if !validSessionID(id) {
 		return db.SessionCount{}, claim.Instant{}, claim.ErrSessionEnded

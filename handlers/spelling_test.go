@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestSpelling sends wrong values in each field of each request, and wants every error to name fields as the .proto
-// spells them: that one, or one that does not go together with it.
+// TestSpelling sends invalid values in each field of each request. Every error must name fields as the .proto file
+// does: that field, or one that excludes it.
 func TestSpelling(t *testing.T) {
 	s := start(t)
 	told := 0
@@ -47,7 +47,7 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// sample returns a request that is valid, as far as the service knows it.
+// sample returns a request that is valid by itself.
 func sample(method string, input protoreflect.MessageDescriptor) proto.Message {
 	samples := map[string]proto.Message{
 		"Lock":        &models.LockRequest{Resource: resource("k", "o"), TtlInSeconds: 1},
@@ -70,7 +70,8 @@ func sample(method string, input protoreflect.MessageDescriptor) proto.Message {
 	return found.New().Interface()
 }
 
-// fieldsOf returns the fields of a message and of those in it, by their paths; times and durations are one.
+// fieldsOf returns the fields of a message and of nested messages, by their paths. A time or a duration counts as one
+// field.
 func fieldsOf(message protoreflect.MessageDescriptor, prefix string) map[string]protoreflect.FieldDescriptor {
 	found := make(map[string]protoreflect.FieldDescriptor)
 	for i := range message.Fields().Len() {
@@ -86,7 +87,7 @@ func fieldsOf(message protoreflect.MessageDescriptor, prefix string) map[string]
 	return found
 }
 
-// wrongValues returns values of which at least one is wrong wherever not everything is right.
+// wrongValues returns values of which at least one is invalid, unless the field accepts everything.
 func wrongValues(field protoreflect.FieldDescriptor) (values []protoreflect.Value) {
 	switch field.Kind() {
 	case protoreflect.StringKind:
@@ -111,7 +112,7 @@ func wrongValues(field protoreflect.FieldDescriptor) (values []protoreflect.Valu
 	return values
 }
 
-// set sets the field at a path; the zero Value is a time or a duration that there is not.
+// set sets the field at a path; the zero Value is a time or a duration that is invalid.
 func set(message protoreflect.Message, path []string, value protoreflect.Value) {
 	field := message.Descriptor().Fields().ByName(protoreflect.Name(path[0]))
 	switch {

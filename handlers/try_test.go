@@ -24,8 +24,7 @@ const (
 	together    = models.Mode_MODE_SHARED
 )
 
-// TestTry: a claim that does not wait holds at once, or is refused with the holder named, and
-// leaves nothing.
+// TestTry: a claim with no_wait holds at once, or is refused with the name of a holder and leaves nothing behind.
 func TestTry(t *testing.T) {
 	s := start(t)
 	first, err := s.try(t.Context(), "r", "a", exclusively)
@@ -66,7 +65,7 @@ func withDurations(c, other *models.Claim) *models.Claim {
 	return c
 }
 
-// TestTryOfAWaitingClaim: the id of a claim that waits is that of another request.
+// TestTryOfAWaitingClaim: the id of a waiting claim belongs to another request.
 func TestTryOfAWaitingClaim(t *testing.T) {
 	s := start(t)
 	s.create(t, "r", "a", 60)
@@ -78,8 +77,8 @@ func TestTryOfAWaitingClaim(t *testing.T) {
 	}
 }
 
-// TestTriesAtOnce: of many tries at the same time one holds exclusively, or every shared one
-// holds, whatever else is tried beside them.
+// TestTriesAtOnce: of many concurrent tries one exclusive one succeeds, or all shared ones do, whatever else is tried
+// concurrently.
 func TestTriesAtOnce(t *testing.T) {
 	const tries = 50
 	for _, test := range []struct {

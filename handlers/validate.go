@@ -16,23 +16,23 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// The limits of what a request may hold.
+// The limits of requests.
 const (
 	maxName   = 1024     // bytes of a resource's name, an owner, a reason
 	maxData   = 64 << 10 // bytes of a value, of user data
 	maxID     = 128      // bytes of a claim's id
 	maxLimit  = 1000     // claims in one page, holders and waiters in one queue
-	maxOffset = 1 << 20  // claims left out before a page
+	maxOffset = 1 << 20  // claims skipped before a page
 
 	maxTTLSeconds = 100 * 365.25 * 24 * 60 * 60
-	// Calls that ask about a claim cannot come much more often than this.
+	// Clients are not expected to ask about a claim more often than this.
 	minWaitTTLSeconds = 1
 
 	defaultLimit = 10
 	defaultQueue = 100 // waiters in one queue
 )
 
-// fieldErrors tells which fields of a request are wrong, and what their limits are.
+// fieldErrors says which fields of a request are invalid, and their limits.
 type fieldErrors []fieldError
 
 type fieldError struct{ field, problem string }
@@ -45,7 +45,7 @@ func (e fieldErrors) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// details returns the google.rpc.BadRequest that says the same to programs; nothing if no field is wrong.
+// details returns the errors as google.rpc.BadRequest, nil if there are none.
 func (e fieldErrors) details() []protoadapt.MessageV1 {
 	if len(e) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (e fieldErrors) details() []protoadapt.MessageV1 {
 	return []protoadapt.MessageV1{protoadapt.MessageV1Of(wrong)}
 }
 
-// wrongField is an error of Cloud Foundry's Locket that also says what is wrong with a field.
+// wrongField is an error of Cloud Foundry's Locket together with the error of a field.
 func wrongField(sentinel error, field, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", sentinel, fieldErrors{{field, fmt.Sprintf(format, args...)}})
 }
@@ -67,10 +67,10 @@ func wrongType(field string) error {
 	return wrongField(models.ErrInvalidType, field, "must be %q or %q, and agree with type_code", models.LockType, models.PresenceType)
 }
 
-// check collects what is wrong with a request: of a field what was found first, however many values it has.
+// check collects the errors of a request: the first one of each field.
 type check struct{ wrong fieldErrors }
 
-// err returns nil when nothing is wrong.
+// err returns nil if there are no errors.
 func (c *check) err() error {
 	if len(c.wrong) == 0 {
 		return nil
@@ -92,7 +92,7 @@ func (c *check) that(ok bool, field, format string, args ...any) {
 	}
 }
 
-// name checks a name that must be there.
+// name checks a required name.
 func (c *check) name(field, name string) {
 	if name == "" {
 		c.fail(field, "is required")
@@ -101,7 +101,7 @@ func (c *check) name(field, name string) {
 	c.text(field, name)
 }
 
-// text checks a name that may be empty.
+// text checks an optional name.
 func (c *check) text(field, text string) {
 	switch {
 	case len(text) > maxName:
@@ -123,7 +123,7 @@ func (c *check) json(field, data string) {
 	c.that(json.Valid([]byte(data)), field, "is not valid JSON")
 }
 
-// seconds checks a duration that may be left out.
+// seconds checks an optional duration.
 func (c *check) seconds(field string, seconds *float64, lowest, highest float64) *time.Duration {
 	if seconds == nil {
 		return nil
@@ -140,7 +140,7 @@ func (c *check) ttl(seconds *float64) *time.Duration {
 	return c.seconds("ttl", seconds, 0, maxTTLSeconds)
 }
 
-// limit returns how many claims to return.
+// limit returns how many items to return.
 func (c *check) limit(limit *uint32, otherwise int) int {
 	if limit == nil {
 		return otherwise
@@ -149,7 +149,7 @@ func (c *check) limit(limit *uint32, otherwise int) int {
 	return int(*limit)
 }
 
-// token returns the token that a request names, 0 when it names none.
+// token returns the fencing token in a request, 0 if there is none.
 func (c *check) token(token *uint64) uint64 {
 	if token == nil {
 		return 0
@@ -170,8 +170,7 @@ func (c *check) typeCode(code models.TypeCode) claim.Type {
 	return claim.Type(code)
 }
 
-// statusOf returns an invalid status for an unknown number: the numbers of
-// the wire are wider than claim.Status.
+// statusOf returns an invalid status for an unknown number: the numbers of the protocol are wider than claim.Status.
 func statusOf(status models.Status) claim.Status {
 	if _, known := models.Status_name[int32(status)]; !known {
 		return math.MaxUint8
@@ -179,7 +178,7 @@ func statusOf(status models.Status) claim.Status {
 	return claim.Status(status)
 }
 
-// validID reports whether a claim can have such an id.
+// validID reports whether an id is valid for a claim.
 func validID(id string) bool {
 	if id == "" || len(id) > maxID {
 		return false
@@ -192,11 +191,11 @@ func validID(id string) bool {
 			return false
 		}
 	}
-	return strings.Trim(id, ".") != "" // "." and ".." are no path segments
+	return strings.Trim(id, ".") != "" // "." and ".." are removed from URL paths
 }
 
-// lockType returns the type of a lock from the two fields that have it. Neither is
-// required (Cloud Foundry's Locket); when both are there they must agree. field is what the name is called.
+// lockType returns the type of a lock from the two fields that have it. Neither is required (as in Cloud Foundry's
+// Locket); if both are set they must agree. field is the path of the field with the type's name, for errors.
 func lockType(field string, code models.TypeCode, name string) (claim.Type, error) {
 	byName := map[string]models.TypeCode{
 		"": models.TypeCode_UNKNOWN, models.LockType: models.TypeCode_LOCK, models.PresenceType: models.TypeCode_PRESENCE,
@@ -214,7 +213,7 @@ func lockType(field string, code models.TypeCode, name string) (claim.Type, erro
 	return claim.Type(code), nil
 }
 
-// typeName returns the string that goes with a type code.
+// typeName returns the name of a type.
 func typeName(t claim.Type) string {
 	switch t {
 	case claim.Lock:

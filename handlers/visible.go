@@ -9,9 +9,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// visible is the store as the caller of a context may see it: without claims that it may not see,
-// and without user data that is not its own. It does not embed a Reader, so that a new way to read
-// does not compile without a decision.
+// visible is the store as the caller in a context may see it: without claims that it may not see, and without user data
+// of others. It does not embed a Reader, so that a new way to read does not compile without a decision.
 type visible struct{ store db.Reader }
 
 var _ db.Reader = visible{}
@@ -25,7 +24,7 @@ func (v visible) Get(ctx context.Context, id string) (claim.Claim, claim.Instant
 	return c, now, err
 }
 
-// show takes out of a claim what the caller may not see, and reports whether anything is left.
+// show removes from a claim what the caller may not see, and reports whether the caller may see the claim.
 func show(caller access.Caller, c *claim.Claim) bool {
 	if !claim.SeesUserData(caller, c) {
 		c.UserData = nil
@@ -33,7 +32,7 @@ func show(caller access.Caller, c *claim.Claim) bool {
 	return claim.Sees(caller, c)
 }
 
-// shown returns the claims that the caller may see.
+// shown returns the claims that the caller may see. It reuses the slice.
 func shown(caller access.Caller, claims []claim.Claim) []claim.Claim {
 	if caller.Rules == nil {
 		return claims
@@ -64,23 +63,23 @@ func (v visible) Queue(ctx context.Context, resource string, limit int) (db.Snap
 	return queue, now, err
 }
 
-// Ahead implements db.Reader. A number tells of no claim.
+// Ahead implements db.Reader. A number reveals nothing of a claim.
 func (v visible) Ahead(ctx context.Context, resource string, enqueued uint64, limit int) (int, error) {
 	return v.store.Ahead(ctx, resource, enqueued, limit)
 }
 
 const (
-	// readAtOnce is how many claims are read at once while some of them may not be shown.
+	// readAtOnce is how many items one read returns while some of them may be hidden.
 	readAtOnce = 1000
-	// maxHidden is how many claims are read for one answer.
+	// maxHidden limits how many items are read for one answer.
 	maxHidden = 100_000
 )
 
 // restricted reports whether there may be claims that the caller must not see.
 func restricted(caller access.Caller) bool { return caller.NeedAll(access.Read, "") != nil }
 
-// Held implements db.Reader. Limit and Bytes count what the caller may see, so that what is hidden from it
-// takes no room in its answer.
+// Held implements db.Reader. Limit and Bytes count only what the caller may see, so that hidden claims take no room in
+// its answer.
 func (v visible) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.Claim, error) {
 	caller := access.CallerOf(ctx)
 	if !restricted(caller) {
@@ -97,7 +96,7 @@ func (v visible) Held(ctx context.Context, t claim.Type, page db.Page) ([]claim.
 	})
 }
 
-// Live implements db.Reader. A page is empty only at the end.
+// Live implements db.Reader. A page is empty only at the end of the list.
 func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]claim.Claim, error) {
 	for {
 		claims, err := v.store.Live(ctx, resource, page)
@@ -111,7 +110,7 @@ func (v visible) Live(ctx context.Context, resource *string, page db.Page) ([]cl
 	}
 }
 
-// List implements db.Reader. Limit and Offset count what the caller may see.
+// List implements db.Reader. Limit and Offset count only what the caller may see.
 func (v visible) List(ctx context.Context, f db.Filter) (claims []claim.Claim, now claim.Instant, err error) {
 	caller := access.CallerOf(ctx)
 	if !restricted(caller) {
@@ -130,19 +129,18 @@ func (v visible) List(ctx context.Context, f db.Filter) (claims []claim.Claim, n
 	return claims, now, err
 }
 
-// Resources implements db.Resources. ListResources leaves out what the caller may not read: only it knows how
-// much of that it has read.
+// Resources implements db.Resources. It filters nothing: ListResources does, because it must count what it has read.
 func (v visible) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {
 	return v.store.Resources(ctx, prefix, after, limit)
 }
 
-// Contended implements db.Resources, likewise.
+// Contended implements db.Resources. It filters nothing, like Resources.
 func (v visible) Contended(ctx context.Context, prefix string, after *db.Contention, limit int) ([]db.Resource, claim.Instant, error) {
 	return v.store.Contended(ctx, prefix, after, limit)
 }
 
-// pick reads on until it has limit claims that the caller may see (0: all) after the first offset of
-// them, or as many bytes. read returns those after the last one, none at the end.
+// pick reads until it has limit claims that the caller may see (0: no limit) after the first offset of them, or until
+// they have so many bytes (0: no limit). read returns the claims after the last one, none at the end.
 func pick(caller access.Caller, limit, offset, bytes int, read func(last *claim.Claim) ([]claim.Claim, error)) (picked []claim.Claim, err error) {
 	budget := db.Budget(bytes)
 	var last *claim.Claim
@@ -169,7 +167,7 @@ func pick(caller access.Caller, limit, offset, bytes int, read func(last *claim.
 	}
 }
 
-// hidden is the error of a list for which too much would have to be read.
+// hidden is the error of a list that would need too many reads.
 func hidden(seen int) error {
 	return fmt.Errorf("%w: of %d most are hidden from the caller", db.ErrListTooLong, seen)
 }

@@ -29,7 +29,7 @@ func (h *handler) GetWaits(ctx context.Context, req *models.GetWaitsRequest) (*m
 	return &models.Waits{Waits: encodeWaits(&chain, 0), Deadlock: chain.Deadlock}, nil
 }
 
-// waits returns the chain of the claim with an id, or else of an owner.
+// waits returns the chain of waits of a claim, or of an owner if id is empty.
 func (h *handler) waits(ctx context.Context, id string, owner claim.OwnerKey) (waits.Chain, error) {
 	if id == "" {
 		return waits.OfOwners(ctx, h.store, "", owner)
@@ -64,8 +64,7 @@ func decodeWaits(req *models.GetWaitsRequest) (id string, owner claim.OwnerKey, 
 	return id, owner, c.err()
 }
 
-// holderWaits returns whom the holders of a queue wait for elsewhere. What cannot be read in time is
-// left out.
+// holderWaits returns what the holders of a queue wait for elsewhere. It leaves out what cannot be read in time.
 func (h *handler) holderWaits(ctx context.Context, resource string, holders []claim.Claim) waits.Chain {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
@@ -80,7 +79,7 @@ func (h *handler) holderWaits(ctx context.Context, resource string, holders []cl
 	return chain
 }
 
-// encodeWaits shows a chain, as much as fits behind some bytes. The positions are not known.
+// encodeWaits returns as much of a chain as fits on a page after some bytes. Its claims have no positions.
 func encodeWaits(chain *waits.Chain, bytes int) (encoded []*models.Wait) {
 	claims := func(list []claim.Claim) []*models.Claim {
 		out := make([]*models.Claim, len(list))
@@ -100,11 +99,11 @@ func encodeWaits(chain *waits.Chain, bytes int) (encoded []*models.Wait) {
 	return encoded
 }
 
-// maxDeadlock bounds what an error tells of a deadlock: errors are in the trailer of an answer.
+// maxDeadlock limits the size of the members in an error: errors are in the trailer of an answer.
 const maxDeadlock = 3 << 10
 
-// deadlockStatus is what the caller sees of a deadlock: the members that it may see. The metadata have the members, as many as
-// have room, in JSON.
+// deadlockStatus returns the error of a deadlock with the members that the caller may see. The metadata have as many of
+// them as fit, in JSON.
 func deadlockStatus(ctx context.Context, e *deadlock.Error) error {
 	e = &deadlock.Error{Members: shown(access.CallerOf(ctx), slices.Clone(e.Members))}
 	text := []byte("[]")

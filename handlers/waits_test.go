@@ -33,8 +33,8 @@ func (s *server) wantStatus(t *testing.T, id string, want models.Status) {
 	}
 }
 
-// TestDeadlock: the request that causes a deadlock is refused, with its members; it has made nothing, and
-// the others go on waiting.
+// TestDeadlock: a request that would cause a deadlock is refused with the members and changes nothing, and the others
+// still wait.
 func TestDeadlock(t *testing.T) {
 	s := start(t)
 	for _, owner := range []string{"a", "b", "c"} {
@@ -71,7 +71,7 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestOwnersThatAreNoDeadlock: an owner that waits for itself, and owners that wait in a line, are let wait.
+// TestOwnersThatAreNoDeadlock: an owner that waits for itself, and a chain of owners, are not refused.
 func TestOwnersThatAreNoDeadlock(t *testing.T) {
 	s := start(t)
 	for _, c := range [][2]string{{"a", "1"}, {"b", "1"}, {"c", "1"}, {"a", "2"}, {"c", "2"}} {

@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// callsPerWatch is how many calls of AwaitClaim one of Watch counts as.
+	// callsPerWatch is how many calls of AwaitClaim a call of Watch counts as.
 	callsPerWatch = 10
-	// maxSnapshotReads is how many of them read a page of their snapshot at once, and
-	// snapshotPage how many claims that has.
+	// maxSnapshotReads limits how many watches read a page of their snapshot concurrently, and snapshotPage the claims
+	// of a page.
 	maxSnapshotReads = 4
 	snapshotPage     = 1000
-	// watchBytes is about how large a response becomes.
+	// watchBytes is about the maximum size of a response.
 	watchBytes = 256 << 10
-	// joinTimeout is how long a watch waits for a read of the feed, for its begin and its snapshot.
+	// joinTimeout limits how long a watch waits for a read of the feed, when it begins and for its snapshot.
 	joinTimeout = 10 * time.Second
-	// sendTimeout is for how long a caller may take no response.
+	// sendTimeout limits how long a caller may take to read a response.
 	sendTimeout = 10 * time.Second
-	// aheadInterval is how often a watch looks whether the feed has been read, while it reads its snapshot.
+	// aheadInterval is how often a watch checks whether the feed has been read, while it sends its snapshot.
 	aheadInterval = 5 * time.Millisecond
-	// cursorInterval is how often a watch gets a new cursor although nothing has happened.
+	// cursorInterval is how often a watch sends a new cursor if nothing has changed.
 	cursorInterval = 30 * time.Second
-	// commitTime is longer than a transaction takes, and than the clocks of a cluster's nodes may differ.
+	// commitTime is longer than a transaction takes, and than the difference of the clocks of a cluster's nodes.
 	commitTime = time.Minute
 )
 
@@ -44,7 +44,7 @@ var errTooManyWatches = errors.New("too many watches")
 // watches are the calls of Watch on this server.
 type watches struct {
 	count   atomic.Int64
-	reading chan struct{} // has an entry for each page of a snapshot that is read
+	reading chan struct{} // has an entry for each read of a snapshot's page
 }
 
 func newWatches() watches { return watches{reading: make(chan struct{}, maxSnapshotReads)} }
@@ -85,7 +85,7 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 	return s.follow(ctx)
 }
 
-// watchFilter says which claims to watch. A nil or zero field lets every claim pass.
+// watchFilter selects the claims of a watch. A nil or zero field matches every claim.
 type watchFilter struct {
 	resource, owner, session *string
 	prefix                   string
@@ -124,8 +124,9 @@ type watching struct {
 	out     *outbox
 }
 
-// snapshot sends the live claims as they are now, and what has changed until they were read. A claim
-// that has changed by the time that it is read is in the log only, so that no change comes after a later one.
+// snapshot sends the live claims, and the changes up to the time when they were read. A claim that has changed before
+// its page was read is left out of the snapshot, because its changes are in the log: so no older state follows a newer
+// one.
 func (s *watching) snapshot(ctx context.Context) error {
 	if err := readAhead(ctx, s.watcher, time.Now(), make(map[string]bool)); err != nil {
 		return err
@@ -175,7 +176,8 @@ func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, e
 	return s.store.Live(ctx, s.filter.resource, page)
 }
 
-// readAhead reads the log until it has all that was committed before a moment, and notes which claims have changed.
+// readAhead reads the log until it has everything that was committed before a moment, and adds the ids of the changed
+// claims to changed.
 func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed map[string]bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, joinTimeout, db.ErrUnavailable)
 	defer cancel()
@@ -193,8 +195,8 @@ func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed
 	return nil
 }
 
-// catchUp sends what was committed before a moment, which the log has, without a cursor: the snapshot is not complete
-// before.
+// catchUp sends the changes up to a moment, which are in the log. It sends no cursor, because the snapshot is not
+// complete before.
 func (s *watching) catchUp(ctx context.Context, until time.Time) error {
 	for !s.watcher.SeenAfter(until) {
 		commits, err := s.watcher.Next(ctx, time.After(aheadInterval))
@@ -212,7 +214,7 @@ func (s *watching) catchUp(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// follow sends what happens, and from time to time where that is.
+// follow sends the changes, and from time to time a cursor.
 func (s *watching) follow(ctx context.Context) error {
 	refresh := time.NewTicker(cursorInterval)
 	defer refresh.Stop()
@@ -236,8 +238,8 @@ func (s *watching) follow(ctx context.Context) error {
 	}
 }
 
-// send sends what commits have changed, as far as the caller may see it by the rules that are in force now. It returns the
-// last response, which is not sent yet.
+// send sends the changes of commits that the caller may see by the rules now in force. It returns the last response,
+// which is not sent yet.
 func (s *watching) send(ctx context.Context, commits []db.Commit) (*models.WatchResponse, error) {
 	response, bytes := &models.WatchResponse{}, 0
 	caller := access.CallerOf(ctx)
@@ -259,7 +261,7 @@ func (s *watching) send(ctx context.Context, commits []db.Commit) (*models.Watch
 	return response, nil
 }
 
-// watchedBytes is about how much a claim takes in a response.
+// watchedBytes is the approximate size of a claim in a response.
 func watchedBytes(c *claim.Claim) int {
 	return 128 + len(c.ID) + len(c.Resource) + len(c.Owner) + len(c.Value) + len(c.Reason) + len(c.Session) + len(c.Identity) + len(c.EndedBy)
 }
@@ -272,8 +274,8 @@ func encodeTransition(t claim.Transition, at claim.Time) *models.Transition {
 	return encoded
 }
 
-// outbox sends the responses of a stream from a goroutine of its own, so that the call can end
-// while a caller that does not read keeps that one waiting.
+// outbox sends the responses of a stream from its own goroutine, so that the call can end while that goroutine is
+// blocked by a caller that does not read.
 type outbox struct {
 	responses chan *models.WatchResponse
 	failed    chan struct{}
@@ -292,11 +294,10 @@ func newOutbox(stream grpc.ServerStreamingServer[models.WatchResponse]) *outbox 
 	return o
 }
 
-// close ends the goroutine. A response that is under way is not waited for: it ends with the
-// stream.
+// close ends the goroutine, without waiting for a response that is being sent: it ends with the stream.
 func (o *outbox) close() { close(o.responses) }
 
-// send sends a response after the one before. It returns watch.ErrTooSlow if that takes too long.
+// send sends a response after the previous one. It returns watch.ErrTooSlow if that takes too long.
 func (o *outbox) send(ctx context.Context, response *models.WatchResponse) error {
 	timeout := time.NewTimer(sendTimeout)
 	defer timeout.Stop()

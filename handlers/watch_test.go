@@ -20,13 +20,13 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// watcher is a call of Watch, and what it has brought.
+// watcher is a call of Watch with its responses.
 type watcher struct {
 	t      testing.TB
 	stream grpc.ServerStreamingClient[models.WatchResponse]
 	stop   context.CancelFunc
 	cursor string
-	rest   []string          // has come and was not looked at
+	rest   []string          // received and not checked yet
 	last   map[string]uint64 // the version of the last transition of each resource
 }
 
@@ -39,8 +39,8 @@ func (s *server) watch(t testing.TB, req *models.WatchRequest) *watcher {
 	return &watcher{t: t, stream: stream, stop: stop, last: make(map[string]uint64)}
 }
 
-// receive reads one response: "claim status" of the snapshot, "synced", "claim before>after". The versions of a resource
-// must rise.
+// receive reads one response: "claim status" of the snapshot, "synced", "claim before>after". The versions of a
+// resource must rise.
 func (w *watcher) receive() error {
 	resp, err := w.stream.Recv()
 	if err != nil {
@@ -74,7 +74,7 @@ func short(s models.Status) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "STATUS_"))
 }
 
-// sees waits for what the watch brings next, and no more than this.
+// sees waits for the next responses of the watch, and checks that there are no others.
 func (w *watcher) sees(want ...string) {
 	w.t.Helper()
 	for len(w.rest) < len(want) {
@@ -117,7 +117,7 @@ func TestWatch(t *testing.T) {
 		s.create(t, "other", "c", 60)
 		w.sees("c >active")
 		_, err := s.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: "c", Ttl: ptr(1.0)})
-		must(t, err) // a renewal is no transition
+		must(t, err) // a renewal is not a transition
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.sees("c active>expired", "b active>expired")
@@ -137,7 +137,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// handOver is a store that lets something happen before each page of live claims is read.
+// handOver is a store that calls a function before it reads each page of live claims.
 type handOver struct {
 	db.Store
 	before func(after string)
@@ -150,8 +150,8 @@ func (s *handOver) Live(ctx context.Context, resource *string, page db.Page) ([]
 	return s.Store.Live(ctx, resource, page)
 }
 
-// TestWatchDuringHandOver: what happens while the snapshot is read comes before it is complete, each resource's changes in
-// their order: the claim that has ended first, and the next holder then.
+// TestWatchDuringHandOver: changes while the snapshot is read come before it is complete, in order for each resource:
+// the claim that has ended first, then the next holder.
 func TestWatchDuringHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &handOver{}
@@ -164,7 +164,7 @@ func TestWatchDuringHandOver(t *testing.T) {
 			case "":
 				s.end(t, "first", models.Status_STATUS_RELEASED)
 			case "unchanged":
-				s.create(t, "late", "zzz", 60) // would be in a page that is empty
+				s.create(t, "late", "zzz", 60) // would be on a page that is empty
 			}
 		}
 		w := s.watch(t, &models.WatchRequest{})
@@ -175,7 +175,7 @@ func TestWatchDuringHandOver(t *testing.T) {
 	})
 }
 
-// TestWatchSees: a claim looks as in other answers, but for what depends on the time.
+// TestWatchSees: a claim is as in other answers, without what depends on the time of the answer.
 func TestWatchSees(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		w := s.watch(t, &models.WatchRequest{})
@@ -271,8 +271,8 @@ func TestWatchIsRefused(t *testing.T) {
 	})
 }
 
-// TestWatchCursor: a cursor of another process, or one that is ten minutes old, is too old; that of a
-// watch on which nothing happens is not.
+// TestWatchCursor: a cursor of another process, and one that is ten minutes old, are too old; that of a watch without
+// changes is not.
 func TestWatchCursor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		quiet := s.watch(t, &models.WatchRequest{Resource: ptr("none")})
@@ -308,7 +308,7 @@ func TestWatchEndsWithTheServer(t *testing.T) {
 	})
 }
 
-// TestStalledWatch: one that does not read is cut, and goes on from its last cursor.
+// TestStalledWatch: a watch whose caller does not read ends, and resumes after its last cursor.
 func TestStalledWatch(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		stalled := s.watch(t, &models.WatchRequest{})
@@ -351,7 +351,7 @@ func TestTooManyWatches(t *testing.T) {
 	})
 }
 
-// gated is a store of which one transaction at a time has the gate.
+// gated is a store in which transactions pass a gate one at a time.
 type gated struct {
 	db.Store
 	gate chan struct{}
@@ -363,8 +363,7 @@ func (g gated) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error)
 	return g.Store.Transact(ctx, batch)
 }
 
-// TestWatchOfOneCommit: what one transaction has changed comes in the order of the changes, also where claims changed
-// in turns.
+// TestWatchOfOneCommit: the changes of one transaction come in their order, also if it changed claims in turns.
 func TestWatchOfOneCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{}, 1)
@@ -376,7 +375,7 @@ func TestWatchOfOneCommit(t *testing.T) {
 		gate <- struct{}{}
 		var calls sync.WaitGroup
 		for _, call := range []func(){
-			func() { s.create(t, "scanner", "beside", 60) }, // alone in a transaction, for which the others wait
+			func() { s.create(t, "scanner", "beside", 60) }, // alone in a transaction, which the others wait for
 			func() { s.create(t, "printer", "second", 60) },
 			func() { s.create(t, "printer", "third", 60) },
 			func() { s.end(t, "first", models.Status_STATUS_RELEASED) },

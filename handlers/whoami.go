@@ -16,7 +16,7 @@ func (h *handler) WhoAmI(ctx context.Context, _ *models.WhoAmIRequest) (*models.
 	return &models.Identity{Name: caller.Name, Groups: caller.Groups, Authentication: true}, nil
 }
 
-// rights are those of package auth, by their numbers on the wire.
+// rights are the rights of package access, by their numbers in the protocol.
 var rights = map[models.Right]access.Right{
 	models.Right_RIGHT_READ: access.Read, models.Right_RIGHT_HOLD: access.Hold,
 	models.Right_RIGHT_REVOKE: access.Revoke, models.Right_RIGHT_ADMINISTER: access.Administer,
