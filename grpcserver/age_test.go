@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestConnectionAge: after an hour a connection takes no more calls, and a stream on it ends some time
-// later; the client's calls go on over another one.
+// TestConnectionAge: after an hour a connection accepts no more calls, and a stream on it ends some time later; the
+// client's calls continue over another connection.
 func TestConnectionAge(t *testing.T) {
 	lasts := func(_ any, stream grpc.ServerStream) error {
 		<-stream.Context().Done()
@@ -44,7 +44,7 @@ func TestConnectionAge(t *testing.T) {
 	})
 }
 
-// TestEndOfAStream: a guard ends a stream whose handler would go on, with an error of its own.
+// TestEndOfAStream: a guard ends a stream with an error of its own while the handler is running.
 func TestEndOfAStream(t *testing.T) {
 	ended := status.Error(codes.Unauthenticated, "not any more")
 	var end func(error)

@@ -12,7 +12,7 @@ import (
 
 type arrivalKey struct{}
 
-// arriving returns what gRPC calls with the header of each call. Its context is that of the stream.
+// arriving returns the handler that gRPC calls with the header of each call. Its context is that of the stream.
 func arriving(arrive func(ctx context.Context, cut func()) func()) tap.ServerInHandle {
 	return func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		cuttable, cut := context.WithCancel(ctx)
@@ -26,7 +26,7 @@ func arriving(arrive func(ctx context.Context, cut func()) func()) tap.ServerInH
 	}
 }
 
-// arrived notes that the message of a call has come, or that its caller was let in.
+// arrived notes that the message of a call has arrived, or that its caller was authenticated.
 func arrived(ctx context.Context) {
 	if done, ok := ctx.Value(arrivalKey{}).(func()); ok {
 		done()
@@ -34,15 +34,15 @@ func arrived(ctx context.Context) {
 }
 
 const (
-	// maxHealthStreams is how many watches of the health service there may be, and
-	// maxUnknownHealthStreams from how many on they are for callers with valid credentials alone.
+	// maxHealthStreams limits the watches of the health service. Callers without valid credentials may only begin one
+	// while there are fewer than maxUnknownHealthStreams.
 	maxHealthStreams        = 10_000
 	maxUnknownHealthStreams = 1_000
 )
 
 var errHealthStreams = models.WithInfo(status.New(codes.ResourceExhausted, "too many watches of the health service; ask with Check"), models.ReasonOverloaded, nil)
 
-// watchHealth runs a stream of the health service, for which nobody needs credentials.
+// watchHealth runs a stream of the health service, which needs no credentials.
 func (c *Chain) watchHealth(ctx context.Context, handler func(context.Context) error) error {
 	room := int64(maxHealthStreams)
 	if ctx.Value(arrivalKey{}) != nil {

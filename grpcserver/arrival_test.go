@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// unfinished begins a call whose message never comes, and returns when the server has ended it.
+// unfinished begins a call whose message never arrives, and returns when the server has ended it.
 func (s *server) unfinished(t *testing.T, ctx context.Context, method string) <-chan error {
 	t.Helper()
 	stream, err := s.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
@@ -27,13 +27,13 @@ func (s *server) unfinished(t *testing.T, ctx context.Context, method string) <-
 	return done
 }
 
-// knownByUser knows the callers that show a name.
+// knownByUser knows callers by a name in their metadata.
 func knownByUser(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, "user")) > 0
 }
 
-// TestUnfinishedCalls: calls of unknown callers whose messages do not come are cut off after a time, and
-// before that where there are too many. Neither hinders a call that comes whole, nor known callers.
+// TestUnfinishedCalls: calls of unknown callers whose messages do not arrive end after a time, and earlier if there are
+// too many. They hinder neither complete calls nor known callers.
 func TestUnfinishedCalls(t *testing.T) {
 	arrivals := guard.NewArrivals(knownByUser, prometheus.NewRegistry())
 	bubble(t, config{arrive: arrivals.Begin}, func(t *testing.T, s *server) {
@@ -70,7 +70,7 @@ func TestUnfinishedCalls(t *testing.T) {
 	})
 }
 
-// TestUnfinishedStreams: the same for streams. One whose caller was let in lasts.
+// TestUnfinishedStreams: the same for streams. A stream whose caller was authenticated lasts.
 func TestUnfinishedStreams(t *testing.T) {
 	arrivals := guard.NewArrivals(knownByUser, prometheus.NewRegistry())
 	lasts := func(_ any, stream grpc.ServerStream) error {
@@ -101,8 +101,8 @@ func TestUnfinishedStreams(t *testing.T) {
 	})
 }
 
-// TestHealthStreams: there are so many watches of the health service; callers without valid credentials do not
-// take the room of those that have some.
+// TestHealthStreams: the watches of the health service are limited; callers without valid credentials do not take the
+// room of others.
 func TestHealthStreams(t *testing.T) {
 	arrivals := guard.NewArrivals(knownByUser, prometheus.NewRegistry())
 	bubble(t, config{arrive: arrivals.Begin}, func(t *testing.T, s *server) {
@@ -124,7 +124,7 @@ func TestHealthStreams(t *testing.T) {
 	})
 }
 
-// TestLargeHeader: a header that is larger than those over HTTP may be is refused.
+// TestLargeHeader: a header that is larger than the limit over HTTP is refused.
 func TestLargeHeader(t *testing.T) {
 	bubble(t, config{}, func(t *testing.T, s *server) {
 		for size, ok := range map[int]bool{32 << 10: true, 1 << 20: false, 12 << 20: false} {

@@ -16,60 +16,58 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Chain is what every call passes on its way to its handler, through whichever door it comes:
-// Options give it to the gRPC server, NewLocal to the gateway. A process needs one. Each call,
-// unary or stream, passes each link once, in this order:
+// Chain is the chain of interceptors that every call passes on its way to its handler: Options adds it to the gRPC
+// server, NewLocal to the gateway's calls. A process needs one. Each call, unary or stream, passes each step once, in
+// this order:
 //
 //  1. The request id: the caller's, or a new one. See RequestID.
 //  2. Observation: the log, the metrics.
 //  3. The end of streams, when the server shuts down.
 //  4. Recovery: a panic in a guard or a handler is logged with its stack, and its caller gets
-//     Internal. The process serves on.
+//     Internal. The process keeps running.
 //  5. The guards, in the order in which NewChain got them.
 //
-// Every method of every service passes all of it, reflection too, with one exception: the
-// health service (grpc.health.v1.Health) passes no guard, so that a load balancer needs no
-// identity. These never become a call, and so pass nothing: what gRPC refuses by itself (unknown
-// methods, messages larger than MaxRequest), what the gateway refuses by itself (paths that are
-// not served, parameters that are not valid), and the pages of the gateway that are no RPC
-// (/healthz, /readyz, /metrics, /docs, /openapi.json).
+// Every method of every service passes all steps, reflection too, with one exception: the health service
+// (grpc.health.v1.Health) passes no guard, so that a load balancer needs no identity. Requests that never become calls
+// do not pass the chain: those that gRPC itself refuses (unknown methods, messages larger than MaxRequest), those that
+// the gateway itself refuses (unknown paths, invalid parameters), and pages of the gateway that are not RPCs (/healthz,
+// /readyz, /docs, /openapi.json; /metrics passes it by Page).
 type Chain struct {
 	log       *slog.Logger
 	observers []Observer
 	guards    []Guard
-	// healthStreams is how many watches of the health service there are.
+	// healthStreams counts the watches of the health service.
 	healthStreams atomic.Int64
 	// ending is done when the streams must end.
 	ending context.Context
 	end    context.CancelFunc
 }
 
-// Guard decides about a call before its handler runs. It refuses the call when it returns an
-// error without calling next: a gRPC status, which over REST becomes an HTTP status. Otherwise
-// it calls next once, with its context or one made from it, and returns what next returned.
+// Guard decides about a call before its handler runs. To refuse the call it returns an error, a gRPC status, without
+// calling next; over REST the status becomes an HTTP status. Otherwise it calls next once, with its context or one
+// derived from it, and returns the error of next.
 //
-// What it may rely on is the same for gRPC and for REST: RequestID, the caller's address and
-// TLS state (peer.FromContext; AuthInfo is a credentials.TLSInfo, whose State is to be used, or
-// nil without TLS), the deadline. The incoming metadata of a call over REST is the request id,
-// the headers that the gateway passes on (credentials), and what the client claims in X-Forwarded
-// headers.
+// A guard gets the same for gRPC and for REST: RequestID, the caller's address and TLS state (peer.FromContext;
+// AuthInfo is a credentials.TLSInfo, whose State is set, or nil without TLS), and the deadline. The incoming
+// metadata of a call over REST are the request id, the headers that the gateway passes on (credentials), and the
+// client's own X-Forwarded headers.
 type Guard func(ctx context.Context, call *Call, next func(context.Context) error) error
 
-// Call is a call on its way through the chain.
+// Call is a call that passes the chain.
 type Call struct {
 	// FullMethod is like "/models.Locket/Lock".
 	FullMethod string
-	// Stream is whether it is a stream.
+	// Stream reports whether the call is a stream.
 	Stream bool
-	// Identity is the name of the caller, for the log, once a guard knows it.
+	// Identity is the name of the caller, for the log, once a guard has set it.
 	Identity string
-	// Credential is the id of the credential that was shown, for the audit log, "" where there is none.
+	// Credential is the id of the caller's credential, for the audit log, "" if there is none.
 	Credential string
-	// Refused is what is wrong with the caller's credential, for the audit log, once a guard knows it.
+	// Refused is why the caller's credential is invalid, for the audit log, once a guard has set it.
 	Refused string
-	// Response is what the handler of a unary call has answered, once next has returned.
+	// Response is the response of the handler of a unary call, once next has returned.
 	Response any
-	// conceal makes of a response what the caller gets; nil: all of it.
+	// conceal returns the part of a response that the caller gets; nil: all of it.
 	conceal func(response any) any
 	// end ends a stream; nil for a unary call.
 	end     context.CancelCauseFunc
@@ -77,23 +75,22 @@ type Call struct {
 	checked []func(message any, err error)
 }
 
-// Check adds a check of every message that the caller sends. It is for guards, before they call
-// next. When a check returns an error, the handler of a unary call does not run, and that of a
-// stream gets the error in place of the message.
+// Check adds a check of every message from the caller. Guards may call it before next. If a check returns an error, the
+// handler of a unary call does not run, and the handler of a stream receives the error in place of the message.
 func (c *Call) Check(check func(message any) error) { c.checks = append(c.checks, check) }
 
-// Checked calls a function with every message that the caller sends and what came of its checks. It
-// is for guards, before they call next.
+// Checked adds a function that is called with every message from the caller and the result of its checks. Guards may
+// call it before next.
 func (c *Call) Checked(hear func(message any, err error)) { c.checked = append(c.checked, hear) }
 
-// Conceal has the caller of a unary call get what a function makes of the response. Response stays
-// whole, for guards. It is for guards, before they call next.
+// Conceal sets a function that returns the part of a unary response that the caller gets. Response stays complete, for
+// guards. Guards may call it before next.
 func (c *Call) Conceal(conceal func(response any) any) { c.conceal = conceal }
 
 // Streams reports whether the call is a stream, which may last.
 func (c *Call) Streams() bool { return c.end != nil }
 
-// End ends a stream with an error, whatever its handler does. Later calls do nothing.
+// End ends a stream with an error, without waiting for its handler. Only the first call counts.
 func (c *Call) End(err error) { c.end(err) }
 
 func (c *Call) check(message any) (err error) {
@@ -108,21 +105,22 @@ func (c *Call) check(message any) (err error) {
 	return err
 }
 
-// NewChain returns a chain whose metrics are registered.
+// NewChain returns a chain, and registers its metrics.
 func NewChain(log *slog.Logger, registerer prometheus.Registerer, guards ...Guard) *Chain {
 	ending, end := context.WithCancel(context.Background())
 	return &Chain{log: log, observers: []Observer{newObserver(log, registerer).observe}, guards: guards, ending: ending, end: end}
 }
 
-// Observer is called for each call, after the request id is known and before anything else, also for calls that are refused
-// later. The rest of the chain and the handler get the context that it returns. The function that it returns is called at the
-// end of the call, with its status; the Call then has what the guards know of the caller.
+// Observer is called for each call, after the request id is set and before anything else, also for calls that are
+// refused later. The rest of the chain and the handler get the context that it returns. The function that it returns is
+// called when the call ends, with its status; Call then has what the guards have set.
 type Observer func(ctx context.Context, call *Call) (context.Context, func(err error))
 
-// Observe adds an observer, which stands inside of those before it. It is to be called before calls come.
+// Observe adds an observer, which is called after those before it. It must be called before the first call.
 func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
 
-// ObserveFirst adds an observer that stands around all others, so that the log's lines have what it adds to the context.
+// ObserveFirst adds an observer that is called before all others, so that the lines of the log have what it adds to the
+// context.
 func (c *Chain) ObserveFirst(o Observer) { c.observers = append([]Observer{o}, c.observers...) }
 
 // unary implements grpc.UnaryServerInterceptor.
@@ -168,8 +166,8 @@ func (c *Chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	})
 }
 
-// Page has a page, which is no RPC, pass the chain like a unary call without a message; serve writes it.
-// The incoming metadata and the peer of the context say who asks.
+// Page makes a page, which is not an RPC, pass the chain like a unary call without a message; serve writes the page.
+// The context has the peer and the incoming metadata of the request.
 func (c *Chain) Page(ctx context.Context, name string, serve func()) error {
 	_, err := c.unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: name}, func(context.Context, any) (any, error) {
 		serve()
@@ -178,7 +176,7 @@ func (c *Chain) Page(ctx context.Context, name string, serve func()) error {
 	return err
 }
 
-// pass is what surrounds all the rest: request id and observation.
+// pass runs the steps around the others: request id and observation.
 func (c *Chain) pass(ctx context.Context, call *Call, rest func(context.Context) error) error {
 	ctx = withRequestID(ctx)
 	ended := make([]func(error), len(c.observers))
@@ -199,8 +197,8 @@ var healthMethods = "/" + grpc_health_v1.Health_ServiceDesc.ServiceName + "/"
 
 func isHealth(call *Call) bool { return strings.HasPrefix(call.FullMethod, healthMethods) }
 
-// guarded runs the guards and the handler. A panic in them is a bug: its caller gets Internal,
-// the log the whole of it, and everybody else is served on.
+// guarded runs the guards and the handler. A panic in them is a bug: its caller gets Internal, and the panic is logged
+// with its stack.
 func (c *Chain) guarded(ctx context.Context, call *Call, handler func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -224,11 +222,11 @@ func through(ctx context.Context, guards []Guard, call *Call, handler func(conte
 // lastWord is how long a health watch has to send NOT_SERVING.
 const lastWord = 100 * time.Millisecond
 
-// endStreams ends the streaming calls (health watches, reflection): they would go on for ever.
+// endStreams ends the streaming calls (health watches, reflection), which would never end by themselves.
 func (c *Chain) endStreams() { time.AfterFunc(lastWord, c.end) }
 
-// untilEnd runs the rest of a stream beside itself, since a handler that is blocked in RecvMsg
-// ends when the interceptor returns, and not before. So recovery is a part of the rest.
+// untilEnd runs the rest of a stream on another goroutine, because a handler that is blocked in RecvMsg only returns
+// after the interceptor. So the rest must include the recovery.
 func (c *Chain) untilEnd(ctx context.Context, call *Call, rest func(context.Context) error) error {
 	ctx, call.end = context.WithCancelCause(ctx)
 	defer call.end(nil)
@@ -241,7 +239,7 @@ func (c *Chain) untilEnd(ctx context.Context, call *Call, rest func(context.Cont
 			return err
 		}
 		if cause := context.Cause(ctx); status.Code(cause) != codes.Unknown {
-			return cause // of End; the handler has only seen that it has to end
+			return cause // from End; the handler only knows that it has to end
 		}
 		return err
 	case <-ctx.Done():
@@ -249,12 +247,12 @@ func (c *Chain) untilEnd(ctx context.Context, call *Call, rest func(context.Cont
 	}
 }
 
-// passingStream is a stream as its handler sees it behind the chain.
+// passingStream is the stream that a handler gets from the chain.
 type passingStream struct {
 	grpc.ServerStream
 	ctx   context.Context
 	call  *Call
-	first func() // called when a message has come, unless it is nil
+	first func() // called when a message has arrived; may be nil
 }
 
 // Context implements grpc.ServerStream.
@@ -268,7 +266,7 @@ func (s *passingStream) RecvMsg(message any) error {
 	if s.first != nil {
 		s.first()
 	}
-	if m, ok := message.(interface{ Decoded() any }); ok { // it stands around the caller's
+	if m, ok := message.(interface{ Decoded() any }); ok { // it wraps the caller's message
 		message = m.Decoded()
 	}
 	return s.call.check(message)

@@ -21,7 +21,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// record is a guard that keeps what it has seen.
+// record is a guard that records the calls.
 type record struct {
 	mu    sync.Mutex
 	calls []string
@@ -34,7 +34,7 @@ func (r *record) guard(ctx context.Context, call *grpcserver.Call, next func(con
 	return next(ctx)
 }
 
-// take returns what was seen since it was last called.
+// take returns the calls since the last time.
 func (r *record) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *record) take() string {
 	return seen
 }
 
-// doors are the connections of clients at each door.
+// doors are client connections over gRPC and in the process.
 func (s *server) doors() map[string]grpc.ClientConnInterface {
 	return map[string]grpc.ClientConnInterface{"gRPC": s.conn, "in process": s.local}
 }
@@ -88,7 +88,7 @@ func open(ctx context.Context, conn grpc.ClientConnInterface, method string) err
 	return err
 }
 
-// each calls every method at every door; the call's request id is the door's name.
+// each calls every method over each connection; the request id of a call is the connection's name.
 func (s *server) each(t *testing.T, see func(door, method string, err error)) {
 	t.Helper()
 	unary, streams := methods()
@@ -104,7 +104,7 @@ func (s *server) each(t *testing.T, see func(door, method string, err error)) {
 	}
 }
 
-// TestEveryCallPassesTheGuards: once, at each door, unary calls and streams.
+// TestEveryCallPassesTheGuards: each unary call and each stream passes them once, over each connection.
 func TestEveryCallPassesTheGuards(t *testing.T) {
 	var first, second record
 	handled := func(any, grpc.ServerStream) error { return status.Error(codes.Aborted, "handled") }
@@ -133,7 +133,7 @@ func TestEveryCallPassesTheGuards(t *testing.T) {
 	})
 }
 
-// TestRefusal: a call that a guard refuses does not reach its handler, nor the next guard.
+// TestRefusal: a call that a guard refuses reaches neither its handler nor the next guard.
 func TestRefusal(t *testing.T) {
 	refuse := func(context.Context, *grpcserver.Call, func(context.Context) error) error {
 		return status.Error(codes.PermissionDenied, "not you")
@@ -163,8 +163,8 @@ func TestRefusal(t *testing.T) {
 	})
 }
 
-// TestGuardContext: what a guard adds to the context reaches the handler; what a guard does
-// wrong is Internal.
+// TestGuardContext: what a guard adds to the context reaches the handler; a guard that breaks its contract causes
+// Internal.
 func TestGuardContext(t *testing.T) {
 	type identity struct{}
 	who := func(ctx context.Context) error {
@@ -205,7 +205,7 @@ func TestGuardContext(t *testing.T) {
 	})
 }
 
-// TestPanicAtEachDoor: a panic of a handler is its caller's alone.
+// TestPanicAtEachDoor: a panic of a handler affects only its caller.
 func TestPanicAtEachDoor(t *testing.T) {
 	bubble(t, config{
 		lock:   func(context.Context) error { panic("secret") },
@@ -273,8 +273,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// TestRequestIDs: a call keeps the id that its caller gave it if it may be logged, and gets a
-// new one otherwise.
+// TestRequestIDs: a call keeps a valid id of its caller, and gets a new one otherwise.
 func TestRequestIDs(t *testing.T) {
 	var seen string
 	note := func(ctx context.Context) error { seen = grpcserver.RequestID(ctx); return nil }

@@ -6,9 +6,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec is gRPC's own for protobuf, except that a message may have a method Malformed: it
-// then gets the reason why it cannot be decoded, and the handler gets the message. gRPC
-// by itself answers Internal before any handler is asked.
+// codec is gRPC's codec for protobuf, except for messages with a method Malformed: if such a message cannot be decoded,
+// Malformed gets the reason, and the handler gets the message. gRPC itself answers Internal without calling a handler.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }

@@ -18,7 +18,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// refusing is a service that has no room.
+// refusing is a service that refuses every call.
 type refusing struct {
 	models.UnimplementedLocketServer
 }
@@ -27,7 +27,7 @@ func (refusing) GetClaim(context.Context, *models.GetClaimRequest) (*models.Clai
 	return nil, status.Error(codes.ResourceExhausted, "no room")
 }
 
-// TestWarningsAreFew: a server that refuses everything does not spend its time on its log.
+// TestWarningsAreFew: a server that refuses everything logs few warnings.
 func TestWarningsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs fixtures.Buffer

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const shutdownTimeout = 3 * time.Second
 
-// service lets a test say what a request does. Lock stands for every unary call.
+// service lets a test define what a request does. Lock stands for every unary call.
 type service struct {
 	models.UnimplementedLocketServer
 	lock func(ctx context.Context) error
@@ -46,8 +46,8 @@ func (s *service) AwaitClaim(ctx context.Context, _ *models.AwaitClaimRequest) (
 	return &models.Claim{}, s.lock(ctx)
 }
 
-// stream has a method for each kind of stream, with one handler: of Call both sides are
-// streams, of Down the server's, of Up the client's.
+// stream has a method for each kind of stream, with one handler: in Call both sides stream, in Down the server, in Up
+// the client.
 func (s *service) stream(handler grpc.StreamHandler) *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "test.Stream", HandlerType: (*any)(nil),
@@ -63,7 +63,7 @@ func (s *service) stream(handler grpc.StreamHandler) *grpc.ServiceDesc {
 type server struct {
 	models.LocketClient
 	conn     *grpc.ClientConn
-	local    *grpcserver.Local // another door to the same service
+	local    *grpcserver.Local // another connection to the same service
 	listener *bufconn.Listener
 	process  ifrit.Process
 	registry *prometheus.Registry
@@ -121,7 +121,7 @@ func start(t *testing.T, c config) *server {
 	return s
 }
 
-// stop tells the server to end and returns when it has.
+// stop makes the server shut down and waits for that.
 func (s *server) stop(t testing.TB) {
 	t.Helper()
 	s.process.Signal(os.Interrupt)
@@ -139,7 +139,7 @@ func bubble(t *testing.T, c config, test func(t *testing.T, s *server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, start(t, c)) })
 }
 
-// call sends a request, and returns when it is under way or answered.
+// call sends a request, and returns when it runs or has been answered.
 func (s *server) call(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -156,7 +156,7 @@ func (s *server) health(t testing.TB, service string) (grpc_health_v1.HealthChec
 	return resp.GetStatus(), err
 }
 
-// logs is what a server has logged.
+// logs is the log of a server.
 type logs struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -178,7 +178,7 @@ func (l *logs) logger() *slog.Logger {
 	return slog.New(grpcserver.LogRequestID(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-// line returns the only line that has a text in it.
+// line returns the only line that contains a text.
 func (l *logs) line(t testing.TB, text string) (found string) {
 	t.Helper()
 	for line := range strings.Lines(l.String()) {

@@ -13,16 +13,15 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// DefaultMaxRequests is how many requests a server has under way at most, however many
-// connections there are. It takes some seconds to carry out as many; each costs some 10 KiB.
+// DefaultMaxRequests is how many requests a server runs concurrently, over all connections. So many requests take some
+// seconds, and each needs about 10 KiB.
 const DefaultMaxRequests = 16_384
 
-// Limit returns a guard that bounds how many calls are under way at once, through all doors: more
-// get ResourceExhausted, reason OVERLOADED. From half of the limit on it refuses reads and new
-// claims, so that renewals and releases still find room; of these, an identity with less than its
-// share of the half, which those with calls under way have in equal parts, finds room up to three
-// quarters. Calls that last do not count. It comes after the guard that knows who calls: what is
-// refused there has no part of the limit.
+// Limit returns a guard that limits the concurrent calls of a server, over gRPC and REST together. More calls get
+// ResourceExhausted, reason OVERLOADED. When half of the limit is in use it refuses reads and new claims, so that
+// renewals and releases still find room. Of these, up to three quarters of the limit, it accepts calls of an identity
+// that uses less than its share of the half, which is the same for all identities with running calls. Calls that last
+// do not count. The guard must come after authentication: calls that are refused there do not count.
 func Limit(limit int, registerer prometheus.Registerer) Guard {
 	u := &underWay{limit: limit, of: make(map[string]int)}
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -42,7 +41,7 @@ func Limit(limit int, registerer prometheus.Registerer) Guard {
 	}
 }
 
-// underWay counts the calls that are under way.
+// underWay counts the running calls.
 type underWay struct {
 	limit int
 
@@ -62,12 +61,12 @@ func (u *underWay) begin(identity string, keeps bool) bool {
 	return true
 }
 
-// hasShare reports whether an identity finds room although half of it is in use, when own is the number
-// of its calls with the one that begins, and all that of all.
+// hasShare reports whether an identity may begin a call although half of the limit is in use. own is the number of its
+// calls including this one, and all that of all identities.
 func (u *underWay) hasShare(all, own, half int) bool {
 	identities := len(u.of)
 	if own == 1 {
-		identities++ // it has nothing under way yet
+		identities++ // it has no running call yet
 	}
 	return identities > 1 && all <= u.limit*3/4 && own*identities <= half
 }
@@ -91,7 +90,7 @@ var overloaded = func() error {
 	s, err := status.New(codes.ResourceExhausted, "too many requests are under way; nothing was changed; ask again in a second").
 		WithDetails(&errdetails.ErrorInfo{Reason: models.ReasonOverloaded, Domain: models.ErrorDomain})
 	if err != nil {
-		panic(err) // never, with messages of this kind
+		panic(err) // never with messages of this type
 	}
 	return s.Err()
 }()

@@ -13,8 +13,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestLimit: at both doors together so many calls are under way at most. New work is refused first,
-// those that wait for a claim do not count, and there is room again for each call that ends.
+// TestLimit: the limit holds for gRPC and local calls together. New work is refused first, calls that wait for a claim
+// do not count, and there is room again for each call that ends.
 func TestLimit(t *testing.T) {
 	const limit = 4
 	metrics := prometheus.NewRegistry()
@@ -43,7 +43,7 @@ func TestLimit(t *testing.T) {
 			_, err := c.AwaitClaim(ctx, &models.AwaitClaimRequest{})
 			return err
 		}
-		create := func(ctx context.Context, c models.LocketClient) error { // which this service does not implement
+		create := func(ctx context.Context, c models.LocketClient) error { // not implemented by this service
 			_, err := c.CreateClaim(ctx, &models.CreateClaimRequest{})
 			return err
 		}
@@ -89,7 +89,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestLimitAfterPanics: a handler that panics gives its room back.
+// TestLimitAfterPanics: a handler that panics frees its room.
 func TestLimitAfterPanics(t *testing.T) {
 	bubble(t, config{
 		lock:   func(context.Context) error { panic("a bug") },
@@ -101,7 +101,7 @@ func TestLimitAfterPanics(t *testing.T) {
 	})
 }
 
-// TestShareOfTheLimit: an identity that has all the room for new work does not keep the others out.
+// TestShareOfTheLimit: an identity that uses all the room for new work does not exclude the others.
 func TestShareOfTheLimit(t *testing.T) {
 	const limit = 16
 	ending := make(chan struct{})

@@ -12,11 +12,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Local is a connection to services in the same process. A call passes the same chain as one
-// that comes over the network, but is not encoded: messages are copied, so that neither side
-// sees what the other does with them later. The caller's outgoing metadata comes in, and its
-// deadline, its cancellation and its context's values (so its peer.Peer) are the handler's. A
-// unary handler runs on its caller's goroutine; the call returns when the handler does.
+// Local is a connection to services in the same process. A call passes the same chain as a call over the network, but
+// is not encoded: messages are copied, so that neither side sees what the other does with them later. The caller's
+// outgoing metadata become the handler's incoming metadata, and the handler's context has the caller's deadline,
+// cancellation and values (including its peer.Peer). A unary handler runs on its caller's goroutine; the call returns
+// when the handler does.
 type Local struct {
 	chain   *Chain
 	unary   map[string]localUnary
@@ -38,7 +38,7 @@ var (
 	_ grpc.ServiceRegistrar    = (*Local)(nil)
 )
 
-// NewLocal returns a connection on which register has registered its services.
+// NewLocal returns a connection to the services that register registers.
 func NewLocal(chain *Chain, register func(grpc.ServiceRegistrar)) *Local {
 	l := &Local{chain: chain, unary: make(map[string]localUnary), streams: make(map[string]localStreaming)}
 	register(l)
@@ -55,8 +55,7 @@ func (l *Local) RegisterService(desc *grpc.ServiceDesc, service any) {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. Of the options, grpc.Header and grpc.Trailer are
-// respected.
+// Invoke implements grpc.ClientConnInterface. It respects the options grpc.Header and grpc.Trailer, and ignores others.
 func (l *Local) Invoke(ctx context.Context, method string, args, reply any, options ...grpc.CallOption) error {
 	m, ok := l.unary[method]
 	if !ok {
@@ -73,7 +72,7 @@ func (l *Local) Invoke(ctx context.Context, method string, args, reply any, opti
 	return merge(reply, resp)
 }
 
-// merge adds a copy of a message to another one, which must be of the same type.
+// merge merges a copy of a message into another one, which must be of the same type.
 func merge(to, from any) error {
 	target, ok := to.(proto.Message)
 	source, also := from.(proto.Message)
@@ -84,13 +83,13 @@ func merge(to, from any) error {
 	return nil
 }
 
-// incoming turns the context of a caller into that of its handler.
+// incoming returns the context of a handler for that of its caller.
 func incoming(ctx context.Context, transport grpc.ServerTransportStream) context.Context {
 	outgoing, _ := metadata.FromOutgoingContext(ctx)
 	return grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(ctx, outgoing), transport)
 }
 
-// localTransport keeps the header and the trailer that a handler sends.
+// localTransport keeps the header and the trailer that a handler sets.
 type localTransport struct {
 	method string
 	// onHeader is called once, when the header is sent. It may be nil.
@@ -124,7 +123,7 @@ func (t *localTransport) SendHeader(md metadata.MD) error {
 	return nil
 }
 
-// flush sends the header unless it was sent.
+// flush sends the header unless it has been sent.
 func (t *localTransport) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,7 +141,7 @@ func (t *localTransport) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// received returns what has been sent so far.
+// received returns the header and the trailer so far.
 func (t *localTransport) received() (header, trailer metadata.MD) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

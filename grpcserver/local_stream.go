@@ -12,22 +12,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// localWindow is how many messages each side of a stream may send before the other receives.
+// localWindow is how many messages each side of a stream may send before the other side receives.
 const localWindow = 16
 
-// localStream is what both ends of a stream in this process share.
+// localStream is the state that both ends of a stream share.
 type localStream struct {
 	*localTransport
 	requests  chan proto.Message // closed by CloseSend
-	responses chan proto.Message // never closed: a handler that was cut off may still send
+	responses chan proto.Message // never closed: a handler may still send after the stream has ended
 	header    chan struct{}      // closed when the header is sent
 	done      chan struct{}      // closed when the stream has ended
-	err       error              // how it ended; read after done
+	err       error              // the status of the stream; read after done
 }
 
-// NewStream implements grpc.ClientConnInterface. The stream is as over the network: its handler
-// runs on a goroutine of its own, which ends when the caller's context is done, or the caller
-// has received the end. Options are ignored.
+// NewStream implements grpc.ClientConnInterface. The stream behaves as over the network: its handler runs on its own
+// goroutine, which ends when the caller's context is done, or the caller has received the end. Options are ignored.
 func (l *Local) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	m, ok := l.streams[method]
 	if !ok {
@@ -128,8 +127,7 @@ func (s *localClientStream) CloseSend() error {
 	return nil
 }
 
-// SendMsg implements grpc.ClientStream. io.EOF means that the stream has ended; RecvMsg says
-// how.
+// SendMsg implements grpc.ClientStream. It returns io.EOF if the stream has ended; RecvMsg returns the status.
 func (s *localClientStream) SendMsg(message any) error {
 	if s.closed {
 		return status.Error(codes.Internal, "SendMsg was called after CloseSend")
@@ -150,8 +148,8 @@ func (s *localClientStream) SendMsg(message any) error {
 	return s.ended()
 }
 
-// ended is what SendMsg returns after the end: nothing when the caller sends one message only,
-// since RecvMsg follows at once.
+// ended is the result of SendMsg after the end: nil if the caller sends only one message, because it calls RecvMsg
+// next.
 func (s *localClientStream) ended() error {
 	if s.desc.ClientStreams {
 		return io.EOF
@@ -159,8 +157,8 @@ func (s *localClientStream) ended() error {
 	return nil
 }
 
-// RecvMsg implements grpc.ClientStream. When the handler sends one message only, that comes
-// with the end of the stream.
+// RecvMsg implements grpc.ClientStream. If the handler sends only one message, it returns the message when the stream
+// has ended.
 func (s *localClientStream) RecvMsg(message any) error {
 	err := s.receive(message)
 	if s.desc.ServerStreams {
@@ -192,7 +190,7 @@ func (s *localClientStream) receive(message any) error {
 		return status.FromContextError(s.ctx.Err()).Err()
 	}
 	select {
-	case response := <-s.responses: // it was sent before the end
+	case response := <-s.responses: // sent before the end
 		return replace(message, response)
 	default:
 	}
@@ -202,7 +200,7 @@ func (s *localClientStream) receive(message any) error {
 	return io.EOF
 }
 
-// replace makes a message a copy of another one.
+// replace copies a message into another one.
 func replace(message any, by proto.Message) error {
 	if target, ok := message.(proto.Message); ok {
 		proto.Reset(target)

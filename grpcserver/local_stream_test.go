@@ -23,7 +23,7 @@ var (
 	up   = &grpc.StreamDesc{ClientStreams: true}
 )
 
-// streaming is one stream of a test, whose handler the test writes.
+// streaming is a stream of a test, whose handler is a function.
 type streaming struct {
 	grpc.ClientStream
 	cancel context.CancelFunc
@@ -56,7 +56,7 @@ func (s streaming) all() string {
 	}
 }
 
-// atEachDoor runs a test of a stream over gRPC, and in the process: nothing may differ.
+// atEachDoor runs a test of a stream over gRPC and in the process: nothing may differ.
 func atEachDoor(t *testing.T, desc *grpc.StreamDesc, handler func(stream grpc.ServerStream) error, test func(t *testing.T, s *server, stream streaming)) {
 	t.Helper()
 	name := map[*grpc.StreamDesc]string{call: "Call", down: "Down", up: "Up"}[desc]
@@ -113,7 +113,7 @@ func TestBothStream(t *testing.T) {
 	})
 }
 
-// TestServerStreams: what was sent before an error is received before it.
+// TestServerStreams: messages that were sent before an error are received before it.
 func TestServerStreams(t *testing.T) {
 	atEachDoor(t, down, func(stream grpc.ServerStream) error {
 		var request wrapperspb.StringValue
@@ -133,7 +133,7 @@ func TestServerStreams(t *testing.T) {
 		must(t, s.send("c"))
 		must(t, s.CloseSend())
 		want(t, s.all(), "a, b, c, Aborted that is all")
-		must(t, s.CloseSend()) // once more
+		must(t, s.CloseSend()) // repeated
 	})
 }
 
@@ -179,7 +179,7 @@ func TestClientStreams(t *testing.T) {
 	})
 }
 
-// TestStreamMetadata: what the caller sends comes in, header and trailer come out.
+// TestStreamMetadata: the handler gets the caller's metadata, and the caller the header and the trailer.
 func TestStreamMetadata(t *testing.T) {
 	atEachDoor(t, call, func(stream grpc.ServerStream) error {
 		in, _ := metadata.FromIncomingContext(stream.Context())
@@ -246,7 +246,7 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 				}
 				synctest.Wait()
 				time.Sleep(time.Second)
-				got := requests(t, s.registry) // gRPC may tell of a deadline by cancelling the context
+				got := requests(t, s.registry) // gRPC may report a deadline by cancelling the context
 				if len(got) != 1 || got["Call Canceled"] != 1 && got["Call "+c.code.String()] != 1 {
 					t.Errorf("observed: %v", got)
 				}
@@ -272,8 +272,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	})
 }
 
-// TestStreamIsFull: who sends faster than the other receives waits, and is not cut off from
-// the end.
+// TestStreamIsFull: a side that sends faster than the other receives blocks, and still learns of the end.
 func TestStreamIsFull(t *testing.T) {
 	large := strings.Repeat("x", 100<<10)
 	atEachDoor(t, call, func(stream grpc.ServerStream) error {

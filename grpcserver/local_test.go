@@ -28,8 +28,7 @@ func local(lock func(context.Context) error) (models.LocketClient, *grpcserver.L
 	return models.NewLocketClient(conn), conn, registry, log
 }
 
-// TestLocal: a call in the same process has its metadata, its answer and its error, and is
-// counted like others.
+// TestLocal: a call in the same process has its metadata, its answer and its error, and is counted.
 func TestLocal(t *testing.T) {
 	var answer error
 	client, _, registry, _ := local(func(ctx context.Context) error {
@@ -54,7 +53,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLocalHeaders: what a handler adds to its answer reaches the caller, also with an error.
+// TestLocalHeaders: header and trailer of a handler reach the caller, also with an error.
 func TestLocalHeaders(t *testing.T) {
 	client, _, _, _ := local(func(ctx context.Context) error {
 		must(t, grpc.SetHeader(ctx, metadata.Pairs("a", "1")))

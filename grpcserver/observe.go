@@ -20,8 +20,7 @@ import (
 type observer struct {
 	log       *slog.Logger
 	durations *prometheus.HistogramVec
-	// warnings keeps the log readable, and cheap, while everything is refused. The metric
-	// counts them all.
+	// warnings limits the lines in the log while every call is refused. The metric counts all calls.
 	warnings rate.Sometimes
 }
 
@@ -36,7 +35,7 @@ func newObserver(log *slog.Logger, registerer prometheus.Registerer) *observer {
 	return o
 }
 
-// observe is an Observer.
+// observe implements Observer.
 func (o *observer) observe(ctx context.Context, call *Call) (context.Context, func(error)) {
 	start := time.Now()
 	return ctx, func(err error) { o.ended(ctx, call, time.Since(start), err) }
@@ -67,7 +66,7 @@ func (o *observer) ended(ctx context.Context, call *Call, took time.Duration, er
 	}
 }
 
-// levelOf is the level at which a request is logged. Client errors are logged at level debug, and
+// levelOf returns the level at which a request is logged. Client errors are logged at level debug, and
 // so is the ordinary end of a wait: the caller's deadline, or the shutdown of the server.
 func levelOf(fullMethod string, err error) slog.Level {
 	switch status.Code(err) {

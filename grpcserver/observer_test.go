@@ -18,7 +18,7 @@ import (
 
 type spanKey struct{}
 
-// spans are observers that keep what they hear, and give each call what it is within.
+// spans are observers that record calls, and add to the context of each call which observers it is in.
 type spans struct {
 	mu    sync.Mutex
 	heard []string
@@ -48,7 +48,7 @@ func (s *spans) observer(name string) grpcserver.Observer {
 	}
 }
 
-// TestObservers: observers hear of every call at each door, of those too that a guard refuses or that panic, one within the
+// TestObservers: observers are called for every call, also for those that a guard refuses or that panic, one inside the
 // other; guards and handlers get their contexts.
 func TestObservers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

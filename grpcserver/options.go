@@ -10,32 +10,30 @@ import (
 )
 
 const (
-	// MaxRequest is the size of the largest message that is read. The largest valid one
-	// has two values of 64 KiB and a few names of 1 KiB.
+	// MaxRequest is the maximum size of a message from a client. The largest valid one has two values of 64 KiB and a
+	// few names of 1 KiB.
 	MaxRequest = 256 << 10
-	// maxHeader is the size of the largest header that is read, as over HTTP.
+	// maxHeader is the maximum size of a header, as over HTTP.
 	maxHeader = 64 << 10
 
-	// window is the flow-control window of a connection. With gRPC's 64 KiB one that carries
-	// hundreds of calls spends its time on updates. That of a stream has room for a message.
+	// window is the flow-control window of a connection. With gRPC's default of 64 KiB, a connection with hundreds of
+	// calls spends its time on window updates. The window of a stream has room for a message.
 	window       = 1 << 20
 	streamWindow = MaxRequest
-	// connectionAge is after what time, give or take a tenth, a connection takes no more calls: its
-	// client connects again, shows its certificate again, and may reach another server. Its calls have
-	// connectionGrace to end.
+	// connectionAge is after what time, give or take a tenth, a connection accepts no more calls: its client connects
+	// again, shows its certificate again, and may reach another server. Running calls have connectionGrace to end.
 	connectionAge   = time.Hour
 	connectionGrace = 10 * time.Minute
 
-	// streamWorkers run the handlers without starting a goroutine for each call. Handlers
-	// wait for the commit, so there must be as many as calls in a large batch.
+	// streamWorkers run handlers without starting a goroutine for each call. Handlers wait for a commit, so there must
+	// be as many as calls in a large batch.
 	streamWorkers = 512
-	// maxStreams is how many calls one connection may have under way at the same time; a client
-	// begins the next when one has ended. Each call that waits is one of them.
+	// maxStreams is how many concurrent calls one connection may have; a client waits with further ones. Each call that
+	// waits for a claim is one of them.
 	maxStreams = 10_000
 )
 
-// Options are the options of every gRPC server of Locket, whose calls pass the chain.
-// tlsConfig may be nil.
+// Options returns the options of every gRPC server of Locket, whose calls pass the chain. tlsConfig may be nil.
 func Options(tlsConfig *tls.Config, chain *Chain) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxRequest),

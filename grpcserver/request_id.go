@@ -12,9 +12,9 @@ import (
 
 type requestIDKey struct{}
 
-// withRequestID names a call: by the id that its caller gave it, if that is valid, or by a new
-// one. The gateway always gives one, since it returns it in a header. An id that is generated for
-// a call over gRPC ties the lines of the log together, and is not returned.
+// withRequestID sets the id of a call: the caller's, if that is valid, otherwise a new one. The gateway always sets
+// one, because it returns it in a header. A new id of a call over gRPC only connects the lines of the log, and is not
+// returned.
 func withRequestID(ctx context.Context) context.Context {
 	var id string
 	if values := metadata.ValueFromIncomingContext(ctx, models.RequestIDKey); len(values) > 0 {
@@ -26,14 +26,13 @@ func withRequestID(ctx context.Context) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
 
-// RequestID returns the id of the call that a context belongs to, "" outside of a call.
+// RequestID returns the id of the call of a context, "" outside of a call.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
 }
 
-// LogRequestID returns a handler that adds the request id to what is logged with the
-// context of a request.
+// LogRequestID returns a handler that adds the request id to records that are logged with the context of a call.
 func LogRequestID(next slog.Handler) slog.Handler { return requestIDHandler{next} }
 
 type requestIDHandler struct{ slog.Handler }

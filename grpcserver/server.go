@@ -1,6 +1,6 @@
-// Package grpcserver serves gRPC as an ifrit runner: listener, TLS, health, reflection, and an
-// orderly end. It has the one chain of interceptors that calls pass at every door (Chain), and
-// the connection by which the gateway calls services in its own process (Local).
+// Package grpcserver serves gRPC as an ifrit runner: listener, TLS, health, reflection, and graceful shutdown. It has
+// the one chain of interceptors that all calls pass (Chain), and the connection by which the gateway calls services in
+// its own process (Local).
 package grpcserver
 
 import (
@@ -20,26 +20,26 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// Config says how to serve.
+// Config configures a Server.
 type Config struct {
-	// Address is where to listen. Not used when Listener is set.
+	// Address is where to listen. It is ignored if Listener is set.
 	Address  string
 	Listener net.Listener
 	// Register adds the services.
 	Register func(grpc.ServiceRegistrar)
-	// Chain is what the calls pass. Its streams end when the server does.
+	// Chain is passed by all calls. Its streams end when the server does.
 	Chain *Chain
-	// Arrive is called when the header of a call has come, with its peer and metadata, and must not
-	// wait. It returns what is called when the message has come too, or nil; cut ends the call before
-	// that. A nil Arrive lets all calls take their time.
+	// Arrive is called when the header of a call has arrived, with its peer and metadata. It must not wait. It returns
+	// a function to call when the message has arrived too, or nil; cut ends the call before that. With a nil Arrive,
+	// calls may take any time.
 	Arrive func(ctx context.Context, cut func()) (arrived func())
-	// Stats, unless it is nil, hears of what happens to calls, before the Chain does.
+	// Stats, unless it is nil, is notified of what happens to calls, before the Chain.
 	Stats stats.Handler
 	// TLS is nil for plain gRPC.
 	TLS *tls.Config
-	// ShutdownTimeout is how long requests under way may take to finish.
+	// ShutdownTimeout is how long running requests may take to finish.
 	ShutdownTimeout time.Duration
-	// OnDrain is called when the end begins: it makes waiting calls return.
+	// OnDrain is called when the shutdown begins: it must make waiting calls return.
 	OnDrain func()
 	Log     *slog.Logger
 }
@@ -51,7 +51,7 @@ type Server struct {
 	services serviceNames // those of config.Register
 }
 
-// serviceNames are the names of the services that are registered with it.
+// serviceNames collects the names of the services that are registered with it.
 type serviceNames []string
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -70,9 +70,9 @@ func New(config Config) *Server {
 	return s
 }
 
-// SetReady has the health service report, for each service by its name, whether it can serve: all
-// do at first. The health of the whole server, which has the empty name, is not affected: it says
-// that the process serves. It may be called from any goroutine, and does nothing after the end.
+// SetReady sets whether the health service reports each service as serving, by its name; at first all are. The health
+// of the whole server, which has the empty name, stays SERVING while the process runs. SetReady is safe for concurrent
+// use, and does nothing after the shutdown.
 func (s *Server) SetReady(ready bool) {
 	state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if ready {
@@ -83,9 +83,8 @@ func (s *Server) SetReady(ready bool) {
 	}
 }
 
-// Run implements ifrit.Runner. It is ready when it listens. On a signal
-// all health turns NOT_SERVING, new connections are refused, waiting calls are sent away, and
-// requests under way may finish; it returns nil.
+// Run implements ifrit.Runner. It is ready when it listens. On a signal all health becomes NOT_SERVING, new connections
+// are refused, waiting calls return, and running requests may finish; it returns nil.
 func (s *Server) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	listener, err := s.listen()
 	if err != nil {
@@ -124,7 +123,7 @@ func (s *Server) listen() (net.Listener, error) {
 	if s.config.Listener != nil {
 		return s.config.Listener, nil
 	}
-	if s.config.Address == "" { // net.Listen would take any port, for everybody
+	if s.config.Address == "" { // net.Listen would take any port, on all interfaces
 		return nil, errors.New("listen for gRPC: no address")
 	}
 	listener, err := net.Listen("tcp", s.config.Address)
@@ -134,7 +133,7 @@ func (s *Server) listen() (net.Listener, error) {
 	return listener, nil
 }
 
-// stop waits for the requests under way, and cuts off those that take too long.
+// stop waits for the running requests, and cancels those that take too long.
 func (s *Server) stop(server *grpc.Server) {
 	late := time.AfterFunc(s.config.ShutdownTimeout, func() {
 		s.config.Log.Warn("requests are cut off", "after", s.config.ShutdownTimeout)

@@ -45,7 +45,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// TestWatch: a health watch is notified of the end, and its stream then ends.
+// TestWatch: a health watch is notified of the shutdown, and its stream then ends.
 func TestWatch(t *testing.T) {
 	var release chan struct{}
 	bubble(t, config{lock: func(context.Context) error { <-release; return nil }}, func(t *testing.T, s *server) {
@@ -72,7 +72,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestDrain: requests under way finish, new ones are refused.
+// TestDrain: running requests finish, new ones are refused.
 func TestDrain(t *testing.T) {
 	var release chan struct{}
 	bubble(t, config{lock: func(context.Context) error { <-release; return nil }}, func(t *testing.T, s *server) {
@@ -122,7 +122,7 @@ func TestCutOff(t *testing.T) {
 	})
 }
 
-// TestEndWhileIdle: without requests the end does not wait.
+// TestEndWhileIdle: without requests the shutdown does not wait.
 func TestEndWhileIdle(t *testing.T) {
 	bubble(t, config{}, func(t *testing.T, s *server) {
 		must(t, <-s.call(t.Context()))
@@ -160,7 +160,7 @@ func TestAddressTaken(t *testing.T) {
 	}
 }
 
-// TestNoAddress: an empty address is not any port of all interfaces.
+// TestNoAddress: an empty address does not mean any port on all interfaces.
 func TestNoAddress(t *testing.T) {
 	process := ifrit.Background(grpcserver.New(grpcserver.Config{Log: slog.New(slog.DiscardHandler)}))
 	if err := <-process.Wait(); err == nil || !strings.Contains(err.Error(), "no address") {
@@ -188,7 +188,7 @@ func TestReflection(t *testing.T) {
 				t.Errorf("services %q lack %s", names, want)
 			}
 		}
-		// The stream is open and idle: it must not hold up the end.
+		// The stream is open and idle: it must not delay the shutdown.
 		begin := time.Now()
 		s.stop(t)
 		if took := time.Since(begin); took > time.Second {
@@ -197,7 +197,7 @@ func TestReflection(t *testing.T) {
 	})
 }
 
-// TestPanic: its caller gets Internal without the details, and everybody else is served.
+// TestPanic: its caller gets Internal without the details, and the server keeps serving.
 func TestPanic(t *testing.T) {
 	bubble(t, config{
 		lock: func(ctx context.Context) error {
@@ -314,7 +314,7 @@ func requests(t *testing.T, registry *prometheus.Registry) map[string]uint64 {
 	return counts
 }
 
-// TestUnknownMethod: what callers make up does not become a label.
+// TestUnknownMethod: an unknown method does not become a label of a metric.
 func TestUnknownMethod(t *testing.T) {
 	bubble(t, config{}, func(t *testing.T, s *server) {
 		err := s.conn.Invoke(t.Context(), "/models.Locket/MadeUp", &emptypb.Empty{}, &emptypb.Empty{})
@@ -325,7 +325,7 @@ func TestUnknownMethod(t *testing.T) {
 	})
 }
 
-// TestOrdinaryEnds: the end of a wait by its caller's deadline, or by a shutdown, is no warning.
+// TestOrdinaryEnds: a wait that its caller's deadline or a shutdown ends causes no warning.
 func TestOrdinaryEnds(t *testing.T) {
 	stopping, err := status.New(codes.Unavailable, "the server is shutting down").WithDetails(
 		&errdetails.ErrorInfo{Domain: models.ErrorDomain, Reason: models.ReasonShuttingDown})
@@ -355,7 +355,7 @@ func TestOrdinaryEnds(t *testing.T) {
 	}
 }
 
-// TestStreams: a connection has so many calls under way, and no more.
+// TestStreams: the number of concurrent calls of a connection is limited.
 func TestStreams(t *testing.T) {
 	var under atomic.Int64
 	var end chan struct{}
@@ -374,7 +374,7 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestLogWith shows that what is added to a logger later keeps the request id.
+// TestLogWith: a logger derived with With keeps the request id.
 func TestLogWith(t *testing.T) {
 	var l logs
 	bubble(t, config{lock: func(ctx context.Context) error {
@@ -389,8 +389,7 @@ func TestLogWith(t *testing.T) {
 	})
 }
 
-// TestPings: a client may ask every few seconds whether the server is there, and is sent
-// away when it asks all the time.
+// TestPings: a client may ping every few seconds, and its connection is closed if it pings all the time.
 func TestPings(t *testing.T) {
 	for _, c := range []struct {
 		interval time.Duration
@@ -430,8 +429,7 @@ func send(conn net.Conn, text string) error {
 	return err
 }
 
-// readGoAway reads HTTP/2 frames until the one that ends the connection, and returns what
-// it says.
+// readGoAway reads HTTP/2 frames until the one that ends the connection, and returns its text.
 func readGoAway(conn net.Conn) string {
 	for {
 		header := make([]byte, 9)

@@ -46,14 +46,14 @@ func TestMutualTLS(t *testing.T) {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		must(t, err)
 		return func(c *tls.Config) {
-			// Shown even if the server names other authorities.
+			// shown even if the server names other authorities.
 			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 		}
 	}
 	for _, c := range []struct {
 		name   string
 		change func(*tls.Config)
-		says   string // "" when the client is served
+		says   string // "" if the client is served
 	}{
 		{"right", func(*tls.Config) {}, ""},
 		{"TLS 1.2", func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, ""},
@@ -85,8 +85,8 @@ func TestMutualTLS(t *testing.T) {
 	t.Run("gRPC", func(t *testing.T) { must(t, check(t, address, credentials.NewTLS(ca.ClientTLS(t)))) })
 }
 
-// greet connects and waits for the server's first word. In TLS 1.3 a client hears only
-// then that its certificate was refused.
+// greet connects and waits for the server's first byte. In TLS 1.3 a client learns only then that its certificate was
+// refused.
 func greet(address string, config *tls.Config) error {
 	conn, err := tls.Dial("tcp", address, config)
 	if err != nil {
@@ -112,8 +112,8 @@ func check(t *testing.T, address string, creds credentials.TransportCredentials,
 	return err
 }
 
-// TestReplacedWhileServing: new connections use files that were replaced, through gRPC, on
-// real sockets. The tests of package certs are exact.
+// TestReplacedWhileServing: new connections use replaced files, with gRPC and real sockets. The tests of package certs
+// check the details.
 func TestReplacedWhileServing(t *testing.T) {
 	before, after := fixtures.NewCA(t), fixtures.NewCA(t)
 	folder := t.TempDir()
@@ -144,5 +144,5 @@ func TestReplacedWhileServing(t *testing.T) {
 		set.Look(t.Context())
 		return check(t, address, credentials.NewTLS(after.ClientTLS(t)))
 	})
-	must(t, ask()) // on the connection that was there
+	must(t, ask()) // on the existing connection
 }
