@@ -10,8 +10,8 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// The views add URLs to those of package jsonview. The tags describe them in the OpenAPI
-// document; a pointer may be null.
+// The views add URLs to the types of package jsonview. The tags describe them in the OpenAPI document; a pointer may be
+// null.
 
 type claimView struct {
 	URL string `json:"url" doc:"The claim's address."`
@@ -67,7 +67,7 @@ func (lockView) example() string {
 	return lockExample
 }
 
-// heldView is a single lock.
+// heldView is the answer about one lock.
 type heldView struct {
 	lockView
 	Token uint64 `json:"token" doc:"The fencing token of the grant."`
@@ -124,11 +124,11 @@ func (permissionView) example() string {
 	return `{"allowed": true, "line": 7}`
 }
 
-// exemplary is implemented by every view: an answer for the OpenAPI document and the page that shows it. A test validates
-// it by the view's schema.
+// exemplary is implemented by every view: it returns an example for the OpenAPI document and the page that shows it. A
+// test validates the example against the view's schema.
 type exemplary interface{ example() string }
 
-// viewList returns what shows a list by what shows an item of it.
+// viewList returns the view of a list, made from the view of its items.
 func viewList[In, Item, View any](items func(In) []Item, view func(base string, item Item) View) func(string, In) []View {
 	return func(base string, answer In) []View {
 		views := make([]View, 0, len(items(answer)))
@@ -151,7 +151,7 @@ func viewResource(base string, r *models.ResourceInfo) resourceView {
 	return resourceView{resourceURL(base, r.GetResource()), jsonview.OfResource(r, placeOf(base))}
 }
 
-// placeOf returns what shows a claim in the queue of its resource.
+// placeOf returns the view of a claim in the queue of its resource.
 func placeOf(base string) func(*models.Claim) placeView {
 	return func(c *models.Claim) placeView { return placeView{claimURL(base, c), jsonview.OfPlace(c)} }
 }
@@ -200,7 +200,7 @@ const (
 	presencesPath = "/v1/presences/"
 )
 
-// claimURL returns an absolute URL, because clients fetch it unchanged.
+// claimURL returns an absolute URL, because clients use it unchanged.
 func claimURL(base string, c *models.Claim) string { return base + "/v1/claims/" + c.GetId() + "/" }
 
 // head sets the headers of an answer, and returns its status.
@@ -231,8 +231,8 @@ func (r *request) head(header http.Header, answer proto.Message) (code int) {
 	}
 }
 
-// askAgain returns after how many seconds a client that does not wait with Prefer asks again about a claim
-// that waits: soon enough to keep it waiting.
+// askAgain returns after how many seconds a client that does not wait with Prefer should ask about a waiting claim
+// again: soon enough to keep the claim waiting.
 func askAgain(c *models.Claim) int {
 	const pause = 5
 	if c.WaitTtl == nil {

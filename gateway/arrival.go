@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// arrive notes that the body of a request is still to come: until it has come, the request may be cut off.
-// It returns what is called at the end.
+// arrive notes that the body of a request has not arrived yet; until then the request may be cut off. end must be
+// called when the request ends.
 func (c Config) arrive(r *http.Request) (end func()) {
 	arriving, connection := &arrivingBody{ReadCloser: r.Body}, requestOf(r.Context()).connection
 	arriving.arrived = c.Arrive(c.incoming(r), func() { arriving.cut(connection) })
@@ -23,12 +23,12 @@ func (c Config) arrive(r *http.Request) (end func()) {
 	return arriving.end
 }
 
-// incoming returns the context that the calls of a request have, with its peer and metadata.
+// incoming returns the context of the calls of a request, with its peer and metadata.
 func (c Config) incoming(r *http.Request) context.Context {
 	return metadata.NewIncomingContext(peer.NewContext(r.Context(), requestOf(r.Context()).peer), callMetadata(c, r))
 }
 
-// arrivingBody is the body of a request that may be cut off until it has come.
+// arrivingBody is the body of a request that may be cut off until the body has arrived.
 type arrivingBody struct {
 	io.ReadCloser
 	arrived func()
@@ -53,8 +53,8 @@ func (b *arrivingBody) end() {
 	b.arrived()
 }
 
-// cut ends the reading of the body. A deadline that is set after it has come would be that of the next
-// request of the connection.
+// cut ends the reading of the body. It does nothing after the body has arrived, because the deadline would then be that
+// of the connection's next request.
 func (b *arrivingBody) cut(connection *http.ResponseController) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

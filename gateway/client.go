@@ -15,11 +15,10 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// maxWait is how long a client may wait with one request.
+// maxWait is the maximum time for which one request may wait.
 const maxWait = time.Hour
 
-// preferredWait returns how long a client prefers to wait (RFC 7240, section 4.3), 0 when
-// it says nothing that can be understood.
+// preferredWait returns how long a client prefers to wait (RFC 7240, section 4.3), 0 if it gives no valid preference.
 func preferredWait(header http.Header) time.Duration {
 	for _, line := range header.Values("Prefer") {
 		for preference := range strings.SplitSeq(line, ",") {
@@ -38,8 +37,8 @@ func preferredWait(header http.Header) time.Duration {
 	return 0
 }
 
-// tellApplied sets the header that reports the preference as applied, if it was.
-// A wait for which the server had no room comes with the advice to pause.
+// tellApplied sets the header that reports an applied preference. If the server had no room for the wait, it sets
+// Retry-After.
 func (r *request) tellApplied(header http.Header) {
 	if r.retryAfter {
 		header.Set("Retry-After", "1")
@@ -49,9 +48,8 @@ func (r *request) tellApplied(header http.Header) {
 	}
 }
 
-// client is a client of the service that adds what REST knows and gRPC does not: its
-// answers about a claim wait, if the caller prefers that, until the claim does not; and
-// presences have a path of their own.
+// client is a client of the service that adds what only REST has: answers about a claim wait, if the caller prefers
+// that, until the claim no longer waits; and presences have a path of their own.
 type client struct{ models.LocketClient }
 
 // CreateClaim implements models.LocketClient.
@@ -66,8 +64,8 @@ func (c client) GetClaim(ctx context.Context, in *models.GetClaimRequest, opts .
 	return c.await(ctx, claim, err)
 }
 
-// UpdateClaim implements models.LocketClient. A claim that cannot be activated yet is
-// tried again when it no longer waits.
+// UpdateClaim implements models.LocketClient. If a claim cannot be activated yet, it waits for the claim and tries
+// again.
 func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
 	claim, err := c.LocketClient.UpdateClaim(ctx, in, opts...)
 	if requestOf(ctx).wait == 0 || in.GetStatus() != models.Status_STATUS_ACTIVE {
@@ -84,8 +82,8 @@ func (c client) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, 
 	return c.LocketClient.UpdateClaim(ctx, in, opts...)
 }
 
-// await returns a claim that waits as it is once it no longer does, or when the time is
-// up. If waiting fails (the server shuts down), what is known already is the answer.
+// await waits until a claim no longer waits or the time is up, and returns it. If that fails (for example because the
+// server shuts down), it returns the claim as it was.
 func (c client) await(ctx context.Context, claim *models.Claim, err error) (*models.Claim, error) {
 	r := requestOf(ctx)
 	if err != nil || r.wait == 0 {

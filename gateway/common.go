@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// markHeader is on every answer, errors included, so that clients can tell them from those of
-// a proxy that answers in the server's place. Package keychain relies on it.
+// markHeader is in every answer, also in errors, so that clients can tell them from answers of a proxy. Package
+// keychain relies on it.
 const markHeader = "Locket-Api"
 
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 30 * time.Second
-	// writeTimeout is how long a request may take from its headers to the end of the
-	// answer, beside the time for which it is asked to wait.
+	// writeTimeout limits the time from the headers of a request to the end of its answer, in addition to the time that
+	// it is asked to wait.
 	writeTimeout = time.Minute
 	idleTimeout  = 2 * time.Minute
 	maxHeader    = 64 << 10
 )
 
-// common does what all requests have in common, and passes them on.
+// common handles what all requests have in common, and calls next.
 func common(config Config, origins *origins, next http.Handler) http.Handler {
 	hosts, proxies := newHosts(config.Hosts), proxies(config.TrustedProxies)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,9 +63,8 @@ func common(config Config, origins *origins, next http.Handler) http.Handler {
 	})
 }
 
-// cleanPath leaves out the slashes at the end of a path and those that are doubled, and
-// decodes what comes after "/v1/claims" and the like: names and ids. Slashes that are encoded
-// belong to a name, and stay.
+// cleanPath removes trailing and repeated slashes from a path, and decodes its segments after "/v1/claims" and the
+// like: names and ids. Encoded slashes belong to a name and are kept.
 func cleanPath(escaped string) (string, error) {
 	segments := slices.DeleteFunc(strings.Split(escaped, "/"), func(segment string) bool { return segment == "" })
 	for i := 2; i < len(segments); i++ {
@@ -78,8 +77,8 @@ func cleanPath(escaped string) (string, error) {
 	return "/" + strings.Join(segments, "/"), nil
 }
 
-// nameInQuery makes /v1/resources/a of /v1/resources?name=a. Browsers and proxies take the names "." and ".." out of a path, even
-// when they are encoded, and some proxies decode slashes; a query they leave as it is.
+// nameInQuery returns /v1/resources/a for /v1/resources?name=a. Browsers and proxies remove the names "." and ".." from
+// a path, even if they are encoded, and some proxies decode slashes; they do not change a query.
 func nameInQuery(path, query string) (pathWithName, rest string) {
 	values, err := url.ParseQuery(query)
 	name := values["name"]
@@ -98,7 +97,7 @@ func namesOf(path string) bool {
 	})
 }
 
-// nameURL returns the address of a name in a list, which no client makes another one.
+// nameURL returns the URL of a name in a list, in a form that no client changes.
 func nameURL(list, name string) string {
 	if name == "." || name == ".." {
 		return list + "?name=" + name
@@ -106,13 +105,12 @@ func nameURL(list, name string) string {
 	return list + url.PathEscape(name) + "/"
 }
 
-// extendDeadline lets a request take so much longer than others. That its body must have been
-// read in time ends with the body.
+// extendDeadline adds to the time for the answer. The deadline for reading the body is not changed.
 func (r *request) extendDeadline(wait time.Duration) {
 	r.writeWithin(wait + writeTimeout)
 }
 
-// writeWithin sets how long what is written from now on may take.
+// writeWithin sets the timeout of the following writes.
 func (r *request) writeWithin(timeout time.Duration) {
 	_ = r.connection.SetWriteDeadline(time.Now().Add(timeout))
 }

@@ -281,7 +281,7 @@ func raw(t *testing.T, s *server, text string) string {
 	return string(got)
 }
 
-// TestGarbage: what is no HTTP gets an answer of 400 or none, and the server serves on.
+// TestGarbage: bytes that are not HTTP get an answer of 400 or none, and the server keeps serving.
 func TestGarbage(t *testing.T) {
 	s := start(t, nil)
 	for _, text := range []string{
@@ -320,7 +320,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMark: every answer says that it is the server's own, whatever was asked for.
+// TestMark: every answer has the header of this server.
 func TestMark(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	for _, request := range [][2]string{

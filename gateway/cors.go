@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// corsMethods and corsHeaders are what pages of allowed origins may send, and corsExposed the headers
-	// that they may read.
+	// corsMethods and corsHeaders are what pages of allowed origins may send, and corsExposed the headers that they may
+	// read.
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Prefer, X-Request-Id"
 	corsExposed = "ETag, Link, Locket-Api, Location, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
-	// corsAge is for how many seconds a browser need not ask again.
+	// corsAge is for how many seconds a browser may cache the answer to a preflight.
 	corsAge = "600"
 )
 
-// origins are those whose pages may use the server, beside its own.
+// origins are the origins, other than the server's own, whose pages may use the server.
 type origins struct {
 	protection *http.CrossOriginProtection
 	allowed    map[string]bool
@@ -33,15 +33,15 @@ func newOrigins(configured []string) (*origins, error) {
 	return o, nil
 }
 
-// ValidOrigins returns what is wrong with origins that pages may have.
+// ValidOrigins returns an error if an origin is invalid.
 func ValidOrigins(origins []string) error {
 	_, err := newOrigins(origins)
 	return err
 }
 
-// refuse returns nil for a request that does not come from a page of an origin that is not allowed. Requests
-// that change nothing are no exception: the page does not see the answer, but a watch costs. A link to a page
-// of this server is one.
+// refuse refuses a request from a page of an origin that is not allowed; otherwise it returns nil. It refuses requests
+// that change nothing too: the page could not see the answer, but a watch uses resources. Following a link to a page of
+// this server is allowed.
 func (o *origins) refuse(r *http.Request) *refusal {
 	unsafe := *r
 	unsafe.Method = http.MethodPost
@@ -52,7 +52,7 @@ func (o *origins) refuse(r *http.Request) *refusal {
 	return &refusal{code: http.StatusForbidden, body: problems{"message": "pages of other origins may not use this server; --http-origins lists those that may"}}
 }
 
-// allow lets a page of an allowed origin see the answer.
+// allow lets pages of an allowed origin read the answer.
 func (o *origins) allow(w http.ResponseWriter, r *http.Request) {
 	if len(o.allowed) == 0 {
 		return
@@ -65,8 +65,7 @@ func (o *origins) allow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer answers the question of a browser what a page of an allowed origin may send (a CORS preflight), and
-// reports whether the request was one.
+// answer answers a CORS preflight of an allowed origin, and reports whether the request was one.
 func (o *origins) answer(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions || !o.allowed[r.Header.Get("Origin")] || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false

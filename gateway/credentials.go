@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// inQuery are parameters by which clients send credentials elsewhere (RFC 6750, section 2.3).
+// inQuery are the query parameters in which clients of other services send credentials (RFC 6750, section 2.3).
 var inQuery = []string{"access_token", "api_key", "apikey", "auth_token", "authorization", "id_token", "password", "token"}
 
-// refuseCredentials refuses a credential in a query, whether it is valid or not: proxies, browsers
-// and logs keep addresses.
+// refuseCredentials refuses a credential in a query, valid or not, because proxies, browsers and logs keep URLs.
 func refuseCredentials(query url.Values) *refusal {
 	wrong := make(problems)
 	for name := range query {

@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// problems says what is wrong with the parameters of a request, by their names.
+// problems are the errors of a request's parameters, by parameter name.
 type problems map[string]string
 
-// add adds others. What was found wrong with a parameter first stays.
+// add adds other errors. The first error of a parameter is kept.
 func (p problems) add(others problems) {
 	for name, problem := range others {
 		if p[name] == "" {
@@ -23,7 +23,7 @@ func (p problems) add(others problems) {
 	}
 }
 
-// parameters are those of a request, by their names: the members of a body, or a query.
+// parameters are the parameters of a request, by name: the members of a body, or a query.
 type parameters map[string]json.RawMessage
 
 // parseBody returns the members of a JSON object.
@@ -44,8 +44,7 @@ func parseBody(body []byte) (parameters, problems) {
 	return members, repeated(body)
 }
 
-// repeated returns what is wrong with the members of an object that are there more than once: one
-// reader would take the first of them, another the last.
+// repeated returns an error for each repeated member of an object, because parsers differ in which one they take.
 func repeated(body []byte) problems {
 	wrong, seen := make(problems), make(map[string]bool)
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -65,8 +64,7 @@ func repeated(body []byte) problems {
 	return wrong
 }
 
-// parseQuery returns the parameters of a query, as the values of type into would have them
-// in JSON.
+// parseQuery returns the parameters of a query, as JSON values of the types of into's fields.
 func parseQuery(query string, into any) (parameters, problems) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -90,14 +88,14 @@ func parseQuery(query string, into any) (parameters, problems) {
 		case truths[name] && (given[0] == "true" || given[0] == "false"):
 			members[name] = json.RawMessage(given[0])
 		default:
-			quoted, _ := json.Marshal(given[0]) // a string can be encoded
+			quoted, _ := json.Marshal(given[0]) // encoding a string cannot fail
 			members[name] = quoted
 		}
 	}
 	return members, wrong
 }
 
-// into fills a struct of pointers in, by their names in JSON, and returns what is wrong.
+// into decodes the parameters into a struct of pointers, by its JSON names, and returns the errors.
 func (p parameters) into(target any) problems {
 	wrong := make(problems)
 	fields := reflect.ValueOf(target).Elem()
@@ -122,7 +120,7 @@ func (p parameters) into(target any) problems {
 	return wrong
 }
 
-// spelled says how a parameter is spelled that was given in another way, such as userData for user_data.
+// spelled returns a hint if a parameter is a known one in another spelling, such as userData for user_data.
 func spelled(name string, parameters reflect.Type) string {
 	plain := strings.NewReplacer("_", "", "-", "").Replace
 	for field := range parameters.Fields() {
@@ -138,8 +136,8 @@ func nameOf(field reflect.StructField) string {
 	return name
 }
 
-// lossy reports whether a string has lost something when it was decoded: half of a
-// surrogate pair becomes U+FFFD, and two names would become one.
+// lossy reports whether decoding a string has lost something: half of a surrogate pair becomes U+FFFD, so that two
+// names could become one.
 func lossy(value json.RawMessage, field reflect.Value) bool {
 	if field.Elem().Kind() != reflect.String {
 		return false
@@ -149,7 +147,7 @@ func lossy(value json.RawMessage, field reflect.Value) bool {
 	return strings.Count(field.Elem().String(), replacement) > written
 }
 
-// hint says what may have gone wrong with a value in a query: a "+" that is not encoded is a space.
+// hint returns a hint about the cause of an invalid value in a query: a "+" that is not encoded means a space.
 func hint(value json.RawMessage, t reflect.Type) string {
 	if t == reflect.TypeFor[time.Time]() && bytes.IndexByte(value, ' ') >= 0 {
 		return `; in a query the "+" of a time zone is written %2B`
@@ -157,7 +155,7 @@ func hint(value json.RawMessage, t reflect.Type) string {
 	return ""
 }
 
-// describe says what values of a type are.
+// describe describes the values of a type.
 func describe(t reflect.Type) string {
 	if named, ok := reflect.Zero(t).Interface().(enum); ok {
 		if t.Kind() == reflect.Slice {

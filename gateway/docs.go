@@ -12,7 +12,7 @@ import (
 //go:embed docs.html
 var docsPage string
 
-// docsPolicy forbids the page to fetch or run anything.
+// docsPolicy forbids the page to load or run anything.
 const docsPolicy = "default-src 'none'; style-src 'unsafe-inline'"
 
 // newDocs returns the handlers of the OpenAPI document and of the page that renders it.
@@ -51,19 +51,19 @@ func newDocs() (document, page http.Handler, err error) {
 	return static("application/json", text), static("text/html; charset=utf-8", html.Bytes()), nil
 }
 
-// indented returns a value as JSON for people.
+// indented returns a value as indented JSON.
 func indented(value any) (string, error) {
 	text, err := json.MarshalIndent(value, "", "  ")
 	return string(text), err
 }
 
-// toDocs leads who opens the server's address in a browser to its description.
+// toDocs redirects from the server's root to the description of the API.
 func toDocs(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Location", requestOf(r.Context()).base+"/docs")
 	w.WriteHeader(http.StatusFound)
 }
 
-// schemaName says in a word what a schema is of.
+// schemaName returns a word for the type of a schema.
 func schemaName(schema object) string {
 	if to, ok := schema["$ref"].(string); ok {
 		return to[strings.LastIndex(to, "/")+1:]

@@ -10,13 +10,13 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// enum is a type with a few values that have names.
+// enum is a type with a fixed set of named values.
 type enum interface{ Names() []string }
 
-// statuses are several, separated by commas.
+// statuses is a list of statuses, separated by commas.
 type statuses []models.Status
 
-// Names implements enum: those of which it is a list.
+// Names implements enum: the names of the items.
 func (statuses) Names() []string { return jsonview.Status(0).Names() }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -35,10 +35,10 @@ func (list *statuses) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// newStatus is a status that a client may ask for.
+// newStatus is a status that a client may set.
 type newStatus jsonview.Status
 
-// newStatusNames are those of the REST requirements.
+// newStatusNames are the statuses of the REST requirements.
 var newStatusNames = []string{"aborted", "active", "released", "revoked", "withdrawn"}
 
 // Names implements enum.

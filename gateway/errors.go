@@ -18,7 +18,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// refusal is the answer to a request that is not carried out.
+// refusal is the answer to a request that is refused.
 type refusal struct {
 	code int
 	body problems
@@ -26,7 +26,7 @@ type refusal struct {
 	deadlock json.RawMessage
 }
 
-// badRequest returns nil when nothing is wrong.
+// badRequest returns the refusal of invalid parameters, nil if there are none.
 func badRequest(wrong problems) *refusal {
 	if len(wrong) == 0 {
 		return nil
@@ -34,28 +34,28 @@ func badRequest(wrong problems) *refusal {
 	return &refusal{code: http.StatusBadRequest, body: wrong}
 }
 
-// deadlockView is the body of a refusal because of a deadlock.
+// deadlockView is the body of an answer about a deadlock.
 type deadlockView struct {
 	Message  string          `json:"message"`
 	Deadlock json.RawMessage `json:"deadlock"`
 }
 
-// problemType is the media type of an error for those who ask for it (RFC 9457).
+// problemType is the media type of errors by RFC 9457, for clients that accept it.
 const problemType = "application/problem+json"
 
-// problemView is the body of an error of that type.
+// problemView is the body of an error of this type.
 type problemView struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Instance names the request, as the header X-Request-Id and the log do.
+	// Instance identifies the request, as the header X-Request-Id and the log do.
 	Instance string `json:"instance,omitempty"`
-	// Errors is the body that others get, without message and deadlock.
+	// Errors is the body of an ordinary error, without message and deadlock.
 	Errors   problems        `json:"errors,omitempty"`
 	Deadlock json.RawMessage `json:"deadlock,omitempty"`
 }
 
-// problem returns the refusal for those who ask for a problem.
+// problem returns the refusal as a problem of RFC 9457.
 func (r *refusal) problem(id string) problemView {
 	p := problemView{Title: http.StatusText(r.code), Status: r.code, Errors: maps.Clone(r.body), Deadlock: r.deadlock}
 	if id != "" {
@@ -99,8 +99,8 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	requestOf(r.Context()).operation.refusalOf(status.Convert(err)).write(w, r)
 }
 
-// challengesFor leaves out basic authentication for the scripts of a page: the browser would ask the person with a
-// window of its own, before the page hears of the answer.
+// challengesFor removes basic authentication from the challenges for scripts of a page, because the browser would show
+// a dialog before the script gets the answer.
 func challengesFor(r *http.Request, challenges string) string {
 	if mode := r.Header.Get("Sec-Fetch-Mode"); mode == "" || mode == "navigate" {
 		return challenges
@@ -162,16 +162,16 @@ func (o operation) refusalOf(s *status.Status) *refusal {
 	return r
 }
 
-// describe adds who holds the resource, under the names that gRPC's ErrorInfo has for it.
+// describe adds the holder of the resource, by the names in gRPC's ErrorInfo.
 func (r *refusal) describe(info *errdetails.ErrorInfo) {
 	for name, value := range info.GetMetadata() {
-		if value != "" { // a holder without an owner
+		if value != "" { // a holder may have no owner
 			r.body[name] = value
 		}
 	}
 }
 
-// violationsOf returns what is wrong with the fields of a request.
+// violationsOf returns the errors of the fields of a request.
 func violationsOf(s *status.Status) []*errdetails.BadRequest_FieldViolation {
 	for _, detail := range s.Details() {
 		if fields, ok := detail.(*errdetails.BadRequest); ok {
@@ -181,7 +181,7 @@ func violationsOf(s *status.Status) []*errdetails.BadRequest_FieldViolation {
 	return nil
 }
 
-// failRouting answers requests that have no handler.
+// failRouting answers requests without a handler.
 func failRouting(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	message := "there is nothing here; see /docs"
 	if code == http.StatusMethodNotAllowed {

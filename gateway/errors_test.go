@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestChallengesForScripts: the script of a page gets no challenge for which the browser opens a window of its own.
+// TestChallengesForScripts: scripts of a page get no challenge for which the browser shows a dialog.
 func TestChallengesForScripts(t *testing.T) {
 	t.Parallel()
 	const all = `Bearer realm="locket", Basic realm="locket", charset="UTF-8", Certificate realm="locket"`

@@ -20,14 +20,14 @@ import (
 
 const (
 	eventsPath = "/v1/events"
-	// keepAliveInterval is how often a comment is sent, so that neither side, nor a proxy between
-	// them, takes a quiet connection for a dead one.
+	// keepAliveInterval is how often a comment is sent, so that neither side, nor a proxy between them, closes an idle
+	// connection.
 	keepAliveInterval = 15 * time.Second
-	// reconnectPause is after how long a client connects again whose stream has ended.
+	// reconnectPause is after what time a client should connect again when its stream has ended.
 	reconnectPause = time.Second
-	// eventTimeout is how long a client may take for what is sent at once.
+	// eventTimeout limits how long one write to a client may take.
 	eventTimeout = 10 * time.Second
-	// lastEventID is the header with which a client goes on after an event (the HTML standard,
+	// lastEventID is the header in which a client sends the id of the last event, to resume after it (HTML standard,
 	// server-sent events).
 	lastEventID = "Last-Event-ID"
 )
@@ -50,8 +50,8 @@ func (q *eventsQuery) message() proto.Message {
 	}
 }
 
-// translateEvents takes the cursor from either of its places. A client that connects again by
-// itself has the same query as at first, and a later id in the header.
+// translateEvents takes the cursor from the header or the query. A browser that reconnects repeats its first query and
+// adds a later id in the header.
 func translateEvents(r *http.Request) (proto.Message, *refusal) {
 	message, refused := query[eventsQuery](r)
 	if id := r.Header.Get(lastEventID); id != "" && refused == nil {
@@ -60,7 +60,7 @@ func translateEvents(r *http.Request) (proto.Message, *refusal) {
 	return message, refused
 }
 
-// events returns a handler that watches, and answers with server-sent events.
+// events returns the handler that answers a watch with server-sent events.
 func events(config Config, service models.LocketClient) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		known, md := requestOf(r.Context()), callMetadata(config, r)
@@ -68,7 +68,7 @@ func events(config Config, service models.LocketClient) http.Handler {
 		defer cancel()
 		request, reset := known.message.(*models.WatchRequest), false
 		stream, first, err := watch(ctx, service, request)
-		if models.ReasonOf(err) == models.ReasonCursorTooOld { // an EventSource that is refused gives up for good
+		if models.ReasonOf(err) == models.ReasonCursorTooOld { // an EventSource that is refused does not reconnect
 			request.Cursor, reset = "", true
 			stream, first, err = watch(ctx, service, request)
 		}
@@ -77,7 +77,7 @@ func events(config Config, service models.LocketClient) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("X-Accel-Buffering", "no") // of nginx
+		w.Header().Set("X-Accel-Buffering", "no") // disables the buffering of nginx
 		w.Header().Set(gzhttp.HeaderNoCompression, "true")
 		out := eventWriter{w: w, flush: http.NewResponseController(w).Flush, known: known}
 		out.begin(reset)
@@ -88,7 +88,7 @@ func events(config Config, service models.LocketClient) http.Handler {
 	})
 }
 
-// watch begins a watch, and returns its first response.
+// watch starts a watch, and returns its first response.
 func watch(ctx context.Context, service models.LocketClient, request *models.WatchRequest) (stream grpc.ServerStreamingClient[models.WatchResponse], first *models.WatchResponse, err error) {
 	if stream, err = service.Watch(ctx, request); err == nil {
 		first, err = stream.Recv()
@@ -104,7 +104,7 @@ type eventWriter struct {
 	text  bytes.Buffer
 }
 
-// follow writes what a stream brings until it ends, or the client is gone.
+// follow writes the responses of a stream until it ends or the client is gone.
 func (o *eventWriter) follow(ctx context.Context, stream grpc.ServerStreamingClient[models.WatchResponse]) {
 	type received struct {
 		response *models.WatchResponse
@@ -143,7 +143,7 @@ func (o *eventWriter) follow(ctx context.Context, stream grpc.ServerStreamingCli
 	}
 }
 
-// send writes a response. The last of its events has the cursor.
+// send writes a response. Its last event has the cursor as its id.
 func (o *eventWriter) send(response *models.WatchResponse) error {
 	var all []event
 	for _, c := range response.GetSnapshot() {
@@ -163,14 +163,14 @@ func (o *eventWriter) send(response *models.WatchResponse) error {
 			return err
 		}
 	}
-	if len(all) == 0 { // an id that is no event's moves the client on all the same
+	if len(all) == 0 { // an id without an event still sets the client's last event id
 		fmt.Fprintf(&o.text, "id: %s\n\n", response.GetCursor())
 	}
 	return o.write()
 }
 
-// begin says after which pause a client connects again, and, with reset, that changes were missed, and the claims that
-// are live come anew.
+// begin sends the pause before a reconnect. With reset it also says that changes were missed, and that the live claims
+// follow again.
 func (o *eventWriter) begin(reset bool) {
 	fmt.Fprintf(&o.text, "retry: %d\n\n", reconnectPause.Milliseconds())
 	if reset {
@@ -189,7 +189,7 @@ func (o *eventWriter) add(e event) error {
 	return err
 }
 
-// end says why there is no more. The client goes on by connecting again.
+// end sends why the stream ends. The client reconnects to resume.
 func (o *eventWriter) end(err error) error {
 	refused := o.known.operation.refusalOf(status.Convert(err))
 	return errors.Join(o.add(event{"end", refused.body}), o.write())

@@ -19,7 +19,7 @@ func exampleOf(t reflect.Type) any {
 	return example(reflect.Zero(t).Interface().(exemplary).example())
 }
 
-// example returns the value of an example, which is JSON.
+// example decodes an example, which is JSON.
 func example(text string) (value any) {
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
 		panic("the example " + text + ": " + err.Error())

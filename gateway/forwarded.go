@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// proxies are the addresses of the proxies whose X-Forwarded headers are used. From anybody else
-// they are ignored.
+// proxies are the addresses of the proxies whose X-Forwarded headers are used. From others these headers are ignored.
 type proxies []netip.Prefix
 
 func (p proxies) trust(remote string) bool {
@@ -24,8 +23,8 @@ func (p proxies) trust(remote string) bool {
 	return false
 }
 
-// baseOf returns the beginning of every address in an answer as the client sees it: scheme and
-// host, and the path below which a proxy serves this server.
+// baseOf returns the beginning of the URLs in an answer, as the client sees it: scheme and host, and the path prefix of
+// a proxy.
 func (p proxies) baseOf(r *http.Request) string {
 	scheme, host, prefix := "http", r.Host, ""
 	if r.TLS != nil {
@@ -48,7 +47,7 @@ func (p proxies) baseOf(r *http.Request) string {
 	return scheme + "://" + host + strings.TrimSuffix(prefix, "/")
 }
 
-// last returns the last value of a header, which the nearest proxy has written.
+// last returns the last value of a header: that of the nearest proxy.
 func last(header http.Header, name string) string {
 	values := header.Values(name)
 	if len(values) == 0 {
@@ -58,7 +57,7 @@ func last(header http.Header, name string) string {
 	return strings.TrimSpace(value[strings.LastIndex(value, ",")+1:])
 }
 
-// onlyHas reports whether a text has nothing but letters and digits of ASCII, and these others.
+// onlyHas reports whether a text has only ASCII letters, digits, and some other characters.
 func onlyHas(text, others string) bool {
 	for i := range len(text) {
 		c := text[i]

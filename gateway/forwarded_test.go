@@ -7,8 +7,8 @@ import (
 	"github.com/locket-service/locket/gateway"
 )
 
-// TestForwarded: the addresses in answers are those that a trusted proxy names. What it writes is
-// used if it is well-formed, and of several values the last.
+// TestForwarded: the URLs in answers are those that a trusted proxy names. Its headers are used if they are
+// well-formed, and of several values the last.
 func TestForwarded(t *testing.T) {
 	trusting := startAs(t, func(c *gateway.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("127.0.0.1/32")}

@@ -56,10 +56,10 @@ type server struct {
 	conn    grpc.ClientConnInterface // to the service
 	process ifrit.Process
 	counter prometheus.Counter
-	drain   func() // sends waiting calls away, as the program does when it ends
+	drain   func() // ends waiting calls, as the program does at shutdown
 }
 
-// shutdownTimeout is one that a test waits for only if something holds up the end.
+// shutdownTimeout is only reached if something blocks the shutdown.
 const shutdownTimeout = time.Hour
 
 // start starts a server before a service on a new database.
@@ -125,8 +125,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// service starts the service that the program serves, on a new database, and returns a
-// connection to it, and what sends waiting calls away.
+// service starts the program's service on a new database. It returns a connection to it, and a function that ends
+// waiting calls.
 func service(t testing.TB, registry *prometheus.Registry) (conn grpc.ClientConnInterface, drain func()) {
 	t.Helper()
 	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
@@ -173,7 +173,7 @@ func do(t *testing.T, c *http.Client, method, url, body string, headers ...strin
 	return answer{resp.StatusCode, resp.Header, string(content)}
 }
 
-// says fails the test unless an answer has a code, and a body with a text in it.
+// says fails the test unless an answer has this code, and a body that contains the text.
 func (a answer) says(t *testing.T, code int, text string) {
 	t.Helper()
 	if a.code != code || !strings.Contains(a.body, text) {

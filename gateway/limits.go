@@ -12,9 +12,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// limits sets the headers of a call that is beyond its quota: Retry-After, and those of the IETF's draft
-// of RateLimit header fields. Of a quota that does not refill there is no time, and of one that is not by time
-// no window.
+// limits sets the headers of a call that exceeds its quota: Retry-After, and those of the IETF's draft of RateLimit
+// header fields. A quota that does not refill has no time, and a quota that is not a rate has no window.
 func limits(header http.Header, s *status.Status) {
 	info := models.ErrorInfoOf(s.Err())
 	if info.GetReason() != models.ReasonQuotaExceeded {

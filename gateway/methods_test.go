@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write models/locket.rest.yaml anew")
 
-// TestRESTConfiguration: models/locket.rest.yaml says of the routes what the table of operations does. make generate
-// writes it, by this test.
+// TestRESTConfiguration: models/locket.rest.yaml has the routes of the table of operations. This test writes it, in
+// make generate.
 func TestRESTConfiguration(t *testing.T) {
 	const file = "../models/locket.rest.yaml"
 	generated := restConfiguration(t)

@@ -16,13 +16,13 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// mux is what the handlers of operations need.
+// mux has what the handlers of operations need.
 type mux struct {
 	config  Config
 	service client
 }
 
-// newMux returns everything that is served, by its path.
+// newMux returns the handler of all paths.
 func newMux(config Config) (http.Handler, error) {
 	served, err := pages(config)
 	if err != nil {
@@ -47,7 +47,8 @@ func newMux(config Config) (http.Handler, error) {
 			err = errors.Join(err, routes.HandlePath(at[0], at[1], func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler(w, r) }))
 		}
 	}
-	// Of the routes that match, the one that was added last is taken: a list, not a claim without an id.
+	// Of several matching routes the last added one wins, so shorter paths come last: a list, not a claim without an
+	// id.
 	byLength := slices.SortedFunc(slices.Values(operations), func(a, b operation) int { return len(b.path) - len(a.path) })
 	for _, o := range byLength {
 		err = errors.Join(err, routes.HandlePath(o.method, o.pattern(), m.handler(o)))
@@ -55,7 +56,8 @@ func newMux(config Config) (http.Handler, error) {
 	return routes, err
 }
 
-// handler decodes a request once: body, query and path make the message of its call.
+// handler returns the handler of an operation. It decodes the request once: body, query and path form the message of
+// its call.
 func (m mux) handler(o operation) runtime.HandlerFunc {
 	answer := m.call
 	if o.path == eventsPath {
@@ -76,7 +78,7 @@ func (m mux) handler(o operation) runtime.HandlerFunc {
 	}
 }
 
-// call carries out an operation, and answers.
+// call runs an operation, and writes its answer.
 func (m mux) call(w http.ResponseWriter, r *http.Request) {
 	known := requestOf(r.Context())
 	ctx := metadata.NewOutgoingContext(r.Context(), callMetadata(m.config, r))
@@ -111,7 +113,8 @@ func guarded(config Config, page http.Handler) http.Handler {
 	})
 }
 
-// callMetadata is that of the calls of a request. Of the address in X-Forwarded-For the audit log decides.
+// callMetadata returns the metadata of the calls of a request. The audit log decides whether to trust the address in
+// X-Forwarded-For.
 func callMetadata(config Config, r *http.Request) metadata.MD {
 	md := metadata.Pairs(models.RequestIDKey, requestOf(r.Context()).id)
 	for _, name := range append([]string{"authorization", "x-forwarded-for"}, config.Headers...) {
@@ -127,7 +130,7 @@ func callMetadata(config Config, r *http.Request) metadata.MD {
 	return md
 }
 
-// pages returns what is served and is no RPC.
+// pages returns the handlers of pages that are not RPCs.
 func pages(config Config) (map[string]http.Handler, error) {
 	document, page, err := newDocs()
 	served := map[string]http.Handler{
@@ -142,8 +145,7 @@ func pages(config Config) (map[string]http.Handler, error) {
 	return served, err
 }
 
-// encode writes JSON as it is meant to be read: without escapes for HTML, and with an
-// end of line.
+// encode returns JSON for people: without escapes for HTML, and with a newline at its end.
 func encode(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

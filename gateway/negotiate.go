@@ -8,8 +8,8 @@ import (
 	"github.com/munnerz/goautoneg"
 )
 
-// accepts reports whether a client accepts a media type, by its header Accept (RFC 9110, section 12.5.1). One without
-// that header accepts all.
+// accepts reports whether a client accepts a media type, by its header Accept (RFC 9110, section 12.5.1). Without this
+// header it accepts all.
 func accepts(r *http.Request, mediaType string) bool {
 	accepted := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
 	if strings.TrimSpace(accepted) == "" {
@@ -17,7 +17,7 @@ func accepts(r *http.Request, mediaType string) bool {
 	}
 	kind, _, _ := strings.Cut(mediaType, "/")
 	clauses := goautoneg.ParseAccept(accepted)
-	for _, match := range []string{mediaType, kind + "/*", "*/*"} { // the most specific clause counts
+	for _, match := range []string{mediaType, kind + "/*", "*/*"} { // the most specific clause wins
 		for _, clause := range clauses {
 			if clause.Type+"/"+clause.SubType == match {
 				return clause.Q > 0
@@ -27,14 +27,14 @@ func accepts(r *http.Request, mediaType string) bool {
 	return false
 }
 
-// wantsProblem reports whether a client asks for errors as problems (RFC 9457), which it does by name.
+// wantsProblem reports whether a client accepts problems (RFC 9457) by their name.
 func wantsProblem(r *http.Request) bool {
 	named := strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Accept"), ",")), problemType)
 	return named && accepts(r, problemType)
 }
 
-// refuseAccept refuses a request whose client accepts nothing that the operation answers. Who accepts problems
-// gets as JSON what is no error.
+// refuseAccept refuses a request whose client accepts no answer of the operation. A client that accepts only problems
+// gets other answers as JSON.
 func (o operation) refuseAccept(r *http.Request) *refusal {
 	types := []string{"application/json", problemType}
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/locket-service/locket/internal/watch"
 )
 
-// TestProblem: who asks for errors as problems (RFC 9457) gets them, and everybody else gets them as ever.
+// TestProblem: clients that accept problems (RFC 9457) get them for errors; others get the ordinary errors.
 func TestProblem(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)
@@ -43,7 +43,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// TestNotAcceptable: a request whose client accepts nothing that is answered is refused, and nothing is changed.
+// TestNotAcceptable: a request whose client accepts no answer of the operation is refused, and changes nothing.
 func TestNotAcceptable(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)
@@ -68,7 +68,7 @@ func TestNotAcceptable(t *testing.T) {
 	do(t, c, "GET", s.url+"/docs", "", "Accept: text/html").says(t, 200, "<!doctype html>")
 }
 
-// TestIfMatch: a change with If-Match is made only if the claim is as its ETag says that it was.
+// TestIfMatch: a change with If-Match is made only if the claim still has this ETag.
 func TestIfMatch(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)
@@ -99,7 +99,7 @@ func TestIfMatch(t *testing.T) {
 	do(t, c, "GET", claim, "").says(t, 200, `"status":"released"`)
 }
 
-// TestAskAgain: a claim that waits comes with the advice when to ask again, in time to keep it waiting.
+// TestAskAgain: the answer about a waiting claim says when to ask again, soon enough to keep it waiting.
 func TestAskAgain(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)
@@ -112,8 +112,8 @@ func TestAskAgain(t *testing.T) {
 	}
 }
 
-// TestEventsReset: whose cursor is too old is told so in the stream, which begins anew, as it does after every break: a
-// browser's EventSource that is refused never tries again.
+// TestEventsReset: a client whose cursor is too old gets an event for that in a new stream with all live claims: a
+// browser's EventSource that is refused does not reconnect.
 func TestEventsReset(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)

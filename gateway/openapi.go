@@ -16,8 +16,7 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// openAPI returns the OpenAPI document, made from the types that read requests and write
-// answers.
+// openAPI returns the OpenAPI document. It is generated from the types that decode requests and encode answers.
 func openAPI() object {
 	schemas := object{"Problems": object{
 		"type": "object", "description": "What is wrong, by the name of the parameter, or under message.",
@@ -47,14 +46,14 @@ func openAPI() object {
 	}
 }
 
-// securitySchemes are the ways to show credentials in a request. A client certificate is shown by the connection, and
-// what a proxy says comes from the proxy.
+// securitySchemes are the credentials that a request itself has. A client certificate belongs to the connection, and a
+// proxy adds its headers.
 var securitySchemes = object{
 	"bearer": object{"type": "http", "scheme": "bearer", "description": "A bearer credential: one of the server's file, or a JWT of an OIDC provider."},
 	"basic":  object{"type": "http", "scheme": "basic", "description": "The bearer credential as the password, with any name."},
 }
 
-// schemaOfProblem describes an error for those who ask for application/problem+json.
+// schemaOfProblem returns the schema of application/problem+json.
 func schemaOfProblem(schemas object) object {
 	schema := structSchema(reflect.TypeFor[problemView](), schemas)
 	properties := schema["properties"].(object)
@@ -139,7 +138,7 @@ func jsonContent(schema object, example any) object {
 
 func reference(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
-// schemaOf returns the schema of a type in JSON. It adds the schemas of structs to schemas.
+// schemaOf returns the JSON schema of a type. It adds the schemas of structs to schemas.
 func schemaOf(t reflect.Type, schemas object) object {
 	switch reflect.Zero(t).Interface().(type) {
 	case jsonview.Timestamp, time.Time:
@@ -182,19 +181,19 @@ func schemaOf(t reflect.Type, schemas object) object {
 	}
 }
 
-// title returns the name of a schema from that of a type: claimView is Claim.
+// title returns the name of the schema of a type: Claim for claimView.
 func title(name string) string {
 	name = strings.TrimSuffix(name, "View")
 	return string(unicode.ToUpper(rune(name[0]))) + name[1:]
 }
 
-// alwaysWhole are the types besides views whose members are all required.
+// alwaysWhole are types other than views whose members are all required.
 var alwaysWhole = map[reflect.Type]bool{
 	reflect.TypeFor[jsonview.StatusChange](): true, reflect.TypeFor[jsonview.Watched](): true, reflect.TypeFor[jsonview.Transition](): true,
 }
 
-// structSchema describes a view, whose members are all required, or a body, whose members
-// are required if their tag says so.
+// structSchema returns the schema of a view, whose members are all required, or of a body, whose members are required
+// if their tag says so.
 func structSchema(t reflect.Type, schemas object) object {
 	properties, required := object{}, []string{}
 	for _, field := range reflect.VisibleFields(t) {
@@ -213,20 +212,20 @@ func structSchema(t reflect.Type, schemas object) object {
 	return schema
 }
 
-// fieldSchema returns the schema of a member: that of its type, with what its tags add.
+// fieldSchema returns the schema of a member: that of its type, and what its tags add.
 func fieldSchema(field reflect.StructField, schemas object) object {
 	t, null := field.Type, false
 	if t.Kind() == reflect.Pointer {
 		t, null = t.Elem(), field.Tag.Get("required") == ""
 	}
 	schema := bounded(schemaOf(t, schemas), field.Tag)
-	if schema["$ref"] != nil { // which has nothing beside it
+	if schema["$ref"] != nil { // a $ref may have no siblings
 		schema = object{"allOf": []any{schema}}
 	}
 	if doc := field.Tag.Get("doc"); doc != "" {
 		schema["description"] = doc
 	}
-	if null && schema["anyOf"] == nil { // which has null among the others
+	if null && schema["anyOf"] == nil { // an anyOf has null already
 		schema["nullable"] = true
 		if names, ok := schema["enum"].([]any); ok {
 			schema["enum"] = append(names, nil)
@@ -235,7 +234,7 @@ func fieldSchema(field reflect.StructField, schemas object) object {
 	return schema
 }
 
-// bounded adds the bounds of a tag to a schema.
+// bounded adds the bounds in a tag to a schema.
 func bounded(schema object, tag reflect.StructTag) object {
 	for _, bound := range []string{"minimum", "maximum", "minLength", "maxLength"} {
 		if value, err := strconv.Atoi(tag.Get(bound)); err == nil {

@@ -14,37 +14,35 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// operation is one operation of the REST API: the RPC that carries it out, how its parameters are
-// read, and its entry in the OpenAPI document. models/locket.rest.yaml is generated from its route, unless its
-// answer is a stream.
+// operation is an operation of the REST API: the RPC that it calls, how its parameters are decoded, and its entry in
+// the OpenAPI document. models/locket.rest.yaml is generated from its route, unless its answer is a stream.
 type operation struct {
 	method string
-	// path may end with the name of a field of the message, in braces. An id has no slashes, another name may have some.
+	// path may end with the name of a field of the message, in braces. An id contains no slashes; other names may.
 	path    string
 	id      string
 	summary string
-	// rpc is not set if the answer is a stream.
+	// rpc is empty if the answer is a stream.
 	rpc rpc
-	// translate is nil if the path has all parameters.
+	// translate is nil if all parameters are in the path.
 	translate translator
-	// query and body are structs of parameters, or nil. example is one of the body.
+	// query and body are structs of parameters, or nil. example is an example of the body.
 	query, body any
 	example     string
 	headers     []headerParameter
 	answers     []answer
 }
 
-// headerParameter is a header that a request may have.
+// headerParameter is an optional header of a request.
 type headerParameter struct{ name, doc string }
 
-// answer is one possible answer of an operation. All operations have the commonAnswers too.
+// answer is a possible answer of an operation. All operations also have the commonAnswers.
 type answer struct {
 	code int
 	doc  string
-	// body is a view, or a slice of views; nil for problems if the code is that of an
-	// error, and for no body otherwise.
+	// body is a view, or a slice of views. If it is nil, an error has a body of problems, and another answer has none.
 	body any
-	// events are the views of server-sent events, by their names, in place of a body.
+	// events are the views of server-sent events, by name, instead of a body.
 	events  map[string]any
 	headers []string
 }
@@ -64,7 +62,7 @@ var (
 	hasChanged    = answer{code: http.StatusPreconditionFailed, doc: "The claim has another version than If-Match says; version has it."}
 	ended         = answer{code: http.StatusNoContent, doc: "The claim has ended."}
 
-	// bodyAnswers are those of an operation with a body.
+	// bodyAnswers are the further answers of an operation with a body.
 	bodyAnswers = []answer{
 		{code: http.StatusRequestEntityTooLarge, doc: "The body has more than 512 KiB."},
 		{code: http.StatusUnsupportedMediaType, doc: "The body is not application/json in UTF-8, or is compressed."},
@@ -202,11 +200,11 @@ var operations = []operation{
 	},
 }
 
-// stream reports whether the answer of an operation goes on until the client ends it.
+// stream reports whether the answer of an operation continues until the client ends it.
 func (o operation) stream() bool { return o.answers[0].events != nil }
 
-// parameterOf returns the name under which a client gives a field of the message: errors name no other. A field that
-// it does not give keeps its name.
+// parameterOf returns the name of the REST parameter for a field of the message, for errors. A field without a
+// parameter keeps its name.
 func (o operation) parameterOf(field string) string {
 	for _, parameters := range []any{o.query, o.body} {
 		if parameters == nil {
@@ -224,7 +222,7 @@ func (o operation) parameterOf(field string) string {
 	return field
 }
 
-// held requests the locks of a type.
+// held translates a request for the locks of a type.
 func held(t models.TypeCode) translator {
 	return func(r *http.Request) (proto.Message, *refusal) {
 		message, refused := query[heldQuery](r)
@@ -237,14 +235,14 @@ func held(t models.TypeCode) translator {
 
 // rpc is a unary method of the service.
 type rpc struct {
-	// request returns an empty request.
+	// rpc is a unary method of the service.
 	request func() proto.Message
 	invoke  func(context.Context, client, proto.Message) (proto.Message, error)
-	// view returns an answer in the form that is encoded as JSON. base is the beginning of the addresses in it.
+	// view returns an answer in the form that is encoded as JSON. base is the beginning of the URLs in it.
 	view func(base string, answer proto.Message) any
 }
 
-// unary returns a method of the service with what shows its answer.
+// unary returns an rpc, made from a method of the service and the view of its answer.
 func unary[T any, In interface {
 	*T
 	proto.Message
@@ -258,7 +256,7 @@ func unary[T any, In interface {
 	}
 }
 
-// at reports whether a path is that of the operation, and returns the name that it ends with.
+// at reports whether a path is one of the operation, and returns the name at its end.
 func (o operation) at(path string) (name string, here bool) {
 	prefix, _, named := strings.Cut(o.path, "{")
 	if !named {
@@ -268,7 +266,7 @@ func (o operation) at(path string) (name string, here bool) {
 	return name, here && name != "" && (o.nameInPath() != "id" || !strings.Contains(name, "/"))
 }
 
-// pattern is the path as the mux takes it.
+// pattern returns the path in the syntax of the mux.
 func (o operation) pattern() string {
 	if o.nameInPath() == "id" {
 		return o.path
@@ -276,7 +274,7 @@ func (o operation) pattern() string {
 	return strings.Replace(o.path, "}", "=**}", 1)
 }
 
-// nameInPath returns the field of the message that the path ends with.
+// nameInPath returns the field of the message at the end of the path.
 func (o operation) nameInPath() protoreflect.Name {
 	_, field, _ := strings.Cut(o.path, "{")
 	return protoreflect.Name(strings.TrimSuffix(field, "}"))

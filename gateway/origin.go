@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// A page that somebody opens in a browser can send requests to every server that this browser
-// reaches, one on loopback included. Refused are those that a page of another origin sends
-// (origins), and those that ask for a name which is not this server's, because the
-// page's own name now leads here (hosts, in this file). With readBody, which takes no type of content that a
-// page may send unasked, each of them is enough against simple requests.
+// A page in a browser can send requests to every server that the browser can reach, also to one on loopback. Two checks
+// refuse them: requests of pages of another origin (origins), and requests for a host name that is not this server's,
+// because the name of a malicious page was made to resolve to this server (hosts, in this file). Together with
+// readBody, which refuses content types that a page may send without a preflight, either check is enough against simple
+// requests.
 
-// hosts are the names that the header Host of a request may have, besides addresses and those
-// of loopback.
+// hosts are the names that the header Host may have, in addition to IP addresses and the names of loopback.
 type hosts struct {
 	names map[string]bool
-	// only refuses other names on every connection, and not on those to loopback alone.
+	// only refuses other names on all connections; otherwise they are refused only on loopback.
 	only bool
 }
 
@@ -44,8 +43,8 @@ func ValidHosts(names []string) error {
 	return nil
 }
 
-// allow reports whether a request may ask for its Host. An address may always be asked for, since
-// no name leads from it to another one. With TLS the certificate has the names.
+// allow reports whether the Host of a request is allowed. IP addresses always are, because they cannot be made to
+// resolve elsewhere. With TLS the certificate has the names.
 func (h hosts) allow(r *http.Request) bool {
 	name := hostName(r.Host)
 	if r.TLS != nil || name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") || h.names[name] {
@@ -57,7 +56,7 @@ func (h hosts) allow(r *http.Request) bool {
 	return !h.only && !onLoopback(r)
 }
 
-// hostName returns a host without its port, in the one form that compares equal.
+// hostName returns a host without its port, in a normal form.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -65,7 +64,7 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// onLoopback reports whether the connection of a request came in on loopback.
+// onLoopback reports whether the connection of a request arrived on loopback.
 func onLoopback(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if local == nil {
@@ -75,7 +74,7 @@ func onLoopback(r *http.Request) bool {
 	return err == nil && address.Addr().Unmap().IsLoopback()
 }
 
-// refuse returns nil for a request that may be answered.
+// refuse returns the refusal of a request whose Host is not allowed, otherwise nil.
 func (h hosts) refuse(r *http.Request) *refusal {
 	if h.allow(r) {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/gateway"
 )
 
-// TestHosts: who asks for a name that is not this server's gets nothing.
+// TestHosts: a request for a host name that is not this server's is refused.
 func TestHosts(t *testing.T) {
 	own, err := os.Hostname()
 	must(t, err)
@@ -50,7 +50,7 @@ func (h hostTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.RoundTripper.RoundTrip(r)
 }
 
-// TestCrossSite: what a browser says of a page decides whether its request is answered.
+// TestCrossSite: the browser's headers about a page decide whether its request is answered.
 func TestCrossSite(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	for _, test := range []struct {
@@ -88,7 +88,7 @@ func TestCrossSite(t *testing.T) {
 	do(t, c, "GET", s.url+"/v1/claims/c/", "").says(t, 200, "active")
 }
 
-// TestOrigins: pages of origins that are allowed may ask, send and see; others may not.
+// TestOrigins: pages of allowed origins may send requests and read answers; others may not.
 func TestOrigins(t *testing.T) {
 	const console, evil = "https://console.example", "https://console.example.evil"
 	s, c := startAs(t, func(c *gateway.Config) { c.Origins = []string{console, "http://localhost:3000"} }), client(t, nil)
@@ -135,7 +135,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestRoot: the address of the server leads to its description.
+// TestRoot: the root of the server redirects to the description of the API.
 func TestRoot(t *testing.T) {
 	s, c := start(t, nil), client(t, nil)
 	do(t, c, "GET", s.url+"/", "").says(t, 200, "<!doctype html>")

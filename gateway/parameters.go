@@ -12,13 +12,11 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// The parameters of the requests: a field is nil if its parameter is missing. Their
-// limits are those of the service; the tags describe them in the OpenAPI document. The tag field is
-// the name of the field of the message where that is another. What is
-// said to be of the REST requirements is in docs/sources/rest-requirements.md.
+// The parameters of the requests: a field is nil if its parameter is missing. The service checks their limits; the tags
+// describe them in the OpenAPI document. The tag "field" is the name of the message's field if it differs. The REST
+// requirements are in docs/sources/rest-requirements.md.
 
-// createBody is the body of POST /v1/claims/: that of the REST requirements, with
-// additions.
+// createBody is the body of POST /v1/claims/: that of the REST requirements, and more.
 type createBody struct {
 	Resource      *string        `json:"resource" doc:"The name of the resource." required:"true" minLength:"1" maxLength:"1024"`
 	TTL           *float64       `json:"ttl" doc:"For how many seconds the claim is held without renewal, from when it is active." required:"true" minimum:"0"`
@@ -52,7 +50,7 @@ func (b *updateBody) message() proto.Message {
 	return &models.UpdateClaimRequest{Ttl: b.TTL, Status: models.Status(given(b.Status)), Reason: given(b.Reason)}
 }
 
-// listQuery is the query of GET /v1/claims/: that of the REST requirements, with additions.
+// listQuery is the query of GET /v1/claims/: that of the REST requirements, and more.
 type listQuery struct {
 	Resource               *string         `json:"resource" doc:"Claims of this resource."`
 	Prefix                 *string         `json:"prefix" doc:"Claims of resources whose names begin so."`
@@ -158,8 +156,7 @@ func timestampOf(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
-// claimID is the name of a claim. An empty one, which the service would treat as missing, is
-// an error.
+// claimID is the id of a claim. An empty one is an error, because the service would treat it as missing.
 type claimID string
 
 // UnmarshalJSON implements json.Unmarshaler.

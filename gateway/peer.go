@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// peerOf returns the client of a request as gRPC shows a client to its handlers: the address at
-// the other end of the connection, whatever headers say of proxies, and with TLS its state.
+// peerOf returns the client of a request as gRPC does: the address of the peer, whatever the headers of proxies say,
+// and the TLS state.
 func peerOf(r *http.Request) *peer.Peer {
 	p := &peer.Peer{Addr: addressOf(r.RemoteAddr)}
 	p.LocalAddr, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -29,10 +29,10 @@ func addressOf(remote string) net.Addr {
 	if address, err := netip.ParseAddrPort(remote); err == nil {
 		return net.TCPAddrFromAddrPort(address)
 	}
-	return &net.UnixAddr{Name: remote, Net: "unix"} // the other kind of listener that net/http knows
+	return &net.UnixAddr{Name: remote, Net: "unix"} // net/http knows only one other kind of listener
 }
 
-// fromPeer is a connection whose calls come from the client of their request.
+// fromPeer is a connection that sets the peer of each call to the client of its request.
 type fromPeer struct{ grpc.ClientConnInterface }
 
 // Invoke implements grpc.ClientConnInterface.

@@ -10,15 +10,15 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// etagOf returns the entity tag of a claim, which is its version: every change of the claim moves it. What runs
-// with time alone (ttl, durations) does not.
+// etagOf returns the entity tag of a claim, made from its version, which every change raises. Values that only change
+// with time (ttl, durations) do not change it.
 func etagOf(version uint64) string { return strconv.Quote(strconv.FormatUint(version, 10)) }
 
-// ifMatch has a change made only if the claim has the version that the header If-Match names (RFC 9110,
-// section 13.1.1). A tag that is none of a claim, or weak, names no version that a claim has.
+// ifMatch makes a change conditional on the version in the header If-Match (RFC 9110, section 13.1.1). Other tags, and
+// weak ones, match no version of a claim.
 func ifMatch(message proto.Message, header http.Header) *refusal {
 	tags := strings.TrimSpace(strings.Join(header.Values("If-Match"), ","))
-	if tags == "" || tags == "*" { // any claim that is there
+	if tags == "" || tags == "*" { // matches every claim
 		return nil
 	}
 	if strings.Contains(tags, ",") {

@@ -15,31 +15,31 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// request is what the parts of the gateway know of one request.
+// request is the state of one request.
 type request struct {
-	// id names the request in the log, and in a header of every answer.
+	// id identifies the request in the log, and in a header of the answer.
 	id string
 	// peer is the client.
 	peer *peer.Peer
-	// method is GET for HEAD too.
+	// method is the method, GET instead of HEAD.
 	method string
-	// base is the beginning of every address in the answer: scheme, host and a proxy's prefix.
+	// base is the beginning of the URLs in the answer: scheme, host and a proxy's prefix.
 	base string
-	// path has no slash at its end, and none that is doubled.
+	// path is the path without trailing and repeated slashes.
 	path string
-	// query is as it was sent.
+	// query is the original query.
 	query url.Values
 	// connection sets the deadlines of the connection.
 	connection *http.ResponseController
-	// operation is what is asked for; zero for what is none.
+	// operation is the requested operation; zero if there is none.
 	operation operation
-	// message holds what body and query say; the path says the rest.
+	// message is the message of the call, decoded from body, query and path.
 	message proto.Message
-	// wait is how long the client prefers to wait, 0 for not at all.
+	// wait is how long the client prefers to wait; 0 for no wait.
 	wait time.Duration
 	// waited is set when the preference has been applied.
 	waited bool
-	// retryAfter is set when the server had no room for the wait.
+	// retryAfter is set if the server had no room for the wait.
 	retryAfter bool
 }
 
@@ -62,7 +62,7 @@ func newRequest(w http.ResponseWriter, r *http.Request, base, path string) *requ
 	return known
 }
 
-// nextPage returns the address of the page that a token leads to.
+// nextPage returns the URL of the page with a token.
 func (r *request) nextPage(token string) string {
 	query := maps.Clone(r.query)
 	query.Del("offset")
@@ -70,7 +70,7 @@ func (r *request) nextPage(token string) string {
 	return r.base + r.path + "/?" + query.Encode()
 }
 
-// list returns the path of the list that the request asks about.
+// list returns the path of the list of locks or presences that the request is about.
 func (r *request) list() string {
 	if strings.HasPrefix(r.path, presencesPath) {
 		return presencesPath

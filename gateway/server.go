@@ -23,45 +23,44 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Config says how to serve.
+// Config configures a Server.
 type Config struct {
-	// Address is where to listen. Not used when Listener is set.
+	// Address is where to listen. It is ignored if Listener is set.
 	Address  string
 	Listener net.Listener
 	// TLS is nil for plain HTTP.
 	TLS *tls.Config
-	// Hosts are the names, without ports, by which clients may ask for this server; to ask for
-	// others is an error. Addresses, localhost and the machine's name are always allowed, and with
-	// TLS every name is. If it is empty, other names are refused on loopback only, where they may
-	// be those of a page in a browser whose name was made to lead here.
+	// Hosts are the host names, without ports, that are accepted in requests, beside IP addresses, localhost and the
+	// machine's name. With TLS every name is accepted. If Hosts is empty, other names are refused on loopback only,
+	// where they may be those of a page whose name was made to resolve to loopback (DNS rebinding).
 	Hosts []string
-	// Origins are those whose pages in a browser may use the server (CORS), like
-	// https://console.example.com, beside its own.
+	// Origins are the origins, in addition to the server's own, whose pages may use the server (CORS), like
+	// https://console.example.com.
 	Origins []string
-	// TrustedProxies are the addresses of proxies whose headers X-Forwarded-Proto, X-Forwarded-Host
-	// and X-Forwarded-Prefix say how clients see this server. From others they are ignored.
+	// TrustedProxies are the addresses of proxies whose headers X-Forwarded-Proto, X-Forwarded-Host and
+	// X-Forwarded-Prefix are used for the URLs in answers. From others they are ignored.
 	TrustedProxies []netip.Prefix
-	// Service is a connection to the service models.Locket. Its calls carry the client's
-	// peer.Peer in their contexts, and the request id in their metadata.
+	// Service is a connection to the service models.Locket. The contexts of its calls have the client's peer.Peer, and
+	// their metadata the request id.
 	Service grpc.ClientConnInterface
-	// Headers are the names of the headers, in lower case, that become metadata of the calls:
-	// credentials. No others do.
+	// Headers are the names, in lower case, of the headers that become metadata of the calls, beside the request id,
+	// Authorization and X-Forwarded-For.
 	Headers []string
-	// Arrive is called when the header of a request with a body has come, with the client's peer and the
-	// metadata that its calls will have. It returns what is called when the body has come too, or nil;
-	// cut ends the request before that. A nil Arrive lets all requests take their time.
+	// Arrive is called when the header of a request with a body has arrived, with the client's peer and the metadata
+	// that its calls will have. It returns a function to call when the body has arrived too, or nil; cut ends the
+	// request before that. With a nil Arrive, requests may take any time.
 	Arrive func(ctx context.Context, cut func()) (arrived func())
-	// Metrics are served, and have the gateway's own added.
+	// Metrics are served at /metrics. The gateway's own are added.
 	Metrics *prometheus.Registry
-	// Pages are handlers of GET, by their paths, which are served as well, or in place of the
-	// gateway's own pages. A nil one takes a page away. Of these, Guard protects /metrics alone.
+	// Pages are handlers of GET, by path, which are added to the gateway's own pages or replace them. A nil handler
+	// removes a page. Of all pages, Guard protects only /metrics.
 	Pages map[string]http.Handler
-	// SignIn lets people sign in at the console. Nil: they do not.
+	// SignIn is how people sign in at the console; nil for not at all.
 	SignIn SignIn
-	// Guard, unless it is nil, decides whether a caller may see the metrics, by its peer and the metadata that
-	// its calls would have: it calls serve, or returns an error.
+	// Guard, unless it is nil, decides whether a caller may see the metrics, by its peer and the metadata that its
+	// calls would have. It calls serve, or returns an error.
 	Guard func(ctx context.Context, page string, serve func()) error
-	// ShutdownTimeout is how long requests under way may take to finish.
+	// ShutdownTimeout is how long running requests may take to finish.
 	ShutdownTimeout time.Duration
 	Log             *slog.Logger
 }
@@ -81,7 +80,7 @@ func New(config Config) *Server {
 	return &Server{config, requests}
 }
 
-// handler returns all that is served.
+// handler returns the handler of all requests.
 func (s *Server) handler() (http.Handler, error) {
 	mux, err := newMux(s.config)
 	if err != nil {
@@ -138,7 +137,7 @@ func (s *Server) listen() (net.Listener, error) {
 	if s.config.Listener != nil {
 		return s.config.Listener, nil
 	}
-	if s.config.Address == "" { // net.Listen would take any port, for everybody
+	if s.config.Address == "" { // net.Listen would take any port, on all interfaces
 		return nil, errors.New("listen for HTTP: no address")
 	}
 	listener, err := net.Listen("tcp", s.config.Address)

@@ -87,8 +87,8 @@ func TestHTTPS(t *testing.T) {
 	})
 }
 
-// TestPages lists what is served and passes no guard. Add a page here only if everybody may read
-// it who can connect; what must be guarded is an RPC.
+// TestPages lists the pages that pass no guard. Add a page here only if everybody who can connect may read it; anything
+// else must be an RPC.
 func TestPages(t *testing.T) {
 	got, err := gateway.New(gateway.Config{Metrics: prometheus.NewRegistry()}).Pages()
 	if want := []string{"/", "/docs", "/healthz", "/metrics", "/openapi.json"}; err != nil || !slices.Equal(got, want) {

@@ -11,15 +11,16 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// People sign in with a browser at an OIDC provider: /console/signin leads there, and /console/callback is where they come
-// back to. The JWT that they get is in a cookie from then on, which scripts cannot read, and counts as a bearer credential of the requests
-// that pages of this server send. The server keeps nothing of them, so they may come back to another one.
+// People sign in with a browser at an OIDC provider: /console/signin redirects to it, and it redirects back to
+// /console/callback. The JWT of the provider is then in a cookie that scripts cannot read, and is used as the bearer
+// credential of requests from pages of this server. The server keeps no state, so another server may handle the
+// callback.
 
-// SignIn asks the provider. Its errors are for its own log.
+// SignIn talks to the provider. It logs the reasons of its errors itself.
 type SignIn interface {
-	// Begin returns the address at which somebody signs in, who comes back to the address redirect.
+	// Begin returns the URL at which a person signs in. The provider then redirects to redirect.
 	Begin(ctx context.Context, redirect, state, verifier string) (address string, err error)
-	// Finish exchanges the code with which somebody came back for a bearer credential.
+	// Finish exchanges the code of the callback for a bearer credential.
 	Finish(ctx context.Context, redirect, code, verifier string) (credential string, ends time.Time, err error)
 }
 
@@ -27,28 +28,28 @@ const (
 	consolePath = "/console"
 	signInPath  = consolePath + "/signin"
 	signOutPath = consolePath + "/signout"
-	// callbackPath is known to the issuer.
+	// callbackPath is registered at the issuer.
 	callbackPath = consolePath + "/callback"
 
-	// signInTime is how long signing in may take.
+	// signInTime limits the time for signing in.
 	signInTime = 10 * time.Minute
-	// maxCookie is how long the name and the value of a cookie may be in browsers, in bytes.
+	// maxCookie is the maximum length of a cookie's name and value together that browsers accept, in bytes.
 	maxCookie = 4096
 )
 
-// What has come of signing in, as the page is told in its address.
+// The outcomes of signing in, for the console's query.
 const (
 	signedIn            = "done"
-	signInStale         = "stale"       // it took too long, or was begun elsewhere
-	signInFailed        = "failed"      // the issuer refused it, or its JWT is not accepted, or it cannot be asked any more
-	signInUnavailable   = "unavailable" // the issuer cannot be asked
-	signInTooLarge      = "large"       // for a cookie
+	signInStale         = "stale"       // it took too long, or another browser began it
+	signInFailed        = "failed"      // the issuer refused it, or its JWT is not accepted, or the issuer became unavailable
+	signInUnavailable   = "unavailable" // the issuer is unavailable
+	signInTooLarge      = "large"       // the JWT is too large for a cookie
 	credentialCookie    = "locket"
 	pendingSignInCookie = "locket-signin"
 )
 
-// cookie returns a cookie of the request's site that scripts cannot read. Over HTTPS no other host can set one of its name; without a
-// proxy's prefix, no other path.
+// cookie returns a cookie that scripts cannot read. Over HTTPS no other host can set a cookie of its name and, without
+// a proxy's prefix, no other path.
 func (r *request) cookie(name, value string, lives time.Duration, sameSite http.SameSite) *http.Cookie {
 	path := "/"
 	if base, err := url.Parse(r.base); err == nil {
@@ -59,7 +60,7 @@ func (r *request) cookie(name, value string, lives time.Duration, sameSite http.
 		Secure: strings.HasPrefix(r.base, "https:"), SameSite: sameSite,
 	}
 	if lives <= 0 {
-		cookie.MaxAge = -1 // it is gone
+		cookie.MaxAge = -1 // the browser deletes it
 	}
 	return cookie
 }
@@ -76,8 +77,8 @@ func (r *request) cookieName(name string) string {
 	}
 }
 
-// credentialOfCookie returns the credential of who has signed in, "" for none. It counts for what a page of this very origin
-// sends, as the browser says, which no page can make it say.
+// credentialOfCookie returns the credential of a person who has signed in, "" for none. It is used only for requests of
+// pages of this origin, by a header of the browser that no page can set.
 func credentialOfCookie(r *http.Request) string {
 	if r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		return ""
@@ -89,7 +90,7 @@ func credentialOfCookie(r *http.Request) string {
 	return cookie.Value
 }
 
-// signInHandlers returns the handlers of signing in, by method and path.
+// signInHandlers returns the handlers for signing in and out, by method and path.
 func signInHandlers(s SignIn) map[[2]string]http.HandlerFunc {
 	return map[[2]string]http.HandlerFunc{
 		{http.MethodGet, signInPath}:   func(w http.ResponseWriter, r *http.Request) { beginSignIn(s, w, r) },
@@ -98,8 +99,8 @@ func signInHandlers(s SignIn) map[[2]string]http.HandlerFunc {
 	}
 }
 
-// beginSignIn leads to the issuer. What the browser must show when it comes back is in a cookie, which comes along with a link
-// from the issuer.
+// beginSignIn redirects to the issuer. A cookie keeps what the callback must match; its SameSite mode lets the browser
+// send it with the redirect from the issuer.
 func beginSignIn(s SignIn, w http.ResponseWriter, r *http.Request) {
 	known := requestOf(r.Context())
 	state, verifier := oauth2.GenerateVerifier(), oauth2.GenerateVerifier()
@@ -112,7 +113,7 @@ func beginSignIn(s SignIn, w http.ResponseWriter, r *http.Request) {
 	lead(w, address)
 }
 
-// finishSignIn takes who comes back from the issuer.
+// finishSignIn handles the redirect back from the issuer.
 func finishSignIn(s SignIn, w http.ResponseWriter, r *http.Request) {
 	known := requestOf(r.Context())
 	http.SetCookie(w, known.cookie(pendingSignInCookie, "", 0, http.SameSiteLaxMode))
@@ -126,7 +127,7 @@ func finishSignIn(s SignIn, w http.ResponseWriter, r *http.Request) {
 	case verifier == "" || subtle.ConstantTimeCompare([]byte(state), []byte(known.query.Get("state"))) != 1:
 		known.toConsole(w, signInStale)
 		return
-	case known.query.Get("code") == "": // the issuer says in "error" why
+	case known.query.Get("code") == "": // the issuer's "error" says why
 		known.toConsole(w, signInFailed)
 		return
 	}
@@ -144,13 +145,13 @@ func finishSignIn(s SignIn, w http.ResponseWriter, r *http.Request) {
 	known.toConsole(w, signedIn)
 }
 
-// signOut has the browser forget the credential. Pages of other origins cannot ask for it.
+// signOut deletes the credential in the browser. Requests of pages of other origins are refused.
 func signOut(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, requestOf(r.Context()).cookie(credentialCookie, "", 0, http.SameSiteStrictMode))
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// toConsole leads to the console, and tells it what has come of signing in.
+// toConsole redirects to the console with the outcome of signing in.
 func (r *request) toConsole(w http.ResponseWriter, outcome string) {
 	lead(w, r.base+consolePath+"/?signin="+outcome)
 }

@@ -65,7 +65,8 @@ func cookieOf(t *testing.T, a answer, name string) *http.Cookie {
 	return found
 }
 
-// TestSignIn: the cookies of somebody who signs in are as tight as where they come from allows, and come back to nobody else.
+// TestSignIn: the attributes of the cookies are as strict as the client's scheme allows, and only this server gets them
+// back.
 func TestSignIn(t *testing.T) {
 	s, c := signInServer(t, &provider{"a.b.c"})
 	for base, want := range map[string]struct {
@@ -130,7 +131,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestSignInFails: a provider that is down, and a credential that is too large, are told of.
+// TestSignInFails: an unavailable provider and a credential that is too large are reported.
 func TestSignInFails(t *testing.T) {
 	down, c := signInServer(t, &provider{})
 	if a := do(t, c, "GET", down.url+"/console/signin", ""); a.header.Get("Location") != down.url+"/console/?signin=unavailable" || len(a.header.Values("Set-Cookie")) != 0 {
@@ -146,8 +147,8 @@ func TestSignInFails(t *testing.T) {
 	do(t, c, "GET", without.url+"/console/signin", "").says(t, http.StatusNotFound, "")
 }
 
-// TestCredentialInACookie: a cookie counts for what the pages of this very origin send, and behind the header Authorization. Nobody is
-// signed out by another site.
+// TestCredentialInACookie: a cookie is used only for requests of pages of this origin, and only without the header
+// Authorization. Other sites cannot sign anybody out.
 func TestCredentialInACookie(t *testing.T) {
 	s, c := signInServer(t, &provider{"a.b.c"})
 	for _, test := range []struct {

@@ -29,8 +29,7 @@ var givenOtherwise = map[string][]string{
 // headers are the names of fields that a header gives.
 var headers = map[string]string{"if_version": "If-Match"}
 
-// TestSpelling: of every field of every request that a client can give, it is told what is wrong under the name
-// under which REST has it, whatever the service calls it.
+// TestSpelling: an error in any field of any request has the name that the field has in REST.
 func TestSpelling(t *testing.T) {
 	bodies := map[string]string{"POST /v1/claims": `{"resource": "r", "ttl": 1}`, "PATCH /v1/claims/{id}": `{"ttl": 1}`, "PUT /v1/claims/{id}": `{"ttl": 1}`}
 	for _, o := range gateway.Operations() {
@@ -102,8 +101,8 @@ func wrongField(t *testing.T, o gateway.Operation, body, field string) (told map
 	return told
 }
 
-// TestOtherSpellings: a parameter that is spelled as in other JSON is refused, and the answer says how it is spelled
-// here; what is wrong with a value is told under the one name that there is.
+// TestOtherSpellings: a parameter in another spelling is refused, with a hint at the right one; errors of values always
+// have the right name.
 func TestOtherSpellings(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)

@@ -15,10 +15,10 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// translator makes the message of a request out of its body or query.
+// translator decodes the message of a request from its body or query.
 type translator func(*http.Request) (proto.Message, *refusal)
 
-// decode makes the message of a request out of its body or its query, and the name at the end of its path.
+// decode decodes the message of a request from its body or query, and the name at the end of its path.
 func (o operation) decode(r *http.Request, name string) (message proto.Message, refused *refusal) {
 	if o.query == nil && r.URL.RawQuery != "" {
 		given, wrong := parseQuery(r.URL.RawQuery, &struct{}{})
@@ -51,7 +51,7 @@ type messager[T any] interface {
 	message() proto.Message
 }
 
-// query translates a request whose parameters are in its query.
+// query translates a request with parameters in its query.
 func query[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 	target := P(new(T))
 	given, wrong := parseQuery(r.URL.RawQuery, target)
@@ -59,7 +59,7 @@ func query[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 	return target.message(), badRequest(wrong)
 }
 
-// body translates a request whose parameters are in its body.
+// body translates a request with parameters in its body.
 func body[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 	target := P(new(T))
 	content, refused := readBody(r)
@@ -73,8 +73,8 @@ func body[T any, P messager[T]](r *http.Request) (proto.Message, *refusal) {
 	return target.message(), badRequest(wrong)
 }
 
-// maxBody bounds a body. In the largest valid one two texts of 64 KiB are written with
-// six characters for each byte, or as little as one of them.
+// maxBody is the maximum size of a body, in bytes. JSON may need six characters for each byte of the two texts of 64
+// KiB in the largest valid one.
 const maxBody = 512 << 10
 
 func readBody(r *http.Request) ([]byte, *refusal) {
@@ -97,8 +97,8 @@ func readBody(r *http.Request) ([]byte, *refusal) {
 	return content, nil
 }
 
-// isJSON reports whether a type of content is JSON. It must be given: a page of another site may
-// send a body without one.
+// isJSON reports whether a content type is JSON. It is required, because a page of another site may send a body without
+// one.
 func isJSON(contentType string) bool {
 	mediaType, parameters, err := mime.ParseMediaType(contentType)
 	charset, given := parameters["charset"]
@@ -106,7 +106,7 @@ func isJSON(contentType string) bool {
 		(!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// translateCreate takes the id of the claim from either of its places.
+// translateCreate takes the id of the claim from the body or from the header Idempotency-Key.
 func translateCreate(r *http.Request) (proto.Message, *refusal) {
 	message, refused := body[createBody](r)
 	key := strings.Trim(r.Header.Get(idempotencyKey), `"`)
@@ -123,7 +123,7 @@ func translateCreate(r *http.Request) (proto.Message, *refusal) {
 
 const idempotencyKey = "Idempotency-Key"
 
-// translatePatch takes one update at a time (the REST requirements); PUT takes two (the claim client's refresh).
+// translatePatch refuses two updates at once (the REST requirements); PUT accepts them (refresh of the claim client).
 func translatePatch(r *http.Request) (proto.Message, *refusal) {
 	message, refused := body[updateBody](r)
 	if update, ok := message.(*models.UpdateClaimRequest); ok && refused == nil && update.Ttl != nil && update.GetStatus() != 0 {
