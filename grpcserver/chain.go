@@ -48,7 +48,7 @@ type Chain struct {
 // derived from it, and returns the error of next.
 //
 // A guard gets the same for gRPC and for REST: RequestID, the caller's address and TLS state (peer.FromContext;
-// AuthInfo is a credentials.TLSInfo, whose State is set, or nil without TLS), and the deadline. The incoming
+// AuthInfo is a credentials.TLSInfo with its State, or nil without TLS), and the deadline. The incoming
 // metadata of a call over REST are the request id, the headers that the gateway passes on (credentials), and the
 // client's own X-Forwarded headers.
 type Guard func(ctx context.Context, call *Call, next func(context.Context) error) error
