@@ -209,7 +209,7 @@ func Read(path string, to Sink) error {
 }
 
 func readFrom(from io.Reader, to Sink) error {
-	r := &reader{from: bufio.NewReaderSize(from, 1<<20), to: to, state: newStateHash()}
+	r := &reader{from: bufio.NewReaderSize(from, blockBytes), to: to, state: newStateHash()}
 	begin := make([]byte, len(magic)+1)
 	switch _, err := io.ReadFull(r.from, begin); {
 	case err != nil && !cut(err):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,10 +43,15 @@ func (s *restored) ClockState() db.ClockState {
 }
 
 func (s *restored) Live(_ context.Context, _ *string, page db.Page) (live []claim.Claim, err error) {
-	for n, resource := range s.waiting {
-		if id := fmt.Sprintf("%08d", n); id > page.After && len(live) < page.Limit {
-			live = append(live, claim.Claim{ID: id, Resource: resource, Status: claim.Waiting})
+	begin := 0
+	if page.After != "" {
+		if begin, err = strconv.Atoi(page.After); err != nil {
+			return nil, err
 		}
+		begin++
+	}
+	for n := begin; n < min(begin+page.Limit, len(s.waiting)); n++ {
+		live = append(live, claim.Claim{ID: fmt.Sprintf("%08d", n), Resource: s.waiting[n], Status: claim.Waiting})
 	}
 	return live, nil
 }
