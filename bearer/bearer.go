@@ -1,4 +1,4 @@
-// Package bearer has the credentials that clients send with their requests (RFC 6750).
+// Package bearer has the bearer credentials that clients send with their requests (RFC 6750).
 package bearer
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// Source gives the credential for a request.
+// Source provides the credential for a request.
 type Source interface {
-	// Credential returns the credential to send now, or why there is none. It may ask somebody for it, until
-	// the context ends. It may be called by any number of goroutines.
+	// Credential returns the credential to send now, or an error. It may do network requests until the context ends. It
+	// must be safe for concurrent use.
 	Credential(ctx context.Context) (string, error)
 }
 
@@ -22,7 +22,7 @@ type Text string
 // Credential implements Source.
 func (t Text) Credential(context.Context) (string, error) { return string(t), nil }
 
-// File is a bearer credential in a file, in a line of its own.
+// File is a credential in a file, on a line of its own.
 type File struct{ file *follow.File[string] }
 
 // OpenFile reads a file for the first time. Its errors name the file.
@@ -31,15 +31,15 @@ func OpenFile(path string) (*File, error) {
 	return &File{file}, err
 }
 
-// Credential implements Source. It looks at the file for every request, so a credential that was replaced
-// is used at once, also after a 401. While the file cannot be read, or has none, the last good one
-// stays in use. A file that hangs delays one request, by a second.
+// Credential implements Source. It checks the file for every request, so a replaced credential is used at once, also
+// after a 401. While the file cannot be read or contains none, the last valid one stays in use. A file that hangs
+// delays one request, by a second.
 func (f *File) Credential(ctx context.Context) (string, error) {
 	_, _ = f.file.Fresh(ctx)
 	return f.file.Current(), nil
 }
 
-// maxCredential bounds a credential; servers bound all headers together.
+// maxCredential limits the length of a credential, because servers limit all headers together.
 const maxCredential = 32 << 10
 
 func parse(content []byte) (string, error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestDeadlockError: an error of a deadlock says who is in it, and is what it was otherwise; members that cannot be read are none.
+// TestDeadlockError: an error of a deadlock has its members, and still is the error of the call; members that cannot be
+// decoded are left out.
 func TestDeadlockError(t *testing.T) {
 	for metadata, want := range map[string]string{
 		`[{"owner":"a","claim":"1","resource":"x"},{"session":"s","claim":"2","resource":"y"}]`: "[{a  1 x} { s 2 y}]",

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// ChallengesKey is the metadata of ReasonUnauthenticated that has the challenges of HTTP.
+// ChallengesKey is the metadata key of the HTTP challenges of ReasonUnauthenticated.
 const ChallengesKey = "www_authenticate"
 
-// WithInfo returns the error of a status, with a google.rpc.ErrorInfo and other details.
+// WithInfo returns a status as an error, with a google.rpc.ErrorInfo and other details.
 func WithInfo(s *status.Status, reason string, metadata map[string]string, more ...protoadapt.MessageV1) error {
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: ErrorDomain, Metadata: metadata}
 	detailed, err := s.WithDetails(append([]protoadapt.MessageV1{protoadapt.MessageV1Of(info)}, more...)...)
@@ -29,8 +29,8 @@ func Denied(message, right, resource string) error {
 	return WithInfo(status.New(codes.PermissionDenied, message), ReasonPermissionDenied, map[string]string{"right": right, "resource": resource})
 }
 
-// QuotaExceeded returns the error of a call with which an identity would have more than a quota allows. retry is
-// when the call may be repeated, 0 if time alone does not help.
+// QuotaExceeded returns the error of a call that would exceed an identity's quota. retry is after what time the call
+// may be repeated, 0 if time alone does not help.
 func QuotaExceeded(identity, quota, limit string, retry time.Duration) error {
 	message := fmt.Sprintf("the quota %s is exceeded: at most %s for each identity", quota, limit)
 	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.QuotaFailure{

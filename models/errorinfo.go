@@ -5,10 +5,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrorInfoOf returns the google.rpc.ErrorInfo that Locket sent with an error, wrapped or not.
-// It is nil, whose getters return zero values, when there is none: the error is nil, is not of
-// a call, was made by gRPC itself (no connection, a deadline), or is of another service, with
-// another domain.
+// ErrorInfoOf returns the google.rpc.ErrorInfo that Locket sent with an error, wrapped or not. It returns nil, whose
+// getters return zero values, if there is none: the error is nil, is not of a call, was made by gRPC itself (no
+// connection, a deadline), or is of another service, with another domain.
 func ErrorInfoOf(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == ErrorDomain {
@@ -18,6 +17,5 @@ func ErrorInfoOf(err error) *errdetails.ErrorInfo {
 	return nil
 }
 
-// ReasonOf returns the reason that Locket gave for an error, one of the constants Reason…; ""
-// when ErrorInfoOf has none.
+// ReasonOf returns the reason of an error, one of the constants Reason…; "" if it has no ErrorInfo.
 func ReasonOf(err error) string { return ErrorInfoOf(err).GetReason() }

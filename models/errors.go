@@ -11,146 +11,137 @@ const (
 	PresenceType = "presence"
 )
 
-// The errors of the four lock RPCs; ErrLockCollision is also that of CreateClaim with no_wait.
-// Code and message are those of Cloud Foundry's Locket. errors.Is(err, ErrLockCollision) is
-// true for errors of calls on a connection of package lock, and for those that FromWire
-// returns; other errors from the wire carry details, and gRPC finds them equal to none of these.
+// The errors of the four lock RPCs; ErrLockCollision is also that of CreateClaim with no_wait. Their codes and messages
+// are those of Cloud Foundry's Locket. errors.Is(err, ErrLockCollision) is true for errors of calls on a connection of
+// package lock, and for errors that FromWire returns. Other errors of calls have details, so that gRPC finds them equal
+// to none of these.
 var (
 	// ErrLockCollision: another owner holds the lock, or waits for it.
 	ErrLockCollision = status.Error(codes.AlreadyExists, "lock-collision")
-	// ErrInvalidTTL: the TTL is not in 1 second to 100 years.
+	// ErrInvalidTTL: the TTL is not between 1 second and 100 years.
 	ErrInvalidTTL = status.Error(codes.InvalidArgument, "invalid-ttl")
 	// ErrInvalidOwner: the owner is empty.
 	ErrInvalidOwner = status.Error(codes.InvalidArgument, "invalid-owner")
 	// ErrResourceNotFound: the lock is not held.
 	ErrResourceNotFound = status.Error(codes.NotFound, "resource-not-found")
-	// ErrInvalidType: the type is not "lock" or "presence", or type and type code do not
-	// agree.
+	// ErrInvalidType: the type is not "lock" or "presence", or contradicts the type code.
 	ErrInvalidType = status.Error(codes.NotFound, "invalid-type")
 )
 
-// AbandonedReason is the reason of a claim that was aborted because nobody asked about it for its
-// wait TTL.
+// AbandonedReason is the reason of a claim that was aborted because nobody asked about it for its wait TTL.
 const AbandonedReason = "nobody asked about the claim for its wait TTL"
 
 // ErrorDomain is the domain of every google.rpc.ErrorInfo that Locket sends.
 const ErrorDomain = "locket"
 
-// Reasons in google.rpc.ErrorInfo; ReasonOf returns that of an error. They are only added to.
+// Reasons in google.rpc.ErrorInfo; ReasonOf returns that of an error. Published reasons never change.
 const (
-	// ReasonLockCollision occurs when somebody else holds the lock that was to be locked or
-	// released, or waits for it; and when CreateClaim with no_wait would have to wait. It comes with metadata "holder", "token" and "claim_id" of who
-	// holds the lock exclusively, or "mode": "shared".
+	// ReasonLockCollision occurs when another owner holds the lock that was to be locked or released, or waits for it,
+	// and when a claim with no_wait would have to wait. Its metadata have "holder", "token" and "claim_id" of the
+	// exclusive holder, or "mode": "shared".
 	ReasonLockCollision = "LOCK_COLLISION"
-	// ReasonInvalidTTL occurs when the TTL of Lock is not in 1 second to 100 years.
+	// ReasonInvalidTTL occurs when the TTL of Lock is not between 1 second and 100 years.
 	ReasonInvalidTTL = "INVALID_TTL"
 	// ReasonInvalidOwner occurs when the owner of Lock is empty.
 	ReasonInvalidOwner = "INVALID_OWNER"
-	// ReasonInvalidType occurs when type or type_code is unknown, when the two contradict each
-	// other, or when FetchAll is given neither.
+	// ReasonInvalidType occurs when type or type_code is unknown, when they contradict each other, and when FetchAll
+	// has neither.
 	ReasonInvalidType = "INVALID_TYPE"
-	// ReasonResourceNotFound occurs when nobody holds the lock that was to be fetched or
-	// released; and when a token was given, and the grant with that token is over.
+	// ReasonResourceNotFound occurs when nobody holds the lock that was to be fetched or released, and when the grant
+	// with the given token has ended.
 	ReasonResourceNotFound = "RESOURCE_NOT_FOUND"
-	// ReasonInvalidField occurs when fields of a request are missing, malformed or over their
-	// limits. It comes with a google.rpc.BadRequest that names each field.
+	// ReasonInvalidField occurs when fields of a request are missing, malformed or beyond their limits. It comes with a
+	// google.rpc.BadRequest that names each field.
 	ReasonInvalidField = "INVALID_FIELD"
-	// ReasonAnswerTooLarge occurs when FetchAll without a limit would answer with more than 4 MiB.
-	// Ask with a limit, page by page.
+	// ReasonAnswerTooLarge occurs when the answer of FetchAll without a limit would have more than 4 MiB. Use a limit,
+	// and read page by page.
 	ReasonAnswerTooLarge = "ANSWER_TOO_LARGE"
-	// ReasonTooManyWaiting occurs when as many calls wait on this server as may. Wait a moment, or
-	// ask another server; the claim stays in the line.
+	// ReasonTooManyWaiting occurs when the maximum number of calls wait on this server. Try again later, or at another
+	// server; the claim stays in the queue.
 	ReasonTooManyWaiting = "TOO_MANY_WAITING"
-	// ReasonClaimNotFound occurs when no claim has the id, or one that ended so long ago that
-	// it was deleted.
+	// ReasonClaimNotFound occurs when no claim has the id, or it ended so long ago that it was deleted.
 	ReasonClaimNotFound = "CLAIM_NOT_FOUND"
-	// ReasonIDTaken occurs when CreateClaim is given the id of a claim that another request
-	// made. The same request, repeated, finds its claim, and is no error.
+	// ReasonIDTaken occurs when CreateClaim has the id of a claim that another request made. If the same request is
+	// repeated, it returns its claim.
 	ReasonIDTaken = "ID_TAKEN"
-	// ReasonClaimWaits occurs when UpdateClaim asks for the status active, and the claim still
-	// waits: others come first. It comes with metadata "position", the claim's place in line (if
-	// it is one of the first 1,000), and that of ReasonLockCollision about who holds the resource.
+	// ReasonClaimWaits occurs when UpdateClaim asks for the status active and the claim still waits. Its metadata have
+	// "position", the position in the queue (among the first 1,000), and those of ReasonLockCollision about the holder.
 	ReasonClaimWaits = "CLAIM_WAITS"
-	// ReasonWrongStatus occurs when UpdateClaim asks for what is impossible in the status that
-	// the claim has, such as the renewal of one that has ended. It comes with metadata
-	// "status": the status that the claim has.
+	// ReasonWrongStatus occurs when the claim's status does not allow an update, for example the renewal of an ended
+	// claim. Its metadata have "status", the claim's status.
 	ReasonWrongStatus = "WRONG_STATUS"
-	// ReasonVersionChanged: the request was for another version of the claim; the metadata has its version now.
+	// ReasonVersionChanged occurs when the claim does not have the requested version. Its metadata have "version", the
+	// claim's version.
 	ReasonVersionChanged = "VERSION_CHANGED"
-	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy.
-	// Nothing has changed; ask again.
+	// ReasonDatabaseUnavailable occurs when the database cannot be reached, or is too busy. Nothing has changed; try
+	// again.
 	ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"
-	// ReasonQuarantine occurs when the database was restored from a backup, and what was granted after that was taken may
-	// still be held: nothing is granted for the longest TTL. Code Unavailable; nothing was done.
+	// ReasonQuarantine occurs after the database was restored from a backup: what was granted after the backup may
+	// still be held, so nothing is granted for the longest TTL. Nothing has changed; try again later.
 	ReasonQuarantine = "QUARANTINE"
-	// ReasonResourceLocked occurs when a transaction of another server, which was probably lost,
-	// keeps the resource locked in the database. Nothing has changed; ask again after some
-	// seconds. Other resources are not affected.
+	// ReasonResourceLocked occurs when a transaction of another server, which has probably failed, keeps the resource
+	// locked in the database. Nothing has changed; try again after some seconds. Other resources are not affected.
 	ReasonResourceLocked = "RESOURCE_LOCKED"
-	// ReasonOverloaded occurs when the server has too much to do: more requests come than the
-	// database can take, or a request costs too much. Nothing has changed; ask again after a
-	// pause, or for less.
+	// ReasonOverloaded occurs when the server is overloaded: there are more requests than the database can process, or
+	// a request costs too much. Nothing has changed; try again later, or with a smaller request.
 	ReasonOverloaded = "OVERLOADED"
-	// ReasonOutcomeUnknown occurs when the connection to the database broke during a commit.
-	// The change may have been made; asking again is safe.
+	// ReasonOutcomeUnknown occurs when the connection to the database broke during a commit. The change may have been
+	// made; repeating the request is safe.
 	ReasonOutcomeUnknown = "OUTCOME_UNKNOWN"
-	// ReasonListTooLong occurs when too many claims would have to be read for the filter of
-	// ListClaims, or when the server is busy with such lists. A filter by creation time, by
-	// final status, or by a resource with a live status is always answered.
+	// ReasonListTooLong occurs when too many claims would have to be read for the filter of ListClaims, or when the
+	// server is busy with such lists. A filter by creation time, by final status, or by a resource with a live status
+	// is always answered.
 	ReasonListTooLong = "LIST_TOO_LONG"
-	// ReasonShuttingDown occurs when the server is shutting down. Ask another server.
+	// ReasonShuttingDown occurs when the server is shutting down. Use another server.
 	ReasonShuttingDown = "SHUTTING_DOWN"
-	// ReasonQueueFull occurs when as many claims wait for a resource as may.
+	// ReasonQueueFull occurs when the maximum number of claims wait for a resource.
 	ReasonQueueFull = "QUEUE_FULL"
-	// ReasonQuotaExceeded occurs when the caller has as much as its quota allows. It comes with
-	// metadata "quota" and "limit", a google.rpc.QuotaFailure, and a google.rpc.RetryInfo if the
-	// call may be repeated later.
+	// ReasonQuotaExceeded occurs when a call would exceed the caller's quota. It comes with metadata "quota" and
+	// "limit", a google.rpc.QuotaFailure, and a google.rpc.RetryInfo if the call may be repeated later.
 	ReasonQuotaExceeded = "QUOTA_EXCEEDED"
-	// ReasonUnauthenticated occurs when a call has no credentials, or not valid ones. The message
-	// says what is accepted, and metadata "www_authenticate" has it as challenges of HTTP.
+	// ReasonUnauthenticated occurs when a call has no credentials, or invalid ones. The message says which are
+	// accepted, and its metadata "www_authenticate" have that as HTTP challenges.
 	ReasonUnauthenticated = "UNAUTHENTICATED"
-	// ReasonCredentialsEnded occurs when the credentials by which a stream was opened, or with which a call
-	// waits, are not valid any more: a bearer credential has expired or was withdrawn, a certificate is out of
-	// date or was revoked. Call again with others, and go on: resume the session, or send the last cursor.
+	// ReasonCredentialsEnded occurs when the credentials of a stream or of a waiting call are no longer valid: a bearer
+	// credential or a certificate has expired, or was withdrawn or revoked. Call again with other credentials, and
+	// resume the session, or continue from the last cursor.
 	ReasonCredentialsEnded = "CREDENTIALS_ENDED"
-	// ReasonIssuerUnavailable occurs when a token cannot be checked, because the keys of its issuer
-	// cannot be fetched. Ask again after some seconds.
+	// ReasonIssuerUnavailable occurs when a JWT cannot be checked because the keys of its issuer cannot be fetched. Try
+	// again after some seconds.
 	ReasonIssuerUnavailable = "ISSUER_UNAVAILABLE"
-	// ReasonAuditUnavailable occurs when a call that would change something cannot be recorded in the
-	// server's audit log, which the server requires. Nothing was changed; ask again, or another server.
+	// ReasonAuditUnavailable occurs when a change cannot be recorded in the server's audit log, which the server
+	// requires. Nothing has changed; try again, or at another server.
 	ReasonAuditUnavailable = "AUDIT_UNAVAILABLE"
-	// ReasonPermissionDenied occurs when the server's rules do not allow a call. It comes with
-	// metadata "right" and "resource": what a rule would have to allow.
+	// ReasonPermissionDenied occurs when the server's rules do not allow a call. Its metadata have the missing "right",
+	// and the "resource".
 	ReasonPermissionDenied = "PERMISSION_DENIED"
-	// ReasonSessionEnded occurs when a session is not there any more: it was closed, its TTL had passed,
-	// or an administrator ended it. A new session is a new identity.
+	// ReasonSessionEnded occurs when a session has ended: it was closed, its TTL has passed, or an administrator ended
+	// it. Open a new session.
 	ReasonSessionEnded = "SESSION_ENDED"
-	// ReasonSessionSecret occurs when a session is resumed with another secret than its own.
+	// ReasonSessionSecret occurs when a session is resumed with a wrong secret.
 	ReasonSessionSecret = "SESSION_SECRET"
 	// ReasonSessionMoved occurs when a session was resumed over another stream.
 	ReasonSessionMoved = "SESSION_MOVED"
-	// ReasonSessionFull occurs when a session holds and waits for as much as it may.
+	// ReasonSessionFull occurs when a session has the maximum number of claims.
 	ReasonSessionFull = "SESSION_FULL"
-	// ReasonCursorTooOld occurs when changes after the cursor of Watch are no longer kept. Begin again
-	// without a cursor.
+	// ReasonCursorTooOld occurs when changes after the cursor of Watch are no longer kept. Watch again without a
+	// cursor.
 	ReasonCursorTooOld = "CURSOR_TOO_OLD"
-	// ReasonWatchTooSlow occurs when the caller of Watch does not keep up. Go on from the last cursor.
+	// ReasonWatchTooSlow occurs when the caller of Watch is too slow. Continue from the last cursor.
 	ReasonWatchTooSlow = "WATCH_TOO_SLOW"
-	// ReasonDeadlock occurs when a claim that would wait would cause a deadlock, in which each waits for the
-	// next: the claim has been withdrawn. It comes with metadata "deadlock", the members in JSON:
-	// [{"owner": …, "session": …, "claim": …, "resource": …}, …], each with the claim by which it
-	// waits for the resource; as many of them as have room in 3 KiB.
+	// ReasonDeadlock occurs when a waiting claim would cause a deadlock, in which each owner waits for the next. The
+	// claim was not made, or was withdrawn. Its metadata "deadlock" have the members in JSON: [{"owner": …, "session":
+	// …, "claim": …, "resource": …}, …], each with the claim that waits for the resource; as many of them as fit into 3
+	// KiB.
 	ReasonDeadlock = "DEADLOCK"
-	// ReasonSessionDetached occurs when a server no longer serves a session: it heard nothing from
-	// its client, or lost the database for a while. Resume it, on any server.
+	// ReasonSessionDetached occurs when a server no longer serves a session: its client was silent, or the server could
+	// not reach the database for a while. Resume it, on any server.
 	ReasonSessionDetached = "SESSION_DETACHED"
-	// ReasonSessionTooSlow occurs when a client does not read what the session's stream brings.
-	// Resume the session.
+	// ReasonSessionTooSlow occurs when a client does not read the events of its session. Resume the session.
 	ReasonSessionTooSlow = "SESSION_TOO_SLOW"
-	// ReasonTooManySessions occurs when as many sessions are attached to this server as may be. Ask
-	// another server.
+	// ReasonTooManySessions occurs when the maximum number of sessions are attached to this server. Use another server.
 	ReasonTooManySessions = "TOO_MANY_SESSIONS"
-	// ReasonWrongMode occurs when a session locks a resource that it holds, or waits for, in another
-	// mode. It comes with metadata "mode": the mode that it has.
+	// ReasonWrongMode occurs when a session locks a resource that it holds or waits for in another mode. Its metadata
+	// have "mode", the present mode.
 	ReasonWrongMode = "WRONG_MODE"
 )

@@ -9,14 +9,13 @@ import (
 // sentinels are the errors that FromWire recognizes.
 var sentinels = []error{ErrLockCollision, ErrInvalidTTL, ErrInvalidOwner, ErrResourceNotFound, ErrInvalidType}
 
-// FromWire returns an error of a call such that errors.Is finds the error of this package that
-// it is: errors.Is(FromWire(err), ErrLockCollision), and errors.As its *DeadlockError. Text, code, details and everything that err
-// wraps stay as they are; any other error, and nil, is returned unchanged.
+// FromWire returns an error of a call such that errors.Is finds the matching error of this package, as in
+// errors.Is(FromWire(err), ErrLockCollision), and errors.As a *DeadlockError. Its text, code, details and wrapped
+// errors are unchanged. Any other error, and nil, is returned unchanged.
 //
-// It is needed because gRPC compares status errors whole (status.Error.Is): an error that
-// carries an ErrorInfo, as those of Locket do, is not equal to one that does not, and nothing
-// in the other one can change that. Connections of package lock call FromWire for every call;
-// who dials by other means calls it.
+// It is needed because gRPC compares complete status errors (status.Error.Is): an error with an ErrorInfo, as Locket's
+// are, is not equal to one without. Connections of package lock call FromWire for every call; clients with other
+// connections must call it themselves.
 func FromWire(err error) error {
 	var wire interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &wire) {
@@ -50,5 +49,5 @@ func (e *recognized) Is(target error) bool { return target == e.sentinel }
 // Unwrap returns the error as gRPC returned it.
 func (e *recognized) Unwrap() error { return e.error }
 
-// GRPCStatus returns the status as it came, with its details.
+// GRPCStatus returns the status of the call, with its details.
 func (e *recognized) GRPCStatus() *status.Status { return status.Convert(e.error) }

@@ -52,8 +52,8 @@ var sentinels = []error{
 	models.ErrLockCollision, models.ErrInvalidTTL, models.ErrInvalidOwner, models.ErrResourceNotFound, models.ErrInvalidType,
 }
 
-// TestFromWire: an error from the wire, with and without details, wrapped before or after, is
-// the sentinel that it is, and no other; its code, message and details stay.
+// TestFromWire: an error of a call, with and without details, wrapped before or after, is the matching sentinel, and no
+// other; its code, message and details are unchanged.
 func TestFromWire(t *testing.T) {
 	for _, sentinel := range sentinels {
 		detailed, err := status.Convert(sentinel).WithDetails(&errdetails.ErrorInfo{Reason: "R", Domain: models.ErrorDomain})
@@ -86,7 +86,7 @@ func TestFromWire(t *testing.T) {
 	}
 }
 
-// TestFromWireOthers: any other error stays as it is.
+// TestFromWireOthers: any other error is unchanged.
 func TestFromWireOthers(t *testing.T) {
 	for _, err := range []error{
 		nil, errors.New("other"), context.Canceled, status.Error(codes.AlreadyExists, "taken"),

@@ -16,8 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestWireContract spells out what Cloud Foundry's Locket has on the wire. What is added
-// since must have other numbers.
+// TestWireContract spells out the messages of Cloud Foundry's Locket. Later additions must have other numbers.
 func TestWireContract(t *testing.T) {
 	for message, want := range map[protoreflect.ProtoMessage]string{
 		&models.Resource{}:         "1 key string, 2 owner string, 3 value string, 4 type string, 5 type_code enum",
@@ -72,7 +71,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestErrors spells out what clients of Cloud Foundry's Locket compare.
+// TestErrors spells out the errors that clients of Cloud Foundry's Locket compare.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		err     error

@@ -1,5 +1,5 @@
-// Package clientcredentials gets credentials from an OIDC provider for a program (OAuth 2.0, RFC
-// 6749, section 4.4). It keeps each until shortly before its end.
+// Package clientcredentials gets access tokens for a program from an OIDC provider (OAuth 2.0 client credentials, RFC
+// 6749, section 4.4). It caches each until shortly before it expires.
 package clientcredentials
 
 import (
@@ -21,24 +21,24 @@ import (
 	"github.com/locket-service/locket/internal/follow"
 )
 
-// timeout bounds a request to the provider.
+// timeout limits a request to the provider.
 const timeout = 10 * time.Second
 
-// Config says where to get access tokens, and by which right.
+// Config configures a Source.
 type Config struct {
-	// Issuer is the provider's address; discovery finds where it gives them.
+	// Issuer is the provider's URL; discovery finds its token endpoint.
 	Issuer string
-	// ID names the program at the provider.
+	// ID is the program's client id at the provider.
 	ID string
-	// SecretFile has its secret, in a line of its own. It is looked at for every access token; while it
-	// cannot be read, the last one is used.
+	// SecretFile has the client secret, on a line of its own. It is checked for every access token; while it cannot be
+	// read, the last secret is used.
 	SecretFile string
 	// Scopes may be empty.
 	Scopes []string
-	// Audience is sent as the parameters audience and resource, unless it is empty: providers
-	// differ in which they use.
+	// Audience is sent as the parameters audience and resource, because providers differ in which one they use; "" for
+	// neither.
 	Audience string
-	// CA is a file in PEM with the authorities of the provider's certificate; "": the system's.
+	// CA is a PEM file with the authorities of the provider's certificate; "" for the system's.
 	CA string
 }
 
@@ -52,7 +52,7 @@ type Source struct {
 	access *oauth2.Token
 }
 
-// New returns a source that asks for an access token when the first is needed.
+// New returns a source that requests an access token when one is first needed.
 func New(c Config) (*Source, error) {
 	if c.Issuer == "" || c.ID == "" || c.SecretFile == "" {
 		return nil, errors.New("client credentials need an issuer, a client id and a file with the secret")
@@ -70,11 +70,11 @@ func New(c Config) (*Source, error) {
 	return &Source{config: c, client: &http.Client{Transport: transport, Timeout: timeout}, secret: secret}, nil
 }
 
-// Credential implements bearer.Source. Callers that come while an access token is fetched wait for it.
+// Credential implements bearer.Source. Callers that arrive during a request to the provider wait for its result.
 func (s *Source) Credential(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.access.Valid() { // one that ends within 10 s is not
+	if s.access.Valid() { // a token that expires within 10 s is not valid
 		return s.access.AccessToken, nil
 	}
 	access, err := s.fetch(ctx)

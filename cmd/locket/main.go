@@ -1,4 +1,4 @@
-// Command locket is the lock service, and the command line to it. All of it is in package cli.
+// Command locket is the lock service and its command line. Package cli implements it.
 package main
 
 import (

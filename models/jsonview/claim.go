@@ -1,13 +1,12 @@
-// Package jsonview is how claims, queues and locks look in JSON: over REST and in what the command
-// line prints with -o json. There is one such form, and this is where it is written, so that the
-// two cannot drift apart. docs/rest.md describes it to people; the tag `doc` of a field describes
-// it in the OpenAPI document.
+// Package jsonview has the JSON form of claims, queues, locks and so on: the answers over REST, and the output of the
+// command line with -o json. It is the only place for it, so that the two cannot differ. docs/rest.md describes it to
+// people; the tag `doc` of a field describes it in the OpenAPI document.
 //
-// It stands beside models because it is the wire contract in another notation: it sees models and
-// nothing else, and both package gateway and package cli see it. Members are only added.
+// It is next to package models because it is the wire contract in another notation. It imports only models; package
+// gateway and package cli use it. Members are only added.
 //
-// Every member is always there: one without a value is null. A pointer may be null, another field
-// never is. REST adds the member url to the objects, which only a server knows.
+// Every member is always present; one without a value is null. A pointer may be null, another field never is. REST adds
+// the member url to the objects, which only a server knows.
 package jsonview
 
 import "github.com/locket-service/locket/models"
@@ -37,13 +36,13 @@ type Claim struct {
 	WaitTTL         *Seconds       `json:"wait_ttl" doc:"Seconds for which the claim may wait without anybody asking about it; null: for ever."`
 }
 
-// StatusChange is one line of a claim's history.
+// StatusChange is an entry of a claim's history.
 type StatusChange struct {
 	Status    Status    `json:"status"`
 	Timestamp Timestamp `json:"timestamp"`
 }
 
-// OfClaim returns how a claim looks.
+// OfClaim returns the view of a claim.
 func OfClaim(c *models.Claim) Claim {
 	v := Claim{
 		ID: c.GetId(), Resource: c.GetResource(), Owner: unlessZero(c.GetOwner()), Identity: unlessZero(c.GetIdentity()),
@@ -61,7 +60,7 @@ func OfClaim(c *models.Claim) Claim {
 	return v
 }
 
-// Since is from when on the claim has had its status.
+// Since is the time from which on the claim has had its status.
 func (c Claim) Since() Timestamp {
 	if n := len(c.StatusHistory); n > 0 {
 		return c.StatusHistory[n-1].Timestamp

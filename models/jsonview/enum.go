@@ -10,14 +10,14 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// The enumerations of the service under their names in JSON. What has no name, which a newer
-// server may send, is null.
+// The enumerations of the service by their names in JSON. A value without a name, which a newer server may send, is
+// null.
 type (
 	Mode   models.Mode
 	Status models.Status
 	Type   models.TypeCode
 	Right  models.Right
-	// Order is that of a list of claims, and ResourceOrder that of a list of resources.
+	// Order is the order of a list of claims, and ResourceOrder that of a list of resources.
 	Order         models.Order
 	ResourceOrder models.ResourceOrder
 )
@@ -32,7 +32,7 @@ var (
 	resourceOrderNames = lower(models.ResourceOrder_name, "RESOURCE_ORDER_")
 )
 
-// lower returns the names of an enumeration as JSON has them; what means none has "".
+// lower returns the names of an enumeration in JSON; that of the unspecified value is "".
 func lower(names map[int32]string, prefix string) []string {
 	list := make([]string, len(names))
 	for number, name := range names {
@@ -44,31 +44,31 @@ func lower(names map[int32]string, prefix string) []string {
 	return list
 }
 
-// Names returns the names that there are.
+// Names returns all names.
 func (Mode) Names() []string { return slices.Clone(modeNames) }
 
-// Names returns the names that there are.
+// Names returns all names.
 func (Status) Names() []string { return slices.Clone(statusNames[1:]) }
 
-// Names returns the names that there are.
+// Names returns all names.
 func (Type) Names() []string { return slices.Clone(typeNames[1:]) }
 
-// Names returns the names that there are.
+// Names returns all names.
 func (Right) Names() []string { return slices.Clone(rightNames[1:]) }
 
-// Names returns the names that there are.
+// Names returns all names.
 func (Order) Names() []string { return slices.Clone(orderNames) }
 
-// Names returns the names that there are.
+// Names returns all names.
 func (ResourceOrder) Names() []string { return slices.Clone(resourceOrderNames) }
 
-// String returns the name, or the number of what has none.
+// String returns the name, or the number of a value without a name.
 func (m Mode) String() string { return nameOf(modeNames, int(m)) }
 
-// String returns the name, or the number of what has none.
+// String returns the name, or the number of a value without a name.
 func (s Status) String() string { return nameOf(statusNames, int(s)) }
 
-// String returns the name, or the number of what has none.
+// String returns the name, or the number of a value without a name.
 func (t Type) String() string { return nameOf(typeNames, int(t)) }
 
 // MarshalJSON implements json.Marshaler.
@@ -80,28 +80,28 @@ func (s Status) MarshalJSON() ([]byte, error) { return encodeName(statusNames, i
 // MarshalJSON implements json.Marshaler.
 func (t Type) MarshalJSON() ([]byte, error) { return encodeName(typeNames, int(t)) }
 
-// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
 func (r *Right) UnmarshalText(name []byte) error {
 	return decodeName(rightNames, name, (*int32)(r))
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
 func (o *Order) UnmarshalText(name []byte) error { return decodeName(orderNames, name, (*int32)(o)) }
 
-// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
 func (o *ResourceOrder) UnmarshalText(name []byte) error {
 	return decodeName(resourceOrderNames, name, (*int32)(o))
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
 func (m *Mode) UnmarshalText(name []byte) error { return decodeName(modeNames, name, (*int32)(m)) }
 
-// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
 func (s *Status) UnmarshalText(name []byte) error {
 	return decodeName(statusNames, name, (*int32)(s))
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler, and thus reads JSON, too.
+// UnmarshalText implements encoding.TextUnmarshaler, and so decodes JSON too.
 func (t *Type) UnmarshalText(name []byte) error { return decodeName(typeNames, name, (*int32)(t)) }
 
 func nameOf(names []string, number int) string {

@@ -2,7 +2,7 @@ package jsonview
 
 import "github.com/locket-service/locket/models"
 
-// Watched is a claim as a watch shows it: without user data, status history and durations.
+// Watched is a claim in a watch: without user data, status history and durations.
 type Watched struct {
 	ID       string    `json:"id" doc:"The claim's name."`
 	Resource string    `json:"resource" doc:"The name of the resource."`
@@ -21,14 +21,14 @@ type Watched struct {
 	WaitTTL  *Seconds  `json:"wait_ttl" doc:"Seconds for which the claim may wait without anybody asking about it; null: for ever."`
 }
 
-// Transition is one change of one claim.
+// Transition is a change of a claim.
 type Transition struct {
 	Before *Status   `json:"before" doc:"The status before; null for a new claim, and the same as that of the claim if only its value changed."`
 	Time   Timestamp `json:"time" doc:"When, by the database's clock."`
 	Claim  Watched   `json:"claim" doc:"The claim after the change."`
 }
 
-// OfWatched returns how a claim looks in a watch.
+// OfWatched returns the view of a claim in a watch.
 func OfWatched(c *models.Claim) Watched {
 	v := OfClaim(c)
 	return Watched{
@@ -37,7 +37,7 @@ func OfWatched(c *models.Claim) Watched {
 	}
 }
 
-// OfTransition returns how a transition looks.
+// OfTransition returns the view of a transition.
 func OfTransition(t *models.Transition) Transition {
 	return Transition{Before: unlessZero(Status(t.GetBefore())), Time: timestampOf(t.GetTime()), Claim: OfWatched(t.GetClaim())}
 }

@@ -9,18 +9,18 @@ type Identity struct {
 	Authentication bool     `json:"authentication" doc:"Whether the server authenticates its callers; else everybody may do everything."`
 }
 
-// OfIdentity returns how an identity looks.
+// OfIdentity returns the view of an identity.
 func OfIdentity(i *models.Identity) Identity {
 	return Identity{unlessZero(i.GetName()), append([]string{}, i.GetGroups()...), i.GetAuthentication()}
 }
 
-// Permission is whether the caller has a right on a resource.
+// Permission says whether the caller has a right on a resource.
 type Permission struct {
 	Allowed bool    `json:"allowed" doc:"Whether the caller has the right."`
 	Line    *uint32 `json:"line" doc:"The line of the rule that decides, in the server's file of rules; null if no rule of a file does."`
 }
 
-// OfPermission returns how an answer to CanI looks.
+// OfPermission returns the view of an answer to CanI.
 func OfPermission(r *models.CanIResponse) Permission {
 	return Permission{r.GetAllowed(), unlessZero(r.GetLine())}
 }

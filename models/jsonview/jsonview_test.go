@@ -19,10 +19,10 @@ func encoded(t *testing.T, value any) string {
 	return string(text)
 }
 
-// Seconds are floats with at most six decimals, whatever sum they come from.
+// Seconds are floats with at most six decimals, also when they are the result of a sum.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
-	tenth, fifth := 0.1, 0.2 // whose sum is 0.30000000000000004
+	tenth, fifth := 0.1, 0.2 // their sum is 0.30000000000000004
 	for s, want := range map[float64]string{
 		0: "0.0", 1: "1.0", -1: "-1.0", tenth + fifth: "0.3", 89.99999999999999: "90.0", 1e-6: "0.000001", 4e-7: "0.0",
 		1.5: "1.5", 3_153_600_000: "3153600000.0", 1e21: "1000000000000000000000.0",
@@ -33,7 +33,7 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// Every name that is written can be read, and what has none is null.
+// Every name that is encoded can be decoded, and a value without a name is null.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for number := range int32(len(models.Status_name)) {
@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Every member is there, in order, also of a claim of which next to nothing is known.
+// Every member is present, in order, also for an almost empty claim.
 func TestEmptyClaim(t *testing.T) {
 	t.Parallel()
 	got := encoded(t, jsonview.OfClaim(&models.Claim{Id: "a", Resource: "r", Ttl: proto.Float64(0)}))
@@ -69,7 +69,7 @@ func TestEmptyClaim(t *testing.T) {
 	if got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// A place is read off the history, which may be empty.
+	// The time of the status comes from the history, which may be empty.
 	if place := jsonview.OfPlace(&models.Claim{Id: "a"}); place.ID != "a" {
 		t.Errorf("%+v", place)
 	}

@@ -10,8 +10,8 @@ type Lock struct {
 	Type  *Type   `json:"type" doc:"Its purpose: lock or presence."`
 }
 
-// OfLock returns how a lock or a presence looks. A single one has the token of its grant, too,
-// in the member token, which is never null.
+// OfLock returns the view of a lock or a presence. The answer about one lock also has the member token, the token of
+// its grant, which is never null.
 func OfLock(r *models.Resource) Lock {
 	return Lock{
 		Key: r.GetKey(), Owner: unlessZero(r.GetOwner()), Value: unlessZero(r.GetValue()), Type: unlessZero(Type(r.GetTypeCode())),

@@ -5,7 +5,7 @@ import "github.com/locket-service/locket/models"
 // Queue is the queue of a resource.
 type Queue = QueueOf[Place]
 
-// QueueOf is a queue whose places are of a type that has more in it than Place.
+// QueueOf is a queue whose places are of a type with more members than Place.
 type QueueOf[P any] struct {
 	Resource string  `json:"resource" doc:"The resource's name."`
 	Version  uint64  `json:"version" doc:"Rises with every change of the queue; 0 for an unused name."`
@@ -16,7 +16,7 @@ type QueueOf[P any] struct {
 	Waits    []Wait  `json:"waits" doc:"Whom the holders wait for elsewhere, whom those wait for, and so on."`
 }
 
-// Wait is a claim that waits, and whom it waits for.
+// Wait is a waiting claim, with the claims that it waits for.
 type Wait struct {
 	Resource string     `json:"resource" doc:"What it waits for."`
 	Waiter   ClaimRef   `json:"waiter" doc:"The claim that waits."`
@@ -24,7 +24,7 @@ type Wait struct {
 	Ahead    []ClaimRef `json:"ahead" doc:"The first of the claims in its way that wait before it."`
 }
 
-// ClaimRef is a claim that holds or waits, and whose it is.
+// ClaimRef is a holding or waiting claim, with its owner.
 type ClaimRef struct {
 	Claim   string    `json:"claim" doc:"The claim's name."`
 	Owner   *string   `json:"owner" doc:"Who claims, as the client names itself; null if the client gave none."`
@@ -48,7 +48,7 @@ func refsOf(claims []*models.Claim) []ClaimRef {
 	return refs
 }
 
-// OfWaits returns how the members of a chain look.
+// OfWaits returns the view of a chain of waits.
 func OfWaits(waits []*models.Wait) []Wait {
 	list := make([]Wait, len(waits))
 	for i, w := range waits {
@@ -76,7 +76,7 @@ type Place struct {
 	WaitTTL         *Seconds  `json:"wait_ttl" doc:"Seconds for which the claim may wait without anybody asking about it; null: for ever."`
 }
 
-// OfQueue returns how a queue looks, and each claim in it as place says.
+// OfQueue returns the view of a queue; place returns the view of each claim in it.
 func OfQueue[P any](q *models.Queue, place func(*models.Claim) P) QueueOf[P] {
 	places := func(claims []*models.Claim) []P {
 		list := make([]P, len(claims))
@@ -91,7 +91,7 @@ func OfQueue[P any](q *models.Queue, place func(*models.Claim) P) QueueOf[P] {
 	}
 }
 
-// OfPlace returns how a claim looks in the queue of its resource.
+// OfPlace returns the view of a claim in the queue of its resource.
 func OfPlace(claim *models.Claim) Place {
 	c := OfClaim(claim)
 	return Place{
@@ -101,10 +101,10 @@ func OfPlace(claim *models.Claim) Place {
 	}
 }
 
-// Resource is what there is of a resource with live claims.
+// Resource is a resource with live claims.
 type Resource = ResourceOf[Place]
 
-// ResourceOf is a resource whose holder is of a type that has more in it than Place.
+// ResourceOf is a resource whose holder is of a type with more members than Place.
 type ResourceOf[P any] struct {
 	Resource   string   `json:"resource" doc:"The resource's name."`
 	Version    uint64   `json:"version" doc:"Rises with every change of its queue."`
@@ -114,7 +114,7 @@ type ResourceOf[P any] struct {
 	OldestWait *Seconds `json:"oldest_wait" doc:"Seconds for which the first in line has waited; null if no claim waits."`
 }
 
-// OfResource returns how a resource looks; place shows its holder.
+// OfResource returns the view of a resource; place returns the view of its holder.
 func OfResource[P any](r *models.ResourceInfo, place func(*models.Claim) P) ResourceOf[P] {
 	return ResourceOf[P]{
 		Resource: r.GetResource(), Version: r.GetVersion(), Holding: r.GetHolding(), Holder: place(r.GetHolder()), Waiting: r.GetWaiting(),

@@ -2,7 +2,7 @@ package jsonview
 
 import "github.com/locket-service/locket/models"
 
-// Session is a session as others see it.
+// Session is a session in a list of sessions.
 type Session struct {
 	ID      string    `json:"id" doc:"The session's name."`
 	Owner   string    `json:"owner" doc:"The owner of its claims."`

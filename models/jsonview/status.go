@@ -2,7 +2,7 @@ package jsonview
 
 import "github.com/locket-service/locket/models"
 
-// ServiceStatus is how the service is.
+// ServiceStatus is the status of the service.
 type ServiceStatus struct {
 	Problems []string `json:"problems" doc:"What is wrong, a sentence each."`
 	Servers  []Server `json:"servers" doc:"The servers that share the database, the one that answers first."`
@@ -19,13 +19,13 @@ type Server struct {
 	Silent  Seconds   `json:"silent" doc:"Seconds since the database last heard from it; 0 for the server that answers."`
 }
 
-// Database is what keeps the claims.
+// Database describes the database.
 type Database struct {
 	Engine  string `json:"engine" doc:"raft or mysql."`
 	Version string `json:"version" doc:"What the database says of itself."`
 }
 
-// Clock is what is known of the clocks.
+// Clock is the state of the clocks.
 type Clock struct {
 	Time          Timestamp `json:"time" doc:"The database's time."`
 	Ahead         Seconds   `json:"ahead" doc:"By how many seconds the server's own clock is ahead of the database's; negative if it is behind."`
@@ -35,7 +35,7 @@ type Clock struct {
 	Outage        Seconds   `json:"outage" doc:"The sum of all time that counted against no lease, in seconds."`
 }
 
-// OfStatus returns how a status looks.
+// OfStatus returns the view of a status.
 func OfStatus(s *models.ServiceStatus) ServiceStatus {
 	v := ServiceStatus{
 		Problems: append([]string{}, s.GetProblems()...), Servers: make([]Server, len(s.GetServers())),

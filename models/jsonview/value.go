@@ -23,7 +23,7 @@ func (t Timestamp) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Time(t).Format(TimeFormat))
 }
 
-// Seconds is a number of seconds, to the microsecond. It is written as a float, also where it is
+// Seconds is a number of seconds, with a resolution of a microsecond. It is always encoded as a float, also if it is
 // whole.
 type Seconds float64
 
@@ -36,13 +36,12 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, exact, 'f', -1, 64), nil
 }
 
-// Duration returns the seconds as a duration: 0 for less, and a century and a half for more, which
-// is beyond every TTL.
+// Duration returns the seconds as a duration, between 0 and a century and a half, which is longer than every TTL.
 func (s Seconds) Duration() time.Duration {
 	return time.Duration(math.Min(math.Max(float64(s), 0)*1e9, math.MaxInt64/2))
 }
 
-// JSON is a text in JSON, without insignificant space where a client wrote it over REST.
+// JSON is a JSON text, without the insignificant space in requests over REST.
 type JSON string
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -5,5 +5,5 @@ import (
 	"slices"
 )
 
-// Lines returns the full names that have a line.
+// Lines returns the full names of the methods in the table.
 func Lines() []string { return slices.Sorted(maps.Keys(table)) }

@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// TestTable: every RPC has a line, no other has one, and what a line says goes together.
+// TestTable: exactly the RPCs of the service are in the table, and their properties are consistent.
 func TestTable(t *testing.T) {
 	if len(methods.Names()) < 20 {
 		t.Fatalf("the service has %v", methods.Names())

@@ -10,14 +10,14 @@ const (
 )
 
 var table = map[string]Method{
-	// A repeated Lock renews what an attempt before it took for the same owner. The committer can tell a renewal, which
-	// finds room, from a new lock.
+	// A repeated Lock renews the lock that an earlier attempt acquired for the same owner. The committer can tell a
+	// renewal, which is accepted under overload, from a new lock.
 	models.Locket_Lock_FullMethodName: {
 		Access: ByName, Rights: rights(hold), Resource: named(func(m *models.LockRequest) string { return m.GetResource().GetKey() }),
 		Changes: true, Keeps: true, Repeatable: true,
 	},
-	// Whether the lock is the caller's own is decided where it is known. Without a token, a repeated Release may release
-	// a later grant, which the owner took meanwhile.
+	// The transaction decides whether the lock is the caller's own. Without a token, a repeated Release may release a
+	// later grant of the same owner.
 	models.Locket_Release_FullMethodName: {
 		Access: ByName, Rights: rights(hold, revoke), Resource: named(func(m *models.ReleaseRequest) string { return m.GetResource().GetKey() }),
 		Changes: true, Keeps: true,
@@ -33,10 +33,10 @@ var table = map[string]Method{
 	},
 	models.Locket_GetClaim_FullMethodName:   {Access: ByClaim, Repeatable: true},
 	models.Locket_ListClaims_FullMethodName: {Access: Filtered, Repeatable: true},
-	// UpdateClaim and EndClaim leave a claim as an attempt before them has left it.
+	// A repeated UpdateClaim or EndClaim leaves the claim as the first attempt did.
 	models.Locket_UpdateClaim_FullMethodName: {Access: ByClaim, Changes: true, Keeps: true, Repeatable: true},
 	models.Locket_EndClaim_FullMethodName:    {Access: ByClaim, Changes: true, Keeps: true, Repeatable: true},
-	// Its timeout begins anew with each attempt. Over REST any operation with one claim waits.
+	// Its timeout begins anew with each attempt. Over REST, an operation on one claim may wait too.
 	models.Locket_AwaitClaim_FullMethodName: {Access: ByClaim, Lasts: Wait, Repeatable: true},
 	models.Locket_GetQueue_FullMethodName: {
 		Access: ByName, Rights: rights(read), Resource: named((*models.GetQueueRequest).GetResource), Repeatable: true,
@@ -44,8 +44,8 @@ var table = map[string]Method{
 	models.Locket_ListResources_FullMethodName: {Access: Filtered, Repeatable: true},
 	models.Locket_GetWaits_FullMethodName:      {Access: Filtered, Repeatable: true},
 
-	// A stream of commands: package lock resumes it, and sends again what was not answered. The messages that do not claim
-	// are about what the session has already.
+	// A stream of commands: package lock resumes it, and repeats unanswered commands. Messages other than LockCommand
+	// are about claims that the session already has.
 	models.Locket_Session_FullMethodName: {
 		Access: ByName, Rights: rights(hold), Resource: func(message any) (string, bool) {
 			lock := message.(*models.SessionRequest).GetLock()
@@ -55,7 +55,7 @@ var table = map[string]Method{
 	},
 	models.Locket_ListSessions_FullMethodName: {Access: Filtered, Repeatable: true},
 	models.Locket_GetSession_FullMethodName:   {Access: Filtered, Repeatable: true},
-	// A repeated EndSession finds no session when an attempt before it has ended it.
+	// A repeated EndSession finds no session if an earlier attempt has ended it.
 	models.Locket_EndSession_FullMethodName: {Access: Filtered, Changes: true, Keeps: true},
 	// A repeated ResetSessions would also end the sessions that were opened since the first attempt.
 	models.Locket_ResetSessions_FullMethodName: {Access: Everything, Rights: rights(administer), Changes: true},
@@ -75,7 +75,7 @@ var table = map[string]Method{
 
 func rights(rights ...models.Right) []models.Right { return rights }
 
-// named is for messages each of which needs a right on the resource that it names.
+// named is the Resource of methods all of whose messages need a right on the resource that they name.
 func named[T any](name func(T) string) func(any) (string, bool) {
 	return func(message any) (string, bool) { return name(message.(T)), true }
 }
