@@ -8,15 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -30,21 +26,13 @@ import (
 // diskEnv has TestDisk be a server whose disk does what lines of its standard input say: it has the server's arguments.
 const diskEnv = "LOCKET_TEST_DISK"
 
-// What the disk does when it is to write or to sync.
-const (
-	diskWorks = iota
-	diskFails // each sync fails with EIO
-	diskHangs // no sync ends
-	diskFull  // nothing of 512 KiB or more can be written: ENOSPC
-)
-
 // TestDisk: a sync of the log that fails, or does not end within 5 s, is the last thing that the server writes: it ends
 // with an error. A full disk is waited for.
 func TestDisk(t *testing.T) {
 	if arguments := os.Getenv(diskEnv); arguments != "" {
 		serveOnDisk(strings.Split(arguments, "\n"))
 	}
-	for name, mode := range map[string]int{"fails": diskFails, "hangs": diskHangs} {
+	for name, mode := range map[string]int32{"fails": fixtures.DiskFails, "hangs": fixtures.DiskHangs} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startOnDisk(t)
@@ -68,7 +56,7 @@ func TestDisk(t *testing.T) {
 	t.Run("full", func(t *testing.T) {
 		t.Parallel()
 		s := startOnDisk(t)
-		s.turn(diskFull)
+		s.turn(fixtures.DiskFull)
 		value, made := strings.Repeat("v", 60<<10), 0
 		create := func() error {
 			_, err := s.client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: fmt.Sprint("r-", made), Id: fmt.Sprint("id-", made), Ttl: proto.Float64(60), Value: value})
@@ -85,7 +73,7 @@ func TestDisk(t *testing.T) {
 		if _, err := s.client.GetClaim(t.Context(), &models.GetClaimRequest{Id: fmt.Sprint("id-", made)}); status.Code(err) != codes.NotFound {
 			t.Errorf("what was refused: %v", err)
 		}
-		s.turn(diskWorks)
+		s.turn(fixtures.DiskWorks)
 		harness.Eventually(t, create)
 	})
 }
@@ -142,7 +130,7 @@ func (s *onDisk) start() {
 }
 
 // turn has the disk do something else from now on.
-func (s *onDisk) turn(mode int) {
+func (s *onDisk) turn(mode int32) {
 	s.Helper()
 	_, err := fmt.Fprintln(s.input, mode)
 	harness.Must(s.T, err)
@@ -178,7 +166,7 @@ func (s *onDisk) wait() int {
 // sync (SECCOMP_RET_USER_NOTIF).
 func serveOnDisk(arguments []string) {
 	var mode atomic.Int32
-	if err := intercept(&mode); err != nil {
+	if err := fixtures.InterceptDisk(&mode); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(3)
 	}
@@ -191,70 +179,4 @@ func serveOnDisk(arguments []string) {
 		}
 	}()
 	os.Exit(cli.Execute(context.Background(), arguments, os.Stdout, os.Stderr))
-}
-
-// notification and response are struct seccomp_notif and struct seccomp_notif_resp of linux/seccomp.h.
-type notification struct {
-	ID         uint64
-	PID, Flags uint32
-	Number     int32
-	Arch       uint32
-	IP         uint64
-	Args       [6]uint64
-}
-
-type response struct {
-	ID    uint64
-	Value int64
-	Error int32
-	Flags uint32
-}
-
-const (
-	receive       = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
-	send          = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
-	notifContinue = 1          // SECCOMP_USER_NOTIF_FLAG_CONTINUE
-)
-
-// intercept has all threads of this process ask a goroutine before each pwrite64(2), fsync(2) and fdatasync(2).
-func intercept(mode *atomic.Int32) error {
-	const load, equal, answer = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
-	filter := []unix.SockFilter{
-		{Code: load}, // the number of the system call
-		{Code: equal, K: unix.SYS_FSYNC, Jt: 3},
-		{Code: equal, K: unix.SYS_FDATASYNC, Jt: 2},
-		{Code: equal, K: unix.SYS_PWRITE64, Jt: 1},
-		{Code: answer, K: unix.SECCOMP_RET_ALLOW},
-		{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF},
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH
-	listener, _, code := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
-	if code != 0 {
-		return code
-	}
-	go func() {
-		for {
-			var n notification
-			if _, _, code := unix.Syscall(unix.SYS_IOCTL, listener, receive, uintptr(unsafe.Pointer(&n))); code != 0 {
-				continue // it was interrupted
-			}
-			r := response{ID: n.ID, Flags: notifContinue}
-			switch m := mode.Load(); {
-			case m == diskFull && n.Number == unix.SYS_PWRITE64 && n.Args[2] >= 512<<10:
-				r.Error, r.Flags = -int32(syscall.ENOSPC), 0
-			case m == diskFails && n.Number != unix.SYS_PWRITE64:
-				r.Error, r.Flags = -int32(syscall.EIO), 0
-			case m == diskHangs && n.Number != unix.SYS_PWRITE64:
-				continue
-			}
-			_, _, _ = unix.Syscall(unix.SYS_IOCTL, listener, send, uintptr(unsafe.Pointer(&r)))
-		}
-	}()
-	return nil
 }
