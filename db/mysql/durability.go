@@ -15,14 +15,23 @@ func (s *Store) Warnings() []string { return s.losses }
 func (s *Store) detectLosses(ctx context.Context) error {
 	is := make(map[string]string)
 	err := each(ctx, s.control, `SHOW GLOBAL VARIABLES WHERE Variable_name IN
-		('innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog')`, nil, func(rows *sql.Rows) error {
+		('innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_flush_method', 'log_bin', 'sync_binlog', 'binlog_storage_engine')`, nil, func(rows *sql.Rows) error {
 		var name, value string
 		err := rows.Scan(&name, &value)
 		is[name] = strings.ToUpper(value)
 		return err
 	})
 	s.losses = lossesOf(is, !s.packets)
+	s.barriers.needed = showsEarly(is, !s.packets)
 	return err
+}
+
+// showsEarly reports whether a commit is visible before it is durable. With a binary log of its own, the database commits when that has
+// the transaction; on a cluster the other nodes have it. Where the redo log is not even written at a commit, nothing helps: lossesOf
+// says so.
+func showsEarly(is map[string]string, cluster bool) bool {
+	ownLog := is["log_bin"] == "ON" && is["binlog_storage_engine"] != "INNODB"
+	return !cluster && !ownLog && is["innodb_flush_log_at_trx_commit"] != "0"
 }
 
 // lossesOf returns what settings may lose. Those that a database does not have are not in the map.

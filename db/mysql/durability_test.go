@@ -38,6 +38,27 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+// TestShowsEarly: where the database has a commit elsewhere before it shows it, no read needs a barrier.
+func TestShowsEarly(t *testing.T) {
+	for name, c := range map[string]struct {
+		is      map[string]string
+		cluster bool
+		want    bool
+	}{
+		"MariaDB's defaults":             {is: map[string]string{"log_bin": "OFF", "innodb_flush_log_at_trx_commit": "1"}, want: true},
+		"MySQL's defaults":               {is: map[string]string{"log_bin": "ON", "sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}},
+		"a binary log in the redo log":   {is: map[string]string{"log_bin": "ON", "binlog_storage_engine": "INNODB", "innodb_flush_log_at_trx_commit": "1"}, want: true},
+		"a cluster":                      {is: map[string]string{"log_bin": "OFF", "innodb_flush_log_at_trx_commit": "1"}, cluster: true},
+		"the log goes to memory":         {is: map[string]string{"log_bin": "OFF", "innodb_flush_log_at_trx_commit": "0"}},
+		"the log is written, not synced": {is: map[string]string{"log_bin": "OFF", "innodb_flush_log_at_trx_commit": "2"}, want: true},
+		"nothing is known":               {want: true},
+	} {
+		if got := showsEarly(c.is, c.cluster); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // TestLossesOfAServer: the settings are those of the database.
 func TestLossesOfAServer(t *testing.T) {
 	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=1"))

@@ -26,6 +26,7 @@ type feedName struct {
 	bytes int    // of all rows so far
 	old   uint64 // the last commit that need not be kept
 	marks []feedMark
+	moved chan struct{} // closed when the last commit, or the name, becomes another one
 }
 
 // feedMark is how far the feed of this server had got at a moment.
@@ -55,6 +56,7 @@ func (f *feedName) committed(rows uint64, bytes int) {
 	f.last += rows
 	f.bytes += bytes
 	f.at = time.Now()
+	f.move()
 	if last := len(f.marks) - 1; last < 0 || f.bytes-f.marks[last].bytes > db.FeedBytes/64 || f.at.Sub(f.marks[last].at) > db.FeedAge/60 {
 		f.marks = append(f.marks, feedMark{f.last, f.at, f.bytes})
 	}
@@ -66,6 +68,29 @@ func (f *feedName) change() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.name, f.last, f.bytes, f.old, f.marks = uuid.NewString()[:23], 0, 0, 0, nil
+	f.move()
+}
+
+func (f *feedName) move() {
+	if f.moved != nil {
+		close(f.moved)
+	}
+	f.moved = make(chan struct{})
+}
+
+// acknowledged reports whether a commit that is in the feed is this server's, and was acknowledged. If it is this server's and was not,
+// moved is closed when more is known.
+func (f *feedName) acknowledged(server string, n uint64) (is bool, moved <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case server != f.name:
+		return false, nil
+	case n <= f.last:
+		return true, nil
+	default:
+		return false, f.moved
+	}
 }
 
 // sweep returns the name, and the last commit that need not be kept: never the last one of all,
@@ -118,6 +143,9 @@ func (s *Store) End(ctx context.Context, own bool) (db.Position, claim.Time, err
 			position[e.server] = e.n
 		}
 	}
+	if err == nil {
+		err = s.makeDurable(ctx, position)
+	}
 	return position, now, readError(ctx, err)
 }
 
@@ -149,10 +177,22 @@ func (s *Store) Changes(ctx context.Context, after db.Position, own bool) (commi
 			return nil
 		})
 	})
+	if err == nil {
+		err = s.makeDurable(ctx, endsOf(commits))
+	}
 	if err != nil {
 		return nil, readError(ctx, err)
 	}
 	return commits, nil
+}
+
+// endsOf returns the last commit of each server.
+func endsOf(commits []db.Commit) db.Position {
+	ends := make(db.Position)
+	for _, c := range commits {
+		ends[c.Server] = max(ends[c.Server], c.N)
+	}
+	return ends
 }
 
 // decode reads the record of a commit. It has none from a server that did not write any yet, and

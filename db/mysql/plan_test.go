@@ -33,6 +33,7 @@ func TestPlans(t *testing.T) {
 		sql  string
 		want []string // the key of each table, in order
 	}{
+		"last commits":      {feedLastSQL, []string{"PRIMARY"}},
 		"lock":              {fmt.Sprintf(lockSQL, "('r1','r2')"), []string{"PRIMARY"}},
 		"whole claims":      {fmt.Sprintf(wholeClaimsSQL, "('1','2')"), []string{"PRIMARY"}},
 		"claims":            {fmt.Sprintf(shortClaimsSQL, "('1','2')"), []string{"PRIMARY"}},

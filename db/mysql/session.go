@@ -272,7 +272,7 @@ func (s *Store) Sessions(ctx context.Context, after string, limit int) (page []d
 
 // SessionIDs implements db.Sessions.
 func (s *Store) SessionIDs(ctx context.Context, after string, limit int) ([]string, error) {
-	return s.sessionIDs(ctx, sessionIDsSQL, after, limit)
+	return s.sessionIDs(ctx, s.reader, sessionIDsSQL, after, limit)
 }
 
 // SessionClaims implements db.Sessions.
@@ -282,7 +282,7 @@ func (s *Store) SessionClaims(ctx context.Context, id string) ([]claim.Claim, er
 
 // AttachedTo implements db.Sessions.
 func (s *Store) AttachedTo(ctx context.Context, server string) ([]string, error) {
-	return s.sessionIDs(ctx, attachedSQL, server)
+	return s.sessionIDs(ctx, s.control, attachedSQL, server)
 }
 
 // DueSessions implements db.Sessions.
@@ -291,11 +291,11 @@ func (s *Store) DueSessions(ctx context.Context, limit int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.sessionIDs(ctx, dueSessionsSQL, now.DueBefore(), limit)
+	return s.sessionIDs(ctx, s.control, dueSessionsSQL, now.DueBefore(), limit)
 }
 
-func (s *Store) sessionIDs(ctx context.Context, query string, args ...any) (ids []string, err error) {
-	err = s.each(ctx, s.control, query, args, func() { ids = nil }, func(rows *sql.Rows) error {
+func (s *Store) sessionIDs(ctx context.Context, from *pool, query string, args ...any) (ids []string, err error) {
+	err = s.each(ctx, from, query, args, func() { ids = nil }, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		ids = append(ids, id)

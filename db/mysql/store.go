@@ -32,9 +32,10 @@ type Store struct {
 
 	scans chan struct{} // has an entry for each list that may read everything and runs
 
-	name    feedName // of this server in the feed
-	packets bool     // whether several statements may go in one packet: see script
-	losses  []string // what the database's settings may lose
+	name     feedName // of this server in the feed
+	packets  bool     // whether several statements may go in one packet: see script
+	losses   []string // what the database's settings may lose
+	barriers barriers
 
 	// What follows belongs to the one goroutine that transacts and beats …
 	holders holders
@@ -84,6 +85,7 @@ func newStore(config *mysql.Config) *Store {
 		locks:    newLockTables(),
 		refused:  make(refusedRows),
 		feedPast: db.NewPast(2 * db.FeedAge),
+		barriers: barriers{durable: make(db.Position)},
 	}
 	s.name.change()
 	return s

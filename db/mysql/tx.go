@@ -93,6 +93,9 @@ func (s *Store) attempt(ctx context.Context, held []string, fn func(db.Tx) error
 	}
 	if err != nil || len(t.script) == 0 {
 		t.rollback()
+		if err == nil { // what it answers was only read
+			err = s.awaitDurable(ctx)
+		}
 		return err
 	}
 	err = t.commit()
@@ -339,7 +342,7 @@ const outcomeTimeout = 5 * time.Second
 
 // outcome finds out whether a commit was done, and fixes that: it inserts the commit's row of
 // the feed. While the commit is under way the database makes this wait. If the row exists, the
-// commit was done; if this inserts it, the commit was not done and never will be. If that cannot
+// commit was done, and is durable after a barrier; if this inserts it, the commit was not done and never will be. If that cannot
 // be found out, the server goes on under another name, so that no number is missing in the feed.
 func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
@@ -352,8 +355,10 @@ func (s *Store) outcome(ctx context.Context, t *tx, cause error) error {
 			s.name.committed(1, 0)
 			return errors.Join(errUndone, cause)
 		case isCode(err, codeDuplicate):
-			s.name.committed(t.rows, t.size)
-			return nil
+			if !s.barriers.needed || s.commitBarrier(ctx) == nil {
+				s.name.committed(t.rows, t.size)
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():

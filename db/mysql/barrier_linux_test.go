@@ -1,0 +1,145 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/fixtures"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+func init() { fixtures.RunOnDisk() }
+
+// TestVisibleIsDurable: a database on a disk that does not answer shows a commit, which a kill then takes back. Nobody is told of it: not
+// who committed it, not by a read or the feed of another server, and not by what another server's transaction only reads.
+func TestVisibleIsDurable(t *testing.T) {
+	disk := fixtures.NewDisk(t)
+	server := fixtures.NewMariaDB(t, fixtures.WithDisk(disk))
+	dsn := server.DSN("durable")
+	a, b := open(t, dsn), open(t, dsn)
+	dbtest.Do(t, a, claim.Create{ID: "first", Resource: "r", Owner: "one", TTL: time.Hour}, claim.Create{ID: "second", Resource: "r", Owner: "two", TTL: time.Hour})
+	position, _, err := b.End(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observer, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer observer.Close()
+	transact := func(s *Store, cmd claim.Command) error {
+		_, err := s.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
+		return err
+	}
+
+	disk.Turn(fixtures.DiskHolds)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if err := transact(a, claim.SetStatus{ID: "first", Status: claim.Released}); err == nil {
+			t.Error("who committed it was told that it is done")
+		}
+	})
+	eventually(t, "the commit is visible", func() bool {
+		var status claim.Status
+		err := observer.QueryRowContext(t.Context(), "SELECT status FROM claims WHERE id = 'second'").Scan(&status)
+		return err == nil && status == claim.Active
+	})
+	for name, told := range map[string]func(ctx context.Context) error{
+		"Get":      func(ctx context.Context) error { _, _, err := b.Get(ctx, "second"); return err },
+		"Get none": func(ctx context.Context) error { _, _, err := b.Get(ctx, "none"); return err },
+		"Holder":   func(ctx context.Context) error { _, err := b.Holder(ctx, "r"); return err },
+		"Held":     func(ctx context.Context) error { _, err := b.Held(ctx, claim.Untyped, db.Page{}); return err },
+		"Live":     func(ctx context.Context) error { _, err := b.Live(ctx, nil, db.Page{Limit: 10}); return err },
+		"List":     func(ctx context.Context) error { _, _, err := b.List(ctx, db.Filter{}); return err },
+		"Queue":    func(ctx context.Context) error { _, _, err := b.Queue(ctx, "r", 10); return err },
+		"Ahead":    func(ctx context.Context) error { _, err := b.Ahead(ctx, "r", 1, 10); return err },
+		"WaitsOf": func(ctx context.Context) error {
+			_, err := b.WaitsOf(ctx, []claim.OwnerKey{{Owner: "two"}}, 10)
+			return err
+		},
+		"Resources": func(ctx context.Context) error { _, _, _, err := b.Resources(ctx, "", "", 10); return err },
+		"Contended": func(ctx context.Context) error { _, _, err := b.Contended(ctx, "", nil, 10); return err },
+		"Session":   func(ctx context.Context) error { _, _, err := b.Session(ctx, "none"); return err },
+		"Sessions":  func(ctx context.Context) error { _, _, err := b.Sessions(ctx, "", 10); return err },
+		"ids":       func(ctx context.Context) error { _, err := b.SessionIDs(ctx, "", 10); return err },
+		"claims of": func(ctx context.Context) error { _, err := b.SessionClaims(ctx, "none"); return err },
+		"End":       func(ctx context.Context) error { _, _, err := b.End(ctx, true); return err },
+		"Changes":   func(ctx context.Context) error { _, err := b.Changes(ctx, position, false); return err },
+		"own Get":   func(ctx context.Context) error { _, _, err := a.Get(ctx, "second"); return err },
+		"own feed":  func(ctx context.Context) error { _, err := a.Changes(ctx, position, true); return err },
+	} {
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			if err := told(ctx); err == nil || errors.Is(err, claim.ErrNotFound) || errors.Is(err, claim.ErrSessionEnded) {
+				t.Errorf("%s told of a commit that is not on disk: %v", name, err)
+			}
+		})
+	}
+	calls.Go(func() {
+		for _, cmd := range []claim.Command{claim.Acquire{ID: "x", Resource: "r", Owner: "x", TTL: time.Hour}, claim.SetStatus{ID: "first", Status: claim.Released}} {
+			if err := transact(b, cmd); !errors.Is(err, db.ErrUnavailable) {
+				t.Errorf("%T, which changes nothing, told of a commit that is not on disk: %v", cmd, err)
+			}
+		}
+	})
+	calls.Wait()
+
+	if err := errors.Join(server.Kill(), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	disk.Turn(fixtures.DiskWorks)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := b.Get(t.Context(), "second")
+	if err != nil || second.Status != claim.Waiting {
+		t.Errorf("after the kill: %v, %v", second, err)
+	}
+}
+
+// TestBarriers: a read has a barrier committed when it may have seen another server's commit that is new, once, and never for
+// what this server has committed itself.
+func TestBarriers(t *testing.T) {
+	dsn := fixtures.MySQL(t)
+	a, b := open(t, dsn), open(t, dsn)
+	a.barriers.needed, b.barriers.needed = true, true // whatever the database is
+	begin := barriersOf(t, a)
+	read := func(what string, s *Store, want int) {
+		t.Helper()
+		for range 3 {
+			if _, err := s.Holder(t.Context(), "r"); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Changes(t.Context(), nil, true); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := barriersOf(t, a) - begin; got != want {
+			t.Errorf("%s: %d barriers, want %d", what, got, want)
+		}
+	}
+	dbtest.Do(t, a, claim.Create{ID: "1", Resource: "r", Owner: "o", TTL: time.Hour})
+	read("own commits", a, 0)
+	read("another server's", b, 1)
+	dbtest.Do(t, b, claim.Create{ID: "2", Resource: "q", Owner: "o", TTL: time.Hour})
+	read("own commits beside others that are known", b, 1)
+	read("one more of another server", a, 2)
+	dbtest.Do(t, a, claim.Create{ID: "3", Resource: "s", Owner: "o", TTL: time.Hour})
+	a.name.change() // what became of the last one is not known
+	read("own commits under another name", a, 3)
+}
+
+func barriersOf(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	if err := s.control.QueryRow("SELECT COALESCE(SUM(floor + 1), 0) FROM meta WHERE one = 2").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
