@@ -98,11 +98,13 @@ func memory(b *testing.B, what string) (mb float64) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if value, is := strings.CutPrefix(lines.Text(), what+":"); is {
 			var kb float64
-			_, err = fmt.Sscan(value, &kb)
+			if _, err := fmt.Sscan(value, &kb); err != nil {
+				b.Fatal(value, err)
+			}
 			return kb / 1000
 		}
 	}
-	b.Fatal("unknown: ", what, err)
+	b.Fatal("unknown: ", what)
 	return 0
 }
 
