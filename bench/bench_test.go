@@ -17,14 +17,15 @@ import (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
-		main() // a process of the benchmark's own
+		main() // a child process of the benchmark
 		return
 	}
 	m.Run()
 	fixtures.Shutdown()
 }
 
-// The whole benchmark works, in its quick form: each row has its figures, unless something is not installed, and the documents are written.
+// The whole benchmark works in its quick form: each row has its figures, unless a program is not installed, and the
+// documents are written.
 func TestQuick(t *testing.T) {
 	docs := t.TempDir()
 	page, err := os.ReadFile("../docs/benchmarks.md")
@@ -109,7 +110,7 @@ func bars(t *testing.T, file string) (n int) {
 	}
 }
 
-// What is not installed is found out before anything is measured, and named.
+// Programs that are not installed are found before anything is measured, and named.
 func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	o, _, err := parseOptions([]string{"-rows", "^session-256-redis$"})
@@ -120,14 +121,14 @@ func TestMissing(t *testing.T) {
 	if l.installed("redis") || l.installed("mariadb") != (o.dsn != "") {
 		t.Error("what is not there is installed")
 	}
-	l.rounds = 0 // nothing is measured
+	l.rounds = 0 // measure nothing
 	all, missing, err := l.measureAll(o.selected())
 	if err != nil || len(all) != 0 || !slices.Equal(missing, []string{"redis"}) {
 		t.Errorf("got %v, %q, %v", all, missing, err)
 	}
 }
 
-// What the server with many claims begins with agrees with itself.
+// The data of the server with many claims is consistent.
 func TestFill(t *testing.T) {
 	checker := backup.NewChecker()
 	if err := fill(checker, sizes{claims: 300, line: 20}); err != nil {
@@ -138,7 +139,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// Each row is of measurements that there are, and names are not used twice.
+// Each row refers to existing measurements, and names are unique.
 func TestRows(t *testing.T) {
 	for _, table := range [][]row{rows, peerRows} {
 		seen := make(map[string]bool)

@@ -16,14 +16,14 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// names is how many locks each caller goes round.
+// names is how many locks each caller uses in turn.
 const names = 100
 
-// loadFlags are those of every role that loads a server.
+// loadFlags are the flags of every role that loads a server.
 type loadFlags struct {
 	address     string
 	pid         int // of the server
-	callers     int // at once, or commands under way
+	callers     int // concurrent callers, or concurrent commands
 	connections int
 	duration    time.Duration
 }
@@ -38,7 +38,8 @@ func parseLoad(args []string) (f loadFlags, err error) {
 	return f, flags.Parse(args)
 }
 
-// worker does operations one after the other, or several at once, until a moment but at least one, and adds how long each took.
+// worker does operations, one after the other or several concurrently, until a point in time, but at least one, and
+// records how long each took.
 type worker func(end time.Time, took *histogram) error
 
 // drive warms up, measures, and prints the result as JSON.
@@ -69,7 +70,7 @@ func (f loadFlags) drive(workers []worker) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// runAll runs the workers at once until a duration has passed and all have ended.
+// runAll runs the workers concurrently until a duration has passed and all have ended.
 func runAll(workers []worker, duration time.Duration) (all *histogram, failure error) {
 	var (
 		group sync.WaitGroup
@@ -91,7 +92,7 @@ func runAll(workers []worker, duration time.Duration) (all *histogram, failure e
 	return all, failure
 }
 
-// dial returns connections to a server of gRPC, with room for many calls.
+// dial returns gRPC connections to a server, with room for many calls.
 func (f loadFlags) dial() (clients []models.LocketClient, err error) {
 	for range f.connections {
 		conn, err := grpc.NewClient(f.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -99,12 +100,12 @@ func (f loadFlags) dial() (clients []models.LocketClient, err error) {
 		if err != nil {
 			return nil, err
 		}
-		clients = append(clients, models.NewLocketClient(conn)) // the end of the process closes it
+		clients = append(clients, models.NewLocketClient(conn)) // closed when the process ends
 	}
 	return clients, nil
 }
 
-// loadUnary is the process of callers of Lock and Release.
+// loadUnary is the role of callers of Lock and Release.
 func loadUnary(args []string) error {
 	f, err := parseLoad(args)
 	if err != nil {

@@ -26,8 +26,8 @@ func (e *echo) Release(context.Context, *models.ReleaseRequest) (*models.Release
 	return &models.ReleaseResponse{}, nil
 }
 
-// serveEcho serves the echo bare, without interceptors, and tuned: with the windows and workers that the real server has. It is
-// the upper limit that gRPC sets.
+// serveEcho serves the echo twice: bare, without interceptors, and tuned, with the windows and workers of the real
+// server. It shows the upper limit of gRPC itself.
 func serveEcho(args []string) error {
 	listener, err := net.Listen("tcp", args[0])
 	if err != nil {

@@ -7,16 +7,15 @@ import (
 )
 
 const (
-	// octave is how many buckets there are from a duration to its double: a quantile is
-	// at most 1/64 too high.
+	// octave is how many buckets there are between a duration and its double: a quantile is at most 1/64 too high.
 	octave     = 64
 	octaveBits = 7
-	// longest has a bucket of its own, with all that is longer: an hour and more.
+	// longest is the limit of the last bucket, which has all longer durations.
 	longest = 1<<32 - 1
 )
 
-// histogram counts durations in buckets whose width grows with them, so that any number
-// of samples takes the same memory.
+// histogram counts durations in buckets whose width grows with the duration, so that any number of samples takes the
+// same memory.
 type histogram struct {
 	mu      sync.Mutex
 	buckets [27 * octave]uint64
@@ -32,7 +31,7 @@ func (h *histogram) add(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// addAll adds the samples of another histogram, which nobody uses at the time.
+// addAll adds the samples of another histogram, which must not be in use.
 func (h *histogram) addAll(other *histogram) {
 	for i, n := range other.buckets {
 		h.buckets[i] += n
@@ -41,7 +40,7 @@ func (h *histogram) addAll(other *histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// quantile returns what a share of the samples does not exceed.
+// quantile returns the duration that a share of the samples does not exceed.
 func (h *histogram) quantile(share float64) time.Duration {
 	rank := uint64(share * float64(h.count))
 	for i, n := range h.buckets {

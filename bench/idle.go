@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// idleTTL is the TTL of the sessions that do nothing, in seconds.
+	// idleTTL is the TTL of the idle sessions, in seconds.
 	idleTTL = 60
 	// idleLocks is how many locks each of them holds.
 	idleLocks = 10
 )
 
-// idle measures a server while nothing happens, with so many sessions that hold locks and send heartbeats.
+// idle measures an idle server with sessions that hold locks and send heartbeats.
 func (l *lab) idle(sessions int) (result, error) {
 	s, err := l.start("locket", "")
 	if err != nil {
@@ -34,7 +34,8 @@ func (l *lab) idle(sessions int) (result, error) {
 	return found, err
 }
 
-// loadIdle is the process whose sessions do nothing but send heartbeats. It watches the server meanwhile, and prints a result as JSON.
+// loadIdle is the role of the idle sessions, which send only heartbeats. It watches the server meanwhile, and prints a
+// result as JSON.
 func loadIdle(args []string) error {
 	f, err := parseLoad(args)
 	if err != nil {
@@ -61,11 +62,11 @@ func loadIdle(args []string) error {
 		}
 		go s.beat()
 	}
-	time.Sleep(f.duration / 3) // what was done has been written everywhere
+	time.Sleep(f.duration / 3) // until earlier changes have been written to disk
 	return f.watch()
 }
 
-// beat sends heartbeats, and throws away what comes.
+// beat sends heartbeats, and ignores the answers.
 func (s *stream) beat() {
 	go func() {
 		for {

@@ -24,7 +24,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// lab is what the measurements need: the programs, the databases, a folder.
+// lab has what the measurements need: the programs, the databases, a folder.
 type lab struct {
 	options
 	folder string
@@ -70,7 +70,8 @@ func (l *lab) program(name string) string { return filepath.Join(l.folder, name)
 // zookeeperJar is where Debian's package has it.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
-// installed reports whether a program is there. That of etcd, and the load for those that speak no protocol of this module, are built.
+// installed reports whether a program is installed. That of etcd, and the load for servers with other protocols, are
+// built.
 func (l *lab) installed(name string) bool {
 	var err error
 	switch name {
@@ -90,7 +91,7 @@ func (l *lab) installed(name string) bool {
 	return err == nil
 }
 
-// buildOnce builds a program of the module peers.
+// buildOnce builds a program of the module peers, if that has not been done.
 func (l *lab) buildOnce(name, pkg string) error {
 	if _, err := os.Stat(l.program(name)); err == nil {
 		return nil
@@ -99,8 +100,8 @@ func (l *lab) buildOnce(name, pkg string) error {
 	return l.build(name, "bench/peers", pkg)
 }
 
-// prepare starts the database server that measurements need. One that is new is written to for a while, until its redo log has
-// been written all over once: before that each commit is slower by the allocation of the file's blocks.
+// prepare starts the database server of the measurements. It writes to a new one until the whole redo log has been
+// written once, because before that the allocation of the file's blocks makes each commit slower.
 func (l *lab) prepare(selected []measurement) error {
 	if l.dsn != "" || !slices.ContainsFunc(selected, func(m measurement) bool { return m.needs == "mariadb" }) {
 		return nil
@@ -117,7 +118,7 @@ func (l *lab) prepare(selected []measurement) error {
 	return err
 }
 
-// load returns how to measure a target with a load.
+// load returns the function that measures a target with a load.
 func load(target, role string, callers int) func(*lab) (result, error) {
 	return func(l *lab) (result, error) { return l.load(target, role, callers, l.duration) }
 }
@@ -131,13 +132,13 @@ func (l *lab) load(target, role string, callers int, duration time.Duration) (re
 	return l.drive(server, role, callers, duration)
 }
 
-// drive loads a server from a process of its own.
+// drive loads a server from another process.
 func (l *lab) drive(s *server, role string, callers int, duration time.Duration) (found result, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	if roles[role] == nil { // what the others' clients are needed for
+	if roles[role] == nil { // needed by the clients of other servers
 		program = l.program("load-peers")
 	}
 	err = child(&found, program, role, "-address", s.address, "-pid", strconv.Itoa(s.cmd.Process.Pid), "-callers", strconv.Itoa(callers),
@@ -145,7 +146,7 @@ func (l *lab) drive(s *server, role string, callers int, duration time.Duration)
 	return found, err
 }
 
-// child has a program play a role, which prints its result as JSON.
+// child runs a program in a role, which prints its result as JSON.
 func child(result any, program string, args ...string) error {
 	var out bytes.Buffer
 	cmd := exec.Command(program, args...)
@@ -157,16 +158,16 @@ func child(result any, program string, args ...string) error {
 	return json.Unmarshal(out.Bytes(), result)
 }
 
-// server is a target that runs.
+// server is a running target.
 type server struct {
-	address   string // of gRPC, or of another's protocol
-	http, ops string // of Locket alone
+	address   string // of gRPC, or of the other protocol
+	http, ops string // only Locket has these
 	cmd       *exec.Cmd
 	cleanUp   func()
-	took      time.Duration // from its start until it was ready
+	took      time.Duration // from the start of the process until it was ready
 }
 
-// start starts a target, on an empty folder or database unless Locket's data is told.
+// start starts a target, on an empty folder or database unless Locket's data is given.
 func (l *lab) start(target, data string) (_ *server, err error) {
 	l.runs++
 	s := &server{cleanUp: func() {}}
@@ -210,7 +211,7 @@ func (s *server) stop() {
 	s.cleanUp()
 }
 
-// command returns how to start a target, and sets what to do when it has ended.
+// command returns the command that starts a target, and sets what to do when it has ended.
 func (l *lab) command(s *server, target, data string) (*exec.Cmd, error) {
 	if data == "" {
 		data = filepath.Join(l.folder, fmt.Sprint("run", l.runs))
@@ -295,7 +296,7 @@ func listens(address string) func(context.Context) error {
 	}
 }
 
-// serves reports whether a ZooKeeper does.
+// serves reports whether a ZooKeeper serves at an address.
 func serves(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var dialer net.Dialer
@@ -316,7 +317,7 @@ func serves(address string) func(context.Context) error {
 	}
 }
 
-// answers reports whether a page is there.
+// answers reports whether a page can be read.
 func answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

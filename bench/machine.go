@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// machine is what the figures were measured on, and with.
+// machine describes the machine and the programs of the measurements.
 type machine struct {
 	Processor string
 	Cores     int
 	MemoryMiB float64
 	Kernel    string
 	Commit    string            // of this module
-	Versions  map[string]string // of the programs that are there
-	Warnings  []string          // why the figures may mean little
+	Versions  map[string]string // of the installed programs
+	Warnings  []string          // reasons to distrust the figures
 }
 
-// describeMachine looks for a second at what the machine does already.
+// describeMachine measures for a second how busy the machine already is.
 func describeMachine(folder string) machine {
 	m := machine{Cores: runtime.NumCPU(), Versions: map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go")}}
 	m.Processor = firstLine("/proc/cpuinfo", "model name")
@@ -51,7 +51,7 @@ func describeMachine(folder string) machine {
 	return m
 }
 
-// said returns what a program prints, "" if it is not there.
+// said returns what a program prints, "" if it is not installed.
 func said(cmd *exec.Cmd) string {
 	out, err := cmd.Output()
 	if err != nil {
@@ -60,7 +60,7 @@ func said(cmd *exec.Cmd) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// version returns the first one in a text.
+// version returns the first version number in a text.
 func version(text string) string {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }) {
 		if word = strings.Trim(word, "."); strings.Count(word, ".") > 0 {
@@ -70,7 +70,7 @@ func version(text string) string {
 	return "of unknown version"
 }
 
-// firstLine returns the first line of a file, or what comes after a name there.
+// firstLine returns the first line of a file, or what follows a name there.
 func firstLine(file, name string) string {
 	text, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(text)) {
@@ -81,10 +81,10 @@ func firstLine(file, name string) string {
 	return "unknown"
 }
 
-// The kinds of file systems that are in memory, by their magic numbers.
+// The magic numbers of file systems in memory.
 const tmpfs, ramfs = 0x01021994, 0x858458f6
 
-// mostBusy is the share of the processors that may be in use before.
+// mostBusy is the maximum share of processor time that may be in use before.
 const mostBusy = 0.05
 
 func warnings(folder string) (found []string) {
@@ -98,7 +98,7 @@ func warnings(folder string) (found []string) {
 	return found
 }
 
-// inUse returns the share of the processors that is in use for a while.
+// inUse measures the share of processor time in use.
 func inUse(watch time.Duration) (float64, error) {
 	idle, all, err := ticks()
 	if err != nil {
@@ -112,7 +112,7 @@ func inUse(watch time.Duration) (float64, error) {
 	return 1 - float64(idleThen-idle)/float64(allThen-all), nil
 }
 
-// ticks returns how much time the processors have been idle, or waited for disks, and how much there was.
+// ticks returns how much time the processors have been idle or waiting for disks, and how much in total.
 func ticks() (idle, all int, err error) {
 	for i, field := range strings.Fields(firstLine("/proc/stat", "cpu ")) {
 		n, err := strconv.Atoi(field)
@@ -122,7 +122,7 @@ func ticks() (idle, all int, err error) {
 		if i == 3 || i == 4 {
 			idle += n
 		}
-		if i < 8 { // time of guests is counted twice
+		if i < 8 { // the other fields, time of guests, are included in these
 			all += n
 		}
 	}

@@ -1,5 +1,5 @@
-// Command bench measures Locket, all of it durable and with history, beside what its figures are to be compared with: a
-// bare gRPC echo of the same messages, Redis, or itself in another situation. The rows of the table are in rows.go.
+// Command bench measures Locket, always durable and with history, and what its figures are compared with: a bare gRPC
+// echo of the same messages, Redis, or Locket itself in another situation. The rows of the table are in rows.go.
 //
 //	make bench                                   # all rows; writes docs/benchmarks.md and docs/benchmarks/
 //	go run ./bench                               # prints the table alone
@@ -8,8 +8,8 @@
 //	go run ./bench -quick                        # a moment for each: whether it works; the figures mean nothing
 //	make bench-peers                             # Redis, ZooKeeper and etcd, those that are installed
 //
-// All measurements of a round follow each other, and there are several rounds: what the machine does at one moment meets
-// all of them. A ratio is the median of the rounds' ratios. Load and server are processes of their own.
+// The measurements of a round run one after the other, and there are several rounds, so that changes of the machine's
+// load affect all measurements. A ratio is the median of the rounds' ratios. Load and server are separate processes.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// roles are what this program does in processes of its own.
+// roles are the functions of child processes of this program.
 var roles = map[string]func([]string) error{
 	"serve-echo":    serveEcho,
 	"load-unary":    loadUnary,
@@ -49,28 +49,28 @@ var roles = map[string]func([]string) error{
 	"load-idle":     loadIdle,
 }
 
-// options say what is measured.
+// options configure a run.
 type options struct {
 	duration time.Duration // of one measurement
 	rounds   int
 	rows     *regexp.Regexp
 	peers    bool
 	quick    bool
-	docs     string // the folder of documents that are written, "" for none
+	docs     string // the folder of the generated documents, "" for none
 	json     string // the file of the raw results, "" for none
-	folder   string // below which the data is
-	dsn      string // of another database server than a private MariaDB
+	folder   string // the parent folder of the data
+	dsn      string // of a database server to use instead of a private MariaDB
 	size     sizes
 }
 
-// sizes are how large what is measured is.
+// sizes are the sizes of the measurements.
 type sizes struct {
-	claims   int           // live ones, and as many finished
-	line     int           // claims that wait for one resource
-	sessions int           // that do nothing, with ten locks each
+	claims   int           // live ones, and the same number of finished ones
+	line     int           // number of claims that wait for one resource
+	sessions int           // number of idle sessions, with ten locks each
 	clients  int           // of the mix of REST requests
-	idle     time.Duration // how long a server is watched that does nothing
-	warmUp   time.Duration // how long a new MariaDB is written to before
+	idle     time.Duration // how long an idle server is measured
+	warmUp   time.Duration // how long to write to a new MariaDB first
 }
 
 var (
@@ -97,7 +97,7 @@ func parseOptions(args []string) (o options, list bool, err error) {
 		return o, false, fmt.Errorf("-rows: %w", err)
 	}
 	switch {
-	case flags.NArg() > 0: // what follows would not count
+	case flags.NArg() > 0: // an argument would be ignored
 		return o, false, fmt.Errorf("%q is no flag", flags.Arg(0))
 	case o.rounds < 1 || !(*seconds > 0 && *seconds <= 3600):
 		return o, false, errors.New("-rounds must be at least 1, and -seconds above 0 and at most 3600")

@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// million measures a server with many claims: its start, 256 callers beside them, its memory after that, and a list of all.
+// million measures a server with many claims: its start, 256 callers, its memory after that, and a list of all claims.
 func (l *lab) million() (result, error) {
 	if l.full == "" {
 		folder := filepath.Join(l.folder, "million")
@@ -49,10 +49,10 @@ func (l *lab) million() (result, error) {
 	return found, err
 }
 
-// longTTL is that of the claims that nobody renews.
+// longTTL is the TTL of claims that nobody renews.
 const longTTL = 24 * time.Hour
 
-// fill gives a sink what a server with many claims holds.
+// fill writes the data of a server with many claims to a sink.
 func fill(to backup.Sink, size sizes) error {
 	now := claim.Time(time.Now().UnixMicro())
 	const floor = 1_800_000_000_000_000
@@ -105,7 +105,7 @@ func fill(to backup.Sink, size sizes) error {
 	return to.End(head)
 }
 
-// line is the resource that many wait for; its name comes before the others'.
+// line is the resource with many waiting claims; its name sorts before the others.
 const line = "line"
 
 func service(i int) string { return fmt.Sprintf("service/%07d", i) }

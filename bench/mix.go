@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// mix measures REST under the requests of a whole day, as mix_job.go mixes them: as many as can be. It fails at the first
-// answer that is not as it should be.
+// mix measures REST under a mix of requests, as mix_job.go defines it, at the highest rate. It fails at the first wrong
+// answer.
 func (l *lab) mix() (result, error) {
 	s, err := l.start("locket", "")
 	if err != nil {

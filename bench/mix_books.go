@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// book is what the clients know of one resource: who of them holds it, the last token,
-// and when a holder last asked to give it up.
+// book is what the clients know of one resource: its holder, the last token, and when a holder last asked to release
+// it.
 type book struct {
 	resource string
 
 	mu     sync.Mutex
 	holder string
 	token  uint64
-	ended  time.Time // zero when it is not certain
+	ended  time.Time // zero if it is uncertain
 }
 
-// hold notes that a client has heard that its claim is active.
+// hold records that a client has learned that its claim is active.
 func (b *book) hold(claim string, token uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -31,21 +31,21 @@ func (b *book) hold(claim string, token uint64) error {
 	return nil
 }
 
-// leave notes that the holder is about to release.
+// leave records that the holder is about to release.
 func (b *book) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.holder, b.ended = "", time.Now()
 }
 
-// withdraw notes that somebody withdraws who does not know whether he holds by now.
+// withdraw records a withdrawal by a client that does not know whether it already holds.
 func (b *book) withdraw() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = time.Time{}
 }
 
-// freed returns when the claim before this one asked to be ended, if that is known.
+// freed returns when the previous claim asked to be ended, if that is known.
 func (b *book) freed() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

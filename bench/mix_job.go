@@ -11,42 +11,37 @@ import (
 	"time"
 )
 
-// The mix: what the clients of a lock service do all day. What counts for a server is how
-// often each request comes and how many claims wait meanwhile; jobs are short so that a run
-// can be.
+// The mix models the clients of a lock service. A server is loaded by how often each request comes and how many claims
+// wait meanwhile; jobs are short so that a run can be.
 const (
-	// Jobs come in threes, as when the replicas of a service set out to do the same thing:
-	// the first claim is active at once, two wait. The threes come at random times, for
-	// one of many resources, and so some meet others.
+	// Jobs come in groups of three, like replicas of a service that start the same task: the first claim is active at
+	// once, two wait. The groups come at random times, for random resources, so that some groups meet.
 	replicas = 3
-	// activationsPerGroup is how often a claim of three goes from waiting to active: the REST requirements
-	// expect about 100 of those a second.
+	// activationsPerGroup is how many claims of a group go from waiting to active: the REST requirements expect about
+	// 100 of those a second.
 	activationsPerGroup = replicas - 1
-	// resourcesPerRate is how many resources there are for each three that arrive in a
-	// second, resourcesUnderWay for each three that are under way at once: so many that one
-	// is in use for a fifth of the time, and that slow answers change little of the mix.
+	// resourcesPerRate is how many resources there are for each group per second, resourcesUnderWay for each concurrent
+	// group: so many that each is in use for a fifth of the time, and that slow answers change the mix little.
 	resourcesPerRate, resourcesUnderWay = 2, 5
 
-	// A job takes 100 ms, give or take, and its lease is far longer, so that none ends
-	// by itself.
+	// A job takes about 100 ms, and its lease is far longer, so that none expires.
 	shortestJob, longestJob = 50 * time.Millisecond, 150 * time.Millisecond
 	leaseSeconds            = 60
 	// Holders renew once or twice.
 	renewals = 2
 
-	// Most of those who wait ask again and again, ever more seldom; every fourth lets the
-	// server hold the answer (Prefer: wait).
+	// Most waiting clients poll, at growing intervals; every fourth lets the server delay the answer (Prefer: wait).
 	firstPoll, lastPoll = 50 * time.Millisecond, 200 * time.Millisecond
 	waitShare           = 0.25
-	// Few withdraw, tired of waiting, or are stopped while they work.
+	// Some clients withdraw while they wait, or are stopped while they work.
 	withdrawn, revoked, aborted = 0.02, 0.01, 0.01
-	// Some look at their claim before they do what must not be done twice.
+	// Some read their claim before they do what must not be done twice.
 	careful = 0.25
 	// Monitoring lists claims once in so many groups.
 	groupsPerList = 20
 )
 
-// monitored is what monitoring asks for, one or the other. R is some resource.
+// monitored are the requests of monitoring, of which one is chosen. R is some resource.
 var monitored = []string{
 	"status=waiting&limit=100",
 	"status=waiting&minimum_waiting_duration=0.1",
@@ -57,17 +52,17 @@ var monitored = []string{
 
 func chance(p float64) bool { return rand.Float64() < p }
 
-// job is one client's claim from its beginning to its end.
+// job is a client's claim from start to end.
 type job struct {
 	*traffic
 	book  *book
 	claim claimView
 	due   time.Time // when the next request is
-	// waits has the server hold the answer.
+	// waits lets the server delay the answer.
 	waits bool
 }
 
-// group is three jobs that are due at once; it returns when all have ended.
+// group runs three jobs that are due at the same time; it returns when all have ended.
 func (t *traffic) group(due time.Time) {
 	book := t.books[rand.IntN(len(t.books))]
 	var group sync.WaitGroup
@@ -100,15 +95,14 @@ func (t *traffic) job(due time.Time, book *book) error {
 	return j.work()
 }
 
-// ask sends a request that is due. The next is when it has been answered, if there is no
-// pause before it.
+// ask sends a request that is due. The next one is due after the answer, unless there is a pause.
 func (j *job) ask(r request, expected outcomes) (answer, error) {
 	a, err := j.traffic.ask(j.due, r, expected)
 	j.due = time.Now()
 	return a, err
 }
 
-// pause lets some time pass until the next request.
+// pause delays the next request.
 func (j *job) pause(d time.Duration) {
 	j.due = time.Now().Add(d)
 	time.Sleep(d)
@@ -128,7 +122,7 @@ func (j *job) create() error {
 	return j.read(a)
 }
 
-// activate asks whether it is the claim's turn.
+// activate asks the server to activate the claim.
 func (j *job) activate() error {
 	due, r := j.due, j.patch(`{"status": "active"}`)
 	r.wait = j.waits
@@ -155,8 +149,7 @@ func (j *job) patch(body string) request {
 
 func (j *job) path() string { return "/v1/claims/" + j.claim.ID + "/" }
 
-// read takes over what the server says of the claim, and enters in the books that it is
-// active if it is.
+// read takes over the server's state of the claim, and records in the books if it is active.
 func (j *job) read(a answer) error {
 	if err := json.Unmarshal(a.text, &j.claim); err != nil {
 		return err
@@ -173,7 +166,7 @@ func (j *job) read(a answer) error {
 	}
 }
 
-// work holds the claim for a while, and gives it up.
+// work holds the claim for a while, and ends it.
 func (j *job) work() error {
 	n := 1 + rand.IntN(renewals)
 	part := (shortestJob + rand.N(longestJob-shortestJob)) / time.Duration(n+1)
@@ -200,7 +193,7 @@ func (j *job) work() error {
 	}
 }
 
-// look checks that the server says of the claim what the client has recorded.
+// look checks the server's state of the claim against the client's.
 func (j *job) look() error {
 	a, err := j.ask(request{method: http.MethodGet, path: j.path()}, outcomes{http.StatusOK: looked})
 	if err != nil {
@@ -225,7 +218,7 @@ func (j *job) end(status string) error {
 	return err
 }
 
-// monitor looks at many claims.
+// monitor lists claims.
 func (t *traffic) monitor(due time.Time) error {
 	resource := t.books[rand.IntN(len(t.books))].resource
 	filter := strings.Replace(monitored[rand.IntN(len(monitored))], "=R", "="+resource, 1)

@@ -11,11 +11,10 @@ import (
 	"net/http"
 )
 
-// links are connections that are kept alive: each serves one request at a time, and then
-// whoever comes next. They take half of the processor time that net/http's client takes,
-// and the server gets the rest: both share one machine.
+// links are persistent connections, each used for one request at a time. They take half of the processor time of
+// net/http's client, which leaves more for the server on the same machine.
 type links struct {
-	ctx     context.Context // they are closed when it ends
+	ctx     context.Context // closed when it ends
 	address string
 	idle    chan *link
 }

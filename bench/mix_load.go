@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// maxJobs is how many jobs may be under way at once before the load stops.
+	// maxJobs is how many jobs may run concurrently before the load stops.
 	maxJobs = 10_000
-	// drain is how long the last jobs may take.
+	// drain limits how long the last jobs may take.
 	drain = 30 * time.Second
 )
 
-// tally is how the requests of one kind went, in milliseconds.
+// tally has the results of the requests of one kind, in milliseconds.
 type tally struct {
 	Kind                     string
 	PerSecond, P50, P99, Max float64
 }
 
-// mixResult is what one run of the mix has shown.
+// mixResult is the result of one run of the mix.
 type mixResult struct {
-	Activations float64 // a second
+	Activations float64 // per second
 	All         tally
 	Kinds       []tally
 }
 
-// loadMix is the process that makes the requests. It prints a mixResult as JSON.
+// loadMix is the role that sends the requests. It prints a mixResult as JSON.
 func loadMix(args []string) error {
 	flags := flag.NewFlagSet("load-mix", flag.ContinueOnError)
 	address := flags.String("address", "", "where to send requests")
@@ -49,7 +49,7 @@ func loadMix(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// driveMix warms up, measures, lets the jobs come to their ends, and checks the books.
+// driveMix warms up, measures, waits for the jobs to end, and checks the books.
 func driveMix(address string, rate float64, clients int, duration time.Duration) (mixResult, error) {
 	groups := max(clients/replicas, 1)
 	resources := groups * resourcesUnderWay
@@ -88,7 +88,7 @@ func newTraffic(address string, open bool, resources int, duration time.Duration
 	}
 }
 
-// arrive starts groups of jobs at random times, whether or not those before have ended.
+// arrive starts groups of jobs at random times, whether or not earlier ones have ended.
 func (t *traffic) arrive(perSecond float64) {
 	var groups atomic.Int64
 	gap, random := float64(time.Second)/perSecond, rand.New(rand.NewPCG(4, 100)) // the same in every run
@@ -104,14 +104,14 @@ func (t *traffic) arrive(perSecond float64) {
 	}
 }
 
-// repeat does one group of jobs after the other.
+// repeat runs one group of jobs after the other.
 func (t *traffic) repeat() {
 	for time.Now().Before(t.end) && t.ctx.Err() == nil {
 		t.group(time.Now())
 	}
 }
 
-// report ends the run at the first error.
+// report records an error, and ends the run at the first.
 func (t *traffic) report(err error) {
 	if err != nil {
 		t.abort(err)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// kind is a type of request, by what the answer made of it.
+// kind is a type of request, depending on the answer.
 type kind int
 
 const (
@@ -40,14 +40,13 @@ var kindNames = [kinds]string{
 	listed:     "GET a list",
 }
 
-// traffic is all that the clients of one run share.
+// traffic is the state that the clients of a run share.
 type traffic struct {
 	*links
 	books []*book
-	// open is whether requests have a time at which they are due, from which latency
-	// counts.
+	// open means that requests are sent at given times, from which latency counts.
 	open bool
-	// What is due from begin to end is counted.
+	// Requests that are due between begin and end are counted.
 	begin, end time.Time
 
 	ctx         context.Context
@@ -62,11 +61,11 @@ func (t *traffic) counts(due time.Time) bool { return !due.Before(t.begin) && du
 // request is what a client sends.
 type request struct {
 	method, path, body string
-	// wait asks the server to hold the answer until the claim no longer waits.
+	// wait asks the server to delay the answer until the claim no longer waits.
 	wait bool
 }
 
-// outcomes are the answers that a request may have, by their codes.
+// outcomes are the accepted answers of a request, by status code.
 type outcomes map[int]kind
 
 // answer is what a client gets.
@@ -75,8 +74,7 @@ type answer struct {
 	text []byte
 }
 
-// ask sends a request that is due, and counts it. One that waits is left to the caller to
-// count.
+// ask sends a request that is due, and counts it, unless it waits: then the caller counts it.
 func (t *traffic) ask(due time.Time, r request, expected outcomes) (answer, error) {
 	code, text, err := t.send(r)
 	if err != nil {
@@ -92,15 +90,14 @@ func (t *traffic) ask(due time.Time, r request, expected outcomes) (answer, erro
 	return answer{kind, text}, nil
 }
 
-// count adds a request that was due at a time and has just been answered. from is where its
-// latency begins.
+// count counts an answered request that was due at a time. Its latency begins at from.
 func (t *traffic) count(kind kind, due, from time.Time) {
 	if t.counts(due) {
 		t.histograms[kind].add(time.Since(from))
 	}
 }
 
-// claimView is what a client reads of a claim.
+// claimView is the part of a claim that a client reads.
 type claimView struct {
 	ID       string
 	Resource string
@@ -108,7 +105,7 @@ type claimView struct {
 	Token    uint64
 }
 
-// list returns the claims that pass a filter.
+// list returns the claims that match a filter.
 func (t *traffic) list(due time.Time, filter string) (claims []claimView, err error) {
 	a, err := t.ask(due, request{method: http.MethodGet, path: "/v1/claims/?" + filter}, outcomes{http.StatusOK: listed})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// The mix runs against a real server, with every kind of load.
+// The mix runs with a real server, with every kind of load.
 func TestMix(t *testing.T) {
 	server := fixtures.StartLocket(t, "raft:"+filepath.Join(t.TempDir(), "data"))
 	for name, rate := range map[string]float64{"open": 50, "closed": 0} {
@@ -29,7 +29,7 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// A server that breaks its promises is found out.
+// A server that breaks its contract is detected.
 func TestMixFails(t *testing.T) {
 	var token atomic.Int64
 	claim := func(resource string, token int64) string {
@@ -47,7 +47,7 @@ func TestMixFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				code, body := broken.answer()
-				if r.Method == http.MethodGet { // monitoring comes now and then
+				if r.Method == http.MethodGet { // monitoring is rare
 					code, body = http.StatusOK, "[]"
 				}
 				w.WriteHeader(code)

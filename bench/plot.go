@@ -5,16 +5,16 @@ import (
 	"html/template"
 )
 
-// bar is one of a plot.
+// bar is a bar of a plot.
 type bar struct {
 	Label string
 	Value float64
-	Text  string // the value as it is shown
+	Text  string // the value as text
 
-	Top, Base, Width float64 // where it is drawn
+	Top, Base, Width float64 // its position, in pixels
 }
 
-// The plot's measures, in pixels.
+// The sizes of the plot, in pixels.
 const (
 	plotWidth   = 960
 	labelsWidth = 520
@@ -23,7 +23,7 @@ const (
 	plotHeader  = 40
 )
 
-// plotTemplate has colors that can be read on white and on black.
+// plotTemplate has colors that are readable on white and on black.
 var plotTemplate = template.Must(template.New("plot").Parse(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{.Width}} {{.Height}}" width="{{.Width}}" height="{{.Height}}" font-family="sans-serif" font-size="13" fill="#768390" role="img">
 <title>{{.Title}}</title>
 <text x="{{.Left}}" y="22" font-size="16">{{.Title}}</text>
@@ -33,7 +33,7 @@ var plotTemplate = template.Must(template.New("plot").Parse(`<svg xmlns="http://
 {{end}}</svg>
 `))
 
-// plot draws horizontal bars, the widest of which takes all room, as SVG.
+// plot draws horizontal bars as SVG. The longest one takes the full width.
 func plot(title string, bars []bar) []byte {
 	widest := 1e-9
 	for _, b := range bars {
@@ -51,7 +51,7 @@ func plot(title string, bars []bar) []byte {
 		"Left": labelsWidth, "Labels": labelsWidth - 8, "Shift": labelsWidth + 6,
 	})
 	if err != nil {
-		panic(err) // the template does not fit what it is given
+		panic(err) // the template does not match the data
 	}
 	return out.Bytes()
 }

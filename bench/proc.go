@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// clockTick is the unit of processor time in /proc, on every Linux that Go runs on.
+// clockTick is the unit of processor time in /proc, on every Linux that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// processorTime is how much of it a process has used.
+// processorTime returns how much processor time a process has used.
 func processorTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	_, rest, _ := strings.Cut(string(text), ") ") // a name in parentheses comes before
+	_, rest, _ := strings.Cut(string(text), ") ") // it follows a name in parentheses
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("/proc/%d/stat is too short", pid)
@@ -31,7 +31,7 @@ func processorTime(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, err
 }
 
-// number returns one that a file of /proc has in a line of its own: "name: number".
+// number returns the value of a line "name: number" in a file of /proc.
 func number(file, name string) (float64, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -45,7 +45,8 @@ func number(file, name string) (float64, error) {
 	return 0, fmt.Errorf("%s has no %s", file, name)
 }
 
-// mebibytes returns what /proc/PID/status says in kB: VmRSS is the memory of the process, VmHWM the most it was since resetPeak.
+// mebibytes returns a value that /proc/PID/status has in kB: VmRSS is the memory of the process, VmHWM its maximum
+// since resetPeak.
 func mebibytes(pid int, name string) (float64, error) {
 	kilobytes, err := number(fmt.Sprintf("/proc/%d/status", pid), name)
 	return kilobytes / 1024, err
@@ -55,12 +56,12 @@ func resetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// writtenBytes is what a process has had written to disks.
+// writtenBytes returns how many bytes a process has written to disks.
 func writtenBytes(pid int) (float64, error) {
 	return number(fmt.Sprintf("/proc/%d/io", pid), "write_bytes")
 }
 
-// usage is what a process has used so far.
+// usage has the resources that a process has used so far.
 func usage(pid int) (spent time.Duration, bytes float64, err error) {
 	if spent, err = processorTime(pid); err != nil {
 		return 0, 0, err
@@ -69,7 +70,7 @@ func usage(pid int) (spent time.Duration, bytes float64, err error) {
 	return spent, bytes, err
 }
 
-// watch prints what the server uses in a while, as JSON.
+// watch measures the server's use of resources for a while, and prints it as JSON.
 func (f loadFlags) watch() error {
 	spent, bytes, err := usage(f.pid)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// compareAndDelete is how Redis' documentation says to release a lock.
+// compareAndDelete releases a lock as the documentation of Redis says.
 const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 
-// loadRedis is the process of callers of Redis: SET NX PX, and a script that deletes what the caller has set. The callers of a connection
-// pipeline their commands.
+// loadRedis is the role of callers of Redis: SET NX PX, and a script that deletes what the caller has set. The callers
+// of a connection pipeline their commands.
 func loadRedis(args []string) error {
 	f, err := parseLoad(args)
 	if err != nil {
@@ -33,17 +33,17 @@ func loadRedis(args []string) error {
 	return f.drive(workers)
 }
 
-// redis is a connection with some commands under way; replies come in their order.
+// redis is a connection with pipelined commands; replies come in their order.
 type redis struct {
 	in     *bufio.Reader
 	out    *bufio.Writer
 	script string
 	number int
 	lanes  []lane
-	sent   []int // the lanes of the commands under way
+	sent   []int // the lanes of the unanswered commands
 }
 
-// command writes one in Redis' protocol, RESP.
+// command writes a command in Redis' protocol, RESP.
 func (r *redis) command(words ...string) {
 	fmt.Fprintf(r.out, "*%d\r\n", len(words))
 	for _, word := range words {
@@ -51,7 +51,8 @@ func (r *redis) command(words ...string) {
 	}
 }
 
-// reply reads a line. What was written goes out when no more replies are there, so that packets carry several commands.
+// reply reads a line. It flushes the written commands when no more replies are buffered, so that packets contain
+// several commands.
 func (r *redis) reply() (string, error) {
 	if r.in.Buffered() == 0 {
 		if err := r.out.Flush(); err != nil {
@@ -62,7 +63,7 @@ func (r *redis) reply() (string, error) {
 	return strings.TrimSuffix(line, "\r\n"), err
 }
 
-// load loads the script, and returns its name.
+// load loads the script, and returns its hash.
 func (r *redis) load() (string, error) {
 	r.command("SCRIPT", "LOAD", compareAndDelete)
 	if length, err := r.reply(); err != nil || length != "$40" {

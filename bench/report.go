@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// report is all that a run has found.
+// report has all results of a run.
 type report struct {
 	Machine machine
 	Quick   bool
@@ -26,11 +26,11 @@ type report struct {
 	Results results
 }
 
-// tableLine is a row with its figures: medians of the rounds.
+// tableLine is a row with its figures: medians over the rounds.
 type tableLine struct {
 	row
 	Value, ReferenceValue  float64
-	Ratio, Lowest, Highest float64 // of the rounds' ratios; 0 if there is nothing to compare with
+	Ratio, Lowest, Highest float64 // of the rounds' ratios; 0 without a reference
 }
 
 func median(values []float64) float64 {
@@ -39,7 +39,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// values are those of all rounds.
+// values are the values of all rounds.
 func (r results) values(f figure) (values []float64) {
 	for _, found := range r[f.Measurement] {
 		values = append(values, found[f.Metric])
@@ -47,7 +47,7 @@ func (r results) values(f figure) (values []float64) {
 	return values
 }
 
-// fill computes the table from the results. A row of which something was not measured has no line.
+// fill computes the table from the results. A row without complete measurements has no line.
 func (r *report) fill(rows []row) {
 	r.Took = time.Since(r.Began).Seconds()
 	for _, row := range rows {
@@ -69,7 +69,7 @@ func (r *report) fill(rows []row) {
 	}
 }
 
-// print prints the table, and what it was measured with.
+// print prints the table, and the machine of the measurements.
 func (r *report) print(w io.Writer) {
 	fmt.Fprintln(w, "| | median | compared with | its median | ratio | lowest and highest |")
 	fmt.Fprintln(w, "| --- | ---: | --- | ---: | ---: | ---: |")
@@ -84,7 +84,7 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n", r.provenance())
 }
 
-// provenance says how the figures came about.
+// provenance describes how the figures were measured.
 func (r *report) provenance() string {
 	m := r.Machine
 	text := fmt.Sprintf("Measured on %s at commit %s: %s, %d cores, %.0f GiB, Linux %s;", r.Began.Format(time.DateOnly), m.Commit, m.Processor, m.Cores, m.MemoryMiB/1024, m.Kernel)
@@ -149,7 +149,7 @@ func (r *report) write(o options) error {
 	return nil
 }
 
-// replaceBlock replaces what is between the two comments of a block.
+// replaceBlock replaces the text between the two comments of a block.
 func replaceBlock(page, block, text string) (string, error) {
 	begin, end := "<!-- begin "+block+" -->\n", "<!-- end "+block+" -->"
 	head, rest, found := strings.Cut(page, begin)
@@ -169,7 +169,7 @@ func (r *report) ratioBars() (bars []bar) {
 	return bars
 }
 
-// rateBars has each measurement of the table once.
+// rateBars returns each measurement of the table once.
 func (r *report) rateBars() (bars []bar) {
 	for _, m := range measurements {
 		rates := r.Results.values(figure{m.name, rate})

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// result is what one measurement has found, by metric.
+// result is the result of one measurement, by metric.
 type result map[string]float64
 
-// The metrics: their units are in the table units.
+// The metrics. The table units has their units.
 const (
 	rate      = "rate" // operations: an acquire or a release, a hand-off, an activation
 	p50, p99  = "p50", "p99"
-	processor = "processor" // of the server for an operation
-	busy      = "busy"      // the processor of a server that does nothing
-	written   = "written"   // by it
-	memory    = "memory"    // of the process
-	listing   = "listing"   // the memory that a list of everything takes besides
+	processor = "processor" // processor time of the server for an operation
+	busy      = "busy"      // processor time of an idle server
+	written   = "written"   // bytes written by an idle server
+	memory    = "memory"    // memory of the process
+	listing   = "listing"   // additional memory while everything is listed
 	start     = "start"     // from the start of the process until it is ready
 )
 
@@ -26,7 +26,7 @@ var units = map[string]string{
 	rate: "/s", p50: "ms", p99: "ms", processor: "µs", busy: "% of a core", written: "bytes/s", memory: "MiB", listing: "MiB", start: "s",
 }
 
-// measurement is something that can be measured, in each round anew.
+// measurement is done anew in each round.
 type measurement struct {
 	name string
 	run  func(*lab) (result, error)
@@ -34,10 +34,10 @@ type measurement struct {
 	needs string
 }
 
-// connections is how many the callers share.
+// connections is how many connections the callers share.
 const connections = 4
 
-// measurements are in the order in which they take turns: what is compared stands side by side.
+// measurements are in the order in which they run: those that are compared are adjacent.
 var measurements = []measurement{
 	{name: "session-256", run: load("locket", "load-session", 256)},
 	{name: "redis-256", run: load("redis", "load-redis", 256), needs: "redis"},
@@ -69,12 +69,13 @@ var measurements = []measurement{
 // figure is a metric of a measurement.
 type figure struct{ Measurement, Metric string }
 
-// row is a line of the table: a figure, and what it is to be compared with, which has no measurement if there is nothing.
+// row is a line of the table: a figure, and a reference that it is compared with, which has no measurement if there is
+// none.
 type row struct {
 	Name      string
 	What      string
 	Of        figure
-	Than      string // what Reference is
+	Than      string // describes Reference
 	Reference figure
 }
 
@@ -108,7 +109,7 @@ var rows = []row{
 	{"sessions-memory", "10,000 sessions with 100,000 locks that do nothing: memory of the process", figure{"idle-sessions", memory}, "", figure{}},
 }
 
-// peerRows are the same workloads on others.
+// peerRows are the same workloads on other servers.
 var peerRows = func() (rows []row) {
 	for _, peer := range []struct{ name, title string }{{"redis", "Redis"}, {"zookeeper", "ZooKeeper"}, {"etcd", "etcd"}} {
 		for _, n := range []string{"1", "64", "256"} {
@@ -120,14 +121,14 @@ var peerRows = func() (rows []row) {
 			})
 		}
 		rows = append(rows, row{"session-256-" + peer.name, "Streams of sessions, 256 in flight", figure{"session-256", rate}, peer.title, figure{peer.name + "-256", rate}})
-		if peer.name != "redis" { // it has no queue
+		if peer.name != "redis" { // Redis has no queue
 			rows = append(rows, row{"hand-off-64-" + peer.name, "Hand-offs, 64 waiters", figure{"hand-off-64", rate}, peer.title, figure{peer.name + "-hand-off-64", rate}})
 		}
 	}
 	return rows
 }()
 
-// selected returns the rows that are to be measured.
+// selected returns the rows to measure.
 func (o options) selected() (found []row) {
 	from := rows
 	if o.peers {
@@ -141,10 +142,10 @@ func (o options) selected() (found []row) {
 	return found
 }
 
-// results are what the rounds have found, by measurement.
+// results are the results of the rounds, by measurement.
 type results map[string][]result
 
-// measureAll measures what the rows need, and returns which programs are missing for some.
+// measureAll measures what the rows need, and returns the programs that are not installed.
 func (l *lab) measureAll(rows []row) (all results, missing []string, err error) {
 	var selected []measurement
 	for _, m := range measurements {

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// loadSession is the process that sends commands over the streams of sessions, a stream for each connection.
+// loadSession is the role that sends commands over the streams of sessions, one stream for each connection.
 func loadSession(args []string) error {
 	f, err := parseLoad(args)
 	if err != nil {
@@ -32,7 +32,7 @@ func loadSession(args []string) error {
 	return f.drive(workers)
 }
 
-// stream is that of a session.
+// stream is the stream of a session.
 type stream struct {
 	grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]
 	number   int
@@ -70,11 +70,11 @@ func (s *stream) unlock(key string) error {
 	return s.send(&models.SessionRequest{Command: &models.SessionRequest_Unlock{Unlock: &models.UnlockCommand{Resource: key}}})
 }
 
-// pipeline is a session's stream with some commands under way: each lane locks and unlocks one resource after the other.
+// pipeline is a session's stream with pipelined commands: each lane locks and unlocks one resource after the other.
 type pipeline struct {
 	*stream
 	lanes []lane
-	sent  map[uint64]int // the lane of each command under way
+	sent  map[uint64]int // the lane of each unanswered command
 }
 
 type lane struct {
@@ -126,8 +126,8 @@ func (p *pipeline) next(i int) error {
 	return p.lock(key)
 }
 
-// loadHandOff is the process of callers that all wait for one lock, each with a session of its own: whoever gets it gives it up
-// at once, and waits again.
+// loadHandOff is the role of callers that all wait for one lock, each with its own session: the holder releases it at
+// once, and waits again.
 func loadHandOff(args []string) error {
 	f, err := parseLoad(args)
 	if err != nil {
@@ -148,7 +148,7 @@ func loadHandOff(args []string) error {
 	return f.drive(workers)
 }
 
-// handOff is a worker; an operation is a hand-off to this session.
+// handOff is a worker; an operation is a grant to this session.
 func (s *stream) handOff(end time.Time, took *histogram) error {
 	for again := true; again; again = time.Now().Before(end) {
 		begin := time.Now()
@@ -169,7 +169,7 @@ func (s *stream) handOff(end time.Time, took *histogram) error {
 	return nil
 }
 
-// until receives until the session stands so to the resource.
+// until receives until the session has this relation to the resource.
 func (s *stream) until(want models.Holding) error {
 	for {
 		response, err := s.Recv()
