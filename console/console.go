@@ -1,9 +1,9 @@
-// Package console is the web page at /console/ for those who run the service: who holds what, since when, who waits
-// behind it, and what may be done about it. This package has the files and the headers with which they are served;
-// all else the page does over the public API, with the rights of who looks at it. docs/console.md describes it.
+// Package console is the web page at /console/ for operators of the service: who holds what, since when, who waits for
+// it, and what can be done about it. This package has the files and the headers with which they are served; the page
+// does everything else over the public API, with the rights of its user. docs/console.md describes it.
 //
-// The page is written as ES modules that browsers run as they stand: nothing is built. Where it
-// is served, its addresses are relative, so it works behind a proxy's prefix.
+// The page consists of ES modules that browsers run without a build step. Its URLs are relative, so that it works
+// behind a proxy's prefix.
 package console
 
 import (
@@ -24,13 +24,13 @@ import (
 //go:embed static
 var static embed.FS
 
-// Path is where the page is.
+// Path is the path of the page.
 const Path = "/console"
 
-// policy lets the page load what this server has, and nothing else; nobody may frame it.
+// policy lets the page load only what this server has; no other page may frame it.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// contentTypes are those of the files, by their extensions.
+// contentTypes are the types of the files, by extension.
 var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
@@ -38,11 +38,12 @@ var contentTypes = map[string]string{
 
 // Provider is where people sign in with their browser.
 type Provider struct {
-	// URL is the address of an OIDC provider, "" for none; Identities is how the identities begin of those who signed in there.
+	// URL is the URL of an OIDC provider, "" for none; Identities is the prefix of the identities of people who signed
+	// in there.
 	URL, Identities string
 }
 
-// Pages returns the handlers of GET, by their paths. They are for everybody: nothing secret is in them.
+// Pages returns the handlers of GET, by path. They need no credentials: the files contain no secrets.
 func Pages(provider Provider) map[string]http.Handler {
 	pages := make(map[string]http.Handler)
 	_ = fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
@@ -56,13 +57,13 @@ func Pages(provider Provider) map[string]http.Handler {
 		}
 		pages[Path+strings.TrimPrefix(name, "static")] = serve(kind, content)
 		return err
-	}) // what is embedded can be read
+	}) // embedded files can always be read
 	pages[Path] = shell(pages[Path+"/index.html"])
 	delete(pages, Path+"/index.html")
 	return pages
 }
 
-// tell has the page know about the provider.
+// tell adds the provider to the page.
 func (p Provider) tell(page []byte) []byte {
 	u, err := url.Parse(p.URL)
 	if err != nil || u.Host == "" {
@@ -72,7 +73,7 @@ func (p Provider) tell(page []byte) []byte {
 	return bytes.Replace(page, []byte(`<html lang="en">`), []byte(attributes), 1)
 }
 
-// serve answers with a file. Browsers keep it, and ask each time whether it is still the same.
+// serve answers with a file. Browsers cache it, and revalidate it every time.
 func serve(contentType string, content []byte) http.Handler {
 	sum := sha256.Sum256(content)
 	tag := fmt.Sprintf("%q", base64.RawURLEncoding.EncodeToString(sum[:15]))
@@ -90,8 +91,8 @@ func serve(contentType string, content []byte) http.Handler {
 	})
 }
 
-// shell serves the page where its relative addresses are right: at a path with one slash at its end. The redirect
-// is relative too, since a proxy may have taken a prefix away.
+// shell serves the page at the only path where its relative URLs are right, with one slash at its end, and redirects to
+// it. The redirect is relative too, because a proxy may have removed a prefix.
 func shell(index http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked, query, _ := strings.Cut(r.RequestURI, "?")

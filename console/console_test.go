@@ -31,7 +31,7 @@ func get(t *testing.T, address string, header ...string) *httptest.ResponseRecor
 	return w
 }
 
-// TestHeaders: each file has its type, may load nothing from elsewhere, and is asked for again only if it has changed.
+// TestHeaders: each file has its type, may load nothing from elsewhere, and is sent again only if it has changed.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	for address := range Pages(Provider{}) {
@@ -55,7 +55,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestProvider: the page says where people sign in, whatever that is called, and only if they do.
+// TestProvider: the page has the name of the provider, if there is one, whatever characters are in it.
 func TestProvider(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
@@ -70,7 +70,7 @@ func TestProvider(t *testing.T) {
 	}
 }
 
-// TestAddress: the page is where its relative addresses are right, at any prefix.
+// TestAddress: the page is served where its relative URLs are right, at any prefix.
 func TestAddress(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
@@ -82,7 +82,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestNothingInline: what the policy would refuse is not in the page, and nothing is loaded from elsewhere.
+// TestNothingInline: the page has nothing that the policy would refuse, and loads nothing from elsewhere.
 func TestNothingInline(t *testing.T) {
 	t.Parallel()
 	page := get(t, "/console/").Body.String()
@@ -94,15 +94,15 @@ func TestNothingInline(t *testing.T) {
 	}
 }
 
-// imported finds the modules that a module imports.
+// imported returns the modules that a module imports.
 var imported = regexp.MustCompile(`(?:from|import)\s*\(?\s*['"]([^'"]+)['"]`)
 
-// TestImports: what a module imports is there.
+// TestImports: every imported module exists.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	pages := Pages(Provider{})
 	each(t, func(name string, content []byte) {
-		if path.Ext(name) != ".js" || name == "vendor/uplot.js" { // it imports nothing, and has text like that
+		if path.Ext(name) != ".js" || name == "vendor/uplot.js" { // it imports nothing, and contains text that looks like imports
 			return
 		}
 		for _, found := range imported.FindAllSubmatch(content, -1) {
@@ -150,7 +150,7 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// TestVendored: the modules of others are as tools/console-vendor fetched them, each with its licence.
+// TestVendored: the vendored modules are as tools/console-vendor fetched them, each with its licence.
 func TestVendored(t *testing.T) {
 	t.Parallel()
 	sums, err := static.ReadFile("static/vendor/SHA256SUMS")

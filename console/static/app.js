@@ -1,4 +1,4 @@
-// The page: its frame, which page is shown, who looks at it, and whether it is live.
+// The frame of the page: navigation, the current page, the identity of the user, and whether the page is live.
 import {get} from './lib/api.js';
 import {html, render, useEffect, useRef, useState} from './lib/html.js';
 import {connectHub, listen, publish, signIn, useMessage} from './lib/live.js';
@@ -15,7 +15,7 @@ import * as session from './pages/session.js';
 import * as sessions from './pages/sessions.js';
 import * as whoami from './pages/whoami.js';
 
-/** The pages by the first part of the address: that of the whole, and that of one. */
+/** The pages by the first segment of the path: that of the list, and that of one item. */
 const pages = {
   '': [overview, overview.Overview],
   resources: [resources, resources.Resources, resource, resource.Resource],
@@ -43,7 +43,7 @@ function App() {
   useEffect(() => {
     document.title = `${visible(title)} – Locket`;
     if (before.current === address) return;
-    before.current = address; // another page: who uses the keyboard or hears begins at its top
+    before.current = address; // another page: the keyboard and screen readers begin at its top
     main.current.focus();
     scrollTo(0, 0);
   }, [address, title]);
@@ -62,7 +62,7 @@ function App() {
     </main>`;
 }
 
-/** useKeptFocus gives the focus to the page when what had it has gone, so that the keyboard does not begin anew. */
+/** useKeptFocus moves the focus to the page when the focused element is removed, so that keyboard users keep their place. */
 function useKeptFocus(main) {
   useEffect(() => {
     let last = null;
@@ -76,7 +76,7 @@ function useKeptFocus(main) {
   }, []);
 }
 
-/** useIdentity asks who the caller is, again when the credential or the connection changes. */
+/** useIdentity returns the identity of the caller. It asks again when the credential or the connection changes. */
 function useIdentity() {
   const [state, set] = useState({});
   useEffect(() => {
@@ -110,7 +110,7 @@ function Me({identity}) {
   return html`<a class="me" href=${link(['whoami'])}>${identity.authentication ? html`<${Text} value=${identity.name} none="anonymous" />` : 'no authentication'}</a>`;
 }
 
-/** Liveness says whether the page shows what is, and if not, since when. */
+/** Liveness shows whether the page is up to date, and if not, since when. */
 function Liveness() {
   const feed = useMessage('state');
   const last = useRef();
@@ -126,7 +126,7 @@ function Liveness() {
   return html`<p class="liveness lost">Not live for <${Age} since=${since} />: <${Text} value=${feed.reason} none="the connection is lost" />. ${feed.state === 'lost' && 'It is tried again.'}</p>`;
 }
 
-const arrived = comeBack(); // before anything reads the address
+const arrived = comeBack(); // before the address is read
 connectHub();
 if (arrived) signIn(null); // in all tabs
 render(html`<${App} />`, document.getElementById('app'));

@@ -1,4 +1,4 @@
-// The worker that all tabs of a browser share: one stream of the server for all of them.
+// The SharedWorker of all tabs of a browser: they share one stream of the server.
 import {createHub} from './lib/hub.js';
 
 const connect = createHub();

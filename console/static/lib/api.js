@@ -1,14 +1,14 @@
 // Requests to the REST API of the server that the page is from.
 //
-// A credential that was pasted is kept in memory alone, here and in the shared worker: never in an address, in the
-// browser's storage or in a log. It goes into the header Authorization.
+// A pasted credential is kept only in memory, here and in the SharedWorker: never in a URL, in the browser's storage or
+// in a log. It is sent in the header Authorization.
 
 let credential = null;
 
-/** setCredential has all further requests carry a bearer credential; null: none. */
+/** setCredential sets the bearer credential of all further requests; null: none. */
 export function setCredential(bearer) { credential = bearer; }
 
-/** authorization returns the headers that say who asks. */
+/** authorization returns the headers with the credential. */
 export function authorization(bearer = credential) {
   return bearer ? {Authorization: `Bearer ${bearer}`} : {};
 }
@@ -31,7 +31,7 @@ function messageOf(status, body) {
   return status ? `the server answered ${status}` : 'the server cannot be reached';
 }
 
-/** The address of a path of the API, like v1/claims/. Relative, so that it is right behind a proxy's prefix. */
+/** The URL of a path of the API, like v1/claims/. It is relative, so that it works behind a proxy's prefix. */
 export function address(path, query) {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
@@ -41,13 +41,13 @@ export function address(path, query) {
   return new URL('../' + path + (text ? '?' + text : ''), document.baseURI);
 }
 
-/** ahead is by how many milliseconds the server's clock is ahead of the browser's. */
+/** ahead is how far the server's clock is ahead of the browser's, in milliseconds. */
 let ahead = 0;
 
 /** serverNow is the time by the server's clock, in milliseconds. */
 export function serverNow() { return Date.now() + ahead; }
 
-// The header Date has whole seconds: a smaller difference is none.
+// The header Date has whole seconds: smaller differences are ignored.
 function readClock(header, began) {
   const date = Date.parse(header.get('Date') ?? '');
   if (Number.isNaN(date)) return;
@@ -56,7 +56,7 @@ function readClock(header, began) {
 }
 
 /**
- * call sends a request, and returns the answer's body with the token of the next page, if there is one.
+ * call sends a request, and returns the body of the answer and the token of the next page, if there is one.
  * It throws an ApiError.
  */
 export async function call(method, path, {query, body, header, signal} = {}) {
@@ -83,12 +83,12 @@ export async function call(method, path, {query, body, header, signal} = {}) {
 /** get returns the body of an answer to GET. */
 export async function get(path, query, signal) { return (await call('GET', path, {query, signal})).value; }
 
-// Of the next page's address the token alone counts: a proxy may have moved the rest.
+// Only the token of the next page's URL is used: a proxy may have changed the rest.
 function nextToken(link) {
   const found = /<([^>]*)>;\s*rel="next"/.exec(link ?? '');
   return found ? new URL(found[1], document.baseURI).searchParams.get('page_token') : null;
 }
 
-/** The path of a claim, of a session. Names of resources are in the query: of a path browsers take out "." and "..". */
+/** The path of a claim, of a session. Names of resources are in the query, because browsers remove "." and ".." from a path. */
 export const claimPath = (id) => `v1/claims/${encodeURIComponent(id)}/`;
 export const sessionPath = (id) => `v1/sessions/${encodeURIComponent(id)}/`;

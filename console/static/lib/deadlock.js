@@ -1,4 +1,4 @@
-// Deadlocks among what GetQueue says of who waits for whom.
+// Finds deadlocks in the waits that GetQueue returns.
 import {html} from './html.js';
 import {ResourceLink, Text, visible} from './ui.js';
 
@@ -9,7 +9,7 @@ const partyOf = (claim) => claim.owner ?? claim.session ?? claim.claim ?? claim.
  * {party, resource, claim}. queue is that of a resource.
  */
 export function deadlockOf(queue) {
-  const edges = new Map(); // by the party that waits
+  const edges = new Map(); // by the waiting party
   const add = (waiter, resource, claim, others) => {
     const key = partyOf(waiter);
     if (!edges.has(key)) edges.set(key, []);
@@ -36,7 +36,7 @@ export function deadlockOf(queue) {
   return null;
 }
 
-/** Deadlock draws one. */
+/** Deadlock shows a deadlock. */
 export function Deadlock({members}) {
   const at = (i, radius = 90) => {
     const angle = 2 * Math.PI * i / members.length - Math.PI / 2;

@@ -1,19 +1,18 @@
-// Ending claims and sessions: whether the caller may, and the dialogs that say what follows.
+// Ending claims and sessions: whether the caller may, and the dialogs that explain the effect.
 import {call, claimPath, sessionPath} from './api.js';
 import {html, useState} from './html.js';
 import {useMessage, useQuery} from './live.js';
 import {Age} from './time.js';
 import {announce, Ask, Text, Who} from './ui.js';
 
-/** useRight asks whether the caller has a right on a resource; undefined until that is known. */
+/** useRight returns whether the caller has a right on a resource; undefined until that is known. */
 export function useRight(resource, right) {
   const {data} = useQuery(resource ? 'v1/permissions/' : null, {name: resource, right}, {concerns: () => false, pace: 5000});
   return data;
 }
 
 /**
- * useMayEnd returns why a claim of a resource may not be ended by the caller: '' if it may be, undefined while
- * that is not known.
+ * useMayEnd returns why the caller may not end a claim of a resource: '' if it may, undefined until that is known.
  */
 export function useMayEnd(resource) {
   const me = useMessage('me')?.identity;
@@ -35,7 +34,7 @@ export function EndClaim({claim, resource, next, nextIsKnown = true, refused}) {
   const holds = claim.status === 'active';
   const act = async (reason) => {
     const status = holds ? 'revoked' : 'withdrawn';
-    // A waiter may have become the holder meanwhile, which nobody has been told about: then nothing is done.
+    // A waiter may have become the holder meanwhile, which the dialog did not announce: If-Match prevents the change.
     const header = holds ? {} : {'If-Match': `"${claim.version}"`};
     try {
       await call('PATCH', claimPath(claim.id), {body: {status, ...(reason ? {reason} : {})}, header});

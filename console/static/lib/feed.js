@@ -1,17 +1,17 @@
-// The feed of changes, /v1/events, read over fetch, which unlike EventSource carries a credential. It goes on by
-// itself after a break, from the last event that it has.
+// The feed of changes, /v1/events, read with fetch, which unlike EventSource can send a credential. After a break it
+// reconnects and resumes after the last event.
 
-/** After so many milliseconds without a byte the connection is dead; the server sends a comment every 15 s. */
+/** A connection without a byte for so many milliseconds is dead; the server sends a comment every 15 s. */
 const silence = 40_000;
 const longestPause = 10_000;
 
 /**
  * follow reads the feed until signal is aborted. listener has the functions
- *   live(): the stream is open, and has told all that it had to;
- *   lost(error): it has broken; it is tried again;
+ *   live(): the stream is open, and all earlier changes have been received;
+ *   lost(error): the stream has broken, and is opened again;
  *   reset(): changes were missed;
  *   transition(change): a claim has changed;
- *   refused(status, message): the server does not let this caller watch; the feed has ended.
+ *   refused(status, message): the caller may not watch; the feed has ended.
  */
 export async function follow(url, headers, signal, listener) {
   let cursor = null, pause = 500;
@@ -63,7 +63,7 @@ async function read(body, watchdog, onEvent) {
   }
 }
 
-/** parser returns a function that takes text in pieces, and calls onEvent({id, name, data}) for each event. */
+/** parser returns a function that accepts text in pieces, and calls onEvent({id, name, data}) for each event. */
 export function parser(onEvent) {
   let rest = '', event = {};
   return (text) => {

@@ -1,4 +1,4 @@
-// The view library: Preact with its hooks, and htm in place of JSX.
+// The view library: Preact with its hooks, and htm instead of JSX.
 import {h, render} from '../vendor/preact.js';
 import htm from '../vendor/htm.js';
 

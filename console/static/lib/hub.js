@@ -1,27 +1,27 @@
 // The hub reads the feed once for all pages: in a SharedWorker (worker.js) for all tabs of the browser, or, where
-// there is none, in the page itself. Pages and hub speak by messages.
+// there is none, in the page itself. Pages and hub exchange messages.
 //
 // A page sends
 //   {type: 'hello', url}                      first
-//   {type: 'credential', credential}          a bearer credential, or null to forget it, or since a cookie has changed
+//   {type: 'credential', credential}          a bearer credential, or null: none, or a cookie has changed
 //   {type: 'bye'}                             last
 // and gets
-//   {type: 'credential', credential, changed} the one to use, also when another tab has brought it; changed: now
+//   {type: 'credential', credential, changed} the one to use, also if another tab has sent it; changed: just now
 //   {type: 'state', state, since, reason}     connecting, live, lost, or refused; since when, in milliseconds
 //   {type: 'changes', names, transitions}     which resources changed since the last message (null: any may have),
-//                                             and how, of the first of them
+//                                             and the first transitions
 //   {type: 'rates', seconds}                  what happened in each of the last seconds, the oldest first
 
 import {authorization} from './api.js';
 import {follow} from './feed.js';
 
 const flushInterval = 200;
-/** The most that one message brings, so that a busy service does not stop a page. */
+/** The maximum of one message, so that a busy service does not overload a page. */
 const mostNames = 1000, mostTransitions = 500;
 /** For how many seconds the rates are kept. */
 export const keptSeconds = 300;
 
-/** createHub returns a function by which a page connects: it takes what sends to the page, and returns what takes from it. */
+/** createHub returns a function that connects a page: its argument sends a message to the page, its result receives one from it. */
 export function createHub() {
   const pages = new Set();
   let credential = null, url = null, feed = null;
@@ -52,7 +52,7 @@ export function createHub() {
     const second = seconds.at(-1);
     if (!second) return;
     const {before, claim} = transition;
-    if (claim.status === before) return; // its value
+    if (claim.status === before) return; // only its value has changed
     if (claim.status === 'active') second[before === 'waiting' ? 'handoffs' : 'grants']++;
     else if (claim.status === 'expired') second.expiries++;
     else if (claim.status === 'aborted') second.aborted++;

@@ -1,4 +1,4 @@
-// What the page knows of the feed: a connection to the hub, and the hooks by which components hear of it.
+// The page's connection to the hub, and the hooks by which components get its messages.
 import {address, call, setCredential} from './api.js';
 import {createHub} from './hub.js';
 import {useEffect, useRef, useState} from './html.js';
@@ -7,7 +7,7 @@ const listeners = new Map(); // by the type of the message
 const latest = new Map();
 let toHub = () => {};
 
-/** publish gives a message to those who listen, as if it came from the hub. */
+/** publish delivers a message to the listeners, as if it came from the hub. */
 export function publish(message) {
   if (message.type === 'credential') {
     setCredential(message.credential);
@@ -17,7 +17,7 @@ export function publish(message) {
   for (const listener of [...(listeners.get(message.type) ?? [])]) listener(message);
 }
 
-/** connectHub begins to follow the feed. */
+/** connectHub connects to the hub, and so to the feed. */
 export function connectHub() {
   try {
     const worker = new SharedWorker(new URL('../worker.js', import.meta.url), {type: 'module', name: 'locket'});
@@ -40,13 +40,13 @@ function connectHere() {
 
 function hello() { toHub({type: 'hello', url: address('v1/events/', {no_snapshot: 'true'}).href}); }
 
-/** signIn has this page and the other tabs use a bearer credential; null: none, or what a cookie has. */
+/** signIn sets the bearer credential of this page and of the other tabs; null: none, or that of a cookie. */
 export function signIn(credential) {
   setCredential(credential);
   toHub({type: 'credential', credential});
 }
 
-/** listen calls a function with each message of a type, and returns what ends that. */
+/** listen calls a function with each message of a type, and returns a function that ends that. */
 export function listen(type, listener) {
   if (!listeners.has(type)) listeners.set(type, new Set());
   listeners.get(type).add(listener);
@@ -68,11 +68,11 @@ export function useTransitions(onTransition) {
 }
 
 /**
- * useQuery asks the API, once, and again when the feed says that the answer may have changed; at most once in
- * `pace` milliseconds, and only while the page is seen. Nothing is asked while nothing changes.
+ * useQuery reads from the API, once, and again when a change in the feed may affect the answer: at most once in `pace`
+ * milliseconds, and only while the page is visible. Without changes it sends no requests.
  *
- * concerns(name) says whether the answer depends on a resource. A path of null asks nothing. The result has
- *   data, next: the last answer; at: when it came; error: why there is no newer one; loading; reload().
+ * concerns(name) returns whether the answer depends on a resource. A path of null sends no request. The result has
+ *   data, next: the last answer; at: its time; error: why there is no newer one; loading; reload().
  */
 export function useQuery(path, query, {concerns = () => true, pace = 1000} = {}) {
   const key = path === null ? null : path + '?' + JSON.stringify(query ?? {});
@@ -121,7 +121,7 @@ export function useQuery(path, query, {concerns = () => true, pace = 1000} = {})
   return {...mine, loading: key !== null && !mine.data && !mine.error, reload: () => control.current.reload?.()};
 }
 
-// What was known stays on the page while the server is away; not when it is not there, or not allowed.
+// The last answer stays on the page while the server is unavailable, but not if it is not found or not allowed.
 const keeps = (error) => ![401, 403, 404].includes(error.status);
 
 function expired(error) { publish({type: 'unauthenticated', message: error.message}); }

@@ -1,9 +1,9 @@
-// The pages of a list after the first, which useQuery keeps live.
+// The further pages of a list. useQuery keeps the first one live.
 import {call} from './api.js';
 import {html, useEffect, useRef, useState} from './html.js';
 import {numeral, Problem} from './ui.js';
 
-/** useMore loads the pages after the first. They stay as they were when they were loaded. */
+/** useMore loads the pages after the first. They are not updated. */
 export function useMore(first, path, query) {
   const key = JSON.stringify(query);
   const [state, setState] = useState({rows: [], key});
@@ -24,14 +24,14 @@ export function useMore(first, path, query) {
   return {...mine, next, load};
 }
 
-/** More says how much of a list is loaded, and loads more of it. */
+/** More shows how much of a list is loaded, and loads more of it. */
 export function More({count, what, first, more}) {
   return html`<p class="quiet">${numeral(count)} ${what} are loaded${more.rows.length > 0 ? `: the first ${numeral(first.data.length)} as they are now, the others as they were when they were loaded` : ''}.
     ${more.next && html` <button type="button" class="small" onClick=${more.load}>Load more</button>`}</p>
     <${Problem} error=${more.error} />`;
 }
 
-/** distinct leaves out what is there already by its key. */
+/** distinct leaves out items with a repeated key. */
 export function distinct(rows, keyOf) {
   const known = new Set();
   return rows.filter((row) => !known.has(keyOf(row)) && known.add(keyOf(row)));

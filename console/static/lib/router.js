@@ -1,5 +1,5 @@
-// Addresses within the page: what comes after the #, so that the server and proxies see nothing of names, and the
-// page works at any prefix. #/resources/NAME?filter=x has the path ['resources', NAME] and the query {filter: 'x'}.
+// Addresses within the page: the part after the #, so that the server and proxies see no names, and the page works at
+// any prefix. #/resources/NAME?filter=x has the path ['resources', NAME] and the query {filter: 'x'}.
 import {useEffect, useState} from './html.js';
 
 /** link returns the address of a page. */
@@ -9,7 +9,7 @@ export function link(path, query = {}) {
   return '#/' + path.map((segment) => encodeURIComponent(segment)).join('/') + (text ? '?' + text : '');
 }
 
-/** go leads to an address; with replace, going back does not lead to the one before. */
+/** go opens an address; with replace it replaces the current one in the browser's history. */
 export function go(hash, {replace = false} = {}) {
   if (replace) history.replaceState(null, '', hash);
   else history.pushState(null, '', hash);

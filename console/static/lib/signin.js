@@ -1,11 +1,11 @@
-// Signing in: at the server's OIDC provider, or with a bearer credential. Certificates and proxies need nothing of this page.
+// Signing in: at the server's OIDC provider, or with a bearer credential. Certificates and proxies do not involve this page.
 //
-// At the provider the server signs people in: console/signin leads there, and what it gets is in a cookie that this page cannot read.
+// The server signs people in at the provider: console/signin redirects there, and the JWT is in a cookie that this page cannot read.
 import {call} from './api.js';
 import {html, useState} from './html.js';
 import {signIn} from './live.js';
 
-/** The provider, if the server has one, and how the identities begin of those who signed in there. */
+/** The provider, if the server has one, and the prefix of the identities of people who signed in there. */
 const {provider, identities} = document.documentElement.dataset;
 
 const outcomes = {
@@ -15,11 +15,11 @@ const outcomes = {
   large: 'The provider’s JWT does not fit into a cookie. It must have less in it, such as groups.',
 };
 
-/** Where the page was when somebody went to sign in is kept in this tab alone, until they come back. */
+/** The page from which a person went to sign in is kept in this tab only, until they come back. */
 const placeKey = 'locket-before-signing-in';
 let outcome = null;
 
-/** comeBack is called when the page is loaded: it returns to where it was, and says whether somebody has just signed in. */
+/** comeBack is called when the page is loaded: it restores the page, and returns whether somebody has just signed in. */
 export function comeBack() {
   outcome = new URLSearchParams(location.search).get('signin');
   if (outcome === null) return false;
@@ -30,7 +30,7 @@ export function comeBack() {
 
 const leave = () => sessionStorage.setItem(placeKey, location.hash);
 
-/** SignOut is the button of somebody who signed in. */
+/** SignOut is the button that signs out. */
 export function SignOut({me, credential}) {
   const [error, setError] = useState('');
   const signedIn = provider && me?.name?.startsWith(identities);

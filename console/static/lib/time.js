@@ -1,8 +1,8 @@
-// Times: how long ago, and when exactly, locally and in UTC.
+// Times: their age, and their exact value, in local time and in UTC.
 import {serverNow} from './api.js';
 import {html, useEffect, useState} from './html.js';
 
-/** duration says how long so many seconds are, in at most two units. */
+/** duration returns a number of seconds as text, in at most two units. */
 export function duration(seconds) {
   const s = Math.max(0, Math.floor(seconds));
   if (s < 60) return `${s} s`;
@@ -27,29 +27,29 @@ function useTick() {
 
 const local = new Intl.DateTimeFormat(undefined, {dateStyle: 'medium', timeStyle: 'medium'});
 
-/** exact returns a time locally and in UTC. */
+/** exact returns a time in local time and in UTC. */
 export function exact(timestamp) {
   const date = new Date(timestamp);
   return `${local.format(date)} local, ${date.toISOString().replace('T', ' ').slice(0, 19)} UTC`;
 }
 
-/** secondsSince returns for how many seconds something has been so. */
+/** secondsSince returns the age of a time, in seconds. */
 export const secondsSince = (timestamp) => (serverNow() - Date.parse(timestamp)) / 1000;
 
-/** Age shows for how long something has been so, as it grows; the exact time stands in its title. */
+/** Age shows the age of a time, and updates it; its title has the exact time. */
 export function Age({since}) {
   useTick();
   return html`<time class="number" datetime=${since} title=${exact(since)}>${duration(secondsSince(since))}</time>`;
 }
 
-/** When shows a time exactly, and how long ago it was. */
+/** When shows a time and its age. */
 export function When({at}) {
   return html`<span class="when"><${Age} since=${at} /> ago <span class="quiet">(${exact(at)})</span></span>`;
 }
 
 /**
- * Left shows how much time was left at a moment, as it runs. A holder that renews gets more: when the time has run
- * out, onEnd is called once, to look again.
+ * Left shows the time left, as a countdown. A holder that renews gets more: when the time is over, onEnd is called
+ * once, to read it again.
  */
 export function Left({seconds, at, onEnd}) {
   useTick();

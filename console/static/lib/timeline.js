@@ -23,7 +23,7 @@ export function Timeline({claims}) {
     </tr>`)}</tbody></table></div>`;
 }
 
-// spans returns from when until when a claim waited and held.
+// spans returns when a claim waited and when it held: start and end of each.
 function spans(claim, now) {
   return claim.status_history.map((change, i) => ({
     status: change.status, from: Date.parse(change.timestamp),

@@ -2,28 +2,28 @@
 import {html, useEffect, useLayoutEffect, useRef, useState} from './html.js';
 import {link} from './router.js';
 
-/** announce has screen readers say something, once. */
+/** announce makes screen readers say a text, once. */
 export function announce(text) { document.getElementById('announcements').textContent = text; }
 
-// What cannot be seen, or changes the order of what is beside it: controls, and marks of direction.
+// Characters that are invisible, or change the order of the text around them: controls, and marks of direction.
 const unseen = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 const escaped = (character) => ({'\n': '\\n', '\r': '\\r', '\t': '\\t'})[character] ?? '\\u' + character.charCodeAt(0).toString(16).padStart(4, '0');
 
-/** visible returns a text with what cannot be seen as escapes. */
+/** visible returns a text with invisible characters as escapes. */
 export const visible = (text) => text.replace(unseen, escaped);
 
-/** Text shows what a client wrote: isolated from the text around it, and with nothing hidden. */
+/** Text shows a text of a client: isolated from the text around it, and with invisible characters as escapes. */
 export function Text({value, none = 'none'}) {
   if (value === null || value === undefined || value === '') return html`<span class="quiet">${none}</span>`;
   return html`<bdi class="text">${visible(value)}</bdi>`;
 }
 
-/** ResourceLink, ClaimLink and SessionLink lead to their pages. */
+/** ResourceLink, ClaimLink and SessionLink link to the pages of these. */
 export const ResourceLink = ({name}) => html`<a class="name" href=${link(['resources', name])}><${Text} value=${name} /></a>`;
 export const ClaimLink = ({id, children}) => html`<a class="name" href=${link(['claims', id])}>${children ?? html`<${Text} value=${id} />`}</a>`;
 export const SessionLink = ({id}) => html`<a class="name" href=${link(['sessions', id])}><${Text} value=${id} /></a>`;
 
-/** Who shows whose a claim is: its owner, or else who made it. */
+/** Who shows the owner of a claim, or else the identity that made it. */
 export function Who({claim}) {
   return html`<${Text} value=${claim.owner ?? claim.identity ?? claim.session} none="no owner" />`;
 }
@@ -33,7 +33,7 @@ export const whoIs = (claim) => visible(claim.owner ?? claim.identity ?? claim.s
 
 export const Status = ({value}) => html`<span class=${`status ${value}`}>${value}</span>`;
 
-/** Copy copies a text. */
+/** Copy is a button that copies a text. */
 export function Copy({value, what}) {
   const copy = async () => {
     try {
@@ -44,20 +44,20 @@ export function Copy({value, what}) {
   return html`<button class="small" type="button" onClick=${copy} aria-label=${`Copy ${what}`}>Copy</button>`;
 }
 
-/** Problem shows why something is not there. */
+/** Problem shows an error. */
 export function Problem({error}) {
   if (!error) return null;
   return html`<p class="problem" role="alert">${error.message}</p>`;
 }
 
-/** Loading shows that an answer is awaited, and what is wrong with the last one. */
+/** Loading shows that an answer is loading, and the error of the last one. */
 export function Loading({of}) {
   return html`<${Problem} error=${of.error} />${of.loading && html`<p class="quiet">Loading…</p>`}`;
 }
 
 /**
- * Ask is a dialog that says what will follow, and does it. It takes the focus, and gives it back.
- * act(reason) returns a promise; its error is shown, and the dialog stays.
+ * Ask is a dialog that explains an action, and does it. It takes the focus, and returns it at its end.
+ * act(reason) returns a promise; if it fails, the dialog shows the error and stays open.
  */
 export function Ask({title, verb, withReason, children, act, onClose}) {
   const dialog = useRef();
@@ -92,11 +92,11 @@ export function Ask({title, verb, withReason, children, act, onClose}) {
   </dialog>`;
 }
 
-/** The height of a row of a list, as style.css has it. */
+/** The height of a row of a list in pixels, as in style.css. */
 const rowHeight = 40;
 
 /**
- * Rows is a table of which only the rows that are seen are in the page, so that it may be long. columns are
+ * Rows is a table that renders only its visible rows, so that it may be long. columns are
  * {title, cell(row), wide}; keyOf(row) names a row; onEnd is called when the last rows come into view.
  */
 export function Rows({label, columns, rows, keyOf, onEnd}) {

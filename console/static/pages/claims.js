@@ -1,4 +1,4 @@
-// The claims that match filters, each of which is in the address.
+// The claims that match filters. The filters are in the address.
 import {html, useEffect, useMemo, useState} from '../lib/html.js';
 import {useQuery} from '../lib/live.js';
 import {distinct, More, useMore} from '../lib/more.js';

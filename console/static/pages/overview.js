@@ -1,4 +1,4 @@
-// The overview: what happens, and where somebody should look.
+// The overview: the current activity, and what needs attention.
 import {html, useEffect, useRef} from '../lib/html.js';
 import {useMessage, useQuery} from '../lib/live.js';
 import {link} from '../lib/router.js';
@@ -42,7 +42,7 @@ export function Overview() {
     <${Servers} />`;
 }
 
-/** Rates shows what happened in the last seconds, as a plot and in numbers. */
+/** Rates shows the events of the last seconds, as a plot and in numbers. */
 function Rates() {
   const seconds = useMessage('rates')?.seconds ?? [];
   const recent = seconds.slice(-60);
@@ -61,7 +61,7 @@ function Plot({seconds}) {
     let gone = false, observer;
     import('../vendor/uplot.js').then(({default: UPlot}) => {
       if (gone) return;
-      const probe = box.current.appendChild(document.createElement('i')); // a canvas needs colours, not variables
+      const probe = box.current.appendChild(document.createElement('i')); // a canvas needs colors, not CSS variables
       const color = (name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
       const axis = {stroke: color('quiet'), grid: {stroke: color('line'), width: 1}, ticks: {stroke: color('line'), width: 1}};
       plot.current = new UPlot({
@@ -81,7 +81,7 @@ function Plot({seconds}) {
   return html`<div class="plot" ref=${box} role="img" aria-label="Grants, hand-offs, expiries and aborted claims in each of the last seconds; the figures below have the sums"></div>`;
 }
 
-/** Servers shows the servers, for who has the right to administer. */
+/** Servers shows the servers, to callers with the right to administer. */
 function Servers() {
   const status = useQuery('v1/status/', {}, {concerns: () => false, pace: 5000});
   if (status.error?.status === 403) {

@@ -1,4 +1,4 @@
-// A resource: who holds it, since when, who waits behind it, whether it is stuck, and what may be done about it.
+// A resource: its holders and waiters, whether it is in a deadlock, and the actions on its claims.
 import {Deadlock, deadlockOf} from '../lib/deadlock.js';
 import {EndClaim, useMayEnd} from '../lib/end.js';
 import {html, useMemo} from '../lib/html.js';
@@ -10,7 +10,7 @@ import {ClaimLink, Copy, Loading, numeral, ResourceLink, Rows, Text, Who} from '
 
 export const title = ([, name]) => name;
 
-/** As many waiters as one answer may have. */
+/** The maximum number of waiters in one answer. */
 const mostWaiters = 1000;
 
 export function Resource({path: [, name]}) {

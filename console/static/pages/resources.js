@@ -1,4 +1,4 @@
-// The resources with live claims: by their prefix, as a tree of what is between slashes, or by the length of their lines.
+// The resources with live claims: by prefix, as a tree of the parts between slashes, or by the length of their queues.
 import {html, useEffect, useMemo, useState} from '../lib/html.js';
 import {useQuery} from '../lib/live.js';
 import {distinct, More, useMore} from '../lib/more.js';
@@ -39,7 +39,7 @@ export function Resources({query}) {
 function Search({prefix, order, flat}) {
   const [text, setText] = useState(prefix);
   useEffect(() => setText(prefix), [prefix]);
-  useEffect(() => { // while somebody types, the address follows; going back does not pass each letter
+  useEffect(() => { // the address follows the typing, without an entry in the history for each letter
     if (text === prefix) return undefined;
     const timer = setTimeout(() => go(link(['resources'], {prefix: text, order, flat}), {replace: true}), 250);
     return () => clearTimeout(timer);
@@ -53,7 +53,7 @@ function Search({prefix, order, flat}) {
   </form>`;
 }
 
-/** Trail leads to each folder above. */
+/** Trail links to each parent folder. */
 function Trail({prefix, query}) {
   const ends = [];
   for (let i = prefix.indexOf('/'); i >= 0; i = prefix.indexOf('/', i + 1)) ends.push(i + 1);
@@ -62,7 +62,7 @@ function Trail({prefix, query}) {
     aria-current=${end === prefix.length ? 'true' : undefined}><bdi>${visible(prefix.slice(ends[i - 1] ?? 0, end))}</bdi></a>`)}</nav>`;
 }
 
-/** folded returns resources in order, those with the same next folder as one row. */
+/** folded returns resources in their order, with one row for all resources in the same subfolder. */
 function folded(resources, prefix) {
   const start = prefix.lastIndexOf('/') + 1;
   const rows = [];

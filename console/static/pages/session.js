@@ -1,4 +1,4 @@
-// A session: what it holds and waits for, where it is attached.
+// A session: its claims, and the server that it is attached to.
 import {sessionPath} from '../lib/api.js';
 import {EndSession} from '../lib/end.js';
 import {html, useState} from '../lib/html.js';

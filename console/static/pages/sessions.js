@@ -1,4 +1,4 @@
-// The sessions: whose they are, where they are attached, how much they hold and wait for.
+// The sessions: their owners, the servers that they are attached to, and their numbers of claims.
 import {EndSession} from '../lib/end.js';
 import {html, useMemo} from '../lib/html.js';
 import {useQuery} from '../lib/live.js';

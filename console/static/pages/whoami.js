@@ -1,4 +1,4 @@
-// Who the caller is, and what it may do.
+// The identity of the caller, and its rights.
 import {html, useState} from '../lib/html.js';
 import {useMessage} from '../lib/live.js';
 import {useRight} from '../lib/end.js';
