@@ -20,7 +20,11 @@ func init() { fixtures.RunOnDisk() }
 // who committed it, not by a read or the feed of another server, and not by what another server's transaction only reads.
 func TestVisibleIsDurable(t *testing.T) {
 	disk := fixtures.NewDisk(t)
-	server := fixtures.NewMariaDB(t, fixtures.WithDisk(disk))
+	visibleIsDurable(t, disk, fixtures.NewMariaDB(t, fixtures.WithDisk(disk)))
+}
+
+func visibleIsDurable(t *testing.T, disk *fixtures.Disk, server *fixtures.MariaDB) {
+	t.Helper()
 	dsn := server.DSN("durable")
 	a, b := open(t, dsn), open(t, dsn)
 	dbtest.Do(t, a, claim.Create{ID: "first", Resource: "r", Owner: "one", TTL: time.Hour}, claim.Create{ID: "second", Resource: "r", Owner: "two", TTL: time.Hour})

@@ -1,0 +1,15 @@
+//go:build mysql
+
+package mysql
+
+import (
+	"testing"
+
+	"github.com/locket-service/locket/fixtures"
+)
+
+// TestVisibleIsDurableOnMySQL: MySQL without a binary log is no other.
+func TestVisibleIsDurableOnMySQL(t *testing.T) {
+	disk := fixtures.NewDisk(t)
+	visibleIsDurable(t, disk, fixtures.NewMySQLd(t, fixtures.WithDisk(disk), fixtures.WithServerArgs("--skip-log-bin")).MariaDB)
+}
