@@ -184,7 +184,7 @@ func (v validator) complete(document *openapi3.T) {
 	}
 }
 
-// TestRoutes: every operation has a route, and Allow tells of each.
+// TestRoutes: every operation has a route, and the header Allow names its method.
 func TestRoutes(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)
@@ -210,7 +210,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestDocs: the page tells of every operation and needs nothing from elsewhere.
+// TestDocs: the page describes every operation and loads nothing from elsewhere.
 func TestDocs(t *testing.T) {
 	s := start(t, nil)
 	page := do(t, client(t, nil), "GET", s.url+"/docs", "")

@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/gateway"
 )
 
-// provider is one at which somebody signs in with the code "good".
+// provider is a SignIn that accepts the code "good".
 type provider struct{ credential string }
 
 func (p *provider) Begin(_ context.Context, redirect, state, verifier string) (string, error) {
