@@ -284,7 +284,7 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// listens reports whether somebody listens at an address.
+// listens reports whether a server listens at an address.
 func listens(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var dialer net.Dialer
