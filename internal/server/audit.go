@@ -217,7 +217,7 @@ func (f *auditFile) write(again <-chan os.Signal, end <-chan struct{}) {
 		case <-end:
 			for deadline := time.Now().Add(auditEnd); len(f.room) > 0 && time.Now().Before(deadline); {
 				f.collectMore()
-				if f.flush(); len(f.batch) > 0 {
+				if f.flush(); len(f.room) > 0 && (len(f.batch) > 0 || len(f.lines) == 0) {
 					time.Sleep(auditRetry)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tedsuo/ifrit"
@@ -100,4 +101,16 @@ func TestAuditPromises(t *testing.T) {
 	if left := metric(t, registry, "locket_audit_waiting_lines"); left != 0 {
 		t.Errorf("the room of %v lines is not given back", left)
 	}
+}
+
+// The end sleeps while it waits for a line that was promised: a loop without a pause would stop the fake clock for ever.
+func TestAuditEndPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, err := openAudit(filepath.Join(t.TempDir(), "audit.log"), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		must(t, err)
+		must(t, f.promise())
+		end := make(chan struct{})
+		close(end)
+		f.write(nil, end)
+	})
 }
