@@ -105,6 +105,14 @@ type Pipeline interface {
 	Begin(ctx context.Context, batch Batch) (Outcome, Completion, error)
 }
 
+// Preparer is a Transactor that has to read files for some commands, and can do so ahead of their transactions.
+type Preparer interface {
+	// Prepare says that a command will be in a batch. Its caller calls read, unless it is nil, before that, and release,
+	// unless it is nil, when the command has been decided, or will not be: then its transaction reads no file. read may
+	// last as long as the disk takes, and the other commands need not wait for it. Its error is ErrUnavailable.
+	Prepare(cmd claim.Command) (read func(context.Context) error, release func())
+}
+
 // Completion is the commit of a batch that is under way.
 type Completion interface {
 	// Done is closed when the commit has ended.

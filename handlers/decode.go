@@ -86,7 +86,7 @@ func decodeCreate(req *models.CreateClaimRequest) (claim.Create, error) {
 		cmd.WaitTTL = *wait
 	}
 	if cmd.ID == "" {
-		cmd.ID = ids.NewClaim()
+		cmd.ID, cmd.New = ids.NewClaim(), true
 	}
 	c.that(validID(cmd.ID), "id", `must be 1 to %d letters, digits and any of "-._~"`, maxID)
 	if cmd.Type == claim.Untyped {

@@ -36,7 +36,10 @@ func noneDue(b *broken) {
 	b.load = func(tx db.Tx, wanted db.Wanted) (*claim.Queues, error) {
 		queues, err := tx.Load(wanted)
 		for _, r := range wanted.Resources {
-			if q := queues.Resource(r); err == nil && q.Shared > 0 {
+			if err != nil {
+				break
+			}
+			if q := queues.Resource(r); q.Shared > 0 {
 				queues.Put(claim.NewQueue(q.Stored(), 0, nil))
 			}
 		}

@@ -66,7 +66,7 @@ func (c *cluster) must(err error) {
 
 // start starts a node on its log, from nothing: its state comes from the log, or from another node.
 func (c *cluster) start(id uint64, m *member, l *wal.Log, size int) {
-	m.Store = &Store{log: l, state: state.New(), LocalFeed: db.NewLocalFeed(), pending: newPending(0, 1<<20), applied: position{index: firstIndex, term: firstTerm}}
+	m.Store = &Store{log: l, state: state.New(), LocalFeed: db.NewLocalFeed(), pending: newPending(0, 1<<20, func(*claim.Claim) {}), applied: position{index: firstIndex, term: firstTerm}}
 	m.dumps = map[uint64]dump{}
 	conf := &pb.ConfState{}
 	for n := range uint64(size) {
@@ -160,9 +160,8 @@ func (c *cluster) acquire(on *member) (committed bool) {
 	}
 	c.claims++
 	cmd := claim.Create{ID: fmt.Sprint(c.claims), Resource: fmt.Sprint(c.claims % 5), TTL: time.Hour, Mode: claim.Mode(c.IntN(2))}
-	qs, err := on.state.Load(claim.Instant{Wall: claim.Time(c.claims), Lease: on.state.Lease}, db.Wanted{Resources: []string{cmd.Resource}}, func(string) (*claim.Claim, error) { return nil, nil })
-	c.must(err)
-	_, err = qs.Do(cmd)
+	qs := on.state.Load(claim.Instant{Wall: claim.Time(c.claims), Lease: on.state.Lease}, db.Wanted{Resources: []string{cmd.Resource}}, func(string) *claim.Claim { return nil })
+	_, err := qs.Do(cmd)
 	c.must(err)
 	r := &record.Record{Header: record.Header{Term: on.node.term, Wall: claim.Time(c.claims), Lease: on.state.Lease + 1}, Claims: record.Merge(qs.Transitions())}
 	data, _ := record.Append(nil, on.applied.sum, r)

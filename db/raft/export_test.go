@@ -21,6 +21,19 @@ func (s *Store) Snapshot() error {
 	return s.makeSnapshot()
 }
 
+// OnFind has a function called before each read of a claim in the history.
+func (s *Store) OnFind(before func(id string)) { s.history.OnFind = before }
+
+// WriteHistory writes to the history what has ended.
+func (s *Store) WriteHistory() error { return s.writeHistory() }
+
+// Kept returns how many claims are kept ahead for commands.
+func (s *Store) Kept() int {
+	s.ahead.mu.Lock()
+	defer s.ahead.mu.Unlock()
+	return len(s.ahead.names)
+}
+
 // LogBytes returns how large the log is.
 func (s *Store) LogBytes() int { return s.log.Bytes() }
 
@@ -28,7 +41,7 @@ func (s *Store) LogBytes() int { return s.log.Bytes() }
 type Pending struct{ pending }
 
 // NewPending returns one that keeps some bytes at most.
-func NewPending(most int) *Pending { return &Pending{newPending(0, most)} }
+func NewPending(most int) *Pending { return &Pending{newPending(0, most, func(*claim.Claim) {})} }
 
 // Add adds a claim that has ended.
 func (p *Pending) Add(entry uint64, c *claim.Claim) { p.add(entry, c) }

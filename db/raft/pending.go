@@ -18,10 +18,12 @@ type pending struct {
 	bytes   int
 	most    int // bytes
 	gap     *history.Gap
+	// left is called with each claim that leaves.
+	left func(*claim.Claim)
 }
 
-func newPending(written uint64, most int) pending {
-	return pending{written: written, byID: make(map[string]*claim.Claim), most: most}
+func newPending(written uint64, most int, left func(*claim.Claim)) pending {
+	return pending{written: written, byID: make(map[string]*claim.Claim), most: most, left: left}
 }
 
 // expect notes a claim whose end is not committed yet, for who looks it up.
@@ -46,6 +48,7 @@ func (p *pending) drop(n int) {
 	for _, e := range p.ended[:n] {
 		if p.byID[e.Claim.ID] == e.Claim {
 			delete(p.byID, e.Claim.ID)
+			p.left(e.Claim)
 		}
 		p.bytes -= pendingBytes(e.Claim)
 	}

@@ -69,7 +69,7 @@ func (s *Store) Get(ctx context.Context, id string) (claim.Claim, claim.Instant,
 	})
 	if err == nil && found == nil {
 		// What was written to the history meanwhile is there: it leaves memory only then.
-		found, err = s.history.Find(id)
+		found, err = s.history.Find(ctx, id)
 	}
 	switch {
 	case err != nil:

@@ -73,6 +73,7 @@ type Store struct {
 	state    *state.State // with all proposals
 	applied  position     // of the last entry that is committed
 	pending  pending
+	ahead    ahead
 	proposed []*proposal // those that are not committed, in order
 	last     *proposal   // the last one of them, nil for none
 
@@ -108,6 +109,7 @@ type position struct {
 var (
 	_ db.Store    = (*Store)(nil)
 	_ db.Pipeline = (*Store)(nil)
+	_ db.Preparer = (*Store)(nil)
 )
 
 // Open opens the store in a folder, and makes the folder and what is in it if it is not there. It returns db.ErrInUse
@@ -175,7 +177,8 @@ func (s *Store) openHistory() (err error) {
 	if s.history, err = history.Open(s.folder.file(historyName), s.folder.log, s.folder.fresh); err != nil {
 		return err
 	}
-	s.pending = newPending(s.history.Entry(), maxPendingBytes)
+	s.ahead.names = make(map[string]*named)
+	s.pending = newPending(s.history.Entry(), maxPendingBytes, s.ahead.left)
 	return nil
 }
 

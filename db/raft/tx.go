@@ -2,6 +2,7 @@ package raft
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,8 @@ type tx struct {
 	s     *Store
 	now   claim.Instant
 	saved *claim.Queues
+	// unread are claims that the history must be asked about first.
+	unread []string
 }
 
 // Transact implements db.Transactor.
@@ -59,8 +62,8 @@ var nothing = func() <-chan struct{} {
 	return c
 }()
 
-// Update implements db.Updater. One node decides, one transaction after the other, so nothing conflicts, and fn
-// runs once.
+// Update implements db.Updater. One node decides, one transaction after the other, so nothing conflicts. fn runs
+// again when the history had to be read first, which is done while others commit.
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	p, err := s.update(ctx, fn)
 	if err != nil {
@@ -72,6 +75,27 @@ func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 // update is Update without the wait for the commit. It returns the proposal that is to be
 // waited for, nil for none.
 func (s *Store) update(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
+	p, err := s.tryUpdate(ctx, fn)
+	var unread *unreadError
+	if !errors.As(err, &unread) {
+		return p, err
+	}
+	s.ahead.keep(unread.ids)
+	defer s.ahead.release(unread.ids)
+	if err := s.lookUp(ctx, unread.ids); err != nil {
+		return nil, err
+	}
+	return s.update(ctx, fn)
+}
+
+// unreadError is returned by Load for claims that the history must be asked about first.
+type unreadError struct{ ids []string }
+
+func (e *unreadError) Error() string {
+	return fmt.Sprintf("%d claims are not looked up yet", len(e.ids))
+}
+
+func (s *Store) tryUpdate(ctx context.Context, fn func(db.Tx) error) (*proposal, error) {
 	p, err := s.begin(ctx, func(d decision) (*record.Record, error) {
 		t := &tx{s: s, now: d.now}
 		if err := fn(t); err != nil || t.saved == nil {
@@ -94,25 +118,28 @@ func (s *Store) update(ctx context.Context, fn func(db.Tx) error) (*proposal, er
 
 // Load implements db.Tx. The state does not change meanwhile.
 func (t *tx) Load(wanted db.Wanted) (*claim.Queues, error) {
-	return t.s.state.Load(t.now, wanted, t.s.finished)
+	queues := t.s.state.Load(t.now, wanted, t.finished)
+	if len(t.unread) > 0 {
+		return nil, &unreadError{t.unread}
+	}
+	return queues, nil
+}
+
+// finished returns a claim that is live no longer, nil if there is none with this id or that is not known yet.
+func (t *tx) finished(id string) *claim.Claim {
+	t.s.mu.RLock()
+	defer t.s.mu.RUnlock()
+	c, known := t.s.ended(id)
+	if !known {
+		t.unread = append(t.unread, id)
+	}
+	return c
 }
 
 // Save implements db.Tx.
 func (t *tx) Save(queues *claim.Queues) error {
 	t.saved = queues
 	return nil
-}
-
-// finished returns a claim that has ended, nil if there is none with this id.
-func (s *Store) finished(id string) (*claim.Claim, error) {
-	s.mu.RLock()
-	c := s.pending.byID[id]
-	s.mu.RUnlock()
-	if c != nil {
-		return c, nil
-	}
-	c, err := s.history.Find(id)
-	return c, unavailable(err)
 }
 
 // maxBeatInterval is how often a record of lease time is written at least while there are leases.

@@ -37,8 +37,10 @@ const MaxWaiting = 100_000
 // Create puts a claim into the queue. Repeated with the same id it returns the claim
 // that the first attempt made.
 type Create struct {
-	// ID is new, or that of the first attempt.
+	// ID is new, or that of the first attempt. With New it was made for this attempt, so that no claim has it, and none
+	// is looked for.
 	ID              string
+	New             bool
 	Resource, Owner string
 	Mode            Mode
 	Type            Type
@@ -61,6 +63,9 @@ type Create struct {
 // Targets implements Command.
 func (cmd Create) Targets() []Target {
 	queue := Target{Resource: cmd.Resource, ID: cmd.ID, Whole: true}
+	if cmd.New {
+		queue = Target{Resource: cmd.Resource}
+	}
 	if cmd.Session == "" {
 		return []Target{queue}
 	}

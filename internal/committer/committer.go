@@ -69,14 +69,25 @@ type request struct {
 	done   chan struct{}
 	then   func(Result, error) // goes to the inbox in place of a value in done, unless it is nil
 	to     *inbox.Inbox
+	// release ends what the store keeps for the command, nil for nothing.
+	release func()
 
 	result Result
 	err    error
 }
 
+// decided says that the command has been decided, or will not be.
+func (r *request) decided() {
+	if r.release != nil {
+		r.release()
+		r.release = nil
+	}
+}
+
 // Committer carries commands to the store in batches.
 type Committer struct {
 	store     Store
+	preparer  db.Preparer // nil: there is nothing to read ahead
 	maxBatch  int
 	timeout   time.Duration
 	log       *slog.Logger
@@ -109,6 +120,7 @@ func New(store Store, config Config) *Committer {
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
 	}
+	c.preparer, _ = store.(db.Preparer)
 	c.beats = inbox.New(maxBeats, nil)
 	c.time.start()
 	c.listeners.all = append([]Listener{config.Metrics, known, &c.leases}, config.Listeners...)
@@ -123,8 +135,13 @@ func New(store Store, config Config) *Committer {
 func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 	r := c.requests.Get().(*request)
 	r.ctx, r.caller, r.cmd, r.result, r.err = ctx, access.CallerOf(ctx), cmd, Result{}, nil
-	if err := c.queue.add(r); err != nil {
-		c.metrics.refused.Inc()
+	if read := c.prepare(r); read != nil {
+		if err := read(ctx); err != nil {
+			r.decided()
+			return Result{}, cmp.Or(context.Cause(ctx), err)
+		}
+	}
+	if err := c.add(r); err != nil {
 		return Result{}, err
 	}
 	select {
@@ -143,11 +160,39 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 // ErrOverloaded, then is not called.
 func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inbox, then func(Result, error)) error {
 	r := &request{ctx: context.WithoutCancel(ctx), caller: access.CallerOf(ctx), cmd: cmd, to: to, then: then}
-	if err := c.queue.add(r); err != nil {
-		c.metrics.refused.Inc()
-		return err
+	read := c.prepare(r)
+	if read == nil {
+		return c.add(r)
 	}
+	go func() {
+		err := read(r.ctx)
+		if err == nil {
+			err = c.add(r)
+		}
+		if err != nil {
+			c.answer([]*request{r}, err)
+		}
+	}()
 	return nil
+}
+
+// prepare has the store keep what the transaction of a request will need. It returns what is to be read before the
+// request may be in a batch, beside the commits, nil for nothing.
+func (c *Committer) prepare(r *request) (read func(context.Context) error) {
+	if c.preparer != nil {
+		read, r.release = c.preparer.Prepare(r.cmd)
+	}
+	return read
+}
+
+// add puts a request into the queue, or counts it as refused.
+func (c *Committer) add(r *request) error {
+	err := c.queue.add(r)
+	if err != nil {
+		r.decided()
+		c.metrics.refused.Inc()
+	}
+	return err
 }
 
 // Run implements ifrit.Runner. On a signal it finishes the batch under way; requests that come
@@ -425,6 +470,7 @@ func (c *Committer) answer(batch []*request, err error) {
 		if err != nil {
 			r.result, r.err = Result{}, err
 		}
+		r.decided()
 		if r.then != nil {
 			r.to.Put(func() { r.then(r.result, r.err) })
 			continue

@@ -146,6 +146,7 @@ func (q *queue) take(limit int) []*request {
 		switch {
 		case r.ctx.Err() != nil: // nobody reads its answer
 			q.gone(r)
+			r.decided()
 		case fits() && (!more || !q.isNew(r.cmd)):
 			batch = append(batch, r)
 			bytes += r.bytes

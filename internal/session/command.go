@@ -147,7 +147,7 @@ func (a *Attached) lock(r *resource, cmd Lock) {
 		a.refuse(r, claim.ErrSessionFull)
 	default:
 		create := claim.Create{
-			ID: ids.NewClaim(), Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
+			ID: ids.NewClaim(), New: true, Resource: cmd.Resource, Owner: a.Owner, Mode: cmd.Mode, Type: cmd.Type, Value: cmd.Value,
 			UserData: cmd.UserData, NoWait: cmd.Try, Session: a.ID, Server: a.server,
 			AllowDeadlock: cmd.AllowDeadlock, LookFirst: !cmd.AllowDeadlock && a.deadlocks != nil,
 		}
@@ -344,6 +344,10 @@ func (a *Attached) attempt(cmd claim.Command, unknown bool, then func(committer.
 		case a.err != nil:
 		case errors.Is(err, db.ErrOutcomeUnknown), unknown && indefinite(err):
 			a.unknown = true
+			if create, makes := cmd.(claim.Create); makes {
+				create.New = false
+				cmd = create
+			}
 			time.AfterFunc(retryPause, func() {
 				a.mu.Lock()
 				defer a.mu.Unlock()

@@ -65,11 +65,14 @@ var (
 
 // History is the file. Write, Prune and Close are called by one goroutine at a time; what reads may be called by any.
 type History struct {
+	// OnFind is for tests: Find calls it, unless it is nil, before it reads the file.
+	OnFind func(id string)
+
 	path    string
 	writer  *sqlite.Conn
 	readers *sqlitex.Pool
 	lookup  struct {
-		sync.Mutex
+		turn chan struct{} // is full while somebody looks a claim up
 		conn *sqlite.Conn
 	}
 	entry uint64
@@ -95,6 +98,7 @@ func Open(path string, log uint64, fresh bool) (_ *History, err error) {
 		return nil, fmt.Errorf("%w: bring it back, or restore a backup", err)
 	}
 	h := &History{path: path}
+	h.lookup.turn = make(chan struct{}, 1)
 	defer func() {
 		if err != nil {
 			_ = h.Close()
@@ -294,10 +298,19 @@ func scan(row *sqlite.Stmt) *claim.Claim {
 	return c
 }
 
-// Find returns the claim with an id, nil if there is none. It reads the file, which nothing interrupts.
-func (h *History) Find(id string) (c *claim.Claim, err error) {
-	h.lookup.Lock()
-	defer h.lookup.Unlock()
+// findTimeout is how long Find waits for those before it.
+const findTimeout = 5 * time.Second
+
+// Find returns the claim with an id, nil if there is none. It reads the file, which nothing interrupts. The end of ctx
+// ends the wait for those before it, and so does findTimeout.
+func (h *History) Find(ctx context.Context, id string) (c *claim.Claim, err error) {
+	if err := h.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-h.lookup.turn }()
+	if h.OnFind != nil {
+		h.OnFind(id)
+	}
 	stmt, err := h.lookup.conn.Prepare("SELECT " + columns + " FROM claims WHERE id = ?")
 	if err == nil {
 		stmt.BindText(1, id)
@@ -311,6 +324,24 @@ func (h *History) Find(id string) (c *claim.Claim, err error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return c, nil
+}
+
+func (h *History) takeTurn(ctx context.Context) error {
+	select {
+	case h.lookup.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	late := time.NewTimer(findTimeout)
+	defer late.Stop()
+	select {
+	case h.lookup.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return fmt.Errorf("%w: the disk has not answered others for %s", ErrUnreadable, findTimeout)
+	}
 }
 
 // Prune deletes up to limit claims that ended before a moment, the oldest first, and returns how many it has deleted.

@@ -11,30 +11,26 @@ import (
 const waitersChunk = 16
 
 // Finished returns a claim that is live no longer, nil if there is none with this id.
-type Finished func(id string) (*claim.Claim, error)
+type Finished func(id string) *claim.Claim
 
 // Load returns what a transaction wants (db.Tx). The state must not change while the queues are used, and they must
 // be used before it changes.
-func (s *State) Load(now claim.Instant, wanted db.Wanted, finished Finished) (*claim.Queues, error) {
+func (s *State) Load(now claim.Instant, wanted db.Wanted, finished Finished) *claim.Queues {
 	l := loading{State: s, Wanted: wanted, finished: finished, due: db.MaxDue, ends: claim.MaxEnds}
 	l.qs = claim.NewQueues(now, len(wanted.Resources)+len(wanted.Claims))
 	for _, name := range wanted.Resources {
 		l.resource(name)
 	}
 	for _, id := range wanted.Claims {
-		if err := l.claim(id); err != nil {
-			return nil, err
-		}
+		l.claim(id)
 	}
 	for _, id := range wanted.Sessions {
-		if err := l.session(id); err != nil {
-			return nil, err
-		}
+		l.session(id)
 	}
 	for _, identity := range wanted.Identities {
 		l.qs.PutCount(identity, s.counts[identity])
 	}
-	return l.qs, nil
+	return l.qs
 }
 
 // loading is one Load.
@@ -69,31 +65,28 @@ func (l *loading) resource(name string) {
 	}
 }
 
-func (l *loading) claim(id string) error {
+func (l *loading) claim(id string) {
 	if known := l.claims[id]; known != nil {
 		l.resource(known.row.name)
 		l.qs.Add(l.brief(known, false))
-		return nil
+		return
 	}
-	found, err := l.finished(id)
-	if err != nil || found == nil {
-		return err
+	if found := l.finished(id); found != nil {
+		l.resource(found.Resource)
+		l.qs.Add(l.short(found))
 	}
-	l.resource(found.Resource)
-	l.qs.Add(l.short(found))
-	return nil
 }
 
 // session loads a session if there is one, and its claims, or those that wait, as far as there is room.
-func (l *loading) session(id string) error {
+func (l *loading) session(id string) {
 	s := l.sessions[id]
 	if s == nil || s.Session == nil {
-		return nil
+		return
 	}
 	_, ending := slices.BinarySearch(l.Ending, id)
 	if _, withdrawing := slices.BinarySearch(l.Withdrawing, id); !ending && !withdrawing {
 		l.qs.PutSession(*s.Session)
-		return nil
+		return
 	}
 	var claims []string
 	put := l.qs.PutSession
@@ -111,12 +104,9 @@ func (l *loading) session(id string) error {
 		}
 	}
 	for _, id := range claims {
-		if err := l.claim(id); err != nil {
-			return err
-		}
+		l.claim(id)
 	}
 	put(*s.Session, claims...)
-	return nil
 }
 
 // brief returns a claim without what is longer than claim.MaxBrief, unless the whole claim is asked for.

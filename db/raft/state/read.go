@@ -21,6 +21,9 @@ func (s *State) Get(id string) *claim.Claim {
 	return nil
 }
 
+// Has reports whether there is a live claim with an id.
+func (s *State) Has(id string) bool { return s.claims[id] != nil }
+
 // Holder returns the claim that has held a resource for longest, nil for none.
 func (s *State) Holder(resource string) *claim.Claim {
 	if r := s.rows[resource]; r != nil {

@@ -55,6 +55,11 @@ func (s *Store) Transact(ctx context.Context, batch db.Batch) (db.Outcome, error
 	return db.CarryOut(ctx, update, batch)
 }
 
+// Prepare is that of the engine, so that transactions run once.
+func (s *Store) Prepare(cmd claim.Command) (read func(context.Context) error, release func()) {
+	return s.Store.(db.Preparer).Prepare(cmd)
+}
+
 // Update runs a function in a transaction of the engine, without injected faults.
 func (s *Store) Update(ctx context.Context, fn func(db.Tx) error) error {
 	return s.Store.(db.Updater).Update(ctx, fn)
