@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"testing"
@@ -88,6 +89,7 @@ func ready(server *fixtures.Locket) error {
 	if err != nil {
 		return err
 	}
+	_, _ = io.Copy(io.Discard, response.Body) // so that the connection is used again
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("/readyz: %s", response.Status)
