@@ -363,3 +363,16 @@ func TestDiverged(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreDiverged: a record of a snapshot that changes or drops something is refused.
+func TestRestoreDiverged(t *testing.T) {
+	for name, d := range map[string]*record.Decoded{
+		"a claim that is changed":   {Claims: []record.Patch{{Fields: record.TTL, From: claim.Active, Claim: claim.Claim{ID: "a", Resource: "r", Status: claim.Active}}}},
+		"a session that is unknown": {Sessions: []record.Session{{ID: "s", Version: 1}}},
+		"a row that is dropped":     {Rows: []record.Row{{Name: "r", Version: 1, Dropped: true}}},
+	} {
+		if err := state.New().Restore(func(apply func(*record.Decoded) error) error { return apply(d) }); !errors.Is(err, state.ErrDiverged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
