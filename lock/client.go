@@ -22,6 +22,7 @@ type Client struct {
 	config         *clientConfig
 	owner          string
 	releaseTimeout time.Duration
+	observers      observers
 	pool           *stream.Pool
 
 	mu      sync.Mutex
@@ -42,7 +43,7 @@ func NewClient(addresses []string, options ...ClientOption) (*Client, error) {
 	}
 	settings := config.settings(config.ttl)
 	return &Client{
-		config: config, owner: settings.ownerOr(""), releaseTimeout: settings.ReleaseTimeout,
+		config: config, owner: settings.ownerOr(""), releaseTimeout: settings.ReleaseTimeout, observers: settings.observers,
 		pool: stream.NewPool(config.session), ended: make(chan struct{}),
 	}, nil
 }
@@ -60,7 +61,7 @@ func (c *Client) Session() (*Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == nil || c.session.stream != used {
-		c.session = &Session{used}
+		c.session = &Session{used, c.observers}
 	}
 	return c.session, nil
 }
@@ -84,7 +85,7 @@ func (c *Client) acquire(ctx context.Context, key string, options []AcquireOptio
 		return nil, fmt.Errorf("lock %q: %w", key, err)
 	}
 	want.Timeout = c.config.timeout
-	return acquire(ctx, &stream.Holder{
+	return c.observers.acquire(ctx, key, c.owner, &stream.Holder{
 		Pool: c.pool, TTL: cmp.Or(want.TTL, c.config.ttl), Owner: c.owner, Resource: key, Want: want, Try: try,
 	}, base.Observer{})
 }

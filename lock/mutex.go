@@ -51,7 +51,7 @@ func (m *mutexCore) lock(ctx context.Context, mode models.Mode, try bool) error 
 	}
 	want := m.want
 	want.Mode = mode
-	hold, err := acquire(ctx, &stream.Holder{Session: m.session.stream, Resource: m.key, Want: want, Try: try}, base.Observer{})
+	hold, err := m.session.observers.acquire(ctx, m.key, m.session.Owner(), &stream.Holder{Session: m.session.stream, Resource: m.key, Want: want, Try: try}, base.Observer{})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ const (
 type Option func(*settings)
 
 // ClientOption changes a default of NewClient or NewSession: WithDial (how to connect), WithTTL, WithCommandTimeout, and of the
-// options of runners WithLogger, WithOwner, and WithReleaseTimeout, which bounds Close.
+// options of runners WithLogger, WithOwner, WithObserver, and WithReleaseTimeout, which bounds Close.
 type ClientOption interface{ client(*clientConfig) }
 
 // AcquireOption changes a default of Acquire, of TryAcquire, of Do, of an Election, and of a session's Lock and TryLock.

@@ -149,7 +149,7 @@ func (r *Runner) end() {
 
 // acquire waits until the lock is held. With again it will be acquired again after a loss.
 func (r *Runner) acquire(ctx context.Context, again bool) (*Hold, error) {
-	hold, err := acquire(ctx, r.holder, base.Observer{Callbacks: base.Callbacks(r.callbacks), Calls: &r.reports, Again: again})
+	hold, err := r.observers.acquire(ctx, r.key, r.owner, r.holder, base.Observer{Callbacks: base.Callbacks(r.callbacks), Calls: &r.reports, Again: again})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hold = hold

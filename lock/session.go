@@ -21,7 +21,10 @@ import (
 // Lock, TryLock, Unlock and UnlockAll are the commands of the lock service. They do not wait
 // in a queue, and know one holder: the session. Acquire of a Client, Mutex and RWMutex wait, and
 // tell the goroutines of one session from each other; what they hold must not be given up by Unlock.
-type Session struct{ stream *stream.Session }
+type Session struct {
+	stream    *stream.Session
+	observers observers
+}
 
 // NewSession returns a session that opens itself at one of the servers, and goes on trying. It is to be
 // closed. It is an error if an address or an option is invalid, as with Dial.
@@ -34,7 +37,7 @@ func NewSession(addresses []string, options ...ClientOption) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Session{stream.New(of)}, nil
+	return &Session{stream.New(of), config.settings(config.ttl).observers}, nil
 }
 
 // ID returns the name of the session, by which lists and other sessions know it.

@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"errors"
+	"slices"
 
 	"github.com/locket-service/locket/lock/internal/stream"
 )
@@ -39,6 +40,9 @@ func newSessionRunner(client *Client, resource string, options []SessionRunnerOp
 		ttl, pool = cmp.Or(ttl, client.config.ttl), client.pool
 	}
 	s := newSettings(ttl, 0, maxSessionTTL, c.options)
+	if client != nil {
+		s.observers = slices.Concat(client.observers, s.observers)
+	}
 	s.wrong = errors.Join(s.wrong, err)
 	return &Runner{settings: s, key: resource, owner: s.Owner, usable: client != nil, holder: &stream.Holder{
 		Pool: pool, TTL: s.TTL, Owner: s.Owner, Resource: resource, Want: want,

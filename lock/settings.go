@@ -29,6 +29,7 @@ type settings struct {
 	base.Settings
 	wrong     error // of the TTL, which is the default then
 	callbacks Callbacks
+	observers observers
 }
 
 func newSettings(ttl, retryInterval, longest time.Duration, options []Option) settings {
@@ -49,6 +50,7 @@ func newSettings(ttl, retryInterval, longest time.Duration, options []Option) se
 	for _, option := range options {
 		option(&s)
 	}
+	s.SessionResumed, s.RenewalFailed = s.observers.sessionResumed, s.observers.renewalFailed
 	return s
 }
 

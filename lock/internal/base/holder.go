@@ -44,6 +44,8 @@ type Observer struct {
 	Calls *Serial
 	// Again is set if the lock is to be taken again after a loss, so that it is not to be released then.
 	Again bool
+	// CallValues has the values of the context of the calls of the wait; nil: there are none.
+	CallValues context.Context
 }
 
 // Tell has a callback called, if it is set.

@@ -14,4 +14,6 @@ type Settings struct {
 	WaitTTL        time.Duration
 	Owner          string
 	Log            *slog.Logger
+	// SessionResumed and RenewalFailed are those of lock.Observer. They are called with locks held.
+	SessionResumed, RenewalFailed func()
 }

@@ -144,7 +144,11 @@ func (h *hold) try() {
 	token, calls := h.token, h.calls
 	h.wasOpen = h.open
 	h.open = h.open || token == 0
-	ctx, cancel := context.WithTimeout(base.WithRequestID(context.Background()), calls.timeout(token))
+	parent := context.Background()
+	if h.observer.CallValues != nil && !h.held {
+		parent = context.WithoutCancel(h.observer.CallValues)
+	}
+	ctx, cancel := context.WithTimeout(base.WithRequestID(parent), calls.timeout(token))
 	results := make(chan result, 1)
 	h.attempt, h.cancel = results, cancel
 	go func() {
@@ -243,6 +247,7 @@ func (h *hold) goUnverified(verdict base.Verdict) {
 	h.log.Warn("lock not renewed", "error", h.failure, "held_for", h.granted.trust.Left(time.Now()))
 	first := !h.unverified || verdict == base.Denied && !h.denied
 	h.unverified, h.denied = true, h.denied || verdict == base.Denied
+	h.RenewalFailed()
 	if first {
 		base.Tell(h.observer.Calls, h.observer.Unverifiable, h.failure)
 	}

@@ -53,6 +53,9 @@ func (s *Session) run(ctx context.Context) {
 			return
 		}
 		s.Log.Warn("session detached", "session", s.ID(), "server", addresses[next%len(addresses)], "error", err)
+		if !healthy || errors.Is(err, errNoAnswer) {
+			s.RenewalFailed()
+		}
 		if failures++; healthy {
 			failures = 0
 		}
@@ -273,6 +276,7 @@ func (s *Session) answer(sequence uint64, answer Status, err error) {
 func (s *Session) resume() {
 	if s.opened {
 		s.Log.Info("session resumed", "session", s.id)
+		s.SessionResumed()
 		s.reconcile()
 	} else {
 		s.Log.Info("session opened", "session", s.id)

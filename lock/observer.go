@@ -1,0 +1,78 @@
+package lock
+
+import (
+	"context"
+	"slices"
+
+	"github.com/locket-service/locket/lock/internal/base"
+)
+
+// Observer is told what clients, sessions and runners do: package lockmetrics makes metrics of it, locktrace spans. Any function may
+// be nil. They are called by the goroutines that do the work, several at once, so they must return soon; SessionResumed and RenewalFailed call
+// nothing of this package.
+type Observer struct {
+	// WaitBegins is called when somebody asks for a lock: by an Acquire, a TryAcquire, a mutex, an election, a runner, each time
+	// that it begins anew. The calls of the wait have the values of the context that it returns; those of a session belong to no one wait, and have
+	// not. The function that it returns is called with the hold, or with the error of the wait.
+	WaitBegins func(ctx context.Context, resource, owner string) (context.Context, func(*Hold, error))
+	// SessionResumed is called when a session that had lost its stream has resumed over another one.
+	SessionResumed func()
+	// RenewalFailed is called when an attempt to renew a lock that is held has failed, or one to open or resume a session, or when a server has not
+	// answered a heartbeat. What is held is held for the rest of its trust window.
+	RenewalFailed func()
+}
+
+// WithObserver has an observer told what a client, a session or a runner does. It may be given several times. Runners by the
+// session of a client tell the observers of that client too.
+func WithObserver(observer Observer) Option {
+	return func(s *settings) { s.observers = append(slices.Clip(s.observers), observer) }
+}
+
+// observers are all of a client or a runner.
+type observers []Observer
+
+// waitBegins tells that a wait begins. The function that it returns tells the end.
+func (o observers) waitBegins(ctx context.Context, resource, owner string) (context.Context, func(*Hold, error)) {
+	var ends []func(*Hold, error)
+	for _, observer := range o {
+		if observer.WaitBegins != nil {
+			var end func(*Hold, error)
+			ctx, end = observer.WaitBegins(ctx, resource, owner)
+			ends = append(ends, end)
+		}
+	}
+	return ctx, func(hold *Hold, err error) {
+		for _, end := range ends {
+			end(hold, err)
+		}
+	}
+}
+
+// sessionResumed and renewalFailed tell what the rooms of this package see.
+func (o observers) sessionResumed() {
+	for _, observer := range o {
+		if observer.SessionResumed != nil {
+			observer.SessionResumed()
+		}
+	}
+}
+
+func (o observers) renewalFailed() {
+	for _, observer := range o {
+		if observer.RenewalFailed != nil {
+			observer.RenewalFailed()
+		}
+	}
+}
+
+// acquire waits until a holder holds a resource for an owner, and tells of it.
+func (o observers) acquire(ctx context.Context, resource, owner string, holder base.Holder, reports base.Observer) (*Hold, error) {
+	if len(o) == 0 {
+		return acquire(ctx, holder, reports)
+	}
+	waiting, ended := o.waitBegins(ctx, resource, owner)
+	reports.CallValues = waiting
+	hold, err := acquire(ctx, holder, reports)
+	ended(hold, err)
+	return hold, err
+}

@@ -1,0 +1,243 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/tedsuo/ifrit"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/lockmetrics"
+	"github.com/locket-service/locket/models"
+)
+
+// measured has the metrics of a test.
+type measured struct {
+	t         *testing.T
+	registry  *prometheus.Registry
+	collector *lockmetrics.Collector
+}
+
+func measure(t *testing.T) *measured {
+	m := &measured{t, prometheus.NewPedanticRegistry(), lockmetrics.New()}
+	must(t, m.registry.Register(m.collector))
+	return m
+}
+
+func (m *measured) option() lock.Option { return lock.WithObserver(m.collector.Observer()) }
+
+// values returns the metrics when all has settled: the values, and the counts of histograms, without what all names begin with.
+func (m *measured) values() map[string]float64 {
+	m.t.Helper()
+	synctest.Wait()
+	families, err := m.registry.Gather()
+	must(m.t, err)
+	values := make(map[string]float64)
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := strings.TrimPrefix(family.GetName(), "locket_client_")
+			for _, label := range metric.GetLabel() {
+				name += "/" + label.GetValue()
+			}
+			values[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return values
+}
+
+// are fails the test unless the metrics that are not 0 are these, but for trust_left_seconds.
+func (m *measured) are(want string) {
+	m.t.Helper()
+	var got []string
+	for name, value := range m.values() {
+		if value != 0 && name != "trust_left_seconds" {
+			got = append(got, fmt.Sprintf("%s %v", name, value))
+		}
+	}
+	slices.Sort(got)
+	if all := strings.Join(got, ", "); all != want {
+		m.t.Errorf("the metrics: %q, want %q", all, want)
+	}
+}
+
+// TestMetricsOfHolds: what waits and is held is counted while it is, by the client, a mutex, an election and runners; how
+// each wait ends is counted once.
+func TestMetricsOfHolds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := measure(t)
+		client, plain := w.client(m.option(), lock.WithTTL(ttl)), w.client()
+		defer client.Close()
+		defer plain.Close()
+		first, err := client.Acquire(t.Context(), "a")
+		must(t, err)
+		m.are("held 1, wait_seconds/held 1")
+		if left := m.values()["trust_left_seconds"]; left <= 0 || left > ttl.Seconds() {
+			t.Errorf("%v s of trust are left, of a TTL of %s", left, ttl)
+		}
+		_, err = client.TryAcquire(t.Context(), "a")
+		if !errors.Is(err, models.ErrLockCollision) {
+			t.Errorf("the try: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := client.Acquire(ctx, "a")
+			done <- err
+		}()
+		m.are("held 1, wait_seconds/collision 1, wait_seconds/held 1, waits 1")
+		cancel()
+		<-done
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _ = client.Acquire(short, "a")
+		must(t, first.Release(t.Context()))
+		m.are("wait_seconds/canceled 1, wait_seconds/collision 1, wait_seconds/held 1, wait_seconds/timeout 1")
+		if _, trusted := m.values()["trust_left_seconds"]; trusted {
+			t.Error("there is a trust window, and nothing is held")
+		}
+
+		m = measure(t)
+		watched := w.client(m.option())
+		defer watched.Close()
+		session, err := watched.Session()
+		must(t, err)
+		mutex := lock.NewMutex(session, "m")
+		must(t, mutex.Lock(t.Context()))
+		leader, err := lock.NewElection(watched, "e").Campaign(t.Context(), "me")
+		must(t, err)
+		bySession := ifrit.Invoke(lock.NewSessionRunner(watched, "s"))
+		byCalls := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("l", "o"), ttl, retry, m.option()))
+		m.are("held 4, wait_seconds/held 4")
+		must(t, mutex.Unlock())
+		must(t, leader.Release(t.Context()))
+		must(t, errors.Join(end(bySession), end(byCalls)))
+		m.are("wait_seconds/held 4")
+	})
+}
+
+// TestMetricsOfDeadlocks: a wait that is refused because of a deadlock is counted as one.
+func TestMetricsOfDeadlocks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := measure(t)
+		client, other := w.client(m.option()), w.client()
+		defer client.Close()
+		defer other.Close()
+		_, err := client.Acquire(t.Context(), "a")
+		must(t, err)
+		_, err = other.Acquire(t.Context(), "b")
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			_, _ = other.Acquire(ctx, "a")
+			close(done)
+		}()
+		synctest.Wait()
+		_, err = client.Acquire(t.Context(), "b", lock.WithAllowDeadlock(false))
+		if models.ReasonOf(err) != models.ReasonDeadlock {
+			t.Errorf("the deadlock: %v", err)
+		}
+		m.are("held 1, wait_seconds/deadlock 1, wait_seconds/held 1")
+		cancel()
+		<-done
+	})
+}
+
+// TestMetricsOfLosses: each loss is counted once, by its reason.
+func TestMetricsOfLosses(t *testing.T) {
+	for reason, lose := range map[string]func(w *world, c *lock.Client){
+		"ended": func(w *world, _ *lock.Client) {
+			claims, err := w.own().ListClaims(w.t.Context(), &models.ListClaimsRequest{})
+			must(w.t, err)
+			for _, c := range claims.GetClaims() {
+				_, err = w.own().EndClaim(w.t.Context(), &models.EndClaimRequest{Id: c.GetId()})
+				must(w.t, err)
+			}
+		},
+		"session_ended": func(w *world, _ *lock.Client) { // the server comes back with another database
+			w.stop()
+			w.folder = newFolder(w.t)
+			w.start()
+		},
+		"revoked": func(w *world, c *lock.Client) {
+			session, err := c.Session()
+			must(w.t, err)
+			_, err = w.own().EndSession(w.t.Context(), &models.EndSessionRequest{Id: session.ID()})
+			must(w.t, err)
+		},
+		"expired": func(w *world, _ *lock.Client) {
+			w.cutOff(true)
+			time.Sleep(ttl)
+		},
+		"closed": func(w *world, c *lock.Client) { must(w.t, c.Close()) },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				m := measure(t)
+				client := w.client(m.option(), lock.WithTTL(ttl))
+				defer client.Close()
+				_, err := client.Acquire(t.Context(), "a")
+				must(t, err)
+				held, err := client.Acquire(t.Context(), "b")
+				must(t, err)
+				must(t, held.Release(t.Context()))
+				lose(w, client)
+				time.Sleep(ttl / 2)
+				got := m.values()
+				if got["lost_total/"+reason] != 1 || got["held"] != 0 {
+					t.Errorf("after the loss: %v", got)
+				}
+				w.cutOff(false)
+			})
+		})
+	}
+}
+
+// TestMetricsOfRenewals: a session that resumes is counted as one, and so is each renewal that fails: of a session, and
+// of a runner by calls.
+func TestMetricsOfRenewals(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		sessions, calls := measure(t), measure(t)
+		client := w.client(sessions.option(), lock.WithTTL(ttl))
+		defer client.Close()
+		_, err := client.Acquire(t.Context(), "a")
+		must(t, err)
+		w.cutOff(true)
+		w.cutOff(false)
+		time.Sleep(ttl)
+		if got := sessions.values(); got["session_reconnects_total"] != 1 || got["held"] != 1 {
+			t.Errorf("after a stream has ended: %v", got)
+		}
+		before := sessions.values()["renewals_failed_total"]
+		w.cutOff(true)
+		time.Sleep(ttl / 3)
+		w.cutOff(false)
+		if got := sessions.values(); got["renewals_failed_total"] <= before || got["held"] != 1 {
+			t.Errorf("after no server could be reached: %v, and %v failures before", got, before)
+		}
+		runner := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("l", "o"), ttl, retry, calls.option()))
+		<-runner.Ready()
+		failed := 0
+		w.failing(func(context.Context, string) error {
+			failed++
+			return status.Error(codes.Unavailable, "not now")
+		})
+		time.Sleep(ttl * 2 / 3)
+		w.failing(nil)
+		if got := calls.values(); got["renewals_failed_total"] == 0 || got["renewals_failed_total"] != float64(failed) || got["held"] != 1 {
+			t.Errorf("after %d renewals that failed: %v", failed, got)
+		}
+		runner.Signal(os.Interrupt)
+		must(t, <-runner.Wait())
+	})
+}
