@@ -27,7 +27,7 @@ func Eventually(t testing.TB, check func() error) {
 		if err == nil {
 			return
 		}
-		waited := time.Since(begin)
+		waited := time.Since(begin) // real time: how long it has been waited for
 		if waited > HangTimeout {
 			t.Fatalf("not within %v: %v", HangTimeout, err)
 		}
