@@ -1,0 +1,68 @@
+// Package locktrace makes spans by OpenTelemetry of what package lock does in a process. Package lock itself does not import
+// OpenTelemetry.
+//
+// The spans go to OpenTelemetry's global tracer provider, and calls carry the context of their trace to the servers (W3C Trace
+// Context), whose spans then belong to the same trace. So it is for the calls of a Conn, and for the waits of the runners that use one. The commands
+// of a session have no place for it on the wire: of a wait by a session the servers' spans are in no trace of its caller.
+package locktrace
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
+
+	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/models"
+)
+
+// WithTraces is an option of lock.Dial and lock.WithDial: each call is a span, but for Session and Watch, which last as long as
+// the program.
+func WithTraces() conn.Option {
+	return conn.WithDialOptions(grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+		otelgrpc.WithPropagators(propagation.TraceContext{}), otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
+		otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool {
+			return info.FullMethodName != models.Locket_Session_FullMethodName && info.FullMethodName != models.Locket_Watch_FullMethodName
+		}),
+	)))
+}
+
+// Observer returns what is given to lock.WithObserver: it makes a span locket.client.wait of each wait for a lock, and
+// a span locket.client.hold from the grant to the release or the loss, with a link to that of the wait. Both are in the trace of the
+// context of Acquire; those of a runner, which has none, are two traces. A wait that fails and a loss are errors of their spans.
+func Observer() lock.Observer { return lock.Observer{WaitBegins: waitBegins} }
+
+func waitBegins(caller context.Context, resource, owner string) (context.Context, func(*lock.Hold, error)) {
+	tracer := otel.Tracer("github.com/locket-service/locket/lock/locktrace")
+	about := trace.WithAttributes(attribute.String("locket.resource", resource), attribute.String("locket.owner", owner))
+	ctx, wait := tracer.Start(caller, "locket.client.wait", about)
+	return ctx, func(hold *lock.Hold, err error) {
+		if err != nil {
+			fail(wait, err)
+			wait.End()
+			return
+		}
+		token := attribute.Int64("locket.token", int64(hold.Token()))
+		wait.SetAttributes(token)
+		wait.End()
+		link := trace.Link{SpanContext: wait.SpanContext(), Attributes: []attribute.KeyValue{attribute.String("locket.link", "wait")}}
+		_, held := tracer.Start(caller, "locket.client.hold", about, trace.WithAttributes(token), trace.WithLinks(link))
+		context.AfterFunc(hold.Context(), func() {
+			if err := hold.Err(); !errors.Is(err, lock.ErrReleased) {
+				fail(held, err)
+			}
+			held.End()
+		})
+	}
+}
+
+func fail(span trace.Span, err error) { span.SetStatus(codes.Error, err.Error()) }
