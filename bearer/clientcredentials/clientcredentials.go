@@ -26,7 +26,7 @@ const timeout = 10 * time.Second
 
 // Config configures a Source.
 type Config struct {
-	// Issuer is the provider's URL; discovery finds its token endpoint.
+	// Issuer is the provider's URL; discovery finds the endpoint that issues credentials.
 	Issuer string
 	// ID is the program's client id at the provider.
 	ID string
@@ -74,7 +74,7 @@ func New(c Config) (*Source, error) {
 func (s *Source) Credential(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.access.Valid() { // a token that expires within 10 s is not valid
+	if s.access.Valid() { // a credential that expires within 10 s is not valid
 		return s.access.AccessToken, nil
 	}
 	access, err := s.fetch(ctx)
