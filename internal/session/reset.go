@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -64,17 +65,12 @@ func (m *Manager) Reset(ctx context.Context, keep []string) (ended int, err erro
 	return m.revoke(ctx, sessions, resetReason)
 }
 
-// revoke ends all waiting claims of the sessions, and then the sessions.
+// revoke ends all waiting claims of the sessions, and then the sessions. It returns how many sessions it has ended.
 func (m *Manager) revoke(ctx context.Context, sessions []string, reason string) (ended int, err error) {
-	for _, cmd := range []claim.EndSession{
-		{Waiting: claim.Revoked, Keep: true, Reason: reason},
-		{Active: claim.Revoked, Waiting: claim.Revoked, Reason: reason},
-	} {
-		if ended, err = m.endEach(ctx, sessions, cmd); err != nil {
-			break
-		}
+	if _, err := m.endEach(ctx, sessions, claim.EndSession{Waiting: claim.Revoked, Keep: true, Reason: reason}); err != nil {
+		return 0, err
 	}
-	return ended, err
+	return m.endEach(ctx, sessions, claim.EndSession{Active: claim.Revoked, Waiting: claim.Revoked, Reason: reason})
 }
 
 // others returns the ids of all sessions except those to keep.
@@ -97,7 +93,8 @@ func (m *Manager) others(ctx context.Context, keep []string) (ids []string, err 
 	}
 }
 
-// endEach runs a command for each session, several concurrently. Sessions that have already ended are no error.
+// endEach runs a command for each session, several concurrently. It returns for how many the command succeeded, and the
+// first error. A session that has already ended is no error.
 func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndSession) (int, error) {
 	var (
 		done  atomic.Int64
@@ -119,7 +116,7 @@ func (m *Manager) endEach(ctx context.Context, sessions []string, cmd claim.EndS
 					}
 				case !errors.Is(err, claim.ErrSessionEnded):
 					mu.Lock()
-					first = errors.Join(first, err)
+					first = cmp.Or(first, err)
 					mu.Unlock()
 				}
 			}
