@@ -103,6 +103,19 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// TestErrorsInOrder: the same configuration gets the same text, however often it is validated.
+func TestErrorsInOrder(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	c.DatabaseCA, c.DatabasePasswordFile, c.DatabasePassword = "a", "f", "s"
+	first := c.Validate()
+	for range 100 {
+		if err := c.Validate(); err.Error() != first.Error() {
+			t.Fatalf("%v; then %v", first, err)
+		}
+	}
+}
+
 // The text for people contains no secret.
 func TestGreeting(t *testing.T) {
 	t.Parallel()

@@ -55,11 +55,11 @@ func (c Config) wrongDatabase() (wrong []error) {
 	if strings.HasPrefix(c.database(), engineMySQL+":") {
 		return wrong
 	}
-	for flag, value := range map[string]string{
-		"--database-ca": c.DatabaseCA, "--database-password-file": c.DatabasePasswordFile, "$LOCKET_DATABASE_PASSWORD": c.DatabasePassword,
+	for _, given := range []struct{ name, value string }{
+		{"--database-ca", c.DatabaseCA}, {"--database-password-file", c.DatabasePasswordFile}, {"$LOCKET_DATABASE_PASSWORD", c.DatabasePassword},
 	} {
-		if value != "" {
-			wrong = append(wrong, fmt.Errorf("%s: only a mysql: database takes it", flag))
+		if given.value != "" {
+			wrong = append(wrong, fmt.Errorf("%s: only a mysql: database takes it", given.name))
 		}
 	}
 	return wrong
