@@ -181,7 +181,7 @@ func (s *watching) readPage(ctx context.Context, page db.Page) ([]claim.Claim, e
 func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed map[string]bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, joinTimeout, db.ErrUnavailable)
 	defer cancel()
-	for !log.SeenAfter(until) {
+	for !log.SeenAllBefore(until) {
 		commits, err := log.Next(ctx, time.After(aheadInterval))
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func readAhead(ctx context.Context, log *watch.Watcher, until time.Time, changed
 // catchUp sends the changes up to a moment, which are in the log. It sends no cursor, because the snapshot is not
 // complete before.
 func (s *watching) catchUp(ctx context.Context, until time.Time) error {
-	for !s.watcher.SeenAfter(until) {
+	for !s.watcher.SeenAllBefore(until) {
 		commits, err := s.watcher.Next(ctx, time.After(aheadInterval))
 		if err != nil {
 			return err

@@ -160,8 +160,8 @@ func (w *Watcher) Next(ctx context.Context, timeout <-chan time.Time) ([]db.Comm
 	}
 }
 
-// SeenAfter reports whether the watcher has returned everything that was committed before a moment.
-func (w *Watcher) SeenAfter(t time.Time) bool { return w.read.After(t) }
+// SeenAllBefore reports whether the watcher has returned every commit before t.
+func (w *Watcher) SeenAllBefore(t time.Time) bool { return w.read.After(t) }
 
 // logPart is a part of the log from the watcher's place on.
 type logPart struct {
