@@ -7,8 +7,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// BenchmarkRecord is the record of a commit of 512 commands, half of them locks and half of them
-// releases, for each transition.
+// BenchmarkRecord encodes the record of a commit of 512 commands, half of them locks and half of them
+// releases. The result is for each transition.
 func BenchmarkRecord(b *testing.B) {
 	var transitions []claim.Transition
 	for range 256 {

@@ -13,13 +13,13 @@ const (
 	MaxSilence = 2 * BeatInterval
 )
 
-// Clock is the row of the database from which lease time comes. Deadlines are kept in lease time,
-// so what moves it moves all of them at once. There is one rule: lease time passes from one beat to
-// the next, as time does, and by MaxSilence at most.
+// Clock is the row of the database from which lease time is computed. Deadlines are in lease time, so a change of
+// the row shifts all of them at once. There is one rule: from one beat to the next, lease time advances as
+// time does, and by MaxSilence at most.
 //
-// A beat is a commit in the tables of the claims, by any server (see Pulse): it shows that renewals
-// could be committed. So no time counts in which none could, but for MaxSilence; and not even that where a
-// server knows that it could not: then the next beat is a Resume.
+// A beat is a commit in the tables of the claims, by any server (see Pulse): it shows that renewals could be
+// committed. Of a time in which none could be committed, MaxSilence at most counts; and nothing, if a
+// server knows that it could not commit: then its next beat is a Resume.
 //
 // All times are of a clock without steps: see Timeline.
 type Clock struct {
@@ -30,8 +30,8 @@ type Clock struct {
 	Outage time.Duration
 }
 
-// Instant returns the two times at a moment after the last beat, of which the database's clock is not
-// known here.
+// Instant returns the time and the lease time at a moment after the last beat. The time of the database's
+// clock is not known here, and not set.
 func (c Clock) Instant(now claim.Time) claim.Instant {
 	lease := min(max(now, c.Seen), c.Seen.Add(MaxSilence))
 	return claim.Instant{Wall: now, Lease: lease.Add(-c.Outage)}

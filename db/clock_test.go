@@ -28,8 +28,7 @@ func TestFirstClock(t *testing.T) {
 	}
 }
 
-// TestClock looks at lease time after some steps of time, of which each ends with a beat except the
-// last.
+// TestClock checks lease time after some steps of time. Each step except the last one ends with a beat.
 func TestClock(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps []time.Duration
@@ -64,8 +63,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestResume counts none of the time between, however short it was, and wherever a store that is opened
-// again begins.
+// TestResume: a Resume counts none of the time since the last beat, however short it was, also when a store was
+// opened again.
 func TestResume(t *testing.T) {
 	for _, away := range []time.Duration{0, ms, 100 * ms, db.MaxSilence, time.Hour, -ms, -time.Hour} {
 		c := running().Beat(start.Add(100 * ms))
@@ -81,8 +80,9 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestRule: whatever servers beat, and whenever, lease time never passes the time; a beat moves it by
-// MaxSilence at most, and never back, a Resume not at all; and after a beat it goes on by MaxSilence at most.
+// TestRule: whichever servers beat, and whenever, lease time never advances more than the time; a beat advances it
+// by MaxSilence at most, and never moves it back; a Resume does not change it; and after a beat it advances by
+// MaxSilence at most.
 func TestRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock, now := running(), start

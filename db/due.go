@@ -6,7 +6,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Sooner returns the sooner one of two times; 0 means never. Engines work out NextDue with it.
+// Sooner returns the earlier one of two times; 0 means never. Engines compute NextDue with it.
 func Sooner(a, b claim.Time) claim.Time {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -14,8 +14,8 @@ func Sooner(a, b claim.Time) claim.Time {
 	return min(a, b)
 }
 
-// LookAt returns when NextDue is to have a lease with this deadline looked at: at its deadline. One that
-// has run out is left alone for idle; if claims waited for it, Due would have returned it.
+// LookAt returns the time of NextDue for a lease with this deadline: the deadline, and idle after it if it has
+// passed, because Due would have returned the resource already if claims waited for it.
 func LookAt(deadline, now claim.Time, idle time.Duration) claim.Time {
 	if deadline <= now {
 		return deadline.Add(idle)

@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// CarryOut implements Transactor.Transact with an engine's Updater.
+// CarryOut implements Transactor.Transact on an engine's Updater.
 func CarryOut(ctx context.Context, engine Updater, batch Batch) (outcome Outcome, err error) {
 	err = engine.Update(ctx, func(tx Tx) (err error) {
 		outcome, err = batch.carryOut(tx) // the last attempt decides
@@ -21,7 +21,7 @@ func CarryOut(ctx context.Context, engine Updater, batch Batch) (outcome Outcome
 	return outcome, nil
 }
 
-// Begin carries out a batch in a transaction that begin decides, and does not wait for its commit.
+// Begin carries out a batch in a transaction of begin, and does not wait for its commit.
 func Begin(batch Batch, begin func(fn func(Tx) error) (Completion, error)) (outcome Outcome, commit Completion, err error) {
 	commit, err = begin(func(tx Tx) (err error) {
 		outcome, err = batch.carryOut(tx)
@@ -88,8 +88,8 @@ func ExecuteCounting(tx Tx, identities []string, cmds []claim.Command, run func(
 	return queues, tx.Save(queues)
 }
 
-// targets returns what commands need to have loaded, sorted, each once. The order keeps
-// two servers that want the same rows from waiting for each other.
+// targets returns what commands need loaded, sorted, each once. The order prevents deadlocks
+// between servers that lock the same rows.
 func targets(cmds []claim.Command) Wanted {
 	w := Wanted{Resources: make([]string, 0, len(cmds))}
 	for _, cmd := range cmds {

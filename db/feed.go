@@ -11,7 +11,7 @@ import (
 
 const (
 	// FeedAge is for how long a server's commits are kept in the feed, and FeedBytes how many
-	// bytes of their Records: the older ones go first, except for the last one of all.
+	// bytes of their Records: older ones are deleted first; the last one of all is kept.
 	FeedAge   = 10 * time.Minute
 	FeedBytes = 64 << 20
 )
@@ -31,7 +31,7 @@ type Feed interface {
 	// Changes returns the commits after a position, all of them as they were at one moment: with
 	// a commit come all those that it builds on. They are ordered by server and number. Those of
 	// this server come with own only. It returns ErrFeedGap if there are more than FeedBytes; the
-	// caller finds out what is missing at their begin, with Follow.
+	// caller finds out with Follow whether commits are missing before the first one.
 	Changes(ctx context.Context, after Position, own bool) ([]Commit, error)
 }
 
@@ -50,8 +50,8 @@ type Commit struct {
 	Changes []claim.Transition
 	// Record is At and Changes as AppendRecord wrote them.
 	Record []byte
-	// Unknown says that Changes are not known: a server of another version wrote them. IDs are
-	// then the claims that left the waiting line.
+	// Unknown says that Changes are not known, because a server of another version wrote them. IDs are
+	// then the claims that left the queue's waiters.
 	Unknown bool
 	IDs     []string
 	// Own says that this server committed it, under the name that it has now.

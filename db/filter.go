@@ -10,8 +10,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// Filter says which claims List returns. A nil or zero field lets every claim pass; a
-// bound on a duration leaves out the claims that have no such duration.
+// Filter says which claims List returns. A nil or zero field matches every claim; a
+// bound on a duration does not match claims without that duration.
 type Filter struct {
 	Resource, Owner *string
 	// Prefix is how the names of the resources begin.
@@ -26,7 +26,7 @@ type Filter struct {
 	MinTTL, MaxTTL         *time.Duration
 	MinCreated, MaxCreated *claim.Time
 
-	// Newest has the newest claims come first.
+	// Newest sorts the newest claims first.
 	Newest bool
 	// After leaves out this claim and those before it, in the order of the list.
 	After *Cursor
@@ -42,7 +42,7 @@ type Cursor struct {
 	ID      string
 }
 
-// Live reports whether the filter lets no claim pass that has ended.
+// Live reports whether the filter matches live claims only.
 func (f *Filter) Live() bool {
 	return len(f.Statuses) > 0 && !slices.ContainsFunc(f.Statuses, claim.Status.Final)
 }
@@ -58,7 +58,7 @@ func PrefixEnd(prefix string) string {
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)
 		prefix = prefix[:len(prefix)-size]
-		if last++; last == 0xD800 { // the first of those that UTF-8 does not have
+		if last++; last == 0xD800 { // the first surrogate, which UTF-8 cannot encode
 			last = 0xE000
 		}
 		if last <= utf8.MaxRune {
@@ -106,7 +106,7 @@ func (f *Filter) SQL(now claim.Instant) (clause string, args []any) {
 	bound := func(expr string, at claim.Time, lower, upper *time.Duration) {
 		if lower != nil {
 			least := lower.Microseconds()
-			if least <= 0 { // what is negative here counts as 0
+			if least <= 0 { // negative durations count as 0
 				least = math.MinInt64
 			}
 			where(expr+" >= ?", int64(at), least)

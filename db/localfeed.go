@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// LocalFeed is the Feed of an engine that serves one server: the last commits of this process, in memory, for as long as
-// somebody asks for them. After a restart the server has another name, so positions of before are too old.
+// LocalFeed is the Feed of an engine with one server: the last commits of this process, in memory, for as long as
+// they are being read. After a restart the server has another name, so earlier positions give ErrFeedGap.
 type LocalFeed struct {
 	mu      sync.Mutex
 	server  string

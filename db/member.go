@@ -16,7 +16,7 @@ const (
 
 // Member is a server of a database.
 type Member struct {
-	// Name is that of the running server, which no other has had.
+	// Name identifies the server process. No other process has had the same one.
 	Name          string
 	Host, Version string
 	// Started is when it was started, by its own clock, and Seen when it last announced itself, by the database's.

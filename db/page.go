@@ -2,7 +2,7 @@ package db
 
 import "github.com/locket-service/locket/internal/claim"
 
-// Page is a part of an answer that may be large. The zero value is all of it.
+// Page is a part of an answer that may be large. The zero value is the whole answer.
 type Page struct {
 	// After is the id of the last claim of the page before, "" for the first page.
 	After string
@@ -12,9 +12,8 @@ type Page struct {
 	Bytes int
 }
 
-// Budget bounds the memory of an answer. The answer ends with the first claim after those whose
-// names and data have this many bytes together, however many more there are: so one claim too
-// many shows that the answer is not all. 0 is no bound.
+// Budget bounds the memory of an answer, in bytes of names and data. The answer ends with the first claim
+// after the budget is used up: this additional claim shows that the answer is not complete. 0 is no bound.
 type Budget int
 
 // Take adds a claim to the answer, and reports whether more may follow.

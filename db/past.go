@@ -9,17 +9,17 @@ import (
 // MaxSkew is by how much the clocks of a cluster's nodes may differ.
 const MaxSkew = 10 * time.Second
 
-// Past tells which rows are old, by the times of the database's clock that they have, also when that clock
-// has stepped. It knows how low the clock has been in the last so long of this server's own time: the time of a
-// row that is younger is not below that. What it knows begins with its first reading, so it calls nothing old before it is
-// as old as that itself. Only a clock that steps back and forth between two readings deceives it.
+// Past tells which rows are older than an age, by their times of the database's clock, also when that clock
+// has stepped. It keeps the lowest time that the clock had within the age, measured by this server's monotonic clock:
+// no younger row has a lower time. Until the age has passed since its first reading it calls no row old. It is wrong
+// only about a clock that steps back and forth between two readings.
 type Past struct {
 	age         time.Duration
 	first, last time.Time // of the readings
 	spans       []span    // in order, those that are wholly older than the age left out
 }
 
-// span is the lowest time that a row may have got in a part of the past, which ends at a moment.
+// span is a part of the past, with the lowest time that a row may have got in it.
 type span struct {
 	end time.Time
 	low claim.Time
@@ -28,7 +28,7 @@ type span struct {
 // NewPast returns a Past for an age. With 0 every row is old.
 func NewPast(age time.Duration) *Past { return &Past{age: age} }
 
-// Saw notes a reading of the database's clock. It is to be called often, compared with the age.
+// Saw records a reading of the database's clock. Call it many times within the age.
 func (p *Past) Saw(now claim.Time) {
 	at, width := time.Now(), p.age/32
 	if p.first.IsZero() {

@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// TestPast: however the clock steps between the readings of it, what is younger than the age does not count as old;
-// and where it stands still, what is much older does.
+// TestPast: however the clock steps between its readings, no row that is younger than the age counts as old; and
+// when the clock does not step, rows that are much older do.
 func TestPast(t *testing.T) {
 	const age = 10 * time.Minute
 	rapid.Check(t, func(rt *rapid.T) {

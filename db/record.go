@@ -11,21 +11,21 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// MaxFeedValue is the longest value of a claim that the feed has.
+// MaxFeedValue is the maximum length in bytes of a claim's value in the feed.
 const MaxFeedValue = claim.MaxBrief
 
-// recordVersion is the first byte of a record. A server that finds another one there knows that
-// the record was written by a server of another version, and cannot read it.
+// recordVersion is the first byte of a record. A record with another first byte was written by a
+// server of another version, and cannot be read.
 const recordVersion = 1
 
-// recordBytes is what a transition usually takes at most in a record.
+// recordBytes is the usual maximum size of a transition in a record.
 const recordBytes = 96
 
-// errRecord is returned for what is no record of this version.
+// errRecord is returned for bytes that are no record of this version.
 var errRecord = errors.New("not a record of this version")
 
-// AppendRecord appends what the feed keeps of a transaction to a buffer: its time, and its
-// transitions without those that only renew. A claim that is granted as it is made is one
+// AppendRecord appends the record of a transaction in the feed to a buffer: its time, and its
+// transitions except renewals. A claim that is created and granted at once is one
 // transition.
 //
 // A record is the version, the time, and the transitions. Numbers are varints, strings have
@@ -49,18 +49,17 @@ func AppendRecord(buf []byte, at claim.Time, transitions []claim.Transition) []b
 	return w.buf
 }
 
-// RecordBytes is how large a Record is, the last of its transitions apart.
+// RecordBytes is the maximum size in bytes of a Record without its last transition.
 const RecordBytes = 128 << 10
 
 // Record is what AppendRecord makes of a part of a transaction.
 type Record struct {
 	Record []byte
-	// Left are the ids of the claims that left the waiting line.
+	// Left are the ids of the claims that no longer wait.
 	Left []string
 }
 
-// Records returns what the feed keeps of a transaction: one record, or several where its transitions are many or
-// large. All together tell what one would.
+// Records returns the records of a transaction in the feed: one, or several if its transitions are many or large.
 func Records(at claim.Time, transitions []claim.Transition) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		for first := true; first || len(transitions) > 0; first = false {
@@ -79,8 +78,8 @@ func Records(at claim.Time, transitions []claim.Transition) iter.Seq[Record] {
 	}
 }
 
-// fitting returns how many of the transitions fit into one record. A claim that is granted as it is made is not cut
-// in two.
+// fitting returns how many of the transitions fit into one record. The two transitions of a claim that is created
+// and granted at once are kept together.
 func fitting(transitions []claim.Transition) (n int) {
 	for bytes := 0; n < len(transitions) && bytes < RecordBytes; n++ {
 		c := transitions[n].After
@@ -95,7 +94,7 @@ func fitting(transitions []claim.Transition) (n int) {
 	return n
 }
 
-// grantedAtOnce reports whether two transitions, one after the other, make a claim and grant it.
+// grantedAtOnce reports whether two successive transitions create a claim and grant it.
 func grantedAtOnce(made, granted claim.Transition) bool {
 	return made.Before == nil && granted.Before == made.After && granted.After.Status == claim.Active
 }

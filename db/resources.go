@@ -21,11 +21,11 @@ type Resources interface {
 	Contended(ctx context.Context, prefix string, after *Contention, limit int) ([]Resource, claim.Instant, error)
 }
 
-// ManyContended is up to how many resources with waiting claims Contended compares at once with others of its kind. With
-// more it is one of the expensive lists; few of them run at once.
+// ManyContended is the number of resources with waiting claims above which Contended counts as one of the
+// expensive lists, of which few run concurrently.
 const ManyContended = 1000
 
-// MaxContended is of how many resources with waiting claims Contended looks for the most contended.
+// MaxContended is the maximum number of resources with waiting claims among which Contended searches.
 const MaxContended = 10_000
 
 // Resource is a resource with live claims.
@@ -34,7 +34,7 @@ type Resource struct {
 	// First is a claim that holds the resource, the one that has held it for longest if there are several.
 	// It comes without UserData and Value. Its ID is "" where nobody holds the resource.
 	First claim.Claim
-	// WaitsSince is when the first in line was created; 0 where no claim waits.
+	// WaitsSince is when the first waiter was created; 0 if no claim waits.
 	WaitsSince claim.Time
 }
 

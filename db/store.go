@@ -1,6 +1,6 @@
 // Package db is the contract between the servers and their database: what a Store
-// must do, in which errors it answers, and how its clocks run. The engines live in the
-// packages below it; the suite that each of them passes is package dbtest.
+// must do, which errors it returns, and how its clocks run. The engines are the
+// packages below it; package dbtest is the test suite for all of them.
 package db
 
 import (
@@ -13,20 +13,20 @@ import (
 
 var (
 	// ErrUnavailable is returned when the database cannot be reached or does not
-	// answer. What was asked for has not happened.
+	// answer. Nothing was changed.
 	ErrUnavailable = errors.New("the database is not available")
-	// ErrConflict is returned when other servers' transactions came first, again and
-	// again. What was asked for has not happened.
+	// ErrConflict is returned when each attempt of a transaction conflicted with other servers' transactions.
+	// Nothing was changed.
 	ErrConflict = errors.New("other transactions came first")
 	// ErrRowLocked is the error of the commands on a resource or a session whose row another server's
-	// transaction keeps locked, usually because that server was lost. What was asked for has
-	// not happened. The other commands of the transaction are not affected.
+	// transaction keeps locked, usually because that server failed. The command has changed
+	// nothing. The other commands of the transaction are not affected.
 	ErrRowLocked = errors.New("another server's transaction keeps the row locked")
 	// ErrOutcomeUnknown is returned when the connection broke during a commit and the
 	// outcome could not be read back in time, or when the disk did not confirm it: in time, or at all.
 	ErrOutcomeUnknown = errors.New("the outcome of the commit is not known")
-	// ErrListTooLong is returned by List for a filter that too many claims would have to be
-	// read for, or while many such lists wait.
+	// ErrListTooLong is returned by List for a filter that requires reading too many claims,
+	// and while many such lists wait.
 	ErrListTooLong = errors.New("the list reads too many claims")
 	// ErrNewerSchema is returned by Open when the database was migrated by a newer
 	// Locket than this one.
@@ -35,12 +35,11 @@ var (
 	ErrInUse = errors.New("the database is in use by another locket server")
 )
 
-// Store is one durable home of the queues. Its methods may be called at once, except
-// that there is one caller of Transact, Beat and Resume, and one of the Pruner. Each of the parts of a server asks for the
-// role that it needs.
+// Store stores the queues durably. Its methods may be called concurrently, except that there is one caller of
+// Transact, Beat and Resume, and one of the Pruner. Each part of a server takes only the interface that it needs.
 //
 // The end of a context ends each method, with an error. An engine says what cannot be
-// interrupted: for SQLite that is a read of a disk that does not answer.
+// interrupted: for the embedded engine that is a read of a disk that does not answer.
 type Store interface {
 	Reader
 	Due
@@ -66,14 +65,14 @@ type About struct{ Engine, Version string }
 type Transactor interface {
 	// Transact carries out the requests of a batch, one after the other, in one read-write transaction, and
 	// commits it durably: when it returns nil, no crash of the server or of the database loses what was
-	// answered. When other transactions came first, the store rolls back and begins anew. What refuses
-	// a request is in its answer. The error is about all of the batch; nothing of the batch is saved then:
-	// ErrUnavailable, ErrConflict, or what describes a fault in the database or in the rules; with
-	// ErrOutcomeUnknown all of it may be saved.
+	// answered. After a conflict with another transaction the store rolls back and tries again. The refusal of
+	// a request is in its answer. The error concerns the whole batch, of which nothing is saved then: it is
+	// ErrUnavailable, ErrConflict, or another one for a fault in the database or in the rules. After
+	// ErrOutcomeUnknown the whole batch may be saved.
 	Transact(ctx context.Context, batch Batch) (Outcome, error)
 }
 
-// Batch is what one transaction is to carry out. It is data alone.
+// Batch is the requests of one transaction. It is plain data, without references to the store.
 type Batch struct {
 	Requests []claim.Request
 	// Known are the counts of identities' live claims, as of before the transaction. Those of the Unknown
@@ -82,13 +81,13 @@ type Batch struct {
 	Unknown []string
 }
 
-// Outcome is what a transaction has done. It is data alone. What it points to does not change.
+// Outcome is the result of a transaction. It is plain data. What it points to does not change.
 type Outcome struct {
 	// Now is the time of the transaction.
 	Now claim.Instant
 	// Answers are those to the requests of the batch, in their order.
 	Answers []claim.Answer
-	// Changes are the net of what has become of claims (claim.Net).
+	// Changes are the net changes of claims (claim.Net).
 	Changes []claim.Transition
 	// Committed says whether there was anything to commit.
 	Committed bool
@@ -98,14 +97,14 @@ type Outcome struct {
 	Counts map[string]claim.Count
 }
 
-// Pipeline is a Transactor that decides a batch while the one before is being committed.
+// Pipeline is a Transactor that executes a batch while the previous one is being committed.
 type Pipeline interface {
-	// Begin is Transact that returns when the batch is decided, with what its outcome is once the commit has succeeded.
-	// Until then nobody may be told of it. The end of ctx ends the wait for the batches before.
+	// Begin is Transact that returns before the commit, with the outcome that the batch has if the commit succeeds.
+	// No caller may learn the outcome before the commit has succeeded. The end of ctx ends the wait for earlier batches.
 	Begin(ctx context.Context, batch Batch) (Outcome, Completion, error)
 }
 
-// Preparer is a Transactor that has to read files for some commands, and can do so ahead of their transactions.
+// Preparer is a Transactor that must read files for some commands, and can do so before their transactions.
 type Preparer interface {
 	// Prepare says that a command will be in a batch. Its caller calls read, unless it is nil, before that, and release,
 	// unless it is nil, when the command has been decided, or will not be: then its transaction reads no file. read may
@@ -121,11 +120,11 @@ type Completion interface {
 	Wait(ctx context.Context) error
 }
 
-// Pulse is how a server shows that it can take renewals, which keeps lease time running: see Clock.
+// Pulse shows that a server can commit renewals, so that lease time advances: see Clock.
 type Pulse interface {
-	// Beat commits a transaction over the connection that Transact uses, and in the tables that a renewal writes
-	// in, and moves lease time on with it. So it fails when no renewal could be committed. It is to be called
-	// every BeatInterval while there are leases.
+	// Beat commits a transaction on the connection that Transact uses, in the tables to which a renewal writes,
+	// and advances lease time. So it fails when no renewal could be committed. Call it every BeatInterval while
+	// there are leases.
 	Beat(ctx context.Context) error
 
 	// Resume is Beat for a server that could not commit until now: because a commit has failed, because it
@@ -151,8 +150,8 @@ type Pruner interface {
 	// PruneResources looks at up to limit rows of resources, in the order of their
 	// names from after on, deletes those that have no live claims and have not
 	// changed since before, and returns the name at which to go on, "" at the end.
-	// However low the clock falls later on, a resource's version never comes below
-	// that of a row deleted here.
+	// A resource's version is never below that of a row that was deleted here, even if the
+	// clock is set back later.
 	PruneResources(ctx context.Context, after string, before claim.Time, limit int) (next string, err error)
 
 	// Count returns the number of waiting, active and finished claims. It costs a
@@ -178,7 +177,7 @@ type Clocks interface {
 	ClockState() ClockState
 }
 
-// Due finds the leases that have run out, and the waiting claims that nobody asks about.
+// Due finds the leases whose deadline has passed, and the waiting claims that nobody asks about.
 type Due interface {
 	// Due returns the names of up to limit resources with a holder whose lease has
 	// run out: at once where claims wait, after idle otherwise.
@@ -189,11 +188,11 @@ type Due interface {
 	Abandoned(ctx context.Context, limit int) ([]string, error)
 
 	// NextDue returns the lease time at which Due, Abandoned, DueSessions and DetachSilent (for
-	// ServerTimeout) are to be asked again, if nothing changes before and they have just returned
-	// nothing: there a lease runs out, or has been out for idle, a claim is abandoned, a session
-	// falls due, or another registered server has been silent. It is 0 when no
+	// ServerTimeout) must be called again, if they have just returned nothing and nothing changes before:
+	// then a lease is due, or has been due for idle, a claim is abandoned, a session
+	// is due, or another registered server has been silent. It is 0 when no
 	// lease is live, no waiting claim has a WaitTTL, and there is no session, and claim.Forever when
-	// there are only such as do not run out. now is the time of the answer. It costs a few
+	// all of these last forever. now is the time of the answer. It costs a few
 	// look-ups in an index, however many leases there are.
 	NextDue(ctx context.Context, idle time.Duration) (next claim.Time, now claim.Instant, err error)
 }
@@ -204,8 +203,8 @@ type Getter interface {
 	Get(ctx context.Context, id string) (claim.Claim, claim.Instant, error)
 }
 
-// Reader is what callers may ask for without changing anything. Answers hold everything
-// that was acknowledged, by any server, before the question.
+// Reader has the reads that callers may request. An answer contains everything that any server
+// acknowledged before the call.
 type Reader interface {
 	Getter
 	Resources
@@ -277,8 +276,8 @@ type Wanted struct {
 // MaxDue is how many shared holders that are due a transaction loads, and then still one of each queue.
 const MaxDue = 1000
 
-// Updater is what engines make a Transactor of, with CarryOut. It is theirs and their tests'; a Store need not
-// be one.
+// Updater is what CarryOut turns into a Transactor. Engines and their tests use it; a Store need not
+// implement it.
 type Updater interface {
 	// Update runs fn in one read-write transaction, and commits it as Transact does. It runs fn again
 	// when other transactions came first, so fn must have no effect except through its Tx. An error of

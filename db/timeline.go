@@ -9,20 +9,20 @@ import (
 
 const (
 	// ClusterSkew is how much later than its deadline a lease is due on a cluster of databases,
-	// whose clocks differ. It covers what the servers' timelines differ by: each follows the one
-	// that is ahead, which it sees at every beat of the others.
+	// whose clocks differ. It covers the difference of the servers' timelines: each follows the one
+	// that is ahead, which it reads at every beat of the others.
 	ClusterSkew = 300 * time.Millisecond
 	// StepSkew is the same on one database, once its clock has been seen to step.
 	StepSkew = 50 * time.Millisecond
 )
 
-// Timeline is a server's view of the database's clock, without its steps: it compares the time
-// that passes there with the time that passes on the server's own monotonic clock. A step, or a
-// connection to another node whose clock differs, changes the offset between the two, and not
-// the time from which lease time comes. So no step ends a lease early, however small.
+// Timeline is a server's view of the database's clock, without its steps: it compares the database's
+// clock with the server's own monotonic clock. A step, or a connection to another node whose clock
+// differs, changes the offset between the two, and not the time from which lease time is computed.
+// So no step ends a lease early, however small it is.
 //
-// All servers of a database keep to one timeline. A server that starts takes up that of the
-// others (Join), and one that falls behind another, because its machine slept or its node's
+// All servers of a database use one timeline. A server that starts adopts that of the others
+// (Join), and one that is behind another, because its machine was suspended or its node's
 // clock is slower, catches up.
 //
 // It is safe for concurrent use. The zero value is one without an offset.
@@ -74,8 +74,8 @@ func (l *Timeline) Read(now, seen claim.Time, sent, received time.Time) (at clai
 	return at, stepped
 }
 
-// Join takes up the timeline of the other servers: one of them has beaten, at seen, between two
-// readings of the database's clock. From then on, or from Start, the timeline keeps up with
+// Join adopts the timeline of the other servers: one of them has beaten, at seen, between two
+// readings of the database's clock. From Join or Start on, the timeline catches up with
 // the others.
 func (l *Timeline) Join(seen, before, after claim.Time) {
 	l.mu.Lock()
@@ -91,7 +91,7 @@ func (l *Timeline) Join(seen, before, after claim.Time) {
 	l.anchor, l.started = reading{}, true
 }
 
-// Start begins a timeline where there are no other servers.
+// Start begins a timeline when there are no other servers.
 func (l *Timeline) Start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,9 +122,9 @@ func (l *Timeline) Skew(cluster bool) time.Duration {
 
 // ClockState is what a server knows of its clocks.
 type ClockState struct {
-	// Offset is what the timeline of this server is ahead of its database's clock: what that
-	// clock has stepped back by, or lags behind the fastest of a cluster. Negative when it
-	// stepped forward.
+	// Offset is by how much the timeline of this server is ahead of its database's clock: because that
+	// clock has stepped back, or is behind the fastest one of a cluster. It is negative after a
+	// step forward.
 	Offset time.Duration
 	// Steps is how many steps of the database's clock this server has seen.
 	Steps int

@@ -14,8 +14,8 @@ import (
 type machine struct {
 	db.Timeline
 	epoch  time.Time
-	passed time.Duration // by the true time
-	fault  time.Duration // of the node's clock
+	passed time.Duration // in true time
+	fault  time.Duration // the error of the node's clock
 }
 
 func newMachine() *machine { return &machine{epoch: time.Now()} }
@@ -29,8 +29,8 @@ func (m *machine) read(seen claim.Time, there, back time.Duration) (claim.Time, 
 	return m.Read(now, seen, sent, m.epoch.Add(m.passed))
 }
 
-// TestTimelineSteps: whatever steps the clock makes, the timeline passes as the time does, but for
-// how long a reading takes.
+// TestTimelineSteps: whatever steps the clock makes, the timeline advances as the time does, with an
+// error of the duration of a reading at most.
 func TestTimelineSteps(t *testing.T) {
 	for _, step := range []time.Duration{10 * ms, 300 * ms, -300 * ms, 3 * time.Second, -time.Hour} {
 		m := newMachine()
@@ -53,8 +53,8 @@ func TestTimelineSteps(t *testing.T) {
 	}
 }
 
-// TestTimelineNeverFaster: for any steps and delays, the timeline is never ahead of the time by
-// more than what the readings took, a thousandth, and the steps too small to be seen.
+// TestTimelineNeverFaster: for any steps and delays, the timeline is ahead of the time by the duration of
+// the readings, a thousandth, and the steps that are too small to be detected, at most.
 func TestTimelineNeverFaster(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine()
@@ -74,7 +74,7 @@ func TestTimelineNeverFaster(t *testing.T) {
 	})
 }
 
-// TestTimelineOfTwoNodes: servers at nodes with different clocks come to one timeline, whichever
+// TestTimelineOfTwoNodes: servers at nodes with different clocks reach one timeline, whichever
 // of them is ahead, and whichever starts first.
 func TestTimelineOfTwoNodes(t *testing.T) {
 	for _, skew := range []time.Duration{0, 400 * ms, -400 * ms, 3 * time.Second, -3 * time.Second} {
@@ -107,8 +107,8 @@ func TestTimelineOfTwoNodes(t *testing.T) {
 	}
 }
 
-// TestTimelineAfterSleep: a machine that slept lost time of its own clock, and catches up with
-// the others at the first reading.
+// TestTimelineAfterSleep: the monotonic clock of a machine that was suspended has missed time; the timeline
+// catches up with the others at the first reading.
 func TestTimelineAfterSleep(t *testing.T) {
 	m := newMachine()
 	m.Start()
