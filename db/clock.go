@@ -30,8 +30,8 @@ type Clock struct {
 	Outage time.Duration
 }
 
-// Instant returns the time and the lease time at a moment after the last beat. The time of the database's
-// clock is not known here, and not set.
+// Instant returns the lease time at a moment after the last beat. Its Wall is now, the time of the timeline, because
+// the database's clock is not known here.
 func (c Clock) Instant(now claim.Time) claim.Instant {
 	lease := min(max(now, c.Seen), c.Seen.Add(MaxSilence))
 	return claim.Instant{Wall: now, Lease: lease.Add(-c.Outage)}

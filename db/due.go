@@ -14,8 +14,8 @@ func Sooner(a, b claim.Time) claim.Time {
 	return min(a, b)
 }
 
-// LookAt returns the time of NextDue for a lease with this deadline: the deadline, and idle after it if it has
-// passed, because Due would have returned the resource already if claims waited for it.
+// LookAt returns the time of NextDue for a lease with this deadline: the deadline; or, if it has passed, the deadline
+// and idle, because Due would have returned the resource already if claims waited for it.
 func LookAt(deadline, now claim.Time, idle time.Duration) claim.Time {
 	if deadline <= now {
 		return deadline.Add(idle)
