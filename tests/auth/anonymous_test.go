@@ -8,8 +8,9 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// Callers without a certificate, where they are let in, may do what rules say of anonymous: nothing without
-// rules, nor what everybody may. Claims are theirs together, and nobody else's.
+// Callers without a certificate, where the server accepts them, may do only what a rule for anonymous allows: nothing
+// without rules, and nothing by a rule for all authenticated callers. Claims of one anonymous caller belong to all
+// anonymous callers.
 func TestAnonymous(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
@@ -60,7 +61,7 @@ rules:
 	}
 }
 
-// The metrics are for who may administer all resources, where callers are authenticated.
+// At a server with authentication only callers that may administer all resources can read the metrics.
 func TestMetricsNeedARight(t *testing.T) {
 	w := start(t, `
 rules:

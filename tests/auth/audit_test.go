@@ -101,7 +101,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// SIGHUP without an audit log means nothing.
+// SIGHUP without an audit log has no effect.
 func TestHangupWithoutAuditLog(t *testing.T) {
 	w := start(t, "", []string{"alice"})
 	for range 3 {
@@ -114,7 +114,7 @@ func TestHangupWithoutAuditLog(t *testing.T) {
 	must(t, err)
 }
 
-// Refusals of those who are nobody have a bound; how many were left out is counted, and said.
+// The log of refusals of unauthenticated callers is bounded; the number of omitted lines is counted and logged.
 func TestAuditOfStrangers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	ops := "127.0.0.1:" + strconv.Itoa(fixtures.FreePort(t))
@@ -149,7 +149,7 @@ func TestAuditOfStrangers(t *testing.T) {
 	}
 }
 
-// The client's own address is that before the trusted proxies, whatever it claims to be.
+// The client's address is the last one before the trusted proxies, whatever the client's header says.
 func TestAuditBehindProxies(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	w := start(t, "", []string{"alice"}, "--audit-log", file, "--trusted-proxies", "127.0.0.1,10.0.0.0/8")
@@ -184,8 +184,8 @@ func TestAuditBehindProxies(t *testing.T) {
 	}
 }
 
-// A disk that is full is seen, and with --audit-required stops what would change something, before it does. What
-// had been done is recorded when there is room again.
+// A full disk is detected, and with --audit-required the server refuses calls that would change something. Calls that
+// were completed before are logged when there is space again.
 func TestAuditOnAFullDisk(t *testing.T) {
 	for _, required := range []bool{true, false} {
 		folder := t.TempDir()
@@ -247,7 +247,7 @@ func TestAuditOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A file that hangs keeps no call waiting, and not the end of the server.
+// A log file that hangs delays no call, and not the end of the server.
 func TestAuditThatHangs(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "audit.log")

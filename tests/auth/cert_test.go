@@ -51,8 +51,8 @@ func dial(t *testing.T, ca *fixtures.CA, server *fixtures.Locket, name string, o
 	return models.NewLocketClient(conn)
 }
 
-// Cloud Foundry's clients, with certificates and no rules: each locks, renews, fetches and releases
-// its own, also as a second process with the same certificate.
+// Cloud Foundry's clients, with certificates and without rules: each locks, renews, fetches and releases
+// its own locks, also from a second process with the same certificate.
 func TestCertificates(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	server := secureServer(t, ca, "--tls-client-ca", ca.File)
@@ -97,7 +97,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// httpsClient is a client that shows no certificate, or one of a name.
+// httpsClient returns a client with a certificate of a name, "" for none.
 func httpsClient(t *testing.T, ca *fixtures.CA, name string) *http.Client {
 	t.Helper()
 	config := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
@@ -135,7 +135,7 @@ func TestCertificatesBesideCredentials(t *testing.T) {
 			t.Errorf("certificate %q, %q: %d %s", c.cert, c.headers, code, body)
 		}
 	}
-	stranger := fixtures.NewCA(t) // whose certificates are worth nothing
+	stranger := fixtures.NewCA(t) // the server does not trust it
 	client := httpsClient(t, stranger, "bbs")
 	client.Transport.(*http.Transport).TLSClientConfig.RootCAs = ca.Pool()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, whoami, nil)
@@ -158,7 +158,7 @@ func TestCertificatesBesideCredentials(t *testing.T) {
 	}
 }
 
-// TLS without the clients' authorities, and credentials: the credential file of the client is read for every call.
+// TLS without client certificates, with credentials: the client's credential file is read for every call.
 func TestCredentialFileOfAClient(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	file, credentials := credentialsFile(t, "alice", "bob")

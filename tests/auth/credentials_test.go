@@ -126,8 +126,8 @@ func TestCertificatesOfOpenConnections(t *testing.T) {
 	}
 }
 
-// A stream ends when its bearer credential is withdrawn, with a reason; the session of package lock goes on with
-// the one that has taken its place, and holds what it held.
+// A stream ends with a reason when its bearer credential is withdrawn; the session of package lock continues with
+// the new credential, and keeps its locks.
 func TestCredentialsOfStreams(t *testing.T) {
 	before, hashBefore := auth.NewCredential()
 	after, hashAfter := auth.NewCredential()

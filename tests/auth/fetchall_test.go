@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// FetchAll without a page is whole or an error, however much of what is read is hidden from the caller.
+// FetchAll without a page returns the complete answer or an error, however many locks are hidden from the caller.
 func TestFetchAllBehindOthers(t *testing.T) {
 	w := start(t, `
 rules:

@@ -16,19 +16,19 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// hang puts a FIFO in the place of a file: whoever opens it waits, as for a mount that is gone.
+// hang replaces a file with a FIFO: opening it blocks, as on a file system that does not answer.
 func hang(t *testing.T, path string) {
 	t.Helper()
 	must(t, syscall.Mkfifo(path+".fifo", 0o600))
 	must(t, os.Rename(path+".fifo", path))
-	t.Cleanup(func() { // whoever waits goes on
+	t.Cleanup(func() { // unblocks processes that opened the FIFO
 		if pipe, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 			_ = pipe.Close()
 		}
 	})
 }
 
-// Files that hang keep no call, no renewal and no page waiting, and not the end of the server.
+// Files that hang delay no call, no renewal, no page and not the end of the server.
 func TestFilesThatHang(t *testing.T) {
 	t.Parallel()
 	audit := filepath.Join(t.TempDir(), "audit.log")
@@ -57,7 +57,7 @@ func TestFilesThatHang(t *testing.T) {
 	}
 }
 
-// A server whose file hangs at its start says on which, and ends.
+// A server whose file hangs at its start names the file, and ends.
 func TestStartOnAFileThatHangs(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
@@ -77,8 +77,7 @@ func TestStartOnAFileThatHangs(t *testing.T) {
 	}
 }
 
-// A file of rules that has lost its end is taken, and said: what the denials and examples were is in the
-// audit log.
+// A truncated file of rules is accepted; the audit log and the log warn of the denials and examples that are gone.
 func TestRulesThatLoseTheirEnd(t *testing.T) {
 	const allow = `
 rules:

@@ -74,7 +74,7 @@ func start(t *testing.T, rules string, names []string, args ...string) *world {
 	return w
 }
 
-// as returns a context for the calls of a name; "" shows nothing.
+// as returns a context with the credential of a name; "" is none.
 func (w *world) as(name string) context.Context {
 	if name == "" {
 		return w.t.Context()

@@ -1,4 +1,4 @@
-// Package auth_test checks who may do what at a running server, over gRPC and REST.
+// Package auth_test tests authentication and authorization at a running server, over gRPC and REST.
 package auth_test
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// atEnd is called after all tests.
+// atEnd, if it is set, is called after all tests.
 var atEnd []func()
 
 func TestMain(m *testing.M) {

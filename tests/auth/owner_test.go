@@ -22,8 +22,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// Without rules everybody who is let in may read and hold, and nobody touches what is another
-// identity's.
+// Without rules every authenticated caller may read and hold, and nobody may change another
+// identity's claims.
 func TestDefault(t *testing.T) {
 	w := start(t, "", []string{"alice", "mallory"})
 	s := scene{w, "r", "a", "b", ""}
@@ -79,7 +79,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// A claim that was made before authentication was switched on is everybody's who may hold.
+// A claim that was made before authentication was switched on belongs to every caller that may hold the resource.
 func TestClaimsFromBefore(t *testing.T) {
 	file, credentials := credentialsFile(t, "alice", "bob")
 	server := fixtures.StartLocket(t, harness.Embedded(t))
@@ -111,7 +111,7 @@ rules:
   - {identity: "credential:all", may: [read], resource_prefix: ""}
 `
 
-// Lists show what may be read, and the caller's own; pages and offsets count these alone.
+// Lists show claims that the caller may read, and its own; pages and offsets count only these.
 func TestLists(t *testing.T) {
 	w := start(t, shelves, []string{"all", "alice", "writer"})
 	var visible []string
@@ -180,7 +180,7 @@ func TestLists(t *testing.T) {
 	if err != nil || len(all.GetClaims()) != 1000 {
 		t.Errorf("who may read all: %d, %v", len(all.GetClaims()), err)
 	}
-	// A collision names the holder to those who may read it.
+	// A collision names the holder to callers that may read it.
 	for user, want := range map[string]string{"all": "writer's", "alice": ""} {
 		_, _ = w.Lock(w.as("writer"), &models.LockRequest{Resource: &models.Resource{Key: "b/held", Owner: "writer's"}, TtlInSeconds: 600})
 		_, err := w.Lock(w.as(user), &models.LockRequest{Resource: &models.Resource{Key: "b/held", Owner: user}, TtlInSeconds: 1})
@@ -190,7 +190,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// Rules are read again; while they are invalid the last ones stay, and readiness says so.
+// Changed rules are loaded; while the file is invalid the last valid rules stay in use, and readiness says so.
 func TestRulesThatChange(t *testing.T) {
 	t.Parallel()
 	rules := func(right string) string {
@@ -252,7 +252,7 @@ func TestCredentialsOverREST(t *testing.T) {
 	}
 }
 
-// Headers of a proxy, and what clients try with them. The client's header may stand before or after
+// A proxy's headers, and clients that forge them. The client's header may come before or after
 // that of the proxy.
 func TestSmuggling(t *testing.T) {
 	file, credentials := credentialsFile(t, "alice")
@@ -287,7 +287,7 @@ func TestSmuggling(t *testing.T) {
 			t.Errorf("%q: %d %s", c.headers, code, body)
 		}
 	}
-	// From others than the proxy the header is nothing, also over gRPC.
+	// The header of anybody but the proxy is ignored, also over gRPC.
 	w := start(t, "", []string{"alice"})
 	if code, _, _ := w.http("", "GET", "/v1/whoami", "", "X-Remote-User: root"); code != 401 {
 		t.Errorf("without a proxy: %d", code)

@@ -58,7 +58,7 @@ func TestRequestQuota(t *testing.T) {
 		t.Errorf("retry after %s", retry)
 	}
 	for range 50 {
-		must(t, ask("other")) // it has its own
+		must(t, ask("other")) // it has its own quota
 	}
 	var code int
 	var header http.Header
@@ -72,8 +72,8 @@ func TestRequestQuota(t *testing.T) {
 	harness.Eventually(t, func() error { return ask("busy") })
 }
 
-// A caller holds and waits for as many claims as its quota says: over gRPC, REST and sessions together. What it
-// has it may renew, repeat and end.
+// A caller's quota bounds its held and its waiting claims: over gRPC, REST and sessions together. At the limit it may
+// renew, repeat and end its claims.
 func TestClaimQuotas(t *testing.T) {
 	const quotas = `
 quotas:

@@ -26,7 +26,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// These tests run with parts as their makers ship them: an OIDC provider from npm, Apache with
+// These tests run with the real programs: an OIDC provider from npm, Apache with
 // mod_auth_openidc and with Shibboleth, nginx. `make test-auth` installs them.
 
 // background runs a program until the test ends, or stop is called, and returns what it prints.
@@ -161,7 +161,7 @@ func TestRealOIDCProvider(t *testing.T) {
 	})
 }
 
-// TestRealNginx: nginx ends TLS, and passes the clients' credentials on.
+// TestRealNginx: nginx terminates TLS, and forwards the clients' credentials.
 func TestRealNginx(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	cert, key := ca.Issue(t, "nginx")
@@ -206,7 +206,7 @@ func TestRealNginx(t *testing.T) {
 	}
 }
 
-// TestRealApacheOIDC: Apache lets people sign in at the provider, and tells Locket who they are.
+// TestRealApacheOIDC: Apache has users sign in at the provider, and sends their names to Locket.
 func TestRealApacheOIDC(t *testing.T) {
 	port, providerPort := fixtures.FreePort(t), fixtures.FreePort(t)
 	base := fmt.Sprintf("http://127.0.0.1:%d", port)
@@ -245,7 +245,7 @@ func TestRealApacheOIDC(t *testing.T) {
 	}
 }
 
-// staysBob checks that no header makes somebody else of a person who signed in as bob.
+// staysBob checks that no header changes the identity of a user who signed in as bob.
 func staysBob(t *testing.T, person *http.Client, base string) {
 	t.Helper()
 	for _, header := range []string{"X-Remote-User: root", "x-remote-user: root", "X_Remote_User: root", "X-REMOTE-USER: root"} {
@@ -291,7 +291,7 @@ func startApache(t *testing.T, folder string, port int, env, modules []string, c
 	harness.Until(t, "Apache listens", answers(fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
-// browser is a transport that asks for pages: Apache answers others with 401 in place of a redirect.
+// browser is a transport that accepts HTML: Apache answers others with 401 instead of a redirect.
 type browser struct{ http.RoundTripper }
 
 func (b browser) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// Who may revoke claims, and not read them, learns nothing of them; the audit log does.
+// The answer to a caller that may revoke claims, but not read them, contains nothing of the claims; the audit log does.
 func TestRevokeWithoutRead(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit")
 	w := start(t, `

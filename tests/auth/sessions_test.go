@@ -45,7 +45,7 @@ func listSessions(ctx context.Context, w *world) (ids []string, err error) {
 	}
 }
 
-// Who may not administer sees its own sessions, of those of all in the order of their ids.
+// A caller that may not administer is shown only its own sessions, in the order of their ids.
 func TestOwnSessions(t *testing.T) {
 	const rules = `
 rules:

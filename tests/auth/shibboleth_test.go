@@ -103,8 +103,8 @@ func startShibboleth(t *testing.T, ca *fixtures.CA, issuer, locket string) (base
 	return base
 }
 
-// TestRealShibboleth: Apache with mod_shib lets people sign in at a SAML identity provider, and tells
-// Locket, to which it shows a certificate, who they are.
+// TestRealShibboleth: Apache with mod_shib has users sign in at a SAML identity provider, and sends their names to
+// Locket, at which it authenticates with a certificate.
 func TestRealShibboleth(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	audit := filepath.Join(t.TempDir(), "audit.log")
@@ -152,7 +152,7 @@ func TestRealShibboleth(t *testing.T) {
 		t.Errorf("groups of the client's: %s", body)
 	}
 
-	// Whoever reaches Locket itself is not the proxy.
+	// Headers of a client that calls Locket directly are ignored.
 	direct := "https://" + server.HTTPAddress() + "/v1/whoami"
 	if code, _, body := request(t, httpsClient(t, ca, ""), "GET", direct, "", "X-Remote-User: bob"); code != 401 {
 		t.Errorf("without a certificate: %d %s", code, body)

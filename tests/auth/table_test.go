@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/models/methods"
 )
 
-// callers are one for each right, and one without any; owner has claims, and may hold all.
+// callers has one caller for each right, and one without any; owner has claims, and may hold all resources.
 var callers = []string{"nobody", "read", "hold", "revoke", "administer"}
 
 const tableRules = `
@@ -48,8 +48,8 @@ func (w *world) scene(n int, user string) scene {
 	return s
 }
 
-// watch watches until the claim that holds is shown. A claim that everybody may see, as it is the
-// caller's own, comes later: when that is there and the other is not, it is hidden.
+// watch returns nil if a watch shows the claim that holds, and errHidden if it does not. It creates a later claim of the
+// caller, which the caller may always see: if that one is shown first, the other one is hidden.
 func (s scene) watch(ctx context.Context, request *models.WatchRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -87,7 +87,7 @@ func (s scene) watch(ctx context.Context, request *models.WatchRequest) error {
 	}
 }
 
-// quiet waits for a second in which nothing may come.
+// quiet checks that nothing comes within a second.
 func (s scene) quiet(ctx context.Context, stream grpc.ServerStreamingClient[models.WatchResponse]) error {
 	came := make(chan *models.WatchResponse, 1)
 	go func() {
@@ -108,7 +108,7 @@ func (s scene) quiet(ctx context.Context, stream grpc.ServerStreamingClient[mode
 	return errHidden
 }
 
-// ways is one way to use a method, and who may. A method may have several.
+// ways is one way to use a method, with the callers that may. A method may have several.
 type way struct {
 	method string
 	what   string
@@ -317,8 +317,8 @@ func (s scene) listed(ctx context.Context, order models.ResourceOrder) error {
 	}
 }
 
-// allowed turns an error into whether the call was allowed: the tests of the methods say what they
-// do then. A method that is not there yet passes the guards all the same.
+// allowed reports whether an error means that the call was allowed. Tests of the methods check the rest. An
+// unimplemented method counts as allowed.
 func allowed(err error) (bool, error) {
 	switch status.Code(err) {
 	case codes.OK, codes.Unimplemented:
