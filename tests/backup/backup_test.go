@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// A backup that is taken while a server uses the store has all that the store answers, and a check finds that everything agrees.
+// A backup that is taken while a server uses the store has everything that the store returns, and a check finds no problem.
 func TestBackup(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, p place) {
 		s := p.open(t)
@@ -60,7 +60,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// A backup is of one position, however fast a server writes meanwhile: everything in it agrees.
+// A backup has the state of one position, however fast a server writes meanwhile: a check finds no inconsistency.
 func TestBackupUnderLoad(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, p place) {
 		s := p.open(t)
@@ -100,7 +100,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	})
 }
 
-// A backup of which any byte has changed, or that ends anywhere before its end, or goes on behind it, is refused with its name.
+// A backup with any byte changed, truncated anywhere, or with bytes after its end is refused. The error has its name.
 func TestDamagedBackup(t *testing.T) {
 	t.Parallel()
 	p := engines["raft"](t)
@@ -139,7 +139,7 @@ func TestDamagedBackup(t *testing.T) {
 	refused("a newer version", newer, backup.ErrNewer)
 }
 
-// What cannot be written wholly is not there, and what was there stays; nothing is replaced that is no backup.
+// A failed backup leaves no file and keeps an existing one; a file that is no backup is not replaced.
 func TestHalfWrittenBackup(t *testing.T) {
 	t.Parallel()
 	p := engines["raft"](t)

@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// faults are done to a store, or to what a store has said of itself: what a check must say of each.
+// faults are changes of a store, or of its dump, with the problem that a check must report for each.
 var faults = []struct {
 	name, sql string
 	// change does the same to a stream.
@@ -152,7 +152,7 @@ func TestCheckOfBackup(t *testing.T) {
 	}
 }
 
-// A check finds each fault of a file of SQLite, and changes nothing in it.
+// A check finds each fault of a SQLite file of the former embedded engine, and changes nothing in it.
 func TestCheckOfSQLite(t *testing.T) {
 	t.Parallel()
 	for _, fault := range faults {
@@ -170,7 +170,7 @@ func TestCheckOfSQLite(t *testing.T) {
 	}
 }
 
-// A check finds each fault of a database, and of the tables that stand in for indexes.
+// A check finds each fault of a database, and of the tables that are used as indexes.
 func TestCheckOfMySQL(t *testing.T) {
 	t.Parallel()
 	more := map[string]string{

@@ -19,8 +19,8 @@ import (
 	"github.com/locket-service/locket/internal/server"
 )
 
-// The folder that a file of SQLite is imported into holds exactly what the file has, and goes on from there: in the order of the lines, with tokens above
-// all that were given. The file is kept. A second import changes nothing.
+// After an import of a SQLite file the folder has exactly the contents of the file. Waiting claims keep their order, and
+// new tokens are above all earlier ones. The file is kept. A second import changes nothing.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	file, dump := oldFile(t)
@@ -73,7 +73,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// Without a file there is nothing to import; a file that a server uses is not.
+// Without a file nothing is imported; a file that a server uses is refused.
 func TestNothingToImport(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "none.db")
@@ -102,7 +102,7 @@ func TestImportingProcess(*testing.T) {
 	}
 }
 
-// An import that is killed at any moment leaves no folder, or all of it; the next one is whole.
+// An import that is killed at any moment leaves no folder, or a complete one; the next import succeeds.
 func TestKilledImport(t *testing.T) {
 	t.Parallel()
 	file, dump := oldFile(t)

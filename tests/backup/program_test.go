@@ -19,7 +19,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestCheckStatus: the program ends with 0 when everything agrees, with 1 when something does not, and with 2 for what cannot be read.
+// TestCheckStatus: the exit code is 0 without problems, 1 with problems, and 2 for what cannot be read.
 func TestCheckStatus(t *testing.T) {
 	t.Parallel()
 	p := engines["raft"](t)
@@ -35,7 +35,7 @@ func TestCheckStatus(t *testing.T) {
 	}
 }
 
-// TestRestoreSays: the program says for how long nobody is granted anything.
+// TestRestoreSays: the program prints the length of the quarantine.
 func TestRestoreSays(t *testing.T) {
 	t.Parallel()
 	from := engines["raft"](t)
@@ -55,7 +55,7 @@ func TestRestoreSays(t *testing.T) {
 	}
 }
 
-// TestCheckOfDamagedFolder: a bit that has flipped in a file of the raft engine is found, also by a backup, and the file is named.
+// TestCheckOfDamagedFolder: a flipped bit in a file of the raft engine is found, also by a backup, and the error names the file.
 func TestCheckOfDamagedFolder(t *testing.T) {
 	t.Parallel()
 	from, p := engines["raft"](t), engines["raft"](t)
@@ -101,7 +101,7 @@ func TestCheckOfDamagedFolder(t *testing.T) {
 	}
 }
 
-// TestBackupOnFullDisk: a backup for which there is no room fails, leaves nothing, and the one before stays.
+// TestBackupOnFullDisk: a backup that the disk has no space for fails, leaves no file, and keeps the previous backup.
 func TestBackupOnFullDisk(t *testing.T) {
 	t.Parallel()
 	p := engines["raft"](t)

@@ -19,7 +19,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// quarantined restores a database in which claims wait that nobody keeps in the line.
+// quarantined restores a database with waiting claims that no client asks about.
 func quarantined(t *testing.T, into string, quarantine time.Duration) place {
 	t.Helper()
 	from, p := engines["raft"](t), engines[into](t)
@@ -39,7 +39,7 @@ func quarantined(t *testing.T, into string, quarantine time.Duration) place {
 	return p
 }
 
-// inQuarantine checks that nobody is granted anything.
+// inQuarantine checks that no claim is granted.
 func inQuarantine(t *testing.T, client models.LocketClient, when string) {
 	t.Helper()
 	if c, err := tryClaim(t, client); status.Code(err) != codes.Unavailable || models.ReasonOf(err) != models.ReasonQuarantine {
@@ -58,7 +58,7 @@ func statusOf(t *testing.T, client models.LocketClient, id string) models.Status
 	return c.GetStatus()
 }
 
-// free ends what holds, and checks that nothing that waits is granted for it.
+// free ends the holders, and checks that no waiting claim is granted in their place.
 func free(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	inQuarantine(t, client, "at the start")
@@ -73,7 +73,7 @@ func free(t *testing.T, client models.LocketClient) {
 	inQuarantine(t, client, "when the holders have gone")
 }
 
-// settled waits until the quarantine ends, in which nobody asks for anything, and checks who is granted what then.
+// settled waits, without any request, until the quarantine ends, and checks which claims are granted then.
 func settled(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	active := func(id string) func() bool {
@@ -105,7 +105,7 @@ func settled(t *testing.T, client models.LocketClient) {
 	}
 }
 
-// TestEndOfQuarantine: claims that wait for what is free are granted in their order when the quarantine ends, by one server and by two.
+// TestEndOfQuarantine: claims that wait for free resources are granted in their order when the quarantine ends, by one server and by two.
 func TestEndOfQuarantine(t *testing.T) {
 	t.Parallel()
 	for into, servers := range map[string]int{"raft": 1, "mysql": 2} {
@@ -122,8 +122,8 @@ func TestEndOfQuarantine(t *testing.T) {
 	}
 }
 
-// TestQuarantineStandsStill: time in which no server serves, or the database is away, does not count. What is left of the quarantine
-// goes on after that.
+// TestQuarantineStandsStill: time in which no server runs, or the database is unavailable, does not count. The rest of the quarantine
+// follows after that.
 func TestQuarantineStandsStill(t *testing.T) {
 	t.Parallel()
 	const quarantine = 12 * time.Second

@@ -23,8 +23,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestQuarantineRefuses: what a quarantine refuses is refused as what may be asked for again, in every protocol, and clients take it for that.
-// Who holds something goes on.
+// TestQuarantineRefuses: in every protocol the error of a request that a quarantine refuses says that it may be repeated, and clients repeat it.
+// Holders keep their locks.
 func TestQuarantineRefuses(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, quarantined(t, "raft", time.Hour).database)
@@ -130,7 +130,7 @@ func TestQuarantineRefuses(t *testing.T) {
 	}
 }
 
-// TestKeychainAfterQuarantine: a keychain that claims in a quarantine has its turn when that ends.
+// TestKeychainAfterQuarantine: a claim that a keychain requests in a quarantine is granted after its end.
 func TestKeychainAfterQuarantine(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, quarantined(t, "raft", 10*time.Second).database)
@@ -155,7 +155,7 @@ func TestKeychainAfterQuarantine(t *testing.T) {
 	must(t, harness.Await(t, "turn of the keychain", claimed))
 }
 
-// countedClient passes on what is refused.
+// countedClient is a client that sends the results of its calls to refused.
 type countedClient struct {
 	lock.LockClient
 	refused chan error

@@ -38,7 +38,7 @@ func backUp(t testing.TB, p place) (file string) {
 	return file
 }
 
-// ask carries out a command that may be refused.
+// ask carries out a command, which may be refused.
 func ask(t testing.TB, s db.Store, cmd claim.Command) (*claim.Claim, error) {
 	t.Helper()
 	outcome, err := s.Transact(t.Context(), db.Batch{Requests: []claim.Request{{Command: cmd}}})
@@ -46,7 +46,7 @@ func ask(t testing.TB, s db.Store, cmd claim.Command) (*claim.Claim, error) {
 	return outcome.Answers[0].Claim, outcome.Answers[0].Err
 }
 
-// beatFor has lease time go on.
+// beatFor beats, so that lease time advances.
 func beatFor(t testing.TB, s db.Store, d time.Duration) {
 	t.Helper()
 	from, err := s.Now(t.Context())
@@ -59,8 +59,8 @@ func beatFor(t testing.TB, s db.Store, d time.Duration) {
 	}
 }
 
-// After a backup was taken everything goes on: claims are released, others granted, also of names that the backup does not know. The restored store gives no
-// token that was given before, grants nobody what may still be held until the quarantine has passed, and takes no cursor of before.
+// After a backup claims are released and others granted, also of resources that are not in the backup. The restored store gives no
+// token again, grants no resource that may still be held before the quarantine has ended, and accepts no earlier cursor.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"raft", "mysql"} {
@@ -79,7 +79,7 @@ func restore(t *testing.T, from, into place) {
 	must(t, err)
 	cursor := watch.Cursor{Position: position, At: at}
 
-	// What the backup does not know.
+	// A resource that is not in the backup.
 	given := uint64(0)
 	for _, c := range dbtest.Do(t, s, claim.End{ID: "lock"}, claim.Acquire{ID: "lock 2", Resource: "c", Owner: "you", TTL: time.Minute},
 		claim.Create{ID: "new", Resource: "a new name", TTL: time.Minute}, claim.End{ID: "holds"}, claim.End{ID: "waits-2"}) {
@@ -112,7 +112,7 @@ func restore(t *testing.T, from, into place) {
 			}
 		}
 	}
-	// It is not done again: the database is not empty any more.
+	// A second restore is refused, because the database is no longer empty.
 	if _, err := server.Restore(t.Context(), config(into), file, server.RestoreOptions{Quarantine: &long}); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("a restore into what holds something: %v", err)
 	}
@@ -130,13 +130,13 @@ func restore(t *testing.T, from, into place) {
 	} else if !errors.Is(err, db.ErrFeedGap) {
 		t.Error(err)
 	}
-	// A lease is whole again.
+	// A lease has its full TTL again.
 	now, err := r.Now(t.Context())
 	must(t, err)
 	if c, _, err := r.Get(t.Context(), "presence"); err != nil || c.Remaining(now) < 28*time.Second {
 		t.Errorf("%v are left of it, %v", c.Remaining(now), err)
 	}
-	// Who holds renews, releases and is not followed by anybody.
+	// The holder renews and releases; no other claim is granted.
 	dbtest.Do(t, r, claim.Renew{ID: "holds", TTL: time.Minute}, claim.End{ID: "lock"}, claim.End{ID: "holds"})
 	for resource, cmd := range map[string]claim.Command{
 		"c":          claim.Acquire{ID: "lock 3", Resource: "c", Owner: "her", TTL: time.Minute},
@@ -168,7 +168,7 @@ func restore(t *testing.T, from, into place) {
 	}
 }
 
-// With --revoke-all nobody holds anything, claims are granted at once, and tokens rise all the same.
+// With --revoke-all no resource is held, claims are granted at once, and tokens are above all earlier ones.
 func TestRevokeAll(t *testing.T) {
 	t.Parallel()
 	for _, into := range restorable {
@@ -218,7 +218,7 @@ func TestLengthOfQuarantine(t *testing.T) {
 	}
 }
 
-// A restore that fails anywhere leaves an empty place, which can be filled.
+// A restore that fails at any point leaves an empty store, into which a restore is possible.
 func TestRestoreFails(t *testing.T) {
 	t.Parallel()
 	from := engines["raft"](t)

@@ -1,4 +1,4 @@
-// Package backup tests backups, restores and checks of every engine.
+// Package backup tests backups, restores and checks with every engine.
 package backup
 
 import (
@@ -47,7 +47,8 @@ var engines = map[string]func(t testing.TB) place{
 	},
 }
 
-// oldFile is a copy of a file that the engine before raft has written, which was killed: fill, and more, had been done to it.
+// oldFile returns a copy of a SQLite file of the former embedded engine, written by fill and more commands before the
+// process was killed.
 func oldFile(t testing.TB) (file string, dump func(backup.Sink) error) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "locket.db")
@@ -59,7 +60,7 @@ func oldFile(t testing.TB) (file string, dump func(backup.Sink) error) {
 	return file, func(to backup.Sink) error { return sqlitefile.Dump(file, to) }
 }
 
-// raftIn is a folder whose log rotates, and whose snapshots are made, often.
+// raftIn is a raft database in a folder, with frequent log rotations and snapshots.
 func raftIn(folder string) place {
 	small := raft.Options{SegmentBytes: 128 << 10, SnapshotBytes: 64 << 10, Delay: 50 * time.Millisecond}
 	return place{"raft:" + folder, opened(func() (db.Store, error) { return raft.OpenWith(folder, small) }), func(to backup.Sink) error { return raft.Dump(folder, to) }}
@@ -83,7 +84,7 @@ func onEachEngine(t *testing.T, test func(t *testing.T, p place)) {
 	}
 }
 
-// fill has a store hold something of every kind.
+// fill puts records of every kind into a store.
 func fill(t testing.TB, s db.Store) {
 	t.Helper()
 	secret := make([]byte, 32)
@@ -113,7 +114,7 @@ func fill(t testing.TB, s db.Store) {
 	dbtest.Do(t, s, claim.Detach{ID: "s2", Server: "server", Left: 10 * time.Second})
 }
 
-// contents is a Sink that keeps what it gets.
+// contents is a Sink that keeps everything that it gets.
 type contents struct {
 	head     backup.Head
 	claims   map[string]claim.Claim
