@@ -113,8 +113,8 @@ func said(t *testing.T, lines []line, message string) line {
 	return lines[at]
 }
 
-// TestCloudFoundry: the server takes the place of Cloud Foundry's, in each form of its command
-// line, and serves what that serves: gRPC with mutual TLS, and operations.
+// TestCloudFoundry: the server replaces Cloud Foundry's Locket, with each form of its command
+// line, and serves the same: gRPC with mutual TLS, and operations.
 func TestCloudFoundry(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, func(file string) []string { return []string{"-config=" + file} })
@@ -174,9 +174,9 @@ func TestCloudFoundry(t *testing.T) {
 	}
 }
 
-// Timestamps in RFC 3339 come with words for levels, as in deployments of today; the level is
-// respected; HTTP and other settings may be asked for beside the file; and a database whose
-// certificate is for another host is refused if identities are to be verified.
+// With timestamps in RFC 3339 levels are words, as in current deployments; the level is
+// respected; flags may add HTTP and other settings to the file; and a database whose
+// certificate is for another host is refused if host names are to be verified.
 func TestCloudFoundryVariants(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, func(file string) []string { return []string{"--config", file} })
@@ -210,7 +210,7 @@ func TestCloudFoundryVariants(t *testing.T) {
 	}
 }
 
-// A file that is wrong ends the program with status 2, and says so with the words of Cloud
+// An invalid file ends the program with status 2, and with the error message of Cloud
 // Foundry's Locket.
 func TestCloudFoundryInvalidFile(t *testing.T) {
 	t.Parallel()
@@ -232,13 +232,13 @@ func TestCloudFoundryInvalidFile(t *testing.T) {
 	if _, stderr, code := harness.RunLocket(t, nil, "-config=/nosuch"); code != 2 || !strings.Contains(stderr, "invalid-config-file") || !strings.Contains(stderr, "/nosuch") {
 		t.Errorf("no file: exit code %d, %q", code, stderr)
 	}
-	// The values are the user's errors as well.
+	// Invalid values have the same status.
 	if _, stderr, code := harness.RunLocket(t, nil, "server", "--log-level", "loud"); code != 2 || !strings.Contains(stderr, "--log-level") {
 		t.Errorf("a value: exit code %d, %q", code, stderr)
 	}
 }
 
-// The log goes to standard output, where Cloud Foundry collects it, and standard error has nothing.
+// The log goes to standard output, where Cloud Foundry collects it; standard error is empty.
 func TestCloudFoundryStandardOutput(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "locket.json")

@@ -30,7 +30,7 @@ var runsCommands = map[string]struct {
 	"python/session.py":    {python, true, nil},
 }
 
-// stubborn is a command that ignores TERM, and has a child that does. Both keep a file locked, as long as they live.
+// stubborn is a command that ignores TERM, with a child that does too. Both keep a file locked until they end.
 const stubborn = `exec 9>"$0"; flock -n 9 && echo working; trap "" TERM; sleep 600 & sleep 600`
 
 // free is nil when no process has a file locked.
@@ -43,8 +43,8 @@ func free(file string) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
-// TestExamplesEnd: nothing of a command is left when the next one has the resource, whatever ends the example: a
-// signal, or the loss of its server. When it is killed, the command is killed too.
+// TestExamplesEnd: no process of a command is left when the next claim is granted, whatever ends the example: a
+// signal, or the loss of its server. When the example is killed, the command is killed too.
 func TestExamplesEnd(t *testing.T) {
 	t.Parallel()
 	stubs := pythonStubs(t)
@@ -62,7 +62,7 @@ func TestExamplesEnd(t *testing.T) {
 		cmd.Env = append(fixtures.CleanEnv(), "no_proxy=127.0.0.1", "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1", "LOCKET="+fixtures.LocketProgram(t))
 		return begin(t, cmd)
 	}
-	// On each, in this order: the last takes the server away from all.
+	// Each example, in this order: the last case stops the server of all.
 	for _, test := range []struct {
 		name string
 		end  func(all map[string]*example) error

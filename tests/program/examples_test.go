@@ -163,7 +163,7 @@ func TestExamplesHold(t *testing.T) {
 	})
 }
 
-// They wait for their turn, over a restart of the server: one claim each.
+// The examples wait for their turn across a restart of the server, with one claim each.
 func TestExamplesWait(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
@@ -187,7 +187,7 @@ func TestExamplesWait(t *testing.T) {
 	}
 }
 
-// Of several in all languages, one works at a time.
+// Of several examples in all languages, one has the lock at a time.
 func TestExamplesExclude(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
@@ -225,7 +225,7 @@ func TestExamplesLose(t *testing.T) {
 	})
 }
 
-// wantLost waits for an example whose claim is gone. It has stopped its command first.
+// wantLost waits for the end of an example whose claim is lost. It stops its command first.
 func wantLost(t *testing.T, e *example) {
 	t.Helper()
 	if code := e.exit(t); code != 1 || !strings.Contains(e.text(), "told to stop\nlost the claim") {
@@ -233,7 +233,7 @@ func wantLost(t *testing.T, e *example) {
 	}
 }
 
-// A server that answers nothing: they know by their own clock when their time is up.
+// When the server does not answer, the examples know by their own clock when their lease ends.
 func TestExamplesWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

@@ -13,8 +13,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// What REST answers and what -o json prints is the same, but for the member url, and for the
-// token and the TTL that the lists of the command line have too.
+// REST answers and the output of -o json are the same, except for the member url, and for the
+// token and the TTL, which lists of the command line have in addition.
 func TestOneJSON(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
@@ -25,7 +25,7 @@ func TestOneJSON(t *testing.T) {
 	harness.Release(t, client, "ended")
 
 	for path, args := range map[string][]string{
-		"/v1/claims/ended/":    {"get", "ended"}, // whose durations stand still
+		"/v1/claims/ended/":    {"get", "ended"}, // its durations no longer change
 		"/v1/locks/lock/":      {"fetch", "lock"},
 		"/v1/locks/":           {"locks"},
 		"/v1/presences/":       {"presences"},

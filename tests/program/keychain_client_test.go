@@ -68,7 +68,7 @@ func attachKeychain(t *testing.T, cmd *exec.Cmd) *keychainProcess {
 	return p
 }
 
-// read sorts what the keychain says, until it has ended. Nothing but the protocol is there.
+// read reads the keychain's answers and notices until it has ended, and fails for any other output.
 func (p *keychainProcess) read(stdout io.Reader) {
 	lines := bufio.NewReader(stdout)
 	for {
@@ -105,7 +105,7 @@ func jsonOf(value any) string {
 	return string(text)
 }
 
-// answer returns what gets the answer to a request.
+// answer returns the channel for the answer to a request.
 func (p *keychainProcess) answer(serial string) chan object {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *keychainProcess) call(command, resource string, args any) object {
 	return p.await(p.begin(command, resource, args))
 }
 
-// do is call, which must succeed.
+// do is call that fails the test if the request fails.
 func (p *keychainProcess) do(command, resource string, args any) object {
 	p.t.Helper()
 	answer := p.call(command, resource, args)
@@ -166,7 +166,7 @@ func wantSucceeded(t *testing.T, answer object) {
 	}
 }
 
-// wantFailed checks an answer, which must say each of the words.
+// wantFailed checks that an answer is a failure with each of the words.
 func wantFailed(t *testing.T, answer object, words ...string) {
 	t.Helper()
 	message, _ := answer["error_message"].(string)
@@ -180,7 +180,7 @@ func wantFailed(t *testing.T, answer object, words ...string) {
 	}
 }
 
-// notice returns the next message that answers nothing.
+// notice returns the next notice: a message that is not an answer.
 func (p *keychainProcess) notice() object {
 	p.t.Helper()
 	select {

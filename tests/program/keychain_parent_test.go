@@ -58,8 +58,8 @@ func wantEnded(t *testing.T, client models.LocketClient, resource string) {
 	})
 }
 
-// When the parent is killed, its claims are gone within a second: by the end of the input, or,
-// when a child of it has that open, because there is another parent then.
+// When the parent is killed, its claims end within a second: because the input ends, or, when
+// a child of the parent keeps it open, because the keychain has another parent then.
 func TestKeychainParentKilled(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

@@ -119,7 +119,7 @@ func TestKeychainBehindProxy(t *testing.T) {
 	}
 }
 
-// Of two servers, one that fails is replaced by the other, whichever way they are given.
+// When one of two servers fails, the other is used, in whichever way the two are given.
 func TestKeychainServers(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

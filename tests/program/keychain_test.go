@@ -22,15 +22,15 @@ import (
 
 func httpURL(server *fixtures.Locket) string { return "http://" + server.HTTPAddress() }
 
-// revoke takes a claim away.
+// revoke revokes a claim.
 func revoke(t *testing.T, client models.LocketClient, id any) {
 	t.Helper()
 	_, err := client.UpdateClaim(context.WithoutCancel(t.Context()), &models.UpdateClaimRequest{Id: id.(string), Status: models.Status_STATUS_REVOKED})
 	harness.Must(t, err)
 }
 
-// has reports whether that is the TTL of a claim. Some of it has passed, and the time in which
-// the server could do nothing does not count.
+// has reports whether a claim has this TTL. Some of it has passed; time in which
+// the server could not commit does not count.
 func has(c *models.Claim, ttl float64) bool { return c.GetTtl() > ttl-10 && c.GetTtl() < ttl+10 }
 
 func TestKeychain(t *testing.T) {
@@ -223,7 +223,7 @@ func readSerial(t *testing.T, serial string) string {
 	return jsonOf(value)
 }
 
-// A claim that waits holds up nothing.
+// A claim that waits blocks no other request.
 func testKeychainOutOfOrder(t *testing.T, client models.LocketClient, url string) {
 	harness.Create(t, client, "order", "order-before", time.Minute)
 	p := startKeychain(t, url)
@@ -300,8 +300,8 @@ func testKeychainMany(t *testing.T, client models.LocketClient, url string) {
 	}
 }
 
-// The original's clients write one object after the other with nothing between them, their
-// args are null where nothing is given, and they die of a message with another serial.
+// The original's clients write their objects without separators, send null for missing args,
+// and fail at a message with an unknown serial.
 func testKeychainOriginalClient(t *testing.T, client models.LocketClient, url string) {
 	p := startKeychain(t, url)
 	p.write(`{"command":"ping","serial":1,"resource_name":""}` +
@@ -312,7 +312,7 @@ func testKeychainOriginalClient(t *testing.T, client models.LocketClient, url st
 	wantFailed(t, p.await("3"), "already")
 	revoke(t, client, claimsOf(t, client, "original")[0].GetId())
 	p.write(`{"command":"release","serial":4,"resource_name":"original"}{"command":"validate","serial":5,"resource_name":"original"}`)
-	p.await("4") // the claim was lost before, perhaps
+	p.await("4") // the claim may have been lost before
 	wantFailed(t, p.await("5"))
 	p.write(`{"serial":6,"command":"shutdown","resource_name":""}`)
 	wantSucceeded(t, p.await("6"))
@@ -321,7 +321,7 @@ func testKeychainOriginalClient(t *testing.T, client models.LocketClient, url st
 	}
 }
 
-// To shut down is the last that is answered.
+// The answer to shutdown is the last one.
 func testKeychainShutdown(t *testing.T, client models.LocketClient, url string) {
 	harness.Create(t, client, "shutdown, taken", "shutdown-before", time.Minute)
 	p := startKeychain(t, url, "--notices", "--signal-parent=KILL")
@@ -353,7 +353,7 @@ func testKeychainEndOfInput(t *testing.T, client models.LocketClient, url string
 	wantStatus(t, client, "eof, taken", 2, models.Status_STATUS_WITHDRAWN)
 }
 
-// A client that has closed what it would read from is gone, though it may still write.
+// A client that has closed the reading end is gone, even if it may still write.
 func testKeychainNoReader(t *testing.T, client models.LocketClient, url string) {
 	cmd := keychainCommand(t, url)
 	in, err := cmd.StdinPipe()
@@ -378,7 +378,7 @@ func testKeychainNoReader(t *testing.T, client models.LocketClient, url string) 
 	wantStatus(t, client, "no reader", 1, models.Status_STATUS_ABORTED)
 }
 
-// A keychain that gets a signal says what its client loses, and gives it back.
+// A keychain that gets a signal tells its client which claims it loses, and releases them.
 func testKeychainSignals(t *testing.T, client models.LocketClient, url string) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		resource := "signal " + sig.String()
@@ -415,7 +415,7 @@ func testKeychainLost(t *testing.T, client models.LocketClient, url string) {
 	}
 }
 
-// Validate asks the server, and so finds out before the next renewal.
+// Validate asks the server, and so detects a loss before the next renewal.
 func testKeychainLostWithoutNotice(t *testing.T, client models.LocketClient, url string) {
 	p := startKeychain(t, url)
 	claim := p.do("claim", "quiet", object{"ttl": 3600})
@@ -432,7 +432,7 @@ func testKeychainLostWithoutNotice(t *testing.T, client models.LocketClient, url
 	}
 }
 
-// While no server is there, a claim is tried again until its time is up; and the end is in time.
+// While no server is reachable, a claim is retried until its timeout; and the keychain ends in time.
 func TestKeychainWithoutServer(t *testing.T) {
 	t.Parallel()
 	p := startKeychain(t, "http://127.0.0.1:1", "--release-timeout", "1s")
@@ -444,7 +444,7 @@ func TestKeychainWithoutServer(t *testing.T) {
 	p.exit()
 }
 
-// A server that is gone, or answers nothing, when everything is to be ended.
+// The server is down, or does not answer, when the keychain is to end.
 func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
@@ -459,8 +459,8 @@ func TestKeychainServerDownAtTheEnd(t *testing.T) {
 	unasked.wantExit(1, "not ended")
 }
 
-// Whoever stops the client often stops its keychain too: the first signal after the client's end
-// leaves no claim behind.
+// A service manager that stops the client often stops its keychain too: after the client's end
+// the first signal leaves no claim behind.
 func TestKeychainSignalAfterItsClient(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
@@ -476,7 +476,7 @@ func TestKeychainSignalAfterItsClient(t *testing.T) {
 	wantStatus(t, server.Client(t), "a", 1, models.Status_STATUS_RELEASED)
 }
 
-// A second signal does not wait for a server that is not there.
+// A second signal ends the keychain at once, also without a server.
 func TestKeychainSecondSignal(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))
@@ -520,7 +520,7 @@ func TestKeychainRefusals(t *testing.T) {
 	}
 }
 
-// TLS, and where the server is, also by the environment.
+// TLS and the address of the server, also from the environment.
 func TestKeychainTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
@@ -554,7 +554,7 @@ func TestKeychainCredential(t *testing.T) {
 	}
 }
 
-// The conversation in docs/keychain.md is one that takes place.
+// The dialogue in docs/keychain.md is what a keychain really answers.
 func TestKeychainDocument(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

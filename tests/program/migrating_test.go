@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// migratingCommands returns the commands with which docs/migrating.md answers those of others.
+// migratingCommands returns the commands of docs/migrating.md that replace those of other services.
 func migratingCommands(t *testing.T) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/migrating.md")
@@ -31,7 +31,7 @@ func migratingCommands(t *testing.T) (lines []string) {
 	return lines
 }
 
-// TestMigratingCommands: they do what is said, one after the other.
+// TestMigratingCommands: the commands do what the document says, one after the other.
 func TestMigratingCommands(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

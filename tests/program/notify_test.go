@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestServiceManager: a service manager is told when the server is ready, reloads and ends, and gets food for its
-// watchdog again and again, also while nobody asks for anything.
+// TestServiceManager: the server notifies a service manager when it is ready, reloads and stops, and sends watchdog
+// messages regularly, also while it has no requests.
 func TestServiceManager(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -138,8 +138,8 @@ func TestPythonSession(t *testing.T) {
 	}
 }
 
-// crossingEvents is a server on which an answer and older events cross: the lock is held, and what was said of the time
-// before comes after that. When it is told to, it takes the lock away.
+// crossingEvents is a server that sends older events after an answer: the answer says that the lock is held, events
+// about the time before follow. When takeAway is closed, it revokes the lock.
 type crossingEvents struct {
 	models.UnimplementedLocketServer
 	takeAway chan struct{}
@@ -160,7 +160,7 @@ func (s *crossingEvents) Session(stream models.Locket_SessionServer) error {
 	return errors.Join(err, tell(4, models.Holding_HOLDING_HELD, models.Holding_HOLDING_NONE), tell(5, models.Holding_HOLDING_NONE, models.Holding_HOLDING_HELD))
 }
 
-// TestPythonSessionVersions: the example of a session takes what it is told by version.
+// TestPythonSessionVersions: the example of a session ignores events with older versions.
 func TestPythonSessionVersions(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

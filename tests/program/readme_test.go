@@ -16,7 +16,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// bash runs a line as a newcomer does.
+// bash runs a command line of the README.
 func bash(t *testing.T, line string, env ...string) (output string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", line)
@@ -54,7 +54,7 @@ func TestReadmeCommandLine(t *testing.T) {
 	}
 }
 
-// curlAnswer is what a newcomer sees: members of a claim, or of a resource.
+// curlAnswer is the answer to a command with curl: members of a claim, or of a resource.
 type curlAnswer struct {
 	Status, Owner string
 	Token         uint64
@@ -136,7 +136,7 @@ func TestReadmeHTTP(t *testing.T) {
 	if second.Status != "active" || second.Owner != "you" || second.Token <= first.Token {
 		t.Errorf("%s: %+v after %+v", wait, second, first)
 	}
-	for _, path := range []string{"/docs", "/openapi.json", "/metrics"} { // which it speaks of
+	for _, path := range []string{"/docs", "/openapi.json", "/metrics"} { // the README mentions them
 		if code, err := get(t, server, path); code != http.StatusOK {
 			t.Errorf("%s: %d, %v", path, code, err)
 		}
@@ -152,7 +152,7 @@ func get(t *testing.T, server *fixtures.Locket, path string) (code int, err erro
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// What the README speaks of is there.
+// The files that the README mentions exist.
 func TestReadmeLinks(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")

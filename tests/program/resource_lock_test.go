@@ -80,7 +80,7 @@ func (l locker) readersAndWriters(resource string) {
 	l.refuses("eve", "ann", resource, "write")
 	l.refuses("eve", "eve", resource, "write") // not reentrant
 	l.does("unlock", writer)
-	l.does("unlock", l.does("lock", "ann", resource, "read")) // what was refused is not in the way
+	l.does("unlock", l.does("lock", "ann", resource, "read")) // a refused request leaves no claim
 }
 
 func (l locker) lists(prefix string) {

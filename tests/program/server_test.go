@@ -90,8 +90,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A setting of the server that is wrong by itself ends it with the status of a wrong command line, before
-// it makes or opens anything. The line names the setting.
+// An invalid setting ends the server with the exit code of a wrong command line, before it
+// creates or opens any file. The error names the setting.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range [][]string{
@@ -175,7 +175,7 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
-// At the end: health says so, requests under way finish, those that wait are sent away.
+// At a shutdown health says NOT_SERVING, requests in progress complete, and waiting requests are answered.
 func TestOrderlyEnd(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -249,8 +249,8 @@ func watchHealth(t *testing.T, server *fixtures.Locket) func() (grpc_health_v1.H
 	return next
 }
 
-// Requests that do not finish are cut off, and the server ends all the same: when the
-// transaction under way has taken what it may take, at the latest.
+// Requests that do not complete are terminated, and the server ends nevertheless: at the latest after the
+// timeout of the transaction in progress.
 func TestEndWithStuckRequests(t *testing.T) {
 	t.Parallel()
 	database, proxy := harness.Proxied(t)
@@ -285,8 +285,8 @@ func TestEndIsQuick(t *testing.T) {
 	harness.AtMost(t, "the end", took, 2*time.Second)
 }
 
-// A flag comes before the environment, and that before the file. What was used shows in
-// which port listens.
+// A flag overrides the environment, and that overrides the file. The port that
+// listens shows which one was used.
 func TestWhereSettingsComeFrom(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.json")
@@ -337,7 +337,7 @@ func writeJSON(t *testing.T, file string, value any) {
 	harness.Must(t, os.WriteFile(file, text, 0o600))
 }
 
-// With TLS the server may listen everywhere, and lets nobody in without a certificate.
+// With TLS the server may listen on all addresses, and refuses clients without a certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ca := fixtures.NewCA(t)
@@ -492,7 +492,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestReadinessOfDatabase: while the database is away the server lives and is not ready, over HTTP
+// TestReadinessOfDatabase: while the database is unavailable the server is alive and not ready, over HTTP
 // and over gRPC, with the reason; afterwards it is ready again.
 func TestReadinessOfDatabase(t *testing.T) {
 	t.Parallel()
@@ -534,8 +534,8 @@ func TestReadinessOfDatabase(t *testing.T) {
 	}
 }
 
-// TestDatabasePassword: the password of the database comes from a file or the environment, and is
-// seen nowhere.
+// TestDatabasePassword: the password of the database comes from a file or the environment, and appears
+// in no output.
 func TestDatabasePassword(t *testing.T) {
 	t.Parallel()
 	config, err := mysql.ParseDSN(fixtures.MySQL(t))

@@ -57,7 +57,7 @@ func awaitLine(t *testing.T, from <-chan string, parts ...string) string {
 	}
 }
 
-// TestWatchCommand: `locket watch` shows what is live and what changes, and goes on after its server
+// TestWatchCommand: `locket watch` shows the live claims and their changes, and continues after its server
 // was killed.
 func TestWatchCommand(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestWatchCommand(t *testing.T) {
 	}
 }
 
-// TestPythonWatch: the example shows what happens, also across a restart of the server.
+// TestPythonWatch: the example shows the changes, also across a restart of the server.
 func TestPythonWatch(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, "mysql:"+fixtures.MySQL(t))
