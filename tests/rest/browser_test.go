@@ -17,8 +17,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// attack is a page that tries everything by which a page may send requests unasked, and then
-// says what it has been told.
+// attack is a page that sends requests in all ways that a browser allows without a preflight and
+// with one, and then shows the results.
 const attack = `<!doctype html><title>attack</title><body><pre id="told">running</pre>
 <iframe name="hidden"></iframe>
 <form id="form" method="post" enctype="text/plain" target="hidden" action="%[1]s/v1/claims/">
@@ -54,7 +54,7 @@ func TestBrowser(t *testing.T) {
 			fmt.Fprintf(w, attack, s.url)
 		}))
 		t.Cleanup(page.Close)
-		// Both lead to this machine: the first is another site, the second the same with another port.
+		// Both names resolve to this machine: the first is another site, the second the same site with another port.
 		for i, host := range []string{"evil.example", "127.0.0.1"} {
 			shown := browse(t, strings.Replace(page.URL, "127.0.0.1", host, 1))
 			if !strings.Contains(shown, "done\n") || strings.Contains(shown, "cors 200") || strings.Contains(shown, "basic") {

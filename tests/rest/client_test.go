@@ -27,10 +27,10 @@ type restServer struct {
 // object is a JSON object that is sent.
 type object map[string]any
 
-// reply is what came of a request.
+// reply is the result of a request.
 type reply struct {
 	request string
-	err     error // there is no answer
+	err     error // of a request without an answer
 	code    int
 	header  http.Header
 	body    []byte
@@ -202,7 +202,7 @@ func (s *restServer) holdFor(t *testing.T, resource string, ttl float64) restCla
 	return s.post(t, object{"resource": resource, "ttl": ttl}).is(t, http.StatusCreated).claim(t)
 }
 
-// queue claims a resource that is not free.
+// queue claims a resource that is held.
 func (s *restServer) queue(t *testing.T, resource string) restClaim {
 	t.Helper()
 	return s.post(t, object{"resource": resource, "ttl": 600}).is(t, http.StatusAccepted).claim(t)
@@ -220,7 +220,7 @@ func (s *restServer) becomes(t *testing.T, id, status string) (c restClaim) {
 	return c
 }
 
-// stands fails the test unless a claim has a status.
+// stands fails the test unless a claim has a status now.
 func (s *restServer) stands(t *testing.T, id, status string) restClaim {
 	t.Helper()
 	c := s.get(t, id)
@@ -295,7 +295,7 @@ func (a reply) members(t *testing.T) (members map[string]json.RawMessage) {
 	return members
 }
 
-// cut returns so much of a body as a message can bear.
+// cut returns the beginning of a body, for messages.
 func cut(body []byte) string {
 	if len(body) > 500 {
 		return string(body[:500]) + "…"
@@ -331,8 +331,8 @@ func idsOf(claims []restClaim) []string {
 	return ids
 }
 
-// about fails the test unless seconds are nearly as many as wanted, which they were at most
-// a while ago.
+// about fails the test unless a duration in seconds is what is wanted, or less by the time that a
+// request may take.
 func about(t *testing.T, what string, seconds *float64, want float64) {
 	t.Helper()
 	const while = 10
@@ -341,7 +341,7 @@ func about(t *testing.T, what string, seconds *float64, want float64) {
 	}
 }
 
-// show returns what a pointer points to, in words.
+// show returns the value that a pointer points to, as text.
 func show[T any](p *T) string {
 	if p == nil {
 		return "null"

@@ -15,8 +15,8 @@ import (
 
 const contenders = 50
 
-// Of fifty clients that claim one resource at once, one holds it and forty-nine wait, each
-// at a place of its own.
+// Of fifty clients that claim one resource concurrently, one holds it and forty-nine wait, each
+// at its own position.
 func TestRESTContention(t *testing.T) {
 	t.Parallel()
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
@@ -49,8 +49,8 @@ func TestRESTContention(t *testing.T) {
 	})
 }
 
-// A claim has its position in the line, up to the thousandth; and the line is counted
-// whole.
+// A claim has its position in the queue, up to 1,000; the number of waiters is
+// exact.
 func TestRESTLongLine(t *testing.T) {
 	t.Parallel()
 	longLine(t, harness.Embedded(t))
@@ -94,7 +94,7 @@ func longLine(t *testing.T, database string) {
 	}
 }
 
-// Fifty clients that wait, some of which withdraw, are served in the order of the line, one
+// Fifty clients that wait, some of which withdraw, hold the resource in the order of the queue, one
 // at a time.
 func TestRESTFairness(t *testing.T) {
 	t.Parallel()
@@ -136,7 +136,7 @@ type line struct {
 }
 
 // join claims the resource, waits for it in one of three ways, holds it for a moment and
-// gives it back.
+// releases it.
 func (l *line) join(t *testing.T, n int) {
 	body, wait := object{"resource": l.resource, "ttl": 60}, []string{"Prefer", "wait=60"}
 	if n%3 == 0 {
@@ -192,7 +192,7 @@ func (l *line) leave(id string) {
 	l.gone = append(l.gone, id)
 }
 
-// form waits until all clients stand in the line, and returns the ids of their claims in
+// form waits until all clients are in the queue, and returns the ids of their claims in
 // order.
 func (l *line) form(t *testing.T) []string {
 	t.Helper()

@@ -61,7 +61,7 @@ var contractLeases = []sentence{
 }
 
 // takeOver has a claim wait for one that is not renewed, and returns how long after the
-// deadline of that one it was active, and its client told so.
+// deadline of that one it was active, and its client was told.
 func takeOver(t *testing.T, s *restServer, resource string) (late, answered time.Duration) {
 	t.Helper()
 	const lease = 300 * time.Millisecond
@@ -93,8 +93,8 @@ func dueClaim(t *testing.T, s *restServer) (c restClaim) {
 	return c
 }
 
-// renewsOverdue renews a claim that is due. The sweep takes it away at last: whoever comes
-// too late for this tries again.
+// renewsOverdue renews a claim that is due. If the sweep has expired the claim before, it tries
+// again with another one.
 func renewsOverdue(method string, body object) func(t *testing.T, s *restServer) {
 	return func(t *testing.T, s *restServer) {
 		harness.Eventually(t, func() error {

@@ -184,7 +184,7 @@ var requiredPerformance = []sentence{
 	}},
 }
 
-// activate has ten clients walk down a queue each: release the first, activate the
+// activate has ten clients, each of which processes a queue: it releases the first claim and activates the
 // next.
 func activate(t *testing.T, s *restServer, name string) {
 	t.Helper()
@@ -230,7 +230,7 @@ var requiredAuthentication = []sentence{
 	}},
 }
 
-// guarded is a proxy that lets nobody by without a token, such as all auth systems have.
+// guarded is an authenticating proxy: it refuses requests without a token.
 func guarded(t *testing.T, s *restServer) http.Handler {
 	t.Helper()
 	target, err := url.Parse(s.url)

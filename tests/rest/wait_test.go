@@ -41,7 +41,7 @@ var waitingCalls = []waitingCall{
 	}, http.StatusOK, http.StatusOK, http.StatusOK},
 }
 
-// line makes a claim that waits for a holder, and returns their ids.
+// line makes a holder and a claim that waits for it, and returns their ids.
 func (s *restServer) line(t *testing.T, name string) (holder, waiter string) {
 	t.Helper()
 	waiter = strings.NewReplacer("/", ".", " ", "_").Replace(t.Name() + "-" + name)
@@ -51,7 +51,7 @@ func (s *restServer) line(t *testing.T, name string) (holder, waiter string) {
 	return holder, waiter
 }
 
-// prompt is how soon an answer must come that need wait no longer: no test waits for longer. The machine
+// prompt bounds the time until an answer that need not wait any longer. It is long because the machine
 // may be busy.
 const prompt = harness.HangTimeout
 
@@ -218,8 +218,8 @@ func cannotWait(t *testing.T, s *restServer) {
 	}
 }
 
-// A client that hangs up ends its wait at once, and its claim stays in the line. A server
-// that ends gives those that still wait the ordinary answer, and ends in time.
+// A client that closes its connection ends its wait at once, and its claim stays in the queue. A server
+// that stops sends the ordinary answer to those that still wait, and ends in time.
 func TestRESTWaitEnds(t *testing.T) {
 	t.Parallel()
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
