@@ -13,9 +13,9 @@ import (
 // family is a command with children, grandchildren and daemons that ignore TERM.
 const family = `trap "" TERM; sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sh -c 'sleep 1000; :' & (sleep 1000 &); echo ready; wait`
 
-// Of the supervisor, the reaper and the guard any two may be killed at once: the third one ends all
-// that came from the command, releases the lock, and leaves no control group. Whether the command
-// has one is as on this machine; TestRunKilledTogetherChaos has both.
+// Any two of the supervisor, the reaper and the guard may be killed at once: the third one ends all
+// processes of the command, releases the lock, and leaves no control group. Whether the command
+// has a control group depends on this machine; TestRunKilledTogetherChaos tests both.
 func TestRunKilledTogether(t *testing.T) {
 	t.Parallel()
 	killTogether(t, func(*runner) {}, func(string) bool { return true })

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// With --leave what the command has started runs on, without the lock, when the command ends by itself. When the
-// command is stopped, it ends.
+// With --leave the processes that the command has started continue, without the lock, when the command ends by
+// itself. When locket run stops the command, they end.
 func TestRunLeave(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

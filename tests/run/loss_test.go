@@ -26,7 +26,7 @@ func holderOf(t *testing.T, server *fixtures.Locket, address, name, file string,
 	return r
 }
 
-// lapses waits for the end by a lease that could not be renewed. That no server could be asked to release it may be said too.
+// lapses waits for the end because the lease could not be renewed. A message that no server could be asked to release it is allowed.
 func (r *runner) lapses() {
 	r.t.Helper()
 	r.ends(123)
@@ -46,7 +46,7 @@ func successor(t *testing.T, server *fixtures.Locket, name, file string) {
 	}
 }
 
-// Whatever ends the lease, the command has ended before the next one has the lock.
+// Whatever ends the lease, the command has ended before another holder gets the lock.
 func TestRunLost(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -71,7 +71,7 @@ func TestRunLost(t *testing.T) {
 		r.lapses()
 		r.prints("term")
 	})
-	// Stopped itself, it cannot renew; the guard knows when the lease ends.
+	// A stopped supervisor cannot renew; the guard knows when the lease ends.
 	t.Run("stop", func(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(folder, "stop")
@@ -108,7 +108,7 @@ func TestRunLost(t *testing.T) {
 	})
 }
 
-// Who revokes a claim that is held has the command stopped, and says why.
+// When the claim is revoked, the command is stopped, with a message that has the reason.
 func TestRunRevoked(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// Ten at once, and never two of them.
+// Of ten concurrent runs never two hold the lock.
 func TestRunContention(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -38,7 +38,7 @@ func TestRunContention(t *testing.T) {
 	}
 }
 
-// Those that share are inside together; who wants it alone waits for them, and they for him.
+// Shared locks are held together; an exclusive one waits for them, and they wait for it.
 func TestRunShared(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -93,7 +93,7 @@ func TestRunOrder(t *testing.T) {
 	}
 }
 
-// It waits for as long as the flags say.
+// The flags bound the wait.
 func TestRunWait(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -141,7 +141,7 @@ func TestRunWait(t *testing.T) {
 	})
 }
 
-// A lock that is taken in another way keeps it waiting, and the other way round.
+// A lock that another client holds makes the run wait, and the other way round.
 func TestRunAndLock(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

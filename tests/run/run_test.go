@@ -36,8 +36,8 @@ func runServer(t *testing.T) *fixtures.Locket {
 	return fixtures.StartLocket(t, harness.Embedded(t))
 }
 
-// newRunner returns a locket run that is not started. All that comes from it bears a mark in
-// its environment.
+// newRunner returns a locket run that is not started. All of its descendants have a mark in
+// their environment.
 func newRunner(t *testing.T, address string, args ...string) *runner {
 	t.Helper()
 	r := &runner{t: t, mark: "RUN_MARK=" + rand.Text(), ended: make(chan struct{})}
@@ -130,7 +130,7 @@ func (r *runner) signal(sig syscall.Signal) {
 	harness.Must(r.t, r.cmd.Process.Signal(sig))
 }
 
-// leavesNothing: it ends, if it has not, and nothing that came from it is left.
+// leavesNothing waits until the run has ended, and checks that no descendant of it is left.
 func (r *runner) leavesNothing() {
 	r.t.Helper()
 	r.eventually("nothing is left", func() bool { return len(marked(r.mark)) == 0 })
@@ -202,7 +202,7 @@ func unheld(t *testing.T, client models.LocketClient, name string) {
 	}
 }
 
-// Whatever the command's status is, it is that of locket run; the lock is free then.
+// The exit code of locket run is that of the command; the lock is free then.
 func TestRunStatus(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -254,7 +254,7 @@ func TestRunUnusable(t *testing.T) {
 	}
 }
 
-// Some is found out only when it is executed.
+// Some errors are found only when the command is executed.
 func TestRunNotExecutable(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -445,7 +445,7 @@ func TestRunTLS(t *testing.T) {
 	r.prints("127.0.0.1:1," + server.Address())
 }
 
-// A locket in the command reaches the servers by the flags of the outer one, whatever its working
+// A locket in the command connects to the servers of the outer one's flags, whatever its working
 // directory is.
 func TestRunNested(t *testing.T) {
 	t.Parallel()
@@ -472,7 +472,7 @@ func TestRunNested(t *testing.T) {
 	insecure.prints("true .")
 }
 
-// A locket run that waits for the end of the one that it runs under ends.
+// A locket run that would wait for the locket run that has started it ends with an error.
 func TestRunWaitsForItself(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -484,7 +484,7 @@ func TestRunWaitsForItself(t *testing.T) {
 	deep := startRun(t, server.Address(), "d1", "--", program, "run", "d2", "--", program, "run", "d3", "d1", "--", "true")
 	deep.ends(124, "d1", "runs under", "waits for its end")
 	startRun(t, server.Address(), "s", "--shared", "--", "sh", "-c", `exec "$0" run s --shared -- true`, program).ends(0)
-	// The variables of a watch tell of claims that are those of others.
+	// The variables of a watch are about claims of others.
 	other := harness.Create(t, server.Client(t), "o", "other", time.Hour)
 	waits := newRunner(t, server.Address(), "o", "--wait", "1ms", "--", "true")
 	waits.cmd.Env = append(waits.cmd.Env, "LOCKET_NAME=o", "LOCKET_ID="+other.GetId())
@@ -494,7 +494,7 @@ func TestRunWaitsForItself(t *testing.T) {
 	startRun(t, server.Address(), "e", "--conflict-exit-code", "0", "--", "true").ends(125, "--conflict-exit-code")
 }
 
-// With --verbose it says for whom it waits, and at which place of the line, again when that changes.
+// With --verbose it prints for whom it waits, and its position in the queue, again after each change.
 func TestRunVerbose(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

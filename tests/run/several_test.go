@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// All locks are held while the command runs, which knows them, and none afterwards.
+// All locks are held while the command runs, which has them in its environment; none is held afterwards.
 func TestRunSeveral(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -39,7 +39,7 @@ func TestRunSeveral(t *testing.T) {
 	}
 }
 
-// If one of the locks is not to be had, none is held, and the command is not run.
+// If one of the locks cannot be acquired, none is held, and the command is not run.
 func TestRunSeveralOrNone(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

@@ -61,7 +61,7 @@ func TestRunSignals(t *testing.T) {
 			harness.Create(t, client, key, name, time.Hour)
 			r := shell(t, server.Address(), key, "echo never")
 			r.queue(client, key, 1, 1)
-			r.signal(syscall.SIGWINCH) // of no concern
+			r.signal(syscall.SIGWINCH) // it has no effect
 			r.signal(syscall.SIGCONT)
 			r.signal(sig)
 			r.ends(128 + int(sig))
@@ -181,7 +181,7 @@ func (r *runner) commandIsStopped() {
 	}
 }
 
-// What was ignored stays so.
+// Signals that were ignored at the start stay ignored.
 func TestRunNohup(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -254,7 +254,7 @@ func TestRunLeftovers(t *testing.T) {
 	}
 }
 
-// What has been left may tidy up, under the lock.
+// Processes that the command has left may end in their own time while the lock is held.
 func TestRunLeftoverTidiesUp(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -268,7 +268,7 @@ func TestRunLeftoverTidiesUp(t *testing.T) {
 	}
 }
 
-// Whoever is killed of locket run and its guard, the command ends.
+// When locket run or its guard is killed, the command ends.
 func TestRunKilled(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// A run whose connection has gone silent while it waited notices its turn all the same, while the
-// claim lasts or by a new one, and runs the command once.
+// A run whose connection stops delivering while it waits gets the lock nevertheless, with the same
+// claim or a new one, and runs the command once.
 func TestRunSilence(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// console is a shell with job control on its own terminal, and the one who types.
+// console is a shell with job control on its own terminal, and the input of its user.
 type console struct {
 	*runner
 	keys *os.File
@@ -68,7 +68,7 @@ func (c *console) sees(text string) (before string) {
 	return before
 }
 
-// Ctrl-C is for the command; the status is what it makes of it.
+// Ctrl-C goes to the command, whose exit code is that of the run.
 func TestRunTerminalInterrupt(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -122,7 +122,7 @@ func TestRunTerminalInput(t *testing.T) {
 	c.sees("got that")
 }
 
-// Ctrl-Z stops both; who comes back in time continues where he was.
+// Ctrl-Z stops both; a run that is continued in time keeps the lock.
 func TestRunTerminalStop(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
@@ -149,7 +149,7 @@ func TestRunTerminalStop(t *testing.T) {
 		c.sees("got this")
 		c.sees("0 > ")
 	}
-	// Who comes back later does not: the lock is another's by then.
+	// A run that is continued later does not: another holder has the lock by then.
 	c.types(`$L run a --ttl 1s -- sh -c "echo rea\"\"dy; read x; echo got\"\" \$x"` + "\n")
 	c.sees("ready")
 	time.Sleep(50 * time.Millisecond) // real time: it reads, or not yet
@@ -163,7 +163,7 @@ func TestRunTerminalStop(t *testing.T) {
 	c.ends(123)
 }
 
-// A person who waits learns for whom.
+// On a terminal a run that waits names the holder.
 func TestRunTerminalWait(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
