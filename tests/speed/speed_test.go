@@ -1,4 +1,4 @@
-// Package speed_test checks that no verdict of a test depends on how fast the machine is.
+// Package speed_test checks that the result of no test depends on the speed of the machine.
 package speed_test
 
 import (
