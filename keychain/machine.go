@@ -2,7 +2,7 @@ package keychain
 
 import "slices"
 
-// state is where a claim stands, in the words of the original.
+// state is the state of a claim, with the name that the original gives it.
 type state string
 
 const (
@@ -41,7 +41,7 @@ type event string
 const (
 	eventBegin event = "-" // the client wants the claim
 
-	// The answers. The worker sorts them: no answer at all, or none that belongs to the
+	// The answers, as the worker classifies them: a missing answer, or one that is not of the
 	// protocol, is failed.
 	eventOK        event = "response (200)"
 	eventCreated   event = "response (201)"
@@ -55,7 +55,7 @@ const (
 	// did not hear from the keychain.
 	eventPlaceLost event = "response (200 or 4xx), place lost"
 	// eventStale is a 200 or 201 which says that the claim is active, and which has come so
-	// late that the lease may be half over, or all.
+	// late that half of the lease, or more, may be over.
 	eventStale event = "response (200 or 201), late"
 
 	eventSignal    event = "signal received" // an error of the client: everything must end at once
@@ -68,8 +68,8 @@ const (
 	eventLeaseOver event = "lease is over" // by the client's own clock
 )
 
-// action is what the worker must do. Sending replaces the request under way, starting a timer
-// the one that runs.
+// action is what the worker must do. Sending replaces the request in progress, and starting a timer
+// replaces the one that runs.
 type action string
 
 const (
@@ -145,13 +145,13 @@ func (s state) kind() action {
 // asks reports whether a state waits for an answer.
 func (s state) asks() bool { return sends[s] != "" }
 
-// holds reports whether a claim is the client's, as long as its lease lasts.
+// holds reports whether the client holds the claim in this state, as long as its lease lasts.
 func (s state) holds() bool {
 	return s == stateActive || s == stateRenewing || s == stateRetryingRenew
 }
 
-// step returns the state after an event, and what is to be done. It refuses, with false,
-// events that cannot happen in that state: their timer does not run, or nothing was asked.
+// step returns the state after an event, and the actions. ok is false for events that cannot happen
+// in the state: their timer does not run, or no request is in progress.
 func step(s state, e event) (next state, actions []action, ok bool) {
 	if r, found := transitions[pair{s, e}]; found {
 		return r.to, r.actions, true
@@ -167,8 +167,8 @@ func step(s state, e event) (next state, actions []action, ok bool) {
 	return s, nil, false
 }
 
-// classOf returns as what an answer counts where the table has no row for it: any of 4xx is
-// 4xx, and a success that makes no sense there is no answer at all.
+// classOf returns the class of an answer for which the table has no row: each 4xx counts as
+// 4xx, and an unexpected success as no answer.
 func classOf(e event) event {
 	switch e {
 	case eventConflict, eventNotFound, eventPlaceLost:

@@ -255,14 +255,14 @@ func (s *nessyServer) count(step string) int {
 	return s.counts[step]
 }
 
-// set changes what a test may change while the server runs.
+// set changes fields of the server while it runs.
 func (s *nessyServer) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-// take has somebody else hold a resource, without a request.
+// take has another owner hold a resource, without a request.
 func (s *nessyServer) take(resource string, ttl time.Duration) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,12 +47,12 @@ type settings struct {
 	claim          []ClaimOption
 }
 
-// WithFailover adds addresses of servers of the same service, on one database: the one that is
-// asked is asked until it fails (no answer in time, a connection that breaks, 5xx, an answer
-// that is not the service's), then the next one, in their order and round again. Until each
-// has failed once there is no long pause. A server that works again is asked again in this
-// order, and not before. Attempts are shorter the more servers there are, so that a
-// renewal can reach all of them before the trust window ends.
+// WithFailover adds addresses of servers of the same service, on one database. The keychain uses one
+// server until it fails (no answer in time, a connection that breaks, 5xx, an answer that is not the
+// service's), then the next one in their order, and the first after the last. There is no long pause
+// until each has failed once. A server that works again is used again when its turn comes.
+// The more servers there are, the shorter is the timeout of an attempt, so that a renewal can try all of
+// them before the trust window ends.
 func WithFailover(urls ...string) Option {
 	return func(s *settings) { s.more = append(s.more, urls...) }
 }
@@ -61,8 +61,8 @@ func WithFailover(urls ...string) Option {
 // afterwards.
 func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
 
-// WithTLSFiles is WithTLS by files, which are read by New, and again for every connection;
-// while they cannot be read, or do not belong together (yet), the last good ones stay in use.
+// WithTLSFiles is WithTLS with files, which are read by New, and again for every connection;
+// while they cannot be read, or certificate and key do not match, the last valid ones stay in use.
 func WithTLSFiles(files Files) Option { return func(s *settings) { s.files = &files } }
 
 // WithCredential sends a credential along with every request to the servers (RFC 6750), but not to
@@ -77,16 +77,16 @@ func WithCredential(text string) Option {
 	}
 }
 
-// WithCredentialFile is WithCredential by a file, which has the credential in a line of its own.
-// New fails when it cannot be read. It is read again for every request, so a credential that is
-// replaced is used at once; while the file cannot be read, or has none, the last good one is.
+// WithCredentialFile is WithCredential with a file, which has the credential in a line of its own.
+// New fails when it cannot be read. It is read again for every request, so a new credential is used
+// at once; while the file cannot be read, or has none, the last valid one is used.
 func WithCredentialFile(file string) Option {
 	return func(s *settings) { s.credential = func() (bearer.Source, error) { return bearer.OpenFile(file) } }
 }
 
-// WithCredentialSource is WithCredential by what gives a credential for each request, such as
-// bearer/clientcredentials. A request without one fails, and is repeated as one that found no
-// server.
+// WithCredentialSource is WithCredential with a source that returns a credential for each request, such
+// as bearer/clientcredentials. When the source fails, the request fails, and is repeated as if the server
+// could not be reached.
 func WithCredentialSource(source bearer.Source) Option {
 	return func(s *settings) { s.credential = func() (bearer.Source, error) { return source, nil } }
 }
@@ -94,17 +94,17 @@ func WithCredentialSource(source bearer.Source) Option {
 // WithInsecure allows a bearer credential in plain text on the way to another machine.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 
-// WithTransport has the requests made by another transport, which must respect their contexts,
-// and closes its own idle connections. It configures TLS itself.
+// WithTransport sends the requests with another transport, which must respect their contexts,
+// and close its own idle connections. It configures TLS itself.
 func WithTransport(transport http.RoundTripper) Option {
 	return func(s *settings) { s.transport = transport }
 }
 
-// WithRetries sets how requests are repeated. What is 0 stays as it was.
+// WithRetries sets how requests are repeated. A field that is 0 keeps its default.
 func WithRetries(retries Retries) Option { return func(s *settings) { s.retries = retries } }
 
-// WithRequestTimeout bounds a request that does not wait in the queue. Renewals have a third
-// of the TTL, if that is shorter; ending a claim a third of its own time.
+// WithRequestTimeout bounds a request that does not wait in the queue. The timeout of a renewal is a third
+// of the TTL, if that is shorter; that of a request to end a claim a third of the release timeout.
 func WithRequestTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.requestTimeout = timeout }
 }
@@ -117,7 +117,7 @@ func WithReleaseTimeout(timeout time.Duration) Option {
 
 // WithLongPoll sets for how long one request waits in the queue where the server offers that
 // (Prefer: wait), in whole seconds, and half of the TTL at most. With 0 none waits, and the
-// keychain asks now and then.
+// keychain polls.
 func WithLongPoll(longest time.Duration) Option {
 	return func(s *settings) { s.longPoll = longest }
 }
@@ -128,10 +128,10 @@ func WithLongPoll(longest time.Duration) Option {
 // for.
 func WithFatal(fatal func(error)) Option { return func(s *settings) { s.fatal = fatal } }
 
-// WithAlert has the keychain call a function when a person should know of a failure at once,
-// because it may not pass by itself: the credentials were refused (401, 403, 407), or somebody
-// between has answered in Locket's place. It is called for each claim, for the first of such
-// failures in a row, in a goroutine of its own. The requests are repeated all the same.
+// WithAlert has the keychain call a function when an operator should know of a failure at once,
+// because it may be permanent: the credentials were refused (401, 403, 407), or an intermediary
+// has answered in Locket's place. It is called for each claim, for the first of consecutive
+// failures, in a goroutine of its own. The requests are repeated nevertheless.
 func WithAlert(alert func(error)) Option { return func(s *settings) { s.alert = alert } }
 
 // WithLogger has the keychain log to a logger instead of to none: gains and losses at level
@@ -212,24 +212,24 @@ func WithTimeout(timeout time.Duration) ClaimOption {
 	return func(s *claimSettings) { s.timeout = timeout }
 }
 
-// WithUserData stores data with the claim, for people to see: anything that becomes JSON.
+// WithUserData stores data with the claim, which is shown to others: any value that can be encoded as JSON.
 func WithUserData(data any) ClaimOption {
 	return func(s *claimSettings) { s.userData, s.hasUserData = data, true }
 }
 
 // WithMode makes the claim exclusive or shared. Only Locket knows modes: other servers of the
-// protocol refuse the parameter, so it is only sent when it is given. So it is with WithOwner.
+// protocol refuse the parameter, so it is only sent when it is given.
 func WithMode(mode Mode) ClaimOption { return func(s *claimSettings) { s.mode = mode } }
 
-// WithOwner says who claims. Only Locket knows owners.
+// WithOwner sets the owner of the claim. Only Locket knows owners: the parameter is only sent when it is given.
 func WithOwner(owner string) ClaimOption { return func(s *claimSettings) { s.owner = owner } }
 
 // WithWaitTTL sets for how long the claim may wait without the server hearing from the keychain,
-// 15 s at least: when this process ends without a word, its place in the queue is free after this
-// time. A keychain that is cut off from all servers for longer loses its place, and claims
-// anew when it can. It is DefaultWaitTTL unless it is set; 0 waits for ever. Only Locket knows wait
-// TTLs: a server that refuses the parameter (400, naming wait_ttl) is asked again without it,
-// and gets no more of them.
+// 15 s at least: when this process is killed, its claim leaves the queue after this time. A keychain
+// that is disconnected from all servers for longer loses its place in the queue, and claims
+// again when it can. It is DefaultWaitTTL unless it is set; 0 waits for ever. Only Locket knows wait
+// TTLs: when a server refuses the parameter (400, naming wait_ttl), the request is repeated without it,
+// and later requests do not have it.
 func WithWaitTTL(ttl time.Duration) ClaimOption { return func(s *claimSettings) { s.waitTTL = ttl } }
 
 // WithRenewPeriod sets how long after a renewal the next one follows: a third of the TTL,
@@ -276,9 +276,9 @@ func (s *claimSettings) margin(ttl time.Duration) time.Duration {
 	return max(lease.Margin(ttl), min(s.leastMargin, ttl/2))
 }
 
-// registration is the body of POST. It has nothing of Locket's own that was not asked for,
-// because a server of the REST requirements refuses parameters that it does not know; a wait TTL
-// only where it is not known to be refused.
+// registration is the body of POST. It has Locket's own parameters only when they were set, because a
+// server of the REST requirements refuses parameters that it does not know; and a wait TTL only while the
+// server is not known to refuse it.
 type registration struct {
 	Resource string          `json:"resource"`
 	TTL      float64         `json:"ttl"`

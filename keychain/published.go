@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/internal/lease"
 )
 
-// published is what is known of a claim. Its worker writes it, the handle tells it, and any
-// goroutine may read it.
+// published is the known state of a claim. Its worker writes it; any goroutine may read it, through the
+// handle.
 type published struct {
 	lost chan struct{} // Done: closed when the claim is not held any more
 
@@ -42,7 +42,7 @@ func (p *published) fencingToken() uint64 {
 	return p.token
 }
 
-// held asks the clock, and nobody else.
+// held reports whether the trust window lasts. It sends no request.
 func (p *published) held() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *published) isWanted() bool {
 	return !p.unwanted && !isOver
 }
 
-// giveUp notes that the claim is not wanted any more, or has ended.
+// giveUp records that the claim is no longer wanted, or has ended.
 func (p *published) giveUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *published) extend(trust lease.Window) {
 	p.trust = trust
 }
 
-// lose ends what held says, and closes lost, before anything else is done about it.
+// lose makes held return false, and closes lost, before any other action.
 func (p *published) lose(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *published) lose(err error) {
 	close(p.lost)
 }
 
-// learn keeps what an answer tells of the claim.
+// learn stores what an answer says about the claim.
 func (p *published) learn(a *answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func (p *published) learn(a *answer) {
 	}
 }
 
-// settle decides which claim is the one that is kept, unless that is decided, and returns the
-// addresses of the others: see Claim.settle.
+// settle decides which claim is kept, unless that is decided, and returns the addresses of the
+// others: see Claim.settle.
 func (p *published) settle(location string) (strays []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +125,8 @@ func (p *published) forget() {
 	p.decided, p.location, p.id, p.token = false, "", "", 0
 }
 
-// hear keeps an address that came in a late answer until settle, and reports whether it is
-// decided already which claim is kept.
+// hear stores an address that came in a late answer until settle, and reports whether the claim that
+// is kept has already been decided.
 func (p *published) hear(address string) (decided bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/keychain"
 )
 
-// What is wrong with the arguments is an error of New and Claim.
+// New and Claim return an error for each invalid argument.
 func TestArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		url    string
@@ -153,7 +153,7 @@ func TestTLS(t *testing.T) {
 	kc := open(t, url, keychain.WithTLS(ca.ClientTLS(t)))
 	must(t, claim(t, kc, "r").Release(t.Context()))
 
-	// A file that is no good leaves the last good one in use; one that is good is used.
+	// While a file is invalid the last valid one is used; a valid one is used at once.
 	clientCert, clientKey := ca.Issue(t, "client")
 	authority := filepath.Join(t.TempDir(), "ca.crt")
 	copyFile(t, fixtures.NewCA(t).File, authority)
@@ -177,7 +177,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// A connection that has gone silent is not used again: a network that swallows what is sent
+// A connection on which no answer comes is not used again: a network that drops packets
 // costs an attempt, and not the lease.
 func TestSilentNetwork(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func unmarked(f fault) fault {
 	}
 }
 
-// refusals are answers that no repetition can mend.
+// refusals are permanent errors: repeating the request does not help.
 var refusals = map[string]fault{
 	"400": problem(400, `{"ttl": "is wrong"}`),
 	"404": problem(404, `{"message": "no claim has this id"}`),
@@ -74,7 +74,7 @@ var foreign = map[string]fault{
 		"Content-Length: 100\r\n\r\n{}"),
 }
 
-// denials are the server's own, which a new credential may mend.
+// denials are the server's own refusals for which a new credential may help.
 var denials = map[string]fault{
 	"401": problem(401, `{"message": "the credential has expired"}`),
 	"403": problem(403, `{"message": "not for you"}`),

@@ -155,7 +155,7 @@ func life(t *testing.T, url string) {
 	}
 }
 
-// contention: many that want the same are never two at once.
+// contention: of many claims of one resource never two are active at once.
 func contention(t *testing.T, url string) {
 	const clients, rounds = 8, 5
 	var all sync.WaitGroup
@@ -189,7 +189,7 @@ func contention(t *testing.T, url string) {
 	all.Wait()
 }
 
-// fairness: first come, first served, and soon: nobody sleeps between two polls.
+// fairness: claims are active in their order, and soon, because no keychain pauses between two long polls.
 func fairness(t *testing.T, url string) {
 	first := claim(t, open(t, url), "fairness")
 	const waiters = 5
@@ -286,7 +286,7 @@ func timeout(t *testing.T, url string) {
 	soon(t, "it is withdrawn", func() bool { _, n := line(t, url, "timeout"); return n == 0 })
 }
 
-// revoked: who learns of it by a renewal has lost the claim; the handler is called.
+// revoked: a keychain that learns by a renewal that its claim was revoked has lost it; the handler is called.
 func revoked(t *testing.T, url string) {
 	fatal := make(chan error, 1)
 	kc := open(t, url, keychain.WithFatal(func(err error) { fatal <- err }))
@@ -433,7 +433,7 @@ func aborting(t *testing.T, url string) {
 	}
 }
 
-// refused: what the server does not take is an error at once, and the handler is called.
+// refused: a request that the server refuses is an error at once, and the handler is called.
 func refused(t *testing.T, url string) {
 	fatal := make(chan error, 1)
 	kc := open(t, url, keychain.WithFatal(func(err error) { fatal <- err }))
@@ -447,7 +447,7 @@ func refused(t *testing.T, url string) {
 	}
 }
 
-// TestOutages: what becomes of a claim whose server is away.
+// TestOutages: the states of a claim while its server is unavailable.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	t.Run("restart", func(t *testing.T) {

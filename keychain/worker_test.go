@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/internal/lease"
 )
 
-// The process was stopped until the lease was over. Whatever is seen first when it goes on,
-// the claim is lost, and nothing is sent any more.
+// The process was stopped until the lease was over. Whichever event comes first when it continues,
+// the claim is lost, and no further request is sent.
 func TestStopped(t *testing.T) {
 	for s, events := range map[state][]event{
 		stateActive:        {eventRenew, eventRelease, eventSignal, eventRefresh, eventLeaseOver, ""},
