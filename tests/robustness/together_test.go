@@ -41,7 +41,7 @@ type together struct {
 }
 
 // TestTogether has every kind of client use the same resources, at two servers with one database, and at one with
-// SQLite. The rules explain all that any of them was answered, and what sessions and watches were told.
+// the embedded engine. The rules explain all answers, and all events of sessions and watches.
 func TestTogether(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
