@@ -15,8 +15,8 @@ const maxProblems = 100
 // settling is for how much lease time after a quarantine claims may still wait for what nobody holds.
 const settling = claim.Time(10 * 60 * 1e6)
 
-// Checker is a Sink that finds what does not agree. It needs some hundred bytes of memory for each live claim, and for each resource of
-// which it is told.
+// Checker is a Sink that finds inconsistencies. It needs some hundred bytes of memory for each live claim, and for each
+// resource.
 type Checker struct {
 	// Head is that of what was checked.
 	Head Head
@@ -47,7 +47,7 @@ type tally struct {
 	claim   string // whose it is
 }
 
-// NewChecker returns an empty one.
+// NewChecker returns a Checker without problems.
 func NewChecker() *Checker {
 	return &Checker{state: newStateHash(), ids: make(map[string]struct{}), tallies: make(map[string]*tally), bound: make(map[string]int)}
 }

@@ -40,8 +40,8 @@ const (
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// Write writes a backup into a file, in the place of what has the name: beside it, and renamed when it is durable. A file that is no
-// backup is not replaced. from writes what is to be in it.
+// Write writes a backup into a temporary file beside path, and renames it when it is durable. It replaces an existing
+// backup, but no other file. from writes the contents.
 func Write(path string, from func(Sink) error) (err error) {
 	if err := replaceable(path); err != nil {
 		return err
@@ -194,8 +194,8 @@ func (w *writer) End(h Head) error {
 	return w.flush()
 }
 
-// Read reads a backup and gives what is in it to a sink. What the sink gets counts only when Read returns nil: else the end may be
-// missing. Errors have the file's name.
+// Read reads a backup and gives its contents to a sink. If Read returns an error, the contents are incomplete and must not
+// be used. Errors have the file's name.
 func Read(path string, to Sink) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -280,7 +280,7 @@ func (r *reader) block() error {
 	return nil
 }
 
-// item reads an item. Everything is given to the sink only when it has been read wholly.
+// item reads an item, and gives it to the sink when it has been read completely.
 func (r *reader) item(p *parser) (err error) {
 	var kind uint8
 	p.byte(&kind)

@@ -21,11 +21,11 @@ const (
 	// LeastQuarantine is how long a quarantine is at least, unless the options say so: a TTL that nobody has used before the
 	// backup was taken may have been used since.
 	LeastQuarantine = time.Minute
-	// MostQuarantine is how long one may be that nobody has asked for.
+	// MostQuarantine is the longest quarantine that a restore makes unless the options ask for a longer one.
 	MostQuarantine = 24 * time.Hour
-	// margin is by how much versions rise beyond all that may have been given, so that no difference of two clocks matters.
+	// margin is added to the highest version that may have been given, against differences between two clocks.
 	margin = 24 * time.Hour
-	// ReasonRestored is why claims were revoked.
+	// ReasonRestored is the reason in claims that a restore has revoked.
 	ReasonRestored = "the database was restored from a backup, with --revoke-all"
 )
 
@@ -39,7 +39,7 @@ func (e *LongQuarantineError) Error() string {
 	return fmt.Sprintf("the longest TTL in the backup is %v, and nobody would be granted anything for so long; say how long with --quarantine, or end all claims with --revoke-all", e.Longest)
 }
 
-// Restored returns a sink that has another get what is to be in a restored store.
+// Restored returns a sink that gives another one the contents of the restored store.
 //
 // What has happened after the backup was taken is not known: claims were granted, renewed and ended. Fencing tokens that were given
 // since are below the versions that all resources get, also those that are not in the backup. Leases and sessions begin anew, with their full TTL:
