@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxResources is how many resources are known at most. Then those are forgotten for which nobody waits and that have
-	// not changed for longest, down to half of it.
+	// maxResources is the maximum number of resources in a board. At the maximum half of them are removed: first those
+	// without waiters that have not changed for the longest time.
 	maxResources = 10_000
 	// maxChanges is how many changes are kept to be shown.
 	maxChanges = 20
@@ -66,9 +66,9 @@ const unknown = -1
 type board struct {
 	started   time.Time
 	resources map[string]*resource
-	// whole is whether all resources are known that are not free, and more whether the last list did not have all.
+	// whole says that all resources that are not free are known, and more that the last list was incomplete.
 	whole, more bool
-	// dirty is whether a list would tell something that is not known.
+	// dirty says that a list would contain something that is not known.
 	dirty                         bool
 	changes                       []*models.Transition
 	grants, waits, ends, expiries counter

@@ -1,12 +1,11 @@
-// Package top keeps what is shown of the resources for which most claims wait, on a terminal or line by line.
+// Package top shows the resources for which most claims wait, on a terminal or line by line.
 //
-// It begins with a list of them (ListResources, one page) and changes it by what Watch tells, without a snapshot: so it
-// costs the database nothing while nothing is asked. The page is asked for again every listInterval, and every
-// dirtyInterval while something is not known that only a list tells. What came by the feed is never overwritten by an older
-// list: each resource has a version.
+// It reads a list of them (ListResources, one page) and updates it with the events of Watch, without a snapshot, which
+// cost the database nothing. The page is read again every listInterval, and every dirtyInterval while something is
+// unknown that only a list contains. An older list never overwrites an event: each resource has a version.
 //
-// One goroutine has the board, draws and decides; others bring it what they read. If one of them panics, the first
-// panics in its place, after it has restored the terminal.
+// One goroutine owns the board and draws; others send it what they read. If one of those panics, the owner restores
+// the terminal and panics in its place.
 //
 // Callers may rely on this: whatever ends Screen (a key, the context, an error, a panic), the terminal is as it was; while
 // the servers cannot be reached, a Snapshot says so and since when, and it goes on by itself.
