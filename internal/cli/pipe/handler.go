@@ -158,7 +158,7 @@ func (h *handler) beginClaim(r *request, e *entry) error {
 	return nil
 }
 
-// obtain waits until the resource is ours.
+// obtain waits until the claim is active.
 func (h *handler) obtain(e *entry, options []keychain.ClaimOption) (*keychain.Claim, error) {
 	for {
 		claim, err := h.keychain.Claim(e.ctx, e.resource, options...)
@@ -217,7 +217,7 @@ func (h *handler) beginRelease(r *request, e *entry) {
 	})
 }
 
-// beginValidate asks whether a claim is ours.
+// beginValidate asks the server whether a claim is still held.
 func (h *handler) beginValidate(r *request, e *entry) error {
 	claim := e.claim
 	if claim == nil {
@@ -249,8 +249,8 @@ func (h *handler) isLost(e *entry) bool {
 	return true
 }
 
-// tellLost tells the client that a claim is not ours any more: first with a signal, which
-// needs no reader.
+// tellLost tells the client that a claim is lost: first with a signal, which reaches also a client that does
+// not read.
 func (h *handler) tellLost(e *entry, err error) {
 	if h.parent != nil {
 		h.parent.signal(h.log)
