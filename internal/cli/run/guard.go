@@ -86,8 +86,8 @@ type guard struct {
 	killed time.Duration
 }
 
-// Guard is the guard's life. If the supervisor is gone, the guard releases the claims at its end: dial reaches the
-// servers.
+// Guard runs the guard until its end. If the supervisor is gone, the guard releases the claims at its end: dial connects
+// to the servers.
 func Guard(value string, dial Dial) error {
 	p, err := parsePipes(value)
 	if err != nil {

@@ -40,9 +40,9 @@ func parsePipes(value string) (p pipes, err error) {
 	return p, nil
 }
 
-// Reaper is the life of a reaper: the parent of the guard, and the process that inherits what
-// the command has left if the guard is killed together with the supervisor. Then it
-// kills all of it, and releases the claims: dial reaches the servers.
+// Reaper runs a reaper until its end: the parent of the guard, and the process that inherits the command's
+// processes if the guard is killed together with the supervisor. Then it
+// kills all of them, and releases the claims: dial connects to the servers.
 func Reaper(value string, dial Dial) error {
 	supervisor := os.Getppid()
 	p, err := parsePipes(value)
