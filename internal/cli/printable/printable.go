@@ -1,5 +1,5 @@
-// Package printable prints what others have chosen, so that it does no harm: names, values and errors
-// may hold anything. The results move no terminal's cursor, hide nothing, and can be
+// Package printable makes text from clients and servers safe for a terminal: names, values and errors
+// may contain any characters. The results have no control sequences, hide nothing, and can be
 // distinguished from the program's own text.
 package printable
 
