@@ -18,7 +18,7 @@ import (
 	"github.com/locket-service/locket/models/jsonview"
 )
 
-// maxAwait is for how long one request waits: servers come and go.
+// maxAwait is the longest wait of one request, because servers may be replaced.
 const maxAwait = time.Minute
 
 // await returns the claim when it no longer waits, or when the time is up. A server that

@@ -50,7 +50,7 @@ func TestExitStatuses(t *testing.T) {
 	}
 }
 
-// An answer that cannot be written is not lost without a word.
+// An answer that cannot be written is an error.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -91,7 +91,7 @@ func TestClaimWaits(t *testing.T) {
 	c.run("get", "second", "--wait", "1m")
 }
 
-// Who claims is known if nobody says it.
+// A claim without --owner has a default owner.
 func TestDefaultOwner(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

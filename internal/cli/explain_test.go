@@ -77,7 +77,7 @@ func explainersForTest() map[string]explainer {
 	}
 }
 
-// What is said of each queue, to the word; and nothing that a client has chosen reaches a terminal raw.
+// The exact text for each queue; and no text of a client reaches a terminal unescaped.
 func TestExplanations(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -101,7 +101,7 @@ func TestExplanations(t *testing.T) {
 	golden(t, "explain", log.String())
 }
 
-// A real server says all that is explained.
+// A real server's answers contain everything that explain needs.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

@@ -129,7 +129,7 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// Who holds is told when it is lost, and ends with a status for that.
+// A holder whose lock is lost prints why, and ends with exit.Lost.
 func TestHoldLost(t *testing.T) {
 	t.Parallel()
 	server := fixtures.StartLocket(t, harness.Embedded(t))

@@ -6,7 +6,7 @@ import (
 	locklib "github.com/locket-service/locket/lock"
 )
 
-// defaultOwner returns the owner of whoever names none, which is no other command's.
+// defaultOwner returns the owner for a command without --owner. No two commands have the same one.
 func defaultOwner() string { return locklib.UniqueOwner() }
 
 // ownerOfClaim returns the owner of a claim with an id that a user chose: it is the same when

@@ -100,7 +100,7 @@ func TestGoldenLooks(t *testing.T) {
 	golden(t, "looks", log.String())
 }
 
-// Nothing that a client has chosen reaches a terminal raw, in any format.
+// No text of a client reaches a terminal unescaped, in any format.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	for name, v := range viewsForTest() {
