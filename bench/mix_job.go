@@ -111,9 +111,10 @@ func (j *job) pause(d time.Duration) {
 	}
 }
 
+// create makes a claim whose owner has no other one: two jobs of one owner could wait for each other.
 func (j *job) create() error {
 	body := fmt.Sprintf(`{"resource": %q, "ttl": %d, "owner": "worker-%d", "user_data": {"host": "10.0.0.17", "build": %d}}`,
-		j.book.resource, leaseSeconds, rand.IntN(1000), rand.IntN(100_000))
+		j.book.resource, leaseSeconds, j.jobs.Add(1), rand.IntN(100_000))
 	a, err := j.ask(request{method: http.MethodPost, path: "/v1/claims/", body: body},
 		outcomes{http.StatusCreated: created, http.StatusAccepted: queued})
 	if err != nil {

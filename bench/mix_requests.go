@@ -54,6 +54,7 @@ type traffic struct {
 	busy        sync.WaitGroup
 	histograms  [kinds]histogram
 	activations atomic.Int64
+	jobs        atomic.Int64
 }
 
 func (t *traffic) counts(due time.Time) bool { return !due.Before(t.begin) && due.Before(t.end) }
