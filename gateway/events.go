@@ -41,12 +41,13 @@ type eventsQuery struct {
 	Type       *jsonview.Type `json:"type" field:"type_code" doc:"The purpose of the claim."`
 	Cursor     *string        `json:"cursor" doc:"The id of the last event that was received, to go on after it; the header Last-Event-ID comes before it."`
 	NoSnapshot *bool          `json:"no_snapshot" doc:"Leave out the claims that are live. The default is false."`
+	Refusals   *bool          `json:"refusals" doc:"Also how many requests were refused; not together with owner, session and type. The default is false."`
 }
 
 func (q *eventsQuery) message() proto.Message {
 	return &models.WatchRequest{
 		Resource: q.Resource, Prefix: given(q.Prefix), Owner: q.Owner, Session: q.Session,
-		TypeCode: models.TypeCode(given(q.Type)), Cursor: given(q.Cursor), NoSnapshot: given(q.NoSnapshot),
+		TypeCode: models.TypeCode(given(q.Type)), Cursor: given(q.Cursor), NoSnapshot: given(q.NoSnapshot), Refusals: given(q.Refusals),
 	}
 }
 
@@ -154,6 +155,9 @@ func (o *eventWriter) send(response *models.WatchResponse) error {
 	}
 	for _, t := range response.GetTransitions() {
 		all = append(all, event{"transition", jsonview.OfTransition(t)})
+	}
+	if n := response.GetRefusals(); n > 0 {
+		all = append(all, event{"refusals", jsonview.Refusals{Count: n}})
 	}
 	for i, e := range all {
 		if i == len(all)-1 && response.GetCursor() != "" {

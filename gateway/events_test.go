@@ -125,6 +125,22 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestEventsRefusals: requests that are refused are counted for who asks for it.
+func TestEventsRefusals(t *testing.T) {
+	s := start(t, nil)
+	c := client(t, nil)
+	do(t, c, "POST", s.url+"/v1/claims/", `{"resource": "r", "ttl": 60, "id": "a"}`).says(t, 201, "a")
+	e := listen(t, c, s.url+"/v1/events?no_snapshot=true&refusals=true")
+	e.wants("synced", "{}")
+	first := e.lastID
+	do(t, c, "POST", s.url+"/v1/claims/", `{"resource": "r", "ttl": 60, "no_wait": true}`).says(t, 409, "")
+	e.wants("refusals", `{"count":1}`)
+	if e.lastID == first {
+		t.Error("no new id")
+	}
+	do(t, c, "GET", s.url+"/v1/events?refusals=true&owner=o", "").says(t, 400, `{"refusals":"are counted by resource`)
+}
+
 func TestEventsRefused(t *testing.T) {
 	s := start(t, nil)
 	c := client(t, nil)

@@ -189,7 +189,7 @@ func title(name string) string {
 
 // alwaysWhole are types other than views whose members are all required.
 var alwaysWhole = map[reflect.Type]bool{
-	reflect.TypeFor[jsonview.StatusChange](): true, reflect.TypeFor[jsonview.Watched](): true, reflect.TypeFor[jsonview.Transition](): true,
+	reflect.TypeFor[jsonview.StatusChange](): true, reflect.TypeFor[jsonview.Watched](): true, reflect.TypeFor[jsonview.Transition](): true, reflect.TypeFor[jsonview.Refusals](): true,
 }
 
 // structSchema returns the schema of a view, whose members are all required, or of a body, whose members are required

@@ -192,8 +192,8 @@ var operations = []operation{
 		answers: []answer{
 			{
 				code:   http.StatusOK,
-				doc:    "Server-sent events, until the client ends them: claim for each live claim at first, synced, transition for each change, end if there is no more. If changes after the cursor are no longer kept, reset comes first, and then the live claims anew.",
-				events: map[string]any{"claim": jsonview.Watched{}, "transition": jsonview.Transition{}},
+				doc:    "Server-sent events, until the client ends them: claim for each live claim at first, synced, transition for each change, refusals about once a second if they were asked for and there were any, end if there is no more. If changes after the cursor are no longer kept, reset comes first, and then the live claims anew.",
+				events: map[string]any{"claim": jsonview.Watched{}, "transition": jsonview.Transition{}, "refusals": jsonview.Refusals{}},
 			},
 			badParameters,
 		},

@@ -47,6 +47,7 @@ type handler struct {
 func New(c *committer.Committer, hub *watch.Hub, sessions *session.Manager, store db.Reader, log *slog.Logger, options ...Option) models.LocketServer {
 	h := &handler{committer: c, hub: hub, sessions: sessions, store: visible{store}, log: log, renewals: newRenewals(), maxWaiting: DefaultMaxWaiting, watches: newWatches()}
 	h.deadlocks = deadlock.NewDetector(store, c.Do, log)
+	h.deadlocks.Refused = hub.Refusals.Count
 	for _, option := range options {
 		option(h)
 	}

@@ -33,8 +33,10 @@ const (
 	sendTimeout = 10 * time.Second
 	// aheadInterval is how often a watch checks whether the feed has been read, while it sends its snapshot.
 	aheadInterval = 5 * time.Millisecond
-	// cursorInterval is how often a watch sends a new cursor if nothing has changed.
-	cursorInterval = 30 * time.Second
+	// cursorInterval is how often a watch sends a new cursor if nothing has changed, and refusalInterval how often it
+	// sends how many requests were refused.
+	cursorInterval  = 30 * time.Second
+	refusalInterval = time.Second
 	// commitTime is longer than a transaction takes, and than the difference of the clocks of a cluster's nodes.
 	commitTime = time.Minute
 )
@@ -74,6 +76,10 @@ func (h *handler) watch(ctx context.Context, filter watchFilter, cursor *watch.C
 	out := newOutbox(stream)
 	defer out.close()
 	s := &watching{handler: h, filter: filter, watcher: w, out: out}
+	if filter.refusals {
+		s.refusals = h.hub.Refusals.Read()
+		defer s.refusals.Close()
+	}
 	if cursor == nil && !noSnapshot {
 		if err := s.snapshot(ctx); err != nil {
 			return err
@@ -90,17 +96,20 @@ type watchFilter struct {
 	resource, owner, session *string
 	prefix                   string
 	kind                     claim.Type
+	// refusals says to send how many requests were refused.
+	refusals bool
 }
 
 func decodeWatch(req *models.WatchRequest) (f watchFilter, cursor *watch.Cursor, err error) {
 	var c check
-	f = watchFilter{resource: req.Resource, owner: req.Owner, session: req.Session, prefix: req.GetPrefix(), kind: c.typeCode(req.GetTypeCode())}
+	f = watchFilter{resource: req.Resource, owner: req.Owner, session: req.Session, prefix: req.GetPrefix(), kind: c.typeCode(req.GetTypeCode()), refusals: req.GetRefusals()}
 	if f.resource != nil {
 		c.name("resource", *f.resource)
 	}
 	c.text("prefix", f.prefix)
 	c.text("owner", req.GetOwner())
 	c.text("session", req.GetSession())
+	c.that(!f.refusals || f.owner == nil && f.session == nil && f.kind == claim.Untyped, "refusals", "are counted by resource: not together with owner, session and type_code")
 	if req.GetCursor() != "" {
 		parsed, err := watch.ParseCursor(req.GetCursor())
 		c.that(err == nil, "cursor", "is not a cursor that Watch has given")
@@ -122,6 +131,8 @@ type watching struct {
 	filter  watchFilter
 	watcher *watch.Watcher
 	out     *outbox
+	// refusals is nil if they are not to be sent.
+	refusals *watch.RefusalReader
 }
 
 // snapshot sends the live claims, and the changes up to the time when they were read. A claim that has changed before
@@ -214,9 +225,13 @@ func (s *watching) catchUp(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// follow sends the changes, and from time to time a cursor.
+// follow sends the changes, and from time to time a cursor and how many requests were refused.
 func (s *watching) follow(ctx context.Context) error {
-	refresh := time.NewTicker(cursorInterval)
+	interval := cursorInterval
+	if s.refusals != nil {
+		interval = refusalInterval
+	}
+	refresh := time.NewTicker(interval)
 	defer refresh.Stop()
 	for sent := time.Now(); ; {
 		commits, err := s.watcher.Next(ctx, refresh.C)
@@ -227,7 +242,8 @@ func (s *watching) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(response.GetTransitions()) == 0 && time.Since(sent) < cursorInterval {
+		response.Refusals = s.refused(ctx)
+		if len(response.GetTransitions()) == 0 && response.GetRefusals() == 0 && time.Since(sent) < cursorInterval {
 			continue
 		}
 		response.Cursor = s.watcher.Cursor().String()
@@ -236,6 +252,20 @@ func (s *watching) follow(ctx context.Context) error {
 		}
 		sent = time.Now()
 	}
+}
+
+// refused returns how many requests were refused in the last seconds, for resources that the caller may read.
+func (s *watching) refused(ctx context.Context) uint64 {
+	caller := access.CallerOf(ctx)
+	switch {
+	case s.refusals == nil:
+		return 0
+	case s.filter.resource == nil && s.filter.prefix == "" && !restricted(caller):
+		return s.refusals.Next(nil)
+	}
+	return s.refusals.Next(func(resource string) bool {
+		return is(s.filter.resource, resource) && strings.HasPrefix(resource, s.filter.prefix) && caller.Need(access.Read, resource) == nil
+	})
 }
 
 // send sends the changes of commits that the caller may see by the rules now in force. It returns the last response,

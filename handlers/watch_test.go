@@ -18,6 +18,7 @@ import (
 	whole "github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/internal/watch"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // watcher is a call of Watch with its responses.
@@ -387,5 +388,57 @@ func TestWatchOfOneCommit(t *testing.T) {
 		<-gate
 		calls.Wait()
 		w.sees("beside >active", "second >waiting", "third >waiting", "first active>released", "second waiting>active", "third waiting>withdrawn")
+	})
+}
+
+// TestWatchRefusals: a watch that asks for it is told how many requests for its resources were refused.
+func TestWatchRefusals(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		ownedBy := func(owner string) func(*models.CreateClaimRequest) {
+			return func(req *models.CreateClaimRequest) { req.Owner = owner }
+		}
+		s.lock(t, "jobs/1", "holder", 3600)
+		s.create(t, "x", "a-x", 3600, ownedBy("a"))
+		s.create(t, "y", "b-y", 3600, ownedBy("b"))
+		s.create(t, "y", "a-y", 3600, ownedBy("a"))
+		session := s.open(t, "session")
+		all := s.watch(t, &models.WatchRequest{NoSnapshot: true, Refusals: true})
+		some := s.watch(t, &models.WatchRequest{NoSnapshot: true, Refusals: true, Prefix: "jobs/"})
+		unasked := s.watch(t, &models.WatchRequest{NoSnapshot: true})
+		counted := func(w *watcher, want uint64) {
+			t.Helper()
+			resp, err := w.stream.Recv()
+			must(t, err)
+			if resp.GetRefusals() != want || len(resp.GetTransitions()) > 0 || resp.GetCursor() == "" {
+				t.Errorf("got %v, want %d refusals", resp, want)
+			}
+		}
+		for _, w := range []*watcher{all, some, unasked} {
+			must(t, w.receive())
+			w.rest = nil
+		}
+		for range 3 {
+			_, err := s.Lock(t.Context(), &models.LockRequest{Resource: resource("jobs/1", "other"), TtlInSeconds: 60})
+			isError(t, err, models.ErrLockCollision, models.ReasonLockCollision)
+		}
+		_, err := s.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "x", Ttl: ptr(1.0), NoWait: true})
+		isError(t, err, models.ErrLockCollision, models.ReasonLockCollision)
+		_, err = s.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "x", Owner: "b", Ttl: ptr(1.0)})
+		wantReason(t, err, models.ReasonDeadlock)
+		session.Lock("x", none, harness.Try)
+		_, err = s.Lock(t.Context(), &models.LockRequest{Resource: resource("", "other"), TtlInSeconds: 60})
+		if err == nil {
+			t.Error("a lock without a name")
+		}
+		counted(all, 6)
+		counted(some, 3)
+		s.create(t, "jobs/2", "c", 60) // nothing came between
+		for _, w := range []*watcher{all, some, unasked} {
+			w.sees("c >active")
+		}
+		for _, wrong := range []*models.WatchRequest{{Owner: ptr("o")}, {Session: ptr("s")}, {TypeCode: models.TypeCode_LOCK}} {
+			wrong.Refusals = true
+			s.watch(t, wrong).ends(codes.InvalidArgument, models.ReasonInvalidField)
+		}
 	})
 }

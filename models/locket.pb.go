@@ -3588,7 +3588,9 @@ type WatchRequest struct {
 	// The cursor of the last received response, to continue after it, on any server.
 	Cursor string `protobuf:"bytes,6,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Without a cursor: do not send the live claims, but only changes from now on.
-	NoSnapshot    bool `protobuf:"varint,7,opt,name=no_snapshot,json=noSnapshot,proto3" json:"no_snapshot,omitempty"`
+	NoSnapshot bool `protobuf:"varint,7,opt,name=no_snapshot,json=noSnapshot,proto3" json:"no_snapshot,omitempty"`
+	// Send how many requests were refused, too (WatchResponse.refusals). Not together with owner, session and type_code.
+	Refusals      bool `protobuf:"varint,8,opt,name=refusals,proto3" json:"refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3672,6 +3674,13 @@ func (x *WatchRequest) GetNoSnapshot() bool {
 	return false
 }
 
+func (x *WatchRequest) GetRefusals() bool {
+	if x != nil {
+		return x.Refusals
+	}
+	return false
+}
+
 // WatchResponse has claims of the snapshot, or transitions. Responses without a cursor belong together with the next
 // response that has one: a watch that continues after an earlier cursor returns them again.
 type WatchResponse struct {
@@ -3682,8 +3691,14 @@ type WatchResponse struct {
 	// transitions.
 	Snapshot []*Claim `protobuf:"bytes,2,rep,name=snapshot,proto3" json:"snapshot,omitempty"`
 	// Set once, when the snapshot is complete (or was not requested). Changes while it was read came before.
-	Synced        bool          `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
-	Transitions   []*Transition `protobuf:"bytes,4,rep,name=transitions,proto3" json:"transitions,omitempty"`
+	Synced      bool          `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
+	Transitions []*Transition `protobuf:"bytes,4,rep,name=transitions,proto3" json:"transitions,omitempty"`
+	// With WatchRequest.refusals, about once a second if there were any: how many requests for these resources the server
+	// that answers has refused since, because others hold the resource or wait for it, because of a deadlock, a full
+	// queue, a quota of claims or a quarantine. Refused requests are stored nowhere: what other servers refuse, and what
+	// was refused before the watch, is not in it. Of each second the requests for at most 1,000 resources are counted if
+	// the watch is of some resources only, or the caller may not read all.
+	Refusals      uint64 `protobuf:"varint,5,opt,name=refusals,proto3" json:"refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3744,6 +3759,13 @@ func (x *WatchResponse) GetTransitions() []*Transition {
 		return x.Transitions
 	}
 	return nil
+}
+
+func (x *WatchResponse) GetRefusals() uint64 {
+	if x != nil {
+		return x.Refusals
+	}
+	return 0
 }
 
 // Transition is a change of a claim.
@@ -4798,7 +4820,7 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x14ResetSessionsRequest\x12\x12\n" +
 	"\x04keep\x18\x01 \x03(\tR\x04keep\"-\n" +
 	"\x15ResetSessionsResponse\x12\x14\n" +
-	"\x05ended\x18\x01 \x01(\rR\x05ended\"\x8c\x02\n" +
+	"\x05ended\x18\x01 \x01(\rR\x05ended\"\xa8\x02\n" +
 	"\fWatchRequest\x12\x1f\n" +
 	"\bresource\x18\x01 \x01(\tH\x00R\bresource\x88\x01\x01\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x19\n" +
@@ -4807,16 +4829,18 @@ const file_models_locket_proto_rawDesc = "" +
 	"\ttype_code\x18\x05 \x01(\x0e2\x10.models.TypeCodeR\btypeCode\x12\x16\n" +
 	"\x06cursor\x18\x06 \x01(\tR\x06cursor\x12\x1f\n" +
 	"\vno_snapshot\x18\a \x01(\bR\n" +
-	"noSnapshotB\v\n" +
+	"noSnapshot\x12\x1a\n" +
+	"\brefusals\x18\b \x01(\bR\brefusalsB\v\n" +
 	"\t_resourceB\b\n" +
 	"\x06_ownerB\n" +
 	"\n" +
-	"\b_session\"\xa0\x01\n" +
+	"\b_session\"\xbc\x01\n" +
 	"\rWatchResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12)\n" +
 	"\bsnapshot\x18\x02 \x03(\v2\r.models.ClaimR\bsnapshot\x12\x16\n" +
 	"\x06synced\x18\x03 \x01(\bR\x06synced\x124\n" +
-	"\vtransitions\x18\x04 \x03(\v2\x12.models.TransitionR\vtransitions\"\x89\x01\n" +
+	"\vtransitions\x18\x04 \x03(\v2\x12.models.TransitionR\vtransitions\x12\x1a\n" +
+	"\brefusals\x18\x05 \x01(\x04R\brefusals\"\x89\x01\n" +
 	"\n" +
 	"Transition\x12&\n" +
 	"\x06before\x18\x01 \x01(\x0e2\x0e.models.StatusR\x06before\x12#\n" +

@@ -37,6 +37,9 @@ type Config struct {
 	Metrics    *Metrics
 	// Listeners get what each transaction changed.
 	Listeners []Listener
+	// Refused, unless it is nil, is called on the goroutine that commits for each request that claims a resource and is
+	// refused (claim.Refused).
+	Refused func(resource string)
 }
 
 // ErrStopping is returned for requests that the server no longer takes, because it shuts
@@ -93,6 +96,7 @@ type Committer struct {
 	log       *slog.Logger
 	metrics   *Metrics
 	listeners listeners
+	refused   func(resource string)
 	leases    leases
 	quotas    quota.Counts
 	tracer    Tracer       // nil: no traces
@@ -116,7 +120,7 @@ func New(store Store, config Config) *Committer {
 	known := &holders{owners: make(map[string]string)}
 	c := &Committer{
 		store: store, maxBatch: cmp.Or(config.MaxBatch, DefaultBatch), timeout: config.Timeout,
-		log: config.Log, metrics: config.Metrics,
+		log: config.Log, metrics: config.Metrics, refused: config.Refused,
 		requests: sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }},
 		queue:    newQueue(cmp.Or(config.MaxPending, DefaultPending), known.holds),
 	}

@@ -81,6 +81,7 @@ func (c *Committer) end(f *flight, err error) {
 		c.trace(batch, f.start, time.Now(), f.outcome.Changes, nil)
 		c.metrics.observeHandovers(f.outcome, batch, f.start, time.Now())
 		c.listeners.committed(f.outcome.Now, f.outcome.Changes)
+		c.tellRefused(batch)
 		c.answer(c.goOn(batch), nil)
 		c.grantMore(f.outcome.Unsettled)
 		return

@@ -42,6 +42,21 @@ func (l *listeners) committed(now claim.Instant, changes []claim.Transition) {
 	}
 }
 
+// tellRefused tells of the requests of a batch that were refused.
+func (c *Committer) tellRefused(batch []*request) {
+	if c.refused == nil {
+		return
+	}
+	for _, r := range batch {
+		if r.err == nil {
+			continue
+		}
+		if resource, refused := claim.Refused(r.cmd, r.err); refused {
+			c.refused(resource)
+		}
+	}
+}
+
 func (l *listeners) missed() {
 	for _, listener := range l.get() {
 		listener.Missed()

@@ -34,6 +34,8 @@ type Detector struct {
 	store waits.Store
 	do    func(context.Context, claim.Command) (committer.Result, error)
 	log   *slog.Logger
+	// Refused, unless it is nil, is called for each claim that is refused, with its resource.
+	Refused func(resource string)
 }
 
 // NewDetector returns a detector that searches in a store. do makes and withdraws claims.
@@ -102,7 +104,7 @@ func (d *Detector) Create(ctx context.Context, cmd claim.Create) (committer.Resu
 // nil if there is none, and if the search failed.
 func (d *Detector) Look(ctx context.Context, would *claim.WouldWaitError) error {
 	if deadlock := d.find(ctx, would.Claim, would.Holder); len(deadlock) > 0 {
-		return errorOf(deadlock)
+		return d.refuse(would.Claim, deadlock)
 	}
 	return nil
 }
@@ -124,7 +126,7 @@ func (d *Detector) Check(ctx context.Context, result *committer.Result) error {
 	if len(deadlock) == 0 || !d.withdraw(c.ID) {
 		return nil
 	}
-	return errorOf(deadlock)
+	return d.refuse(c, deadlock)
 }
 
 // after returns how many claims of a deadlock have joined it after c.
@@ -186,7 +188,11 @@ const Reason = "it caused a deadlock, in which each waits for the next"
 // withdrawn reports whether a claim was withdrawn because it caused a deadlock.
 func withdrawn(c *claim.Claim) bool { return c.Status == claim.Withdrawn && c.Reason == Reason }
 
-func errorOf(deadlock []waits.Link) *Error {
+// refuse returns the error for a claim that would cause a deadlock.
+func (d *Detector) refuse(c *claim.Claim, deadlock []waits.Link) *Error {
+	if d.Refused != nil {
+		d.Refused(c.Resource)
+	}
 	e := &Error{}
 	for _, l := range deadlock {
 		e.Members = append(e.Members, l.Waiter)

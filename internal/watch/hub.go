@@ -28,6 +28,8 @@ type Hub struct {
 	log   *feedLog
 	// Answers measures how long grants wait to be told.
 	Answers *Answers
+	// Refusals counts the requests that this server refuses.
+	Refusals *Refusals
 
 	mu       sync.Mutex
 	waiting  map[string]map[*subscription]struct{} // by the claim's id
@@ -61,7 +63,7 @@ type update struct {
 // NewHub returns a hub that reads claims from a store. It registers metrics of the waiting calls and of the watches.
 func NewHub(store Store, registerer prometheus.Registerer) *Hub {
 	running, stop := context.WithCancel(context.Background())
-	h := &Hub{store: store, Answers: newAnswers(registerer), running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]*sessionFollower)}
+	h := &Hub{store: store, Answers: newAnswers(registerer), Refusals: newRefusals(), running: running, stop: stop, waiting: make(map[string]map[*subscription]struct{}), wake: make(chan struct{}, 1), sessions: make(map[string]*sessionFollower)}
 	h.renewals.began = make(chan struct{}, 1)
 	h.log = newFeedLog(store, h.poke, registerer)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -28,6 +28,11 @@ type Transition struct {
 	Claim  Watched   `json:"claim" doc:"The claim after the change."`
 }
 
+// Refusals are the requests that were refused.
+type Refusals struct {
+	Count uint64 `json:"count" doc:"How many requests for the resources that are watched this server has refused since the last such event."`
+}
+
 // OfWatched returns the view of a claim in a watch.
 func OfWatched(c *models.Claim) Watched {
 	v := OfClaim(c)

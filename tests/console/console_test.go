@@ -86,6 +86,25 @@ func TestBrowserRevoke(t *testing.T) {
 	p.shows("host is gone") // the history
 }
 
+// TestBrowserRefusals: the overview counts the requests that are refused, while they come.
+func TestBrowserRefusals(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	client := server.Client(t)
+	claimOf(t, client, "deploy/prod", "alice", time.Hour)
+	p := startBrowser(t).open(console(server, ""))
+	p.shows("Live")
+	p.shows("refusals 0 in the last minute")
+	ttl := time.Hour.Seconds()
+	for range 3 {
+		_, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "deploy/prod", Owner: "bob", Ttl: &ttl, NoWait: true})
+		if models.ReasonOf(err) != models.ReasonLockCollision {
+			t.Fatal(err)
+		}
+	}
+	p.shows("refusals 3 in the last minute")
+	p.shows("grants 0 in the last minute")
+}
+
 // TestBrowserRestart: the page says that it is not live and since when, keeps what it knew, and goes on by itself.
 func TestBrowserRestart(t *testing.T) {
 	server := fixtures.StartLocket(t, harness.Embedded(t))

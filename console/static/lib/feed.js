@@ -11,6 +11,7 @@ const longestPause = 10_000;
  *   lost(error): the stream has broken, and is opened again;
  *   reset(): changes were missed;
  *   transition(change): a claim has changed;
+ *   refusals(count): so many requests were refused in the last second;
  *   refused(status, message): the caller may not watch; the feed has ended.
  */
 export async function follow(url, headers, signal, listener) {
@@ -33,6 +34,7 @@ export async function follow(url, headers, signal, listener) {
         if (event.id) cursor = event.id;
         if (event.name === 'reset') listener.reset();
         if (event.name === 'transition') listener.transition(event.data);
+        if (event.name === 'refusals') listener.refusals(event.data.count);
         if (event.name === 'end') throw new Error(event.data.message ?? 'the server ended the stream');
       });
       throw new Error('the server ended the stream');

@@ -59,7 +59,7 @@ export function createHub() {
   }
 
   function tick() {
-    seconds.push({at: Math.floor(Date.now() / 1000), grants: 0, handoffs: 0, expiries: 0, aborted: 0});
+    seconds.push({at: Math.floor(Date.now() / 1000), grants: 0, handoffs: 0, expiries: 0, aborted: 0, refusals: 0});
     if (seconds.length > keptSeconds) seconds = seconds.slice(-keptSeconds);
     tell({type: 'rates', seconds: seconds.slice(0, -1)});
   }
@@ -75,6 +75,7 @@ export function createHub() {
       lost: during((reason) => enter('lost', reason)),
       reset: during(() => changed(null)),
       transition: during((transition) => { count(transition); changed(transition.claim.resource, transition); }),
+      refusals: during((count) => { if (seconds.length > 0) seconds.at(-1).refusals += count; }),
       refused: during((status, reason) => { enter('refused', reason); }),
     });
   }

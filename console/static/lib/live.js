@@ -38,7 +38,7 @@ function connectHere() {
   hello();
 }
 
-function hello() { toHub({type: 'hello', url: address('v1/events/', {no_snapshot: 'true'}).href}); }
+function hello() { toHub({type: 'hello', url: address('v1/events/', {no_snapshot: 'true', refusals: 'true'}).href}); }
 
 /** signIn sets the bearer credential of this page and of the other tabs; null: none, or that of a cookie. */
 export function signIn(credential) {

@@ -9,7 +9,7 @@ export const title = 'Overview';
 
 const series = [
   {key: 'grants', label: 'grants'}, {key: 'handoffs', label: 'hand-offs'},
-  {key: 'expiries', label: 'expiries'}, {key: 'aborted', label: 'aborted'},
+  {key: 'expiries', label: 'expiries'}, {key: 'aborted', label: 'aborted'}, {key: 'refusals', label: 'refusals'},
 ];
 
 export function Overview() {
@@ -51,7 +51,8 @@ function Rates() {
     <${Plot} seconds=${seconds} />
     <dl class="figures">${series.map(({key, label}) => html`<div key=${key}><dt><span class=${`mark ${key}`}></span>${label}</dt>
       <dd class="number">${numeral(sum(key))} <span class="quiet">in the last minute</span></dd></div>`)}</dl>
-    <p class="quiet">Of what you may read, since the first tab of this browser was opened, for up to five minutes. A hand-off is a grant to a claim that waited.</p>
+    <p class="quiet">Of what you may read, since the first tab of this browser was opened, for up to five minutes. A hand-off is a grant to a claim that waited.
+      Refusals are requests that did not wait, or were not to: they are those of the server that this page is connected to.</p>
   </section>`;
 }
 
@@ -78,7 +79,7 @@ function Plot({seconds}) {
   useEffect(() => {
     plot.current?.setData([seconds.map((s) => s.at), ...series.map(({key}) => seconds.map((s) => s[key]))]);
   }, [seconds]);
-  return html`<div class="plot" ref=${box} role="img" aria-label="Grants, hand-offs, expiries and aborted claims in each of the last seconds; the figures below have the sums"></div>`;
+  return html`<div class="plot" ref=${box} role="img" aria-label="Grants, hand-offs, expiries, aborted claims and refusals in each of the last seconds; the figures below have the sums"></div>`;
 }
 
 /** Servers shows the servers, to callers with the right to administer. */
