@@ -43,8 +43,8 @@ func (r *record) take() string {
 	return seen
 }
 
-// doors are client connections over gRPC and in the process.
-func (s *server) doors() map[string]grpc.ClientConnInterface {
+// transports are client connections over gRPC and in the process.
+func (s *server) transports() map[string]grpc.ClientConnInterface {
 	return map[string]grpc.ClientConnInterface{"gRPC": s.conn, "in process": s.local}
 }
 
@@ -89,16 +89,16 @@ func open(ctx context.Context, conn grpc.ClientConnInterface, method string) err
 }
 
 // each calls every method over each connection; the request id of a call is the connection's name.
-func (s *server) each(t *testing.T, see func(door, method string, err error)) {
+func (s *server) each(t *testing.T, see func(transport, method string, err error)) {
 	t.Helper()
 	unary, streams := methods()
-	for door, conn := range s.doors() {
-		ctx, cancel := context.WithCancel(withID(t, door))
+	for transport, conn := range s.transports() {
+		ctx, cancel := context.WithCancel(withID(t, transport))
 		for _, method := range unary {
-			see(door, method, invoke(ctx, t, conn, method))
+			see(transport, method, invoke(ctx, t, conn, method))
 		}
 		for _, method := range streams {
-			see(door, method, open(ctx, conn, method))
+			see(transport, method, open(ctx, conn, method))
 		}
 		cancel()
 	}
@@ -109,10 +109,10 @@ func TestEveryCallPassesTheGuards(t *testing.T) {
 	var first, second record
 	handled := func(any, grpc.ServerStream) error { return status.Error(codes.Aborted, "handled") }
 	bubble(t, config{stream: handled, guards: []grpcserver.Guard{first.guard, second.guard}}, func(t *testing.T, s *server) {
-		s.each(t, func(door, method string, _ error) {
-			want := method + " " + door
+		s.each(t, func(transport, method string, _ error) {
+			want := method + " " + transport
 			if a, b := first.take(), second.take(); a != want || b != want {
-				t.Errorf("%s: the guards have seen %q and %q, want %q", door, a, b, want)
+				t.Errorf("%s: the guards have seen %q and %q, want %q", transport, a, b, want)
 			}
 		})
 		// Health has no guards, reflection has.
@@ -144,16 +144,16 @@ func TestRefusal(t *testing.T) {
 		stream: func(any, grpc.ServerStream) error { t.Error("the handler of a stream ran"); return nil },
 		guards: []grpcserver.Guard{refuse, behind.guard},
 	}, func(t *testing.T, s *server) {
-		s.each(t, func(door, method string, err error) {
+		s.each(t, func(transport, method string, err error) {
 			if status.Code(err) != codes.PermissionDenied || status.Convert(err).Message() != "not you" {
-				t.Errorf("%s %s: %v", door, method, err)
+				t.Errorf("%s %s: %v", transport, method, err)
 			}
 		})
 		if seen := behind.take(); seen != "" {
 			t.Errorf("the next guard has seen %q", seen)
 		}
 		for call, count := range requests(t, s.registry) { // refused calls are observed
-			if !strings.HasSuffix(call, " PermissionDenied") || count != uint64(len(s.doors())) {
+			if !strings.HasSuffix(call, " PermissionDenied") || count != uint64(len(s.transports())) {
 				t.Errorf("%s: %d", call, count)
 			}
 		}
@@ -185,7 +185,7 @@ func TestGuardContext(t *testing.T) {
 	bubble(t, config{
 		lock: who, stream: func(_ any, stream grpc.ServerStream) error { return who(stream.Context()) }, guards: []grpcserver.Guard{guard},
 	}, func(t *testing.T, s *server) {
-		for door, conn := range s.doors() {
+		for transport, conn := range s.transports() {
 			lock := func(id string) error {
 				_, err := models.NewLocketClient(conn).Lock(withID(t, id), &models.LockRequest{})
 				return err
@@ -194,7 +194,7 @@ func TestGuardContext(t *testing.T) {
 			wantCode(t, lock("forgotten"), codes.Internal)
 			internal(t, lock("panic"))
 			if err := open(withID(t, "fine"), conn, "/test.Stream/Call"); err.Error() != "EOF" {
-				t.Errorf("%s: %v", door, err)
+				t.Errorf("%s: %v", transport, err)
 			}
 			internal(t, open(withID(t, "panic"), conn, "/test.Stream/Call"))
 			must(t, lock("fine"))
@@ -205,24 +205,24 @@ func TestGuardContext(t *testing.T) {
 	})
 }
 
-// TestPanicAtEachDoor: a panic of a handler affects only its caller.
-func TestPanicAtEachDoor(t *testing.T) {
+// TestPanicOverEachTransport: a panic of a handler affects only its caller.
+func TestPanicOverEachTransport(t *testing.T) {
 	bubble(t, config{
 		lock:   func(context.Context) error { panic("secret") },
 		stream: func(any, grpc.ServerStream) error { panic("secret") },
 	}, func(t *testing.T, s *server) {
-		for door, conn := range s.doors() {
-			_, err := models.NewLocketClient(conn).Lock(withID(t, door), &models.LockRequest{})
+		for transport, conn := range s.transports() {
+			_, err := models.NewLocketClient(conn).Lock(withID(t, transport), &models.LockRequest{})
 			internal(t, err)
-			internal(t, open(withID(t, door), conn, "/test.Stream/Up"))
+			internal(t, open(withID(t, transport), conn, "/test.Stream/Up"))
 			for _, method := range []string{"/models.Locket/Lock", "/test.Stream/Up"} {
 				found := false
 				for line := range strings.Lines(s.logs.String()) {
-					found = found || strings.Contains(line, "panic=secret") && strings.Contains(line, door) &&
+					found = found || strings.Contains(line, "panic=secret") && strings.Contains(line, transport) &&
 						strings.Contains(line, "method="+method) && strings.Contains(line, "chain_test.go")
 				}
 				if !found {
-					t.Errorf("%s %s was not logged with its stack:\n%s", door, method, s.logs)
+					t.Errorf("%s %s was not logged with its stack:\n%s", transport, method, s.logs)
 				}
 			}
 		}
@@ -253,12 +253,12 @@ func TestCheck(t *testing.T) {
 		},
 		guards: []grpcserver.Guard{guard},
 	}, func(t *testing.T, s *server) {
-		for door, conn := range s.doors() {
+		for transport, conn := range s.transports() {
 			handled = 0
 			for _, key := range []string{"allowed", "forbidden"} {
 				_, err := models.NewLocketClient(conn).Lock(t.Context(), &models.LockRequest{Resource: &models.Resource{Key: key}})
 				if (key == "forbidden") != (status.Code(err) == codes.PermissionDenied) {
-					t.Errorf("%s %s: %v", door, key, err)
+					t.Errorf("%s %s: %v", transport, key, err)
 				}
 			}
 			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test.Stream/Call")
@@ -267,7 +267,7 @@ func TestCheck(t *testing.T) {
 			must(t, stream.SendMsg(wrapperspb.String("forbidden")))
 			wantCode(t, stream.RecvMsg(&wrapperspb.StringValue{}), codes.PermissionDenied)
 			if handled != 2 {
-				t.Errorf("%s: %d messages reached a handler, want 2", door, handled)
+				t.Errorf("%s: %d messages reached a handler, want 2", transport, handled)
 			}
 		}
 	})
@@ -279,7 +279,7 @@ func TestRequestIDs(t *testing.T) {
 	note := func(ctx context.Context) error { seen = grpcserver.RequestID(ctx); return nil }
 	bubble(t, config{lock: note, stream: func(_ any, s grpc.ServerStream) error { return note(s.Context()) }}, func(t *testing.T, s *server) {
 		longest := strings.Repeat("x", 128)
-		for door, conn := range s.doors() {
+		for transport, conn := range s.transports() {
 			client, made := models.NewLocketClient(conn), make(map[string]bool)
 			for _, c := range []struct{ given, want string }{{"a b", "a b"}, {longest, longest}, {longest + "x", ""}, {"", ""}} {
 				for method, call := range map[string]func(ctx context.Context){
@@ -289,7 +289,7 @@ func TestRequestIDs(t *testing.T) {
 					call(withID(t, c.given))
 					synctest.Wait()
 					if c.want != "" && seen != c.want || c.want == "" && (len(seen) != 36 || made[seen]) {
-						t.Errorf("%s, %s: %.10q became %q", door, method, c.given, seen)
+						t.Errorf("%s, %s: %.10q became %q", transport, method, c.given, seen)
 					}
 					made[seen] = true
 				}
@@ -297,7 +297,7 @@ func TestRequestIDs(t *testing.T) {
 			_, err := client.Lock(t.Context(), &models.LockRequest{})
 			must(t, err)
 			if len(seen) != 36 || made[seen] {
-				t.Errorf("%s: without an id: %q", door, seen)
+				t.Errorf("%s: without an id: %q", transport, seen)
 			}
 		}
 	})

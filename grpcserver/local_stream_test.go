@@ -56,16 +56,16 @@ func (s streaming) all() string {
 	}
 }
 
-// atEachDoor runs a test of a stream over gRPC and in the process: nothing may differ.
-func atEachDoor(t *testing.T, desc *grpc.StreamDesc, handler func(stream grpc.ServerStream) error, test func(t *testing.T, s *server, stream streaming)) {
+// overEachTransport runs a test of a stream over gRPC and in the process: nothing may differ.
+func overEachTransport(t *testing.T, desc *grpc.StreamDesc, handler func(stream grpc.ServerStream) error, test func(t *testing.T, s *server, stream streaming)) {
 	t.Helper()
 	name := map[*grpc.StreamDesc]string{call: "Call", down: "Down", up: "Up"}[desc]
-	for _, door := range []string{"gRPC", "in process"} {
-		t.Run(door, func(t *testing.T) {
+	for _, transport := range []string{"gRPC", "in process"} {
+		t.Run(transport, func(t *testing.T) {
 			bubble(t, config{stream: func(_ any, stream grpc.ServerStream) error { return handler(stream) }}, func(t *testing.T, s *server) {
 				ctx, cancel := context.WithTimeout(withID(t, "the-id"), time.Minute)
 				defer cancel()
-				stream, err := s.doors()[door].NewStream(ctx, desc, "/test.Stream/"+name)
+				stream, err := s.transports()[transport].NewStream(ctx, desc, "/test.Stream/"+name)
 				must(t, err)
 				test(t, s, streaming{stream, cancel})
 			})
@@ -99,7 +99,7 @@ func echo(stream grpc.ServerStream) error {
 }
 
 func TestBothStream(t *testing.T) {
-	atEachDoor(t, call, echo, func(t *testing.T, _ *server, s streaming) {
+	overEachTransport(t, call, echo, func(t *testing.T, _ *server, s streaming) {
 		message := wrapperspb.String("one")
 		must(t, s.SendMsg(message))
 		message.Value = "changed after it was sent"
@@ -115,7 +115,7 @@ func TestBothStream(t *testing.T) {
 
 // TestServerStreams: messages that were sent before an error are received before it.
 func TestServerStreams(t *testing.T) {
-	atEachDoor(t, down, func(stream grpc.ServerStream) error {
+	overEachTransport(t, down, func(stream grpc.ServerStream) error {
 		var request wrapperspb.StringValue
 		if err := stream.RecvMsg(&request); err != nil {
 			return err
@@ -138,7 +138,7 @@ func TestServerStreams(t *testing.T) {
 }
 
 func TestClientStreams(t *testing.T) {
-	atEachDoor(t, up, func(stream grpc.ServerStream) error {
+	overEachTransport(t, up, func(stream grpc.ServerStream) error {
 		sum := ""
 		for {
 			var message wrapperspb.StringValue
@@ -160,11 +160,11 @@ func TestClientStreams(t *testing.T) {
 		must(t, s.CloseSend())
 		want(t, s.receive(), "ab")
 	})
-	atEachDoor(t, up, func(stream grpc.ServerStream) error {
+	overEachTransport(t, up, func(stream grpc.ServerStream) error {
 		_ = stream.SendMsg(wrapperspb.String("an answer"))
 		return status.Error(codes.Aborted, "and an error")
 	}, func(t *testing.T, _ *server, s streaming) { want(t, s.receive(), "Aborted and an error") })
-	atEachDoor(t, up, func(stream grpc.ServerStream) error {
+	overEachTransport(t, up, func(stream grpc.ServerStream) error {
 		_ = stream.SendMsg(wrapperspb.String("an answer"))
 		return stream.SendMsg(wrapperspb.String("and another"))
 	}, func(t *testing.T, _ *server, s streaming) {
@@ -172,7 +172,7 @@ func TestClientStreams(t *testing.T) {
 			t.Errorf("two answers: %q", got)
 		}
 	})
-	atEachDoor(t, up, func(grpc.ServerStream) error { return nil }, func(t *testing.T, _ *server, s streaming) {
+	overEachTransport(t, up, func(grpc.ServerStream) error { return nil }, func(t *testing.T, _ *server, s streaming) {
 		if got := s.receive(); !strings.HasPrefix(got, "Internal ") {
 			t.Errorf("no answer: %q", got)
 		}
@@ -181,7 +181,7 @@ func TestClientStreams(t *testing.T) {
 
 // TestStreamMetadata: the handler gets the caller's metadata, and the caller the header and the trailer.
 func TestStreamMetadata(t *testing.T) {
-	atEachDoor(t, call, func(stream grpc.ServerStream) error {
+	overEachTransport(t, call, func(stream grpc.ServerStream) error {
 		in, _ := metadata.FromIncomingContext(stream.Context())
 		must(t, stream.SetHeader(metadata.Pairs("a", "1")))
 		must(t, grpc.SendHeader(stream.Context(), metadata.Pairs("id", in.Get("uuid")[0])))
@@ -199,7 +199,7 @@ func TestStreamMetadata(t *testing.T) {
 		want(t, strings.Join(s.Trailer().Get("method"), " "), "/test.Stream/Call")
 	})
 	// Without a header of its own a stream has one when it ends.
-	atEachDoor(t, call, func(grpc.ServerStream) error { return nil }, func(t *testing.T, _ *server, s streaming) {
+	overEachTransport(t, call, func(grpc.ServerStream) error { return nil }, func(t *testing.T, _ *server, s streaming) {
 		if _, err := s.Header(); err != nil {
 			t.Error(err)
 		}
@@ -233,7 +233,7 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan error, 1)
-			atEachDoor(t, call, waits(t, ended), func(t *testing.T, s *server, stream streaming) {
+			overEachTransport(t, call, waits(t, ended), func(t *testing.T, s *server, stream streaming) {
 				c.end(stream)
 				if got := stream.receive(); !strings.HasPrefix(got, c.code.String()+" ") {
 					t.Errorf("the caller: %s", got)
@@ -255,10 +255,10 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// TestStreamsEndWithTheServer: at each door.
+// TestStreamsEndWithTheServer: over each transport.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	ended := make(chan error, 1)
-	atEachDoor(t, call, waits(t, ended), func(t *testing.T, s *server, stream streaming) {
+	overEachTransport(t, call, waits(t, ended), func(t *testing.T, s *server, stream streaming) {
 		synctest.Wait()
 		begin := time.Now()
 		s.process.Signal(os.Interrupt)
@@ -275,7 +275,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 // TestStreamIsFull: a side that sends faster than the other receives blocks, and still learns of the end.
 func TestStreamIsFull(t *testing.T) {
 	large := strings.Repeat("x", 100<<10)
-	atEachDoor(t, call, func(stream grpc.ServerStream) error {
+	overEachTransport(t, call, func(stream grpc.ServerStream) error {
 		<-stream.Context().Done()
 		return nil
 	}, func(t *testing.T, _ *server, s streaming) {
@@ -295,7 +295,7 @@ func TestStreamIsFull(t *testing.T) {
 		}
 	})
 	const many = 500
-	atEachDoor(t, down, func(stream grpc.ServerStream) error {
+	overEachTransport(t, down, func(stream grpc.ServerStream) error {
 		for range many {
 			if err := stream.SendMsg(wrapperspb.String("m")); err != nil {
 				return err

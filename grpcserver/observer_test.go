@@ -76,7 +76,7 @@ func TestObservers(t *testing.T) {
 			"unary":  func(conn grpc.ClientConnInterface) error { return invoke(t.Context(), t, conn, "/models.Locket/Lock") },
 			"stream": func(conn grpc.ClientConnInterface) error { return open(t.Context(), conn, streams[len(streams)-1]) },
 		}
-		for door, conn := range s2.doors() {
+		for transport, conn := range s2.transports() {
 			for kind, call := range calls {
 				for name, c := range map[string]struct {
 					refuse error
@@ -97,7 +97,7 @@ func TestObservers(t *testing.T) {
 					}
 					want = append(want, fmt.Sprintf("b ends with %s for jim", c.code), fmt.Sprintf("a ends with %s for jim", c.code))
 					if got := s.take(); !slices.Equal(got, want) {
-						t.Errorf("%s, %s, %s: %q, want %q", door, kind, name, got, want)
+						t.Errorf("%s, %s, %s: %q, want %q", transport, kind, name, got, want)
 					}
 				}
 			}

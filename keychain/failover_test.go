@@ -162,7 +162,7 @@ func TestCredentialFile(t *testing.T) {
 	server := startLocket(t)
 	var wanted, seen atomic.Value
 	wanted.Store("first")
-	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen.Store(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		if seen.Load() != wanted.Load() {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -170,14 +170,14 @@ func TestCredentialFile(t *testing.T) {
 		}
 		forward(server).ServeHTTP(w, r)
 	}))
-	t.Cleanup(door.Close)
+	t.Cleanup(refusing.Close)
 	file := filepath.Join(t.TempDir(), "credential")
-	if _, err := keychain.New(door.URL, keychain.WithCredentialFile(file)); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := keychain.New(refusing.URL, keychain.WithCredentialFile(file)); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("no file: %v", err)
 	}
 	must(t, os.WriteFile(file, []byte(" first\n"), 0o600))
 	alerts := make(chan error, 10)
-	kc := open(t, door.URL, keychain.WithCredentialFile(file), keychain.WithAlert(func(err error) { alerts <- err }))
+	kc := open(t, refusing.URL, keychain.WithCredentialFile(file), keychain.WithAlert(func(err error) { alerts <- err }))
 	c := claim(t, kc, "r", keychain.WithTTL(10*time.Second))
 	for _, bad := range []string{"", "\n", "two words\n", "nul\x00\n", strings.Repeat("x", 1<<20)} {
 		must(t, os.WriteFile(file, []byte(bad), 0o600))

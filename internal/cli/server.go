@@ -25,7 +25,7 @@ func newServerCommand() *cobra.Command {
 Every flag can also be given as an environment variable (--grpc-address as
 LOCKET_GRPC_ADDRESS) or in the JSON file of --config, by its name; a flag comes
 before the environment, and that before the file. The file may also be one of
-Cloud Foundry's Locket. An empty address (--http-address '') switches a door off.
+Cloud Foundry's Locket. An empty address (--http-address '') turns a listener off.
 
 The password of the database may be in $LOCKET_DATABASE_PASSWORD, or in the file
 of --database-password-file, rather than on the command line.`,

@@ -1,4 +1,4 @@
-// Package ops is the door for operators: whether the server is alive and ready, its metrics, its
+// Package ops is the HTTP server for operators: whether the server is alive and ready, its metrics, its
 // profiles. It is plain HTTP, reads only, and passes no guard, so it belongs on an address that
 // only operators reach.
 //
@@ -7,5 +7,5 @@
 //	GET /metrics        for Prometheus
 //	GET /debug/pprof/   profiles, for `go tool pprof`
 //
-// Callers may rely on this: Pages are the first three, for a door that serves other things too.
+// Callers may rely on this: Pages are the first three, for an HTTP server that serves other things too.
 package ops

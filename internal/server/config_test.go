@@ -30,7 +30,7 @@ func TestValidate(t *testing.T) {
 		"no port":                           {func(c *Config) { c.GRPCAddress = "localhost" }, []string{"--grpc-address", "port"}},
 		"an empty port":                     {func(c *Config) { c.HTTPAddress = "localhost:" }, []string{"--http-address", "port"}},
 		"a word for a port":                 {func(c *Config) { c.OpsAddress = "localhost:nonsense" }, []string{"--ops-address", "nonsense"}},
-		"no door":                           {func(c *Config) { c.GRPCAddress, c.HTTPAddress, c.OpsAddress = "", "", "localhost:1" }, []string{"--grpc-address", "--http-address", "nothing"}},
+		"no listener":                       {func(c *Config) { c.GRPCAddress, c.HTTPAddress, c.OpsAddress = "", "", "localhost:1" }, []string{"--grpc-address", "--http-address", "nothing"}},
 		"operations for everybody":          {func(c *Config) { c.OpsAddress, c.Insecure = ":1", true }, []string{"--ops-address :1", "--ops-insecure"}},
 		"TLS, and operations for everybody": {func(c *Config) { c.TLSCert, c.TLSKey, c.TLSClientCA, c.OpsAddress = "c", "k", "a", "0.0.0.0:1" }, []string{"--ops-insecure"}},
 		"a proxy by its name":               {func(c *Config) { c.TrustedProxies = []string{"10.0.0.1", "proxy"} }, []string{"--trusted-proxies", "proxy"}},

@@ -66,12 +66,12 @@ func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	doors, err := listen(c)
+	listeners, err := listen(c)
 	if err != nil {
 		return err
 	}
-	defer doors.close()
-	group, err := newGroup(c, store, doors, files, log)
+	defer listeners.close()
+	group, err := newGroup(c, store, listeners, files, log)
 	if err != nil {
 		return err
 	}
@@ -119,13 +119,13 @@ func causes(err error) error {
 
 // greeting returns a text about where the server listens, and a first command to try.
 func greeting(c Config) string {
-	var doors []string
-	for _, door := range []struct{ name, address string }{{"gRPC", c.GRPCAddress}, {"HTTP", c.HTTPAddress}, {"operations", c.OpsAddress}} {
-		if door.address != "" {
-			doors = append(doors, door.name+" on "+door.address)
+	var open []string
+	for _, listener := range []struct{ name, address string }{{"gRPC", c.GRPCAddress}, {"HTTP", c.HTTPAddress}, {"operations", c.OpsAddress}} {
+		if listener.address != "" {
+			open = append(open, listener.name+" on "+listener.address)
 		}
 	}
-	text := fmt.Sprintf("Locket serves %s, from %s.", strings.Join(doors, " and "), c.DatabaseName())
+	text := fmt.Sprintf("Locket serves %s, from %s.", strings.Join(open, " and "), c.DatabaseName())
 	if c.TLSCert != "" || c.GRPCAddress == "" {
 		return text
 	}
@@ -147,7 +147,7 @@ func engineOf(database string) string {
 
 // newGroup returns all long-lived runners, in the order in which they start; they stop in reverse. The guards decide
 // about the calls of every listener, after those of the configuration.
-func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
+func newGroup(c Config, store db.Store, listeners *listeners, files *follow.Set, log *slog.Logger, guards ...grpcserver.Guard) (ifrit.Runner, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	certificates, err := loadTLS(c, files)
@@ -195,7 +195,7 @@ func newGroup(c Config, store db.Store, doors *doors, files *follow.Set, log *sl
 		service.readiness.feed = manager.Feed
 	}
 	service.readiness.audit, service.readiness.auditRequired = failing, c.AuditRequired
-	members, err := doors.members(c, service, secured, certificates, registry, log)
+	members, err := listeners.members(c, service, secured, certificates, registry, log)
 	if err != nil {
 		return nil, err
 	}

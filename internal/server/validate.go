@@ -14,7 +14,7 @@ import (
 // Validate returns all errors in a configuration that need no file and no network, each with the name of its flag.
 // Serve finds the others.
 func (c Config) Validate() error {
-	wrong := append(c.wrongDoors(), c.wrongDatabase()...)
+	wrong := append(c.wrongListeners(), c.wrongDatabase()...)
 	wrong = append(wrong, c.wrongAuthentication()...)
 	for _, bounded := range []struct {
 		flag         string
@@ -65,7 +65,7 @@ func (c Config) wrongDatabase() (wrong []error) {
 	return wrong
 }
 
-func (c Config) wrongDoors() (wrong []error) {
+func (c Config) wrongListeners() (wrong []error) {
 	config, _ := c.authentication()
 	secure := c.TLSCert != "" && c.TLSKey != ""
 	switch all := secure && c.TLSClientCA != ""; {

@@ -28,7 +28,7 @@ func (t *Tracing) Observe(ctx context.Context, call *grpcserver.Call) (context.C
 	md, _ := metadata.FromIncomingContext(ctx)
 	service, method, _ := strings.Cut(strings.TrimPrefix(call.FullMethod, "/"), "/")
 	ctx, span := t.tracer.Start(propagator.Extract(ctx, carrier(md)), service+"/"+method, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", method), attribute.String("locket.door", "rest"),
+		attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", method), attribute.String("locket.api", "rest"),
 	))
 	return ctx, func(err error) {
 		code := status.Code(err)

@@ -51,7 +51,7 @@ var longJSON = `"` + strings.Repeat(`\"`, longData/2-1) + `"`
 
 // amounts are how much of everything there is at once.
 type amounts struct {
-	claims  int     // by each door
+	claims  int     // over each of gRPC and REST
 	locks   int     // of a session
 	waiters int     // that share
 	ttl     float64 // of the session, in seconds
@@ -371,7 +371,7 @@ func (x *extremes) run() {
 	}
 }
 
-// TestAllLimits: with every limit reached at once, at every door, each request is carried out, or gets its documented error.
+// TestAllLimits: with every limit reached at once, over gRPC and over REST, each request is carried out, or gets its documented error.
 func TestAllLimits(t *testing.T) { allLimits(t, amounts{claims: 22, locks: 80, waiters: 8, ttl: 6}) }
 
 func allLimits(t *testing.T, a amounts) {

@@ -23,37 +23,37 @@ import (
 	"github.com/locket-service/locket/internal/ops"
 )
 
-// doors are the listeners of a server. Those that the configuration turns off are nil.
-type doors struct{ grpc, http, ops net.Listener }
+// listeners are those of a server. Those that the configuration turns off are nil.
+type listeners struct{ grpc, http, ops net.Listener }
 
 // listen opens the listeners. Its errors name the flag of the address.
-func listen(c Config) (*doors, error) {
-	d := &doors{}
-	for _, door := range []struct {
+func listen(c Config) (*listeners, error) {
+	l := &listeners{}
+	for _, each := range []struct {
 		flag, address string
 		listener      *net.Listener
 	}{
-		{"grpc-address", c.GRPCAddress, &d.grpc}, {"http-address", c.HTTPAddress, &d.http}, {"ops-address", c.OpsAddress, &d.ops},
+		{"grpc-address", c.GRPCAddress, &l.grpc}, {"http-address", c.HTTPAddress, &l.http}, {"ops-address", c.OpsAddress, &l.ops},
 	} {
-		if door.address == "" {
+		if each.address == "" {
 			continue
 		}
-		listener, err := net.Listen("tcp", door.address)
+		listener, err := net.Listen("tcp", each.address)
 		if err != nil {
-			d.close()
+			l.close()
 			if cause := (*net.OpError)(nil); errors.As(err, &cause) {
 				err = cause.Err // the address is in the text already
 			}
-			return nil, fmt.Errorf("--%s %s: %w", door.flag, door.address, err)
+			return nil, fmt.Errorf("--%s %s: %w", each.flag, each.address, err)
 		}
-		*door.listener = listener
+		*each.listener = listener
 	}
-	return d, nil
+	return l, nil
 }
 
 // close closes the listeners. Those that their servers have already closed are no error.
-func (d *doors) close() {
-	for _, listener := range []net.Listener{d.grpc, d.http, d.ops} {
+func (l *listeners) close() {
+	for _, listener := range []net.Listener{l.grpc, l.http, l.ops} {
 		if listener != nil {
 			_ = listener.Close()
 		}
@@ -61,7 +61,7 @@ func (d *doors) close() {
 }
 
 // members returns the servers of the open listeners, in the order in which they start.
-func (d *doors) members(c Config, service *Service, secured *security, certificates *certs.Server, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
+func (l *listeners) members(c Config, service *Service, secured *security, certificates *certs.Server, registry *prometheus.Registry, log *slog.Logger) (grouper.Members, error) {
 	grpcTLS, httpTLS := c.tlsOf(certificates)
 	proxies, err := c.trustedProxies()
 	if err != nil {
@@ -70,23 +70,23 @@ func (d *doors) members(c Config, service *Service, secured *security, certifica
 	var members grouper.Members
 	pages := ops.Pages(registry, service.Ready, service.Warnings)
 	maps.Copy(pages, console.Pages(secured.provider()))
-	if d.ops != nil {
+	if l.ops != nil {
 		pages["/metrics"] = nil // served by ops
 		members = append(members, grouper.Member{Name: "ops", Runner: ops.New(ops.Config{
-			Listener: d.ops, Metrics: registry, Ready: service.Ready, Warnings: service.Warnings, ShutdownTimeout: c.ShutdownTimeout, Log: log,
+			Listener: l.ops, Metrics: registry, Ready: service.Ready, Warnings: service.Warnings, ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
-	if d.http != nil {
+	if l.http != nil {
 		members = append(members, grouper.Member{Name: "http", Runner: gateway.New(gateway.Config{
-			Listener: d.http, TLS: httpTLS, Hosts: c.HTTPHosts, Origins: c.HTTPOrigins, TrustedProxies: proxies, Headers: secured.headers, Arrive: secured.arrive(), Service: grpcserver.NewLocal(service.Chain, service.Register),
+			Listener: l.http, TLS: httpTLS, Hosts: c.HTTPHosts, Origins: c.HTTPOrigins, TrustedProxies: proxies, Headers: secured.headers, Arrive: secured.arrive(), Service: grpcserver.NewLocal(service.Chain, service.Register),
 			Metrics: registry, Pages: pages, SignIn: secured.people(), Guard: guardMetrics(service.Chain), ShutdownTimeout: c.ShutdownTimeout, Log: log,
 		})})
 	}
-	if d.grpc == nil { // calls that wait over HTTP must end too
+	if l.grpc == nil { // calls that wait over HTTP must end too
 		return append(members, grouper.Member{Name: "drain", Runner: atEnd(service.Drain)}), nil
 	}
 	server := grpcserver.New(grpcserver.Config{
-		Listener: d.grpc, TLS: grpcTLS, Chain: service.Chain, Stats: service.stats, Arrive: secured.arrive(), Register: service.Register,
+		Listener: l.grpc, TLS: grpcTLS, Chain: service.Chain, Stats: service.stats, Arrive: secured.arrive(), Register: service.Register,
 		ShutdownTimeout: c.ShutdownTimeout, OnDrain: service.Drain, Log: log,
 	})
 	service.readiness.onChange = server.SetReady

@@ -22,7 +22,7 @@ func TestHTTPRequiresCertificates(t *testing.T) {
 	foreign, err := tls.LoadX509KeyPair(other.Issue(t, "client"))
 	must(t, err)
 	for name, anonymous := range map[string]bool{"as it is": false, "--http-anonymous": true} {
-		d := openDoors(t, ca, func(c *Config) { c.HTTPAnonymous = anonymous })
+		d := openListeners(t, ca, func(c *Config) { c.HTTPAnonymous = anonymous })
 		if code, _, body := d.request(t, "GET", "/v1/claims/", "", ""); code != http.StatusOK {
 			t.Errorf("%s: with a certificate: %d %s", name, code, body)
 		}
@@ -63,11 +63,11 @@ func page(t *testing.T, address, path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestOpsDoor: pages for operators have an address of their own, in plain HTTP also when the other listeners require
+// TestOpsListener: pages for operators have an address of their own, in plain HTTP also when the other listeners require
 // certificates, and the metrics are no longer served over HTTP.
-func TestOpsDoor(t *testing.T) {
+func TestOpsListener(t *testing.T) {
 	t.Parallel()
-	d := openDoors(t, fixtures.NewCA(t), func(c *Config) { c.OpsAddress = "127.0.0.1:0" })
+	d := openListeners(t, fixtures.NewCA(t), func(c *Config) { c.OpsAddress = "127.0.0.1:0" })
 	at := d.addresses["operations"]
 	for path, want := range map[string]string{
 		"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "\nlocket_ready 1\n", "/debug/pprof/": "goroutine", "/debug/pprof/heap?debug=1": "heap profile",
@@ -86,22 +86,22 @@ func TestOpsDoor(t *testing.T) {
 	}
 	for path, want := range map[string]int{"/metrics": 404, "/debug/pprof/": 404, "/healthz": 200, "/readyz": 200} {
 		if code, _, _ := d.request(t, "GET", path, "", ""); code != want {
-			t.Errorf("at the HTTP door %s: %d, want %d", path, code, want)
+			t.Errorf("at the HTTP listener %s: %d, want %d", path, code, want)
 		}
 	}
 }
 
-// TestDoorsAreOff: an empty address opens no listener, and the other one serves and ends as usual.
-func TestDoorsAreOff(t *testing.T) {
+// TestListenersAreOff: an empty address opens no listener, and the other one serves and ends as usual.
+func TestListenersAreOff(t *testing.T) {
 	t.Parallel()
-	grpcAlone := openDoors(t, nil, func(c *Config) { c.HTTPAddress = "" })
+	grpcAlone := openListeners(t, nil, func(c *Config) { c.HTTPAddress = "" })
 	if _, ok := grpcAlone.addresses["gRPC"]; !ok || len(grpcAlone.addresses) != 1 {
 		t.Errorf("without HTTP: %v", grpcAlone.addresses)
 	}
 	if _, err := models.NewLocketClient(grpcAlone.grpc).FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_LOCK}); err != nil {
 		t.Error(err)
 	}
-	httpAlone := openDoors(t, nil, func(c *Config) { c.GRPCAddress = "" })
+	httpAlone := openListeners(t, nil, func(c *Config) { c.GRPCAddress = "" })
 	if _, ok := httpAlone.addresses["HTTP"]; !ok || len(httpAlone.addresses) != 1 {
 		t.Errorf("without gRPC: %v", httpAlone.addresses)
 	}
@@ -165,7 +165,7 @@ func TestProxiesAndHosts(t *testing.T) {
 		"an unknown name": {nil, []string{"locks.internal"}, "elsewhere.internal", http.StatusMisdirectedRequest, ""},
 		"a name, of none": {nil, nil, "locks.internal", http.StatusMisdirectedRequest, ""},
 	} {
-		d := openDoors(t, nil, func(config *Config) { config.TrustedProxies, config.HTTPHosts = c.proxies, c.hosts })
+		d := openListeners(t, nil, func(config *Config) { config.TrustedProxies, config.HTTPHosts = c.proxies, c.hosts })
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/claims/", strings.NewReader(`{"resource": "r", "ttl": 60}`))
 		must(t, err)
 		req.Host = c.host
@@ -184,7 +184,7 @@ func TestProxiesAndHosts(t *testing.T) {
 // TestOpsHosts: DNS rebinding: a page in a browser whose host name resolves to loopback reads nothing.
 func TestOpsHosts(t *testing.T) {
 	t.Parallel()
-	d := openDoors(t, nil, func(c *Config) { c.OpsAddress = "127.0.0.1:0" })
+	d := openListeners(t, nil, func(c *Config) { c.OpsAddress = "127.0.0.1:0" })
 	for host, want := range map[string]int{"": 200, "localhost": 200, "127.0.0.1:9": 200, "[::1]:9": 200, "evil.example": 421, "evil.example:80": 421} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.addresses["operations"]+"/metrics", http.NoBody)
 		must(t, err)

@@ -100,8 +100,8 @@ func (l *lastConn) wants(method, id, tls string) seen {
 	return seen{method, id, "[" + id + "]", l.from, l.to, tls}
 }
 
-// doors are the listeners of a server that is built as the program builds it, with a sentry.
-type openedDoors struct {
+// openedListeners are those of a server that is built as the program builds it, with a sentry.
+type openedListeners struct {
 	sentry
 	tls                string // the TLS version that a guard sees
 	grpc               *grpc.ClientConn
@@ -112,10 +112,10 @@ type openedDoors struct {
 	end                func()            // ends the server, once
 }
 
-// openDoors serves with TLS if there is an authority.
-func openDoors(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *openedDoors {
+// openListeners serves with TLS if there is an authority.
+func openListeners(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *openedListeners {
 	t.Helper()
-	d := &openedDoors{}
+	d := &openedListeners{}
 	c := Config{
 		GRPCAddress: "127.0.0.1:0", HTTPAddress: "127.0.0.1:0", DatabaseTimeout: 10 * time.Second,
 		ShutdownTimeout: 5 * time.Second, HistoryRetention: time.Hour, HistoryLimit: 100,
@@ -131,7 +131,7 @@ func openDoors(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *openedD
 	for _, change := range changes {
 		change(&c)
 	}
-	d.addresses, d.end = serveDoors(t, c, d.guard)
+	d.addresses, d.end = serve(t, c, d.guard)
 	grpcAddress, httpAddress := d.addresses["gRPC"], d.addresses["HTTP"]
 	conn, err := grpc.NewClient("passthrough:///"+grpcAddress, grpc.WithContextDialer(d.grpcConn.dial), grpc.WithTransportCredentials(creds))
 	must(t, err)
@@ -144,8 +144,8 @@ func openDoors(t *testing.T, ca *fixtures.CA, changes ...func(*Config)) *openedD
 	return d
 }
 
-// serveDoors runs a server in this process, and returns its addresses.
-func serveDoors(t *testing.T, c Config, guard grpcserver.Guard) (addresses map[string]string, end func()) {
+// serve runs a server in this process, and returns its addresses.
+func serve(t *testing.T, c Config, guard grpcserver.Guard) (addresses map[string]string, end func()) {
 	t.Helper()
 	store, err := raft.Open(filepath.Join(t.TempDir(), "data"))
 	must(t, err)
@@ -170,7 +170,7 @@ func serveDoors(t *testing.T, c Config, guard grpcserver.Guard) (addresses map[s
 }
 
 // request sends a request over HTTP, and returns its answer.
-func (d *openedDoors) request(t *testing.T, method, path, body, id string) (code int, header http.Header, content string) {
+func (d *openedListeners) request(t *testing.T, method, path, body, id string) (code int, header http.Header, content string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
 	must(t, err)

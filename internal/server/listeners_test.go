@@ -26,17 +26,17 @@ const (
 	malformed     = "\xff" // no message can be decoded from it
 )
 
-// atOpenDoors runs a test without TLS and with it.
-func atOpenDoors(t *testing.T, test func(t *testing.T, d *openedDoors)) {
-	t.Run("plain", func(t *testing.T) { test(t, openDoors(t, nil)) })
-	t.Run("TLS", func(t *testing.T) { test(t, openDoors(t, fixtures.NewCA(t))) })
+// atOpenListeners runs a test without TLS and with it.
+func atOpenListeners(t *testing.T, test func(t *testing.T, d *openedListeners)) {
+	t.Run("plain", func(t *testing.T) { test(t, openListeners(t, nil)) })
+	t.Run("TLS", func(t *testing.T) { test(t, openListeners(t, fixtures.NewCA(t))) })
 }
 
 // TestEveryCallIsGuarded: a guard sees each call of every gRPC method and of every HTTP route once, with the same
 // knowledge of its caller.
 func TestEveryCallIsGuarded(t *testing.T) {
 	t.Parallel()
-	atOpenDoors(t, func(t *testing.T, d *openedDoors) {
+	atOpenListeners(t, func(t *testing.T, d *openedListeners) {
 		for _, method := range d.methods(t) {
 			d.take()
 			_ = d.call(t, method, "over-grpc")
@@ -66,7 +66,7 @@ func TestEveryCallIsGuarded(t *testing.T) {
 // status that belongs to the code.
 func TestEveryCallIsRefused(t *testing.T) {
 	t.Parallel()
-	atOpenDoors(t, func(t *testing.T, d *openedDoors) {
+	atOpenListeners(t, func(t *testing.T, d *openedListeners) {
 		for code, httpCode := range map[codes.Code]int{
 			codes.Unauthenticated: http.StatusUnauthorized, codes.PermissionDenied: http.StatusForbidden, codes.ResourceExhausted: http.StatusTooManyRequests,
 		} {
@@ -103,7 +103,7 @@ func TestEveryCallIsRefused(t *testing.T) {
 // read it.
 func TestPagesAreNotGuarded(t *testing.T) {
 	t.Parallel()
-	d := openDoors(t, nil)
+	d := openListeners(t, nil)
 	d.refuseWith(status.Error(codes.Unauthenticated, "refused"))
 	if code, _, _ := d.request(t, "GET", "/metrics", "", ""); code != http.StatusUnauthorized {
 		t.Errorf("/metrics: %d", code)
@@ -122,7 +122,7 @@ func TestPagesAreNotGuarded(t *testing.T) {
 // TestMalformedIsGuarded: a message that cannot be decoded passes the guards as others do.
 func TestMalformedIsGuarded(t *testing.T) {
 	t.Parallel()
-	d := openDoors(t, nil)
+	d := openListeners(t, nil)
 	for _, method := range d.methods(t) {
 		if !strings.HasPrefix(method.name, "/models.Locket/") {
 			continue
@@ -144,7 +144,7 @@ type rpc struct {
 }
 
 // methods asks the server which services it has, and lists their methods.
-func (d *openedDoors) methods(t *testing.T) (list []rpc) {
+func (d *openedListeners) methods(t *testing.T) (list []rpc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -171,13 +171,13 @@ func (d *openedDoors) methods(t *testing.T) (list []rpc) {
 }
 
 // call calls a method with an empty message.
-func (d *openedDoors) call(t *testing.T, method rpc, id string) error {
+func (d *openedListeners) call(t *testing.T, method rpc, id string) error {
 	t.Helper()
 	return d.send(t, method, id, "")
 }
 
 // send calls a method with an encoded message, and returns its error. For a stream it waits for the first answer.
-func (d *openedDoors) send(t *testing.T, method rpc, id, message string) error {
+func (d *openedListeners) send(t *testing.T, method rpc, id, message string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
