@@ -161,10 +161,7 @@ func TestRunnersLeaveNothing(t *testing.T) {
 				t.Errorf("%d hold", held)
 			}
 			for _, p := range processes {
-				p.Signal(os.Interrupt)
-			}
-			for _, p := range processes {
-				must(t, <-p.Wait())
+				must(t, end(p))
 			}
 			synctest.Wait()
 			stacks := make([]byte, 1<<22)

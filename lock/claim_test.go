@@ -1,18 +1,14 @@
 package lock_test
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tedsuo/ifrit"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
@@ -27,9 +23,7 @@ func (w *world) claim(owner string, mode models.Mode, options ...lock.Option) *l
 
 func (w *world) status(id string) models.Status {
 	w.t.Helper()
-	claim, err := w.own().GetClaim(w.t.Context(), &models.GetClaimRequest{Id: id})
-	must(w.t, err)
-	return claim.GetStatus()
+	return w.get(id).GetStatus()
 }
 
 // TestClaimsTakeTurns: those that come first are first, each at once when the one before has
@@ -106,10 +100,8 @@ func TestClaimRevoked(t *testing.T) {
 		active := ifrit.Invoke(w.claim("a", models.Mode_MODE_EXCLUSIVE))
 		waiting := ifrit.Background(w.claim("b", models.Mode_MODE_EXCLUSIVE))
 		time.Sleep(time.Second)
-		for _, id := range []string{"b", "a"} {
-			_, err := w.rpc().UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_REVOKED})
-			must(t, err)
-		}
+		w.revoke("b", "")
+		w.revoke("a", "")
 		begin := time.Now()
 		if err := <-active.Wait(); !errors.Is(err, lock.ErrLost) || time.Since(begin) > ttl/3 {
 			t.Errorf("after %s: %v", time.Since(begin), err)
@@ -120,93 +112,28 @@ func TestClaimRevoked(t *testing.T) {
 	})
 }
 
-// TestClaimOutage: a claim waits through an outage at its place in the line, and is held
-// through one that is shorter than its lease.
-func TestClaimOutage(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		first := w.claim("a", models.Mode_MODE_EXCLUSIVE)
-		p := ifrit.Invoke(first)
-		q := ifrit.Background(w.claim("b", models.Mode_MODE_EXCLUSIVE))
-		time.Sleep(time.Minute)
-		before, _ := first.Held()
-		w.stop()
-		time.Sleep(5 * time.Second)
-		w.start()
-		time.Sleep(time.Minute)
-		if after, held := first.Held(); !held || after != before {
-			t.Errorf("held %t with %d, before %d", held, after, before)
-		}
-		late := ifrit.Background(w.claim("c", models.Mode_MODE_EXCLUSIVE))
-		must(t, end(p))
-		<-q.Ready()
-		must(t, errors.Join(end(late), end(q)))
-	})
-}
-
-// forgetful is a client to whom the answers to CreateClaim are lost, until heard is set.
-type forgetful struct {
-	models.LocketClient
-	heard *atomic.Bool
-}
-
-func (c forgetful) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
-	claim, err := c.LocketClient.CreateClaim(ctx, in, opts...)
-	if !c.heard.Load() {
-		return nil, status.Error(codes.Unavailable, "the answer was lost")
-	}
-	return claim, err
-}
-
-func (c forgetful) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
-	return nil, hang(ctx, "")
-}
-
 // TestClaimFoundAgain: a claim whose answer was lost is trusted for what is left of its
 // lease, not for a whole one.
 func TestClaimFoundAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		client := forgetful{w.rpc(), new(atomic.Bool)}
-		r := lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(30)})
+		w.failing(only(hang, "UpdateClaim"))
+		w.answering(only(saying(codes.Unavailable), "CreateClaim"))
+		r := lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(30)})
 		p := ifrit.Background(r)
 		time.Sleep(10 * time.Second)
-		client.heard.Store(true)
+		w.answering(nil)
 		for range 60 {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			_, held := r.Held()
-			if owner := w.status("a"); held && owner != models.Status_STATUS_ACTIVE {
+			if held && w.status("a") != models.Status_STATUS_ACTIVE {
 				t.Fatal("it trusts a claim that has ended")
 			}
-			if next, err := w.rpc().CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "k", Id: "b", Ttl: proto.Float64(1)}); err == nil &&
+			if next, err := w.own().CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: "k", Id: "b", Ttl: proto.Float64(1)}); err == nil &&
 				next.GetStatus() == models.Status_STATUS_ACTIVE && held {
 				t.Fatal("two hold")
 			}
 		}
 		_ = end(p)
-	})
-}
-
-func TestClaimWrong(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		ifritOf := func(claim *models.CreateClaimRequest) ifrit.Process {
-			return ifrit.Background(lock.NewClaimRunner(w.rpc(), claim))
-		}
-		for name, p := range map[string]ifrit.Process{
-			"no claim":      ifritOf(nil),
-			"no resource":   ifritOf(&models.CreateClaimRequest{}),
-			"a short TTL":   ifritOf(&models.CreateClaimRequest{Resource: "k", Ttl: proto.Float64(0.1)}),
-			"an infinite":   ifritOf(&models.CreateClaimRequest{Resource: "k", Ttl: proto.Float64(1e300)}),
-			"a bad id":      ifritOf(&models.CreateClaimRequest{Resource: "k", Id: "a/b"}),
-			"bad user data": ifritOf(&models.CreateClaimRequest{Resource: "k", UserData: proto.String("{")}),
-		} {
-			if err := <-p.Wait(); err == nil {
-				t.Errorf("%s: it ran", name)
-			}
-		}
-		taken := ifrit.Invoke(w.claim("a", models.Mode_MODE_EXCLUSIVE))
-		if err := <-ifritOf(&models.CreateClaimRequest{Resource: "other", Id: "a"}).Wait(); err == nil {
-			t.Error("it ran with another's id")
-		}
-		must(t, end(taken))
 	})
 }

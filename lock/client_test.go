@@ -12,17 +12,18 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // TestAcquire: what is acquired is held until it is released, which is exact, and may be repeated.
 func TestAcquire(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		a, b := h.client(lock.WithOwner("a")), h.client(lock.WithOwner("b"))
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.client(lock.WithOwner("a")), w.client(lock.WithOwner("b"))
 		held, err := a.Acquire(t.Context(), "nightly", lock.WithValue("of a"))
 		must(t, err)
-		got, err := server.Fetch(t.Context(), &models.FetchRequest{Key: "nightly"})
+		got, err := w.own().Fetch(t.Context(), &models.FetchRequest{Key: "nightly"})
 		must(t, err)
 		if got.GetToken() != held.Token() || got.GetResource().GetOwner() != "a" || got.GetResource().GetValue() != "of a" || held.Err() != nil || held.Context().Err() != nil {
 			t.Errorf("%v; %d, %v", got, held.Token(), held.Err())
@@ -37,15 +38,10 @@ func TestAcquire(t *testing.T) {
 		if left := time.Until(held.Deadline()); left <= 0 || left > lock.DefaultTTL {
 			t.Errorf("it is held for %v yet", left)
 		}
-		second := make(chan *lock.Hold)
-		go func() {
-			h, err := b.Acquire(t.Context(), "nightly")
-			must(t, err)
-			second <- h
-		}()
-		time.Sleep(time.Second)
+		waiting := acquiring(t.Context(), b, "nightly")
+		waits(t, waiting)
 		must(t, held.Release(t.Context()))
-		next := <-second
+		next := comes(t, time.Second, waiting)
 		must(t, held.Release(t.Context())) // and not the second
 		if !errors.Is(held.Err(), lock.ErrReleased) || !errors.Is(context.Cause(held.Context()), lock.ErrReleased) || next.Err() != nil || next.Token() <= held.Token() {
 			t.Errorf("%v, %v; %d after %d", held.Err(), next.Err(), next.Token(), held.Token())
@@ -58,7 +54,7 @@ func TestAcquire(t *testing.T) {
 		if _, err := b.Acquire(t.Context(), "nightly"); !errors.Is(err, lock.ErrClosed) {
 			t.Error(err)
 		}
-		if _, err := server.Fetch(t.Context(), &models.FetchRequest{Key: "nightly"}); !errors.Is(err, models.ErrResourceNotFound) {
+		if _, err := w.own().Fetch(t.Context(), &models.FetchRequest{Key: "nightly"}); !errors.Is(err, models.ErrResourceNotFound) {
 			t.Errorf("after the end of its client: %v", err)
 		}
 		must(t, errors.Join(a.Close(), a.Close()))
@@ -67,12 +63,11 @@ func TestAcquire(t *testing.T) {
 
 // TestOneSession: a client has one session, opened when it is first needed, and another one for another TTL.
 func TestOneSession(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		c := h.client(lock.WithTTL(10 * time.Second))
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.client(lock.WithTTL(10 * time.Second))
 		count := func(want int) {
 			t.Helper()
-			list, err := server.ListSessions(t.Context(), &models.ListSessionsRequest{})
+			list, err := w.own().ListSessions(t.Context(), &models.ListSessionsRequest{})
 			must(t, err)
 			if len(list.GetSessions()) != want {
 				t.Errorf("%d sessions, want %d: %v", len(list.GetSessions()), want, list)
@@ -80,8 +75,7 @@ func TestOneSession(t *testing.T) {
 		}
 		count(0)
 		for i, options := range [][]lock.AcquireOption{nil, {lock.WithShared()}, {lock.WithTTL(10 * time.Second)}, {lock.WithTTL(time.Minute)}} {
-			_, err := c.Acquire(t.Context(), fmt.Sprint(i), options...)
-			must(t, err)
+			must(t, second(c.Acquire(t.Context(), fmt.Sprint(i), options...)))
 		}
 		count(2)
 		if _, err := c.Acquire(t.Context(), "k", lock.WithTTL(time.Millisecond)); err == nil {
@@ -94,15 +88,12 @@ func TestOneSession(t *testing.T) {
 
 // TestDo: the function works under the lock; its context ends with the lock, and the loss is in the error.
 func TestDo(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		c := h.client()
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.client()
 		own := errors.New("of its own")
-		err := c.Do(t.Context(), "k", func(ctx context.Context, token uint64) error {
-			got, err := server.Fetch(ctx, &models.FetchRequest{Key: "k"})
-			must(t, err)
-			if got.GetToken() != token {
-				t.Errorf("%d, and the server says %d", token, got.GetToken())
+		err := c.Do(t.Context(), "k", func(_ context.Context, token uint64) error {
+			if _, granted := w.holder("k"); granted != token {
+				t.Errorf("%d, and the server says %d", token, granted)
 			}
 			return own
 		})
@@ -110,8 +101,7 @@ func TestDo(t *testing.T) {
 			t.Error(err)
 		}
 		err = c.Do(t.Context(), "k", func(ctx context.Context, _ uint64) error {
-			_, err := server.ResetSessions(t.Context(), &models.ResetSessionsRequest{})
-			must(t, err)
+			w.resetSessions()
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -134,45 +124,37 @@ func TestDo(t *testing.T) {
 		held, err := c.TryAcquire(t.Context(), "k") // it was released each time
 		must(t, err)
 		must(t, held.Release(t.Context()))
-		must(t, c.Close())
 	})
 }
 
 // TestClientGoesOn: after the loss of its session a client holds nothing, and acquires by a new one: what waits goes
 // on to wait.
 func TestClientGoesOn(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		c, other := h.client(), h.client()
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
+		c, other := w.client(), w.client()
 		held, err := c.Acquire(t.Context(), "mine")
 		must(t, err)
 		theirs, err := other.Acquire(t.Context(), "theirs")
 		must(t, err)
 		before, err := c.Session()
 		must(t, err)
-		waited := make(chan error, 1)
-		go func() {
-			_, err := c.Acquire(t.Context(), "theirs")
-			waited <- err
-		}()
-		time.Sleep(time.Second)
+		waiting := acquiring(t.Context(), c, "theirs")
+		waits(t, waiting)
 		keep, err := other.Session()
 		must(t, err)
-		_, err = server.ResetSessions(t.Context(), &models.ResetSessionsRequest{Keep: []string{keep.ID()}})
-		must(t, err)
+		w.resetSessions(keep.ID())
 		<-held.Done()
 		if !errors.Is(before.Err(), lock.ErrSessionEnded) && !errors.Is(held.Err(), lock.ErrLost) {
 			t.Errorf("%v, %v", before.Err(), held.Err())
 		}
-		time.Sleep(time.Second)
+		waits(t, waiting)
 		must(t, theirs.Release(t.Context()))
-		must(t, <-waited)
+		comes(t, time.Second, waiting)
 		after, err := c.Session()
 		must(t, err)
 		if after.ID() == before.ID() {
 			t.Error("the session is the same")
 		}
-		must(t, errors.Join(c.Close(), other.Close()))
 	})
 }
 
@@ -182,7 +164,7 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 	var lost, got int
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, h *world) {
+			inWorld(t, func(t *testing.T, w *world) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				const ttl = 5 * time.Second
 				var mu sync.Mutex
@@ -190,11 +172,10 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 				var last uint64
 				ctx, stop := context.WithCancel(t.Context())
 				var working sync.WaitGroup
-				partitions := make([]*partition, 3)
-				for i := range partitions {
-					partitions[i] = &partition{world: h}
-					c, err := lock.NewClient(anyAddress, lock.WithTTL(ttl), partitions[i].dialer())
-					must(t, err)
+				networks := make([]clients, 3)
+				for i := range networks {
+					networks[i] = w.beside()
+					c := networks[i].client(lock.WithTTL(ttl))
 					pauses := rand.New(rand.NewPCG(seed, uint64(i)+2))
 					working.Go(func() {
 						for ctx.Err() == nil {
@@ -227,15 +208,14 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 							mu.Unlock()
 							_ = held.Release(t.Context())
 						}
-						must(t, c.Close())
 					})
 				}
 				for range 40 {
 					time.Sleep(time.Duration(random.Int64N(int64(ttl))))
-					partitions[random.IntN(len(partitions))].set(random.IntN(3))
+					networks[random.IntN(len(networks))].Set(locktest.State(random.IntN(3)))
 				}
-				for _, p := range partitions {
-					p.set(0)
+				for _, n := range networks {
+					n.Set(locktest.Open)
 				}
 				stop()
 				working.Wait()
@@ -251,44 +231,37 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 // TestCutOffWaits: without a server an Acquire waits for its context, and a session that never was open ends with
 // its client.
 func TestCutOffWaits(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		h.cutOff(true)
-		c := h.client()
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Set(locktest.Cut)
+		c, err := lock.NewClient(anyAddress, w.option())
+		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if _, err := c.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		held := make(chan error, 1)
-		go func() {
-			_, err := c.Acquire(t.Context(), "k")
-			held <- err
-		}()
+		waiting := acquiring(t.Context(), c, "k")
 		time.Sleep(time.Minute)
-		h.cutOff(false)
-		must(t, <-held)
-		h.cutOff(true)
+		w.Set(locktest.Open)
+		comes(t, 2*time.Second, waiting)
+		w.Set(locktest.Cut)
 		begun := time.Now()
 		if err := c.Close(); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 6*time.Second {
 			t.Errorf("closed after %v: %v", time.Since(begun), err)
 		}
-		h.cutOff(false)
+		w.Set(locktest.Open)
 	})
 }
 
 // TestCommandTimeout: a command without an answer ends with its timeout; what it asked for is given up.
 func TestCommandTimeout(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		p := &partition{world: h}
-		s, err := lock.NewSession(anyAddress, lock.WithCommandTimeout(time.Second), p.dialer())
-		must(t, err)
-		other := h.session()
-		_, err = other.Lock(t.Context(), "taken")
-		must(t, err)
+	inWorld(t, func(t *testing.T, w *world) {
+		s, other := w.session(lock.WithCommandTimeout(time.Second)), w.beside().session()
+		must(t, second(other.Lock(t.Context(), "taken")))
 		m := lock.NewMutex(s, "k")
 		must(t, m.Lock(t.Context()))
 		must(t, m.Unlock())
-		p.set(1)
+		w.Set(locktest.Silent)
 		for name, err := range map[string]error{"lock": m.Lock(t.Context()), "session": second(s.Lock(t.Context(), "other"))} {
 			if !errors.Is(err, lock.ErrTimeout) {
 				t.Errorf("%s: %v", name, err)
@@ -299,18 +272,15 @@ func TestCommandTimeout(t *testing.T) {
 		if took := time.Since(begun); took < time.Second || took > 1100*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
-		p.set(0)
+		w.Set(locktest.Open)
 		stands(t, s, "nothing", lock.None)
 		time.Sleep(10 * time.Second)
 		stands(t, s, "k", lock.None)
 		stands(t, s, "other", lock.Holding)
-		taken := make(chan error, 1)
-		go func() { taken <- lock.NewMutex(s, "taken").Lock(t.Context()) }() // the wait in the queue is no command
+		taken := harness.Later(func() error { return lock.NewMutex(s, "taken").Lock(t.Context()) }) // the wait in the queue is no command
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		_, err = other.Unlock(t.Context(), "taken")
-		must(t, err)
+		must(t, second(other.Unlock(t.Context(), "taken")))
 		must(t, <-taken)
-		closeAll(t, s, other)
 	})
 }

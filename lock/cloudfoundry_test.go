@@ -134,18 +134,13 @@ func TestTheirServer(t *testing.T) {
 		if _, held := first.Held(); !held || isReady(q) {
 			t.Errorf("held %t, the second is ready: %t", held, isReady(q))
 		}
-		_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("k", "a")})
-		must(t, err)
-		_, err = w.rpc().Lock(t.Context(), &models.LockRequest{Resource: resource("k", "thief"), TtlInSeconds: 60})
-		must(t, err)
+		w.take("k", "a")
 		if err := <-p.Wait(); !errors.Is(err, models.ErrLockCollision) {
 			t.Errorf("got %v", err)
 		}
 		<-q.Ready()
 		must(t, end(q))
-		if owner, _ := w.holder("k"); owner != "" {
-			t.Errorf("%q holds it", owner)
-		}
+		w.holds("", "k")
 	})
 }
 
@@ -162,21 +157,18 @@ func (c replacing) Lock(ctx context.Context, in *models.LockRequest, opts ...grp
 func TestTokenChanged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var d diary
-		p := ifrit.Invoke(lock.NewLockRunner(replacing{w.rpc()}, resource("k", "a"), ttl, retry))
-		presence := lock.NewPresenceRunner(replacing{w.rpc()}, resource("p", "a"), ttl, retry, d.callbacks())
+		p := ifrit.Invoke(lock.NewLockRunner(replacing{unwatched{w.rpc()}}, resource("k", "a"), ttl, retry))
+		presence := lock.NewPresenceRunner(replacing{unwatched{w.rpc()}}, resource("p", "a"), ttl, retry, d.callbacks())
 		q := ifrit.Invoke(presence)
 		before, _ := presence.Held()
 		for _, key := range []string{"k", "p"} {
-			_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource(key, "a")})
-			must(t, err)
+			w.release(key, "a")
 		}
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrTokenChanged) || !errors.Is(err, lock.ErrLost) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(retry) // the release is in the background, after the margin
-		if owner, _ := w.holder("k"); owner != "" {
-			t.Errorf("%q holds it", owner)
-		}
+		w.holds("", "k")
 		if after, held := presence.Held(); !held || after <= before {
 			t.Errorf("held %t, token %d after %d", held, after, before)
 		}

@@ -12,15 +12,14 @@ import (
 // TestDeadlocks: a session is refused a wait that causes a deadlock of sessions, and so are clients and mutexes that ask
 // for it. Without that they wait: other goroutines may end the wait.
 func TestDeadlocks(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		all := sessions(h, 2)
+	inWorld(t, func(t *testing.T, w *world) {
+		all := w.sessions(2)
 		a, b := all[0], all[1]
 		for _, ask := range []struct {
 			session  *lock.Session
 			resource string
 		}{{a, "x"}, {b, "y"}, {a, "y"}} {
-			_, err := ask.session.Lock(t.Context(), ask.resource)
-			must(t, err)
+			must(t, second(ask.session.Lock(t.Context(), ask.resource)))
 		}
 		refused := map[string]error{
 			"session": second(b.Lock(t.Context(), "x")),
@@ -35,32 +34,23 @@ func TestDeadlocks(t *testing.T) {
 		if got, err := b.Lock(t.Context(), "x", lock.WithAllowDeadlock(true)); err != nil || got.Current != lock.Waiting {
 			t.Errorf("%+v, %v", got, err)
 		}
-		closeAll(t, all...)
+		must(t, errors.Join(a.Close(t.Context()), b.Close(t.Context())))
 
-		c, d := h.client(), h.client()
+		c, d := w.client(), w.client()
 		x, err := c.Acquire(t.Context(), "x")
 		must(t, err)
-		_, err = d.Acquire(t.Context(), "y")
-		must(t, err)
-		waiting := func(c *lock.Client, key string) <-chan error {
-			done := make(chan error, 1)
-			go func() {
-				_, err := c.Acquire(t.Context(), key)
-				done <- err
-			}()
-			time.Sleep(time.Second)
-			return done
-		}
-		first := waiting(c, "y")
+		must(t, second(d.Acquire(t.Context(), "y")))
+		first := acquiring(t.Context(), c, "y")
+		waits(t, first)
 		var deadlock *models.DeadlockError
 		if _, err := d.Acquire(t.Context(), "x", lock.WithAllowDeadlock(false)); !errors.As(err, &deadlock) || len(deadlock.Members) != 2 {
 			t.Error(err)
 		}
-		second := waiting(d, "x")
+		next := acquiring(t.Context(), d, "x")
+		waits(t, next)
 		must(t, x.Release(t.Context())) // by another goroutine than the one that waits
-		must(t, <-second)
+		comes(t, time.Second, next)
 		must(t, d.Close())
-		must(t, <-first)
-		must(t, c.Close())
+		comes(t, time.Second, first)
 	})
 }

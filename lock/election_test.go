@@ -14,8 +14,8 @@ import (
 // TestElection: the first to campaign leads, and the next after it resigns or dies; observers see each leader with
 // its value and token.
 func TestElection(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		a, b, watcher := h.client(lock.WithOwner("a")), h.client(lock.WithOwner("b")), h.client()
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, watcher := w.client(lock.WithOwner("a")), w.client(lock.WithOwner("b")), w.client()
 		long := strings.Repeat("x", 10_000) // too long for Watch
 		var seen diary
 		ctx, cancel := context.WithCancel(t.Context())
@@ -45,15 +45,10 @@ func TestElection(t *testing.T) {
 			t.Error(err)
 		}
 		settle()
-		elected := make(chan *lock.Hold, 1)
-		go func() {
-			h, err := other.Campaign(t.Context(), long)
-			must(t, err)
-			elected <- h
-		}()
+		elected := holding(func() (*lock.Hold, error) { return other.Campaign(t.Context(), long) })
 		settle()
 		must(t, first.Resign(t.Context()))
-		next := <-elected
+		next := comes(t, time.Second, elected)
 		if next.Token() <= held.Token() || !errors.Is(held.Err(), lock.ErrReleased) {
 			t.Errorf("%d after %d, %v", next.Token(), held.Token(), held.Err())
 		}
@@ -87,6 +82,5 @@ func TestElection(t *testing.T) {
 			}
 			break
 		}
-		must(t, errors.Join(a.Close(), b.Close(), watcher.Close()))
 	})
 }

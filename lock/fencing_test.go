@@ -181,29 +181,25 @@ func pausedHolders(t *testing.T, client models.LocketClient, rounds int, newCoun
 	}
 }
 
-// TestPausedHoldersSQLite, and those after it: without a fence each pause loses an increment,
-// with a fence before writes alone every other, with a fence before reads too none.
-func TestPausedHoldersSQLite(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		pausedHolders(t, w.rpc(), 20, func(id string) counter {
+// TestPausedHolders: without a fence each pause loses an increment, with a fence before writes alone every other, with a fence before
+// reads too none.
+func TestPausedHolders(t *testing.T) {
+	for name, newCounter := range map[string]func(t *testing.T, id string) counter{
+		"SQLite": func(t *testing.T, id string) counter {
 			s, err := openStock(filepath.Join(newFolder(t), "stock.db"), id)
 			must(t, err)
 			t.Cleanup(func() { must(t, s.db.Close()) })
 			return stockCounter{s}
+		},
+		"guard": func(*testing.T, string) counter { return &guardCounter{} },
+		"HTTP":  func(*testing.T, string) counter { return newHTTPCounter() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				pausedHolders(t, w.rpc(), 10, func(id string) counter { return newCounter(t, id) })
+			})
 		})
-	})
-}
-
-func TestPausedHoldersGuard(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		pausedHolders(t, w.rpc(), 4, func(string) counter { return &guardCounter{} })
-	})
-}
-
-func TestPausedHoldersHTTP(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		pausedHolders(t, w.rpc(), 4, func(string) counter { return newHTTPCounter() })
-	})
+	}
 }
 
 // stockCounter is in SQLite, behind the fence of the example.
@@ -453,12 +449,7 @@ func TestFenceInMariaDB(t *testing.T) {
 	}
 
 	t.Run("paused holders", func(t *testing.T) {
-		w := &world{t: t, folder: filepath.Join(newFolder(t), "data")}
-		w.start()
-		defer w.stop()
-		conn := w.connect()
-		defer conn.Close()
-		pausedHolders(t, models.NewLocketClient(conn), 4, func(id string) counter {
+		pausedHolders(t, newWorld(t).own(), 4, func(id string) counter {
 			s := &shelf{db, id}
 			must(t, s.create(ctx))
 			return shelfCounter{s}

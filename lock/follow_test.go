@@ -4,90 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/lock"
-	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/discovery"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
 )
-
-// watched is a server of watches that does what a test says.
-type watched struct {
-	models.UnimplementedLocketServer
-	watches chan watching
-	dial    conn.Option
-	mu      sync.Mutex
-	claims  map[string]func() (*models.Claim, error) // answers to GetClaim
-	asked   int
-}
-
-// watching is one watch: what is put into out is sent, and an error ends it.
-type watching struct {
-	cursor string
-	out    chan any
-}
-
-// Watch implements models.LocketServer.
-func (w *watched) Watch(req *models.WatchRequest, stream grpc.ServerStreamingServer[models.WatchResponse]) error {
-	watch := watching{req.GetCursor(), make(chan any)}
-	w.watches <- watch
-	for {
-		select {
-		case <-stream.Context().Done():
-			return stream.Context().Err()
-		case m := <-watch.out:
-			if err, failed := m.(error); failed {
-				return err
-			}
-			if err := stream.Send(m.(*models.WatchResponse)); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// GetClaim implements models.LocketServer.
-func (w *watched) GetClaim(_ context.Context, req *models.GetClaimRequest) (*models.Claim, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked++
-	if answer := w.claims[req.GetId()]; answer != nil {
-		return answer()
-	}
-	return nil, status.Error(codes.NotFound, "no such claim")
-}
-
-// onWatched runs a test in a bubble, with a client of such a server.
-func onWatched(t *testing.T, test func(t *testing.T, w *watched, c *lock.Client)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := &watched{watches: make(chan watching, 16), claims: make(map[string]func() (*models.Claim, error))}
-		listener, server, served := bufconn.Listen(1<<20), grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second})), make(chan error)
-		models.RegisterLocketServer(server, w)
-		go func() { served <- server.Serve(listener) }()
-		w.dial = conn.WithDialOptions(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-		c, err := lock.NewClient([]string{"127.0.0.1:1"}, lock.WithDial(w.dial))
-		must(t, err)
-		test(t, w, c)
-		must(t, c.Close())
-		server.Stop()
-		must(t, <-served)
-		time.Sleep(time.Minute)
-	})
-}
 
 // live is an active claim of "a", as Watch tells of it.
 func live(id, value string, version uint64) *models.Claim {
@@ -139,7 +69,7 @@ func following(ctx context.Context, c *lock.Client) map[string]*diary {
 	return heard
 }
 
-// says fails the test unless each has been told exactly this, when everything has settled.
+// allSay fails the test unless each has been told exactly this, when everything has settled.
 func allSay(t *testing.T, heard map[string]*diary, presences, addresses, leaders string) {
 	t.Helper()
 	time.Sleep(10 * time.Second)
@@ -154,21 +84,19 @@ func allSay(t *testing.T, heard map[string]*diary, presences, addresses, leaders
 // TestFollowersAreMonotonic: what was told before its cursor, and comes again after a break, is told once, and nothing that has
 // ended comes back.
 func TestFollowersAreMonotonic(t *testing.T) {
-	onWatched(t, func(t *testing.T, w *watched, c *lock.Client) {
+	scripted(t, func(t *testing.T, s *script) {
+		c := s.client()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		heard := following(ctx, c)
 		every := func(cursor string, messages ...any) {
 			t.Helper()
 			for range heard {
-				watch := <-w.watches
-				if watch.cursor != cursor {
-					t.Errorf("it goes on at %q, not %q", watch.cursor, cursor)
-				}
+				watch := s.NextWatch(cursor)
 				go func() {
 					for _, m := range messages {
 						select {
-						case watch.out <- m:
+						case watch.Out <- m:
 							time.Sleep(time.Second)
 						case <-ctx.Done():
 						}
@@ -196,53 +124,46 @@ func TestFollowersAreMonotonic(t *testing.T) {
 // TestFollowersFetch: a value that Watch has left out is fetched, again if that fails, and it may be newer than what Watch tells; a
 // claim is told of when its value is known.
 func TestFollowersFetch(t *testing.T) {
-	onWatched(t, func(t *testing.T, w *watched, c *lock.Client) {
+	scripted(t, func(t *testing.T, s *script) {
+		c := s.client()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		set := func(id string, answer func() (*models.Claim, error)) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.claims[id] = answer
+		answer := func(c *models.Claim, err error) {
+			s.claims.Store("1", func() (*models.Claim, error) { return c, err })
 		}
-		answer := func(c *models.Claim) func() (*models.Claim, error) {
-			return func() (*models.Claim, error) { return c, nil }
-		}
-		set("1", func() (*models.Claim, error) { return nil, status.Error(codes.Unavailable, "not now") })
+		answer(nil, status.Error(codes.Unavailable, "not now"))
 		heard := following(ctx, c)
-		var watches []watching
+		var watches []*locktest.Watch
 		begin := func() {
 			for range heard {
-				watch := <-w.watches
-				if watch.cursor != "" {
-					t.Errorf("it goes on at %q", watch.cursor)
-				}
+				watch := s.NextWatch("")
 				watches = append(watches, watch)
 				go func() {
-					watch.out <- &models.WatchResponse{Snapshot: []*models.Claim{live("1", "", 5)}, Cursor: "c1", Synced: true}
+					watch.Out <- &models.WatchResponse{Snapshot: []*models.Claim{live("1", "", 5)}, Cursor: "c1", Synced: true}
 				}()
 			}
 		}
 		begin()
 		time.Sleep(time.Second)
-		set("1", answer(live("1", "stale", 4)))
+		answer(live("1", "stale", 4), nil)
 		begin()
 		time.Sleep(time.Second)
-		set("1", answer(live("1", "long", 7))) // Watch tells of 6 and 7 later
+		answer(live("1", "long", 7), nil) // Watch tells of 6 and 7 later
 		watches = nil
 		begin()
 		allSay(t, heard, "joined long", "long", "5 long")
 		tell := func(m *models.WatchResponse) {
 			for _, watch := range watches {
-				watch.out <- m
+				watch.Out <- m
 			}
 		}
 		tell(changes("c2", live("1", "older", 6)))
 		tell(changes("c3", live("1", "", 7)))
 		allSay(t, heard, "joined long", "long", "5 long")
-		set("1", answer(live("1", "", 8)))
+		answer(live("1", "", 8), nil)
 		tell(changes("c4", live("1", "", 8)))
 		allSay(t, heard, "joined long, changed ", "long, ", "5 long, 5 ")
-		set("1", answer(over("1", 10))) // before Watch tells
+		answer(over("1", 10), nil) // before Watch tells
 		tell(changes("c5", live("1", "", 9)))
 		allSay(t, heard, "joined long, changed , left ", "long, ", "5 long, 5 , 0 ")
 		tell(changes("c6", over("1", 10)))
@@ -254,20 +175,15 @@ func TestFollowersFetch(t *testing.T) {
 
 // TestLongValues: the values of presences are told whole, whatever their length, when they come and when they change.
 func TestLongValues(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		announce := announcer(h)
-		server := h.own()
-		client := h.client()
+	inWorld(t, func(t *testing.T, w *world) {
 		long := func(text string) string { return strings.Repeat(text, 10_000) }
-		before := announce("web/before", long("b"))
-		set, err := lock.Presences(t.Context(), client, "web/")
+		before := w.announce("web/before", long("b"))
+		set, err := lock.Presences(t.Context(), w.client(), "web/")
 		must(t, err)
-		after := announce("web/later", long("a"))
-		_, err = server.Lock(t.Context(), &models.LockRequest{Resource: &models.Resource{Key: "web/x", Owner: "x", Value: "short", TypeCode: models.TypeCode_PRESENCE}, TtlInSeconds: 100})
-		must(t, err)
+		after := w.announce("web/later", long("a"))
 		for _, value := range []string{"short", long("x"), long("y"), ""} {
-			_, err := server.Lock(t.Context(), &models.LockRequest{Resource: &models.Resource{Key: "web/x", Owner: "x", Value: value, TypeCode: models.TypeCode_PRESENCE}, TtlInSeconds: 100})
-			must(t, err)
+			changing := &models.Resource{Key: "web/x", Owner: "x", Value: value, TypeCode: models.TypeCode_PRESENCE}
+			must(t, second(w.own().Lock(t.Context(), &models.LockRequest{Resource: changing, TtlInSeconds: 100})))
 			time.Sleep(3 * time.Second)
 			synctest.Wait()
 			want := fmt.Sprintf("web/before=%s web/later=%s web/x=%s", long("b"), long("a"), value)
@@ -275,6 +191,6 @@ func TestLongValues(t *testing.T) {
 				t.Errorf("the set has %d bytes, not %d", len(got), len(want))
 			}
 		}
-		must(t, errors.Join(end(before), end(after), client.Close()))
+		must(t, errors.Join(end(before), end(after)))
 	})
 }

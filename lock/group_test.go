@@ -10,27 +10,23 @@ import (
 	"github.com/tedsuo/ifrit/grouper"
 
 	"github.com/locket-service/locket/lock"
-	"github.com/locket-service/locket/models"
 )
 
 // TestFromGroup: the loss of a lock is found in the error of the group whose member held it, and of the groups around that.
 func TestFromGroup(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		c := h.client()
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
 		wait := func(signals <-chan os.Signal, ready chan<- struct{}) error {
 			close(ready)
 			<-signals
 			return nil
 		}
 		inner := grouper.NewOrdered(os.Interrupt, grouper.Members{
-			{Name: "lock", Runner: lock.NewSessionRunner(c, "k")},
+			{Name: "lock", Runner: lock.NewSessionRunner(w.client(), "k")},
 			{Name: "work", Runner: ifrit.RunFunc(wait)},
 		})
 		p := ifrit.Invoke(grouper.NewParallel(os.Interrupt, grouper.Members{{Name: "inner", Runner: inner}, {Name: "other", Runner: ifrit.RunFunc(wait)}}))
-		_, err := server.ResetSessions(t.Context(), &models.ResetSessionsRequest{})
-		must(t, err)
-		err = <-p.Wait()
+		w.resetSessions()
+		err := <-p.Wait()
 		var trace grouper.ErrorTrace
 		if got := lock.FromGroup(err); errors.Is(err, lock.ErrLost) || !errors.Is(got, lock.ErrLost) || !errors.As(got, &trace) || got.Error() != err.Error() {
 			t.Errorf("%v, and of the group %v", got, err)
@@ -43,6 +39,5 @@ func TestFromGroup(t *testing.T) {
 		if got := lock.FromGroup(fmt.Errorf("wrapped: %w", grouper.ErrorTrace{{Err: lock.ErrLost}})); !errors.Is(got, lock.ErrLost) || errors.Is(got, lock.ErrClosed) {
 			t.Error(got)
 		}
-		must(t, c.Close())
 	})
 }

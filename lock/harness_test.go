@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +19,8 @@ import (
 	"github.com/tedsuo/ifrit"
 	"github.com/tedsuo/ifrit/grouper"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/locket-service/locket/db/raft"
@@ -27,50 +28,105 @@ import (
 	"github.com/locket-service/locket/internal/server"
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
 )
 
-// world is a whole server on a new database, as `locket server` runs it, in a bubble, and what stands between it and
-// its clients.
+// clients make clients over one network, which are closed at the end of the test.
+type clients struct {
+	*locktest.Network
+	t *testing.T
+}
+
+// option has a client, or a session, that the test itself makes connect over the network.
+func (c clients) option() lock.ClientOption { return lock.WithDial(c.Option()) }
+
+func (c clients) session(options ...lock.ClientOption) *lock.Session {
+	c.t.Helper()
+	s, err := lock.NewSession(anyAddress, append(options, c.option())...)
+	must(c.t, err)
+	c.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		must(c.t, s.Close(ctx))
+	})
+	return s
+}
+
+// sessions returns sessions whose owners are s0, s1, and so on.
+func (c clients) sessions(count int) []*lock.Session {
+	c.t.Helper()
+	all := make([]*lock.Session, count)
+	for i := range all {
+		all[i] = c.session(lock.WithOwner(fmt.Sprint("s", i)))
+	}
+	return all
+}
+
+func (c clients) client(options ...lock.ClientOption) *lock.Client {
+	c.t.Helper()
+	client, err := lock.NewClient(anyAddress, append(options, c.option())...)
+	must(c.t, err)
+	c.t.Cleanup(func() { must(c.t, client.Close()) })
+	return client
+}
+
+// dial returns a client for calls.
+func (c clients) dial(options ...conn.Option) models.LocketClient {
+	c.t.Helper()
+	opened, err := lock.Dial(anyAddress, append(options, c.Option())...)
+	must(c.t, err)
+	c.t.Cleanup(func() { must(c.t, opened.Close()) })
+	return models.NewLocketClient(opened)
+}
+
+var anyAddress = []string{"127.0.0.1:1"}
+
+// world is a whole server on a new database, as `locket server` runs it, and the network between it and its clients.
 type world struct {
-	t      *testing.T
+	clients
 	folder string
 
 	mu       sync.Mutex
 	listener *bufconn.Listener
 	process  ifrit.Process // nil while it is stopped
 	store    *raft.Store
-	cut      bool // clients cannot connect
-	wires    []net.Conn
 
-	conn   *grpc.ClientConn // of rpc; nil until it is needed
-	direct *conn.Conn       // of own; likewise
-	// fail, if it is set, is asked before each request of rpc is sent.
-	fail func(ctx context.Context, method string) error
+	calling, direct models.LocketClient // those of rpc and own; nil until they are needed
+	// before and after, if they are set, are called before each request of rpc is sent, and when its answer has come: their errors are those
+	// of the call.
+	before, after func(ctx context.Context, method string) error
 	// calls counts the requests of rpc, by method.
 	calls map[string]int
-	// deaf loses the answers to clients of type deaf.
-	deaf bool
 }
 
 // inWorld runs a test with a fake clock and a server.
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, folder: filepath.Join(newFolder(t), "data"), calls: make(map[string]int)}
-		w.start()
-		defer func() {
-			if w.conn != nil {
-				must(t, w.conn.Close())
-			}
-			if w.direct != nil {
-				must(t, w.direct.Close())
-			}
-			w.stop()
-			time.Sleep(2 * time.Minute) // what clients left ends
-		}()
-		test(t, w)
+		t.Cleanup(func() { time.Sleep(2 * time.Minute) }) // what clients left ends
+		test(t, newWorld(t))
 	})
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{folder: filepath.Join(newFolder(t), "data"), calls: make(map[string]int)}
+	w.t = t
+	w.clients = w.beside()
+	w.start()
+	t.Cleanup(w.stop)
+	return w
+}
+
+// beside returns what makes clients over another network.
+func (w *world) beside() clients {
+	return clients{&locktest.Network{Connect: func(ctx context.Context, _ string) (net.Conn, error) {
+		w.mu.Lock()
+		listener := w.listener
+		w.mu.Unlock()
+		return listener.DialContext(ctx)
+	}}, w.t}
 }
 
 // newFolder returns a new folder, in memory where the machine has one there: time in a bubble stands still while a busy
@@ -85,23 +141,15 @@ func newFolder(t testing.TB) string {
 	return folder
 }
 
-// connect returns a connection to the server that is up when it is needed.
-func (w *world) connect(options ...grpc.DialOption) *grpc.ClientConn {
-	w.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///locket", append(options,
-		grpc.WithContextDialer(w.dial),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))...)
-	must(w.t, err)
-	return conn
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
+
+// second returns the error of a call, which is its second result.
+func second[T any](_ T, err error) error { return err }
 
 // start starts the server, again if it was stopped.
 func (w *world) start() {
@@ -134,69 +182,42 @@ func (w *world) stop() {
 	w.process = nil
 }
 
-func (w *world) dial(ctx context.Context, _ string) (net.Conn, error) {
+// restart stops the server, and starts it after a while.
+func (w *world) restart(after time.Duration) {
+	w.t.Helper()
+	w.stop()
+	time.Sleep(after)
+	w.start()
+}
+
+// rpc returns a client for calls, which failing, answering and count see.
+func (w *world) rpc() models.LocketClient {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cut {
-		return nil, errors.New("no way")
+	if w.calling == nil {
+		w.calling = w.dial(conn.WithDialOptions(grpc.WithUnaryInterceptor(w.intercept)))
 	}
-	conn, err := w.listener.DialContext(ctx)
-	if err == nil {
-		w.wires = append(w.wires, conn)
-	}
-	return conn, err
-}
-
-// cutOff cuts all clients off, or lets them connect again.
-func (w *world) cutOff(cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cut = cut
-	for _, conn := range w.wires {
-		_ = conn.Close()
-	}
-	w.wires = nil
-}
-
-func (w *world) dialer() lock.ClientOption {
-	return lock.WithDial(conn.WithDialOptions(grpc.WithContextDialer(w.dial)))
-}
-
-var anyAddress = []string{"127.0.0.1:1"}
-
-// session returns a session, which is closed at the end of the test.
-func (w *world) session(options ...lock.ClientOption) *lock.Session {
-	w.t.Helper()
-	s, err := lock.NewSession(anyAddress, append(options, w.dialer())...)
-	must(w.t, err)
-	return s
-}
-
-func (w *world) client(options ...lock.ClientOption) *lock.Client {
-	w.t.Helper()
-	c, err := lock.NewClient(anyAddress, append(options, w.dialer())...)
-	must(w.t, err)
-	return c
-}
-
-func closeAll(t *testing.T, sessions ...*lock.Session) {
-	t.Helper()
-	for _, s := range sessions {
-		must(t, s.Close(t.Context()))
-	}
+	return w.calling
 }
 
 func (w *world) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	w.mu.Lock()
 	w.calls[filepath.Base(method)]++
-	fail := w.fail
+	before := w.before
 	w.mu.Unlock()
-	if fail != nil {
-		if err := fail(ctx, filepath.Base(method)); err != nil {
+	if before != nil {
+		if err := before(ctx, filepath.Base(method)); err != nil {
 			return err
 		}
 	}
-	return invoker(ctx, method, req, reply, cc, opts...)
+	err := invoker(ctx, method, req, reply, cc, opts...)
+	w.mu.Lock()
+	after := w.after
+	w.mu.Unlock()
+	if after != nil {
+		err = errors.Join(err, after(ctx, filepath.Base(method)))
+	}
+	return err
 }
 
 // count returns how many requests of a method were sent.
@@ -206,39 +227,49 @@ func (w *world) count(method string) int {
 	return w.calls[method]
 }
 
-// failing has every request from now on answered by a function; nil lets them through.
-func (w *world) failing(fail func(ctx context.Context, method string) error) {
+// failing has a function called before each request is sent, whose error is that of the call; nil: there is none.
+func (w *world) failing(before func(ctx context.Context, method string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fail = fail
+	w.before = before
 }
 
-// hang swallows requests: nothing comes back before their deadline.
+// answering is failing for the answers: a request has been carried out when the function is called.
+func (w *world) answering(after func(ctx context.Context, method string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.after = after
+}
+
+// hang swallows requests, or answers: nothing comes back before their deadline.
 func hang(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// rpc returns a client for calls, which failing and count see.
-func (w *world) rpc() models.LocketClient {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.conn == nil {
-		w.conn = w.connect(grpc.WithUnaryInterceptor(w.intercept))
+// only has a function called for some methods alone.
+func only(f func(ctx context.Context, method string) error, methods ...string) func(ctx context.Context, method string) error {
+	return func(ctx context.Context, method string) error {
+		if !slices.Contains(methods, method) {
+			return nil
+		}
+		return f(ctx, method)
 	}
-	return models.NewLocketClient(w.conn)
 }
 
-// own returns the test's own client, whose calls failing does not see.
+// saying answers calls with a code.
+func saying(code codes.Code) func(context.Context, string) error {
+	return func(context.Context, string) error { return status.Error(code, "the test says so") }
+}
+
+// own returns the test's own client, over another network, whose calls failing does not see.
 func (w *world) own() models.LocketClient {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.direct == nil {
-		var err error
-		w.direct, err = lock.Dial(anyAddress, conn.WithDialOptions(grpc.WithContextDialer(w.dial)))
-		must(w.t, err)
+		w.direct = w.beside().dial()
 	}
-	return models.NewLocketClient(w.direct)
+	return w.direct
 }
 
 // holder returns who holds a key, "" for nobody, and the token.
@@ -249,6 +280,78 @@ func (w *world) holder(key string) (owner string, token uint64) {
 		return "", 0
 	}
 	return got.GetResource().GetOwner(), got.GetToken()
+}
+
+// holds fails the test unless an owner, or nobody (""), holds each of some keys.
+func (w *world) holds(owner string, keys ...string) {
+	w.t.Helper()
+	for _, key := range keys {
+		if got, _ := w.holder(key); got != owner {
+			w.t.Errorf("%q holds %s, and %q should", got, key, owner)
+		}
+	}
+}
+
+// make makes a claim beside the clients, which is active unless others come first.
+func (w *world) make(claim *models.CreateClaimRequest) {
+	w.t.Helper()
+	must(w.t, second(w.own().CreateClaim(w.t.Context(), claim)))
+}
+
+// get returns a claim as it is.
+func (w *world) get(id string) *models.Claim {
+	w.t.Helper()
+	c, err := w.own().GetClaim(w.t.Context(), &models.GetClaimRequest{Id: id})
+	must(w.t, err)
+	return c
+}
+
+// holding returns the claims that hold a resource.
+func (w *world) holding(resource string) (all []*models.Claim) {
+	w.t.Helper()
+	queue, err := w.own().GetQueue(w.t.Context(), &models.GetQueueRequest{Resource: resource})
+	must(w.t, err)
+	for _, holder := range queue.GetHolders() {
+		all = append(all, w.get(holder.GetId()))
+	}
+	return all
+}
+
+// revoke ends a claim.
+func (w *world) revoke(id, reason string) {
+	w.t.Helper()
+	must(w.t, second(w.own().UpdateClaim(w.t.Context(), &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_REVOKED, Reason: reason})))
+}
+
+// release ends what an owner holds by calls of Lock.
+func (w *world) release(key, owner string) {
+	w.t.Helper()
+	must(w.t, second(w.own().Release(w.t.Context(), &models.ReleaseRequest{Resource: resource(key, owner)})))
+}
+
+// take gives what an owner holds by calls of Lock to a thief.
+func (w *world) take(key, owner string) {
+	w.t.Helper()
+	w.release(key, owner)
+	must(w.t, second(w.own().Lock(w.t.Context(), &models.LockRequest{Resource: resource(key, "thief"), TtlInSeconds: 100})))
+}
+
+// resetSessions ends all sessions but some.
+func (w *world) resetSessions(keep ...string) {
+	w.t.Helper()
+	must(w.t, second(w.own().ResetSessions(w.t.Context(), &models.ResetSessionsRequest{Keep: keep})))
+}
+
+// stands fails the test unless a session stands so to a resource, when everything has settled.
+func stands(t *testing.T, s *lock.Session, resource string, want lock.State) lock.Status {
+	t.Helper()
+	time.Sleep(50 * time.Millisecond)
+	synctest.Wait()
+	got := s.Status(resource)
+	if got.Current != want {
+		t.Errorf("%s of %s: %s, want %s", resource, s.Owner(), got.Current, want)
+	}
+	return got
 }
 
 // diary holds what a runner's callbacks got.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/internal/locktest"
 )
 
 // TestHoldContexts: the contexts of a hold and of Do, and those with values that are made of them, are done from the first moment after
@@ -35,10 +36,8 @@ func TestHoldContexts(t *testing.T) {
 	}
 	for name, ended := range ways {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, h *world) {
-				p := &partition{world: h}
-				c, err := lock.NewClient(anyAddress, p.dialer())
-				must(t, err)
+			inWorld(t, func(t *testing.T, w *world) {
+				c := w.client()
 				follow := func(ctx context.Context, held *lock.Hold) {
 					child, cancel := context.WithTimeout(ctx, time.Hour)
 					defer cancel()
@@ -61,21 +60,20 @@ func TestHoldContexts(t *testing.T) {
 				}
 				held, err := c.Acquire(t.Context(), "k")
 				must(t, err)
-				p.set(2)
+				w.Set(locktest.Cut)
 				follow(held.Context(), held)
-				p.set(0)
+				w.Set(locktest.Open)
 
 				second, err := c.Acquire(t.Context(), "l")
 				must(t, err)
 				err = c.Do(t.Context(), "k", func(ctx context.Context, _ uint64) error {
-					p.set(2)
+					w.Set(locktest.Cut)
 					follow(ctx, second) // the two have one window
 					return nil
 				})
 				if !errors.Is(err, lock.ErrLost) {
 					t.Error(err)
 				}
-				must(t, c.Close())
 			})
 		})
 	}
@@ -83,15 +81,13 @@ func TestHoldContexts(t *testing.T) {
 
 // TestDoWithinDo: the contexts of locks that are held within each other end together, with the loss of their session.
 func TestDoWithinDo(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		p := &partition{world: h}
-		c, err := lock.NewClient(anyAddress, p.dialer())
-		must(t, err)
-		err = c.Do(t.Context(), "outer", func(ctx context.Context, _ uint64) error {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.client()
+		err := c.Do(t.Context(), "outer", func(ctx context.Context, _ uint64) error {
 			held, err := c.Acquire(ctx, "between")
 			must(t, err)
 			return c.Do(held.Context(), "inner", func(inner context.Context, _ uint64) error {
-				p.set(2)
+				w.Set(locktest.Cut)
 				for ctx.Err() == nil || inner.Err() == nil {
 					time.Sleep(time.Millisecond)
 				}
@@ -102,6 +98,6 @@ func TestDoWithinDo(t *testing.T) {
 		if !errors.Is(err, lock.ErrLost) {
 			t.Error(err)
 		}
-		must(t, c.Close())
+		w.Set(locktest.Open)
 	})
 }

@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"slices"
@@ -26,24 +25,6 @@ func (g *guarded) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return nil
 }
 
-// releasesHang swallows releases.
-func releasesHang(ctx context.Context, method string) error {
-	if method == "Release" || method == "EndClaim" {
-		return hang(ctx, method)
-	}
-	return nil
-}
-
-// take gives a lock to somebody else, whoever holds it.
-func (w *world) take(key, owner string) {
-	w.t.Helper()
-	client := w.own()
-	_, err := client.Release(w.t.Context(), &models.ReleaseRequest{Resource: resource(key, owner)})
-	must(w.t, err)
-	_, err = client.Lock(w.t.Context(), &models.LockRequest{Resource: resource(key, "thief"), TtlInSeconds: 3600})
-	must(w.t, err)
-}
-
 // TestJointEndsAtOnce: whichever lock is lost first, the work has ended, Held is false and Lost
 // is closed in the same moment, though nothing can be released. The others are released later,
 // in parallel.
@@ -55,7 +36,7 @@ func TestJointEndsAtOnce(t *testing.T) {
 			callbacks := lock.WithCallbacks(lock.Callbacks{Lost: func(error) { lostAt = time.Now() }})
 			var runners []*lock.Runner
 			for _, key := range keys {
-				runners = append(runners, lock.NewLockRunner(w.rpc(), resource(key, "x"), ttl, retry, callbacks))
+				runners = append(runners, lock.NewLockRunner(unwatched{w.rpc()}, resource(key, "x"), ttl, retry, callbacks))
 			}
 			joint, work := lock.NewJoint(runners...), new(guarded)
 			if tokens, held := joint.Held(); held || tokens != nil {
@@ -63,7 +44,7 @@ func TestJointEndsAtOnce(t *testing.T) {
 			}
 			p := ifrit.Invoke(grouper.NewOrdered(os.Interrupt, grouper.Members{{Name: "locks", Runner: joint}, {Name: "work", Runner: work}}))
 			w.checkTokens(joint, keys)
-			w.failing(releasesHang)
+			w.failing(only(hang, "Release", "EndClaim"))
 			w.take(lost, "x")
 			<-joint.Lost()
 			if _, held := joint.Held(); held || !time.Now().Equal(lostAt) {
@@ -78,13 +59,7 @@ func TestJointEndsAtOnce(t *testing.T) {
 			w.failing(nil)
 			time.Sleep(ttl/20 + time.Second) // the margin, and the next attempt
 			for _, key := range keys {
-				want := ""
-				if key == lost {
-					want = "thief"
-				}
-				if owner, _ := w.holder(key); owner != want {
-					t.Errorf("%q is held by %q, want %q", key, owner, want)
-				}
+				w.holds(map[bool]string{true: "thief"}[key == lost], key)
 			}
 		})
 	}
@@ -116,8 +91,7 @@ func TestJointRunsAgain(t *testing.T) {
 			default:
 			}
 			w.checkTokens(joint, []string{"a", "b"})
-			_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("a", "x")})
-			must(t, err)
+			w.release("a", "x")
 			<-joint.Lost()
 			if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
 				t.Errorf("got %v", err)
@@ -156,8 +130,7 @@ func TestJointOfClaims(t *testing.T) {
 		if b.ClaimID() == "of-b" || w.status("of-b") != models.Status_STATUS_WITHDRAWN || w.status(b.ClaimID()) != models.Status_STATUS_ACTIVE {
 			t.Errorf("the claim %q is %s, the one before it %s", b.ClaimID(), w.status(b.ClaimID()), w.status("of-b"))
 		}
-		_, err := w.rpc().UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: a.ClaimID(), Status: models.Status_STATUS_REVOKED})
-		must(t, err)
+		w.revoke(a.ClaimID(), "")
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("got %v", err)
 		}
@@ -177,8 +150,7 @@ func TestJointWithPresence(t *testing.T) {
 			lock.NewPresenceRunner(w.rpc(), resource("b", "x"), ttl, retry))
 		p := ifrit.Invoke(joint)
 		w.holders("x", "x")
-		_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("b", "x")})
-		must(t, err)
+		w.release("b", "x")
 		time.Sleep(ttl / 3) // the next renewal is before that
 		if gone, err := exited(p); !gone || !errors.Is(err, lock.ErrLost) {
 			t.Fatalf("ended: %t, %v", gone, err)

@@ -1,8 +1,6 @@
 package lock_test
 
 import (
-	"errors"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +8,6 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/lock"
-	"github.com/locket-service/locket/models"
 )
 
 // both returns a Joint of two locks, named in an order.
@@ -23,11 +20,8 @@ func (w *world) both(owner, first, second string) *lock.Joint {
 // holders fails the test unless "a" and "b" are held by these owners.
 func (w *world) holders(wantA, wantB string) {
 	w.t.Helper()
-	a, _ := w.holder("a")
-	b, _ := w.holder("b")
-	if a != wantA || b != wantB {
-		w.t.Errorf("held by %q and %q, want %q and %q", a, b, wantA, wantB)
-	}
+	w.holds(wantA, "a")
+	w.holds(wantB, "b")
 }
 
 func TestJointHoldsAll(t *testing.T) {
@@ -67,21 +61,6 @@ func TestJointGivesBack(t *testing.T) {
 	})
 }
 
-// TestJointLosesAll: when one is lost, the others are released, and the cause is the error.
-func TestJointLosesAll(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		p := ifrit.Invoke(w.both("x", "a", "b"))
-		_, err := w.rpc().Release(t.Context(), &models.ReleaseRequest{Resource: resource("b", "x")})
-		must(t, err)
-		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("got %v", err)
-		}
-		w.holders("x", "") // for the margin, in which its holder stops
-		time.Sleep(ttl/20 + time.Millisecond)
-		w.holders("", "")
-	})
-}
-
 // TestJointSignal: a signal ends it at every stage, and leaves nothing behind.
 func TestJointSignal(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, time.Second, ttl - time.Second, ttl + time.Second, time.Minute} {
@@ -90,8 +69,7 @@ func TestJointSignal(t *testing.T) {
 			p := ifrit.Background(w.both("x", "a", "b"))
 			time.Sleep(after)
 			begin := time.Now()
-			p.Signal(os.Interrupt)
-			must(t, <-p.Wait())
+			must(t, end(p))
 			if took := time.Since(begin); took > time.Second {
 				t.Errorf("after %s the end took %s", after, took)
 			}
@@ -116,8 +94,7 @@ func TestJointsNeverBlockEachOther(t *testing.T) {
 				p := ifrit.Background(w.both(owner, first, second))
 				<-p.Ready()
 				time.Sleep(10 * time.Second)
-				p.Signal(os.Interrupt)
-				done <- <-p.Wait()
+				done <- end(p)
 			}()
 		}
 		begin := time.Now()
@@ -128,14 +105,8 @@ func TestJointsNeverBlockEachOther(t *testing.T) {
 	})
 }
 
-func TestJointWrong(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		if err := <-ifrit.Background(w.both("x", "a", "a")).Wait(); err == nil {
-			t.Error("it ran with one lock twice")
-		}
-		if err := <-ifrit.Background(w.both("x", "", "b")).Wait(); err == nil {
-			t.Error("it ran without a key")
-		}
+func TestJointOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		none := ifrit.Invoke(lock.NewJoint())
 		synctest.Wait()
 		must(t, end(none))

@@ -1,69 +1,34 @@
 package lock_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tedsuo/ifrit"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
 
-// deaf is a client that hears no answers while the network loses them, though the server gets
-// its requests.
-type deaf struct {
-	models.LocketClient
-	w *world
-}
-
-func (c deaf) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
-	resp, err := c.LocketClient.Lock(ctx, in, opts...)
-	return resp, errors.Join(err, c.lost(ctx))
-}
-
-func (c deaf) UpdateClaim(ctx context.Context, in *models.UpdateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
-	claim, err := c.LocketClient.UpdateClaim(ctx, in, opts...)
-	return claim, errors.Join(err, c.lost(ctx))
-}
-
-func (c deaf) lost(ctx context.Context) error {
-	c.w.mu.Lock()
-	lost := c.w.deaf
-	c.w.mu.Unlock()
-	if lost {
-		return hang(ctx, "")
-	}
-	return nil
-}
-
-func (w *world) setDeaf(deaf bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.deaf = deaf
-}
-
 // TestLeftLockIsReleased: the server may have taken a renewal whose answer was lost, and keep
 // the lock for a whole TTL after the runner lost it. It is released in the background, not
 // before the margin has passed, in which the holder stops.
 func TestLeftLockIsReleased(t *testing.T) {
 	const ttl = 2 * time.Minute
-	for name, runner := range map[string]func(c deaf) *lock.Runner{
-		"lock": func(c deaf) *lock.Runner { return lock.NewLockRunner(c, resource("k", "a"), ttl, retry) },
-		"claim": func(c deaf) *lock.Runner {
+	for name, runner := range map[string]func(c models.LocketClient) *lock.Runner{
+		"lock": func(c models.LocketClient) *lock.Runner { return lock.NewLockRunner(c, resource("k", "a"), ttl, retry) },
+		"claim": func(c models.LocketClient) *lock.Runner {
 			return lock.NewClaimRunner(c, &models.CreateClaimRequest{Resource: "k", Owner: "a", Ttl: proto.Float64(ttl.Seconds())})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				p := ifrit.Invoke(runner(deaf{w.rpc(), w}))
+				p := ifrit.Invoke(runner(w.rpc()))
 				time.Sleep(ttl / 2)
-				w.setDeaf(true)
+				w.answering(only(hang, "Lock", "UpdateClaim"))
 				if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
 					t.Fatalf("got %v", err)
 				}

@@ -11,8 +11,8 @@ import (
 // TestListenerSlow: a listener that takes its time delays only itself; it hears of everything in order, and never
 // of two things at once. One that has stopped hears of nothing more.
 func TestListenerSlow(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		s := h.session()
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.session()
 		var slow, quick, stopped diary
 		busy := false // guarded by nothing: calls do not overlap
 		note := lines(&slow)
@@ -34,8 +34,7 @@ func TestListenerSlow(t *testing.T) {
 		})
 		stop := s.Listen(lines(&stopped))
 		for _, key := range []string{"a", "b"} {
-			_, err := s.Lock(t.Context(), key)
-			must(t, err)
+			must(t, second(s.Lock(t.Context(), key)))
 		}
 		synctest.Wait()
 		stop()
@@ -48,7 +47,7 @@ func TestListenerSlow(t *testing.T) {
 		if want != "a NONE-HOLDING, b NONE-HOLDING, a HOLDING-NONE, b HOLDING-NONE" && want != "a NONE-HOLDING, b NONE-HOLDING, b HOLDING-NONE, a HOLDING-NONE" {
 			t.Errorf("heard: %s", want)
 		}
-		closeAll(t, s)
+		must(t, s.Close(t.Context()))
 		time.Sleep(5 * time.Minute)
 		slow.says(t, want)
 		late.says(t, "a NONE-HOLDING")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/lock/lockmetrics"
 	"github.com/locket-service/locket/models"
 )
@@ -75,25 +75,18 @@ func (m *measured) are(want string) {
 func TestMetricsOfHolds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := measure(t)
-		client, plain := w.client(m.option(), lock.WithTTL(ttl)), w.client()
-		defer client.Close()
-		defer plain.Close()
+		client := w.client(m.option(), lock.WithTTL(ttl))
 		first, err := client.Acquire(t.Context(), "a")
 		must(t, err)
 		m.are("held 1, wait_seconds/held 1")
 		if left := m.values()["trust_left_seconds"]; left <= 0 || left > ttl.Seconds() {
 			t.Errorf("%v s of trust are left, of a TTL of %s", left, ttl)
 		}
-		_, err = client.TryAcquire(t.Context(), "a")
-		if !errors.Is(err, models.ErrLockCollision) {
+		if err := second(client.TryAcquire(t.Context(), "a")); !errors.Is(err, models.ErrLockCollision) {
 			t.Errorf("the try: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() {
-			_, err := client.Acquire(ctx, "a")
-			done <- err
-		}()
+		done := acquiring(ctx, client, "a")
 		m.are("held 1, wait_seconds/collision 1, wait_seconds/held 1, waits 1")
 		cancel()
 		<-done
@@ -108,7 +101,6 @@ func TestMetricsOfHolds(t *testing.T) {
 
 		m = measure(t)
 		watched := w.client(m.option())
-		defer watched.Close()
 		session, err := watched.Session()
 		must(t, err)
 		mutex := lock.NewMutex(session, "m")
@@ -130,20 +122,11 @@ func TestMetricsOfDeadlocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := measure(t)
 		client, other := w.client(m.option()), w.client()
-		defer client.Close()
-		defer other.Close()
-		_, err := client.Acquire(t.Context(), "a")
-		must(t, err)
-		_, err = other.Acquire(t.Context(), "b")
-		must(t, err)
+		must(t, errors.Join(second(client.Acquire(t.Context(), "a")), second(other.Acquire(t.Context(), "b"))))
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			_, _ = other.Acquire(ctx, "a")
-			close(done)
-		}()
-		synctest.Wait()
-		_, err = client.Acquire(t.Context(), "b", lock.WithAllowDeadlock(false))
+		done := acquiring(ctx, other, "a")
+		waits(t, done)
+		err := second(client.Acquire(t.Context(), "b", lock.WithAllowDeadlock(false)))
 		if models.ReasonOf(err) != models.ReasonDeadlock {
 			t.Errorf("the deadlock: %v", err)
 		}
@@ -157,12 +140,7 @@ func TestMetricsOfDeadlocks(t *testing.T) {
 func TestMetricsOfLosses(t *testing.T) {
 	for reason, lose := range map[string]func(w *world, c *lock.Client){
 		"ended": func(w *world, _ *lock.Client) {
-			claims, err := w.own().ListClaims(w.t.Context(), &models.ListClaimsRequest{})
-			must(w.t, err)
-			for _, c := range claims.GetClaims() {
-				_, err = w.own().EndClaim(w.t.Context(), &models.EndClaimRequest{Id: c.GetId()})
-				must(w.t, err)
-			}
+			must(w.t, second(w.own().EndClaim(w.t.Context(), &models.EndClaimRequest{Id: w.holding("a")[0].GetId()})))
 		},
 		"session_ended": func(w *world, _ *lock.Client) { // the server comes back with another database
 			w.stop()
@@ -172,11 +150,10 @@ func TestMetricsOfLosses(t *testing.T) {
 		"revoked": func(w *world, c *lock.Client) {
 			session, err := c.Session()
 			must(w.t, err)
-			_, err = w.own().EndSession(w.t.Context(), &models.EndSessionRequest{Id: session.ID()})
-			must(w.t, err)
+			must(w.t, second(w.own().EndSession(w.t.Context(), &models.EndSessionRequest{Id: session.ID()})))
 		},
 		"expired": func(w *world, _ *lock.Client) {
-			w.cutOff(true)
+			w.Set(locktest.Cut)
 			time.Sleep(ttl)
 		},
 		"closed": func(w *world, c *lock.Client) { must(w.t, c.Close()) },
@@ -185,9 +162,7 @@ func TestMetricsOfLosses(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				m := measure(t)
 				client := w.client(m.option(), lock.WithTTL(ttl))
-				defer client.Close()
-				_, err := client.Acquire(t.Context(), "a")
-				must(t, err)
+				must(t, second(client.Acquire(t.Context(), "a")))
 				held, err := client.Acquire(t.Context(), "b")
 				must(t, err)
 				must(t, held.Release(t.Context()))
@@ -197,7 +172,7 @@ func TestMetricsOfLosses(t *testing.T) {
 				if got["lost_total/"+reason] != 1 || got["held"] != 0 {
 					t.Errorf("after the loss: %v", got)
 				}
-				w.cutOff(false)
+				w.Set(locktest.Open)
 			})
 		})
 	}
@@ -209,19 +184,17 @@ func TestMetricsOfRenewals(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		sessions, calls := measure(t), measure(t)
 		client := w.client(sessions.option(), lock.WithTTL(ttl))
-		defer client.Close()
-		_, err := client.Acquire(t.Context(), "a")
-		must(t, err)
-		w.cutOff(true)
-		w.cutOff(false)
+		must(t, second(client.Acquire(t.Context(), "a")))
+		w.Set(locktest.Cut)
+		w.Set(locktest.Open)
 		time.Sleep(ttl)
 		if got := sessions.values(); got["session_reconnects_total"] != 1 || got["held"] != 1 {
 			t.Errorf("after a stream has ended: %v", got)
 		}
 		before := sessions.values()["renewals_failed_total"]
-		w.cutOff(true)
+		w.Set(locktest.Cut)
 		time.Sleep(ttl / 3)
-		w.cutOff(false)
+		w.Set(locktest.Open)
 		if got := sessions.values(); got["renewals_failed_total"] <= before || got["held"] != 1 {
 			t.Errorf("after no server could be reached: %v, and %v failures before", got, before)
 		}
@@ -237,7 +210,6 @@ func TestMetricsOfRenewals(t *testing.T) {
 		if got := calls.values(); got["renewals_failed_total"] == 0 || got["renewals_failed_total"] != float64(failed) || got["held"] != 1 {
 			t.Errorf("after %d renewals that failed: %v", failed, got)
 		}
-		runner.Signal(os.Interrupt)
-		must(t, <-runner.Wait())
+		must(t, end(runner))
 	})
 }

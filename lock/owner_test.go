@@ -33,13 +33,7 @@ func TestDefaultOwner(t *testing.T) {
 			}
 			seen[r.Owner()] = true
 			p := ifrit.Invoke(r)
-			key := "k"
-			if r.ClaimID() != "" {
-				key = "c"
-			}
-			if owner, _ := w.holder(key); owner != r.Owner() {
-				t.Errorf("%q holds, want %q", owner, r.Owner())
-			}
+			w.holds(r.Owner(), map[bool]string{true: "k", false: "c"}[r.ClaimID() == ""])
 			must(t, end(p))
 		}
 		for _, r := range []*lock.Runner{

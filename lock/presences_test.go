@@ -15,15 +15,13 @@ import (
 
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/discovery"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
 )
 
-// announcer makes presences by calls, beside the client under test.
-func announcer(h *world) (announce func(key, value string) ifrit.Process) {
-	server := h.own()
-	return func(key, value string) ifrit.Process {
-		return ifrit.Invoke(lock.NewPresenceRunner(server, &models.Resource{Key: key, Value: value}, ttl, retry))
-	}
+// announce makes a presence by calls, beside the client under test.
+func (w *world) announce(key, value string) ifrit.Process {
+	return ifrit.Invoke(lock.NewPresenceRunner(w.own(), &models.Resource{Key: key, Value: value}, ttl, retry))
 }
 
 func keys(set *lock.PresenceSet) string {
@@ -45,12 +43,9 @@ func texts(changes []lock.PresenceChange) string {
 // TestPresences: the set is complete at first, follows what comes and goes, also over a restart of the server and
 // an outage, and hears of nothing else.
 func TestPresences(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		announce := announcer(h)
-		p := &partition{world: h}
-		client, err := lock.NewClient(anyAddress, p.dialer())
-		must(t, err)
-		a, other := announce("web/a", "1"), announce("db/a", "9")
+	inWorld(t, func(t *testing.T, w *world) {
+		client := w.client()
+		a, other := w.announce("web/a", "1"), w.announce("db/a", "9")
 		ctx, cancel := context.WithCancel(t.Context())
 		set, err := lock.Presences(ctx, client, "web/")
 		must(t, err)
@@ -70,20 +65,18 @@ func TestPresences(t *testing.T) {
 			}
 		}
 		is("web/a=1", "joined web/a")
-		b := announce("web/b", "2")
+		b := w.announce("web/b", "2")
 		is("web/a=1 web/b=2", "joined web/b")
 		must(t, end(a))
 		is("web/b=2", "left web/a")
-		p.set(2)
-		c := announce("web/c", "3")
+		w.Set(locktest.Cut)
+		c := w.announce("web/c", "3")
 		must(t, end(b))
 		is("web/b=2", "") // it cannot know
-		p.set(0)
+		w.Set(locktest.Open)
 		is("web/c=3", "left web/b, joined web/c")
-		h.stop()
-		time.Sleep(2 * time.Second)
-		h.start()
-		d := announce("web/d", "4")
+		w.restart(2 * time.Second)
+		d := w.announce("web/d", "4")
 		is("web/c=3 web/d=4", "joined web/d")
 		waiting, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
@@ -128,19 +121,17 @@ func (s *states) ParseServiceConfig(string) *serviceconfig.ParseResult { return 
 
 // TestResolver: gRPC gets the addresses as they come and go, each once.
 func TestResolver(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		announce := announcer(h)
-		client := h.client()
-		a := announce("web/a", "127.0.0.1:1")
-		twin := announce("web/b", "127.0.0.1:1")
-		nothing := announce("web/c", "")
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.announce("web/a", "127.0.0.1:1")
+		twin := w.announce("web/b", "127.0.0.1:1")
+		nothing := w.announce("web/c", "")
 		var heard states
 		var target resolver.Target
 		target.URL.Scheme, target.URL.Path = "locket", "/web/"
-		r, err := discovery.NewResolver(client).Build(target, &heard, resolver.BuildOptions{})
+		r, err := discovery.NewResolver(w.client()).Build(target, &heard, resolver.BuildOptions{})
 		must(t, err)
 		time.Sleep(3 * time.Second)
-		d := announce("web/d", "127.0.0.1:2")
+		d := w.announce("web/d", "127.0.0.1:2")
 		time.Sleep(3 * time.Second)
 		must(t, end(d))
 		time.Sleep(3 * time.Second)
@@ -151,6 +142,6 @@ func TestResolver(t *testing.T) {
 		if told != "127.0.0.1:1, 127.0.0.1:1+127.0.0.1:2, 127.0.0.1:1" && told != "127.0.0.1:1+127.0.0.1:2, 127.0.0.1:1" {
 			t.Errorf("reported: %s", told)
 		}
-		must(t, errors.Join(end(a), end(twin), end(nothing), client.Close()))
+		must(t, errors.Join(end(a), end(twin), end(nothing)))
 	})
 }

@@ -1,9 +1,8 @@
 package lock_test
 
 import (
-	"context"
 	"errors"
-	"sync"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,7 +52,7 @@ func TestRetryInterval(t *testing.T) {
 			"lock, option": {lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry, lock.WithRetryInterval(time.Second)), "Lock", 60, 61},
 			"claim":        {lock.NewClaimRunner(w.rpc(), claim, lock.WithRetryInterval(time.Hour)), "CreateClaim", 16, 17},
 		} {
-			w.failing(func(context.Context, string) error { return status.Error(codes.Unavailable, "nobody there") })
+			w.failing(saying(codes.Unavailable))
 			before := w.count(c.method)
 			p := ifrit.Background(c.runner)
 			time.Sleep(time.Minute)
@@ -66,19 +65,13 @@ func TestRetryInterval(t *testing.T) {
 	})
 }
 
-// denying answers all requests as a server does that does not know the caller, or does not let
-// it do this.
-func denying(code codes.Code) func(context.Context, string) error {
-	return func(context.Context, string) error { return status.Error(code, "by the rules") }
-}
-
 // TestDenied: who may not lock is told at once: by the error of Run before it holds, by
 // Unverifiable while it holds, though the lock is kept within the trust window, and by Refused
 // when it was a presence that was lost.
 func TestDenied(t *testing.T) {
 	for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied} {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.failing(denying(code))
+			w.failing(saying(code))
 			claim := &models.CreateClaimRequest{Resource: "c"}
 			for _, r := range []*lock.Runner{
 				lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry),
@@ -94,11 +87,11 @@ func TestDenied(t *testing.T) {
 			var d diary
 			r := lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry, d.callbacks())
 			p := ifrit.Invoke(r)
-			w.failing(denying(codes.Unavailable))
+			w.failing(saying(codes.Unavailable))
 			for d.String() != "acquired, unverifiable" {
 				time.Sleep(time.Millisecond)
 			}
-			w.failing(denying(code))
+			w.failing(saying(code))
 			time.Sleep(2 * time.Second)
 			if _, held := r.Held(); !held {
 				t.Error("lost within the trust window")
@@ -115,26 +108,19 @@ func TestDenied(t *testing.T) {
 // that, and comes back when it may.
 func TestPresenceRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var mu sync.Mutex
-		var refused []error
+		var told diary
 		r := lock.NewPresenceRunner(w.rpc(), resource("k", ""), ttl, retry, lock.WithCallbacks(lock.Callbacks{
-			Refused: func(err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				refused = append(refused, err)
-			},
+			Refused: func(err error) { told.note("%s", status.Code(err)) },
 		}))
 		p := ifrit.Invoke(r)
-		w.failing(denying(codes.PermissionDenied))
+		w.failing(saying(codes.PermissionDenied))
 		time.Sleep(2 * ttl)
 		if gone, err := exited(p); gone {
 			t.Fatalf("it ended: %v", err)
 		}
-		mu.Lock()
-		if len(refused) == 0 || status.Code(refused[0]) != codes.PermissionDenied {
-			t.Errorf("reported: %v", refused)
+		if !strings.HasPrefix(told.String(), "PermissionDenied") {
+			t.Errorf("reported: %s", told.String())
 		}
-		mu.Unlock()
 		w.failing(nil)
 		time.Sleep(2 * retry)
 		if _, held := r.Held(); !held {

@@ -14,57 +14,46 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
 )
 
-// engine makes runners, and the network between them and the server.
+// engine makes runners, over the network of a world.
 type engine struct {
-	*partition
+	*world
 	// lock, presence and claim make runners of "k", and of any resource. presence is nil for claims by calls.
 	lock, presence func(owner string, options ...lock.Option) *lock.Runner
 	claim          func(key, owner string, options ...lock.Option) *lock.Runner
-	// server is beside the network of the runners.
-	server models.LocketClient
-	end    func() error
+	// queues is set if those that wait hold in the order in which they came.
+	queues bool
 }
 
 // engines are the ways of holding: by calls of Lock, by calls of claims, and by a session.
-var engines = map[string]func(t *testing.T, p *partition) engine{
-	"locks": func(t *testing.T, p *partition) engine {
-		client, end := p.calls(t)
-		return engine{
-			lock: func(owner string, options ...lock.Option) *lock.Runner {
-				return lock.NewLockRunner(client, resource("k", owner), ttl, retry, options...)
-			},
-			presence: func(owner string, options ...lock.Option) *lock.Runner {
-				return lock.NewPresenceRunner(client, resource("k", owner), ttl, retry, options...)
-			},
-			claim: func(key, owner string, options ...lock.Option) *lock.Runner {
-				return lock.NewLockRunner(client, resource(key, owner), ttl, retry, options...)
-			},
-			end: end,
-		}
-	},
-	"claims": func(t *testing.T, p *partition) engine {
-		client, end := p.calls(t)
+var engines = map[string]func(w *world) engine{
+	"locks": func(w *world) engine {
 		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
-			return lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: key, Owner: owner, Ttl: proto.Float64(ttl.Seconds())}, options...)
+			return lock.NewLockRunner(w.rpc(), resource(key, owner), ttl, retry, options...)
 		}
-		return engine{lock: of("k", claim), claim: claim, end: end}
+		presence := func(owner string, options ...lock.Option) *lock.Runner {
+			return lock.NewPresenceRunner(w.rpc(), resource("k", owner), ttl, retry, options...)
+		}
+		return engine{w, of("k", claim), presence, claim, false}
 	},
-	"session": func(t *testing.T, p *partition) engine {
-		client, err := lock.NewClient(anyAddress, lock.WithTTL(ttl), p.dialer())
-		must(t, err)
+	"claims": func(w *world) engine {
+		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
+			return lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: key, Owner: owner, Ttl: proto.Float64(ttl.Seconds())}, options...)
+		}
+		return engine{w, of("k", claim), nil, claim, true}
+	},
+	"session": func(w *world) engine {
+		client := w.client(lock.WithTTL(ttl))
 		claim := func(key, owner string, options ...lock.Option) *lock.Runner {
 			return lock.NewSessionRunner(client, key, by(client, owner, options)...)
 		}
-		return engine{
-			lock: of("k", claim),
-			presence: func(owner string, options ...lock.Option) *lock.Runner {
-				return lock.NewSessionPresenceRunner(client, "k", "of "+owner, by(client, owner, options)...)
-			},
-			claim: claim, end: client.Close,
+		presence := func(owner string, options ...lock.Option) *lock.Runner {
+			return lock.NewSessionPresenceRunner(client, "k", "of "+owner, by(client, owner, options)...)
 		}
+		return engine{w, of("k", claim), presence, claim, true}
 	},
 }
 
@@ -82,48 +71,14 @@ func of(key string, claim func(key, owner string, options ...lock.Option) *lock.
 	return func(owner string, options ...lock.Option) *lock.Runner { return claim(key, owner, options...) }
 }
 
-// calls returns a client for calls through a partition.
-func (p *partition) calls(t *testing.T) (client models.LocketClient, end func() error) {
-	t.Helper()
-	conn, err := lock.Dial(anyAddress, p.dialOption())
-	must(t, err)
-	return models.NewLocketClient(conn), conn.Close
-}
-
 // onEngines runs a test with runners that hold in each way.
 func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Helper()
 	for name, newEngine := range engines {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, h *world) {
-				p := &partition{world: h}
-				e := newEngine(t, p)
-				server := h.own()
-				e.partition, e.server = p, server
-				test(t, e)
-				must(t, e.end())
-			})
+			inWorld(t, func(t *testing.T, w *world) { test(t, newEngine(w)) })
 		})
 	}
-}
-
-// holder returns what the server says of a key.
-func (e engine) holder(key string) (owner string, token uint64) {
-	e.t.Helper()
-	got, err := e.server.Fetch(e.t.Context(), &models.FetchRequest{Key: key})
-	if err != nil {
-		return "", 0
-	}
-	return got.GetResource().GetOwner(), got.GetToken()
-}
-
-// revoke ends the claim that holds a key.
-func (e engine) revoke(key string) {
-	e.t.Helper()
-	queue, err := e.server.GetQueue(e.t.Context(), &models.GetQueueRequest{Resource: key})
-	must(e.t, err)
-	_, err = e.server.UpdateClaim(e.t.Context(), &models.UpdateClaimRequest{Id: queue.GetHolders()[0].GetId(), Status: models.Status_STATUS_REVOKED, Reason: "a test"})
-	must(e.t, err)
 }
 
 // TestRunnerHolds: ready means held, for as long as the runner runs, and not a moment longer.
@@ -140,9 +95,7 @@ func TestRunnerHolds(t *testing.T) {
 			}
 		}
 		must(t, end(p))
-		if owner, _ := e.holder("k"); owner != "" {
-			t.Errorf("afterwards %q holds it", owner)
-		}
+		e.holds("", "k")
 		if _, held := r.Held(); held {
 			t.Error("after its end it is within its trust window")
 		}
@@ -184,14 +137,14 @@ func TestRunnerOutage(t *testing.T) {
 		5 * time.Second:  "acquired",
 		60 * time.Second: "acquired, unverifiable, lost",
 	} {
-		for mode, kind := range map[int]string{1: "silent", 2: "cut"} {
+		for state, kind := range map[locktest.State]string{locktest.Silent: "silent", locktest.Cut: "cut"} {
 			t.Run(fmt.Sprint(outage, " ", kind), func(t *testing.T) {
 				onEngines(t, func(t *testing.T, e engine) {
 					var d diary
 					r := e.lock("a", d.callbacks())
 					p := ifrit.Invoke(r)
 					time.Sleep(2 * ttl)
-					e.set(mode)
+					e.Set(state)
 					begin := time.Now()
 					for time.Since(begin) < outage {
 						time.Sleep(250 * time.Millisecond)
@@ -202,7 +155,7 @@ func TestRunnerOutage(t *testing.T) {
 							}
 						}
 					}
-					e.set(0)
+					e.Set(locktest.Open)
 					time.Sleep(ttl)
 					if told := d.String(); outage > ttl && told != want || outage < ttl && told != want && told != want+", unverifiable, verified" {
 						t.Errorf("the callbacks: %s", told)
@@ -226,32 +179,38 @@ func TestRunnersSayFirst(t *testing.T) {
 			processes[i] = ifrit.Invoke(e.claim(fmt.Sprint(i), "a", diaries[i].callbacks()))
 			time.Sleep(100 * time.Millisecond)
 		}
-		e.set(2)
+		e.Set(locktest.Cut)
 		for i, p := range processes {
 			if err := <-p.Wait(); !errors.Is(err, lock.ErrTimeUp) {
 				t.Error(err)
 			}
 			diaries[i].says(t, "acquired, unverifiable, lost")
 		}
-		e.set(0)
+		e.Set(locktest.Open)
 	})
 }
 
-// TestRunnerServerRestart: the lock outlives a restart of the server that is shorter than the lease.
+// TestRunnerServerRestart: the lock outlives a restart of the server that is shorter than the lease, and who waits in a queue keeps its
+// place.
 func TestRunnerServerRestart(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		var d diary
 		r := e.lock("a", d.callbacks())
-		p := ifrit.Invoke(r)
+		p, q := ifrit.Invoke(r), ifrit.Background(e.lock("b"))
+		time.Sleep(time.Minute)
 		before, _ := r.Held()
-		e.stop()
-		time.Sleep(5 * time.Second)
-		e.start()
+		e.restart(5 * time.Second)
 		time.Sleep(time.Minute)
 		if after, held := r.Held(); !held || after != before {
 			t.Errorf("held %t, token %d after %d; %s", held, after, before, d.String())
 		}
+		late := ifrit.Background(e.lock("c"))
+		time.Sleep(time.Second)
 		must(t, end(p))
+		if e.queues {
+			<-q.Ready()
+		}
+		must(t, errors.Join(end(late), end(q)))
 	})
 }
 
@@ -260,7 +219,7 @@ func TestRunnerRevoked(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		var d diary
 		p := ifrit.Invoke(e.claim("k", "a", d.callbacks()))
-		e.revoke("k")
+		e.revoke(e.holding("k")[0].GetId(), "a test")
 		begin := time.Now()
 		err := <-p.Wait()
 		if took := time.Since(begin); !errors.Is(err, lock.ErrLost) || took > ttl/3 {
@@ -268,9 +227,7 @@ func TestRunnerRevoked(t *testing.T) {
 		}
 		t.Logf("after %v: %v", time.Since(begin), err)
 		d.says(t, "acquired, lost")
-		if owner, _ := e.holder("k"); owner != "" {
-			t.Errorf("%q holds it", owner)
-		}
+		e.holds("", "k")
 	})
 }
 
@@ -284,17 +241,17 @@ func TestRunnerPresence(t *testing.T) {
 		r := e.presence("a", d.callbacks())
 		p := ifrit.Invoke(r)
 		before, _ := r.Held()
-		e.revoke("k")
+		e.revoke(e.holding("k")[0].GetId(), "a test")
 		time.Sleep(ttl)
 		if after, held := r.Held(); !held || after <= before {
 			t.Errorf("held %t, token %d after %d", held, after, before)
 		}
-		e.set(2)
+		e.Set(locktest.Cut)
 		time.Sleep(time.Minute)
-		e.set(0)
+		e.Set(locktest.Open)
 		time.Sleep(ttl + retry)
 		d.says(t, "acquired, lost, acquired, unverifiable, lost, acquired")
-		list, err := e.server.FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE})
+		list, err := e.own().FetchAll(t.Context(), &models.FetchAllRequest{TypeCode: models.TypeCode_PRESENCE})
 		must(t, err)
 		if len(list.GetResources()) != 1 || list.GetResources()[0].GetValue() != "of a" {
 			t.Errorf("the presences: %v", list)
@@ -312,10 +269,8 @@ func TestRunnerSignal(t *testing.T) {
 		time.Sleep(time.Second)
 		must(t, end(waiter))
 		must(t, end(holder))
-		if owner, _ := e.holder("k"); owner != "" {
-			t.Errorf("%q holds it", owner)
-		}
-		e.set(1)
+		e.holds("", "k")
+		e.Set(locktest.Silent)
 		p := ifrit.Background(e.lock("a"))
 		synctest.Wait()
 		begin := time.Now()
@@ -323,11 +278,9 @@ func TestRunnerSignal(t *testing.T) {
 		if took := time.Since(begin); took > 5*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		e.set(0)
+		e.Set(locktest.Open)
 		time.Sleep(2 * ttl)
-		if owner, _ := e.holder("k"); owner != "" {
-			t.Errorf("%q holds it", owner)
-		}
+		e.holds("", "k")
 	})
 }
 
@@ -373,7 +326,7 @@ func TestRunnerSignalAfterPause(t *testing.T) {
 			p := ifrit.Invoke(r)
 			held := lock.HoldOf(r)
 			lock.StopClock(held)
-			e.set(1)
+			e.Set(locktest.Silent)
 			time.Sleep(ttl)
 			if err := end(p); !errors.Is(err, lock.ErrLost) || !errors.Is(held.Err(), lock.ErrLost) {
 				t.Errorf("it ended with %v, and what it held with %v", err, held.Err())
@@ -381,13 +334,14 @@ func TestRunnerSignalAfterPause(t *testing.T) {
 			if got := d.String(); !strings.HasSuffix(got, ", lost") {
 				t.Errorf("the callbacks: %q", got)
 			}
-			e.set(0)
+			e.Set(locktest.Open)
 			time.Sleep(ttl)
 		}
 	})
 }
 
-// TestRunnersJoint: the loss of one lock of a Joint ends it in the same moment, and frees the others.
+// TestRunnersJoint: the loss of one lock of a Joint ends it in the same moment, and frees the others after the margin, in which the holder
+// stops.
 func TestRunnersJoint(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		j := lock.NewJoint(e.claim("x", "a"), e.claim("y", "a"), e.claim("z", "a"))
@@ -395,7 +349,7 @@ func TestRunnersJoint(t *testing.T) {
 		if tokens, held := j.Held(); !held || len(tokens) != 3 {
 			t.Errorf("%v, %t", tokens, held)
 		}
-		e.revoke("y")
+		e.revoke(e.holding("y")[0].GetId(), "a test")
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
 			t.Error(err)
 		}
@@ -403,12 +357,9 @@ func TestRunnersJoint(t *testing.T) {
 			t.Error("it is held")
 		}
 		<-j.Lost()
-		time.Sleep(ttl)
-		for _, key := range []string{"x", "y", "z"} {
-			if owner, _ := e.holder(key); owner != "" {
-				t.Errorf("%q holds %s", owner, key)
-			}
-		}
+		e.holds("a", "x", "z")
+		time.Sleep(ttl/20 + time.Millisecond)
+		e.holds("", "x", "y", "z")
 	})
 }
 
@@ -420,17 +371,13 @@ func TestRunnersJointInPart(t *testing.T) {
 		j := lock.NewJoint(e.claim("x", "a"), e.claim("y", "a"), e.claim("z", "a"))
 		p := ifrit.Background(j)
 		time.Sleep(ttl / 4)
-		e.revoke("y")
+		e.revoke(e.holding("y")[0].GetId(), "a test")
 		if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
 			t.Error(err)
 		}
 		must(t, end(other))
 		time.Sleep(ttl)
-		for _, key := range []string{"x", "y", "z"} {
-			if owner, _ := e.holder(key); owner != "" {
-				t.Errorf("%q holds %s", owner, key)
-			}
-		}
+		e.holds("", "x", "y", "z")
 		p = ifrit.Invoke(j)
 		if _, held := j.Held(); !held {
 			t.Error("the next run does not hold")
@@ -441,23 +388,21 @@ func TestRunnersJointInPart(t *testing.T) {
 
 // TestManyRunnersOneSession: many runners of a process have one session, and lose their locks together.
 func TestManyRunnersOneSession(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		client := h.client(lock.WithTTL(ttl))
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
+		client := w.client(lock.WithTTL(ttl))
 		runners := make([]*lock.Runner, 50)
 		processes := make([]ifrit.Process, len(runners))
 		for i := range runners {
 			runners[i] = lock.NewSessionRunner(client, fmt.Sprint("k", i))
 			processes[i] = ifrit.Invoke(runners[i])
 		}
-		list, err := server.ListSessions(t.Context(), &models.ListSessionsRequest{})
+		list, err := w.own().ListSessions(t.Context(), &models.ListSessionsRequest{})
 		must(t, err)
 		if len(list.GetSessions()) != 1 || list.GetSessions()[0].GetHolding() != uint32(len(runners)) || list.GetSessions()[0].GetOwner() != runners[0].Owner() {
 			t.Errorf("the sessions: %v", list)
 		}
 		time.Sleep(time.Minute)
-		_, err = server.ResetSessions(t.Context(), &models.ResetSessionsRequest{})
-		must(t, err)
+		w.resetSessions()
 		begin := time.Now()
 		for _, p := range processes {
 			if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
@@ -468,6 +413,5 @@ func TestManyRunnersOneSession(t *testing.T) {
 			t.Errorf("it took %v until all knew", took)
 		}
 		must(t, end(ifrit.Invoke(runners[0]))) // by a new session
-		must(t, client.Close())
 	})
 }

@@ -11,36 +11,16 @@ import (
 
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/lock/reentrant"
+	"github.com/locket-service/locket/tests/harness"
 )
-
-// stands fails the test unless a session stands so to a resource, when everything has settled.
-func stands(t *testing.T, s *lock.Session, resource string, want lock.State) lock.Status {
-	t.Helper()
-	time.Sleep(50 * time.Millisecond)
-	synctest.Wait()
-	got := s.Status(resource)
-	if got.Current != want {
-		t.Errorf("%s of %s: %s, want %s", resource, s.Owner(), got.Current, want)
-	}
-	return got
-}
-
-func sessions(h *world, count int) []*lock.Session {
-	h.t.Helper()
-	all := make([]*lock.Session, count)
-	for i := range all {
-		all[i] = h.session(lock.WithOwner(fmt.Sprint("s", i)))
-	}
-	return all
-}
 
 // TestFiveSessionsThreeKeys: five sessions lock three keys each; they hold them in the order in which they asked, as those
 // before them unlock one by one, or all at once.
 func TestFiveSessionsThreeKeys(t *testing.T) {
 	for _, way := range []string{"unlock", "unlock all", "close"} {
 		t.Run(way, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, h *world) {
-				all := sessions(h, 5)
+			inWorld(t, func(t *testing.T, w *world) {
+				all := w.sessions(5)
 				keys := []string{"a", "b", "c"}
 				for i, s := range all {
 					for _, key := range keys {
@@ -81,7 +61,6 @@ func TestFiveSessionsThreeKeys(t *testing.T) {
 						stands(t, s, key, lock.None)
 					}
 				}
-				closeAll(t, all...)
 			})
 		})
 	}
@@ -89,8 +68,8 @@ func TestFiveSessionsThreeKeys(t *testing.T) {
 
 // TestCommands: each command, of a session that holds, waits, or does neither.
 func TestCommands(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		all := sessions(h, 3)
+	inWorld(t, func(t *testing.T, w *world) {
+		all := w.sessions(3)
 		a, b, c := all[0], all[1], all[2]
 		var heard diary
 		b.Listen(lines(&heard))
@@ -122,22 +101,19 @@ func TestCommands(t *testing.T) {
 			t.Errorf("nobody unlocks: %+v, %v", got, err)
 		}
 		ask(b, b.Lock, lock.Waiting)
-		if _, err := a.Unlock(t.Context(), "k"); err != nil {
-			t.Error(err)
-		}
+		must(t, second(a.Unlock(t.Context(), "k")))
 		stands(t, c, "k", lock.Holding)
 		must(t, c.UnlockAll(t.Context()))
 		stands(t, b, "k", lock.Holding)
 		heard.says(t, "k NONE-WAITING, k WAITING-NONE, k NONE-WAITING, k WAITING-HOLDING")
-		closeAll(t, all...)
 	})
 }
 
 // TestTenGoroutinesFiveSessions: ten goroutines on five sessions add 500 times under one mutex, and nothing
 // is lost.
 func TestTenGoroutinesFiveSessions(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		all := sessions(h, 5)
+	inWorld(t, func(t *testing.T, w *world) {
+		all := w.sessions(5)
 		const each = 50
 		var sum int // guarded by nothing but the mutex
 		var last uint64
@@ -166,30 +142,26 @@ func TestTenGoroutinesFiveSessions(t *testing.T) {
 		if sum != 10*each {
 			t.Errorf("%d", sum)
 		}
-		closeAll(t, all...)
 	})
 }
 
 // TestMutexInterrupted: a wait that is interrupted by its context, or times out, ends at once, leaves the queue, and
 // delays nobody.
 func TestMutexInterrupted(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		all := sessions(h, 3)
+	inWorld(t, func(t *testing.T, w *world) {
+		all := w.sessions(3)
 		holder, waiter, next := lock.NewMutex(all[0], "k"), lock.NewMutex(all[1], "k"), lock.NewMutex(all[2], "k")
 		must(t, holder.Lock(t.Context()))
 		ctx, interrupt := context.WithCancel(t.Context())
-		waited := make(chan error, 1)
-		go func() { waited <- waiter.Lock(ctx) }()
+		waited := harness.Later(func() error { return waiter.Lock(ctx) })
 		stands(t, all[1], "k", lock.Waiting)
 		interrupt()
 		synctest.Wait()
-		select {
-		case err := <-waited:
-			if !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-		default:
+		if len(waited) == 0 {
 			t.Error("it waits on after the interruption")
+		}
+		if err := <-waited; !errors.Is(err, context.Canceled) {
+			t.Error(err)
 		}
 		stands(t, all[1], "k", lock.None)
 		begun := time.Now()
@@ -201,21 +173,20 @@ func TestMutexInterrupted(t *testing.T) {
 		if err := waiter.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		go func() { waited <- next.Lock(t.Context()) }()
+		waited = harness.Later(func() error { return next.Lock(t.Context()) })
 		stands(t, all[2], "k", lock.Waiting)
 		must(t, holder.Unlock())
 		must(t, <-waited)
 		if err := holder.Unlock(); !errors.Is(err, lock.ErrNotLocked) {
 			t.Error(err)
 		}
-		closeAll(t, all...)
 	})
 }
 
 // TestUnexpected: the handlers of a mutex hear of what happens to the lock without it, and of nothing else.
 func TestUnexpected(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		s := h.session()
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.session()
 		var heard diary
 		m := lock.NewMutex(s, "k",
 			lock.WithUnexpectedLock(func(lock.Status) { heard.note("locked") }),
@@ -229,13 +200,11 @@ func TestUnexpected(t *testing.T) {
 		must(t, m.Unlock())
 		synctest.Wait()
 		heard.says(t, "")
-		_, err := s.Lock(t.Context(), "k")
-		must(t, err)
+		must(t, second(s.Lock(t.Context(), "k")))
 		synctest.Wait()
 		heard.says(t, "locked")
 		must(t, m.Lock(t.Context())) // it is locked already, by the session
-		_, err = s.Unlock(t.Context(), "k")
-		must(t, err)
+		must(t, second(s.Unlock(t.Context(), "k")))
 		synctest.Wait()
 		heard.says(t, "locked, unlocked")
 		if _, held := m.Held(); held {
@@ -246,7 +215,7 @@ func TestUnexpected(t *testing.T) {
 		}
 		must(t, m.Unlock())
 		must(t, m.Lock(t.Context()))
-		closeAll(t, s)
+		must(t, s.Close(t.Context()))
 		synctest.Wait()
 		heard.says(t, "locked, unlocked, unlocked")
 		if err := m.Lock(t.Context()); !errors.Is(err, lock.ErrClosed) {
@@ -259,8 +228,8 @@ func TestUnexpected(t *testing.T) {
 // TestReentrant: an owner locks again what it has, and unlocks as often; another one of the same resource waits. What was lost is
 // not locked again.
 func TestReentrant(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		s := h.session()
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.session()
 		m := lock.NewRWMutex(s, "k")
 		a, b := reentrant.NewRWMutex(s, "k"), reentrant.NewRWMutex(s, "k")
 		must(t, errors.Join(a.Lock(t.Context()), a.Lock(t.Context()), a.RLock(t.Context())))
@@ -303,24 +272,20 @@ func TestReentrant(t *testing.T) {
 		must(t, one.Unlock())
 		try("after it has", true, other.TryLock)
 		must(t, other.Unlock())
-		closeAll(t, s)
 	})
 }
 
 // TestReaders: readers of one session and of others hold together; one that comes later joins unless a
 // writer waits anywhere.
 func TestReaders(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		all := sessions(h, 2)
+	inWorld(t, func(t *testing.T, w *world) {
+		all := w.sessions(2)
 		here, there := lock.NewRWMutex(all[0], "k"), lock.NewRWMutex(all[1], "k")
 		must(t, errors.Join(here.RLock(t.Context()), there.RLock(t.Context()), here.RLock(t.Context())))
-		written := make(chan error, 1)
-		go func() { written <- there.Lock(t.Context()) }()
+		written := harness.Later(func() error { return there.Lock(t.Context()) })
 		time.Sleep(time.Second)
-		select {
-		case err := <-written:
-			t.Fatalf("a writer beside readers: %v", err)
-		default:
+		if len(written) > 0 {
+			t.Fatalf("a writer beside readers: %v", <-written)
 		}
 		// The writer waits within its session for its own reader, so others may still join here.
 		must(t, errors.Join(here.RLock(t.Context()), there.RUnlock()))
@@ -328,23 +293,21 @@ func TestReaders(t *testing.T) {
 		if had, err := here.TryRLock(t.Context()); had || err != nil {
 			t.Errorf("a reader overtakes a writer: %t, %v", had, err)
 		}
-		read := make(chan error, 1)
-		go func() { read <- here.RLock(t.Context()) }()
+		read := harness.Later(func() error { return here.RLock(t.Context()) })
 		time.Sleep(time.Second)
 		must(t, errors.Join(here.RUnlock(), here.RUnlock(), here.RUnlock()))
 		must(t, <-written)
 		must(t, there.Unlock())
 		must(t, <-read)
 		must(t, here.RUnlock())
-		closeAll(t, all...)
 	})
 }
 
 // TestGoroutinesTakeTurns: the goroutines of a session hold in the order in which they came, and those of another
 // session that came meanwhile wait no longer than for those who came before them.
 func TestGoroutinesTakeTurns(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		all := sessions(h, 2)
+	inWorld(t, func(t *testing.T, w *world) {
+		all := w.sessions(2)
 		first := lock.NewMutex(all[0], "k")
 		must(t, first.Lock(t.Context()))
 		var order diary
@@ -371,19 +334,18 @@ func TestGoroutinesTakeTurns(t *testing.T) {
 		must(t, first.Unlock())
 		waiting.Wait()
 		order.says(t, "b0, b1, a0, a1, a2, a3")
-		closeAll(t, all...)
 	})
 }
 
 // TestMutexLocker: a mutex is a sync.Locker, whose only way to say that the session is over is to panic.
 func TestMutexLocker(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		s := h.session()
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.session()
 		locker := lock.NewMutex(s, "k").Locker()
 		locker.Lock()
 		stands(t, s, "k", lock.Holding)
 		locker.Unlock()
-		closeAll(t, s)
+		must(t, s.Close(t.Context()))
 		defer func() {
 			if err, _ := recover().(error); !errors.Is(err, lock.ErrClosed) {
 				t.Error(err)
@@ -395,8 +357,8 @@ func TestMutexLocker(t *testing.T) {
 
 // TestInvalid: what is wrong is refused with a text that names it, and harms nobody.
 func TestInvalid(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		s := h.session()
+	inWorld(t, func(t *testing.T, w *world) {
+		s := w.session()
 		for name, err := range map[string]error{
 			"no resource":   lock.NewMutex(s, "").Lock(t.Context()),
 			"NUL":           lock.NewMutex(s, "a\x00").Lock(t.Context()),
@@ -419,8 +381,5 @@ func TestInvalid(t *testing.T) {
 			}
 		}
 		must(t, lock.NewMutex(s, "k").Lock(t.Context()))
-		closeAll(t, s)
 	})
 }
-
-func second[T any](_ T, err error) error { return err }

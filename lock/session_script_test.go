@@ -15,7 +15,9 @@ import (
 
 	"github.com/locket-service/locket/internal/lease"
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // reason returns an error as the server sends it.
@@ -25,20 +27,17 @@ func reason(code codes.Code, reason string) error {
 }
 
 // lockAsync sends a LOCK, and returns its request and what gets its answer.
-func lockAsync(session *lock.Session, st *scriptStream, key string) (*models.SessionRequest, <-chan error) {
-	answered := make(chan error, 1)
-	go func() {
-		_, err := session.Lock(context.Background(), key)
-		answered <- err
-	}()
-	return st.next(), answered
+func lockAsync(session *lock.Session, st *locktest.Stream, key string) (*models.SessionRequest, <-chan error) {
+	answered := harness.Later(func() error { return second(session.Lock(context.Background(), key)) })
+	return st.Next(), answered
 }
 
-// closing closes a session whose stream is up.
-func closing(t *testing.T, session *lock.Session, st *scriptStream) {
+// locks has a session hold a resource.
+func locks(t *testing.T, session *lock.Session, st *locktest.Stream, key string, token uint64) {
 	t.Helper()
-	go st.serve()
-	must(t, session.Close(t.Context()))
+	asked, answered := lockAsync(session, st, key)
+	st.Answer(asked, locktest.Holds(key, token, token))
+	must(t, <-answered)
 }
 
 // TestSessionResumes: when its stream breaks, a session resumes with its secret, sends again what has no answer, in the
@@ -48,37 +47,36 @@ func TestSessionResumes(t *testing.T) {
 		session := s.session()
 		var heard diary
 		session.Listen(lines(&heard))
-		st := s.attach()
+		st := s.Attach()
 		for key, token := range map[string]uint64{"a": 1, "b": 2, "c": 3} {
-			asked, answered := lockAsync(session, st, key)
-			st.answer(asked.GetSequence(), holds(key, token, token))
-			must(t, <-answered)
+			locks(t, session, st, key, token)
 		}
 		first, answered1 := lockAsync(session, st, "d")
-		second, answered2 := lockAsync(session, st, "e")
+		next, answered2 := lockAsync(session, st, "e")
 		synctest.Wait()
 		heard.lines = nil
-		opened := st.open
-		st.end <- status.Error(codes.Unavailable, "shutting down")
+		opened := st.Opening.GetOpen()
+		st.End <- status.Error(codes.Unavailable, "shutting down")
 
-		st = s.accept()
-		if !st.open.GetResume() || st.open.GetId() != opened.GetId() || st.open.GetSecret() != opened.GetSecret() {
-			t.Errorf("it opens %v, after %v", st.open, opened)
+		st = s.Accept()
+		if open := st.Opening.GetOpen(); !open.GetResume() || open.GetId() != opened.GetId() || open.GetSecret() != opened.GetSecret() {
+			t.Errorf("it opens %v, after %v", open, opened)
 		}
-		st.answer(st.seq, holds("a", 1, 1))
-		st.answer(st.seq, holds("b", 20, 20)) // it was lost, and locked again by what has no answer
-		st.send(&models.SessionResponse{Sequence: st.seq, Event: &models.SessionResponse_Opened{Opened: &models.SessionOpened{Resumed: true}}})
+		st.Answer(st.Opening, locktest.Holds("a", 1, 1))
+		st.Answer(st.Opening, locktest.Holds("b", 20, 20)) // it was lost, and locked again by what has no answer
+		st.Opened()
 		synctest.Wait()
 		heard.says(t, "b HOLDING-NONE lost, b NONE-HOLDING, c HOLDING-NONE lost")
-		for i, want := range []*models.SessionRequest{first, second} {
-			if got := st.next(); got.GetLock().GetResource() != want.GetLock().GetResource() {
+		for i, want := range []*models.SessionRequest{first, next} {
+			if got := st.Next(); got.GetLock().GetResource() != want.GetLock().GetResource() {
 				t.Errorf("request %d after the resumption is %v, not %v", i, got, want)
 			} else {
-				st.answer(got.GetSequence(), holds(got.GetLock().GetResource(), 30, 30))
+				st.Answer(got, locktest.Holds(got.GetLock().GetResource(), 30, 30))
 			}
 		}
 		must(t, errors.Join(<-answered1, <-answered2))
-		closing(t, session, st)
+		s.Finish()
+		must(t, session.Close(t.Context()))
 		if err := session.Err(); !errors.Is(err, lock.ErrClosed) {
 			t.Error(err)
 		}
@@ -90,21 +88,18 @@ func TestSessionResumes(t *testing.T) {
 func TestSessionSilentServer(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session(lock.WithTTL(ttl))
-		st := s.attach()
-		asked, answered := lockAsync(session, st, "k")
+		st := s.Attach()
 		begun := time.Now()
-		st.answer(asked.GetSequence(), holds("k", 1, 1))
-		must(t, <-answered)
-		next := s.attach(holds("k", 1, 1)) // the first one answers no further heartbeat
+		locks(t, session, st, "k", 1)
+		next := s.Attach(locktest.Holds("k", 1, 1)) // the first one answers no further heartbeat
 		if took := time.Since(begun); took > ttl*7/10 {
 			t.Errorf("it took %v until it tried another one", took)
 		}
-		next.beat(next.raw())
+		next.Beat(next.Raw())
 		time.Sleep(ttl / 4)
-		if got := session.Status("k"); got.Current != lock.Holding || got.Token != 1 {
+		if got := stands(t, session, "k", lock.Holding); got.Token != 1 {
 			t.Errorf("%+v", got)
 		}
-		closing(t, session, next)
 	})
 }
 
@@ -119,11 +114,9 @@ func TestSessionResigns(t *testing.T) {
 				lost <- time.Now()
 			}
 		})
-		st := s.attach()
+		st := s.Attach()
 		sent := time.Now()
-		asked, answered := lockAsync(session, st, "k")
-		st.answer(asked.GetSequence(), holds("k", 1, 1))
-		must(t, <-answered)
+		locks(t, session, st, "k", 1)
 		waiting, unanswered := lockAsync(session, st, "other")
 		// Further streams get no answer.
 		select {
@@ -141,7 +134,6 @@ func TestSessionResigns(t *testing.T) {
 			t.Errorf("%v: %v", waiting, err)
 		}
 		<-session.Done()
-		must(t, session.Close(t.Context()))
 	})
 }
 
@@ -149,13 +141,12 @@ func TestSessionResigns(t *testing.T) {
 // further stream, though no timer has run yet.
 func TestSessionStaysDone(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer(), lock.WithTTL(ttl))
+		client, err := lock.NewClient(anyAddress, s.option(), lock.WithTTL(ttl))
 		must(t, err)
 		go func() {
-			st := s.attach()
-			asked := st.next()
-			st.answer(asked.GetSequence(), holds("k", 1, 1))
-			st.end <- status.Error(codes.Unavailable, "shutting down")
+			st := s.Attach()
+			st.Answer(st.Next(), locktest.Holds("k", 1, 1))
+			st.End <- status.Error(codes.Unavailable, "shutting down")
 		}()
 		begun := time.Now()
 		held, err := client.Acquire(t.Context(), "k")
@@ -163,11 +154,11 @@ func TestSessionStaysDone(t *testing.T) {
 		lock.StopClock(held)
 		for over := false; !over; {
 			select {
-			case st := <-s.streams:
+			case st := <-s.Streams:
 				if err := held.Err(); err != nil {
 					t.Errorf("after %v, with %v, it opens a stream", time.Since(begun), err)
 				}
-				st.end <- status.Error(codes.Unavailable, "shutting down")
+				st.End <- status.Error(codes.Unavailable, "shutting down")
 			case <-time.After(ttl):
 				over = true
 			}
@@ -181,74 +172,55 @@ func TestSessionStaysDone(t *testing.T) {
 
 // TestSessionOpening: what the errors of a stream lead to before the session is open, and after.
 func TestSessionOpening(t *testing.T) {
-	t.Run("an attempt was carried out and forgotten", func(t *testing.T) {
-		scripted(t, func(t *testing.T, s *script) {
-			session := s.session()
-			st := s.accept()
-			st.end <- reason(codes.NotFound, models.ReasonSessionEnded)
-			next := s.attach()
-			if next.open.GetId() == st.open.GetId() || next.open.GetResume() {
-				t.Errorf("it opens %v after %v", next.open, st.open)
+	denied, starting := status.Error(codes.PermissionDenied, "not you"), status.Error(codes.Unavailable, "starting")
+	for name, test := range map[string]func(t *testing.T, s *script, session *lock.Session){
+		"an attempt was carried out and forgotten": func(t *testing.T, s *script, _ *lock.Session) {
+			st := s.Accept()
+			st.End <- reason(codes.NotFound, models.ReasonSessionEnded)
+			before, after := st.Opening.GetOpen(), s.Attach().Opening.GetOpen()
+			if after.GetId() == before.GetId() || after.GetResume() {
+				t.Errorf("it opens %v after %v", after, before)
 			}
-			closing(t, session, next)
-		})
-	})
-	t.Run("refused", func(t *testing.T) {
-		scripted(t, func(t *testing.T, s *script) {
-			session := s.session()
-			s.accept().end <- status.Error(codes.PermissionDenied, "not you")
-			_, err := session.Lock(t.Context(), "k")
+		},
+		"refused": func(t *testing.T, s *script, session *lock.Session) {
+			s.Accept().End <- denied
+			err := second(session.Lock(t.Context(), "k"))
 			if status.Code(err) != codes.PermissionDenied || session.Err() == nil {
 				t.Errorf("%v, %v", err, session.Err())
 			}
-		})
-	})
-	t.Run("the server is not there yet", func(t *testing.T) {
-		scripted(t, func(t *testing.T, s *script) {
-			session := s.session()
+		},
+		"the server is not there yet": func(_ *testing.T, s *script, _ *lock.Session) {
 			for range 5 {
-				s.accept().end <- status.Error(codes.Unavailable, "starting")
+				s.Accept().End <- starting
 			}
-			closing(t, session, s.attach())
-		})
-	})
-	t.Run("ended", func(t *testing.T) {
-		scripted(t, func(t *testing.T, s *script) {
-			session := s.session()
-			s.attach().end <- reason(codes.NotFound, models.ReasonSessionEnded)
+			s.Attach()
+		},
+		"ended": func(t *testing.T, s *script, session *lock.Session) {
+			s.Attach().End <- reason(codes.NotFound, models.ReasonSessionEnded)
 			<-session.Done()
 			if err := session.Err(); !errors.Is(err, lock.ErrSessionEnded) {
 				t.Error(err)
 			}
-		})
-	})
-	t.Run("moved by a late request of its own", func(t *testing.T) {
-		scripted(t, func(t *testing.T, s *script) {
-			session := s.session()
-			s.attach().end <- reason(codes.Aborted, models.ReasonSessionMoved)
-			st := s.attach()
-			if !st.open.GetResume() {
+		},
+		"moved by a late request of its own": func(t *testing.T, s *script, _ *lock.Session) {
+			s.Attach().End <- reason(codes.Aborted, models.ReasonSessionMoved)
+			if !s.Attach().Opening.GetOpen().GetResume() {
 				t.Error("it does not resume")
 			}
-			closing(t, session, st)
+		},
+		"denied while it holds": func(t *testing.T, s *script, session *lock.Session) {
+			st := s.Attach()
+			locks(t, session, st, "k", 1)
+			st.End <- denied
+			s.Accept().End <- denied
+			s.Attach(locktest.Holds("k", 1, 1))
+			stands(t, session, "k", lock.Holding)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripted(t, func(t *testing.T, s *script) { test(t, s, s.session()) })
 		})
-	})
-	t.Run("denied while it holds", func(t *testing.T) {
-		scripted(t, func(t *testing.T, s *script) {
-			session := s.session()
-			st := s.attach()
-			asked, answered := lockAsync(session, st, "k")
-			st.answer(asked.GetSequence(), holds("k", 1, 1))
-			must(t, <-answered)
-			st.end <- status.Error(codes.PermissionDenied, "the rules have changed")
-			s.accept().end <- status.Error(codes.PermissionDenied, "the rules have changed")
-			st = s.attach(holds("k", 1, 1))
-			if got := session.Status("k"); got.Current != lock.Holding {
-				t.Errorf("%+v", got)
-			}
-			closing(t, session, st)
-		})
-	})
+	}
 }
 
 // TestSessionTrustsHeartbeatsOnly: nothing is asked for before the first heartbeat was acknowledged, since nothing could be
@@ -256,22 +228,16 @@ func TestSessionOpening(t *testing.T) {
 func TestSessionTrustsHeartbeatsOnly(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session()
-		st := s.attach()
-		answered := make(chan error, 1)
-		go func() {
-			_, err := session.Lock(t.Context(), "k")
-			answered <- err
-		}()
-		beat := st.raw()
+		st := s.Attach()
+		answered := harness.Later(func() error { return second(session.Lock(t.Context(), "k")) })
+		beat := st.Raw()
 		time.Sleep(200 * time.Millisecond)
-		if beat.GetHeartbeat() == nil || len(st.in) > 0 {
-			t.Errorf("%v, and %d requests after it", beat, len(st.in))
+		if beat.GetHeartbeat() == nil || len(st.Requests) > 0 {
+			t.Errorf("%v, and %d requests after it", beat, len(st.Requests))
 		}
-		st.beat(beat)
-		asked := st.next()
-		st.answer(asked.GetSequence(), holds("k", 1, 1))
+		st.Beat(beat)
+		st.Answer(st.Next(), locktest.Holds("k", 1, 1))
 		must(t, <-answered)
-		closing(t, session, st)
 	})
 }
 
@@ -279,22 +245,15 @@ func TestSessionTrustsHeartbeatsOnly(t *testing.T) {
 // and to release again asks for nothing.
 func TestReleaseIsExact(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer())
-		must(t, err)
-		acquired := make(chan *lock.Hold, 1)
-		go func() {
-			held, err := client.Acquire(context.Background(), "k")
-			must(t, err)
-			acquired <- held
-		}()
-		st := s.attach()
-		st.answer(st.next().GetSequence(), holds("k", 5, 5))
-		held := <-acquired
+		acquired := acquiring(context.Background(), s.client(), "k")
+		st := s.Attach()
+		st.Answer(st.Next(), locktest.Holds("k", 5, 5))
+		held := (<-acquired).held
 		released := make(chan error, 2)
 		for range 2 {
 			go func() { released <- held.Release(context.Background()) }()
 		}
-		asked := st.next()
+		asked := st.Next()
 		if asked.GetUnlock().Token == nil || asked.GetUnlock().GetToken() != 5 {
 			t.Errorf("it asks %v", asked)
 		}
@@ -302,26 +261,23 @@ func TestReleaseIsExact(t *testing.T) {
 		if len(released) > 0 {
 			t.Error("released before the server knows")
 		}
-		st.answer(asked.GetSequence(), ended("k", 5, 6, models.Status_STATUS_RELEASED))
+		st.Answer(asked, locktest.Ended("k", 5, 6, models.Status_STATUS_RELEASED))
 		must(t, errors.Join(<-released, <-released))
 		synctest.Wait()
-		for len(st.in) > 0 {
-			if m := <-st.in; m.GetHeartbeat() == nil {
+		for len(st.Requests) > 0 {
+			if m := <-st.Requests; m.GetHeartbeat() == nil {
 				t.Errorf("it asks for more: %v", m)
 			}
 		}
-		go st.serve()
-		must(t, client.Close())
 	})
 }
 
 // TestSessionRunnerRefused: the error of a runner whose session is refused names the lock once.
 func TestSessionRunnerRefused(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer())
-		must(t, err)
+		client := s.client()
 		p := ifrit.Background(lock.NewSessionRunner(client, "k"))
-		s.accept().end <- status.Error(codes.PermissionDenied, "not you")
+		s.Accept().End <- status.Error(codes.PermissionDenied, "not you")
 		if err := <-p.Wait(); status.Code(err) != codes.PermissionDenied || strings.Count(err.Error(), `lock "k"`) != 1 {
 			t.Error(err)
 		}
@@ -336,29 +292,28 @@ func TestSessionRunnerRefused(t *testing.T) {
 // that hold already.
 func TestSessionRunnersInDoubt(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer(), lock.WithTTL(ttl))
-		must(t, err)
-		var first, second diary
+		client := s.client(lock.WithTTL(ttl))
+		var first, next diary
 		p := ifrit.Background(lock.NewSessionRunner(client, "k", first.callbacks()))
-		st := s.attach()
-		asked := st.next()
-		q := ifrit.Background(lock.NewSessionRunner(client, "k", second.callbacks()))
+		st := s.Attach()
+		asked := st.Next()
+		q := ifrit.Background(lock.NewSessionRunner(client, "k", next.callbacks()))
 		synctest.Wait()
-		st.answer(asked.GetSequence(), holds("k", 1, 1)) // for both
+		st.Answer(asked, locktest.Holds("k", 1, 1)) // for both
 		<-p.Ready()
 		time.Sleep(ttl * 7 / 10) // without an answer to a heartbeat
 		synctest.Wait()
 		first.says(t, "acquired, unverifiable")
 		must(t, end(p))
 		<-q.Ready()
-		for len(s.streams) > 1 {
-			s.accept()
+		for len(s.Streams) > 1 {
+			s.Accept()
 		}
-		st = s.attach(holds("k", 1, 1))
-		st.beat(st.raw())
+		st = s.Attach(locktest.Holds("k", 1, 1))
+		st.Beat(st.Raw())
 		synctest.Wait()
-		second.says(t, "acquired, unverifiable, verified")
-		go st.serve()
+		next.says(t, "acquired, unverifiable, verified")
+		s.Finish()
 		must(t, client.Close())
 		<-q.Wait()
 	})

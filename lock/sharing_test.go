@@ -12,14 +12,21 @@ import (
 	"github.com/tedsuo/ifrit"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // acquiring acquires in another goroutine, and returns what gets the outcome.
 func acquiring(ctx context.Context, c *lock.Client, key string, options ...lock.AcquireOption) <-chan outcome {
+	return holding(func() (*lock.Hold, error) { return c.Acquire(ctx, key, options...) })
+}
+
+// holding returns at once what gets the outcome of a function.
+func holding(acquire func() (*lock.Hold, error)) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
-		held, err := c.Acquire(ctx, key, options...)
+		held, err := acquire()
 		done <- outcome{held, err}
 	}()
 	return done
@@ -56,11 +63,8 @@ func waits(t *testing.T, done <-chan outcome) {
 // TestLateReaders: a reader that comes while a writer waits is admitted when the writer has given up, although the readers
 // before it still hold: also when the stream of its session was down at that moment.
 func TestLateReaders(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		p := &partition{world: h}
-		readers, err := lock.NewClient(anyAddress, p.dialer(), lock.WithTTL(time.Minute))
-		must(t, err)
-		other := h.client()
+	inWorld(t, func(t *testing.T, w *world) {
+		readers, other := w.client(lock.WithTTL(time.Minute)), w.beside().client()
 		first, err := readers.Acquire(t.Context(), "k", lock.WithShared())
 		must(t, err)
 
@@ -81,20 +85,16 @@ func TestLateReaders(t *testing.T) {
 		interrupted, giveUp = context.WithCancel(t.Context())
 		writer = acquiring(interrupted, other, "k")
 		waits(t, writer)
-		p.set(2)
+		w.Set(locktest.Cut)
 		time.Sleep(time.Second)
 		late = acquiring(t.Context(), readers, "k", lock.WithShared())
-		tried := make(chan error, 1)
-		go func() {
-			_, err := readers.TryAcquire(t.Context(), "k", lock.WithShared())
-			tried <- err
-		}()
+		tried := holding(func() (*lock.Hold, error) { return readers.TryAcquire(t.Context(), "k", lock.WithShared()) })
 		waits(t, late)
-		p.set(0)
+		w.Set(locktest.Open)
 		select {
-		case err := <-tried:
-			if !errors.Is(err, models.ErrLockCollision) {
-				t.Error(err)
+		case got := <-tried:
+			if !errors.Is(got.err, models.ErrLockCollision) {
+				t.Error(got.err)
 			}
 		case <-time.After(5 * time.Second):
 			t.Fatal("a try has no answer")
@@ -103,14 +103,13 @@ func TestLateReaders(t *testing.T) {
 		giveUp()
 		comes(t, time.Second, late)
 		<-writer
-		must(t, errors.Join(readers.Close(), other.Close()))
 	})
 }
 
 // TestTriesTogether: readers of one session that try at the same time are one party: all of them read, or none does.
 func TestTriesTogether(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		s, other := h.session(), h.session()
+	inWorld(t, func(t *testing.T, w *world) {
+		s, other := w.session(), w.session()
 		m := lock.NewRWMutex(s, "k")
 		writer := lock.NewRWMutex(other, "k")
 		try := func(name string, want int) {
@@ -139,8 +138,7 @@ func TestTriesTogether(t *testing.T) {
 		try("of a free mutex", 20)
 		must(t, m.RLock(t.Context()))
 		try("beside a reader", 20)
-		waiting := make(chan error, 1)
-		go func() { waiting <- writer.Lock(t.Context()) }()
+		waiting := harness.Later(func() error { return writer.Lock(t.Context()) })
 		stands(t, other, "k", lock.Waiting)
 		try("beside a writer that waits", 0)
 		must(t, m.RUnlock())
@@ -151,17 +149,13 @@ func TestTriesTogether(t *testing.T) {
 		must(t, m.Lock(t.Context()))
 		try("beside a writer of the session", 0)
 		must(t, m.Unlock())
-		closeAll(t, s, other)
 	})
 }
 
 // shown returns what others see of the claim that holds "k".
-func shown(t *testing.T, server models.LocketClient) string {
-	t.Helper()
-	queue, err := server.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "k"})
-	must(t, err)
-	got, err := server.GetClaim(t.Context(), &models.GetClaimRequest{Id: queue.GetHolders()[0].GetId()})
-	must(t, err)
+func (w *world) shown() string {
+	w.t.Helper()
+	got := w.holding("k")[0]
 	return fmt.Sprintf("%q %s %q", got.GetValue(), got.GetTypeCode(), got.GetUserData())
 }
 
@@ -173,9 +167,8 @@ func TestSharedBySame(t *testing.T) {
 		"type":  {{lock.WithValue("v")}, {lock.WithPresence("v")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, h *world) {
-				c, holder := h.client(), h.client()
-				server := h.own()
+			inWorld(t, func(t *testing.T, w *world) {
+				c, holder := w.client(), w.client()
 				held, err := holder.Acquire(t.Context(), "k")
 				must(t, err)
 				all := []<-chan outcome{acquiring(t.Context(), c, "k", options[0]...)}
@@ -186,18 +179,17 @@ func TestSharedBySame(t *testing.T) {
 				}
 				must(t, held.Release(t.Context()))
 				first := comes(t, time.Second, all[0])
-				one := shown(t, server)
+				one := w.shown()
 				waits(t, all[1])
 				must(t, first.Release(t.Context()))
 				second := comes(t, time.Second, all[1])
-				if two := shown(t, server); two == one || second.Token() <= first.Token() {
+				if two := w.shown(); two == one || second.Token() <= first.Token() {
 					t.Errorf("claims %q and %q, tokens %d and %d", one, two, first.Token(), second.Token())
 				}
 				must(t, second.Release(t.Context()))
 				if third := comes(t, time.Second, all[2]); third.Token() != second.Token() {
 					t.Errorf("who asks for the same has token %d, and not %d", third.Token(), second.Token())
 				}
-				must(t, errors.Join(c.Close(), holder.Close()))
 			})
 		})
 	}
@@ -206,9 +198,8 @@ func TestSharedBySame(t *testing.T) {
 // TestReadersThatDiffer: readers of one client that ask for different claims hold together, as those of different clients do,
 // each by a claim of its own; one that comes after a writer waits behind it.
 func TestReadersThatDiffer(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		c := h.client()
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.client()
 		values := make(map[string]bool)
 		var holds []*lock.Hold
 		for i := range 5 {
@@ -216,15 +207,12 @@ func TestReadersThatDiffer(t *testing.T) {
 			must(t, err)
 			holds = append(holds, held)
 		}
-		queue, err := server.GetQueue(t.Context(), &models.GetQueueRequest{Resource: "k"})
-		must(t, err)
-		for _, holder := range queue.GetHolders() {
-			got, err := server.GetClaim(t.Context(), &models.GetClaimRequest{Id: holder.GetId()})
-			must(t, err)
-			values[got.GetValue()] = true
+		claims := w.holding("k")
+		for _, c := range claims {
+			values[c.GetValue()] = true
 		}
-		if len(queue.GetHolders()) != 3 || len(values) != 3 {
-			t.Errorf("%d claims hold: %v", len(queue.GetHolders()), values)
+		if len(claims) != 3 || len(values) != 3 {
+			t.Errorf("%d claims hold: %v", len(claims), values)
 		}
 		writer := acquiring(t.Context(), c, "k")
 		waits(t, writer)
@@ -238,15 +226,13 @@ func TestReadersThatDiffer(t *testing.T) {
 		waits(t, late)
 		must(t, written.Release(t.Context()))
 		comes(t, time.Second, late)
-		must(t, c.Close())
 	})
 }
 
 // TestRunnersWithUserData: the runners of one client share no claim if their user data differ.
 func TestRunnersWithUserData(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		c := h.client()
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.client()
 		run := func(options ...lock.SessionRunnerOption) ifrit.Process {
 			return ifrit.Background(lock.NewSessionRunner(c, "k", options...))
 		}
@@ -261,16 +247,15 @@ func TestRunnersWithUserData(t *testing.T) {
 		}
 		must(t, end(first))
 		<-one.Ready()
-		if got := shown(t, server); got != `"" LOCK "1"` || isReady(two) {
+		if got := w.shown(); got != `"" LOCK "1"` || isReady(two) {
 			t.Errorf("%s", got)
 		}
 		must(t, end(one))
 		<-two.Ready()
-		if got := shown(t, server); got != `"" LOCK "2"` {
+		if got := w.shown(); got != `"" LOCK "2"` {
 			t.Errorf("%s", got)
 		}
 		must(t, end(two))
-		must(t, c.Close())
 	})
 }
 
@@ -279,11 +264,10 @@ func TestRunnersWithUserData(t *testing.T) {
 func TestCampaignsOfOneClient(t *testing.T) {
 	for name, values := range map[string][2]string{"another value": {"one", "two"}, "the same value": {"v", "v"}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, h *world) {
-				c, watcher := h.client(), h.client()
+			inWorld(t, func(t *testing.T, w *world) {
+				c, watcher := w.client(), w.client()
 				before := lock.NewElection(watcher, "lead")
-				_, err := before.Campaign(t.Context(), "before")
-				must(t, err)
+				must(t, second(before.Campaign(t.Context(), "before")))
 				var tokens diary
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() {
@@ -295,20 +279,15 @@ func TestCampaignsOfOneClient(t *testing.T) {
 				}()
 				time.Sleep(3 * time.Second)
 				elections := []*lock.Election{lock.NewElection(c, "lead"), lock.NewElection(c, "lead")}
-				leads := make([]chan *lock.Hold, 2)
+				leads := make([]<-chan outcome, 2)
 				for i, e := range elections {
-					leads[i] = make(chan *lock.Hold, 1)
-					go func() {
-						hold, err := e.Campaign(t.Context(), values[i])
-						must(t, err)
-						leads[i] <- hold
-					}()
-					time.Sleep(time.Second)
+					leads[i] = holding(func() (*lock.Hold, error) { return e.Campaign(t.Context(), values[i]) })
+					waits(t, leads[i])
 				}
 				must(t, before.Resign(t.Context()))
-				first := <-leads[0]
+				first := comes(t, time.Second, leads[0])
 				must(t, elections[0].Resign(t.Context()))
-				second := <-leads[1]
+				second := comes(t, time.Second, leads[1])
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
 				if second.Token() <= first.Token() {
@@ -316,7 +295,6 @@ func TestCampaignsOfOneClient(t *testing.T) {
 				}
 				tokens.says(t, fmt.Sprintf("%d %s, %d %s", first.Token(), values[0], second.Token(), values[1]))
 				cancel()
-				must(t, errors.Join(c.Close(), watcher.Close()))
 			})
 		})
 	}
@@ -324,10 +302,9 @@ func TestCampaignsOfOneClient(t *testing.T) {
 
 // TestTryAfterTimeout: a try that follows a wait which was given up names who really holds.
 func TestTryAfterTimeout(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		holder, c := h.client(lock.WithOwner("holder")), h.client(lock.WithOwner("me"))
-		_, err := holder.Acquire(t.Context(), "k")
-		must(t, err)
+	inWorld(t, func(t *testing.T, w *world) {
+		holder, c := w.client(lock.WithOwner("holder")), w.client(lock.WithOwner("me"))
+		must(t, second(holder.Acquire(t.Context(), "k")))
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
 			if _, err := c.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
@@ -347,6 +324,5 @@ func TestTryAfterTimeout(t *testing.T) {
 		}
 		cancel()
 		<-waiting
-		must(t, errors.Join(holder.Close(), c.Close()))
 	})
 }

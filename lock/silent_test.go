@@ -1,35 +1,15 @@
 package lock_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/tedsuo/ifrit"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
 	"github.com/locket-service/locket/models"
 )
-
-// CreateClaim implements models.LocketClient.
-func (c deaf) CreateClaim(ctx context.Context, in *models.CreateClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
-	claim, err := c.LocketClient.CreateClaim(ctx, in, opts...)
-	if lost := c.lost(ctx); lost != nil {
-		return nil, lost
-	}
-	return claim, err
-}
-
-// AwaitClaim implements models.LocketClient.
-func (c deaf) AwaitClaim(ctx context.Context, in *models.AwaitClaimRequest, opts ...grpc.CallOption) (*models.Claim, error) {
-	claim, err := c.LocketClient.AwaitClaim(ctx, in, opts...)
-	if lost := c.lost(ctx); lost != nil {
-		return nil, lost
-	}
-	return claim, err
-}
 
 // TestClaimBehindSilence: a claim is granted while its connection is silent. When the network
 // is back, the runner holds within the time that a call may last: by that grant while it lasts,
@@ -38,22 +18,20 @@ func TestClaimBehindSilence(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, 40 * time.Second} {
 		for _, silence := range []time.Duration{ttl / 4, 2 * ttl} {
 			inWorld(t, func(t *testing.T, w *world) {
-				direct, expired := w.own(), silence > ttl
-				w.makeClaim(&models.CreateClaimRequest{Resource: "k", Id: "before", Ttl: proto.Float64(1e6)})
-				r := lock.NewClaimRunner(deaf{w.rpc(), w}, &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(ttl.Seconds())})
+				expired := silence > ttl
+				w.make(&models.CreateClaimRequest{Resource: "k", Id: "before", Ttl: proto.Float64(1e6)})
+				r := lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(ttl.Seconds())})
 				p := ifrit.Background(r)
 				time.Sleep(3*ttl + ttl/3) // it waits, with many calls
-				w.setDeaf(true)           // of the call under way the answer is lost,
+				w.answering(hang)         // of the call under way the answer is lost,
 				w.failing(hang)           // and nothing else comes through
-				_, err := direct.EndClaim(t.Context(), &models.EndClaimRequest{Id: "before"})
-				must(t, err)
+				must(t, second(w.own().EndClaim(t.Context(), &models.EndClaimRequest{Id: "before"})))
 				time.Sleep(silence)
 				if expired { // somebody else has been there
-					w.makeClaim(&models.CreateClaimRequest{Resource: "k", Id: "between", Ttl: proto.Float64(1e6)})
-					_, err := direct.EndClaim(t.Context(), &models.EndClaimRequest{Id: "between"})
-					must(t, err)
+					w.make(&models.CreateClaimRequest{Resource: "k", Id: "between", Ttl: proto.Float64(1e6)})
+					must(t, second(w.own().EndClaim(t.Context(), &models.EndClaimRequest{Id: "between"})))
 				}
-				w.setDeaf(false)
+				w.answering(nil)
 				w.failing(nil)
 				begin := time.Now()
 				<-p.Ready()
@@ -68,15 +46,5 @@ func TestClaimBehindSilence(t *testing.T) {
 				must(t, end(p))
 			})
 		}
-	}
-}
-
-// makeClaim makes a claim that is active at once.
-func (w *world) makeClaim(in *models.CreateClaimRequest) {
-	w.t.Helper()
-	claim, err := w.own().CreateClaim(w.t.Context(), in)
-	must(w.t, err)
-	if claim.GetStatus() != models.Status_STATUS_ACTIVE {
-		w.t.Fatalf("the claim %q is %s", in.GetId(), claim.GetStatus())
 	}
 }

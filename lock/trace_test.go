@@ -61,7 +61,6 @@ func TestSpansOfClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		recorder := spans(t)
 		client := w.client(lock.WithObserver(locktrace.Observer()), lock.WithOwner("me"))
-		defer client.Close()
 		ctx, caller := otel.Tracer("test").Start(t.Context(), "caller")
 		hold, err := client.Acquire(ctx, "a")
 		must(t, err)
@@ -91,8 +90,7 @@ func TestSpansOfFailures(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client := w.client(lock.WithObserver(locktrace.Observer()))
 		recorder := spans(t)
-		_, err := client.Acquire(t.Context(), "a")
-		must(t, err)
+		must(t, second(client.Acquire(t.Context(), "a")))
 		refused := spans(t)
 		_, _ = client.TryAcquire(t.Context(), "a")
 		if got := endedSpan(t, refused, "locket.client.wait").Status().Description; got == "" {
@@ -124,10 +122,8 @@ func TestSpansOfRunner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		recorder := spans(t)
 		sent := headers{make(chan string, 100)}
-		opened, err := lock.Dial(anyAddress, conn.WithDialOptions(grpc.WithContextDialer(w.dial)), locktrace.WithTraces(), conn.WithDialOptions(grpc.WithStatsHandler(sent)))
-		must(t, err)
-		defer opened.Close()
-		p := ifrit.Invoke(lock.NewClaimRunner(models.NewLocketClient(opened), &models.CreateClaimRequest{Resource: "a"}, lock.WithObserver(locktrace.Observer())))
+		client := w.dial(locktrace.WithTraces(), conn.WithDialOptions(grpc.WithStatsHandler(sent)))
+		p := ifrit.Invoke(lock.NewClaimRunner(client, &models.CreateClaimRequest{Resource: "a"}, lock.WithObserver(locktrace.Observer())))
 		wait := endedSpan(t, recorder, "locket.client.wait")
 		created := endedSpan(t, recorder, "models.Locket/CreateClaim")
 		if created.Parent().SpanID() != wait.SpanContext().SpanID() {

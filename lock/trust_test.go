@@ -2,48 +2,47 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tedsuo/ifrit"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/locket-service/locket/lock"
-	"github.com/locket-service/locket/models"
 )
 
-// weather is what a network does to requests: some hang, some fail before the server has
-// them, of some the answer is lost, some are slow.
-type weather struct {
-	models.LocketClient
-	bad atomic.Int32 // of 100 requests
+// weather is what a network does to requests: of 100, some are bad. These hang, or fail before the server has
+// them; or they are slow, or their answer is lost.
+type weather struct{ bad atomic.Int32 }
+
+func (n *weather) isBad() bool { return rand.IntN(100) < int(n.bad.Load()) }
+
+func (n *weather) before(ctx context.Context, _ string) error {
+	if !n.isBad() {
+		return nil
+	}
+	switch rand.IntN(3) {
+	case 0:
+		return hang(ctx, "")
+	case 1:
+		return status.Error(codes.Unavailable, "lost on the way")
+	default:
+		pause(ctx)
+		return nil
+	}
 }
 
-func (n *weather) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
-	if rand.IntN(100) >= int(n.bad.Load()) {
-		return n.LocketClient.Lock(ctx, in, opts...)
+func (n *weather) after(ctx context.Context, _ string) error {
+	if rand.IntN(3) > 0 || !n.isBad() {
+		return nil
 	}
-	switch rand.IntN(4) {
-	case 0:
-		return nil, hang(ctx, "")
-	case 1:
-		return nil, status.Error(codes.Unavailable, "lost on the way")
-	case 2:
-		pause(ctx)
-		return n.LocketClient.Lock(ctx, in, opts...)
-	default:
-		_, err := n.LocketClient.Lock(ctx, in, opts...)
-		pause(ctx)
-		return nil, errors.Join(err, status.Error(codes.Unavailable, "the answer was lost"))
-	}
+	pause(ctx)
+	return status.Error(codes.Unavailable, "the answer was lost")
 }
 
 // pause waits for a while, or until the caller's deadline.
@@ -63,12 +62,14 @@ func testTrustWindows(t *testing.T, length time.Duration) {
 	t.Helper()
 	const contenders = 4
 	inWorld(t, func(t *testing.T, w *world) {
-		network := &weather{LocketClient: w.rpc()}
+		var network weather
+		w.failing(only(network.before, "Lock"))
+		w.answering(only(network.after, "Lock"))
 		done := make(chan struct{})
 		runners := make([]*lock.Runner, contenders)
 		processes := make(chan ifrit.Process, contenders)
 		for i := range contenders {
-			runners[i] = lock.NewLockRunner(network, resource("k", fmt.Sprint(i)), ttl, retry)
+			runners[i] = lock.NewLockRunner(w.rpc(), resource("k", fmt.Sprint(i)), ttl, retry)
 			go contend(runners[i], done, processes)
 		}
 		var last uint64
@@ -113,11 +114,9 @@ func contend(r *lock.Runner, done chan struct{}, ended chan<- ifrit.Process) {
 		select {
 		case <-p.Wait():
 		case <-time.After(30*time.Second + rand.N(2*time.Minute)):
-			p.Signal(os.Interrupt)
-			<-p.Wait()
+			_ = end(p)
 		case <-done:
-			p.Signal(os.Interrupt)
-			<-p.Wait()
+			_ = end(p)
 			ended <- p
 			return
 		}
@@ -147,10 +146,7 @@ func TestRenewalsSpread(t *testing.T) {
 			}
 		}
 		for _, p := range processes {
-			p.Signal(os.Interrupt)
-		}
-		for _, p := range processes {
-			must(t, <-p.Wait())
+			must(t, end(p))
 		}
 	})
 }

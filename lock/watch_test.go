@@ -17,15 +17,14 @@ import (
 // TestWatch: each change is told once, also when the stream breaks in the middle of those that belong together; who watches hears of
 // breaks, of changes that were missed, and of the error with which the servers refuse. A loop that ends is told nothing more.
 func TestWatch(t *testing.T) {
-	onWatched(t, func(t *testing.T, w *watched, _ *lock.Client) {
-		c, err := lock.Dial([]string{"127.0.0.1:1"}, w.dial)
-		must(t, err)
+	scripted(t, func(t *testing.T, s *script) {
+		client := s.dial()
 		request := &models.WatchRequest{Prefix: "a"}
 		watch := func(until string) (*diary, <-chan struct{}) {
 			told, done := new(diary), make(chan struct{})
 			go func() {
 				defer close(done)
-				for e, err := range lock.Watch(t.Context(), models.NewLocketClient(c), request) {
+				for e, err := range lock.Watch(t.Context(), client, request) {
 					told.note("%s", lineOf(e, err))
 					if e.Cursor == until {
 						return
@@ -36,12 +35,9 @@ func TestWatch(t *testing.T) {
 		}
 		serve := func(cursor string, messages ...any) {
 			t.Helper()
-			stream := <-w.watches
-			if stream.cursor != cursor {
-				t.Errorf("it goes on at %q, not %q", stream.cursor, cursor)
-			}
+			stream := s.NextWatch(cursor)
 			for _, m := range messages {
-				stream.out <- m
+				stream.Out <- m
 				synctest.Wait()
 			}
 		}
@@ -61,8 +57,6 @@ func TestWatch(t *testing.T) {
 		serve("", changes("c5", over("1", 9)))
 		<-done
 		told.says(t, "change 1 9 c5")
-		time.Sleep(time.Second)
-		must(t, c.Close())
 	})
 }
 
@@ -94,18 +88,15 @@ func lineOf(e lock.WatchEvent, err error) string {
 
 // TestWatchEnds: the end of the context ends a watch.
 func TestWatchEnds(t *testing.T) {
-	onWatched(t, func(t *testing.T, w *watched, _ *lock.Client) {
-		c, err := lock.Dial([]string{"127.0.0.1:1"}, w.dial)
-		must(t, err)
+	scripted(t, func(t *testing.T, s *script) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var last error
-		for _, err := range lock.Watch(ctx, models.NewLocketClient(c), &models.WatchRequest{}) {
+		for _, err := range lock.Watch(ctx, s.dial(), &models.WatchRequest{}) {
 			last = err
 		}
 		if last != context.DeadlineExceeded { //nolint:errorlint // this very error
 			t.Errorf("it ended with %v", last)
 		}
-		must(t, c.Close())
 	})
 }

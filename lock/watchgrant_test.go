@@ -30,20 +30,12 @@ func (unwatched) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption
 // a restart of the server; with a server that has no Watch, at the next renewal.
 func TestRunnersHearOfTheEnd(t *testing.T) {
 	const long = time.Minute
-	inWorld(t, func(t *testing.T, h *world) {
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
 		lostly := func(runner func(lock.Option) *lock.Runner) (ifrit.Process, chan error) {
 			lost := make(chan error, 1)
 			p := ifrit.Background(runner(lock.WithCallbacks(lock.Callbacks{Lost: func(err error) { lost <- err }})))
 			<-p.Ready()
 			return p, lost
-		}
-		revoke := func(key string) {
-			t.Helper()
-			queue, err := server.GetQueue(t.Context(), &models.GetQueueRequest{Resource: key})
-			must(t, err)
-			_, err = server.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: queue.GetHolders()[0].GetId(), Status: models.Status_STATUS_REVOKED, Reason: "maintenance of " + key})
-			must(t, err)
 		}
 		ways := map[string]func(c models.LocketClient, o lock.Option) *lock.Runner{
 			"lock": func(c models.LocketClient, o lock.Option) *lock.Runner {
@@ -58,14 +50,13 @@ func TestRunnersHearOfTheEnd(t *testing.T) {
 		}
 		for name, way := range ways {
 			for _, restart := range []bool{false, true} {
-				p, lost := lostly(func(o lock.Option) *lock.Runner { return way(server, o) })
+				p, lost := lostly(func(o lock.Option) *lock.Runner { return way(w.own(), o) })
 				if restart {
-					h.stop()
-					h.start()
+					w.restart(0)
 				}
 				time.Sleep(5 * time.Second) // it watches
 				revoked := time.Now()
-				revoke(name)
+				w.revoke(w.holding(name)[0].GetId(), "maintenance of "+name)
 				err := <-lost
 				if took := time.Since(revoked); took > time.Second || !errors.Is(err, lock.ErrLost) || !strings.Contains(fmt.Sprint(err), "revoked (maintenance of "+name+")") {
 					t.Errorf("%s: after %v: %v", name, took, err)
@@ -76,8 +67,8 @@ func TestRunnersHearOfTheEnd(t *testing.T) {
 					t.Errorf("%s ended with %v", name, err)
 				}
 			}
-			p, lost := lostly(func(o lock.Option) *lock.Runner { return way(unwatched{server}, o) })
-			revoke(name)
+			p, lost := lostly(func(o lock.Option) *lock.Runner { return way(unwatched{w.own()}, o) })
+			w.revoke(w.holding(name)[0].GetId(), "maintenance of "+name)
 			revoked := time.Now()
 			if err := <-lost; time.Since(revoked) > long/2 || !errors.Is(err, lock.ErrLost) {
 				t.Errorf("%s, without Watch: after %v: %v", name, time.Since(revoked), err)

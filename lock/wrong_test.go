@@ -10,19 +10,18 @@ import (
 	"time"
 
 	"github.com/tedsuo/ifrit"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
+	"github.com/locket-service/locket/tests/harness"
 )
 
 // TestWrongTTLs: a TTL that is wrong is answered with its value and the limits, and with nothing that nobody has set.
 func TestWrongTTLs(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		client := h.client()
-		server := h.own()
+	inWorld(t, func(t *testing.T, w *world) {
+		client, server := w.client(), w.own()
 		const years = 365 * 24 * time.Hour
 		check := func(name, value string, err error) {
 			t.Helper()
@@ -32,12 +31,9 @@ func TestWrongTTLs(t *testing.T) {
 			}
 		}
 		for _, ttl := range []time.Duration{-time.Second, time.Nanosecond, 100 * time.Millisecond, 999 * time.Millisecond, 200 * years} {
-			_, err := lock.NewClient(anyAddress, lock.WithTTL(ttl))
-			check("NewClient", ttl.String(), err)
-			_, err = lock.NewSession(anyAddress, lock.WithTTL(ttl))
-			check("NewSession", ttl.String(), err)
-			_, err = client.Acquire(t.Context(), "k", lock.WithTTL(ttl))
-			check("Acquire", ttl.String(), err)
+			check("NewClient", ttl.String(), second(lock.NewClient(anyAddress, lock.WithTTL(ttl))))
+			check("NewSession", ttl.String(), second(lock.NewSession(anyAddress, lock.WithTTL(ttl))))
+			check("Acquire", ttl.String(), second(client.Acquire(t.Context(), "k", lock.WithTTL(ttl))))
 			check("NewSessionRunner", ttl.String(), <-ifrit.Background(lock.NewSessionRunner(client, "k", lock.WithTTL(ttl))).Wait())
 			check("NewLockRunner", ttl.String(), <-ifrit.Background(lock.NewLockRunner(server, resource("k", "a"), ttl, retry)).Wait())
 			check("NewPresenceRunner", ttl.String(), <-ifrit.Background(lock.NewPresenceRunner(server, resource("k", "a"), ttl, retry)).Wait())
@@ -47,14 +43,13 @@ func TestWrongTTLs(t *testing.T) {
 			value := fmt.Sprintf("%vs", seconds)
 			check("NewClaimRunner", value, <-ifrit.Background(lock.NewClaimRunner(server, claim)).Wait())
 		}
-		must(t, client.Close())
 	})
 }
 
 // TestWhyInVain: who gives up while no server can be reached, or none answers, gets the last reason why beside that of his own.
 func TestWhyInVain(t *testing.T) {
-	inWorld(t, func(t *testing.T, h *world) {
-		h.cutOff(true)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Set(locktest.Cut)
 		check := func(name, want string, err error) {
 			t.Helper()
 			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, lock.ErrTimeout) || !strings.Contains(fmt.Sprint(err), want) {
@@ -75,46 +70,36 @@ func TestWhyInVain(t *testing.T) {
 			check("Session.Lock", want, within(timeout, func(ctx context.Context) error { return second(s.Lock(ctx, "k")) }))
 			check("UnlockAll", want, within(timeout, s.UnlockAll))
 		}
-		c, s := h.client(), h.session()
-		ask(c, s, "no way", time.Second)
-		c2, s2 := h.client(lock.WithCommandTimeout(time.Second)), h.session(lock.WithCommandTimeout(time.Second))
-		check("Acquire with a timeout", "no way", second(c2.Acquire(t.Context(), "k")))
-		check("Lock with a timeout", "no way", second(s2.Lock(t.Context(), "k")))
-		h.cutOff(false)
+		c, s := w.client(), w.session()
+		ask(c, s, "the network is cut", time.Second)
+		c2, s2 := w.client(lock.WithCommandTimeout(time.Second)), w.session(lock.WithCommandTimeout(time.Second))
+		check("Acquire with a timeout", "the network is cut", second(c2.Acquire(t.Context(), "k")))
+		check("Lock with a timeout", "the network is cut", second(s2.Lock(t.Context(), "k")))
+		w.Set(locktest.Open)
 		for _, c := range []*lock.Client{c, c2} {
 			must(t, second(c.Acquire(t.Context(), fmt.Sprint(&c))))
-			must(t, c.Close())
 		}
-		closeAll(t, s, s2)
-
-		p := &partition{world: h, mode: 1} // it takes connections, and says nothing
-		silent, err := lock.NewClient(anyAddress, p.dialer())
-		must(t, err)
-		silentSession, err := lock.NewSession(anyAddress, p.dialer())
-		must(t, err)
-		ask(silent, silentSession, "does not answer", 100*time.Millisecond)
-		p.set(0)
-		must(t, silent.Close())
-		closeAll(t, silentSession)
+		silent := w.beside() // it takes connections, and says nothing
+		silent.Set(locktest.Silent)
+		ask(silent.client(), silent.session(), "does not answer", 100*time.Millisecond)
+		silent.Set(locktest.Open)
 	})
 }
 
 // TestCloseTwice: those that close at the same time all return when it is closed, with the same error.
 func TestCloseTwice(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
-		client, err := lock.NewClient([]string{"127.0.0.1:1"}, s.dialer())
-		must(t, err)
+		client := s.client()
 		session, err := client.Session()
 		must(t, err)
-		st := s.attach()
+		st := s.Attach()
 		closed := make(chan error, 4)
 		for range 2 {
 			go func() { closed <- client.Close() }()
 		}
 		impatient, cancel := context.WithCancel(t.Context())
-		gone := make(chan error, 1)
-		go func() { gone <- session.Close(impatient) }()
-		asked := st.next()
+		gone := harness.Later(func() error { return session.Close(impatient) })
+		asked := st.Next()
 		if asked.GetClose() == nil {
 			t.Errorf("it asks %v", asked)
 		}
@@ -128,8 +113,7 @@ func TestCloseTwice(t *testing.T) {
 		if len(closed) > 0 {
 			t.Errorf("closed before a server knows: %v", <-closed)
 		}
-		st.send(&models.SessionResponse{Sequence: asked.GetSequence(), Event: &models.SessionResponse_Done{Done: &models.Done{}}})
+		st.Send(&models.SessionResponse{Sequence: asked.GetSequence(), Event: &models.SessionResponse_Done{Done: &models.Done{}}})
 		must(t, errors.Join(<-closed, <-closed, <-closed))
-		st.end <- status.Error(codes.Unavailable, "over")
 	})
 }

@@ -47,8 +47,8 @@ func connCall(ctx context.Context, cc *conn.Conn, method string, takes, timeout 
 func (n *dialNet) wantOpen(t testing.TB, want ...bool) {
 	t.Helper()
 	n.wantWires(t, len(want))
-	for i, wire := range n.all() {
-		if wire.closed.Load() == want[i] {
+	for i, wire := range n.Wires() {
+		if wire.IsClosed() == want[i] {
 			t.Errorf("connection %d: open is %v", i, !want[i])
 		}
 	}
@@ -59,7 +59,7 @@ func TestStuckConnection(t *testing.T) {
 	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		dialMust(t, dialCall(cc, "Lock", time.Second))
 		n.wantOpen(t, true)
-		n.all()[0].stuck.Store(true)
+		n.Wires()[0].Stuck.Store(true)
 		dialWantCode(t, dialCall(cc, "Lock", time.Second), codes.DeadlineExceeded)
 		start := time.Now()
 		dialMust(t, dialCall(cc, "Lock", time.Second))
@@ -69,7 +69,7 @@ func TestStuckConnection(t *testing.T) {
 		time.Sleep(time.Second) // gRPC listens for a second for last words
 		n.wantOpen(t, false, true)
 
-		n.all()[1].stuck.Store(true)
+		n.Wires()[1].Stuck.Store(true)
 		dialWantCode(t, dialCall(cc, "Lock", time.Second), codes.DeadlineExceeded)
 		dialMust(t, dialCall(cc, "Lock", time.Second))
 		n.wantWires(t, 3)
@@ -80,17 +80,10 @@ func TestStuckConnection(t *testing.T) {
 // none does.
 func TestStuckServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls dialCounter
-		nets := make(map[string]*dialNet)
-		for _, address := range []string{"127.0.0.1:1", "127.0.0.1:2"} {
-			nets[address] = newDialNet(t, func(context.Context, string) error {
-				calls.add(address)
-				return nil
-			})
-		}
+		one, other := newDialNet(t, dialFine), newDialNet(t, dialFine)
+		nets := map[string]*dialNet{"127.0.0.1:1": one, "127.0.0.1:2": other}
 		cc := dialConn(t, []string{"127.0.0.1:1", "127.0.0.1:2"}, conn.WithDialOptions(grpc.WithContextDialer(
-			func(ctx context.Context, address string) (net.Conn, error) { return nets[address].dial(ctx, address) })))
-		const one, other = "127.0.0.1:1", "127.0.0.1:2"
+			func(ctx context.Context, address string) (net.Conn, error) { return nets[address].Dial(ctx, address) })))
 		call := func(until func() bool) {
 			t.Helper()
 			for range 100 {
@@ -100,15 +93,15 @@ func TestStuckServer(t *testing.T) {
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
-			t.Fatalf("the calls: %v", calls.calls)
+			t.Fatalf("the calls: %d and %d", one.Calls("Lock"), other.Calls("Lock"))
 		}
-		call(func() bool { return calls.of(one) > 0 && calls.of(other) > 0 })
-		nets[one].breakBy(func(ctx context.Context) error {
+		call(func() bool { return one.Calls("Lock") > 0 && other.Calls("Lock") > 0 })
+		one.Prevent(func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		for _, wire := range nets[one].all() {
-			wire.stuck.Store(true)
+		for _, wire := range one.Wires() {
+			wire.Stuck.Store(true)
 		}
 		failed := 0
 		for range 50 {
@@ -120,9 +113,9 @@ func TestStuckServer(t *testing.T) {
 		if failed != 1 {
 			t.Errorf("%d of 50 calls failed, want the first one on the stuck connection", failed)
 		}
-		before := calls.of(one)
-		nets[one].breakBy(nil)
-		call(func() bool { return calls.of(one) > before })
+		before := one.Calls("Lock")
+		one.Prevent(nil)
+		call(func() bool { return one.Calls("Lock") > before })
 	})
 }
 
@@ -159,7 +152,7 @@ func TestLongCalls(t *testing.T) {
 func TestManyTimeouts(t *testing.T) {
 	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		dialMust(t, dialCall(cc, "Lock", time.Second))
-		n.all()[0].stuck.Store(true)
+		n.Wires()[0].Stuck.Store(true)
 		// One timer for all: a thousand in a bubble can crash the race detector of Go 1.26.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -179,7 +172,7 @@ func TestManyTimeouts(t *testing.T) {
 func TestLateTimeout(t *testing.T) {
 	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		dialMust(t, dialCall(cc, "Lock", time.Second))
-		n.all()[0].stuck.Store(true)
+		n.Wires()[0].Stuck.Store(true)
 		var calls sync.WaitGroup
 		for _, timeout := range []time.Duration{time.Second, 3 * time.Second} {
 			calls.Go(func() { dialWantCode(t, dialCall(cc, "Lock", timeout), codes.DeadlineExceeded) })
@@ -236,7 +229,7 @@ func TestMeaninglessDeadlines(t *testing.T) {
 func TestTimeoutWhileConnecting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newDialNet(t, dialFine)
-		n.breakBy(func(ctx context.Context) error { // a slow network
+		n.Prevent(func(ctx context.Context) error { // a slow network
 			select {
 			case <-time.After(2500 * time.Millisecond):
 				return nil
@@ -249,7 +242,7 @@ func TestTimeoutWhileConnecting(t *testing.T) {
 			dialWantCode(t, dialCall(cc, "Lock", time.Second), codes.DeadlineExceeded)
 		}
 		dialMust(t, dialCall(cc, "Lock", time.Second))
-		if tried := n.tried(); tried != 1 {
+		if tried := n.Attempts(); tried != 1 {
 			t.Errorf("%d attempts to connect", tried)
 		}
 	})
@@ -278,8 +271,8 @@ func TestCloseConn(t *testing.T) {
 		for range 2 {
 			calls.Go(func() {
 				dialMust(t, cc.Close())
-				for i, wire := range n.all() {
-					if !wire.closed.Load() {
+				for i, wire := range n.Wires() {
+					if !wire.IsClosed() {
 						t.Errorf("connection %d is open after the end", i)
 					}
 				}
@@ -304,7 +297,7 @@ func TestCloseConn(t *testing.T) {
 func TestBadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, wrong := newDialNet(t, connSleep), errors.New("no credential")
-		cc := dialConn(t, []string{"localhost:8891"}, conn.WithDialOptions(grpc.WithContextDialer(n.dial), grpc.WithStreamInterceptor(
+		cc := dialConn(t, []string{"localhost:8891"}, conn.WithDialOptions(grpc.WithContextDialer(n.Dial), grpc.WithStreamInterceptor(
 			func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, grpc.Streamer, ...grpc.CallOption) (grpc.ClientStream, error) {
 				return nil, wrong
 			})))
@@ -320,7 +313,7 @@ func TestBadStream(t *testing.T) {
 
 // TestConnStress: calls, timeouts and the end all at once.
 func TestConnStress(t *testing.T) {
-	address, _ := dialListen(t, nil, func(ctx context.Context, _ string) error {
+	address, _, _ := dialListen(t, nil, func(ctx context.Context, _ string) error {
 		select {
 		case <-time.After(rand.N(4 * time.Millisecond)):
 		case <-ctx.Done():
@@ -367,7 +360,7 @@ func TestAwaitBehindSilence(t *testing.T) {
 			return err
 		}
 		dialMust(t, await(4*time.Second))
-		n.all()[0].stuck.Store(true)
+		n.Wires()[0].Stuck.Store(true)
 		dialWantCode(t, await(time.Hour), codes.DeadlineExceeded) // it may wait on
 		n.wantWires(t, 1)
 		dialWantCode(t, await(4*time.Second), codes.DeadlineExceeded)

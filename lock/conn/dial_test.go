@@ -9,11 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,8 +22,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
@@ -36,6 +32,7 @@ import (
 	"github.com/locket-service/locket/internal/certs"
 	"github.com/locket-service/locket/internal/follow"
 	"github.com/locket-service/locket/lock/conn"
+	"github.com/locket-service/locket/lock/internal/locktest"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/methods"
 	"github.com/locket-service/locket/tests/harness"
@@ -48,31 +45,20 @@ type dialScript func(ctx context.Context, method string) error
 func dialFine(context.Context, string) error { return nil }
 
 // dialServe serves a script, with the options of Locket's servers.
-func dialServe(t testing.TB, listener net.Listener, config *tls.Config, script dialScript) *grpc.Server {
+func dialServe(t testing.TB, listener net.Listener, config *tls.Config, script dialScript) (*locktest.Script, *grpc.Server) {
 	chain := grpcserver.NewChain(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	server := grpc.NewServer(append(grpcserver.Options(config, chain), grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(
-		func(ctx context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
-			return &emptypb.Empty{}, script(ctx, path.Base(info.FullMethod))
-		}))...)
-	models.RegisterLocketServer(server, models.UnimplementedLocketServer{})
-	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			t.Errorf("the server ended: %v", err)
-		}
-	})
-	return server
+	return locktest.Serve(t, listener, func(ctx context.Context, method string, _ any) (any, error) {
+		return &emptypb.Empty{}, script(ctx, method)
+	}, grpcserver.Options(config, chain)...)
 }
 
 // dialListen serves a script on a socket and returns its address.
-func dialListen(t testing.TB, config *tls.Config, script dialScript) (string, *grpc.Server) {
+func dialListen(t testing.TB, config *tls.Config, script dialScript) (string, *locktest.Script, *grpc.Server) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	dialMust(t, err)
-	return listener.Addr().String(), dialServe(t, listener, config, script)
+	served, server := dialServe(t, listener, config, script)
+	return listener.Addr().String(), served, server
 }
 
 func dialMust(t testing.TB, err error) {
@@ -109,31 +95,24 @@ func dialCall(cc *conn.Conn, method string, timeout time.Duration, options ...gr
 // does so before it hears that the server has timed out too.
 const dialLatency = time.Millisecond
 
-// dialNet is a network of one server, without sockets.
+// dialNet is a server, and the network to it.
 type dialNet struct {
-	listener *bufconn.Listener
-	mu       sync.Mutex
-	attempts int
-	wires    []*dialWire
-	broken   func(ctx context.Context) error // may prevent a connection
-}
-
-// dialWire is the client's end of a connection.
-type dialWire struct {
-	net.Conn
-	stuck, closed atomic.Bool
+	*locktest.Network
+	*locktest.Script
 }
 
 func newDialNet(t testing.TB, script dialScript) *dialNet {
-	n := &dialNet{listener: bufconn.Listen(1 << 20)}
-	dialServe(t, n.listener, nil, script)
+	listener := bufconn.Listen(1 << 20)
+	n := &dialNet{Network: locktest.Over(listener)}
+	n.Latency = dialLatency
+	n.Script, _ = dialServe(t, listener, nil, script)
 	return n
 }
 
 // conn returns a connection over the network.
 func (n *dialNet) conn(t testing.TB) *conn.Conn {
 	t.Helper()
-	return dialConn(t, []string{"127.0.0.1:8891"}, conn.WithDialOptions(grpc.WithContextDialer(n.dial)))
+	return dialConn(t, []string{"127.0.0.1:8891"}, n.Option())
 }
 
 // dialBubble runs a test with a fake clock and a connection.
@@ -145,102 +124,13 @@ func dialBubble(t *testing.T, script dialScript, test func(t *testing.T, n *dial
 	})
 }
 
-func (n *dialNet) dial(ctx context.Context, _ string) (net.Conn, error) {
-	n.mu.Lock()
-	n.attempts++
-	broken := n.broken
-	n.mu.Unlock()
-	if broken != nil {
-		if err := broken(ctx); err != nil {
-			return nil, err
-		}
-	}
-	cc, err := n.listener.DialContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	wire := &dialWire{Conn: cc}
-	n.wires = append(n.wires, wire)
-	return wire, nil
-}
-
-// breakBy has new connections fail.
-func (n *dialNet) breakBy(broken func(ctx context.Context) error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.broken = broken
-}
-
-// all returns the connections so far.
-func (n *dialNet) all() []*dialWire {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.wires)
-}
-
-// tried returns how often it was tried to connect.
-func (n *dialNet) tried() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.attempts
-}
-
 // wantWires fails the test unless so many connections were made.
 func (n *dialNet) wantWires(t testing.TB, want int) {
 	t.Helper()
 	synctest.Wait()
-	if got := len(n.all()); got != want {
+	if got := len(n.Wires()); got != want {
 		t.Fatalf("%d connections were made, want %d", got, want)
 	}
-}
-
-// Write swallows what is sent into a connection that is stuck.
-func (w *dialWire) Write(p []byte) (int, error) {
-	if w.stuck.Load() {
-		return len(p), nil
-	}
-	return w.Conn.Write(p)
-}
-
-// Read swallows what comes out of it.
-func (w *dialWire) Read(p []byte) (int, error) {
-	for {
-		n, err := w.Conn.Read(p)
-		time.Sleep(dialLatency) // real time: none, as bubbles alone have such connections
-		if err != nil || !w.stuck.Load() {
-			return n, err
-		}
-	}
-}
-
-func (w *dialWire) Close() error {
-	w.closed.Store(true)
-	return w.Conn.Close()
-}
-
-// dialCounter counts calls by method.
-type dialCounter struct {
-	mu    sync.Mutex
-	calls map[string]int
-}
-
-// add returns how many calls of a method there were, with this one.
-func (c *dialCounter) add(method string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls == nil {
-		c.calls = make(map[string]int)
-	}
-	c.calls[method]++
-	return c.calls[method]
-}
-
-func (c *dialCounter) of(method string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls[method]
 }
 
 // TestDialAddresses: what is not an address is named.
@@ -356,21 +246,21 @@ func TestDialRetries(t *testing.T) {
 	for _, desc := range models.Locket_ServiceDesc.Methods {
 		method, safe := desc.MethodName, slices.Contains(methods.Repeatable(), desc.MethodName)
 		for _, failures := range []int{1, 3, 4} {
-			var calls dialCounter
-			script := func(_ context.Context, method string) error {
-				if calls.add(method) <= failures {
+			var calls atomic.Int32
+			script := func(context.Context, string) error {
+				if int(calls.Add(1)) <= failures {
 					return status.Error(codes.Unavailable, "the database is away")
 				}
 				return nil
 			}
-			dialBubble(t, script, func(t *testing.T, _ *dialNet, cc *conn.Conn) {
+			dialBubble(t, script, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 				start := time.Now()
 				err := dialCall(cc, method, time.Minute)
 				want, succeeds := 1, false
 				if safe {
 					want, succeeds = min(failures+1, 4), failures < 4
 				}
-				if got := calls.of(method); got != want || succeeds != (err == nil) {
+				if got := n.Calls(method); got != want || succeeds != (err == nil) {
 					t.Errorf("%s, which fails %d times: %d attempts, want %d; %v", method, failures, got, want, err)
 				}
 				if took := time.Since(start); took > 1200*time.Millisecond {
@@ -383,15 +273,11 @@ func TestDialRetries(t *testing.T) {
 
 // TestDialOtherErrors: permanent errors are returned at once.
 func TestDialOtherErrors(t *testing.T) {
-	var calls dialCounter
-	script := func(_ context.Context, method string) error {
-		calls.add(method)
-		return models.ErrLockCollision
-	}
-	dialBubble(t, script, func(t *testing.T, _ *dialNet, cc *conn.Conn) {
+	script := func(context.Context, string) error { return models.ErrLockCollision }
+	dialBubble(t, script, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		dialWantCode(t, dialCall(cc, "Lock", time.Minute), codes.AlreadyExists)
-		if n := calls.of("Lock"); n != 1 {
-			t.Errorf("%d attempts", n)
+		if got := n.Calls("Lock"); got != 1 {
+			t.Errorf("%d attempts", got)
 		}
 	})
 }
@@ -402,24 +288,24 @@ func TestDialOtherErrors(t *testing.T) {
 func TestDialServerComesBack(t *testing.T) {
 	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		dialMust(t, dialCall(cc, "Lock", time.Minute))
-		n.breakBy(func(context.Context) error { return errors.New("connection refused") })
-		before := n.tried()
-		_ = n.all()[0].Conn.Close()
+		n.Prevent(func(context.Context) error { return errors.New("connection refused") })
+		before := n.Attempts()
+		_ = n.Wires()[0].Conn.Close()
 		time.Sleep(10 * time.Minute)
 		dialWantCode(t, dialCall(cc, "Lock", time.Minute), codes.Unavailable)
-		if n := n.tried() - before; n < 400 || n > 1000 {
+		if n := n.Attempts() - before; n < 400 || n > 1000 {
 			t.Errorf("%d attempts in ten minutes", n)
 		}
-		n.breakBy(nil)
+		n.Prevent(nil)
 		start := time.Now()
 		dialMust(t, dialCall(cc, "Lock", time.Minute, grpc.WaitForReady(true)))
 		if took := time.Since(start); took > 1300*time.Millisecond {
 			t.Errorf("connected after %v", took)
 		}
 		synctest.Wait() // gRPC has noted the success, and begins its pauses anew
-		n.breakBy(func(context.Context) error { return errors.New("connection refused") })
-		_ = n.all()[1].Conn.Close()
-		time.AfterFunc(200*time.Millisecond, func() { n.breakBy(nil) })
+		n.Prevent(func(context.Context) error { return errors.New("connection refused") })
+		_ = n.Wires()[1].Conn.Close()
+		time.AfterFunc(200*time.Millisecond, func() { n.Prevent(nil) })
 		dialMust(t, dialCall(cc, "Lock", time.Minute))
 	})
 }
@@ -428,8 +314,8 @@ func TestDialServerComesBack(t *testing.T) {
 func TestDialConnectTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newDialNet(t, dialFine)
-		n.breakBy(func(ctx context.Context) error {
-			n.breakBy(nil)
+		n.Prevent(func(ctx context.Context) error {
+			n.Prevent(nil)
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -454,7 +340,7 @@ func TestDialIdle(t *testing.T) {
 func TestDialKeepalive(t *testing.T) {
 	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		dialMust(t, dialCall(cc, "Lock", time.Minute))
-		n.all()[0].stuck.Store(true)
+		n.Wires()[0].Stuck.Store(true)
 		time.Sleep(10 * time.Second)
 		n.wantWires(t, 1)
 		time.Sleep(6 * time.Second)
@@ -480,7 +366,7 @@ func TestDialUserAgent(t *testing.T) {
 			t.Errorf("the authority: %q", got)
 		}
 		own := dialConn(t, []string{"locket.example:8891"}, conn.WithInsecure(), conn.WithDialOptions(
-			grpc.WithContextDialer(n.dial), grpc.WithUserAgent("mine")))
+			grpc.WithContextDialer(n.Dial), grpc.WithUserAgent("mine")))
 		dialMust(t, dialCall(own, "Lock", time.Minute))
 		if got := agent.Load().(string); !strings.HasPrefix(got, "mine ") {
 			t.Errorf("the user agent: %q", got)
@@ -490,56 +376,35 @@ func TestDialUserAgent(t *testing.T) {
 
 // TestDialLargeAnswer: older servers have no pages for FetchAll.
 func TestDialLargeAnswer(t *testing.T) {
+	many := &models.FetchAllResponse{} // 100 locks of the largest size
+	for range 100 {
+		many.Resources = append(many.Resources, &models.Resource{Value: strings.Repeat("x", 65_536)})
+	}
 	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer()
-	models.RegisterLocketServer(server, dialMany{})
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	cc := dialConn(t, []string{"localhost:1"}, conn.WithDialOptions(grpc.WithContextDialer(
-		func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) })))
+	locktest.Serve(t, listener, func(context.Context, string, any) (any, error) { return many, nil })
+	cc := dialConn(t, []string{"localhost:1"}, locktest.Over(listener).Option())
 	resp, err := models.NewLocketClient(cc).FetchAll(t.Context(), &models.FetchAllRequest{})
 	if err != nil || len(resp.GetResources()) != 100 {
 		t.Errorf("%d resources, %v", len(resp.GetResources()), err)
 	}
 }
 
-// dialMany has 100 locks of the largest size.
-type dialMany struct {
-	models.UnimplementedLocketServer
-}
-
-func (dialMany) FetchAll(context.Context, *models.FetchAllRequest) (*models.FetchAllResponse, error) {
-	value := strings.Repeat("x", 65_536)
-	resources := make([]*models.Resource, 100)
-	for i := range resources {
-		resources[i] = &models.Resource{Value: value}
-	}
-	return &models.FetchAllResponse{Resources: resources}, nil
-}
-
 // TestDialRoundRobin: calls take turns; when a server is killed, the other has them all.
 func TestDialRoundRobin(t *testing.T) {
-	var calls dialCounter
-	serve := func(name string) (string, *grpc.Server) {
-		return dialListen(t, nil, func(context.Context, string) error {
-			calls.add(name)
-			return nil
-		})
-	}
-	one, first := serve("one")
-	other, _ := serve("other")
-	cc := dialConn(t, []string{one, other})
+	address, one, first := dialListen(t, nil, dialFine)
+	otherAddress, other, _ := dialListen(t, nil, dialFine)
+	cc := dialConn(t, []string{address, otherAddress})
 	harness.Until(t, "calls of both servers", func() bool {
 		for range 20 {
 			dialMust(t, dialCall(cc, "Lock", harness.HangTimeout))
 		}
-		return calls.of("one") >= 20 && calls.of("other") >= 20
+		return one.Calls("Lock") >= 20 && other.Calls("Lock") >= 20
 	})
-	before := [2]int{calls.of("one"), calls.of("other")}
+	before := [2]int{one.Calls("Lock"), other.Calls("Lock")}
 	for range 100 {
 		dialMust(t, dialCall(cc, "Lock", harness.HangTimeout))
 	}
-	if one, other := calls.of("one")-before[0], calls.of("other")-before[1]; one != 50 || other != 50 {
+	if one, other := one.Calls("Lock")-before[0], other.Calls("Lock")-before[1]; one != 50 || other != 50 {
 		t.Errorf("of 100 calls %d and %d", one, other)
 	}
 	failed, killed := 0, make(chan struct{})
@@ -578,7 +443,7 @@ func dialFiles(t testing.TB, ca *fixtures.CA) conn.Files {
 // TestDialTLS: who may talk to whom.
 func TestDialTLS(t *testing.T) {
 	ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
-	address, _ := dialListen(t, dialTLS(t, ca), dialFine)
+	address, _, _ := dialListen(t, dialTLS(t, ca), dialFine)
 	_, port, err := net.SplitHostPort(address)
 	dialMust(t, err)
 	good, bad := dialFiles(t, ca), dialFiles(t, other)
@@ -617,7 +482,7 @@ func TestDialTLS(t *testing.T) {
 // of gRPC's options win.
 func TestDialOwnCredentials(t *testing.T) {
 	ca := fixtures.NewCA(t)
-	address, _ := dialListen(t, dialTLS(t, ca), dialFine)
+	address, _, _ := dialListen(t, dialTLS(t, ca), dialFine)
 	creds := credentials.NewTLS(ca.ClientTLS(t))
 	for name, options := range map[string][]conn.Option{
 		"WithTLS":         {conn.WithTLS(ca.ClientTLS(t))},
@@ -681,7 +546,7 @@ func TestDialRotation(t *testing.T) {
 			defer server.Stop() // the client connects to the next one
 		}
 		var address string
-		address, server = dialListen(t, dialTLS(t, ca), dialFine)
+		address, _, server = dialListen(t, dialTLS(t, ca), dialFine)
 		target.Store(address)
 	}
 	use(before)

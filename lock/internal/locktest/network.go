@@ -1,0 +1,195 @@
+// Package locktest is the world of the tests of lock, and of the packages below it: the network between a client and its server
+// (Network), and a server that does what a test says (Script). The real server is for the tests themselves to start.
+package locktest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/locket-service/locket/lock/conn"
+)
+
+// State says what a Network does with the connections of its client.
+type State int
+
+const (
+	// Open lets everything through.
+	Open State = iota
+	// Silent holds all bytes back, until the network is Open again.
+	Silent
+	// Cut closes the connections, and refuses new ones.
+	Cut
+)
+
+var errCut = errors.New("the network is cut")
+
+// Network is a network in memory, between one client and a server.
+type Network struct {
+	// Connect connects to the server.
+	Connect func(ctx context.Context, address string) (net.Conn, error)
+	// Latency is how long what the server sends takes to its client.
+	Latency time.Duration
+
+	mu       sync.Mutex
+	state    State
+	changed  chan struct{} // closed when the state changes; nil if nobody waits for that
+	prevent  func(ctx context.Context) error
+	attempts int
+	wires    []*Wire
+}
+
+// Over returns a network to the server at a listener.
+func Over(listener *bufconn.Listener) *Network {
+	return &Network{Connect: func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }}
+}
+
+// Option has a client connect over the network.
+func (n *Network) Option() conn.Option { return conn.WithDialOptions(grpc.WithContextDialer(n.Dial)) }
+
+// Dial returns a connection to the server.
+func (n *Network) Dial(ctx context.Context, address string) (net.Conn, error) {
+	n.mu.Lock()
+	n.attempts++
+	prevent, cut := n.prevent, n.state == Cut
+	n.mu.Unlock()
+	if cut {
+		return nil, errCut
+	}
+	if prevent != nil {
+		if err := prevent(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c, err := n.Connect(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.state == Cut {
+		return nil, errors.Join(errCut, c.Close())
+	}
+	w := &Wire{Conn: c, network: n, closed: make(chan struct{})}
+	n.wires = append(n.wires, w)
+	return w, nil
+}
+
+// Set sets the state.
+func (n *Network) Set(state State) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.state = state
+	if n.changed != nil {
+		close(n.changed)
+		n.changed = nil
+	}
+	if state == Cut {
+		for _, w := range n.wires {
+			_ = w.Conn.Close()
+		}
+	}
+}
+
+// Prevent has a function called before each connection is made, whose error prevents it; nil: there is none.
+func (n *Network) Prevent(prevent func(ctx context.Context) error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.prevent = prevent
+}
+
+// Attempts returns how often the client has tried to connect.
+func (n *Network) Attempts() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attempts
+}
+
+// Wires returns the connections that were made so far.
+func (n *Network) Wires() []*Wire {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.wires)
+}
+
+// silence returns a channel that is closed when the network may be silent no longer, nil if it is not.
+func (n *Network) silence() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.state != Silent {
+		return nil
+	}
+	if n.changed == nil {
+		n.changed = make(chan struct{})
+	}
+	return n.changed
+}
+
+// Wire is the client's end of a connection.
+type Wire struct {
+	net.Conn
+	// Stuck has everything swallowed that goes in or out.
+	Stuck   atomic.Bool
+	network *Network
+	once    sync.Once
+	closed  chan struct{}
+}
+
+// IsClosed reports whether the client has closed it.
+func (w *Wire) IsClosed() bool {
+	select {
+	case <-w.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// pass returns when the network is not silent, or the wire is closed.
+func (w *Wire) pass() {
+	for {
+		silence := w.network.silence()
+		if silence == nil {
+			return
+		}
+		select {
+		case <-silence:
+		case <-w.closed:
+			return
+		}
+	}
+}
+
+// Read implements net.Conn.
+func (w *Wire) Read(p []byte) (int, error) {
+	for {
+		n, err := w.Conn.Read(p)
+		time.Sleep(w.network.Latency) // real time: none, as bubbles alone have such connections
+		w.pass()
+		if err != nil || !w.Stuck.Load() {
+			return n, err
+		}
+	}
+}
+
+// Write implements net.Conn.
+func (w *Wire) Write(p []byte) (int, error) {
+	if w.Stuck.Load() {
+		return len(p), nil
+	}
+	w.pass()
+	return w.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (w *Wire) Close() error {
+	w.once.Do(func() { close(w.closed) })
+	return w.Conn.Close()
+}
