@@ -11,15 +11,6 @@ import (
 // called by any number of goroutines.
 type Hold struct{ held base.Hold }
 
-// acquire waits until a holder holds.
-func acquire(ctx context.Context, holder base.Holder, observer base.Observer) (*Hold, error) {
-	held, err := holder.Acquire(ctx, observer)
-	if err != nil {
-		return nil, err
-	}
-	return &Hold{held}, nil
-}
-
 // Context is done as soon as the lock is no longer held: context.Cause then says why, as Err does. It has the
 // values of the context of Acquire, and not its end. Its Err and Done read the clock, as Hold.Err does: after a long pause
 // they are right when they are called. A channel that was had from Done before the pause, and a context with an end of its

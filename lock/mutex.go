@@ -30,7 +30,7 @@ type mutexCore struct {
 	holds map[models.Mode][]*Hold // the oldest first
 }
 
-func newMutexCore(session *Session, key string, options []MutexOption) *mutexCore {
+func newWriteLock(session *Session, key string, options []MutexOption) writeLock {
 	m := &mutexCore{
 		session: session, key: key, holds: make(map[models.Mode][]*Hold),
 		want: stream.Want{AllowDeadlock: true, Timeout: session.stream.Timeout, ExcludesAfterLoss: true},
@@ -42,7 +42,7 @@ func newMutexCore(session *Session, key string, options []MutexOption) *mutexCor
 	if m.watcher.Locked != nil {
 		session.stream.Watch(key, &m.watcher)
 	}
-	return m
+	return writeLock{m}
 }
 
 func (m *mutexCore) lock(ctx context.Context, mode models.Mode, try bool) error {
@@ -96,6 +96,25 @@ func (m *mutexCore) held(modes ...models.Mode) (token uint64, held bool) {
 	return 0, false
 }
 
+// writeLock is what Mutex and RWMutex have in common.
+type writeLock struct{ core *mutexCore }
+
+// Lock waits in the queue, and locks, an RWMutex for writing. It ends with the error of ctx if that is done first, with ErrTimeout, or
+// with an error of the session; the mutex is not locked then.
+func (m *writeLock) Lock(ctx context.Context) error { return m.core.lock(ctx, exclusive, false) }
+
+// TryLock locks, and reports whether it could at once.
+func (m *writeLock) TryLock(ctx context.Context) (bool, error) { return m.core.tryLock(ctx, exclusive) }
+
+// Unlock unlocks, and returns when the server knows, or another goroutine of the session has taken over. It is
+// ErrNotLocked if the mutex is not locked. After any other error the server will know later. A lock that
+// was lost is unlocked without one.
+func (m *writeLock) Unlock() error { return m.core.unlock(exclusive) }
+
+// Locker returns the mutex as a sync.Locker, for code that knows nothing of errors: its Lock waits for any time, and
+// panics when the session is over; so does its Unlock when the mutex is not locked.
+func (m *writeLock) Locker() sync.Locker { return locker{m.core, exclusive} }
+
 // Mutex is an exclusive lock on a resource, for the goroutines of one session and everybody else: like a
 // sync.Mutex, and across machines. The goroutines of a session share one claim of it, first come, first served;
 // a grant serves those who waited for it here, and then the claim goes to the end of the queue.
@@ -105,32 +124,16 @@ func (m *mutexCore) held(modes ...models.Mode) (token uint64, held bool) {
 //
 // If the session loses the lock, the holder is notified (WithUnexpectedUnlock, Held, Session.Listen); within
 // the session the mutex stays locked until it is unlocked.
-type Mutex struct{ core *mutexCore }
+type Mutex struct{ writeLock }
 
 // NewMutex returns the mutex of a resource for a session. Mutexes of one session and one resource exclude
 // each other. An invalid name is an error of Lock.
 func NewMutex(session *Session, resource string, options ...MutexOption) *Mutex {
-	return &Mutex{core: newMutexCore(session, resource, options)}
+	return &Mutex{newWriteLock(session, resource, options)}
 }
-
-// Lock waits in the queue, and locks. It ends with the error of ctx if that is done first, with ErrTimeout, or with an
-// error of the session; the mutex is not locked then.
-func (m *Mutex) Lock(ctx context.Context) error { return m.core.lock(ctx, exclusive, false) }
-
-// TryLock locks, and reports whether it could at once.
-func (m *Mutex) TryLock(ctx context.Context) (bool, error) { return m.core.tryLock(ctx, exclusive) }
-
-// Unlock unlocks, and returns when the server knows, or another goroutine of the session has taken over. It is
-// ErrNotLocked if the mutex is not locked. After any other error the server will know later. A lock that
-// was lost is unlocked without one.
-func (m *Mutex) Unlock() error { return m.core.unlock(exclusive) }
 
 // Held returns the fencing token, and whether the mutex is locked and the session holds the lock at this moment.
 func (m *Mutex) Held() (token uint64, held bool) { return m.core.held(exclusive) }
-
-// Locker returns the mutex as a sync.Locker, for code that knows nothing of errors: its Lock waits for any time, and
-// panics when the session is over; so does its Unlock when the mutex is not locked.
-func (m *Mutex) Locker() sync.Locker { return locker{m.core, exclusive} }
 
 const (
 	exclusive = models.Mode_MODE_EXCLUSIVE

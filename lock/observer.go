@@ -66,13 +66,15 @@ func (o observers) renewalFailed() {
 }
 
 // acquire waits until a holder holds a resource for an owner, and tells of it.
-func (o observers) acquire(ctx context.Context, resource, owner string, holder base.Holder, reports base.Observer) (*Hold, error) {
-	if len(o) == 0 {
-		return acquire(ctx, holder, reports)
+func (o observers) acquire(ctx context.Context, resource, owner string, holder base.Holder, reports base.Observer) (hold *Hold, err error) {
+	ended := func(*Hold, error) {}
+	if len(o) > 0 {
+		reports.CallValues, ended = o.waitBegins(ctx, resource, owner)
 	}
-	waiting, ended := o.waitBegins(ctx, resource, owner)
-	reports.CallValues = waiting
-	hold, err := acquire(ctx, holder, reports)
+	held, err := holder.Acquire(ctx, reports)
+	if err == nil {
+		hold = &Hold{held}
+	}
 	ended(hold, err)
 	return hold, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tedsuo/ifrit"
 
+	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/lock/internal/lease"
 	"github.com/locket-service/locket/models"
@@ -33,7 +34,7 @@ type Runner struct {
 	holder  base.Holder
 	running atomic.Bool
 	// reports calls the callbacks.
-	reports base.Serial
+	reports inbox.Inbox
 
 	mu   sync.Mutex
 	hold *Hold // nil while nothing is held

@@ -1,11 +1,11 @@
 // Package inbox lets a goroutine hand work to others without waiting: the work takes no time of the goroutine that
-// commits.
+// commits, or that keeps a lock.
 package inbox
 
 import "sync"
 
 // Inbox calls the functions that are put into it, one after the other, in their order. Its goroutine runs only while
-// there are some.
+// there are some, so it needs no end. The zero value is ready for Put and Flush.
 type Inbox struct {
 	limit int
 	full  func()
@@ -25,6 +25,13 @@ func (b *Inbox) Put(do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.put(do)
+}
+
+// Flush returns when all that was put before has been called.
+func (b *Inbox) Flush() {
+	done := make(chan struct{})
+	b.Put(func() { close(done) })
+	<-done
 }
 
 // Offer is Put if fewer than the limit wait.

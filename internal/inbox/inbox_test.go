@@ -44,7 +44,7 @@ func TestFull(t *testing.T) {
 		}
 		b.Put(note("put"))
 		close(gate)
-		synctest.Wait()
+		b.Flush()
 		if want := []string{"1", "2", "full", "put"}; !slices.Equal(done, want) {
 			t.Errorf("%v, want %v", done, want)
 		}

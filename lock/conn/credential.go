@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
@@ -17,24 +16,20 @@ import (
 // while it cannot be read, the last good one is. In plain text it is sent to this machine only, or
 // with WithInsecure.
 func WithCredentialFile(file string) Option {
-	return withCredential(func() (bearer.Source, error) { return bearer.OpenFile(file) })
+	return func(d *Dialer) {
+		source, err := bearer.OpenFile(file)
+		if err != nil {
+			d.wrong = append(d.wrong, err)
+			return
+		}
+		WithCredentialSource(source)(d)
+	}
 }
 
 // WithCredentialSource is WithCredentialFile by what gives a credential for each call, such as
 // bearer/clientcredentials. A call without a credential fails with Unavailable.
 func WithCredentialSource(source bearer.Source) Option {
-	return withCredential(func() (bearer.Source, error) { return source, nil })
-}
-
-func withCredential(open func() (bearer.Source, error)) Option {
-	return func(d *Dialer) {
-		source, err := open()
-		if err != nil {
-			d.wrong = append(d.wrong, err)
-			return
-		}
-		d.options = append(d.options, grpc.WithPerRPCCredentials(bearerCredentials{source}))
-	}
+	return WithCallCredentials(bearerCredentials{source})
 }
 
 // bearerCredentials send a bearer credential with every call.

@@ -28,27 +28,33 @@ func WithInsecure() Option { return func(d *Dialer) { d.insecure = true } }
 // WithTLS has the connections use TLS with a configuration, which must not be changed
 // afterwards. Where it names no server, a certificate must be for the host of the address.
 func WithTLS(config *tls.Config) Option {
-	return func(d *Dialer) { d.secure("WithTLS", tlsCredentials(config)) }
+	if config == nil {
+		return secured("WithTLS", nil, errors.New("WithTLS: the configuration is nil"))
+	}
+	return secured("WithTLS", credentials.NewTLS(config), nil)
 }
 
 // WithTLSFiles has the connections use TLS (1.2 and up). A server's certificate must be for
 // the host of its address. The files are read by Dial, and again by every handshake; while
 // they cannot be read, or do not belong together (yet), the last good ones stay in use.
 func WithTLSFiles(files Files) Option {
-	return func(d *Dialer) { d.secure("WithTLSFiles", fileCredentialsOf(files)) }
+	return func(d *Dialer) {
+		client, err := certs.LoadClient(certs.ClientFiles(files))
+		if err != nil {
+			secured("WithTLSFiles", nil, err)(d)
+			return
+		}
+		secured("WithTLSFiles", &fileCredentials{credentials.NewTLS(client.Config()), client}, nil)(d)
+	}
 }
 
 // WithCredentials has the connections secured by credentials of gRPC, such as those of a
 // service mesh. They decide alone what is safe: they are used to other machines as well.
 func WithCredentials(creds credentials.TransportCredentials) Option {
-	return func(d *Dialer) {
-		d.secure("WithCredentials", func() (credentials.TransportCredentials, error) {
-			if creds == nil {
-				return nil, errors.New("WithCredentials: the credentials are nil")
-			}
-			return creds, nil
-		})
+	if creds == nil {
+		return secured("WithCredentials", nil, errors.New("WithCredentials: the credentials are nil"))
 	}
+	return secured("WithCredentials", creds, nil)
 }
 
 // WithCallCredentials sends credentials along with every call, such as those of an identity provider. gRPC refuses to
@@ -57,26 +63,26 @@ func WithCallCredentials(creds credentials.PerRPCCredentials) Option {
 	return WithDialOptions(grpc.WithPerRPCCredentials(creds))
 }
 
-// security is a way to secure connections, and the option that chose it.
+// security is a way to secure connections, the option that chose it, and what is wrong with that.
 type security struct {
 	option string
-	build  func() (credentials.TransportCredentials, error)
+	creds  credentials.TransportCredentials
+	err    error
 }
 
-func (d *Dialer) secure(option string, build func() (credentials.TransportCredentials, error)) {
-	d.security = append(d.security, security{option, build})
+func secured(option string, creds credentials.TransportCredentials, err error) Option {
+	return func(d *Dialer) { d.security = append(d.security, security{option, creds, err}) }
 }
 
 // credentials decides between the ways to secure connections and plain text.
 func (d *Dialer) credentials(hosts []string) (grpc.DialOption, error) {
 	if d.insecure {
-		d.secure("WithInsecure", func() (credentials.TransportCredentials, error) { return insecure.NewCredentials(), nil })
+		secured("WithInsecure", insecure.NewCredentials(), nil)(d)
 	}
 	switch len(d.security) {
 	case 0:
 	case 1:
-		creds, err := d.security[0].build()
-		return grpc.WithTransportCredentials(creds), err
+		return grpc.WithTransportCredentials(d.security[0].creds), d.security[0].err
 	default:
 		return nil, fmt.Errorf("%s and %s: only one can be given", d.security[0].option, d.security[1].option)
 	}
@@ -88,29 +94,10 @@ func (d *Dialer) credentials(hosts []string) (grpc.DialOption, error) {
 	return grpc.WithTransportCredentials(insecure.NewCredentials()), nil
 }
 
-func tlsCredentials(config *tls.Config) func() (credentials.TransportCredentials, error) {
-	return func() (credentials.TransportCredentials, error) {
-		if config == nil {
-			return nil, errors.New("WithTLS: the configuration is nil")
-		}
-		return credentials.NewTLS(config), nil
-	}
-}
-
 // fileCredentials make each TLS connection by the files as they are then.
 type fileCredentials struct {
 	credentials.TransportCredentials // those of the files as they were at first
 	client                           *certs.Client
-}
-
-func fileCredentialsOf(files Files) func() (credentials.TransportCredentials, error) {
-	return func() (credentials.TransportCredentials, error) {
-		client, err := certs.LoadClient(certs.ClientFiles(files))
-		if err != nil {
-			return nil, err
-		}
-		return &fileCredentials{credentials.NewTLS(client.Config()), client}, nil
-	}
 }
 
 // ClientHandshake implements credentials.TransportCredentials.

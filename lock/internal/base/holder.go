@@ -3,6 +3,8 @@ package base
 import (
 	"context"
 	"time"
+
+	"github.com/locket-service/locket/internal/inbox"
 )
 
 // Holder is a way to hold one lock: by calls of Lock, by calls of claims, or by a session.
@@ -41,7 +43,7 @@ type Callbacks struct {
 // Observer has callbacks called. A Holder has all called but Lost and Refused.
 type Observer struct {
 	Callbacks
-	Calls *Serial
+	Calls *inbox.Inbox
 	// Again is set if the lock is to be taken again after a loss, so that it is not to be released then.
 	Again bool
 	// CallValues has the values of the context of the calls of the wait; nil: there are none.
@@ -49,22 +51,22 @@ type Observer struct {
 }
 
 // Tell has a callback called, if it is set.
-func Tell[T any](calls *Serial, callback func(T), what T) {
+func Tell[T any](calls *inbox.Inbox, callback func(T), what T) {
 	if callback != nil {
-		calls.Add(func() { callback(what) })
+		calls.Put(func() { callback(what) })
 	}
 }
 
 // TellRenewed has Renewed called, if it is set.
 func (o *Observer) TellRenewed(sent time.Time, lasts time.Duration) {
 	if o.Renewed != nil {
-		o.Calls.Add(func() { o.Renewed(sent, lasts) })
+		o.Calls.Put(func() { o.Renewed(sent, lasts) })
 	}
 }
 
 // TellVerified has Verified called, if it is set.
 func (o *Observer) TellVerified() {
 	if o.Verified != nil {
-		o.Calls.Add(o.Verified)
+		o.Calls.Put(o.Verified)
 	}
 }

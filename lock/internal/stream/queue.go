@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/lock/internal/base"
 	"github.com/locket-service/locket/models"
 )
@@ -65,14 +66,14 @@ const (
 
 // Watcher is notified of what no goroutine in the queue has asked for. Either function may be nil.
 type Watcher struct {
-	calls            base.Serial
+	calls            inbox.Inbox
 	Locked, Unlocked func(Status)
 }
 
 // call has one of the functions called.
 func (w *Watcher) call(f func(Status), to Status) {
 	if f != nil {
-		w.calls.Add(func() { f(to) })
+		w.calls.Put(func() { f(to) })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/internal/ids"
+	"github.com/locket-service/locket/internal/inbox"
 	"github.com/locket-service/locket/internal/lease"
 	"github.com/locket-service/locket/lock/conn"
 	"github.com/locket-service/locket/lock/internal/base"
@@ -75,7 +76,7 @@ type Session struct {
 // listener is a function that wants to know of every change.
 type listener struct {
 	f     func(Status)
-	calls base.Serial
+	calls inbox.Inbox
 }
 
 // New returns a session that opens itself at one of the servers, and goes on trying. It is to be closed.

@@ -58,7 +58,7 @@ func (s *Session) change(r *record, to Status) {
 		q.changed(to)
 	}
 	for l := range s.listeners {
-		l.calls.Add(func() {
+		l.calls.Put(func() {
 			if s.listens(l) {
 				l.f(to)
 			}
