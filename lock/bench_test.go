@@ -23,14 +23,14 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// crowd is many runners in this process, each with a lock of its own, on one connection to
-// one server, which is a process of its own.
+// crowd has many runners in this process. Each of them holds a lock of its own. They share one connection to a server,
+// which runs in another process.
 type crowd struct {
 	t         testing.TB
 	conn      *conn.Conn
 	runners   []*lock.Runner
 	processes []ifrit.Process
-	// before is how many goroutines there were before the runners.
+	// before is the number of goroutines before the runners started.
 	before int
 
 	mu    sync.Mutex
@@ -65,8 +65,7 @@ func (c *crowd) count(ctx context.Context, method string, req, reply any, cc *gr
 	return invoker(ctx, method, req, reply, cc, opts...)
 }
 
-// perSecond returns how many calls of Lock there were in each second of a while that began
-// at a moment.
+// perSecond returns the number of calls of Lock in each second after a moment, for some seconds.
 func (c *crowd) perSecond(from time.Time, seconds int) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +78,7 @@ func (c *crowd) perSecond(from time.Time, seconds int) []int {
 	return counts
 }
 
-// start starts all runners at once, and returns how long it took until all held.
+// start starts all runners at once, and returns the time until all of them held.
 func (c *crowd) start() time.Duration {
 	c.t.Helper()
 	begin := time.Now()
@@ -96,7 +95,7 @@ func (c *crowd) start() time.Duration {
 	return time.Since(begin) // real time: a benchmark tells it
 }
 
-// end signals all runners at once, and returns how long it took until all had ended.
+// end signals all runners at once, and returns the time until all of them had ended.
 func (c *crowd) end() time.Duration {
 	c.t.Helper()
 	begin := time.Now()
@@ -113,7 +112,7 @@ func (c *crowd) end() time.Duration {
 	return took
 }
 
-// held fails the test unless so many runners are within their trust windows, and the server agrees.
+// held fails the test unless the given number of runners are within their trust windows, and the server lists as many locks.
 func (c *crowd) held(want int) {
 	c.t.Helper()
 	trusting := 0
@@ -143,8 +142,8 @@ func (c *crowd) leftNothing() {
 	}
 }
 
-// TestRunnersLeaveNothing: many runners hold, all at once, and are gone with all that is
-// theirs, again and again. It does not run beside others, whose goroutines it would see.
+// TestRunnersLeaveNothing: many runners hold at the same time and end, twice. They leave no goroutine and no lock. The test
+// does not run in parallel with others, because it would see their goroutines.
 func TestRunnersLeaveNothing(t *testing.T) {
 	const many = 50
 	inWorld(t, func(t *testing.T, w *world) {
@@ -179,13 +178,13 @@ func TestRunnersLeaveNothing(t *testing.T) {
 	})
 }
 
-// BenchmarkRunners tells what a thousand runners cost, with the TTL and the retry interval
-// that they have unless others are given, when all start at once:
+// BenchmarkRunners measures the cost of a thousand runners that start at the same time, with the default TTL and the default
+// retry interval:
 //
 //	go test ./lock -run '^$' -bench Runners
 //
-// Of the renewals in a second it tells the mean, the most in a second of the first TTL, and
-// the most after that: the jitter takes a while to spread them.
+// It reports the mean number of renewals per second, the maximum within the first TTL, and the maximum after that: the
+// jitter takes some time to spread them.
 func BenchmarkRunners(b *testing.B) {
 	const many, ttls = 1000, 3
 	seconds := int(lock.DefaultTTL / time.Second)
@@ -222,7 +221,7 @@ func BenchmarkRunners(b *testing.B) {
 // memory returns how many bytes are in use, on the heap and in stacks.
 func memory() (heap, stack int64) {
 	runtime.GC()
-	runtime.GC() // what the first one has set free in pools
+	runtime.GC() // the second collection frees what the first one left in pools
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc), int64(stats.StackInuse)

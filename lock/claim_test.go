@@ -26,8 +26,8 @@ func (w *world) status(id string) models.Status {
 	return w.get(id).GetStatus()
 }
 
-// TestClaimsTakeTurns: those that come first are first, each at once when the one before has
-// ended, and a grant is held for as long as its runner runs.
+// TestClaimsTakeTurns: claims are granted in the order in which they came, each as soon as the one before it has ended. A
+// grant is held as long as its runner runs.
 func TestClaimsTakeTurns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		processes := make([]ifrit.Process, 4)
@@ -76,8 +76,7 @@ func TestClaimsShare(t *testing.T) {
 	})
 }
 
-// TestClaimStopped: a signal withdraws a claim that waits, at once, and releases one that
-// is active.
+// TestClaimStopped: a signal withdraws a waiting claim at once, and releases an active one.
 func TestClaimStopped(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		active := ifrit.Invoke(w.claim("a", models.Mode_MODE_EXCLUSIVE))
@@ -94,7 +93,7 @@ func TestClaimStopped(t *testing.T) {
 	})
 }
 
-// TestClaimRevoked: a claim that somebody ends is lost, or will never be granted.
+// TestClaimRevoked: the runner of an active claim that is revoked loses it; the runner of a waiting one ends with an error.
 func TestClaimRevoked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		active := ifrit.Invoke(w.claim("a", models.Mode_MODE_EXCLUSIVE))
@@ -112,8 +111,7 @@ func TestClaimRevoked(t *testing.T) {
 	})
 }
 
-// TestClaimFoundAgain: a claim whose answer was lost is trusted for what is left of its
-// lease, not for a whole one.
+// TestClaimFoundAgain: when the answer to CreateClaim was lost, the runner trusts the claim for the rest of its lease only.
 func TestClaimFoundAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.failing(only(hang, "UpdateClaim"))

@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestAcquire: what is acquired is held until it is released, which is exact, and may be repeated.
+// TestAcquire: a lock is held from Acquire to Release. Release ends that hold and no later one, and may be repeated.
 func TestAcquire(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.client(lock.WithOwner("a")), w.client(lock.WithOwner("b"))
@@ -42,7 +42,7 @@ func TestAcquire(t *testing.T) {
 		waits(t, waiting)
 		must(t, held.Release(t.Context()))
 		next := comes(t, time.Second, waiting)
-		must(t, held.Release(t.Context())) // and not the second
+		must(t, held.Release(t.Context())) // does not release the second hold
 		if !errors.Is(held.Err(), lock.ErrReleased) || !errors.Is(context.Cause(held.Context()), lock.ErrReleased) || next.Err() != nil || next.Token() <= held.Token() {
 			t.Errorf("%v, %v; %d after %d", held.Err(), next.Err(), next.Token(), held.Token())
 		}
@@ -61,7 +61,7 @@ func TestAcquire(t *testing.T) {
 	})
 }
 
-// TestOneSession: a client has one session, opened when it is first needed, and another one for another TTL.
+// TestOneSession: a client opens one session, when it first needs it, and another session for another TTL.
 func TestOneSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client(lock.WithTTL(10 * time.Second))
@@ -86,7 +86,7 @@ func TestOneSession(t *testing.T) {
 	})
 }
 
-// TestDo: the function works under the lock; its context ends with the lock, and the loss is in the error.
+// TestDo: the function runs while the lock is held. Its context ends with the lock, and Do returns the loss in its error.
 func TestDo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client()
@@ -127,8 +127,8 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// TestClientGoesOn: after the loss of its session a client holds nothing, and acquires by a new one: what waits goes
-// on to wait.
+// TestClientGoesOn: a client that has lost its session holds nothing, and acquires by a new session. An Acquire that waits
+// continues to wait.
 func TestClientGoesOn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, other := w.client(), w.client()
@@ -158,8 +158,8 @@ func TestClientGoesOn(t *testing.T) {
 	})
 }
 
-// TestResignsBeforeOthersHold: clients that are cut off from the server, again and again and for any time, never
-// rely on a lock together: each has noticed its loss before another one is granted.
+// TestResignsBeforeOthersHold: clients are cut off from the server at random times. Two of them never trust the same lock at the
+// same time: a client has noticed its loss before the lock is granted to another one.
 func TestResignsBeforeOthersHold(t *testing.T) {
 	var lost, got int
 	for seed := range uint64(4) {
@@ -228,8 +228,8 @@ func TestResignsBeforeOthersHold(t *testing.T) {
 	}
 }
 
-// TestCutOffWaits: without a server an Acquire waits for its context, and a session that never was open ends with
-// its client.
+// TestCutOffWaits: without a server, Acquire waits until its context ends or a server can be reached. Close of a client that is cut
+// off returns after the release timeout.
 func TestCutOffWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Set(locktest.Cut)
@@ -253,7 +253,7 @@ func TestCutOffWaits(t *testing.T) {
 	})
 }
 
-// TestCommandTimeout: a command without an answer ends with its timeout; what it asked for is given up.
+// TestCommandTimeout: a command that is not answered ends with ErrTimeout. A mutex gives up what it asked for.
 func TestCommandTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s, other := w.session(lock.WithCommandTimeout(time.Second)), w.beside().session()
@@ -277,7 +277,7 @@ func TestCommandTimeout(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		stands(t, s, "k", lock.None)
 		stands(t, s, "other", lock.Holding)
-		taken := harness.Later(func() error { return lock.NewMutex(s, "taken").Lock(t.Context()) }) // the wait in the queue is no command
+		taken := harness.Later(func() error { return lock.NewMutex(s, "taken").Lock(t.Context()) }) // the timeout does not bound the wait in the queue
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		must(t, second(other.Unlock(t.Context(), "taken")))

@@ -16,9 +16,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// theirs is the runner of Cloud Foundry's package lock, by its code: it asks every retry
-// interval, ends at the first error once it has held (a lock), or goes on (a presence), and
-// compares errors by code and message. It knows nothing of tokens.
+// theirs does what the runner of Cloud Foundry's package lock does: it calls Lock every retry interval. After the first
+// error while it holds, a lock's runner ends, and a presence's continues. It ignores tokens.
 type theirs struct {
 	client     models.LocketClient
 	resource   *models.Resource
@@ -99,7 +98,7 @@ func TestTheirClient(t *testing.T) {
 		if took := time.Since(begin); took > retry {
 			t.Errorf("the second took over after %s", took)
 		}
-		// Their runners and ours stand in each other's way, and make room.
+		// Their runners and ours exclude each other, and take over from each other.
 		ours := ifrit.Background(lock.NewLockRunner(w.rpc(), resource("bbs", "ours"), ttl, retry))
 		time.Sleep(time.Minute)
 		if isReady(ours) {
@@ -111,7 +110,7 @@ func TestTheirClient(t *testing.T) {
 	})
 }
 
-// tokenless is a server that knows of no tokens, as Cloud Foundry's.
+// tokenless is a server without tokens, as Cloud Foundry's is.
 type tokenless struct{ models.LocketClient }
 
 func (c tokenless) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
@@ -123,7 +122,7 @@ func (c tokenless) Release(ctx context.Context, in *models.ReleaseRequest, opts 
 	return c.LocketClient.Release(ctx, &models.ReleaseRequest{Resource: in.GetResource()}, opts...)
 }
 
-// TestTheirServer: our runners keep their promises with a server that knows of no tokens.
+// TestTheirServer: our runners work with a server that has no tokens.
 func TestTheirServer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var d diary
@@ -144,16 +143,15 @@ func TestTheirServer(t *testing.T) {
 	})
 }
 
-// replacing is a server that answers a renewal with a new grant, as one does that knows of
-// tokens, but not of exact renewals.
+// replacing is a server with tokens that ignores the token of a renewal, and may answer it with a new grant.
 type replacing struct{ models.LocketClient }
 
 func (c replacing) Lock(ctx context.Context, in *models.LockRequest, opts ...grpc.CallOption) (*models.LockResponse, error) {
 	return c.LocketClient.Lock(ctx, &models.LockRequest{Resource: in.GetResource(), TtlInSeconds: in.GetTtlInSeconds()}, opts...)
 }
 
-// TestTokenChanged: a grant that was replaced is a loss. A lock is released, a presence
-// continues under the new one.
+// TestTokenChanged: a renewal that returns another token is a loss. A lock is released; a presence continues with the new
+// grant.
 func TestTokenChanged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var d diary

@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestDeadlocks: a session is refused a wait that causes a deadlock of sessions, and so are clients and mutexes that ask
-// for it. Without that they wait: other goroutines may end the wait.
+// TestDeadlocks: the server refuses a command of a session that would cause a deadlock of sessions. Clients and mutexes are refused
+// with WithAllowDeadlock(false) only; otherwise they wait, since other goroutines may end the wait.
 func TestDeadlocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(2)

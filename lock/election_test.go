@@ -11,8 +11,8 @@ import (
 	"github.com/locket-service/locket/lock"
 )
 
-// TestElection: the first to campaign leads, and the next after it resigns or dies; observers see each leader with
-// its value and token.
+// TestElection: the first client that campaigns leads; the next one leads when it resigns. Observers see each leader with its
+// value and token.
 func TestElection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, watcher := w.client(lock.WithOwner("a")), w.client(lock.WithOwner("b")), w.client()
@@ -58,7 +58,7 @@ func TestElection(t *testing.T) {
 		again, err := first.Campaign(t.Context(), "at 2")
 		must(t, err)
 		settle()
-		must(t, again.Release(t.Context())) // is to resign
+		must(t, again.Release(t.Context())) // resigns
 		settle()
 		seen.says(t, ":, a:at 1, b:xxxxx, :, a:at 2, :")
 		cancel()

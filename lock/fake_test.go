@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// fake is a client as tests of services have it: two methods are enough for locks and
-// presences, four for claims. Everything is granted.
+// fake is a client such as services use in their tests. Locks and presences need two of its methods, claims four. It grants
+// everything.
 type fake struct {
 	mu    sync.Mutex
 	calls map[string]int
@@ -82,7 +82,7 @@ func (f *fake) EndClaim(_ context.Context, in *models.EndClaimRequest, _ ...grpc
 func TestFakeClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(fake)
-		two := struct{ lock.LockClient }{f} // two methods, no more
+		two := struct{ lock.LockClient }{f} // has only these two methods
 		four := struct{ lock.ClaimClient }{f}
 		for name, r := range map[string]*lock.Runner{
 			"Release":      lock.NewLockRunner(two, resource("k", ""), ttl, retry),

@@ -30,17 +30,17 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// counter is what a lock protects: its holders read it, and write one more.
+// counter is a number that a lock protects: a holder reads it, and writes it plus one.
 type counter interface {
-	// look and overwrite do it without a fence.
+	// look reads and overwrite writes without a fence.
 	look() (int, error)
 	overwrite(n int) error
-	// read and write return ErrStale for a token that is lower than one that they have seen.
+	// read and write return ErrStale for a token lower than the highest that they have seen.
 	read(token uint64) (int, error)
 	write(token uint64, n int) error
 }
 
-// fence says what of a counter is behind its fence.
+// fence says which operations of a counter pass the fence.
 type fence int
 
 const (
@@ -49,10 +49,10 @@ const (
 	readsAndWrites
 )
 
-// fences are all of them, by name.
+// fences are the names of the fences.
 var fences = []string{"no fence", "writes only", "reads and writes"}
 
-// ward is a counter, and what its writers were told.
+// ward is a counter with a fence. It counts the writes and the refusals.
 type ward struct {
 	counter
 	fence
@@ -87,7 +87,7 @@ func (w *ward) put(t *testing.T, token uint64, n int) {
 	}
 }
 
-// pausable is the client of a process that can be paused: it does not renew then.
+// pausable is the client of a process that can be paused. While it is paused it does not renew.
 type pausable struct {
 	models.LocketClient
 	paused atomic.Bool
@@ -100,15 +100,14 @@ func (p *pausable) Lock(ctx context.Context, in *models.LockRequest, opts ...grp
 	return p.LocketClient.Lock(ctx, in, opts...)
 }
 
-// holder is a process that holds the lock, as far as it knows.
+// holder is a process that held the lock when newHolder returned.
 type holder struct {
 	client  *pausable
 	process ifrit.Process
 	token   uint64
 }
 
-// newHolder waits for the lock, which Held says it has when it returns. A machine under load
-// may lose it before.
+// newHolder waits until Held reports that the lock is held. On a busy machine a lock may be lost before that; it tries again.
 func newHolder(t *testing.T, client models.LocketClient, owner string) *holder {
 	t.Helper()
 	for {
@@ -126,10 +125,9 @@ func newHolder(t *testing.T, client models.LocketClient, owner string) *holder {
 	}
 }
 
-// pausedHolders is Kleppmann's experiment ("How to do distributed locking", 2016), for every
-// fence. In each round a holder reads, asks Held, and is paused for longer than its lease
-// before it writes. Another takes over, reads and writes. The late write comes after that of
-// the successor in every other round, and before it, but after it has read, in the others.
+// pausedHolders is Kleppmann's experiment ("How to do distributed locking", 2016), for every fence. In each round a holder reads, asks
+// Held, and is paused for longer than its lease before it writes. A second holder takes over, reads and writes. In every other
+// round the first one writes after the second; in the others between the read and the write of the second.
 func pausedHolders(t *testing.T, client models.LocketClient, rounds int, newCounter func(id string) counter) {
 	t.Helper()
 	wards := make([]*ward, len(fences))
@@ -181,8 +179,8 @@ func pausedHolders(t *testing.T, client models.LocketClient, rounds int, newCoun
 	}
 }
 
-// TestPausedHolders: without a fence each pause loses an increment, with a fence before writes alone every other, with a fence before
-// reads too none.
+// TestPausedHolders: without a fence each pause loses an increment. With a fence for writes every other pause does, and with a
+// fence for reads and writes no pause does.
 func TestPausedHolders(t *testing.T) {
 	for name, newCounter := range map[string]func(t *testing.T, id string) counter{
 		"SQLite": func(t *testing.T, id string) counter {
@@ -202,7 +200,7 @@ func TestPausedHolders(t *testing.T) {
 	}
 }
 
-// stockCounter is in SQLite, behind the fence of the example.
+// stockCounter is a row in SQLite, with the fence of the example.
 type stockCounter struct{ *stock }
 
 func (c stockCounter) look() (n int, err error) {
@@ -218,7 +216,7 @@ func (c stockCounter) overwrite(n int) error {
 	return err
 }
 
-// guardCounter is in this process, behind a Guard.
+// guardCounter is a variable of this process, with a Guard.
 type guardCounter struct {
 	guard fencing.Guard
 	n     int
@@ -240,7 +238,7 @@ func (c *guardCounter) write(token uint64, n int) error {
 	return c.guard.Do(token, func() error { return c.overwrite(n) })
 }
 
-// httpCounter is behind HTTP, and the fence of the example.
+// httpCounter is read and written over HTTP, with the fence of the example.
 type httpCounter struct {
 	mu           sync.Mutex
 	n            string
@@ -264,7 +262,7 @@ func (c *httpCounter) serve(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, c.n)
 }
 
-// do sends a request, without a network, as a bubble has none.
+// do sends a request without a network, since a bubble has none.
 func (c *httpCounter) do(handler http.Handler, method string, token uint64, body string) (int, error) {
 	request := httptest.NewRequest(method, "/", strings.NewReader(body))
 	request.Header.Set("Fencing-Token", strconv.FormatUint(token, 10))
@@ -295,7 +293,7 @@ func (c *httpCounter) write(token uint64, n int) error {
 	return err
 }
 
-// TestFencedHandler is the protocol, over a real connection.
+// TestFencedHandler: the statuses of the fenced handler, over a real connection.
 func TestFencedHandler(t *testing.T) {
 	var got []string
 	server := httptest.NewServer(fenced(&fencing.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -345,8 +343,7 @@ func TestFencedHandler(t *testing.T) {
 	}
 }
 
-// TestFencedHandlerSlowSender: a sender that is paused in the middle of its request holds up
-// nobody.
+// TestFencedHandlerSlowSender: a sender that is paused in the middle of its request does not delay others.
 func TestFencedHandlerSlowSender(t *testing.T) {
 	handler := fenced(&fencing.Guard{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
@@ -416,7 +413,7 @@ func (s *shelf) update(ctx context.Context, statement string, args ...any) error
 	return err
 }
 
-// shelfCounter is in MariaDB.
+// shelfCounter is a row in MariaDB.
 type shelfCounter struct{ *shelf }
 
 func (c shelfCounter) look() (n int, err error) {
@@ -437,7 +434,7 @@ func (c shelfCounter) write(token uint64, n int) error {
 	return c.shelf.write(context.Background(), token, n)
 }
 
-// TestFenceInMariaDB is in real time.
+// TestFenceInMariaDB: the fence of docs/fencing.md in MariaDB, by the real clock.
 func TestFenceInMariaDB(t *testing.T) {
 	ctx := t.Context()
 	db, config := newStockTable(t)
@@ -472,7 +469,7 @@ func TestFenceInMariaDB(t *testing.T) {
 		wantStale(t, (&shelf{db, "no row"}).write(ctx, 33, 8))
 	})
 
-	// Without the option that counts the rows that are found, the same again looks stale.
+	// Without ClientFoundRows an update that changes nothing looks stale.
 	t.Run("changed rows", func(t *testing.T) {
 		config := config.Clone()
 		config.ClientFoundRows = false
@@ -503,7 +500,7 @@ func TestFenceInMariaDB(t *testing.T) {
 		}
 	})
 
-	// A transaction that has begun, and read, before its successor came.
+	// A transaction that has begun and read before its successor writes.
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
 		t.Run(level.String(), func(t *testing.T) {
 			id := level.String()
@@ -552,7 +549,7 @@ func openMySQL(t *testing.T, config *mysql.Config) *sql.DB {
 	return db
 }
 
-// TestDocuments: the code in the documents is code that runs.
+// TestDocuments: the code in the documents is that of tests and examples.
 func TestDocuments(t *testing.T) {
 	sources, err := filepath.Glob("*_test.go")
 	must(t, err)

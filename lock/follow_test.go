@@ -38,7 +38,7 @@ func changes(cursor string, claims ...*models.Claim) *models.WatchResponse {
 	return m
 }
 
-// following are those who follow claims: presences, and the leader of an election. What they are told is noted.
+// following starts everything that follows claims (Presences, the resolver, Observe), and notes what each of them reports.
 func following(ctx context.Context, c *lock.Client) map[string]*diary {
 	heard := map[string]*diary{"presences": {}, "resolver": {}, "election": {}}
 	go func() {
@@ -69,7 +69,7 @@ func following(ctx context.Context, c *lock.Client) map[string]*diary {
 	return heard
 }
 
-// allSay fails the test unless each has been told exactly this, when everything has settled.
+// allSay fails the test unless each of them has reported exactly this, when everything has settled.
 func allSay(t *testing.T, heard map[string]*diary, presences, addresses, leaders string) {
 	t.Helper()
 	time.Sleep(10 * time.Second)
@@ -81,8 +81,7 @@ func allSay(t *testing.T, heard map[string]*diary, presences, addresses, leaders
 	}
 }
 
-// TestFollowersAreMonotonic: what was told before its cursor, and comes again after a break, is told once, and nothing that has
-// ended comes back.
+// TestFollowersAreMonotonic: changes that come again after a break are reported once, and a claim that has ended does not come back.
 func TestFollowersAreMonotonic(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		c := s.client()
@@ -121,8 +120,8 @@ func TestFollowersAreMonotonic(t *testing.T) {
 	})
 }
 
-// TestFollowersFetch: a value that Watch has left out is fetched, again if that fails, and it may be newer than what Watch tells; a
-// claim is told of when its value is known.
+// TestFollowersFetch: a follower fetches a value that Watch has left out, and tries again if that fails. The value may be newer than
+// what Watch reports. A claim is reported when its value is known.
 func TestFollowersFetch(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		c := s.client()
@@ -173,7 +172,7 @@ func TestFollowersFetch(t *testing.T) {
 	})
 }
 
-// TestLongValues: the values of presences are told whole, whatever their length, when they come and when they change.
+// TestLongValues: Presences reports values of any length, when a presence joins and when its value changes.
 func TestLongValues(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		long := func(text string) string { return strings.Repeat(text, 10_000) }

@@ -1,6 +1,6 @@
 package lock_test
 
-// ifrit requires google.golang.org/genproto of the time when it had the packages that are in modules of their own today
-// (googleapis/rpc, googleapis/api). A module that requires ifrit and this one would find them twice, which is an error of
-// `go mod tidy`, unless one of the two requires a later genproto: this import has go.mod do so.
+// ifrit requires an old version of google.golang.org/genproto, which contains packages that are separate modules today
+// (googleapis/rpc, googleapis/api). A module that requires ifrit and this module would find these packages twice, and `go mod tidy`
+// would fail, unless one of the two requires a later genproto. This import makes go.mod require it.
 import _ "google.golang.org/genproto/googleapis/type/dayofweek"

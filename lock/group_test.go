@@ -12,7 +12,7 @@ import (
 	"github.com/locket-service/locket/lock"
 )
 
-// TestFromGroup: the loss of a lock is found in the error of the group whose member held it, and of the groups around that.
+// TestFromGroup: FromGroup finds the loss of a lock in the error of a group, and of a group within a group.
 func TestFromGroup(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		wait := func(signals <-chan os.Signal, ready chan<- struct{}) error {

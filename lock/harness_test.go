@@ -32,13 +32,13 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// clients make clients over one network, which are closed at the end of the test.
+// clients makes clients and sessions over one network. They are closed at the end of the test.
 type clients struct {
 	*locktest.Network
 	t *testing.T
 }
 
-// option has a client, or a session, that the test itself makes connect over the network.
+// option makes a client that the test creates itself connect over the network.
 func (c clients) option() lock.ClientOption { return lock.WithDial(c.Option()) }
 
 func (c clients) session(options ...lock.ClientOption) *lock.Session {
@@ -93,8 +93,7 @@ type world struct {
 	store    *raft.Store
 
 	calling, direct models.LocketClient // those of rpc and own; nil until they are needed
-	// before and after, if they are set, are called before each request of rpc is sent, and when its answer has come: their errors are those
-	// of the call.
+	// before and after are those of failing and answering.
 	before, after func(ctx context.Context, method string) error
 	// calls counts the requests of rpc, by method.
 	calls map[string]int
@@ -104,7 +103,7 @@ type world struct {
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(2 * time.Minute) }) // what clients left ends
+		t.Cleanup(func() { time.Sleep(2 * time.Minute) }) // for what clients do in the background
 		test(t, newWorld(t))
 	})
 }
@@ -119,7 +118,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// beside returns what makes clients over another network.
+// beside makes clients over another network.
 func (w *world) beside() clients {
 	return clients{&locktest.Network{Connect: func(ctx context.Context, _ string) (net.Conn, error) {
 		w.mu.Lock()
@@ -129,11 +128,11 @@ func (w *world) beside() clients {
 	}}, w.t}
 }
 
-// newFolder returns a new folder, in memory where the machine has one there: time in a bubble stands still while a busy
-// disk is written to, and leases of processes run out.
+// newFolder returns a new folder, in memory where the machine has such a file system: while a busy disk is written to, the time of
+// a bubble stands still, and leases of processes run out.
 func newFolder(t testing.TB) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("/dev/shm", "locket-lock-") //nolint:usetesting // not where temporary files are
+	folder, err := os.MkdirTemp("/dev/shm", "locket-lock-") //nolint:usetesting // the folder is in memory
 	if err != nil {
 		return t.TempDir()
 	}
@@ -148,10 +147,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// second returns the error of a call, which is its second result.
+// second returns the second result of a call, its error.
 func second[T any](_ T, err error) error { return err }
 
-// start starts the server, again if it was stopped.
+// start starts the server, also after stop.
 func (w *world) start() {
 	w.t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -190,7 +189,7 @@ func (w *world) restart(after time.Duration) {
 	w.start()
 }
 
-// rpc returns a client for calls, which failing, answering and count see.
+// rpc returns a client for calls. failing, answering and count apply to its calls.
 func (w *world) rpc() models.LocketClient {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,27 +226,27 @@ func (w *world) count(method string) int {
 	return w.calls[method]
 }
 
-// failing has a function called before each request is sent, whose error is that of the call; nil: there is none.
+// failing sets a function that is called before each request is sent; its error becomes the error of the call. nil removes it.
 func (w *world) failing(before func(ctx context.Context, method string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.before = before
 }
 
-// answering is failing for the answers: a request has been carried out when the function is called.
+// answering sets a function that is called when the answer to a request has come; its error replaces the answer. nil removes it.
 func (w *world) answering(after func(ctx context.Context, method string) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.after = after
 }
 
-// hang swallows requests, or answers: nothing comes back before their deadline.
+// hang returns when the deadline of the call has passed.
 func hang(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// only has a function called for some methods alone.
+// only calls a function for some methods alone.
 func only(f func(ctx context.Context, method string) error, methods ...string) func(ctx context.Context, method string) error {
 	return func(ctx context.Context, method string) error {
 		if !slices.Contains(methods, method) {
@@ -257,12 +256,12 @@ func only(f func(ctx context.Context, method string) error, methods ...string) f
 	}
 }
 
-// saying answers calls with a code.
+// saying returns an error with a code.
 func saying(code codes.Code) func(context.Context, string) error {
 	return func(context.Context, string) error { return status.Error(code, "the test says so") }
 }
 
-// own returns the test's own client, over another network, whose calls failing does not see.
+// own returns a client for the test itself, over another network. failing and answering do not apply to it.
 func (w *world) own() models.LocketClient {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -272,7 +271,7 @@ func (w *world) own() models.LocketClient {
 	return w.direct
 }
 
-// holder returns who holds a key, "" for nobody, and the token.
+// holder returns the owner that holds a key, "" if none does, and the token.
 func (w *world) holder(key string) (owner string, token uint64) {
 	w.t.Helper()
 	got, err := w.own().Fetch(w.t.Context(), &models.FetchRequest{Key: key})
@@ -282,7 +281,7 @@ func (w *world) holder(key string) (owner string, token uint64) {
 	return got.GetResource().GetOwner(), got.GetToken()
 }
 
-// holds fails the test unless an owner, or nobody (""), holds each of some keys.
+// holds fails the test unless the owner holds each of the keys; "" if no owner does.
 func (w *world) holds(owner string, keys ...string) {
 	w.t.Helper()
 	for _, key := range keys {
@@ -292,7 +291,7 @@ func (w *world) holds(owner string, keys ...string) {
 	}
 }
 
-// make makes a claim beside the clients, which is active unless others come first.
+// make creates a claim by own.
 func (w *world) make(claim *models.CreateClaimRequest) {
 	w.t.Helper()
 	must(w.t, second(w.own().CreateClaim(w.t.Context(), claim)))
@@ -323,26 +322,26 @@ func (w *world) revoke(id, reason string) {
 	must(w.t, second(w.own().UpdateClaim(w.t.Context(), &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_REVOKED, Reason: reason})))
 }
 
-// release ends what an owner holds by calls of Lock.
+// release releases the lock of an owner.
 func (w *world) release(key, owner string) {
 	w.t.Helper()
 	must(w.t, second(w.own().Release(w.t.Context(), &models.ReleaseRequest{Resource: resource(key, owner)})))
 }
 
-// take gives what an owner holds by calls of Lock to a thief.
+// take releases the lock of an owner, and locks it for the owner "thief".
 func (w *world) take(key, owner string) {
 	w.t.Helper()
 	w.release(key, owner)
 	must(w.t, second(w.own().Lock(w.t.Context(), &models.LockRequest{Resource: resource(key, "thief"), TtlInSeconds: 100})))
 }
 
-// resetSessions ends all sessions but some.
+// resetSessions ends all sessions except some.
 func (w *world) resetSessions(keep ...string) {
 	w.t.Helper()
 	must(w.t, second(w.own().ResetSessions(w.t.Context(), &models.ResetSessionsRequest{Keep: keep})))
 }
 
-// stands fails the test unless a session stands so to a resource, when everything has settled.
+// stands fails the test unless a session has this state for a resource, when everything has settled.
 func stands(t *testing.T, s *lock.Session, resource string, want lock.State) lock.Status {
 	t.Helper()
 	time.Sleep(50 * time.Millisecond)
@@ -354,7 +353,7 @@ func stands(t *testing.T, s *lock.Session, resource string, want lock.State) loc
 	return got
 }
 
-// diary holds what a runner's callbacks got.
+// diary collects lines of text, such as the callbacks of a runner.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -381,7 +380,7 @@ func (d *diary) callbacks() lock.Option {
 	})
 }
 
-// says fails the test unless the diary is exactly this.
+// says fails the test unless the lines are exactly these.
 func (d *diary) says(t *testing.T, want string) {
 	t.Helper()
 	if got := d.String(); got != want {
@@ -415,7 +414,7 @@ func end(p ifrit.Process) error {
 	return <-p.Wait()
 }
 
-// exited returns the error of a process that has ended, and whether it has.
+// exited reports whether a process has ended, and returns its error.
 func exited(p ifrit.Process) (bool, error) {
 	ended := p.Wait()
 	synctest.Wait()

@@ -10,8 +10,8 @@ import (
 	"github.com/locket-service/locket/lock/internal/locktest"
 )
 
-// TestHoldContexts: the contexts of a hold and of Do, and those with values that are made of them, are done from the first moment after
-// the trust window on, whether a timer has run or not; those with an end of their own as soon as anybody has asked.
+// TestHoldContexts: the contexts of a hold and of Do, and contexts with values derived from them, are done as soon as the trust window
+// has ended, even if no timer has run. Derived contexts that can be canceled are done after any of these was asked.
 func TestHoldContexts(t *testing.T) {
 	type key struct{}
 	isDone := func(ctx context.Context) bool {
@@ -68,7 +68,7 @@ func TestHoldContexts(t *testing.T) {
 				must(t, err)
 				err = c.Do(t.Context(), "k", func(ctx context.Context, _ uint64) error {
 					w.Set(locktest.Cut)
-					follow(ctx, second) // the two have one window
+					follow(ctx, second) // both holds have the same trust window
 					return nil
 				})
 				if !errors.Is(err, lock.ErrLost) {
@@ -79,7 +79,7 @@ func TestHoldContexts(t *testing.T) {
 	}
 }
 
-// TestDoWithinDo: the contexts of locks that are held within each other end together, with the loss of their session.
+// TestDoWithinDo: the contexts of nested locks end together when their session is lost.
 func TestDoWithinDo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client()

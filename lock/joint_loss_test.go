@@ -15,7 +15,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// guarded is work under a Joint, which notes when it ended.
+// guarded is work under a Joint. It notes when it ended.
 type guarded struct{ ended time.Time }
 
 func (g *guarded) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
@@ -25,9 +25,8 @@ func (g *guarded) Run(signals <-chan os.Signal, ready chan<- struct{}) error {
 	return nil
 }
 
-// TestJointEndsAtOnce: whichever lock is lost first, the work has ended, Held is false and Lost
-// is closed in the same moment, though nothing can be released. The others are released later,
-// in parallel.
+// TestJointEndsAtOnce: as soon as any of the locks is lost, the work ends, Held is false and Lost is closed, though nothing can be
+// released. The other locks are released later, in parallel.
 func TestJointEndsAtOnce(t *testing.T) {
 	keys := []string{"c", "a", "b"}
 	for _, lost := range keys {
@@ -50,7 +49,7 @@ func TestJointEndsAtOnce(t *testing.T) {
 			if _, held := joint.Held(); held || !time.Now().Equal(lostAt) {
 				t.Errorf("%q: held %t when Lost is closed, %s after the loss", lost, held, time.Since(lostAt))
 			}
-			if err := <-p.Wait(); err == nil || !strings.Contains(err.Error(), `held by "thief"`) { // a group's error wraps none
+			if err := <-p.Wait(); err == nil || !strings.Contains(err.Error(), `held by "thief"`) { // a group's error does not wrap those of its members
 				t.Errorf("%q: got %v", lost, err)
 			}
 			if late := work.ended.Sub(lostAt); late != 0 {
@@ -65,7 +64,7 @@ func TestJointEndsAtOnce(t *testing.T) {
 	}
 }
 
-// checkTokens fails the test unless a Joint holds with the tokens of its locks, in their order.
+// checkTokens fails the test unless a Joint holds, and returns the tokens of its locks in their order.
 func (w *world) checkTokens(joint *lock.Joint, keys []string) {
 	w.t.Helper()
 	var want []uint64
@@ -78,8 +77,7 @@ func (w *world) checkTokens(joint *lock.Joint, keys []string) {
 	}
 }
 
-// TestJointRunsAgain: after a loss it runs again when the release has ended, with a Lost of its
-// own.
+// TestJointRunsAgain: a Joint that has lost a lock runs again when the others are released. Each run has a new Lost channel.
 func TestJointRunsAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		joint := w.both("x", "a", "b")
@@ -108,8 +106,7 @@ func TestJointRunsAgain(t *testing.T) {
 	})
 }
 
-// TestJointOfClaims: a Joint of claims withdraws and claims anew after a try that was blocked,
-// holds when it can, and ends when it loses one.
+// TestJointOfClaims: a Joint of claims that could not get all of them withdraws them, and makes new ones. It ends when it loses one.
 func TestJointOfClaims(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		claim := func(resource, id string) *lock.Runner {
@@ -119,7 +116,7 @@ func TestJointOfClaims(t *testing.T) {
 		a, b := claim("a", ""), claim("b", "of-b")
 		joint := lock.NewJoint(a, b)
 		p := ifrit.Background(joint)
-		time.Sleep(3 * time.Minute) // many tries
+		time.Sleep(3 * time.Minute) // it tries many times
 		if gone, err := exited(p); gone || isReady(p) {
 			t.Fatalf("ended: %t, %v", gone, err)
 		}
@@ -141,8 +138,7 @@ func TestJointOfClaims(t *testing.T) {
 	})
 }
 
-// TestJointWithPresence: a presence counts like a lock. Its loss ends the Joint, while that of
-// one outside is announced again.
+// TestJointWithPresence: the loss of a presence ends the Joint, like the loss of a lock.
 func TestJointWithPresence(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		joint := lock.NewJoint(

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/lock"
 )
 
-// both returns a Joint of two locks, named in an order.
+// both returns a Joint of two locks, with its arguments in this order.
 func (w *world) both(owner, first, second string) *lock.Joint {
 	return lock.NewJoint(
 		lock.NewLockRunner(w.rpc(), resource(first, owner), ttl, retry),
@@ -42,8 +42,7 @@ func TestJointHoldsAll(t *testing.T) {
 	})
 }
 
-// TestJointGivesBack: locks that are held wait for the others for a TTL, then others get
-// them.
+// TestJointGivesBack: a Joint that cannot get all locks within a TTL releases those that it holds.
 func TestJointGivesBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		blocker := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("b", "z"), ttl, retry))
@@ -61,7 +60,7 @@ func TestJointGivesBack(t *testing.T) {
 	})
 }
 
-// TestJointSignal: a signal ends it at every stage, and leaves nothing behind.
+// TestJointSignal: a signal ends a Joint at every stage, and all its locks are released.
 func TestJointSignal(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, time.Second, ttl - time.Second, ttl + time.Second, time.Minute} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -79,8 +78,7 @@ func TestJointSignal(t *testing.T) {
 	}
 }
 
-// TestJointsNeverBlockEachOther: many that name the same locks in different orders all get
-// them.
+// TestJointsNeverBlockEachOther: Joints that name the same locks in different orders all get them.
 func TestJointsNeverBlockEachOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const many = 6

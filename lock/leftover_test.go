@@ -13,9 +13,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestLeftLockIsReleased: the server may have taken a renewal whose answer was lost, and keep
-// the lock for a whole TTL after the runner lost it. It is released in the background, not
-// before the margin has passed, in which the holder stops.
+// TestLeftLockIsReleased: the server may have carried out a renewal whose answer was lost; it then keeps the lock for a whole TTL
+// after the runner has lost it. So the runner releases it in the background, after the margin, in which the holder stops.
 func TestLeftLockIsReleased(t *testing.T) {
 	const ttl = 2 * time.Minute
 	for name, runner := range map[string]func(c models.LocketClient) *lock.Runner{
@@ -52,7 +51,7 @@ func TestLeftLockIsReleased(t *testing.T) {
 	}
 }
 
-// TestLeftLockBounded: the release in the background ends, also when nothing comes through.
+// TestLeftLockBounded: the release in the background ends even if no request is answered.
 func TestLeftLockBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry))
@@ -70,8 +69,8 @@ func TestLeftLockBounded(t *testing.T) {
 	})
 }
 
-// TestNextRunWaits: a run does not begin before what an earlier run left is released: a late
-// request could otherwise end the new grant, which the server gives to the same owner.
+// TestNextRunWaits: a run does not begin before the release of the run before it has ended. Otherwise a late request could end the
+// new grant, which has the same owner.
 func TestNextRunWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry)

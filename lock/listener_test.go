@@ -8,8 +8,8 @@ import (
 	"github.com/locket-service/locket/lock"
 )
 
-// TestListenerSlow: a listener that takes its time delays only itself; it hears of everything in order, and never
-// of two things at once. One that has stopped hears of nothing more.
+// TestListenerSlow: a slow listener delays only itself. It is called for every change, in order, and never twice at the same time. A
+// listener that was stopped is not called any more.
 func TestListenerSlow(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.session()
@@ -38,7 +38,7 @@ func TestListenerSlow(t *testing.T) {
 		}
 		synctest.Wait()
 		stop()
-		stopLate() // one call is under way, and one to come
+		stopLate() // one call is under way, and another one waits
 		must(t, s.UnlockAll(t.Context()))
 		synctest.Wait()
 		stopped.says(t, "a NONE-HOLDING, b NONE-HOLDING")

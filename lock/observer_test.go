@@ -21,7 +21,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// measured has the metrics of a test.
+// measured collects the metrics of a test.
 type measured struct {
 	t         *testing.T
 	registry  *prometheus.Registry
@@ -36,7 +36,7 @@ func measure(t *testing.T) *measured {
 
 func (m *measured) option() lock.Option { return lock.WithObserver(m.collector.Observer()) }
 
-// values returns the metrics when all has settled: the values, and the counts of histograms, without what all names begin with.
+// values returns the metrics when everything has settled: values, and counts of histograms, by their names without the common prefix.
 func (m *measured) values() map[string]float64 {
 	m.t.Helper()
 	synctest.Wait()
@@ -55,7 +55,7 @@ func (m *measured) values() map[string]float64 {
 	return values
 }
 
-// are fails the test unless the metrics that are not 0 are these, but for trust_left_seconds.
+// are fails the test unless these are the metrics that are not 0, except trust_left_seconds.
 func (m *measured) are(want string) {
 	m.t.Helper()
 	var got []string
@@ -70,8 +70,8 @@ func (m *measured) are(want string) {
 	}
 }
 
-// TestMetricsOfHolds: what waits and is held is counted while it is, by the client, a mutex, an election and runners; how
-// each wait ends is counted once.
+// TestMetricsOfHolds: waits and holds of a client, a mutex, an election and runners are counted as long as they last. The outcome of
+// each wait is counted once.
 func TestMetricsOfHolds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := measure(t)
@@ -117,7 +117,7 @@ func TestMetricsOfHolds(t *testing.T) {
 	})
 }
 
-// TestMetricsOfDeadlocks: a wait that is refused because of a deadlock is counted as one.
+// TestMetricsOfDeadlocks: a wait that is refused because of a deadlock is counted as a deadlock.
 func TestMetricsOfDeadlocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := measure(t)
@@ -178,8 +178,7 @@ func TestMetricsOfLosses(t *testing.T) {
 	}
 }
 
-// TestMetricsOfRenewals: a session that resumes is counted as one, and so is each renewal that fails: of a session, and
-// of a runner by calls.
+// TestMetricsOfRenewals: a resumed session is counted once, and so is each renewal that fails, of sessions and of runners by calls.
 func TestMetricsOfRenewals(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		sessions, calls := measure(t), measure(t)

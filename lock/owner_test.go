@@ -14,8 +14,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestDefaultOwner: a runner without an owner has a unique one, which names host and process;
-// WithOwner replaces any.
+// TestDefaultOwner: a runner without an owner gets a unique one, which names host and process. WithOwner replaces any owner.
 func TestDefaultOwner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		host, err := os.Hostname()
@@ -50,8 +49,7 @@ func TestDefaultOwner(t *testing.T) {
 	})
 }
 
-// TestOwnerIsOneParty: the server knows parties by their owners. Two runners with the same one
-// both hold; with the default, one does.
+// TestOwnerIsOneParty: two runners with the same owner both hold a lock; with the default owner one of them does.
 func TestOwnerIsOneParty(t *testing.T) {
 	for owner, want := range map[string]bool{"host-1": true, "": false} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -63,7 +61,7 @@ func TestOwnerIsOneParty(t *testing.T) {
 			}
 			must(t, end(next))
 			err := end(old)
-			if want && errors.Is(err, lock.ErrLost) { // what both held, next has given back
+			if want && errors.Is(err, lock.ErrLost) { // next has released what both held
 				err = nil
 			}
 			must(t, err)
@@ -71,8 +69,8 @@ func TestOwnerIsOneParty(t *testing.T) {
 	}
 }
 
-// TestRunTwice: a second run of a runner that runs is refused, and leaves the first one alone;
-// after its end it may run again.
+// TestRunTwice: a second Run of a runner that runs is refused, and does not affect the first one. After its end a runner may run
+// again.
 func TestRunTwice(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		one := lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry)

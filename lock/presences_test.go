@@ -19,7 +19,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// announce makes a presence by calls, beside the client under test.
+// announce announces a presence by own.
 func (w *world) announce(key, value string) ifrit.Process {
 	return ifrit.Invoke(lock.NewPresenceRunner(w.own(), &models.Resource{Key: key, Value: value}, ttl, retry))
 }
@@ -40,8 +40,8 @@ func texts(changes []lock.PresenceChange) string {
 	return strings.Join(all, ", ")
 }
 
-// TestPresences: the set is complete at first, follows what comes and goes, also over a restart of the server and
-// an outage, and hears of nothing else.
+// TestPresences: the set is complete at first, and follows the presences of its prefix, also after a restart of the server and an
+// outage.
 func TestPresences(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client := w.client()
@@ -72,7 +72,7 @@ func TestPresences(t *testing.T) {
 		w.Set(locktest.Cut)
 		c := w.announce("web/c", "3")
 		must(t, end(b))
-		is("web/b=2", "") // it cannot know
+		is("web/b=2", "") // it is cut off
 		w.Set(locktest.Open)
 		is("web/c=3", "left web/b, joined web/c")
 		w.restart(2 * time.Second)
@@ -101,7 +101,7 @@ func TestPresences(t *testing.T) {
 	})
 }
 
-// states notes what a resolver reports.
+// states notes the addresses that a resolver reports.
 type states struct {
 	diary
 }
@@ -119,7 +119,7 @@ func (s *states) ReportError(error)                                    { s.note(
 func (s *states) NewAddress([]resolver.Address)                        {}
 func (s *states) ParseServiceConfig(string) *serviceconfig.ParseResult { return nil }
 
-// TestResolver: gRPC gets the addresses as they come and go, each once.
+// TestResolver: the resolver reports each address once, as presences come and go.
 func TestResolver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.announce("web/a", "127.0.0.1:1")

@@ -24,31 +24,30 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// envMember makes this test binary a program that wants a lock, works while it holds it,
-// and prints a line for everything that happens.
+// envMember names the environment variable that makes this test binary a member: a program that acquires a lock, works while it
+// holds it, and prints a line for each event.
 const envMember = "LOCKET_TEST_MEMBER"
 
-// beatInterval is how often a member prints that it is within its trust window.
+// beatInterval is the interval at which a member prints that it is within its trust window.
 const beatInterval = 5 * time.Millisecond
 
-// memberPlan is a member's task, as JSON in its environment.
+// memberPlan is the configuration of a member, as JSON in its environment.
 type memberPlan struct {
 	Key, Owner string
 	Addresses  []string
-	// Ways, if there are any, are where its connections go to, one after the other and
-	// whatever the address; the last one is for all that follow.
+	// Ways, if there are any, replace the addresses: the first connection goes to the first of them, and so on. All
+	// connections after those go to the last one.
 	Ways       []string
 	TTL, Retry time.Duration
-	// Delay is how long an answer takes to come to the runner.
+	// Delay is by how much answers to the runner are delayed.
 	Delay time.Duration
-	// Session has the runner hold by the session of a client.
+	// Session is set for a runner that holds by the session of a client.
 	Session bool
-	// Stall is how long the runner is kept from its work when the lock comes in doubt.
+	// Stall is for how long the callback Unverifiable blocks.
 	Stall time.Duration
 }
 
-// memberLine is a line that a member prints: something that it did between two moments, of
-// the clock that all processes share.
+// memberLine is a line that a member prints: an event between two readings of the clock that all processes share.
 type memberLine struct {
 	kind          string
 	before, after time.Duration
@@ -70,13 +69,13 @@ const (
 	memberOpened       = "opened" // a stream, to open or resume its session
 )
 
-// note prints a line, with one write, which is whole or not at all.
+// note prints a line with one write, so that no line is cut.
 func (l memberLine) note() {
 	text := strings.ReplaceAll(l.text, "\n", " ")
 	fmt.Fprintf(os.Stdout, "%s %d %d %d %s\n", l.kind, l.before, l.after, l.token, text)
 }
 
-// noteNow prints a line of something that happens at this moment.
+// noteNow prints a line for an event at this moment.
 func noteNow(kind string, token uint64, err error) {
 	now := sinceBoot()
 	l := memberLine{kind: kind, before: now, after: now, token: token}
@@ -93,8 +92,7 @@ func parseMemberLine(text string) (l memberLine, err error) {
 	return l, err
 }
 
-// beMember is the program: what a service's main function would be. It returns the code to
-// exit with.
+// beMember is the main function of a member. It returns the exit code.
 func beMember(text string) int {
 	var plan memberPlan
 	orPanic(json.Unmarshal([]byte(text), &plan))
@@ -115,7 +113,7 @@ func beMember(text string) int {
 	noteNow(memberEnded, 0, failure)
 	closing()
 	leaked := goleak.Find()
-	for range 10 { // it looks for half a second, which may be short on a busy machine
+	for range 10 { // each call looks for half a second, which may be too short on a busy machine
 		if leaked == nil {
 			break
 		}
@@ -130,7 +128,7 @@ func beMember(text string) int {
 	return 0
 }
 
-// runner returns the member's runner, and how to close what it uses.
+// runner returns the member's runner, and a function that closes its client.
 func (p memberPlan) runner(options ...lock.Option) (runner *lock.Runner, closing func()) {
 	dialer := grpc.WithContextDialer(p.dialer())
 	if !p.Session {
@@ -145,7 +143,7 @@ func (p memberPlan) runner(options ...lock.Option) (runner *lock.Runner, closing
 	for _, option := range options {
 		all = append(all, option)
 	}
-	return lock.NewSessionRunner(client, p.Key, all...), func() { _ = client.Close() } // its error is that no server is there
+	return lock.NewSessionRunner(client, p.Key, all...), func() { _ = client.Close() } // it fails if no server is there
 }
 
 func (p memberPlan) interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -154,7 +152,7 @@ func (p memberPlan) interceptStream(ctx context.Context, desc *grpc.StreamDesc, 
 	return &notingStream{ClientStream: stream, delay: p.Delay}, err
 }
 
-// notingStream prints what becomes of the heartbeats of a session, and of its wait.
+// notingStream prints the answers to the heartbeats of a session, and that it waits.
 type notingStream struct {
 	grpc.ClientStream
 	delay time.Duration
@@ -191,7 +189,7 @@ func (s *notingStream) RecvMsg(m any) error {
 	return err
 }
 
-// dialer connects to the ways, if there are any.
+// dialer returns a dialer that connects to Ways, if there are any.
 func (p memberPlan) dialer() func(context.Context, string) (net.Conn, error) {
 	var n atomic.Int64
 	return func(ctx context.Context, address string) (net.Conn, error) {
@@ -202,8 +200,7 @@ func (p memberPlan) dialer() func(context.Context, string) (net.Conn, error) {
 	}
 }
 
-// working returns a worker that prints a line every few milliseconds of the runner's trust
-// window.
+// working returns a worker that prints a line every few milliseconds while the runner is within its trust window.
 func working(r *lock.Runner) ifrit.Runner {
 	return ifrit.RunFunc(func(signals <-chan os.Signal, ready chan<- struct{}) error {
 		close(ready)
@@ -223,7 +220,7 @@ func working(r *lock.Runner) ifrit.Runner {
 	})
 }
 
-// noting is a client that prints what becomes of its calls of Lock.
+// noting is a client that prints the outcome of each call of Lock.
 type noting struct {
 	models.LocketClient
 	delay time.Duration

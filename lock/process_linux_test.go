@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// sinceBoot is the clock that all processes share and nobody sets: CLOCK_MONOTONIC.
+// sinceBoot reads CLOCK_MONOTONIC, which all processes share and nobody can set.
 func sinceBoot() time.Duration {
 	const clockMonotonic = 1
 	var ts syscall.Timespec
@@ -17,7 +17,7 @@ func sinceBoot() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// diesWithParent has the kernel kill a child when the thread that started it ends.
+// diesWithParent returns attributes with which the kernel kills a child when the thread that started it ends.
 func diesWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

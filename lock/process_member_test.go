@@ -19,7 +19,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// member is a process that wants the lock: this test binary, executed again.
+// member is a process that acquires the lock: this test binary, executed again.
 type member struct {
 	t    *testing.T
 	plan memberPlan
@@ -29,11 +29,10 @@ type member struct {
 	mu    sync.Mutex
 	rest  []byte // the beginning of a line
 	lines []memberLine
-	alien []string // lines that are not a member's
+	alien []string // lines that are not in the format of memberLine
 }
 
-// startMember starts a member. It is killed when the test ends; its lines are shown
-// when the test failed.
+// startMember starts a member. It is killed when the test ends. If the test has failed, its lines are logged.
 func startMember(t *testing.T, plan memberPlan) *member {
 	t.Helper()
 	text, err := json.Marshal(plan)
@@ -96,7 +95,7 @@ func (m *member) told(kind string) []memberLine {
 	return lines
 }
 
-// await returns the first line of a kind about something after a moment.
+// await returns the first line of a kind for an event after a moment.
 func (m *member) await(kind string, since time.Duration) memberLine {
 	m.t.Helper()
 	var found memberLine
@@ -125,7 +124,7 @@ func (m *member) ended() bool {
 	}
 }
 
-// signal sends a signal, and returns the moment before.
+// signal sends a signal, and returns the time before that.
 func (m *member) signal(sig syscall.Signal) time.Duration {
 	m.t.Helper()
 	before := sinceBoot()
@@ -133,8 +132,8 @@ func (m *member) signal(sig syscall.Signal) time.Duration {
 	return before
 }
 
-// ends waits for the member's end. A code of 0 is that of one that got a signal; one of 1
-// must come from the loss of the lock. In no case may it leave a goroutine behind.
+// ends waits for the end of the member, with an exit code: 0 after a signal, 1 after the loss of the lock. It must have leaked no
+// goroutine.
 func (m *member) ends(code int) memberLine {
 	m.t.Helper()
 	last := m.await(memberEnded, 0)
@@ -151,7 +150,7 @@ func (m *member) ends(code int) memberLine {
 	return last
 }
 
-// kept fails the test unless the member has held all the time, with one token, and does.
+// kept fails the test unless the member has held the lock all the time with one token, and still holds it.
 func (m *member) kept() {
 	m.t.Helper()
 	beat := m.await(memberBeat, sinceBoot())
@@ -161,7 +160,7 @@ func (m *member) kept() {
 	}
 }
 
-// story is what the member printed, except what is between two beats or renewals.
+// story returns what the member printed, without repeated beats and renewals.
 func (m *member) story() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,17 +176,16 @@ func (m *member) story() string {
 	return b.String() + strings.Join(m.alien, "\n")
 }
 
-// term is the trust window of a member with one token, by what it printed: it may have been
-// longer, so two terms that overlap are two trust windows that did.
+// term is the part of a trust window that the lines of a member prove, with one token. The window may have been longer. If two
+// terms overlap, the trust windows did.
 type term struct {
 	owner       string
 	token       uint64
 	first, last memberLine
 }
 
-// checkMembers checks what members of one lock printed, from beginning to end: no two trust
-// windows overlapped, tokens rose from one to the next, and no window lasted longer after the
-// last renewal was sent than it may. There must have been so many terms.
+// checkMembers checks all lines of the members of one lock: no two trust windows overlapped, each token was greater than the one
+// before, and each window ended in time after its last renewal was sent. There must have been the given number of terms.
 func checkMembers(t *testing.T, count int, members ...*member) {
 	t.Helper()
 	var terms []term
@@ -218,8 +216,8 @@ func checkMembers(t *testing.T, count int, members ...*member) {
 	}
 }
 
-// checkLeases checks that the member's trust window lasted at no moment without a renewal that
-// had been answered, and was sent less than the TTL, but for the margin, before.
+// checkLeases checks that, at each moment of the trust window, an answered renewal had been sent less than the TTL minus the margin
+// before.
 func (m *member) checkLeases() {
 	m.t.Helper()
 	lease := m.plan.TTL - max(m.plan.TTL/20, 100*time.Millisecond)
@@ -228,7 +226,7 @@ func (m *member) checkLeases() {
 	for _, beat := range m.told(memberBeat) {
 		var sent time.Duration
 		for _, r := range renewals {
-			if (r.token == beat.token || m.plan.Session) && r.after <= beat.after { // a session's heartbeat is for all tokens
+			if (r.token == beat.token || m.plan.Session) && r.after <= beat.after { // a heartbeat of a session renews all tokens
 				sent = max(sent, r.before)
 			}
 		}

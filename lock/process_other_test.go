@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// sinceBoot is a clock that all processes share. Here it may be set.
+// sinceBoot reads the system clock, which all processes share. On this system it may be set.
 func sinceBoot() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
-// diesWithParent promises nothing here.
+// diesWithParent does nothing on this system.
 func diesWithParent() *syscall.SysProcAttr { return nil }

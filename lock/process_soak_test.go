@@ -10,8 +10,8 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// TestSoakProcessServerRestarts: a server that is killed again and again, and down for less than
-// the lease, costs nobody the lock.
+// TestSoakProcessServerRestarts: a server that is killed repeatedly, and down for less than the lease each time, causes no loss of the
+// lock.
 func TestSoakProcessServerRestarts(t *testing.T) { onBothEngines(t, testSoakProcessServerRestarts) }
 
 func testSoakProcessServerRestarts(t *testing.T, plan planner) {
@@ -32,9 +32,8 @@ func testSoakProcessServerRestarts(t *testing.T, plan planner) {
 	checkMembers(t, 2, a, b)
 }
 
-// TestSoakProcessServerStaysDown: the lock is lost when the lease is over, though the server
-// cannot say so and the runner is busy, and somebody has it soon after the server is back.
-// Its downtime does not count for it, so that it keeps to the lease of the first for a while.
+// TestSoakProcessServerStaysDown: the lock is lost when the trust window has ended, though the server is down and the runner is busy. It
+// is granted to another one soon after the server is back: the downtime does not count, so the first lease lasts a while longer.
 func TestSoakProcessServerStaysDown(t *testing.T) { onBothEngines(t, testSoakProcessServerStaysDown) }
 
 func testSoakProcessServerStaysDown(t *testing.T, plan planner) {
@@ -57,9 +56,8 @@ func testSoakProcessServerStaysDown(t *testing.T, plan planner) {
 	checkMembers(t, 2, a, b)
 }
 
-// TestSoakProcessNetworkHangs: the trust window of one whose network swallows everything ends before
-// another's begins, also when answers had been slow to come. What the network delivers late
-// changes nothing.
+// TestSoakProcessNetworkHangs: when the network of the holder hangs, its trust window ends before that of the next holder begins, also
+// if answers were slow before. Late messages change nothing.
 func TestSoakProcessNetworkHangs(t *testing.T) { onBothEngines(t, testSoakProcessNetworkHangs) }
 
 func testSoakProcessNetworkHangs(t *testing.T, plan planner) {
@@ -81,8 +79,7 @@ func testSoakProcessNetworkHangs(t *testing.T, plan planner) {
 	checkMembers(t, 2, a, b)
 }
 
-// TestSoakProcessConnectionHangs: when one connection only, or the way to one address only,
-// swallows everything, the lock is kept.
+// TestSoakProcessConnectionHangs: the lock is kept when a single connection hangs, or all connections to one of two addresses.
 func TestSoakProcessConnectionHangs(t *testing.T) { onBothEngines(t, testSoakProcessConnectionHangs) }
 
 func testSoakProcessConnectionHangs(t *testing.T, plan planner) {
@@ -102,11 +99,11 @@ func testSoakProcessConnectionHangs(t *testing.T, plan planner) {
 			first, through := plan("a", ttl), way(proxy.Addr(), server.Address())
 			first.Addresses, first.Ways = through.Addresses, through.Ways
 			a, b := startPair(t, first, plan("b", ttl, server.Address()))
-			time.Sleep(2 * processRetry) // so that there is a connection to either address
+			time.Sleep(2 * processRetry) // so that both addresses are connected
 			proxy.Hang()
 			hung := sinceBoot()
-			if !first.Session { // a session may be on the good way already, or be back before anybody has doubts
-				failed := a.await(memberFailed, hung).before // when that renewal was sent
+			if !first.Session { // a session may use the other address already, or resume before it is unverified
+				failed := a.await(memberFailed, hung).before // the time when that renewal was sent
 				within(t, "in doubt", a.await(memberVerified, hung).after-failed, ttl/3+2*processRetry)
 			}
 			a.await(memberRenewed, hung+ttl)
@@ -119,8 +116,7 @@ func testSoakProcessConnectionHangs(t *testing.T, plan planner) {
 	}
 }
 
-// TestSoakProcessTwoServers: with two servers on one database the lock is kept while one of them
-// is killed, and then the other.
+// TestSoakProcessTwoServers: with two servers on one database the lock is kept when first one and then the other is killed.
 func TestSoakProcessTwoServers(t *testing.T) { onBothEngines(t, testSoakProcessTwoServers) }
 
 func testSoakProcessTwoServers(t *testing.T, plan planner) {
@@ -144,8 +140,8 @@ func testSoakProcessTwoServers(t *testing.T, plan planner) {
 	checkMembers(t, 2, a, b)
 }
 
-// TestSoakProcessRollingRestart: the old and the new process of a rolling restart, on one host and
-// with the default owner, are never both leader. While both want the lock the old one keeps it.
+// TestSoakProcessRollingRestart: in a rolling restart on one host, with the default owner, the old and the new process never hold the
+// lock at the same time. The old one keeps it until it is stopped.
 func TestSoakProcessRollingRestart(t *testing.T) { onBothEngines(t, testSoakProcessRollingRestart) }
 
 func testSoakProcessRollingRestart(t *testing.T, plan planner) {

@@ -12,19 +12,18 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// The tests here, and those behind the tag soak, are of real processes over real sockets, and by the real clock: of what a
-// bubble cannot show, that processes are killed and stopped. How long something takes is asserted by make test-timing
-// alone; what must never happen always is.
+// These tests, and those with the build tag soak, run real processes over real sockets by the real clock, since processes cannot be
+// killed and stopped in a bubble. Durations are asserted by make test-timing only; everything else always.
 const (
 	processTTL   = 4 * time.Second
 	processRetry = 500 * time.Millisecond
-	// safeTTL is for locks that must not be lost, and whose lease nobody waits for.
+	// safeTTL is the TTL of locks that must not be lost, in tests that do not wait for the end of a lease.
 	safeTTL = 15 * time.Second
-	// slack is added to what a promise says.
+	// slack is added to each promised duration.
 	slack = 3 * time.Second
 )
 
-// startEmbedded starts a server with a folder that outlives it.
+// startEmbedded starts a server that keeps its data when it is started again.
 func startEmbedded(t *testing.T) *fixtures.Locket {
 	t.Helper()
 	return fixtures.StartLocket(t, "raft:"+filepath.Join(newFolder(t), "data"))
@@ -34,7 +33,7 @@ func processPlan(owner string, ttl time.Duration, addresses ...string) memberPla
 	return memberPlan{Key: "k", Owner: owner, Addresses: addresses, TTL: ttl, Retry: processRetry}
 }
 
-// planner returns the plan of a member.
+// planner makes the plan of a member.
 type planner func(owner string, ttl time.Duration, addresses ...string) memberPlan
 
 // onBothEngines runs a test with members that renew by calls, and with members that hold by a session.
@@ -63,14 +62,14 @@ func startPair(t *testing.T, holder, waiter memberPlan) (a, b *member) {
 	return a, b
 }
 
-// within is about what took some time, for which a bound is promised.
+// within asserts a duration for which a bound is promised.
 func within(t *testing.T, what string, took, promised time.Duration) {
 	t.Helper()
 	harness.AtMost(t, what, took, promised+slack)
 }
 
-// TestProcessStopped: one that is stopped for longer than its lease has a successor, and
-// knows that from the first moment after it is resumed. A shorter stop does not lose the lock.
+// TestProcessStopped: a process that is stopped for longer than its lease loses the lock to the next one, and knows that as soon as it
+// is resumed. A shorter stop does not lose the lock.
 func TestProcessStopped(t *testing.T) { onBothEngines(t, testProcessStopped) }
 
 func testProcessStopped(t *testing.T, plan planner) {
@@ -85,7 +84,7 @@ func testProcessStopped(t *testing.T, plan planner) {
 	a.kept()
 
 	stopped := stop(a)
-	others := make([]*member, 2) // whose successors nobody is; what wakes each first is chance
+	others := make([]*member, 2) // nobody waits for their locks; which of their goroutines wakes first is random
 	for i := range others {
 		other := plan("other", processTTL, server.Address())
 		other.Key = fmt.Sprint(i)
@@ -105,7 +104,7 @@ func testProcessStopped(t *testing.T, plan planner) {
 	checkMembers(t, 2, a, b)
 }
 
-// stop stops a member that holds, while no call is under way, and returns when that was.
+// stop stops a member that holds the lock, while none of its calls is under way, and returns the time.
 func stop(m *member) time.Duration {
 	m.t.Helper()
 	m.await(memberBeat, 0)
@@ -113,8 +112,7 @@ func stop(m *member) time.Duration {
 	return m.signal(syscall.SIGSTOP)
 }
 
-// didNothing fails the test if a member was within its trust window, or called the server, after a
-// moment.
+// didNothing fails the test if, after a moment, a member was within its trust window or called the server.
 func didNothing(t *testing.T, m *member, since time.Duration) {
 	t.Helper()
 	for _, kind := range []string{memberBeat, memberRenewed, memberFailed, memberOpened} {
@@ -127,8 +125,8 @@ func didNothing(t *testing.T, m *member, since time.Duration) {
 	}
 }
 
-// TestProcessTakeOver: after SIGTERM the next one has the lock within a retry interval,
-// after SIGKILL within the TTL and a retry interval.
+// TestProcessTakeOver: after a SIGTERM to the holder, the next process holds the lock within a retry interval; after a SIGKILL, within
+// the TTL and a retry interval.
 func TestProcessTakeOver(t *testing.T) { onBothEngines(t, testProcessTakeOver) }
 
 func testProcessTakeOver(t *testing.T, plan planner) {

@@ -16,8 +16,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestRenewalsPerTTL: a lock is renewed at a third of its TTL, shortened by the jitter, and
-// not more often, whatever the retry interval is.
+// TestRenewalsPerTTL: a lock is renewed after a third of its TTL, shortened by the jitter, whatever the retry interval is.
 func TestRenewalsPerTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{2 * time.Second, 15 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -37,8 +36,7 @@ func TestRenewalsPerTTL(t *testing.T) {
 	}
 }
 
-// TestRetryInterval: WithRetryInterval sets the pauses of those that do not hold; those of a
-// claim are a quarter of its TTL at most.
+// TestRetryInterval: WithRetryInterval sets the pause between two attempts to acquire. For a claim it is a quarter of the TTL at most.
 func TestRetryInterval(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		claim := &models.CreateClaimRequest{Resource: "k", Ttl: proto.Float64(ttl.Seconds())}
@@ -65,9 +63,8 @@ func TestRetryInterval(t *testing.T) {
 	})
 }
 
-// TestDenied: who may not lock is told at once: by the error of Run before it holds, by
-// Unverifiable while it holds, though the lock is kept within the trust window, and by Refused
-// when it was a presence that was lost.
+// TestDenied: a runner whose caller may not lock reports it at once: before it holds, Run returns the error; while it holds, Unverifiable
+// is called, and the lock is kept within the trust window.
 func TestDenied(t *testing.T) {
 	for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -104,8 +101,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestPresenceRefused: a presence that was lost, and may not be announced any more, reports
-// that, and comes back when it may.
+// TestPresenceRefused: for a presence that was lost and may not be announced again, Refused is called. It is announced again when
+// that is allowed.
 func TestPresenceRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var told diary

@@ -18,13 +18,13 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// engine makes runners, over the network of a world.
+// engine makes runners of one way to hold, over the network of a world.
 type engine struct {
 	*world
 	// lock, presence and claim make runners of "k", and of any resource. presence is nil for claims by calls.
 	lock, presence func(owner string, options ...lock.Option) *lock.Runner
 	claim          func(key, owner string, options ...lock.Option) *lock.Runner
-	// queues is set if those that wait hold in the order in which they came.
+	// queues is set if the lock is granted in the order of the queue.
 	queues bool
 }
 
@@ -103,8 +103,8 @@ func TestRunnerHolds(t *testing.T) {
 	})
 }
 
-// TestRunnerTakeOver: after a signal to the first the second has the lock within one retry interval; it has a larger
-// token, and is not ready before. That holds for runners of one owner too, if they hold by a session.
+// TestRunnerTakeOver: after a signal to the first runner the second one holds within a retry interval, with a greater token. It is not
+// ready before. This also applies to runners without an owner of their own.
 func TestRunnerTakeOver(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		for _, owners := range [][2]string{{"a", "b"}, {"", ""}} {
@@ -130,8 +130,8 @@ func TestRunnerTakeOver(t *testing.T) {
 	})
 }
 
-// TestRunnerOutage: a lease outlives an outage that leaves time for another attempt, and a long one ends it before
-// the server would.
+// TestRunnerOutage: the lock is kept over an outage that leaves time for another renewal. In a longer outage the trust window ends
+// before the lease does on the server.
 func TestRunnerOutage(t *testing.T) {
 	for outage, want := range map[time.Duration]string{
 		5 * time.Second:  "acquired",
@@ -170,8 +170,7 @@ func TestRunnerOutage(t *testing.T) {
 	}
 }
 
-// TestRunnersSayFirst: a runner that loses its lock because no server can be reached has said before that it cannot verify
-// it, whenever it began.
+// TestRunnersSayFirst: when no server can be reached, each runner calls Unverifiable before Lost, whenever it was started.
 func TestRunnersSayFirst(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		diaries, processes := make([]diary, 100), make([]ifrit.Process, 100)
@@ -190,8 +189,8 @@ func TestRunnersSayFirst(t *testing.T) {
 	})
 }
 
-// TestRunnerServerRestart: the lock outlives a restart of the server that is shorter than the lease, and who waits in a queue keeps its
-// place.
+// TestRunnerServerRestart: the lock is kept over a restart of the server that is shorter than the lease, and a waiter keeps its place in
+// the queue.
 func TestRunnerServerRestart(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		var d diary
@@ -214,7 +213,7 @@ func TestRunnerServerRestart(t *testing.T) {
 	})
 }
 
-// TestRunnerRevoked: a claim that somebody else has ended is lost with the next renewal; by a session, at once.
+// TestRunnerRevoked: a revoked claim is lost by the next renewal at the latest.
 func TestRunnerRevoked(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		var d diary
@@ -260,8 +259,8 @@ func TestRunnerPresence(t *testing.T) {
 	})
 }
 
-// TestRunnerSignal: a signal ends a runner in bounded time, while it cannot reach a server and while it waits,
-// and leaves nothing behind.
+// TestRunnerSignal: a signal ends a runner in bounded time, while it waits and while it cannot reach a server, and its lock is
+// released.
 func TestRunnerSignal(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		holder := ifrit.Invoke(e.lock("a"))
@@ -284,8 +283,8 @@ func TestRunnerSignal(t *testing.T) {
 	})
 }
 
-// TestRunnerObserved: a runner tells that others come first, and of its gain and each renewal when that was sent and how long it
-// lasts: the gain before it is acquired, and each before the time is up.
+// TestRunnerObserved: Waiting is called while others come first. Renewed is called before Acquired and for each renewal, with the time
+// when it was sent and its duration, before the lease before it ends.
 func TestRunnerObserved(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		holder := ifrit.Invoke(e.lock("a"))
@@ -316,8 +315,8 @@ func TestRunnerObserved(t *testing.T) {
 	})
 }
 
-// TestRunnerSignalAfterPause: a runner that gets a signal after its trust window has ended during a pause says that it has lost its
-// lock, and so does what it held: whatever comes first, no timer has run.
+// TestRunnerSignalAfterPause: the trust window ends while the process is paused, and no timer has run. A runner that gets a signal then
+// returns ErrLost, and so does its Hold.
 func TestRunnerSignalAfterPause(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		for range 8 {
@@ -340,7 +339,7 @@ func TestRunnerSignalAfterPause(t *testing.T) {
 	})
 }
 
-// TestRunnersJoint: the loss of one lock of a Joint ends it in the same moment, and frees the others after the margin, in which the holder
+// TestRunnersJoint: a Joint that loses one of its locks ends at once, and releases the others after the margin, in which the holder
 // stops.
 func TestRunnersJoint(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
@@ -363,8 +362,7 @@ func TestRunnersJoint(t *testing.T) {
 	})
 }
 
-// TestRunnersJointInPart: a lock that is lost while a Joint waits for another one ends it, leaves nothing behind, and the next
-// run has all.
+// TestRunnersJointInPart: a Joint that loses a lock while it waits for another one ends, and releases all. The next run holds all.
 func TestRunnersJointInPart(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		other := ifrit.Invoke(e.claim("z", "b"))
@@ -386,7 +384,7 @@ func TestRunnersJointInPart(t *testing.T) {
 	})
 }
 
-// TestManyRunnersOneSession: many runners of a process have one session, and lose their locks together.
+// TestManyRunnersOneSession: the runners of a client share one session, and lose their locks together.
 func TestManyRunnersOneSession(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client := w.client(lock.WithTTL(ttl))

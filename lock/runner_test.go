@@ -13,8 +13,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestRevoked: a grant that somebody else has ended is lost with the next renewal, whose error says whether another owner holds the
-// lock; it is not taken again.
+// TestRevoked: a lock that somebody else has released is lost with the next renewal, whose error says whether another owner holds it. The
+// runner does not acquire it again.
 func TestRevoked(t *testing.T) {
 	for holder, want := range map[string]error{"": models.ErrResourceNotFound, "thief": models.ErrLockCollision} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -34,7 +34,7 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestUnknownGrant: a grant whose answer was lost is released too.
+// TestUnknownGrant: a grant is also released if its answer was lost.
 func TestUnknownGrant(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.answering(only(saying(codes.Unavailable), "Lock"))
@@ -46,7 +46,7 @@ func TestUnknownGrant(t *testing.T) {
 	})
 }
 
-// TestWrong: what is wrong is an error at once, of the arguments and of the request.
+// TestWrong: Run returns an error for invalid arguments, and for requests that the server refuses.
 func TestWrong(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		claim := func(claim *models.CreateClaimRequest, options ...lock.Option) *lock.Runner {

@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestFiveSessionsThreeKeys: five sessions lock three keys each; they hold them in the order in which they asked, as those
-// before them unlock one by one, or all at once.
+// TestFiveSessionsThreeKeys: five sessions lock the same three keys. They hold them in the order of their commands, as the session before
+// them unlocks each key, unlocks all, or is closed.
 func TestFiveSessionsThreeKeys(t *testing.T) {
 	for _, way := range []string{"unlock", "unlock all", "close"} {
 		t.Run(way, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestFiveSessionsThreeKeys(t *testing.T) {
 	}
 }
 
-// TestCommands: each command, of a session that holds, waits, or does neither.
+// TestCommands: each command, for a session that holds, one that waits, and one that does neither.
 func TestCommands(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(3)
@@ -92,7 +92,7 @@ func TestCommands(t *testing.T) {
 		}
 		ask(b, b.Lock, lock.Waiting)
 		ask(c, c.Lock, lock.Waiting)
-		ask(b, b.Lock, lock.Waiting) // keeps its place
+		ask(b, b.Lock, lock.Waiting) // it keeps its place
 		ask(b, b.TryLock, lock.Waiting)
 		if got, err := b.Unlock(t.Context(), "k"); err != nil || got.Previous != lock.Waiting || got.Current != lock.None {
 			t.Errorf("a waiter unlocks: %+v, %v", got, err)
@@ -109,13 +109,12 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// TestTenGoroutinesFiveSessions: ten goroutines on five sessions add 500 times under one mutex, and nothing
-// is lost.
+// TestTenGoroutinesFiveSessions: ten goroutines on five sessions increment a variable 500 times under one mutex.
 func TestTenGoroutinesFiveSessions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(5)
 		const each = 50
-		var sum int // guarded by nothing but the mutex
+		var sum int // guarded by the mutex alone
 		var last uint64
 		var adding sync.WaitGroup
 		for i := range 10 {
@@ -145,8 +144,7 @@ func TestTenGoroutinesFiveSessions(t *testing.T) {
 	})
 }
 
-// TestMutexInterrupted: a wait that is interrupted by its context, or times out, ends at once, leaves the queue, and
-// delays nobody.
+// TestMutexInterrupted: a wait whose context ends returns at once, leaves the queue, and does not delay others.
 func TestMutexInterrupted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(3)
@@ -183,7 +181,7 @@ func TestMutexInterrupted(t *testing.T) {
 	})
 }
 
-// TestUnexpected: the handlers of a mutex hear of what happens to the lock without it, and of nothing else.
+// TestUnexpected: the handlers of a mutex are called for what happens to the lock without the mutex, and for nothing else.
 func TestUnexpected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.session()
@@ -203,7 +201,7 @@ func TestUnexpected(t *testing.T) {
 		must(t, second(s.Lock(t.Context(), "k")))
 		synctest.Wait()
 		heard.says(t, "locked")
-		must(t, m.Lock(t.Context())) // it is locked already, by the session
+		must(t, m.Lock(t.Context())) // the session holds it already
 		must(t, second(s.Unlock(t.Context(), "k")))
 		synctest.Wait()
 		heard.says(t, "locked, unlocked")
@@ -225,8 +223,8 @@ func TestUnexpected(t *testing.T) {
 	})
 }
 
-// TestReentrant: an owner locks again what it has, and unlocks as often; another one of the same resource waits. What was lost is
-// not locked again.
+// TestReentrant: an owner may lock again what it has, and unlocks it as often. Another owner of the same resource is excluded. A lock
+// that was lost cannot be locked again.
 func TestReentrant(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.session()
@@ -275,8 +273,7 @@ func TestReentrant(t *testing.T) {
 	})
 }
 
-// TestReaders: readers of one session and of others hold together; one that comes later joins unless a
-// writer waits anywhere.
+// TestReaders: readers of one session and of others hold together. A later reader joins them unless a writer of any session waits.
 func TestReaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(2)
@@ -287,7 +284,7 @@ func TestReaders(t *testing.T) {
 		if len(written) > 0 {
 			t.Fatalf("a writer beside readers: %v", <-written)
 		}
-		// The writer waits within its session for its own reader, so others may still join here.
+		// The writer waits for the reader of its own session, and not yet in the queue, so others may still join here.
 		must(t, errors.Join(here.RLock(t.Context()), there.RUnlock()))
 		stands(t, all[1], "k", lock.Waiting)
 		if had, err := here.TryRLock(t.Context()); had || err != nil {
@@ -303,8 +300,8 @@ func TestReaders(t *testing.T) {
 	})
 }
 
-// TestGoroutinesTakeTurns: the goroutines of a session hold in the order in which they came, and those of another
-// session that came meanwhile wait no longer than for those who came before them.
+// TestGoroutinesTakeTurns: the goroutines of a session hold in the order in which they came. Those of another session wait only for
+// those that came before them.
 func TestGoroutinesTakeTurns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := w.sessions(2)
@@ -337,7 +334,7 @@ func TestGoroutinesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestMutexLocker: a mutex is a sync.Locker, whose only way to say that the session is over is to panic.
+// TestMutexLocker: the sync.Locker of a mutex panics when the session is over.
 func TestMutexLocker(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.session()
@@ -355,7 +352,7 @@ func TestMutexLocker(t *testing.T) {
 	})
 }
 
-// TestInvalid: what is wrong is refused with a text that names it, and harms nobody.
+// TestInvalid: invalid arguments are refused, and have no effect.
 func TestInvalid(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.session()

@@ -20,18 +20,18 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// script is a server that does what a test says, and makes clients of it.
+// script is a scripted server, and makes clients of it.
 type script struct {
 	clients
 	*locktest.Script
 	claims sync.Map // by id: the functions that answer GetClaim
 }
 
-// scripted runs a test with a fake clock and a script, which lets the sessions that are left close at the end.
+// scripted runs a test with a fake clock and a scripted server. At the end the server lets the open sessions close.
 func scripted(t *testing.T, test func(t *testing.T, s *script)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(3 * time.Minute) }) // what clients left ends
+		t.Cleanup(func() { time.Sleep(3 * time.Minute) }) // for what clients do in the background
 		listener := bufconn.Listen(1 << 20)
 		s := &script{clients: clients{locktest.Over(listener), t}}
 		s.Script, _ = locktest.Serve(t, listener, s.answer, grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
@@ -51,7 +51,7 @@ func (s *script) answer(_ context.Context, method string, request any) (any, err
 	return nil, status.Error(codes.NotFound, "no such claim")
 }
 
-// lines notes what a listener hears.
+// lines returns a listener that notes each change.
 func lines(d *diary) func(lock.Status) {
 	return func(s lock.Status) {
 		text := fmt.Sprintf("%s %s-%s", s.Resource, s.Previous, s.Current)
@@ -62,8 +62,7 @@ func lines(d *diary) func(lock.Status) {
 	}
 }
 
-// TestSessionLateNews: news that come after later ones, or twice, change nothing, and a listener hears each
-// step once.
+// TestSessionLateNews: events that come out of order or twice change nothing, and a listener is called once for each change.
 func TestSessionLateNews(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session()
@@ -73,7 +72,7 @@ func TestSessionLateNews(t *testing.T) {
 		st.Beat(st.Raw())
 		go func() { must(t, second(session.Lock(t.Context(), "k"))) }()
 		asked := st.Next()
-		st.Answer(nil, locktest.Holds("k", 5, 5)) // the news first
+		st.Answer(nil, locktest.Holds("k", 5, 5)) // the event before the answer
 		st.Answer(asked, locktest.Holds("k", 5, 5))
 		st.Answer(nil, locktest.Ended("k", 5, 6, models.Status_STATUS_REVOKED))
 		st.Answer(nil, locktest.Holds("k", 5, 5)) // late

@@ -26,13 +26,13 @@ func reason(code codes.Code, reason string) error {
 	return st.Err()
 }
 
-// lockAsync sends a LOCK, and returns its request and what gets its answer.
+// lockAsync locks in another goroutine. It returns the request, and a channel for the result.
 func lockAsync(session *lock.Session, st *locktest.Stream, key string) (*models.SessionRequest, <-chan error) {
 	answered := harness.Later(func() error { return second(session.Lock(context.Background(), key)) })
 	return st.Next(), answered
 }
 
-// locks has a session hold a resource.
+// locks makes a session hold a resource.
 func locks(t *testing.T, session *lock.Session, st *locktest.Stream, key string, token uint64) {
 	t.Helper()
 	asked, answered := lockAsync(session, st, key)
@@ -40,8 +40,8 @@ func locks(t *testing.T, session *lock.Session, st *locktest.Stream, key string,
 	must(t, <-answered)
 }
 
-// TestSessionResumes: when its stream breaks, a session resumes with its secret, sends again what has no answer, in the
-// same order, and takes what the server says to be held for what is held.
+// TestSessionResumes: when its stream breaks, a session resumes with its secret. It sends unanswered commands again, in the same order.
+// It holds what the server reports as held.
 func TestSessionResumes(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session()
@@ -63,7 +63,7 @@ func TestSessionResumes(t *testing.T) {
 			t.Errorf("it opens %v, after %v", open, opened)
 		}
 		st.Answer(st.Opening, locktest.Holds("a", 1, 1))
-		st.Answer(st.Opening, locktest.Holds("b", 20, 20)) // it was lost, and locked again by what has no answer
+		st.Answer(st.Opening, locktest.Holds("b", 20, 20)) // it was lost and granted again meanwhile
 		st.Opened()
 		synctest.Wait()
 		heard.says(t, "b HOLDING-NONE lost, b NONE-HOLDING, c HOLDING-NONE lost")
@@ -83,15 +83,14 @@ func TestSessionResumes(t *testing.T) {
 	})
 }
 
-// TestSessionSilentServer: a server that does not answer a heartbeat in time is left for another, long before the
-// trust window ends.
+// TestSessionSilentServer: a session whose heartbeat is not answered in time opens another stream, long before its trust window ends.
 func TestSessionSilentServer(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session(lock.WithTTL(ttl))
 		st := s.Attach()
 		begun := time.Now()
 		locks(t, session, st, "k", 1)
-		next := s.Attach(locktest.Holds("k", 1, 1)) // the first one answers no further heartbeat
+		next := s.Attach(locktest.Holds("k", 1, 1)) // the first stream answers no further heartbeat
 		if took := time.Since(begun); took > ttl*7/10 {
 			t.Errorf("it took %v until it tried another one", took)
 		}
@@ -103,8 +102,8 @@ func TestSessionSilentServer(t *testing.T) {
 	})
 }
 
-// TestSessionResigns: without an acknowledged heartbeat the session resigns when its trust window ends, which is before
-// any server could give away what it held; a heartbeat that is acknowledged late changes nothing.
+// TestSessionResigns: a session whose heartbeats are not acknowledged resigns when its trust window ends, before a server could grant
+// its locks to others.
 func TestSessionResigns(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session(lock.WithTTL(ttl))
@@ -137,8 +136,8 @@ func TestSessionResigns(t *testing.T) {
 	})
 }
 
-// TestSessionStaysDone: a session whose window has ended in a pause between two attempts, as while its process was stopped, opens no
-// further stream, though no timer has run yet.
+// TestSessionStaysDone: a session whose trust window has ended in the pause between two attempts opens no further stream, even if no
+// timer has run, as after its process was stopped.
 func TestSessionStaysDone(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client, err := lock.NewClient(anyAddress, s.option(), lock.WithTTL(ttl))
@@ -170,7 +169,7 @@ func TestSessionStaysDone(t *testing.T) {
 	})
 }
 
-// TestSessionOpening: what the errors of a stream lead to before the session is open, and after.
+// TestSessionOpening: how a session reacts to errors of its stream, before it is open and after that.
 func TestSessionOpening(t *testing.T) {
 	denied, starting := status.Error(codes.PermissionDenied, "not you"), status.Error(codes.Unavailable, "starting")
 	for name, test := range map[string]func(t *testing.T, s *script, session *lock.Session){
@@ -223,8 +222,8 @@ func TestSessionOpening(t *testing.T) {
 	}
 }
 
-// TestSessionTrustsHeartbeatsOnly: nothing is asked for before the first heartbeat was acknowledged, since nothing could be
-// relied on.
+// TestSessionTrustsHeartbeatsOnly: a session sends no command before its first heartbeat was acknowledged, since it has no trust window
+// before that.
 func TestSessionTrustsHeartbeatsOnly(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		session := s.session()
@@ -241,8 +240,8 @@ func TestSessionTrustsHeartbeatsOnly(t *testing.T) {
 	})
 }
 
-// TestReleaseIsExact: a release names the grant, so that it can end no other; it returns when the server has answered,
-// and to release again asks for nothing.
+// TestReleaseIsExact: Release names the token of its grant, so that it cannot end another one. It returns when the server has answered. A
+// second Release sends nothing.
 func TestReleaseIsExact(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		acquired := acquiring(context.Background(), s.client(), "k")
@@ -272,7 +271,7 @@ func TestReleaseIsExact(t *testing.T) {
 	})
 }
 
-// TestSessionRunnerRefused: the error of a runner whose session is refused names the lock once.
+// TestSessionRunnerRefused: when a session is refused, the error of its runner names the lock once.
 func TestSessionRunnerRefused(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := s.client()
@@ -288,8 +287,8 @@ func TestSessionRunnerRefused(t *testing.T) {
 	})
 }
 
-// TestSessionRunnersInDoubt: a runner that takes over within a session while no heartbeat is acknowledged is told so, as those
-// that hold already.
+// TestSessionRunnersInDoubt: Unverifiable is also called for a runner that takes over within a session while no heartbeat is
+// acknowledged.
 func TestSessionRunnersInDoubt(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := s.client(lock.WithTTL(ttl))

@@ -17,12 +17,12 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// acquiring acquires in another goroutine, and returns what gets the outcome.
+// acquiring acquires in another goroutine, and returns a channel for the outcome.
 func acquiring(ctx context.Context, c *lock.Client, key string, options ...lock.AcquireOption) <-chan outcome {
 	return holding(func() (*lock.Hold, error) { return c.Acquire(ctx, key, options...) })
 }
 
-// holding returns at once what gets the outcome of a function.
+// holding calls a function in another goroutine, and returns a channel for the outcome.
 func holding(acquire func() (*lock.Hold, error)) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
@@ -37,7 +37,7 @@ type outcome struct {
 	err  error
 }
 
-// comes returns what is held, or fails the test if nothing is within a time.
+// comes returns the hold of an outcome. It fails the test if there is none within a time.
 func comes(t *testing.T, within time.Duration, done <-chan outcome) *lock.Hold {
 	t.Helper()
 	select {
@@ -50,7 +50,7 @@ func comes(t *testing.T, within time.Duration, done <-chan outcome) *lock.Hold {
 	}
 }
 
-// waits fails the test if something has come, when everything has settled.
+// waits fails the test if there is an outcome when everything has settled.
 func waits(t *testing.T, done <-chan outcome) {
 	t.Helper()
 	time.Sleep(time.Second)
@@ -60,8 +60,8 @@ func waits(t *testing.T, done <-chan outcome) {
 	}
 }
 
-// TestLateReaders: a reader that comes while a writer waits is admitted when the writer has given up, although the readers
-// before it still hold: also when the stream of its session was down at that moment.
+// TestLateReaders: a reader that comes while a writer waits holds when the writer has given up, while the readers before it still hold;
+// also if the stream of its session was down.
 func TestLateReaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		readers, other := w.client(lock.WithTTL(time.Minute)), w.beside().client()
@@ -106,7 +106,7 @@ func TestLateReaders(t *testing.T) {
 	})
 }
 
-// TestTriesTogether: readers of one session that try at the same time are one party: all of them read, or none does.
+// TestTriesTogether: of readers of one session that try at the same time, all or none succeed.
 func TestTriesTogether(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s, other := w.session(), w.session()
@@ -152,15 +152,15 @@ func TestTriesTogether(t *testing.T) {
 	})
 }
 
-// shown returns what others see of the claim that holds "k".
+// shown returns value, type and user data of the claim that holds "k".
 func (w *world) shown() string {
 	w.t.Helper()
 	got := w.holding("k")[0]
 	return fmt.Sprintf("%q %s %q", got.GetValue(), got.GetTypeCode(), got.GetUserData())
 }
 
-// TestSharedBySame: goroutines of one client share a claim only if they ask for the same: the others wait, and get
-// a claim, and a token, that is as they have asked for.
+// TestSharedBySame: goroutines of one client share a claim only if their options are equal. Others wait for a claim of their own, with
+// another token.
 func TestSharedBySame(t *testing.T) {
 	for name, options := range map[string][2][]lock.AcquireOption{
 		"value": {{lock.WithValue("one")}, {lock.WithValue("two")}},
@@ -195,8 +195,8 @@ func TestSharedBySame(t *testing.T) {
 	}
 }
 
-// TestReadersThatDiffer: readers of one client that ask for different claims hold together, as those of different clients do,
-// each by a claim of its own; one that comes after a writer waits behind it.
+// TestReadersThatDiffer: readers of one client with different options hold together, each by a claim of its own, like readers of different
+// clients. A reader that comes after a writer waits behind it.
 func TestReadersThatDiffer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client()
@@ -229,7 +229,7 @@ func TestReadersThatDiffer(t *testing.T) {
 	})
 }
 
-// TestRunnersWithUserData: the runners of one client share no claim if their user data differ.
+// TestRunnersWithUserData: runners of one client with different user data do not share a claim.
 func TestRunnersWithUserData(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.client()
@@ -259,7 +259,7 @@ func TestRunnersWithUserData(t *testing.T) {
 	})
 }
 
-// TestCampaignsOfOneClient: each campaign leads with a claim, and a token, of its own, whatever its value is, and observers see
+// TestCampaignsOfOneClient: each campaign of a client has a claim and a token of its own, even with the same value, and observers see
 // each of them.
 func TestCampaignsOfOneClient(t *testing.T) {
 	for name, values := range map[string][2]string{"another value": {"one", "two"}, "the same value": {"v", "v"}} {
@@ -300,7 +300,7 @@ func TestCampaignsOfOneClient(t *testing.T) {
 	}
 }
 
-// TestTryAfterTimeout: a try that follows a wait which was given up names who really holds.
+// TestTryAfterTimeout: after a wait that timed out, the error of a try names the actual holder.
 func TestTryAfterTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		holder, c := w.client(lock.WithOwner("holder")), w.client(lock.WithOwner("me"))

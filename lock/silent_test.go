@@ -11,9 +11,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestClaimBehindSilence: a claim is granted while its connection is silent. When the network
-// is back, the runner holds within the time that a call may last: by that grant while it lasts,
-// by a new claim once it has expired. So it is for every TTL.
+// TestClaimBehindSilence: a claim is granted while its runner cannot be reached. When the network is back, the runner holds within the
+// time that one call may take: by that claim, or by a new one if that has expired.
 func TestClaimBehindSilence(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, 40 * time.Second} {
 		for _, silence := range []time.Duration{ttl / 4, 2 * ttl} {
@@ -22,12 +21,12 @@ func TestClaimBehindSilence(t *testing.T) {
 				w.make(&models.CreateClaimRequest{Resource: "k", Id: "before", Ttl: proto.Float64(1e6)})
 				r := lock.NewClaimRunner(w.rpc(), &models.CreateClaimRequest{Resource: "k", Id: "a", Ttl: proto.Float64(ttl.Seconds())})
 				p := ifrit.Background(r)
-				time.Sleep(3*ttl + ttl/3) // it waits, with many calls
-				w.answering(hang)         // of the call under way the answer is lost,
-				w.failing(hang)           // and nothing else comes through
+				time.Sleep(3*ttl + ttl/3) // it waits, by many calls
+				w.answering(hang)         // the answer to the call under way is lost,
+				w.failing(hang)           // and no other request is sent
 				must(t, second(w.own().EndClaim(t.Context(), &models.EndClaimRequest{Id: "before"})))
 				time.Sleep(silence)
-				if expired { // somebody else has been there
+				if expired { // another claim was granted meanwhile
 					w.make(&models.CreateClaimRequest{Resource: "k", Id: "between", Ttl: proto.Float64(1e6)})
 					must(t, second(w.own().EndClaim(t.Context(), &models.EndClaimRequest{Id: "between"})))
 				}

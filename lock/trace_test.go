@@ -22,7 +22,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// spans has OpenTelemetry's global provider record the spans of a test.
+// spans makes OpenTelemetry's global provider record the spans of a test.
 func spans(t *testing.T) *tracetest.SpanRecorder {
 	recorder := tracetest.NewSpanRecorder()
 	before := otel.GetTracerProvider()
@@ -31,7 +31,7 @@ func spans(t *testing.T) *tracetest.SpanRecorder {
 	return recorder
 }
 
-// endedSpan returns the only span of a name that has ended, when all has settled.
+// endedSpan returns the span of a name that has ended, when everything has settled. It must be the only one.
 func endedSpan(t *testing.T, recorder *tracetest.SpanRecorder, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	synctest.Wait()
@@ -55,8 +55,8 @@ func attributes(span sdktrace.ReadOnlySpan) map[string]string {
 	return all
 }
 
-// TestSpansOfClient: a wait and a hold are spans in the trace of the context of Acquire, with what they are of; the
-// hold is linked to the wait, and ends with the lock.
+// TestSpansOfClient: a wait and a hold are child spans of the span in the context of Acquire, with resource, owner and token as
+// attributes. The span of the hold is linked to that of the wait, and ends with the lock.
 func TestSpansOfClient(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		recorder := spans(t)
@@ -85,7 +85,7 @@ func TestSpansOfClient(t *testing.T) {
 	})
 }
 
-// TestSpansOfFailures: a wait that fails, and a lock that is lost, are errors of their spans.
+// TestSpansOfFailures: the spans of a failed wait and of a lost lock have an error.
 func TestSpansOfFailures(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client := w.client(lock.WithObserver(locktrace.Observer()))
@@ -103,7 +103,7 @@ func TestSpansOfFailures(t *testing.T) {
 	})
 }
 
-// headers has the traces of which the headers of calls tell.
+// headers collects the header traceparent of calls.
 type headers struct{ traces chan string }
 
 func (headers) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -117,7 +117,7 @@ func (h headers) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// TestSpansOfRunner: the calls with which a runner waits are spans in that of the wait, and carry it to the server; renewals are not in it.
+// TestSpansOfRunner: the calls by which a runner waits are child spans of the wait, and send the trace to the server. Renewals are not.
 func TestSpansOfRunner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		recorder := spans(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/lock"
 )
 
-// weather is what a network does to requests: of 100, some are bad. These hang, or fail before the server has
-// them; or they are slow, or their answer is lost.
+// weather is what a network does to requests. Some of 100 requests hang, fail before the server gets them, are delayed, or lose their
+// answers.
 type weather struct{ bad atomic.Int32 }
 
 func (n *weather) isBad() bool { return rand.IntN(100) < int(n.bad.Load()) }
@@ -53,9 +53,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// TestTrustWindowsNeverOverlap: whatever the network does, the trust windows of two runners
-// never overlap, none lasts while another owner holds the lock on the server, tokens rise from
-// holder to holder, and somebody holds most of the time.
+// TestTrustWindowsNeverOverlap: whatever the network does, the trust windows of two runners never overlap, and none lasts while another
+// owner holds the lock on the server. Tokens rise from holder to holder.
 func TestTrustWindowsNeverOverlap(t *testing.T) { testTrustWindows(t, 4*time.Minute) }
 
 func testTrustWindows(t *testing.T, length time.Duration) {
@@ -106,8 +105,7 @@ func testTrustWindows(t *testing.T, length time.Duration) {
 	})
 }
 
-// contend runs a runner again and again, releases the lock now and then, and reports when it
-// has ended.
+// contend runs a runner repeatedly, releases its lock from time to time, and reports its end.
 func contend(r *lock.Runner, done chan struct{}, ended chan<- ifrit.Process) {
 	for {
 		p := ifrit.Background(r)
@@ -123,7 +121,7 @@ func contend(r *lock.Runner, done chan struct{}, ended chan<- ifrit.Process) {
 	}
 }
 
-// TestRenewalsSpread: runners that start together do not renew together.
+// TestRenewalsSpread: runners that start at the same time do not renew at the same time.
 func TestRenewalsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 50

@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// longTTL is long beside the wait TTL.
+// longTTL is longer than the wait TTL.
 const longTTL = 3 * time.Minute
 
 // long returns a runner of a claim with a long TTL.
@@ -21,8 +21,8 @@ func (w *world) long(id string, options ...lock.Option) *lock.Runner {
 	}, options...)
 }
 
-// TestWaitTTL: a runner keeps its place for as long as it waits, and its grant, which falls due
-// within its wait TTL, for its TTL.
+// TestWaitTTL: a runner keeps its place in the queue as long as it waits, also for longer than its wait TTL. After the grant its claim
+// lasts for the TTL.
 func TestWaitTTL(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		first := ifrit.Invoke(w.long("a"))
@@ -47,7 +47,7 @@ func TestWaitTTL(t *testing.T) {
 	})
 }
 
-// TestRunnersThatAreGone: many that ended without a word delay the next by one wait TTL together.
+// TestRunnersThatAreGone: several dead waiters together delay the next one by one wait TTL.
 func TestRunnersThatAreGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		first := ifrit.Invoke(w.long("a"))
@@ -66,8 +66,7 @@ func TestRunnersThatAreGone(t *testing.T) {
 	})
 }
 
-// TestCutOffWhileWaiting: a runner that cannot be heard for its wait TTL loses its place, and gets
-// another one when it is heard again.
+// TestCutOffWhileWaiting: a runner that cannot reach a server for its wait TTL loses its place, and makes a new claim when it can.
 func TestCutOffWhileWaiting(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.make(&models.CreateClaimRequest{Id: "a", Resource: "k", Ttl: proto.Float64(3600)})
@@ -89,7 +88,7 @@ func TestCutOffWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestWaitTTLOptions: one of a claim counts more than that of the runner, and 0 is for ever.
+// TestWaitTTLOptions: the wait TTL of a claim has priority over WithWaitTTL; with 0 a claim waits for ever.
 func TestWaitTTLOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for name, c := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// TestWatch: each change is told once, also when the stream breaks in the middle of those that belong together; who watches hears of
-// breaks, of changes that were missed, and of the error with which the servers refuse. A loop that ends is told nothing more.
+// TestWatch: Watch reports each change once, also if the stream breaks in the middle of changes that belong together. It reports
+// breaks, missed changes, and the error with which the servers refuse. A loop that has ended gets nothing more.
 func TestWatch(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := s.dial()
@@ -60,7 +60,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// lineOf returns what a Watch tells, as a short text.
+// lineOf returns an event of Watch as a short text.
 func lineOf(e lock.WatchEvent, err error) string {
 	cursor := ""
 	if e.Cursor != "" {
@@ -86,7 +86,7 @@ func lineOf(e lock.WatchEvent, err error) string {
 	}
 }
 
-// TestWatchEnds: the end of the context ends a watch.
+// TestWatchEnds: Watch ends with its context.
 func TestWatchEnds(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

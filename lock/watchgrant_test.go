@@ -19,15 +19,15 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// unwatched is a client of a server that has no Watch.
+// unwatched is a client of a server without Watch.
 type unwatched struct{ models.LocketClient }
 
 func (unwatched) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error) {
 	return nil, status.Error(codes.Unimplemented, "unknown method Watch")
 }
 
-// TestRunnersHearOfTheEnd: whoever holds by calls of its own hears at once that somebody else has ended its claim, and why, also after
-// a restart of the server; with a server that has no Watch, at the next renewal.
+// TestRunnersHearOfTheEnd: a runner by calls learns at once that its claim was revoked, and why, also after a restart of the server. With
+// a server without Watch it learns that at the next renewal.
 func TestRunnersHearOfTheEnd(t *testing.T) {
 	const long = time.Minute
 	inWorld(t, func(t *testing.T, w *world) {

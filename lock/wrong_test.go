@@ -18,7 +18,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestWrongTTLs: a TTL that is wrong is answered with its value and the limits, and with nothing that nobody has set.
+// TestWrongTTLs: the error for an invalid TTL names its value and the limits, and no other setting.
 func TestWrongTTLs(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client, server := w.client(), w.own()
@@ -46,7 +46,7 @@ func TestWrongTTLs(t *testing.T) {
 	})
 }
 
-// TestWhyInVain: who gives up while no server can be reached, or none answers, gets the last reason why beside that of his own.
+// TestWhyInVain: the error of a wait that ends while no server can be reached, or none answers, also has the last error of the connection.
 func TestWhyInVain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Set(locktest.Cut)
@@ -79,14 +79,14 @@ func TestWhyInVain(t *testing.T) {
 		for _, c := range []*lock.Client{c, c2} {
 			must(t, second(c.Acquire(t.Context(), fmt.Sprint(&c))))
 		}
-		silent := w.beside() // it takes connections, and says nothing
+		silent := w.beside() // it accepts connections, and transmits nothing
 		silent.Set(locktest.Silent)
 		ask(silent.client(), silent.session(), "does not answer", 100*time.Millisecond)
 		silent.Set(locktest.Open)
 	})
 }
 
-// TestCloseTwice: those that close at the same time all return when it is closed, with the same error.
+// TestCloseTwice: concurrent calls of Close all return when the session is closed, with the same error.
 func TestCloseTwice(t *testing.T) {
 	scripted(t, func(t *testing.T, s *script) {
 		client := s.client()

@@ -23,8 +23,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// connSleep is a server on which "sleep" in the metadata is how long a call takes, whatever
-// its deadline.
+// connSleep is a script: a call takes as long as "sleep" in its metadata says, also after its deadline.
 func connSleep(ctx context.Context, _ string) error {
 	for _, text := range metadata.ValueFromIncomingContext(ctx, "sleep") {
 		d, err := time.ParseDuration(text)
@@ -36,7 +35,7 @@ func connSleep(ctx context.Context, _ string) error {
 	return nil
 }
 
-// connCall calls a method that the server takes a while for.
+// connCall calls a method that takes the server some time.
 func connCall(ctx context.Context, cc *conn.Conn, method string, takes, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "sleep", takes.String()), timeout)
 	defer cancel()
@@ -66,7 +65,7 @@ func TestStuckConnection(t *testing.T) {
 		if took := time.Since(start); took > 10*dialLatency {
 			t.Errorf("the next call took %v", took)
 		}
-		time.Sleep(time.Second) // gRPC listens for a second for last words
+		time.Sleep(time.Second) // gRPC waits a second for the end of the stream
 		n.wantOpen(t, false, true)
 
 		n.Wires()[1].Stuck.Store(true)
@@ -76,8 +75,7 @@ func TestStuckConnection(t *testing.T) {
 	})
 }
 
-// TestStuckServer: one server of two cannot be reached any more, which nobody tells. After one call that times out
-// none does.
+// TestStuckServer: one of two servers silently becomes unreachable. One call times out, and no call after it.
 func TestStuckServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := newDialNet(t, dialFine), newDialNet(t, dialFine)
@@ -119,8 +117,7 @@ func TestStuckServer(t *testing.T) {
 	})
 }
 
-// TestLongCalls: calls on the old connection go on, and it is closed when the last one has
-// ended.
+// TestLongCalls: calls on the old connection continue. It is closed when the last of them has ended.
 func TestLongCalls(t *testing.T) {
 	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		var calls sync.WaitGroup
@@ -214,7 +211,7 @@ func TestMeaninglessDeadlines(t *testing.T) {
 			_, err = watch.Recv()
 		}
 		dialWantCode(t, err, codes.DeadlineExceeded)
-		dialWantCode(t, dialCall(cc, "Lock", -time.Second), codes.DeadlineExceeded) // late before it began
+		dialWantCode(t, dialCall(cc, "Lock", -time.Second), codes.DeadlineExceeded) // its deadline has passed already
 		dialWantCode(t, dialCall(cc, "Fetch", time.Second), codes.DeadlineExceeded)
 		canceled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -225,7 +222,7 @@ func TestMeaninglessDeadlines(t *testing.T) {
 	})
 }
 
-// TestTimeoutWhileConnecting: a connection that is being made is not begun anew.
+// TestTimeoutWhileConnecting: a call that times out while gRPC connects does not start another connection.
 func TestTimeoutWhileConnecting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newDialNet(t, dialFine)
@@ -248,8 +245,7 @@ func TestTimeoutWhileConnecting(t *testing.T) {
 	})
 }
 
-// TestCloseConn: closing ends all that is under way, on old connections too, and what comes
-// after says why it fails.
+// TestCloseConn: Close ends all calls, also those on old connections. Later calls return ErrClosed.
 func TestCloseConn(t *testing.T) {
 	dialBubble(t, connSleep, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		var calls sync.WaitGroup
@@ -293,7 +289,7 @@ func TestCloseConn(t *testing.T) {
 	})
 }
 
-// TestBadStream: a stream that does not come into being does not hold its connection.
+// TestBadStream: a stream that could not be opened does not keep its connection open.
 func TestBadStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, wrong := newDialNet(t, connSleep), errors.New("no credential")
@@ -311,7 +307,7 @@ func TestBadStream(t *testing.T) {
 	})
 }
 
-// TestConnStress: calls, timeouts and the end all at once.
+// TestConnStress: calls, timeouts and Close at the same time.
 func TestConnStress(t *testing.T) {
 	address, _, _ := dialListen(t, nil, func(ctx context.Context, _ string) error {
 		select {
@@ -348,8 +344,8 @@ func TestConnStress(t *testing.T) {
 	calls.Wait()
 }
 
-// TestAwaitBehindSilence: a call that waits is answered before its deadline, so a deadline
-// that passes after the timeout of its request replaces the connection.
+// TestAwaitBehindSilence: the server answers AwaitClaim before its deadline. So a deadline that passes after the timeout in the
+// request replaces the connection.
 func TestAwaitBehindSilence(t *testing.T) {
 	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		await := func(timeout time.Duration) error {

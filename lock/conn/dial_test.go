@@ -38,8 +38,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// dialScript is what a server does with a call of a method, which it then answers with an
-// empty message.
+// dialScript is called for each call of a method. Its error is the answer; without an error that is an empty message.
 type dialScript func(ctx context.Context, method string) error
 
 func dialFine(context.Context, string) error { return nil }
@@ -91,8 +90,8 @@ func dialCall(cc *conn.Conn, method string, timeout time.Duration, options ...gr
 	return cc.Invoke(ctx, "/models.Locket/"+method, &emptypb.Empty{}, &emptypb.Empty{}, options...)
 }
 
-// dialLatency is how long what a server sends takes to its client. So a client that times out
-// does so before it hears that the server has timed out too.
+// dialLatency is the time from the server to the client. So a client times out before it hears that the server has timed out
+// too.
 const dialLatency = time.Millisecond
 
 // dialNet is a server, and the network to it.
@@ -133,7 +132,7 @@ func (n *dialNet) wantWires(t testing.TB, want int) {
 	}
 }
 
-// TestDialAddresses: what is not an address is named.
+// TestDialAddresses: the error of Dial names an invalid address.
 func TestDialAddresses(t *testing.T) {
 	for name, addresses := range map[string][]string{
 		"no address": nil, `""`: {""}, `"localhost"`: {"localhost"}, `":8891"`: {":8891"}, `"localhost:"`: {"localhost:"},
@@ -208,7 +207,7 @@ func TestDialLoopback(t *testing.T) {
 	}
 }
 
-// TestDialBadOptions: what gRPC does not take is the error of Dial.
+// TestDialBadOptions: Dial returns an error for an option that gRPC refuses.
 func TestDialBadOptions(t *testing.T) {
 	if _, err := conn.Dial([]string{"localhost:1"}, conn.WithDialOptions(grpc.WithDefaultServiceConfig("{"))); err == nil {
 		t.Error("no error")
@@ -240,8 +239,7 @@ func TestServiceConfig(t *testing.T) {
 	}
 }
 
-// TestDialRetries: what is safe is tried again, up to three times within a second or so;
-// nothing else is.
+// TestDialRetries: a method that may be repeated is tried again, up to three times within about a second. No other method is.
 func TestDialRetries(t *testing.T) {
 	for _, desc := range models.Locket_ServiceDesc.Methods {
 		method, safe := desc.MethodName, slices.Contains(methods.Repeatable(), desc.MethodName)
@@ -282,9 +280,8 @@ func TestDialOtherErrors(t *testing.T) {
 	})
 }
 
-// TestDialServerComesBack: after a long outage the connection is there within little more
-// than a second, and the attempts before that were not too many. A retried call bridges a
-// short outage.
+// TestDialServerComesBack: after a long outage the client connects within little more than a second, and it has not tried too
+// often before. Retries bridge a short outage.
 func TestDialServerComesBack(t *testing.T) {
 	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		dialMust(t, dialCall(cc, "Lock", time.Minute))
@@ -327,7 +324,7 @@ func TestDialConnectTimeout(t *testing.T) {
 	})
 }
 
-// TestDialIdle: the server endures the pings on a connection without calls.
+// TestDialIdle: the server accepts the pings on a connection without calls.
 func TestDialIdle(t *testing.T) {
 	dialBubble(t, dialFine, func(t *testing.T, n *dialNet, cc *conn.Conn) {
 		dialMust(t, dialCall(cc, "Lock", time.Minute))
@@ -348,7 +345,7 @@ func TestDialKeepalive(t *testing.T) {
 	})
 }
 
-// TestDialUserAgent: the server's log can tell who calls. Users' own options win.
+// TestDialUserAgent: the server gets the user agent and the authority. The user's own options have priority.
 func TestDialUserAgent(t *testing.T) {
 	var agent, authority atomic.Value
 	script := func(ctx context.Context, _ string) error {
@@ -374,7 +371,7 @@ func TestDialUserAgent(t *testing.T) {
 	})
 }
 
-// TestDialLargeAnswer: older servers have no pages for FetchAll.
+// TestDialLargeAnswer: a client takes a large answer to FetchAll, which older servers do not divide into pages.
 func TestDialLargeAnswer(t *testing.T) {
 	many := &models.FetchAllResponse{} // 100 locks of the largest size
 	for range 100 {
@@ -389,7 +386,7 @@ func TestDialLargeAnswer(t *testing.T) {
 	}
 }
 
-// TestDialRoundRobin: calls take turns; when a server is killed, the other has them all.
+// TestDialRoundRobin: calls alternate between two servers; when one is killed, the other one gets all calls.
 func TestDialRoundRobin(t *testing.T) {
 	address, one, first := dialListen(t, nil, dialFine)
 	otherAddress, other, _ := dialListen(t, nil, dialFine)
@@ -420,12 +417,12 @@ func TestDialRoundRobin(t *testing.T) {
 			failed++
 		}
 	}
-	if failed > 1 { // one may have had the beginning of its answer: gRPC does not try that again
+	if failed > 1 { // gRPC does not retry a call that has received the beginning of its answer
 		t.Errorf("%d calls failed", failed)
 	}
 }
 
-// dialTLS is a server's configuration that demands clients' certificates by an authority.
+// dialTLS returns the configuration of a server that requires client certificates signed by an authority.
 func dialTLS(t testing.TB, ca *fixtures.CA) *tls.Config {
 	t.Helper()
 	cert, key := ca.Issue(t, "server")
@@ -440,7 +437,7 @@ func dialFiles(t testing.TB, ca *fixtures.CA) conn.Files {
 	return conn.Files{CA: ca.File, Cert: cert, Key: key}
 }
 
-// TestDialTLS: who may talk to whom.
+// TestDialTLS: which certificates and authorities clients and servers accept.
 func TestDialTLS(t *testing.T) {
 	ca, other := fixtures.NewCA(t), fixtures.NewCA(t)
 	address, _, _ := dialListen(t, dialTLS(t, ca), dialFine)
@@ -450,7 +447,7 @@ func TestDialTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		host  string
 		files conn.Files
-		says  string // "-" for an error that says what it likes: TLS 1.3 tells a client late
+		says  string // "-" for any error: with TLS 1.3 a client is told late
 	}{
 		"by IP":                        {"127.0.0.1", good, ""},
 		"by name":                      {"localhost", good, ""},
@@ -478,8 +475,7 @@ func TestDialTLS(t *testing.T) {
 	}
 }
 
-// TestDialOwnCredentials: a configuration and gRPC's credentials secure the connections; those
-// of gRPC's options win.
+// TestDialOwnCredentials: WithTLS and WithCredentials secure the connections; credentials in WithDialOptions have priority.
 func TestDialOwnCredentials(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	address, _, _ := dialListen(t, dialTLS(t, ca), dialFine)
@@ -495,7 +491,7 @@ func TestDialOwnCredentials(t *testing.T) {
 	}
 }
 
-// TestDialFiles: invalid files are named by Dial.
+// TestDialFiles: the error of Dial names an invalid file.
 func TestDialFiles(t *testing.T) {
 	ca := fixtures.NewCA(t)
 	good := dialFiles(t, ca)
@@ -522,7 +518,7 @@ func TestDialFiles(t *testing.T) {
 	}
 }
 
-// dialReplace writes the content of other files into files.
+// dialReplace replaces the content of files by that of other files.
 func dialReplace(t testing.TB, files, by conn.Files) {
 	t.Helper()
 	for to, from := range map[string]string{files.CA: by.CA, files.Cert: by.Cert, files.Key: by.Key} {

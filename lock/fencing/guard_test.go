@@ -44,7 +44,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardPanic: a write that panics has been seen, and leaves the guard in order.
+// TestGuardPanic: the token of a write that panics counts as seen, and the guard can be used after that.
 func TestGuardPanic(t *testing.T) {
 	var guard fencing.Guard
 	func() {
@@ -60,7 +60,7 @@ func TestGuardPanic(t *testing.T) {
 	}
 }
 
-// TestGuardConcurrently: no write comes after one with a higher token, and no two at once.
+// TestGuardConcurrently: no write follows one with a higher token, and no two writes run at the same time.
 func TestGuardConcurrently(t *testing.T) {
 	const writers, each = 16, 1000
 	var (

@@ -1,5 +1,5 @@
-// Package locktest is the world of the tests of lock, and of the packages below it: the network between a client and its server
-// (Network), and a server that does what a test says (Script). The real server is for the tests themselves to start.
+// Package locktest has what the tests of lock and of the packages below it share: the network between a client and a server
+// (Network), and a server that a test scripts (Script).
 package locktest
 
 import (
@@ -35,12 +35,12 @@ var errCut = errors.New("the network is cut")
 type Network struct {
 	// Connect connects to the server.
 	Connect func(ctx context.Context, address string) (net.Conn, error)
-	// Latency is how long what the server sends takes to its client.
+	// Latency delays what the server sends.
 	Latency time.Duration
 
 	mu       sync.Mutex
 	state    State
-	changed  chan struct{} // closed when the state changes; nil if nobody waits for that
+	changed  chan struct{} // closed when the state changes; nil if nothing waits for that
 	prevent  func(ctx context.Context) error
 	attempts int
 	wires    []*Wire
@@ -51,7 +51,7 @@ func Over(listener *bufconn.Listener) *Network {
 	return &Network{Connect: func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }}
 }
 
-// Option has a client connect over the network.
+// Option makes a client connect over the network.
 func (n *Network) Option() conn.Option { return conn.WithDialOptions(grpc.WithContextDialer(n.Dial)) }
 
 // Dial returns a connection to the server.
@@ -98,28 +98,28 @@ func (n *Network) Set(state State) {
 	}
 }
 
-// Prevent has a function called before each connection is made, whose error prevents it; nil: there is none.
+// Prevent sets a function that is called before each connection is made; its error prevents the connection. nil removes it.
 func (n *Network) Prevent(prevent func(ctx context.Context) error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.prevent = prevent
 }
 
-// Attempts returns how often the client has tried to connect.
+// Attempts returns the number of attempts to connect.
 func (n *Network) Attempts() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.attempts
 }
 
-// Wires returns the connections that were made so far.
+// Wires returns all connections that were made.
 func (n *Network) Wires() []*Wire {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.wires)
 }
 
-// silence returns a channel that is closed when the network may be silent no longer, nil if it is not.
+// silence returns a channel that is closed when the state changes, nil if the network is not Silent.
 func (n *Network) silence() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,7 +135,7 @@ func (n *Network) silence() <-chan struct{} {
 // Wire is the client's end of a connection.
 type Wire struct {
 	net.Conn
-	// Stuck has everything swallowed that goes in or out.
+	// Stuck drops all bytes, in both directions.
 	Stuck   atomic.Bool
 	network *Network
 	once    sync.Once
@@ -152,7 +152,7 @@ func (w *Wire) IsClosed() bool {
 	}
 }
 
-// pass returns when the network is not silent, or the wire is closed.
+// pass returns when the network is not Silent, or the wire is closed.
 func (w *Wire) pass() {
 	for {
 		silence := w.network.silence()

@@ -17,7 +17,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Script is a server that does what a test says, message by message: for what the real one cannot be made to do at will.
+// Script is a server that a test scripts, message by message, to show what the real server cannot be made to do at will.
 type Script struct {
 	models.UnimplementedLocketServer
 	t testing.TB
@@ -33,7 +33,7 @@ type Script struct {
 	finish   sync.Once
 }
 
-// Serve has a Script serve at a listener until the end of the test. The unary calls are answered by a function.
+// Serve starts a Script at a listener. It ends with the test. A function answers the unary calls.
 func Serve(t testing.TB, listener net.Listener, answer func(ctx context.Context, method string, request any) (any, error), options ...grpc.ServerOption) (*Script, *grpc.Server) {
 	s := &Script{t: t, answer: answer, watches: make(chan *Watch, 16), Streams: make(chan *Stream, 16), calls: make(map[string]int)}
 	server := grpc.NewServer(append(options, grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(s.unary))...)
@@ -58,14 +58,14 @@ func (s *Script) unary(ctx context.Context, request any, info *grpc.UnaryServerI
 	return s.answer(ctx, method, request)
 }
 
-// Calls returns how many calls of a unary method have come.
+// Calls returns the number of calls of a unary method.
 func (s *Script) Calls(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[method]
 }
 
-// Watch is one watch: what is sent to Out is sent to the client, and an error ends it.
+// Watch is one call of Watch. Messages in Out are sent to the client; an error in it ends the call.
 type Watch struct {
 	Cursor string
 	Out    chan any
@@ -90,7 +90,7 @@ func (s *Script) Watch(request *models.WatchRequest, stream grpc.ServerStreaming
 	}
 }
 
-// NextWatch returns the next watch. It fails the test unless that goes on at a cursor.
+// NextWatch returns the next watch. It fails the test unless that continues at a cursor.
 func (s *Script) NextWatch(cursor string) *Watch {
 	s.t.Helper()
 	w := <-s.watches
@@ -102,7 +102,7 @@ func (s *Script) NextWatch(cursor string) *Watch {
 
 // Stream is one stream of a session, from the server's side.
 type Stream struct {
-	// Opening is the first request, Requests are those after it. End ends the stream with an error.
+	// Opening is the first request, Requests gets those after it. An error in End ends the stream.
 	Opening  *models.SessionRequest
 	Requests chan *models.SessionRequest
 	End      chan error
@@ -147,7 +147,7 @@ func (s *Script) Accept() *Stream {
 	return st
 }
 
-// Attach accepts the next stream of a session, with what the session holds.
+// Attach accepts the next stream of a session, and reports what the session holds.
 func (s *Script) Attach(snapshot ...*models.SessionStatus) *Stream {
 	s.t.Helper()
 	st := s.Accept()
@@ -218,7 +218,7 @@ func (st *Stream) opened() *models.SessionResponse {
 	}}
 }
 
-// Answer sends a status as the answer to a request; with nil it is news.
+// Answer sends a status as the answer to a request; for nil, as an event.
 func (st *Stream) Answer(request *models.SessionRequest, status *models.SessionStatus) {
 	st.t.Helper()
 	st.Send(&models.SessionResponse{Sequence: request.GetSequence(), Event: &models.SessionResponse_Status{Status: status}})
@@ -248,7 +248,7 @@ func (st *Stream) Raw() *models.SessionRequest {
 	return next(st.t, st.Requests, "request")
 }
 
-// next returns what comes on a channel.
+// next returns the next value of a channel.
 func next[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()
 	select {
