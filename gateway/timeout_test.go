@@ -54,7 +54,7 @@ func bubble(t *testing.T, test func(t *testing.T, dial func() net.Conn), changes
 	})
 }
 
-// pipes is a listener of connections without buffers, whose deadlines are real.
+// pipes is a listener of unbuffered connections that support deadlines.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -85,7 +85,7 @@ func (p *pipes) Close() error {
 
 func (*pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
 
-// closed returns how long it takes until the server has closed a connection.
+// closed returns the time until the server has closed a connection.
 func closed(conn net.Conn) time.Duration {
 	begin := time.Now()
 	_, _ = io.Copy(io.Discard, conn)
@@ -106,8 +106,7 @@ func send(t *testing.T, conn net.Conn, method, path, body string, headers ...str
 	return resp.StatusCode
 }
 
-// TestLongWait: a wait may last for minutes, though no other request may last for more than
-// one; and the connection can be used afterwards.
+// TestLongWait: a wait may last several minutes, though other requests may last one minute at most. The connection can be used after it.
 func TestLongWait(t *testing.T) {
 	bubble(t, func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
@@ -126,8 +125,8 @@ func TestLongWait(t *testing.T) {
 	})
 }
 
-// TestUnfinishedBodies: bodies of unknown callers that do not come are cut off after a time, and before that
-// where there are too many. Neither hinders a request that comes whole, nor known callers.
+// TestUnfinishedBodies: a request of an unknown caller whose body does not come is cut off after a while, or earlier if there are too many of
+// them. Complete requests, and those of known callers, are not affected.
 func TestUnfinishedBodies(t *testing.T) {
 	known := func(ctx context.Context) bool {
 		return slices.Contains(metadata.ValueFromIncomingContext(ctx, "authorization"), "alice") ||
@@ -188,7 +187,7 @@ func TestUnfinishedBodies(t *testing.T) {
 	}, func(c *gateway.Config) { c.Arrive, c.Headers = arrivals.Begin, []string{"authorization", "x-user"} })
 }
 
-// TestSlowClients: who sends slowly, takes no answer, or sends nothing more is cut off.
+// TestSlowClients: a client that sends slowly, does not read its answer, or sends nothing more is cut off.
 func TestSlowClients(t *testing.T) {
 	for name, c := range map[string]struct {
 		sends string
@@ -216,7 +215,7 @@ func TestSlowClients(t *testing.T) {
 			_, err := io.WriteString(conn, "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
 			must(t, err)
 			time.Sleep(90 * time.Second)
-			content, _ := io.ReadAll(conn) // what was in the buffers, and the end
+			content, _ := io.ReadAll(conn) // the rest of the buffers, and the end
 			if len(content) > 10<<10 {
 				t.Errorf("after 90 s it still got %d bytes", len(content))
 			}

@@ -20,8 +20,8 @@ func dialEtcd(address string, connections int) (clients []*etcd.Client, err erro
 	return clients, nil
 }
 
-// loadEtcd locks with a transaction that makes a key, bound to a lease of the connection, unless it is there, and releases with one that deletes
-// what the caller has made.
+// loadEtcd locks with a transaction that creates a key, bound to a lease of the connection, unless the key exists. It releases with a transaction
+// that deletes the key if the caller has created it.
 func loadEtcd(address string, connections, callers int) (all []caller, err error) {
 	clients, err := dialEtcd(address, connections)
 	if err != nil {
@@ -57,7 +57,7 @@ func loadEtcd(address string, connections, callers int) (all []caller, err error
 	return all, nil
 }
 
-// handOffEtcd has all callers take turns with etcd's own mutex, each with a session of its own.
+// handOffEtcd makes callers that take turns with etcd's own mutex, each with a session of its own.
 func handOffEtcd(address string, connections, callers int) (all []caller, err error) {
 	clients, err := dialEtcd(address, connections)
 	if err != nil {

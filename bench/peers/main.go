@@ -1,5 +1,5 @@
-// Command peers loads ZooKeeper and etcd as command bench loads Locket, for the comparison of `make bench-peers`. Its module is its own, so
-// that nothing of Locket depends on theirs.
+// Command peers loads ZooKeeper and etcd as command bench loads Locket, for the comparison of `make bench-peers`. It is a module of its own, so
+// that Locket does not depend on their clients.
 package main
 
 import (
@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// names is how many locks each caller goes round.
+	// names is the number of locks of each caller, which it takes in turn.
 	names = 100
-	// ttl is that of leases and sessions, in seconds.
+	// ttl is the TTL of leases and sessions, in seconds.
 	ttl = 60
 	// value is stored with each lock.
 	value = "10.0.0.1:8080"
 )
 
-// caller is what one caller does: its operation with a number, which are even for what acquires and odd for what releases.
+// caller carries out the operation of one caller with a number: an even one acquires, an odd one releases.
 type caller func(ctx context.Context, n int) error
 
-// loads make callers that share connections.
+// loads makes the callers of each load. They share connections.
 var loads = map[string]func(address string, connections, callers int) ([]caller, error){
 	"etcd":               loadEtcd,
 	"etcd-hand-off":      handOffEtcd,
@@ -72,7 +72,7 @@ func run(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(map[string]float64{"rate": float64(len(took)) / elapsed, "p50": at(0.5), "p99": at(0.99)})
 }
 
-// drive has all callers do one operation after the other for a while. Each does an even number of them, so that it holds nothing at the end.
+// drive runs the operations of all callers for a while. Each caller carries out an even number of them, so that it holds nothing at the end.
 func drive(callers []caller, duration time.Duration) (took []time.Duration, failure error) {
 	var (
 		group sync.WaitGroup
@@ -99,7 +99,7 @@ func drive(callers []caller, duration time.Duration) (took []time.Duration, fail
 	return took, failure
 }
 
-// handOff is a caller that takes a lock and gives it up at once. An operation is both: a hand-off.
+// handOff returns a caller that takes a lock and releases it at once. Each operation does both, and counts as one hand-off.
 func handOff(lock, unlock func(context.Context) error) caller {
 	return func(ctx context.Context, _ int) error {
 		if err := lock(ctx); err != nil {

@@ -37,7 +37,7 @@ func awaitSession(events <-chan zk.Event) error {
 	}
 }
 
-// loadZooKeeper locks by making an ephemeral node, and releases by deleting it.
+// loadZooKeeper locks by creating an ephemeral node, and releases by deleting it.
 func loadZooKeeper(address string, connections, callers int) (all []caller, err error) {
 	conns, err := dialZooKeeper(address, connections)
 	if err != nil {
@@ -58,7 +58,7 @@ func loadZooKeeper(address string, connections, callers int) (all []caller, err 
 	return all, nil
 }
 
-// handOffZooKeeper has all callers take turns with ZooKeeper's recipe of a lock.
+// handOffZooKeeper makes callers that take turns by ZooKeeper's recipe for locks.
 func handOffZooKeeper(address string, connections, callers int) (all []caller, err error) {
 	conns, err := dialZooKeeper(address, connections)
 	if err != nil {

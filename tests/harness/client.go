@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// Lock takes or renews a lock and fails the test when that is refused.
+// Lock takes or renews a lock, and fails the test if that is refused.
 func Lock(t *testing.T, client models.LocketClient, key, owner string, ttl time.Duration) (token uint64) {
 	t.Helper()
 	token, err := TryLock(t, client, key, owner, ttl)
@@ -19,7 +19,7 @@ func Lock(t *testing.T, client models.LocketClient, key, owner string, ttl time.
 	return token
 }
 
-// TryLock takes or renews a lock, and returns its fencing token, or why not.
+// TryLock takes or renews a lock, and returns its fencing token or the error.
 func TryLock(t *testing.T, client models.LocketClient, key, owner string, ttl time.Duration) (token uint64, err error) {
 	t.Helper()
 	resp, err := client.Lock(t.Context(), &models.LockRequest{
@@ -41,13 +41,13 @@ func Create(t *testing.T, client models.LocketClient, key, id string, ttl time.D
 	return found
 }
 
-// Renew has a claim expire after a TTL from now.
+// Renew renews a claim with a TTL.
 func Renew(t *testing.T, client models.LocketClient, id string, ttl time.Duration) (*models.Claim, error) {
 	t.Helper()
 	return client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Ttl: proto.Float64(ttl.Seconds())})
 }
 
-// Release gives a claim back.
+// Release releases a claim.
 func Release(t *testing.T, client models.LocketClient, id string) {
 	t.Helper()
 	_, err := client.UpdateClaim(t.Context(), &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_RELEASED})
@@ -56,7 +56,7 @@ func Release(t *testing.T, client models.LocketClient, id string) {
 	}
 }
 
-// ListAll returns every claim there is.
+// ListAll returns all claims.
 func ListAll(t *testing.T, client models.LocketClient) (all []*models.Claim) {
 	t.Helper()
 	for token := ""; ; {

@@ -12,7 +12,7 @@ import (
 // Raft is the name of the embedded engine.
 const Raft = "raft"
 
-// Engines returns, for each engine, what makes a fresh database for a server.
+// Engines returns, for each engine, a function that makes a new database for a server.
 func Engines() map[string]func(*testing.T) string {
 	return map[string]func(*testing.T) string{
 		Raft:    Embedded,
@@ -20,7 +20,7 @@ func Engines() map[string]func(*testing.T) string {
 	}
 }
 
-// Embedded returns a database of the test's own, of the embedded engine.
+// Embedded returns a new database of the embedded engine.
 func Embedded(t *testing.T) string { return Raft + ":" + filepath.Join(t.TempDir(), "locket") }
 
 // OnEachEngine runs a test on a fresh database of each engine.

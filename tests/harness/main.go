@@ -9,11 +9,11 @@ import (
 	"github.com/locket-service/locket/fixtures"
 )
 
-// parallel is how many tests run at a time for each processor, unless the command line says it: most of the
-// time they wait for processes.
+// parallel is the number of tests that run at the same time for each processor, unless the command line sets it. Most of the time they wait
+// for processes.
 const parallel = 3
 
-// Run runs the tests of a package, and clears away what fixtures have left.
+// Run runs the tests of a package, and removes what fixtures have left.
 func Run(m *testing.M) {
 	flag.Parse()
 	given := false

@@ -16,33 +16,33 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-// How a session stands to a resource.
+// The states of a session for a resource.
 const (
 	None    = models.Holding_HOLDING_NONE
 	Waiting = models.Holding_HOLDING_WAITING
 	Held    = models.Holding_HOLDING_HELD
 )
 
-// Session is a session's stream, as the wire has it.
+// Session is a stream of a session, message by message.
 type Session struct {
 	grpc.BidiStreamingClient[models.SessionRequest, models.SessionResponse]
 	t *testing.T
-	// ID is the session's.
+	// ID is the id of the session.
 	ID       string
 	sequence uint64
-	// BreakOff ends the stream as a client does that dies.
+	// BreakOff ends the stream as a client that dies does.
 	BreakOff context.CancelFunc
 	sending  sync.Mutex
-	// responses are those that came; they end with the stream, and Err then says how.
+	// responses gets the messages from the server. It is closed with the stream; Err then has the error.
 	responses chan *models.SessionResponse
 	Err       error
-	// Events are those that came before an awaited answer.
+	// Events are the events that came before an awaited answer.
 	Events []*models.SessionStatus
-	// Rest are those that came before the end, in Ends.
+	// Rest are the messages that came before the end, in Ends.
 	Rest []*models.SessionResponse
 }
 
-// SessionSecret is that of all sessions of OpenRequest.
+// SessionSecret is the secret of all sessions of OpenRequest.
 const SessionSecret = "a secret that nobody knows"
 
 // SessionID returns the id of a session with a name.
@@ -105,7 +105,7 @@ func (s *Session) Open(name string, more ...func(*models.OpenSession)) []*models
 	}
 }
 
-// OpenRequest opens a session named so, with a TTL of 10 seconds.
+// OpenRequest opens a session with a name, and a TTL of 10 seconds.
 func OpenRequest(name string, more ...func(*models.OpenSession)) *models.SessionRequest {
 	open := &models.OpenSession{Id: SessionID(name), Secret: SessionSecret, Owner: name, Ttl: 10}
 	for _, change := range more {
@@ -114,15 +114,15 @@ func OpenRequest(name string, more ...func(*models.OpenSession)) *models.Session
 	return &models.SessionRequest{Command: &models.SessionRequest_Open{Open: open}}
 }
 
-// Resume has a session be resumed.
+// Resume resumes a session.
 func Resume(open *models.OpenSession) { open.Resume = true }
 
-// SessionTTL sets a TTL.
+// SessionTTL sets the TTL.
 func SessionTTL(seconds float64) func(*models.OpenSession) {
 	return func(open *models.OpenSession) { open.Ttl = seconds }
 }
 
-// Ask sends a message with the next sequence.
+// Ask sends a message with the next sequence number.
 func (s *Session) Ask(request *models.SessionRequest) uint64 {
 	s.t.Helper()
 	s.sequence++
@@ -170,10 +170,10 @@ func LockCommand(resource string, more ...func(*models.LockCommand)) *models.Ses
 	return &models.SessionRequest{Command: &models.SessionRequest_Lock{Lock: lock}}
 }
 
-// Try has a LOCK be a TRY_LOCK.
+// Try makes a LOCK a TRY_LOCK.
 func Try(lock *models.LockCommand) { lock.Try = true }
 
-// Shared has a LOCK be in shared mode.
+// Shared makes a LOCK shared.
 func Shared(lock *models.LockCommand) { lock.Mode = models.Mode_MODE_SHARED }
 
 // UnlockCommand gives a resource up.
@@ -181,17 +181,16 @@ func UnlockCommand(resource string) *models.SessionRequest {
 	return &models.SessionRequest{Command: &models.SessionRequest_Unlock{Unlock: &models.UnlockCommand{Resource: resource}}}
 }
 
-// Lock sends LOCK, and checks how the session then stands.
+// Lock sends LOCK, and checks the state of the session after that.
 func (s *Session) Lock(resource string, want models.Holding, more ...func(*models.LockCommand)) *models.SessionStatus {
 	s.t.Helper()
 	return s.Stands(s.Answer(s.Ask(LockCommand(resource, more...))), resource, want)
 }
 
-// RefusedDeadlock sends LOCK, and checks that it is refused since it would cause a deadlock whose
-// members' sessions and claims have these texts.
+// RefusedDeadlock sends LOCK, and checks that it is refused because of a deadlock with these members, by their sessions and claims.
 func (s *Session) RefusedDeadlock(resource string, members ...string) {
 	s.t.Helper()
-	time.Sleep(time.Millisecond) // real time: of claims that join at the same time, that with the last id is refused
+	time.Sleep(time.Millisecond) // real time: of claims that join at the same time, the one with the last id is refused
 	response := s.Answer(s.Ask(LockCommand(resource)))
 	e := response.GetError()
 	if codes.Code(e.GetCode()) != codes.Aborted || e.GetReason() != models.ReasonDeadlock {
@@ -210,7 +209,7 @@ func (s *Session) Unlock(resource string) *models.SessionStatus {
 	return s.Stands(s.Answer(s.Ask(UnlockCommand(resource))), resource, None)
 }
 
-// Stands checks how the session stands to a resource by an answer.
+// Stands checks the state of the session for a resource in an answer.
 func (s *Session) Stands(response *models.SessionResponse, resource string, want models.Holding) *models.SessionStatus {
 	s.t.Helper()
 	got := response.GetStatus()
@@ -241,7 +240,7 @@ func (s *Session) Done(sequence uint64) {
 	}
 }
 
-// Heartbeat sends one, and waits for its answer.
+// Heartbeat sends a heartbeat, and waits for its answer.
 func (s *Session) Heartbeat() {
 	s.t.Helper()
 	if response := s.Answer(s.Ask(HeartbeatCommand())); response.GetHeartbeat() == nil {
@@ -249,7 +248,7 @@ func (s *Session) Heartbeat() {
 	}
 }
 
-// HeartbeatCommand is a heartbeat.
+// HeartbeatCommand returns a heartbeat.
 func HeartbeatCommand() *models.SessionRequest {
 	return &models.SessionRequest{Command: &models.SessionRequest_Heartbeat{Heartbeat: &models.Heartbeat{}}}
 }
@@ -268,7 +267,7 @@ func (s *Session) Hears(resource string, previous, current models.Holding) *mode
 	return got
 }
 
-// HearsAll is Hears of resources in any order: the changes of one transaction have none.
+// HearsAll is Hears for several resources, in any order: the changes of one transaction have no order.
 func (s *Session) HearsAll(previous, current models.Holding, resources ...string) {
 	s.t.Helper()
 	for left := slices.Clone(resources); len(left) > 0; {
@@ -284,7 +283,7 @@ func (s *Session) HearsAll(previous, current models.Holding, resources ...string
 	}
 }
 
-// Heard waits for an event, which Hears then checks, and reports whether one came in time.
+// Heard waits for an event, which Hears checks, and reports whether one came in time.
 func (s *Session) Heard(timeout time.Duration) bool {
 	if len(s.Events) > 0 {
 		return true
@@ -321,7 +320,7 @@ func (s *Session) Ends(code codes.Code, reason string) {
 	}
 }
 
-// EndsFor checks that the stream ends for one of several reasons, of which the server may learn in any order.
+// EndsFor checks that the stream ends for one of several reasons, whichever the server finds first.
 func (s *Session) EndsFor(reasons ...string) {
 	s.t.Helper()
 	if err := s.end(); !slices.Contains(reasons, models.ReasonOf(err)) {
@@ -329,7 +328,7 @@ func (s *Session) EndsFor(reasons ...string) {
 	}
 }
 
-// end returns the error with which the stream ends, nil for a good end.
+// end returns the error with which the stream ends, nil if it ends without one.
 func (s *Session) end() error {
 	s.t.Helper()
 	for {
@@ -350,7 +349,7 @@ func (s *Session) end() error {
 	return s.Err
 }
 
-// aliveSequence is that of the heartbeats whose answers are nobody's business.
+// aliveSequence is the sequence number of the heartbeats of KeepAlive, whose answers are ignored.
 const aliveSequence = 1 << 40
 
 // KeepAlive sends heartbeats until the stream ends.
@@ -366,7 +365,7 @@ func (s *Session) KeepAlive() {
 	}()
 }
 
-// Send is for several goroutines.
+// Send sends a message. Several goroutines may call it.
 func (s *Session) Send(request *models.SessionRequest) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()

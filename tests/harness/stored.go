@@ -20,11 +20,11 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// storedColumns are what Stored reads of a claim. Its position is the version with which it joined the queue.
+// storedColumns are the columns of a claim that Stored reads. The position is the version with which the claim joined the queue.
 const storedColumns = "SELECT id, resource, owner, mode, session, wait_ttl, status, position, token, version FROM claims"
 
-// Stored returns all claims as the database of a server that runs has them. Clients cannot see
-// everything that there is: with which version a claim joined its queue is known to the store alone.
+// Stored returns all claims in the database of a running server. Clients cannot see everything: the version with which a claim joined its queue
+// is in the store alone.
 func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 	t.Helper()
 	var all []claim.Claim
@@ -35,21 +35,21 @@ func Stored(t *testing.T, server *fixtures.Locket) []claim.Claim {
 		all, err = storedInMySQL(source)
 	}
 	Must(t, err)
-	// A store has rows of its own, of resources that no client can name.
+	// A store has rows of its own, whose resources no client can name.
 	return slices.DeleteFunc(all, func(c claim.Claim) bool {
 		return !utf8.ValidString(c.Resource) || strings.Contains(c.Resource, "\x00")
 	})
 }
 
-// storedInRaft reads a copy of the folder of a server, which is stopped meanwhile: it is what the server would find if it
-// had been killed at that moment.
+// storedInRaft reads a copy of the folder of a server, which is paused meanwhile. The copy is what the server would find if it had been killed
+// at that moment.
 func storedInRaft(t *testing.T, server *fixtures.Locket, folder string) (all []claim.Claim, err error) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")
 	Must(t, server.Pause())
 	err = os.CopyFS(copied, os.DirFS(folder))
 	Must(t, server.Resume())
-	// Without the file of the place the folder is no copy, but was moved.
+	// Without the file of its place the folder counts as moved, and not as copied.
 	if err = errors.Join(err, os.Remove(filepath.Join(copied, "place"))); err != nil {
 		return nil, err
 	}

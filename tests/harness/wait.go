@@ -15,8 +15,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// HangTimeout is after how long a test fails that waits for something. On a machine that is busy it
-// may take long, so no verdict depends on it but that something hangs.
+// HangTimeout is the time after which a test that waits for something fails. It is long, so that a test fails only if something hangs, and not
+// because the machine is busy.
 const HangTimeout = 2 * time.Minute
 
 // Eventually waits until check returns nil.
@@ -27,7 +27,7 @@ func Eventually(t testing.TB, check func() error) {
 		if err == nil {
 			return
 		}
-		waited := time.Since(begin) // real time: how long it has been waited for
+		waited := time.Since(begin) // real time: the time since the wait began
 		if waited > HangTimeout {
 			t.Fatalf("not within %v: %v", HangTimeout, err)
 		}
@@ -35,7 +35,7 @@ func Eventually(t testing.TB, check func() error) {
 	}
 }
 
-// Until waits until something is so.
+// Until waits until a condition is true.
 func Until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	Eventually(t, func() error {
@@ -46,7 +46,7 @@ func Until(t testing.TB, what string, is func() bool) {
 	})
 }
 
-// Await returns what comes on a channel, or the zero value when it is closed.
+// Await returns the next value of a channel, or the zero value when it is closed.
 func Await[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {
@@ -58,12 +58,12 @@ func Await[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// Think pauses for a random time, as clients of a load do between two requests: so they meet in ever new orders.
+// Think pauses for a random time, as clients of a load do between two requests, so that the order of requests varies.
 func Think(longest time.Duration) {
 	time.Sleep(rand.N(longest + 1)) // real time: nothing is waited for
 }
 
-// Repeat does something again and again, until stop is closed.
+// Repeat calls a function repeatedly until stop is closed.
 func Repeat(stop <-chan struct{}, pause time.Duration, do func()) {
 	for {
 		select {
@@ -76,7 +76,7 @@ func Repeat(stop <-chan struct{}, pause time.Duration, do func()) {
 	}
 }
 
-// AtOnce runs subtests that mostly wait, all at the same time, however few processors there are.
+// AtOnce runs subtests at the same time, however few processors there are. It is for subtests that mostly wait.
 func AtOnce(t *testing.T, tests map[string]func(*testing.T)) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -86,7 +86,7 @@ func AtOnce(t *testing.T, tests map[string]func(*testing.T)) {
 	all.Wait()
 }
 
-// Later returns at once, and what do returns when that is done.
+// Later calls a function in another goroutine, and returns a channel for its error.
 func Later(do func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()

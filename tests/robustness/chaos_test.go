@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestKill, for longer.
+// This is TestKill for a longer time.
 func TestChaosKill(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
@@ -21,19 +21,19 @@ func TestChaosKill(t *testing.T) {
 	})
 }
 
-// TestServerLostInTransaction, on one node of a cluster.
+// This is TestServerLostInTransaction on a node of a cluster.
 func TestChaosServerLostGalera(t *testing.T) {
 	loseServer(t, fixtures.NewGalera(t, 2)[0].DSN("locket"), false)
 }
 
-// A server is lost in its transaction while the connections of another one go silent.
+// A server is lost in its transaction while the connections of another server go silent.
 func TestChaosServerLostAndSilence(t *testing.T) {
 	for range 3 {
 		loseServer(t, fixtures.MySQL(t), true)
 	}
 }
 
-// TestKillDatabase, for longer, and now and then a server is killed as well.
+// This is TestKillDatabase for a longer time; sometimes a server is killed too.
 func TestChaosKillDatabase(t *testing.T) {
 	killDatabase(t, 30, func(a *fixtures.Locket) {
 		if rand.IntN(2) == 0 {
@@ -43,7 +43,7 @@ func TestChaosKillDatabase(t *testing.T) {
 	})
 }
 
-// TestSilentConnections, again and again.
+// This is TestSilentConnections, repeated.
 func TestChaosSilentConnections(t *testing.T) {
 	silenceConnections(t, fixtures.MySQL(t), 5)
 }

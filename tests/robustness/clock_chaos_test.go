@@ -15,8 +15,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// Two nodes of a cluster, a server on each, and clocks that differ: no lease ends early, at
-// whichever server it was taken, and leases do end.
+// Two servers use two nodes of a cluster whose clocks differ. No lease ends early, whichever server granted it, and leases do
+// end.
 func TestChaosGaleraSkew(t *testing.T) {
 	for _, skew := range []time.Duration{400 * time.Millisecond, 3 * time.Second} {
 		t.Run(skew.String(), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestChaosGaleraSkew(t *testing.T) {
 	}
 }
 
-// A database whose clock steps by less and by more than an outage, back and forth.
+// The clock of a database steps forward and backward, by less and by more than the duration of an outage.
 func TestChaosClockSteps(t *testing.T) {
 	database := fixtures.NewMariaDB(t, fixtures.WithClock(t, 0))
 	dsn := "mysql:" + database.CreateDatabase(t)
@@ -42,8 +42,8 @@ func TestChaosClockSteps(t *testing.T) {
 	}
 }
 
-// endNoLeaseEarly takes a lock at one server, and wants the other one to give it to another owner
-// after its TTL, and not before.
+// endNoLeaseEarly takes a lock at one server. It fails the test unless the other server grants it to another owner after the TTL, and not
+// before.
 func endNoLeaseEarly(t *testing.T, rounds int, clients ...models.LocketClient) {
 	t.Helper()
 	const ttl = 2 * time.Second

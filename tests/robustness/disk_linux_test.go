@@ -23,11 +23,12 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// diskEnv has TestDisk be a server whose disk does what lines of its standard input say: it has the server's arguments.
+// diskEnv names the environment variable with the arguments of the server that TestDisk becomes in another process. Lines of its standard
+// input say what its disk does.
 const diskEnv = "LOCKET_TEST_DISK"
 
-// TestDisk: a sync of the log that fails, or does not end within 5 s, is the last thing that the server writes: it ends
-// with an error. A full disk is waited for.
+// TestDisk: when a sync of the log fails, or does not end within 5 s, the server ends with an error, and writes nothing after that. When the
+// disk is full, the server waits.
 func TestDisk(t *testing.T) {
 	if arguments := os.Getenv(diskEnv); arguments != "" {
 		serveOnDisk(strings.Split(arguments, "\n"))
@@ -129,7 +130,7 @@ func (s *onDisk) start() {
 	})
 }
 
-// turn has the disk do something else from now on.
+// turn changes what the disk does.
 func (s *onDisk) turn(mode int32) {
 	s.Helper()
 	_, err := fmt.Fprintln(s.input, mode)
@@ -162,8 +163,8 @@ func (s *onDisk) wait() int {
 	}
 }
 
-// serveOnDisk is the program, on a disk that this process is between: the kernel asks it what becomes of each write and
-// sync (SECCOMP_RET_USER_NOTIF).
+// serveOnDisk runs the server in this process. Before each write and each sync the kernel asks a goroutine of this process what to do
+// (SECCOMP_RET_USER_NOTIF).
 func serveOnDisk(arguments []string) {
 	var mode atomic.Int32
 	if err := fixtures.InterceptDisk(&mode); err != nil {

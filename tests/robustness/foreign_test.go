@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// foreignRows are rows that somebody else locks, one in each table that requests change, and the claim whose end needs
-// the row, "" for a lock of the session. The resource "k" is held by the claim "held", for which "waits" waits; "bound" is the session's.
+// foreignRows are rows that another connection locks, one in each table that requests change, with the claim whose end needs the row: ""
+// is a lock of the session. The claim "held" holds the resource "k", "waits" waits for it, and "bound" belongs to the session.
 var foreignRows = map[string]string{
 	"resources WHERE name = 'k'":         "held",
 	"claims WHERE id = 'held'":           "held",
@@ -27,7 +27,7 @@ var foreignRows = map[string]string{
 	"sessions WHERE owner = 'bound'":     "",
 }
 
-// TestForeignRowLocks: a row that somebody else keeps locked costs who needs it an answer, RESOURCE_LOCKED, and nobody else.
+// TestForeignRowLocks: while another connection locks a row, requests that need it get RESOURCE_LOCKED. Others are not affected.
 func TestForeignRowLocks(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)
@@ -56,12 +56,12 @@ func TestForeignRowLocks(t *testing.T) {
 					return err
 				})
 			}
-			foreign.exec("DELETE FROM claims") // for the next ones of these names
+			foreign.exec("DELETE FROM claims") // the names are used again
 		})
 	}
 }
 
-// refuses asks for what needs the row until ctx ends, and checks that it is refused: the end of a claim, or a lock of the session.
+// refuses sends requests that need the row until ctx ends: the end of a claim, or a lock of the session. It checks that they are refused.
 func refuses(ctx context.Context, t *testing.T, client models.LocketClient, s *harness.Session, id string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		if id == "" {
@@ -77,7 +77,7 @@ func refuses(ctx context.Context, t *testing.T, client models.LocketClient, s *h
 	}
 }
 
-// serves has many callers lock and release what is their own, all of whom succeed.
+// serves runs many callers, each with locks of its own, and checks that all their requests succeed.
 func serves(t *testing.T, client models.LocketClient) {
 	const callers, rounds = 64, 5
 	begin := time.Now()

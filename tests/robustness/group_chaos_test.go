@@ -15,7 +15,7 @@ func TestChaosGaleraPair(t *testing.T) {
 	contend(t, onNodes(t, nodes[0].DSN("locket"), nodes[1].DSN("locket")))
 }
 
-// probe returns how long it takes until a server has granted a lock and taken it back.
+// probe returns the time that a server takes to grant a lock and to release it.
 func (l *load) probe(t *testing.T, server *fixtures.Locket) time.Duration {
 	t.Helper()
 	l.probes++
@@ -33,8 +33,8 @@ func (l *load) probe(t *testing.T, server *fixtures.Locket) time.Duration {
 	return time.Since(began).Round(time.Millisecond)
 }
 
-// A member is lost, one way or the other, and comes back. The server on the other member goes
-// on when the group has expelled it; nothing that was acknowledged is lost.
+// A member is lost in several ways, and comes back. The server on the other member continues when the group has expelled the lost one.
+// Nothing that was acknowledged is lost.
 func TestChaosGroupMemberLost(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
 	servers := onNodes(t, g.Nodes[0].DSN("locket"), g.Nodes[1].DSN("locket"))
@@ -59,8 +59,7 @@ func TestChaosGroupMemberLost(t *testing.T) {
 	load.checkFIFO(t)
 }
 
-// A member that cannot reach a majority grants nothing, and continues when it can again. The
-// time does not count for leases.
+// A member that cannot reach a majority grants nothing until it can again. This time does not count for leases.
 func TestChaosGroupMinority(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
 	server := onNodes(t, g.Nodes[0].DSN("locket"))[0]
@@ -77,8 +76,8 @@ func TestChaosGroupMinority(t *testing.T) {
 	stillHeld(t, client, "held", lockToken, claimToken, ttl)
 }
 
-// The same with the setting that docs/databases.md advises: the member leaves when it has reached
-// no majority for a while, and what waited for the group ends. Callers are refused at once then.
+// This is the same with the setting of docs/databases.md: a member that cannot reach a majority leaves the group after some time, and
+// transactions that wait for the group end. After that callers are refused at once.
 func TestChaosGroupMinorityLeaves(t *testing.T) {
 	g := fixtures.NewGroup(t, 3)
 	harness.Must(t, g.Set(0, "group_replication_unreachable_majority_timeout", 2))
@@ -102,7 +101,7 @@ func TestChaosGroupMinorityLeaves(t *testing.T) {
 	stillHeld(t, client, "held", lockToken, claimToken, ttl)
 }
 
-// With one primary, only the server on it serves. The primary is moved to and fro, and killed.
+// With a single primary only the server on it serves. The primary is moved several times, and killed.
 func TestChaosGroupPrimaryMoved(t *testing.T) {
 	g := fixtures.NewSinglePrimaryGroup(t, 3)
 	servers := onNodes(t, g.Nodes[0].DSN("locket"))
@@ -127,7 +126,7 @@ func TestChaosGroupPrimaryMoved(t *testing.T) {
 		close(stopped)
 	}()
 	primary := 0
-	for done := false; !done; { // each client releases what it holds when its server may write
+	for done := false; !done; { // each client releases its locks when its server can write
 		select {
 		case <-stopped:
 			done = true

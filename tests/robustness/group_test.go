@@ -18,8 +18,8 @@ func onNodes(t *testing.T, dsns ...string) (servers []*fixtures.Locket) {
 	return servers
 }
 
-// contend has two servers, on two nodes of a cluster, under load on the same keys. The rules
-// hold, and no caller hears of a conflict.
+// contend loads two servers, on two nodes of a cluster, with requests for the same keys. The rules are kept, and no caller gets an error
+// about a conflict.
 func contend(t *testing.T, servers []*fixtures.Locket) {
 	t.Helper()
 	load := startLoad(t, 24, 12, 5*time.Millisecond, servers...)
@@ -31,7 +31,7 @@ func contend(t *testing.T, servers []*fixtures.Locket) {
 	}
 }
 
-// Two servers on two members of a group keep all the rules, as TestPair on one database.
+// Two servers on two members of a group keep all rules, as in TestPair on one database.
 func TestGroupPair(t *testing.T) {
 	nodes := fixtures.NewGroup(t, 3).Nodes
 	contend(t, onNodes(t, nodes[0].DSN("locket"), nodes[1].DSN("locket")))

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// A server that is killed again and again loses nothing that it acknowledged.
+// A server that is killed repeatedly loses nothing that it acknowledged.
 func TestKill(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
@@ -20,7 +20,7 @@ func TestKill(t *testing.T) {
 	})
 }
 
-// killOften kills the server at random moments and starts it again, most often at once.
+// killOften kills the server at random moments and starts it again, in most cases at once.
 func killOften(t *testing.T, load *load, server *fixtures.Locket, rounds int, longest time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -41,14 +41,13 @@ func killOften(t *testing.T, load *load, server *fixtures.Locket, rounds int, lo
 	harness.LogTime(t, fmt.Sprintf("%d kills", rounds), began)
 }
 
-// Nor does a database that is killed under two servers, which find it again by themselves.
+// A database that is killed while two servers use it loses nothing either. The servers connect to it again.
 func TestKillDatabase(t *testing.T) {
 	t.Parallel()
 	killDatabase(t, 2, func(a *fixtures.Locket) {})
 }
 
-// killDatabase kills the database at random moments, does what is to be done meanwhile, and
-// starts it again.
+// killDatabase kills the database at random moments, calls a function, and starts the database again.
 func killDatabase(t *testing.T, rounds int, meanwhile func(a *fixtures.Locket)) {
 	t.Helper()
 	mariadb := fixtures.NewMariaDB(t)

@@ -24,8 +24,7 @@ const (
 	waiting = models.Status_STATUS_WAITING
 )
 
-// record is what a client knows for certain about one claim or lock of its own. Times are
-// nanoseconds since the ledger began.
+// record is what a client knows about one of its claims or locks. Times are nanoseconds since the beginning of the ledger.
 type record struct {
 	key, id string // the owner of a lock, the id of a claim
 	lock    bool
@@ -33,13 +32,13 @@ type record struct {
 	last    *models.Claim // as it was last acknowledged; nil for a lock
 	token   uint64
 	created struct{ first, end int64 } // the request that made the claim, and its answer
-	granted int64                      // when the client heard of it; 0 for never
+	granted int64                      // when the client got the answer; 0: never
 	left    int64                      // when its trust window ended: before it asked to end the claim
 	ended   models.Status              // acknowledged
-	expires bool                       // nobody ends it: the server may
+	expires bool                       // no client ends it; it expires
 }
 
-// ledger holds all that the clients of one test got.
+// ledger has everything that the clients of one test were answered.
 type ledger struct {
 	began time.Time
 
@@ -63,8 +62,8 @@ func (l *ledger) fault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Sprintf("%10d us: ", l.now()/1000)+fmt.Sprintf(format, args...))
 }
 
-// op writes down a request and its answer. A request that was sent again until it was
-// answered is one operation, from its first attempt to its answer.
+// op records a request and its answer. A request that was sent repeatedly until it was answered is one operation, from the first attempt to
+// the answer.
 func (l *ledger) op(first, end int64, request history.Request, out history.Output) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,21 +79,21 @@ func (l *ledger) open(key, id string, lock, shared bool) *record {
 	return r
 }
 
-// hold notes a grant.
+// hold records a grant.
 func (l *ledger) hold(r *record, token uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.token, r.granted = token, l.now()
 }
 
-// leave notes that the client no longer acts as a holder.
+// leave records that the client no longer acts as a holder.
 func (l *ledger) leave(r *record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.left = l.now()
 }
 
-// abandon notes that the claim is left to expire, which it may from a moment on.
+// abandon records that the client lets the claim expire, which it may from a moment on.
 func (l *ledger) abandon(r *record, since int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,21 +103,21 @@ func (l *ledger) abandon(r *record, since int64) {
 	}
 }
 
-// keep notes that an abandoned claim was renewed before anybody took it.
+// keep records that an abandoned claim was renewed before it had expired.
 func (l *ledger) keep(r *record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.ended, r.expires, r.left = 0, false, 0
 }
 
-// end notes an acknowledged final status.
+// end records an acknowledged final status.
 func (l *ledger) end(r *record, status models.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.ended = status
 }
 
-// see notes an acknowledged claim, which must not be older than the one before.
+// see records an acknowledged state of a claim, which must not be older than the one before.
 func (l *ledger) see(r *record, c *models.Claim) {
 	l.mu.Lock()
 	last := r.last
@@ -129,8 +128,7 @@ func (l *ledger) see(r *record, c *models.Claim) {
 	}
 }
 
-// follows returns what is wrong with a claim as it is now, after it was acknowledged as it
-// was then.
+// follows returns what is wrong with the present state of a claim, given an acknowledged earlier state.
 func follows(then, now *models.Claim) error {
 	if then == nil {
 		return nil
@@ -155,8 +153,7 @@ func follows(then, now *models.Claim) error {
 
 func sameChange(a, b *models.StatusChange) bool { return proto.Equal(a, b) }
 
-// sample checks that what was acknowledged so far is still there: some of the claims, and
-// that no lock that was released is held.
+// sample checks what was acknowledged: that some of the claims still exist, and that released locks are not held.
 func (l *ledger) sample(ctx context.Context, client models.LocketClient, keys []string) error {
 	for id, then := range l.some(50) {
 		now, err := client.GetClaim(ctx, &models.GetClaimRequest{Id: id})
@@ -177,7 +174,7 @@ func (l *ledger) sample(ctx context.Context, client models.LocketClient, keys []
 	return nil
 }
 
-// some returns up to n claims as they were last acknowledged.
+// some returns up to n claims in their last acknowledged states.
 func (l *ledger) some(n int) map[string]*models.Claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,8 +187,7 @@ func (l *ledger) some(n int) map[string]*models.Claim {
 	return picked
 }
 
-// ended returns the owners on a key that have ended for sure; when the abandoned ones will,
-// is the server's responsibility.
+// ended returns the owners of a key whose claims have ended. Abandoned claims are not among them: the server decides when they end.
 func (l *ledger) ended(key string) map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +200,7 @@ func (l *ledger) ended(key string) map[string]bool {
 	return owners
 }
 
-// audit compares the database with the ledger when all is over.
+// audit compares the database with the ledger at the end.
 func (l *ledger) audit(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	stored := make(map[string]*models.Claim)
@@ -233,7 +229,7 @@ func (l *ledger) audit(t *testing.T, client models.LocketClient) {
 	report(t, l.doubleHolders())
 }
 
-// compare returns in what the stored claim differs from what was acknowledged.
+// compare returns how the stored claim differs from what was acknowledged.
 func (r *record) compare(c *models.Claim) error {
 	switch {
 	case c == nil && r.ended == 0 && r.token == 0:
@@ -252,7 +248,7 @@ func (r *record) compare(c *models.Claim) error {
 	return follows(r.last, c)
 }
 
-// statuses is the history that the claim must have.
+// statuses returns the status history that the claim must have.
 func (r *record) statuses(c *models.Claim) []models.Status {
 	if c.GetToken() == 0 {
 		return []models.Status{waiting, r.ended}
@@ -260,9 +256,8 @@ func (r *record) statuses(c *models.Claim) []models.Status {
 	return []models.Status{waiting, active, r.ended}
 }
 
-// doubleHolders returns the pairs of clients that took themselves for holders of a key at
-// once, one of them at least exclusively, or whose tokens did not rise in the order of the
-// grants.
+// doubleHolders returns the pairs of clients that trusted a grant of the same key at the same time, at least one of them an exclusive grant,
+// and the pairs whose tokens did not rise in the order of the grants.
 func (l *ledger) doubleHolders() (faults []string) {
 	byKey := make(map[string][]*record)
 	for _, r := range l.records {
@@ -284,8 +279,8 @@ func (l *ledger) doubleHolders() (faults []string) {
 	return faults
 }
 
-// conflicts reports whether two grants, of which the client of this one heard first, cannot
-// both be right. Shared holders may hold at once, and hear of it in any order.
+// conflicts reports whether this grant contradicts another one that was answered later. Shared holders may hold at the same time, and may be
+// answered in any order.
 func (r *record) conflicts(next *record) bool {
 	if r.shared && next.shared {
 		return r.token == next.token
@@ -293,8 +288,7 @@ func (r *record) conflicts(next *record) bool {
 	return r.left == 0 || next.granted < r.left || next.token <= r.token
 }
 
-// outOfTurn returns the pairs of claims that were made one after the other, and granted the
-// other way round.
+// outOfTurn returns the pairs of claims that were made one after the other and granted in the reverse order.
 func (l *ledger) outOfTurn() (faults []string, pairs int) {
 	byKey := make(map[string][]*record)
 	for _, r := range l.records {
@@ -317,7 +311,7 @@ func (l *ledger) outOfTurn() (faults []string, pairs int) {
 	return faults, pairs
 }
 
-// settle completes the history with what all claims have become.
+// settle completes the history with the final states of all claims.
 func (l *ledger) settle(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	end := l.now()
@@ -340,13 +334,12 @@ func (l *ledger) settle(t *testing.T, client models.LocketClient) {
 	t.Logf("%d claims were left to expire", expired)
 }
 
-// answer is what a client saw of a claim.
+// answer is a state of a claim that a client was answered.
 func answer(c *models.Claim) history.Output {
 	return history.Output{Status: claim.Status(c.GetStatus()), Token: c.GetToken(), Version: c.GetVersion()}
 }
 
-// checkHistory fails the test when the rules do not explain what a server's store has in the end, and what
-// clients were answered.
+// checkHistory fails the test unless the rules explain what clients were answered and what the store of the server has at the end.
 func (l *ledger) checkHistory(t *testing.T, server *fixtures.Locket) {
 	t.Helper()
 	start := time.Now()
@@ -364,7 +357,7 @@ func (l *ledger) checkFIFO(t *testing.T) {
 	report(t, faults)
 }
 
-// report fails the test with the first few faults.
+// report fails the test with the first faults.
 func report(t *testing.T, faults []string) {
 	t.Helper()
 	for _, fault := range faults[:min(len(faults), 20)] {
@@ -372,7 +365,7 @@ func report(t *testing.T, faults []string) {
 	}
 }
 
-// The ledger must notice what must not happen.
+// The ledger finds what must not happen.
 func TestLedger(t *testing.T) {
 	l := newLedger()
 	add := func(id string, token uint64, granted, left int64) *record {

@@ -10,12 +10,12 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestSoakManyLimits is TestAllLimits with more of everything.
+// TestSoakManyLimits is TestAllLimits with greater amounts.
 func TestSoakManyLimits(t *testing.T) {
 	allLimits(t, amounts{claims: 36, locks: 150, waiters: 20, ttl: 6})
 }
 
-// TestSoakAllLimits is TestAllLimits with more of everything than one transaction has room for.
+// TestSoakAllLimits is TestAllLimits with greater amounts than fit into one transaction.
 func TestSoakAllLimits(t *testing.T) {
 	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
 	databases := harness.Engines()

@@ -29,7 +29,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// The documented limits of what a request holds.
+// These are the documented limits of a request.
 const (
 	longName  = 1024
 	longID    = 128
@@ -38,10 +38,10 @@ const (
 	longIdent = 512
 )
 
-// filler is made of the bytes that become the longest on their way: in SQL, in JSON, in a URL.
+// filler has the bytes whose encodings in SQL, JSON and URLs are the longest.
 var filler = strings.Repeat(`'"\`, longData)
 
-// longNameOf returns one of the longest names, all of which begin with the same bytes.
+// longNameOf returns a name of the greatest length. All of them begin with the same bytes.
 func longNameOf(n int) string { return fmt.Sprintf("%s%06d", filler[:longName-6], n) }
 
 func longIDOf(kind string, n int) string { return fmt.Sprintf("%s%0*d", kind, longID-len(kind), n) }
@@ -49,11 +49,11 @@ func longIDOf(kind string, n int) string { return fmt.Sprintf("%s%0*d", kind, lo
 // longJSON is the longest user data, as the bytes of a JSON value.
 var longJSON = `"` + strings.Repeat(`\"`, longData/2-1) + `"`
 
-// amounts are how much of everything there is at once.
+// amounts says how many of each thing exist at the same time.
 type amounts struct {
-	claims  int     // over each of gRPC and REST
+	claims  int     // over gRPC, and as many over REST
 	locks   int     // of a session
-	waiters int     // that share
+	waiters int     // with shared claims
 	ttl     float64 // of the session, in seconds
 }
 
@@ -67,7 +67,7 @@ type extremes struct {
 	models.LocketClient
 }
 
-// startExtremes starts a server at which everybody has the longest identity, and a quota, so that claims are counted.
+// startExtremes starts a server whose callers have identities of the greatest length, and a quota, so that claims are counted.
 func startExtremes(t *testing.T, database string, a amounts) *extremes {
 	t.Helper()
 	write := func(name, text string) string {
@@ -95,13 +95,13 @@ func (x *extremes) GetRequestMetadata(context.Context, ...string) (map[string]st
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (x *extremes) RequireTransportSecurity() bool { return false }
 
-// call is the context of calls, with a deadline for what is never carried out.
+// call returns a context with a deadline, for calls that hang.
 func (x *extremes) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(x.t.Context(), 5*time.Minute)
 }
 
-// answered repeats a call until it is carried out: a server that has too much to do may refuse it with a documented error,
-// by which it can be repeated.
+// answered repeats a call until it is carried out. An overloaded server may refuse it with a documented error, after which it can be
+// repeated.
 func answered[Request, Response any](x *extremes, call func(context.Context, Request, ...grpc.CallOption) (Response, error), request Request) (response Response) {
 	x.t.Helper()
 	ctx, cancel := x.call()
@@ -111,7 +111,7 @@ func answered[Request, Response any](x *extremes, call func(context.Context, Req
 		switch models.ReasonOf(err) {
 		case models.ReasonOverloaded, models.ReasonDatabaseUnavailable, models.ReasonOutcomeUnknown:
 			x.again.Add(1)
-			time.Sleep(100 * time.Millisecond) // real time: before it is asked again
+			time.Sleep(100 * time.Millisecond) // real time: the pause before the next attempt
 			continue
 		}
 		if err != nil {
@@ -129,7 +129,7 @@ func (x *extremes) refused(what string, err error, code codes.Code, reason strin
 	}
 }
 
-// at calls do for each number below n, some at the same time.
+// at calls do for each number below n, several at the same time.
 func at(n int, do func(i int)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -150,7 +150,7 @@ func (x *extremes) longest(kind string, n int) *models.CreateClaimRequest {
 	}
 }
 
-// claims are made, renewed and seen by gRPC, two for each resource.
+// claims makes, renews and reads claims over gRPC, two for each resource.
 func (x *extremes) claims() {
 	at(2*x.amounts.claims, func(i int) {
 		request := x.longest("g", i)
@@ -170,7 +170,7 @@ func (x *extremes) claims() {
 	})
 }
 
-// cloudFoundry takes and renews locks, like clients of Cloud Foundry's Locket.
+// cloudFoundry takes and renews locks as clients of Cloud Foundry's Locket do.
 func (x *extremes) cloudFoundry() {
 	at(2*x.amounts.claims, func(i int) {
 		resource := &models.Resource{Key: longNameOf(100_000 + i), Owner: longNameOf(i), Value: filler[:longData], TypeCode: models.TypeCode_LOCK}
@@ -184,7 +184,7 @@ func (x *extremes) cloudFoundry() {
 	})
 }
 
-// rest makes, sees and ends claims over HTTP.
+// rest makes, reads and ends claims over HTTP.
 func (x *extremes) rest() {
 	at(x.amounts.claims, func(i int) {
 		c := x.longest("r", i)
@@ -222,7 +222,7 @@ func (x *extremes) http(method, path string, body []byte, want int) {
 			return
 		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 			x.again.Add(1)
-			time.Sleep(100 * time.Millisecond) // real time: before it is asked again
+			time.Sleep(100 * time.Millisecond) // real time: the pause before the next attempt
 		default:
 			x.t.Errorf("%s %.100s: %s %.300s", method, path, response.Status, text)
 			return
@@ -230,7 +230,7 @@ func (x *extremes) http(method, path string, body []byte, want int) {
 	}
 }
 
-// session holds many resources, and ends; what it held is granted to those that wait.
+// session ends a session that holds many resources, which are then granted to the waiters.
 func (x *extremes) session() {
 	s := harness.DialSession(x.t, x.LocketClient)
 	s.Open(strings.Repeat("s", longID-len(harness.SessionID(""))), func(open *models.OpenSession) { open.Owner, open.Ttl = longNameOf(0), x.ttl })
@@ -253,7 +253,7 @@ func (x *extremes) session() {
 	answered(x, x.ResetSessions, &models.ResetSessionsRequest{Keep: keep})
 }
 
-// lockAll has a session lock the resources of some numbers, again where it is refused since the server has too much to do.
+// lockAll locks resources by a session. It repeats commands that an overloaded server has refused.
 func (x *extremes) lockAll(s *harness.Session, first, end int) {
 	asked := make(map[uint64]int)
 	for i := first; i < end; i++ {
@@ -278,7 +278,7 @@ func (x *extremes) lockAll(s *harness.Session, first, end int) {
 	}
 }
 
-// shared has many claims that share wait for one, and be granted together, and end.
+// shared makes many shared claims that wait for one claim, are granted together, and end.
 func (x *extremes) shared() {
 	request := func(i int) *models.CreateClaimRequest {
 		r := x.longest("s", i)
@@ -304,7 +304,7 @@ func (x *extremes) end(kind string, n int) {
 	answered(x, x.EndClaim, &models.EndClaimRequest{Id: longIDOf(kind, n), Reason: longNameOf(n)})
 }
 
-// lists asks for as much as may be asked for.
+// lists requests lists of the greatest length.
 func (x *extremes) lists() {
 	ctx, cancel := x.call()
 	defer cancel()
@@ -324,7 +324,7 @@ func (x *extremes) lists() {
 	answered(x, x.ListSessions, &models.ListSessionsRequest{Limit: proto.Uint32(1000)})
 }
 
-// watch counts what becomes of the claims of all the longest names.
+// watch counts the transitions of the claims.
 func (x *extremes) watch() (changes *atomic.Int64) {
 	changes = new(atomic.Int64)
 	stream, err := x.Watch(x.t.Context(), &models.WatchRequest{Prefix: filler[:longName-6], NoSnapshot: true})
@@ -346,7 +346,7 @@ func (x *extremes) watch() (changes *atomic.Int64) {
 	return changes
 }
 
-// run does all of it at the same time.
+// run runs everything at the same time.
 func (x *extremes) run() {
 	changes := x.watch()
 	var all sync.WaitGroup
@@ -371,7 +371,8 @@ func (x *extremes) run() {
 	}
 }
 
-// TestAllLimits: with every limit reached at once, over gRPC and over REST, each request is carried out, or gets its documented error.
+// TestAllLimits: when all limits are reached at the same time, over gRPC and over REST, each request is carried out or gets its documented
+// error.
 func TestAllLimits(t *testing.T) { allLimits(t, amounts{claims: 22, locks: 80, waiters: 8, ttl: 6}) }
 
 func allLimits(t *testing.T, a amounts) {

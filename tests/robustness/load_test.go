@@ -25,34 +25,34 @@ import (
 )
 
 const (
-	loadTTL = 300 * time.Second // nothing expires but what is abandoned
-	// abandonTTL is what an abandoned claim has left.
+	loadTTL = 300 * time.Second // only abandoned claims expire
+	// abandonTTL is the TTL that an abandoned claim is given.
 	abandonTTL = 300 * time.Millisecond
-	// forsakeTTL is that of a claim that nobody waits for: it holds unnoticed, and expires.
+	// forsakeTTL is the TTL of a claim that its client makes and forgets: it is granted, and expires.
 	forsakeTTL = 50 * time.Millisecond
 	// attemptTimeout bounds one attempt of a request.
 	attemptTimeout = 5 * time.Second
 )
 
-// load is a number of clients that take, keep and release locks and claims, send every
-// request again until it is answered, and write down the answers.
+// load is a number of clients that take, hold and release locks and claims. They repeat each request until it is answered, and record the
+// answers.
 type load struct {
 	*ledger
-	name     string // keeps the names of two loads apart
+	name     string // makes the names of this load unique
 	keys     []string
 	stopping atomic.Bool
 	done     sync.WaitGroup
 	requests atomic.Int64
 	retries  atomic.Int64
-	slowest  atomic.Int64 // nanoseconds of the slowest attempt, waits left out
+	slowest  atomic.Int64 // the duration of the slowest attempt that did not wait, in nanoseconds
 	think    time.Duration
 	server   *fixtures.Locket // one of them
-	probes   int              // how often a test has probed a server itself
+	probes   int              // how often the test itself has called a server
 }
 
 var loads atomic.Int64
 
-// startLoad starts clients, each of which speaks to one of the servers.
+// startLoad starts clients. Each of them uses one of the servers.
 func startLoad(t *testing.T, clients, keys int, think time.Duration, servers ...*fixtures.Locket) *load {
 	t.Helper()
 	l := &load{ledger: newLedger(), name: fmt.Sprint(loads.Add(1)), think: think, server: servers[0]}
@@ -67,13 +67,13 @@ func startLoad(t *testing.T, clients, keys int, think time.Duration, servers ...
 	return l
 }
 
-// stop returns when every client has released what it held.
+// stop returns when every client has released its claims.
 func (l *load) stop() {
 	l.stopping.Store(true)
 	l.done.Wait()
 }
 
-// finish ends the load and checks all of it against what the server says.
+// finish ends the load, and compares the record with what the server stores.
 func (l *load) finish(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	l.stop()
@@ -110,7 +110,7 @@ type worker struct {
 func (w *worker) run() {
 	for !w.stopping.Load() {
 		w.seq++
-		key := w.keys[rand.IntN(1+rand.IntN(len(w.keys)))] // some are hotter than others
+		key := w.keys[rand.IntN(1+rand.IntN(len(w.keys)))] // some keys are used more often than others
 		if rand.IntN(5) < 2 {
 			w.useLock(key)
 		} else {
@@ -122,21 +122,20 @@ func (w *worker) run() {
 
 func (w *worker) pause() { harness.Think(w.think) }
 
-// call is how a request went that was sent until it was answered.
+// call is the outcome of a request that was repeated until it was answered.
 type call struct {
 	first, last, end int64 // begin of the first and of the last attempt, the answer
 	attempts         int
 	err              error
 }
 
-// do sends a request until it is answered, and finds fault with answers that no caller
-// should see.
+// do repeats a request until it is answered, and reports answers that no caller should get.
 func (w *worker) do(name string, send func(context.Context) error) call {
 	c := call{first: w.now()}
 	for {
 		c.attempts++
 		c.last = w.now()
-		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout) // goes on when the test is over, until all is released
+		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout) // continues after the end of the test, until everything is released
 		c.err = send(ctx)
 		cancel()
 		c.end = w.now()
@@ -193,7 +192,7 @@ func refusal(err error) history.Output {
 	}
 }
 
-// useLock takes a lock through Lock, keeps it for a moment and gives it back.
+// useLock takes a lock by Lock, holds it for a moment and releases it.
 func (w *worker) useLock(key string) {
 	r := w.open(key, fmt.Sprintf("lock-%s-%d-%d", w.name, w.n, w.seq), true, false)
 	c, token := w.lock(r, loadTTL)
@@ -221,7 +220,7 @@ func (w *worker) useLock(key string) {
 
 func holds(token uint64) history.Output { return history.Output{Status: claim.Active, Token: token} }
 
-// lock takes a lock, or renews it: by its token once that is known.
+// lock takes a lock, or renews it, by its token if that is known.
 func (w *worker) lock(r *record, ttl time.Duration) (call, uint64) {
 	var resp *models.LockResponse
 	req := &models.LockRequest{Resource: lockOf(r), TtlInSeconds: int64(ttl / time.Second)}
@@ -248,7 +247,7 @@ func (w *worker) renewLock(r *record) {
 	w.op(c.last, c.end, history.Reacquire(r.key, r.id, r.token, loadTTL), holds(token))
 }
 
-// abandonLock leaves a lock to expire within a second.
+// abandonLock lets a lock expire within a second.
 func (w *worker) abandonLock(r *record) {
 	const ttl = time.Second // the least that Lock takes
 	resp := new(models.LockResponse)
@@ -269,16 +268,15 @@ func (w *worker) abandonLock(r *record) {
 	w.tooLate(r, c, request)
 }
 
-// tooLate notes a renewal with a short TTL that was carried out though its answer was lost,
-// so that the claim had expired before the next attempt.
+// tooLate records a renewal with a short TTL that was carried out and whose answer was lost, so that the claim had expired before the next
+// attempt.
 func (w *worker) tooLate(r *record, c call, request history.Request) {
 	w.op(c.first, c.end, request, history.Output{Unknown: true})
 	w.op(c.last, c.end, request, refusal(c.err))
 	w.abandon(r, c.first)
 }
 
-// release gives a lock back. When the first attempt did it and its answer was lost, the
-// next one finds no lock, or another owner's.
+// release releases a lock. If the answer to the first attempt was lost, the next one finds no lock, or that of another owner.
 func (w *worker) release(r *record) {
 	w.leave(r)
 	c := w.do("Release", func(ctx context.Context) error {
@@ -294,7 +292,7 @@ func (w *worker) release(r *record) {
 	w.end(r, models.Status_STATUS_RELEASED)
 }
 
-// useClaim makes a claim, waits for its turn, keeps it for a moment and ends it.
+// useClaim makes a claim, waits until it is active, holds it for a moment and ends it.
 func (w *worker) useClaim(key string) {
 	r := w.open(key, fmt.Sprintf("claim-%s-%d-%d", w.name, w.n, w.seq), false, rand.IntN(3) == 0)
 	if rand.IntN(20) == 0 {
@@ -324,7 +322,7 @@ func (w *worker) useClaim(key string) {
 	w.useGrant(r)
 }
 
-// useGrant keeps an active claim for a moment, and ends it in one way or another.
+// useGrant holds an active claim for a moment, and ends it in a random way.
 func (w *worker) useGrant(r *record) {
 	for range rand.IntN(3) {
 		w.pause()
@@ -345,7 +343,7 @@ func (w *worker) useGrant(r *record) {
 	}
 }
 
-// claim sends a request that is answered with a claim.
+// claim sends a request whose answer is a claim.
 func (w *worker) claim(r *record, name string, send func(context.Context) (*models.Claim, error)) (*models.Claim, call) {
 	found, c := w.tryClaim(r, name, send)
 	if c.err != nil {
@@ -354,7 +352,7 @@ func (w *worker) claim(r *record, name string, send func(context.Context) (*mode
 	return found, c
 }
 
-// tryClaim does as claim does, for a request that may be refused.
+// tryClaim is claim for a request that may be refused.
 func (w *worker) tryClaim(r *record, name string, send func(context.Context) (*models.Claim, error)) (*models.Claim, call) {
 	var found *models.Claim
 	c := w.do(name, func(ctx context.Context) (err error) {
@@ -385,14 +383,14 @@ func (w *worker) create(r *record, ttl time.Duration) (*models.Claim, bool) {
 	request := history.Create(r.key, r.id, mode, ttl)
 	if c.attempts == 1 {
 		w.op(c.first, c.end, request, answer(found))
-	} else { // an attempt made it; the last one shows what has become of it
+	} else { // an attempt before made it; the last one shows its state
 		w.op(c.first, c.end, request, history.Output{})
 		w.op(c.last, c.end, history.Read(r.key, r.id), answer(found))
 	}
 	return found, true
 }
 
-// forsake leaves a claim to be granted, and to expire.
+// forsake lets a claim be granted and expire.
 func (w *worker) forsake(r *record, found *models.Claim) {
 	if found.GetToken() != 0 {
 		w.mu.Lock()
@@ -415,7 +413,7 @@ func (w *worker) await(r *record) (*models.Claim, bool) {
 	return found, true
 }
 
-// tryRenew gives the claim a new TTL, and returns how that went.
+// tryRenew renews the claim, and returns the outcome.
 func (w *worker) tryRenew(r *record, ttl time.Duration) call {
 	found, c := w.tryClaim(r, "UpdateClaim", func(ctx context.Context) (*models.Claim, error) {
 		return w.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: r.id, Ttl: proto.Float64(ttl.Seconds())})
@@ -432,9 +430,8 @@ func (w *worker) renew(r *record) {
 	}
 }
 
-// shorten gives the claim a short TTL and leaves it to expire. When the answer of an
-// attempt is lost, it may expire before the next: then the trust window ended with the
-// first one. It reports whether the claim may still be renewed.
+// shorten gives the claim a short TTL and lets it expire. If the answer of an attempt is lost, the claim may expire before the next attempt;
+// then the trust window ended with the first one. It reports whether the claim may still be renewed.
 func (w *worker) shorten(r *record) bool {
 	c := w.tryRenew(r, abandonTTL)
 	switch {
@@ -449,8 +446,7 @@ func (w *worker) shorten(r *record) bool {
 	return false
 }
 
-// renewLate renews a claim that is due. It is refused when the claim has expired; else
-// nobody has taken it, and it is as good as before.
+// renewLate renews a claim that is due. The renewal is refused if the claim has expired; otherwise the claim is held as before.
 func (w *worker) renewLate(r *record) {
 	c := w.tryRenew(r, loadTTL)
 	switch {
@@ -471,7 +467,7 @@ func (w *worker) finish(r *record, to models.Status) {
 	})
 }
 
-// endClaim ends the claim in the way that its status allows.
+// endClaim ends the claim as its status allows.
 func (w *worker) endClaim(r *record) {
 	w.quit(r, history.End(r.key, r.id), "EndClaim", func(ctx context.Context) (*models.Claim, error) {
 		return w.client.EndClaim(ctx, &models.EndClaimRequest{Id: r.id})

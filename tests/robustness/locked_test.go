@@ -18,14 +18,13 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// obstacles are what keeps others from writing in the tables of the claims, and lets them write in all
-// others. Each returns what removes it.
+// obstacles prevent servers from writing to the tables of claims, and not to other tables. Each returns a function that removes it.
 var obstacles = map[string]func(*testing.T, *foreigner) (remove func()){
 	"LOCK TABLES READ": func(_ *testing.T, f *foreigner) func() {
 		f.exec("LOCK TABLES claims READ")
 		return func() { f.exec("UNLOCK TABLES") }
 	},
-	"DDL": func(t *testing.T, f *foreigner) func() { // an ALTER that waits lets nobody pass
+	"DDL": func(t *testing.T, f *foreigner) func() { // an ALTER that waits blocks all that come after it
 		f.exec("BEGIN")
 		f.exec("SELECT COUNT(*) FROM resources")
 		altered := harness.Later(func() error { return openForeigner(t, f.dsn).try("ALTER TABLE resources COMMENT 'altered'") })
@@ -51,7 +50,7 @@ var obstacles = map[string]func(*testing.T, *foreigner) (remove func()){
 	},
 }
 
-// foreigner is somebody else's connection to the database.
+// foreigner is a connection to the database that belongs to no server.
 type foreigner struct {
 	t    *testing.T
 	dsn  string
@@ -82,14 +81,14 @@ func (f *foreigner) exec(statement string) {
 	harness.Must(f.t, f.try(statement))
 }
 
-// ready asks a server's /readyz.
+// ready requests a server's /readyz.
 func ready(server *fixtures.Locket) error {
 	client := http.Client{Timeout: 5 * time.Second}
 	response, err := client.Get("http://" + server.HTTPAddress() + "/readyz")
 	if err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, response.Body) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, response.Body) // so that the connection can be used again
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("/readyz: %s", response.Status)
@@ -97,9 +96,8 @@ func ready(server *fixtures.Locket) error {
 	return nil
 }
 
-// TestLeasesStandStillBehindLocks: nothing counts against a lease while its table cannot be written, however
-// many servers there are, and although everything else in the database can be. TestSoakLeasesStandStillBehindLocks has all
-// obstacles to two servers.
+// TestLeasesStandStillBehindLocks: time in which the table of a lease cannot be written does not count for the lease, with one server and
+// with two, though all other tables can be written. TestSoakLeasesStandStillBehindLocks tests all obstacles with two servers.
 func TestLeasesStandStillBehindLocks(t *testing.T) {
 	t.Parallel()
 	tests := make(map[string]func(*testing.T))
@@ -110,7 +108,7 @@ func TestLeasesStandStillBehindLocks(t *testing.T) {
 	harness.AtOnce(t, tests)
 }
 
-// behind has leases stand still behind an obstacle to so many servers.
+// behind tests an obstacle with a number of servers.
 func behind(t *testing.T, obstacle func(*testing.T, *foreigner) (remove func()), servers int) {
 	dsn := fixtures.MySQL(t)
 	var all []*fixtures.Locket
@@ -120,14 +118,14 @@ func behind(t *testing.T, obstacle func(*testing.T, *foreigner) (remove func()),
 	standStill(t, all, func() func() { return obstacle(t, openForeigner(t, dsn)) })
 }
 
-// renewing are clients of one server that renew their claims every second, with a waiter behind each at another.
+// renewing has clients that renew their claims every second at one server. Behind each of them a claim waits at another server.
 type renewing struct {
 	client, other models.LocketClient
 	tokens        map[string]uint64 // of the claims, by their ids and resources
 	stop          func()
 }
 
-// renewTTL is for how long they claim.
+// renewTTL is the TTL of their claims.
 const renewTTL = 3 * time.Second
 
 func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
@@ -146,7 +144,7 @@ func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
 		harness.Create(t, r.other, id, id+"-next", time.Hour)
 		renewals.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = harness.Renew(t, r.client, id, renewTTL) // what comes of it is seen in the end
+				_, _ = harness.Renew(t, r.client, id, renewTTL) // the test checks the outcome at the end
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Second):
@@ -157,10 +155,10 @@ func startRenewing(t *testing.T, server, other *fixtures.Locket) *renewing {
 	return r
 }
 
-// kept checks that no lease has ended, and that leases do end when nobody renews them.
+// kept checks that no lease has ended, and that leases end when they are not renewed.
 func (r *renewing) kept(t *testing.T) {
 	t.Helper()
-	time.Sleep(2 * time.Second) // real time: for whoever would take the leases away
+	time.Sleep(2 * time.Second) // real time: in which a wrong server would end the leases
 	r.stop()
 	for id, token := range r.tokens {
 		if c, err := harness.Renew(t, r.client, id, renewTTL); err != nil || c.GetToken() != token {
@@ -177,7 +175,7 @@ func (r *renewing) kept(t *testing.T) {
 	}
 }
 
-// standStill has an obstacle for longer than the TTL of clients that renew.
+// standStill keeps an obstacle for longer than the TTL of clients that renew.
 func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remove func())) {
 	clients := startRenewing(t, servers[0], servers[len(servers)-1])
 	remove := obstacle()
@@ -205,8 +203,8 @@ func standStill(t *testing.T, servers []*fixtures.Locket, obstacle func() (remov
 	clients.kept(t)
 }
 
-// TestLeasesOfLockedRows: while the rows of some claims or resources are locked, their leases do not end, at any server,
-// and others do: lease time goes on.
+// TestLeasesOfLockedRows: while the rows of some claims or resources are locked, their leases do not end at any server. Other leases end,
+// since lease time goes on.
 func TestLeasesOfLockedRows(t *testing.T) {
 	t.Parallel()
 	harness.AtOnce(t, map[string]func(*testing.T){
@@ -215,7 +213,7 @@ func TestLeasesOfLockedRows(t *testing.T) {
 	})
 }
 
-// The rows of the claims of renewing.
+// These are the rows of the claims of renewing.
 const (
 	lockedClaims    = "SELECT id FROM claims FORCE INDEX (PRIMARY) WHERE id IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE"
 	lockedResources = "SELECT name FROM resources FORCE INDEX (PRIMARY) WHERE name IN ('c0', 'c1', 'c2', 'c3', 'c4') FOR UPDATE"

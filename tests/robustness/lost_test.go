@@ -16,22 +16,21 @@ import (
 )
 
 const (
-	// othersWait is how long a request for another resource may wait while the transaction of a
-	// lost server holds row locks, or a server's connections are silent.
+	// othersWait is the longest time that a request for another resource may wait while the transaction of a lost server holds row
+	// locks, or while the connections of a server are silent.
 	othersWait = 3 * time.Second
-	// healthyWithin is after what time a fault of this kind has no effect any more.
+	// healthyWithin is the time after which such a fault has no effect any more.
 	healthyWithin = 10 * time.Second
 )
 
-// A server's machine is lost between its row locks and its COMMIT. The others refuse what it had
-// locked, serve everything else, and its rows are free again soon.
+// The machine of a server is lost after its transaction has locked rows, and before its COMMIT. The other servers refuse requests for these
+// rows, serve all others, and the rows are free again soon.
 func TestServerLostInTransaction(t *testing.T) {
 	t.Parallel()
 	loseServer(t, fixtures.MySQL(t), false)
 }
 
-// loseServer loses a server in its transaction. silent says that the connections of the other one,
-// which is to go on, become silent in that moment.
+// loseServer loses a server in its transaction. With silent, the connections of the other server become silent at the same moment.
 func loseServer(t *testing.T, dsn string, silent bool) {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
@@ -48,7 +47,7 @@ func loseServer(t *testing.T, dsn string, silent bool) {
 	sent := proxy.SilenceBefore([]byte("COMMIT"))
 	go func() { _, _ = harness.TryLock(t, lost, "locked", "o", 2*time.Second) }()
 	<-sent
-	proxy.Hang() // so that it cannot ask either
+	proxy.Hang() // so that it cannot send a query either
 	server.Kill()
 	begin := time.Now()
 	if silent {
@@ -84,7 +83,7 @@ func loseServer(t *testing.T, dsn string, silent bool) {
 	})
 	harness.LogTime(t, fmt.Sprintf("the lock, with %d refusals,", refused-1), begin)
 	if silent {
-		time.Sleep(time.Until(recovered.Add(othersWait))) // real time: the fault is over, and load goes on
+		time.Sleep(time.Until(recovered.Add(othersWait))) // real time: load continues after the fault
 	}
 	close(end)
 	callers.Wait()

@@ -1,5 +1,5 @@
-// Package robustness_test kills servers and databases, cuts the network, and checks that nothing
-// that was acknowledged is lost, and that the recorded histories keep the rules.
+// Package robustness_test kills servers and databases and cuts the network. It checks that nothing that was acknowledged is lost, and that
+// the recorded histories comply with the rules.
 package robustness_test
 
 import (

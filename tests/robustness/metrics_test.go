@@ -12,8 +12,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestHandoverMetrics hands a resource from a lock to a call over gRPC, to one over REST and to a session, at two
-// servers: each measures what it did.
+// TestHandoverMetrics: a resource is handed over from a lock to a call over gRPC, to one over REST and to a session, at two servers. Each
+// server measures its own hand-overs.
 func TestHandoverMetrics(t *testing.T) {
 	t.Parallel()
 	a, b := pairOfServers(t)
@@ -65,7 +65,7 @@ func TestHandoverMetrics(t *testing.T) {
 		harness.Eventually(t, func() error { return harness.WantMetric(t, a, line) })
 	}
 	harness.Must(t, harness.WantMetric(t, b, `locket_handover_grant_seconds_count{end="released"} 0`))
-	// A call that reads its claim for the first time after the grant has waited for nothing.
+	// A call that reads its claim for the first time after the grant has not waited.
 	for n := 0; harness.WantMetric(t, b, `locket_handover_answer_seconds_count{by="feed"} 1`) != nil; n++ {
 		if n == 20 {
 			t.Fatal("calls at the other server have waited, and were not measured")

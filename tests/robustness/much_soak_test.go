@@ -13,7 +13,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestSoakSessionWithMuch: a session that holds as much as one has ever been seen to, or more, is ended in each way.
+// TestSoakSessionWithMuch: sessions that hold very many resources are ended in each way.
 func TestSoakSessionWithMuch(t *testing.T) {
 	small := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
 	databases := harness.Engines()
@@ -32,7 +32,7 @@ func TestSoakSessionWithMuch(t *testing.T) {
 	}
 }
 
-// besideOthers has others lock and release at a server until stop, and logs how long they waited at most.
+// besideOthers locks and releases at a server until stop, and logs the longest wait.
 func besideOthers(t *testing.T, server *fixtures.Locket) (stop func()) {
 	t.Helper()
 	client, stopped := server.Client(t), make(chan struct{})

@@ -11,12 +11,12 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// much is what a session holds that is then ended.
+// much is what a session holds before it is ended.
 type much struct {
 	locks, value int
 }
 
-// hold has a session hold it, and wait for the resource "last", which somebody else holds.
+// hold locks it by a session, which then also waits for the resource "last" of another owner.
 func (m much) hold(t *testing.T, s *harness.Session) {
 	t.Helper()
 	value := strings.Repeat("v", m.value)
@@ -33,7 +33,7 @@ func (m much) hold(t *testing.T, s *harness.Session) {
 	s.Lock("last", harness.Waiting)
 }
 
-// endings are the ways in which a session ends with all that it has.
+// endings are the ways in which a session, with all that it holds, can end.
 var endings = map[string]func(t *testing.T, server *fixtures.Locket, s *harness.Session){
 	"client killed": func(_ *testing.T, _ *fixtures.Locket, s *harness.Session) { s.BreakOff() },
 	"unlock all":    func(_ *testing.T, _ *fixtures.Locket, s *harness.Session) { s.UnlockAll() },
@@ -44,7 +44,7 @@ var endings = map[string]func(t *testing.T, server *fixtures.Locket, s *harness.
 	},
 }
 
-// isEnded ends a session that holds this much, and checks that all of it is free then.
+// isEnded ends a session that holds this much, and checks that everything is free after that.
 func (m much) isEnded(t *testing.T, server *fixtures.Locket, end func(*testing.T, *fixtures.Locket, *harness.Session)) {
 	t.Helper()
 	other, next := openAt(t, server, "other"), openAt(t, server, "next")
@@ -65,12 +65,12 @@ func (m much) isEnded(t *testing.T, server *fixtures.Locket, end func(*testing.T
 		return err
 	})
 	harness.LogTime(t, fmt.Sprintf("the end of %d locks of %d bytes", m.locks, m.value), begin)
-	other.Unlock("last") // nobody waits for it any more
+	other.Unlock("last") // the session no longer waits for it
 	next.Lock("last", harness.Held)
 	next.Quiet()
 }
 
-// However much a session holds, it is ended, also where the database takes small packets only.
+// A session ends however much it holds, also with a database that takes small packets only.
 func TestSessionWithMuch(t *testing.T) {
 	t.Parallel()
 	database := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))

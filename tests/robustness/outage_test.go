@@ -18,8 +18,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// stillHeld checks that a holder can go on after an outage: its lock and its claim are
-// renewed with the tokens that they had, and nobody else got them.
+// stillHeld checks that a holder keeps its lock and its claim after an outage: they are renewed with the same tokens.
 func stillHeld(t *testing.T, client models.LocketClient, key string, lockToken, claimToken uint64, ttl time.Duration) {
 	t.Helper()
 	if token, err := harness.TryLock(t, client, key+"-lock", "holder", ttl); err != nil || token != lockToken {
@@ -33,7 +32,7 @@ func stillHeld(t *testing.T, client models.LocketClient, key string, lockToken, 
 	}
 }
 
-// hold takes a lock and a claim, for which another one waits.
+// hold takes a lock, and a claim behind which another claim waits.
 func hold(t *testing.T, client models.LocketClient, key string, ttl time.Duration) (lockToken, claimToken uint64) {
 	t.Helper()
 	c := harness.Create(t, client, key, key, ttl)
@@ -41,7 +40,7 @@ func hold(t *testing.T, client models.LocketClient, key string, ttl time.Duratio
 	return harness.Lock(t, client, key+"-lock", "holder", ttl), c.GetToken()
 }
 
-// No lease runs out while all servers are down, however long that is, and however short.
+// No lease ends while all servers are down, for a long or a short time.
 func TestLeasesStandStillWithoutServers(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
@@ -55,7 +54,7 @@ func TestLeasesStandStillWithoutServers(t *testing.T) {
 		}
 		stillHeld(t, client, "long", lockToken, claimToken, long)
 
-		// Each of many restarts takes a part of the TTL at least; none may count.
+		// Many restarts follow each other. Each takes at least a part of the TTL, and does not count.
 		lockToken, claimToken = hold(t, client, "short", short)
 		for range 5 {
 			if err := server.Restart(); err != nil {
@@ -70,7 +69,7 @@ func TestLeasesStandStillWithoutServers(t *testing.T) {
 		}
 		stillHeld(t, client, "short", lockToken, claimToken, short)
 
-		// And they do run while a server is there.
+		// Leases end while a server runs.
 		expired, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{Id: "short-next"})
 		if err != nil || expired.GetStatus() != active || expired.GetToken() <= claimToken {
 			t.Errorf("after the lease: %v, %v", expired, err)
@@ -81,8 +80,7 @@ func TestLeasesStandStillWithoutServers(t *testing.T) {
 	})
 }
 
-// Nor do leases run while the database is away. Callers get an error that says so, and the server finds
-// it again by itself.
+// No lease ends while the database cannot be reached. Callers get an error that says so, and the server connects again by itself.
 func TestLeasesStandStillWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	mariadb := fixtures.NewMariaDB(t)
@@ -112,7 +110,7 @@ func TestLeasesStandStillWithoutDatabase(t *testing.T) {
 	})
 }
 
-// callersAreTold makes requests for a while, all of which must fail, with a clear message.
+// callersAreTold sends requests for a while, and checks that all of them fail with a clear message.
 func callersAreTold(t *testing.T, client models.LocketClient, d time.Duration) {
 	t.Helper()
 	said := make(map[string]int)
@@ -142,7 +140,7 @@ func callersAreTold(t *testing.T, client models.LocketClient, d time.Duration) {
 	}
 }
 
-// awaitDatabase waits until the server commits again, without leaving anything behind.
+// awaitDatabase waits until the server commits again. It leaves no claim behind.
 func awaitDatabase(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	harness.Eventually(t, func() error {
@@ -156,7 +154,7 @@ func awaitDatabase(t *testing.T, client models.LocketClient) {
 	})
 }
 
-// A server waits for a database that is not up yet, and stops trying after a while.
+// A server waits for a database that does not run yet, and ends after a while.
 func TestStartBeforeTheDatabase(t *testing.T) {
 	t.Parallel()
 	mariadb := fixtures.NewMariaDB(t)
@@ -168,7 +166,7 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 		start := time.Now()
 		harness.Must(t, server.Launch())
 		code, err := server.Wait(harness.HangTimeout)
-		if took := time.Since(start); err != nil || code != 1 || took < 2*time.Second { // real time: on no machine earlier
+		if took := time.Since(start); err != nil || code != 1 || took < 2*time.Second { // real time: it must not be earlier on any machine
 			t.Errorf("exit code %d (%v) after %v", code, err, took)
 		}
 		lines := strings.Split(strings.TrimSpace(server.Log()), "\n")
@@ -205,14 +203,13 @@ func TestStartBeforeTheDatabase(t *testing.T) {
 	})
 }
 
-// A connection that is cut in the middle of a COMMIT does not keep the caller from the
-// true answer, whether the database has got the COMMIT or not.
+// When a connection is cut in the middle of a COMMIT, the caller gets the true answer, whether the database has received the COMMIT or not.
 func TestCutDuringCommit(t *testing.T) {
 	t.Parallel()
 	database, proxy := harness.Proxied(t)
 	client := fixtures.StartLocket(t, database).Client(t)
 
-	// A connection that is new says READ COMMITTED, so each cut is made on one that is not.
+	// A new connection sends READ COMMITTED, which contains the pattern, so each cut is made on a connection that was used before.
 	cutCommit := func(cut func([]byte) <-chan struct{}, request func()) {
 		harness.Lock(t, client, "warm", "o", time.Minute)
 		fired := cut([]byte("; COMMIT"))
@@ -265,9 +262,8 @@ func TestCutDuringCommit(t *testing.T) {
 	}
 }
 
-// When the network swallows everything, also in the middle of a COMMIT, callers learn
-// after a few times what a transaction may take (those before them in line have their turn,
-// and the outcome of a COMMIT is asked for), and the server continues when it is back.
+// When the network hangs, also in the middle of a COMMIT, callers get an error within a few times the timeout of a transaction: the
+// requests before them are carried out first, and the outcome of a COMMIT is queried. The server continues when the network is back.
 func TestDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second

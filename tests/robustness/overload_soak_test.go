@@ -22,23 +22,23 @@ import (
 
 const (
 	overloadTime = time.Minute
-	// overloadConnections times overloadCallers requests are under way at once, all the time: ten
-	// times as many as the benchmark's 256 callers, at which a server does about what it can.
+	// overloadConnections times overloadCallers requests are under way all the time. They are ten times as many as the 256 callers
+	// of the benchmark, which about saturate a server.
 	overloadConnections = 64
 	overloadCallers     = 40
-	// overloadHolders hold locks and renew them, each with a third of holderTTL.
+	// overloadHolders is the number of callers that hold locks and renew them after a third of holderTTL.
 	overloadHolders = 50
 	holderTTL       = 15 * time.Second
-	// overloadMemory is what a server may use.
+	// overloadMemory is the memory that a server may use.
 	overloadMemory = 1 << 30
 )
 
-// overload counts what becomes of new work.
+// overload counts the outcomes of new requests.
 type overload struct {
 	made, refused, late, other atomic.Int64
 }
 
-// claims makes claims under ever new names until ctx ends, without a pause.
+// claims makes claims of new names until ctx ends, without a pause.
 func (o *overload) claims(ctx context.Context, client models.LocketClient, name string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		call, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -60,8 +60,8 @@ func (o *overload) claims(ctx context.Context, client models.LocketClient, name 
 	}
 }
 
-// hold takes a lock, renews it until ctx ends, and fails the test when it is lost. The odd ones
-// renew without the token, as Cloud Foundry's clients do.
+// hold takes a lock, renews it until ctx ends, and fails the test when it is lost. Those with odd numbers renew without the token, as Cloud
+// Foundry's clients do.
 func holdThrough(ctx context.Context, t *testing.T, client models.LocketClient, n int) {
 	resource := &models.Resource{Key: fmt.Sprint("holder/", n), Owner: fmt.Sprint("owner ", n), TypeCode: models.TypeCode_LOCK}
 	request := &models.LockRequest{Resource: resource, TtlInSeconds: int64(holderTTL / time.Second)}
@@ -94,8 +94,8 @@ func holdThrough(ctx context.Context, t *testing.T, client models.LocketClient, 
 	}
 }
 
-// TestSoakOverload sends far more work than a server can do. Its memory stays bounded, holders keep
-// their locks, and soon afterwards requests take as long as before.
+// TestSoakOverload sends far more requests than a server can carry out. The memory of the server stays bounded, holders keep their locks, and
+// soon after the overload requests take as long as before.
 func TestSoakOverload(t *testing.T) {
 	oneByOne(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database, "--history-limit", "20000", "--history-minimum", "0s")
@@ -144,7 +144,7 @@ func TestSoakOverload(t *testing.T) {
 	})
 }
 
-// oneByOne runs a test on each engine, one after the other: together they would share the machine.
+// oneByOne runs a test on each engine, one after the other, so that they do not share the machine.
 func oneByOne(t *testing.T, test func(t *testing.T, database string)) {
 	for name, database := range harness.Engines() {
 		t.Run(name, func(t *testing.T) { test(t, database(t)) })

@@ -11,7 +11,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// Two servers under load on the same keys of one database keep all the rules.
+// Two servers that use the same keys of one database under load keep all rules.
 func TestPair(t *testing.T) {
 	t.Parallel()
 	database := "mysql:" + fixtures.MySQL(t)
@@ -25,8 +25,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// A third server that is killed disturbs the two others in nothing but what it held, and
-// that expires.
+// When a third server is killed, the two others are affected only in what it held, which expires.
 func TestThirdServerKilled(t *testing.T) {
 	t.Parallel()
 	database := "mysql:" + fixtures.MySQL(t)
@@ -63,8 +62,8 @@ func TestThirdServerKilled(t *testing.T) {
 	harness.AtMost(t, fmt.Sprintf("the slowest of %d requests to the others", load.requests.Load()), time.Duration(load.slowest.Load()), 2*time.Second)
 }
 
-// Who waits at one server hears within 50 ms of a release at the other. The bound for the
-// slowest is a generous one: this machine may be busy with other things.
+// A waiter at one server hears of a release at the other one within 50 ms. The bound for the slowest is greater, since this machine may be
+// busy.
 func TestHandOver(t *testing.T) {
 	const (
 		rounds = 20
@@ -84,8 +83,7 @@ func TestHandOver(t *testing.T) {
 	harness.AtMost(t, "the longest", took[rounds-1], worst)
 }
 
-// handOver measures the time from the request that releases, at one server, to the answer
-// of the call that waits, at the other.
+// handOver measures the time from the release at one server to the answer of the waiting call at the other.
 func handOver(t *testing.T, from, to models.LocketClient, holder, next string) time.Duration {
 	t.Helper()
 	if c := harness.Create(t, to, "k", next, time.Minute); c.GetStatus() != waiting {

@@ -9,7 +9,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestSessionsDisturbed, for longer.
+// This is TestSessionsDisturbed for a longer time.
 func TestChaosSessions(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()

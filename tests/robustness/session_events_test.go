@@ -10,8 +10,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// A session is told of each change once, and of what it has now, also while somebody watches at its server, and after it has
-// moved: it locks a resource again that another session has taken meanwhile.
+// A session gets an event for each change once, with the present state, also if there is a watch at its server, and after it has moved. It
+// locks a resource again that another session has taken meanwhile.
 func TestSessionEventsOnce(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) (a, b *fixtures.Locket){
 		"one server": func(t *testing.T) (a, b *fixtures.Locket) {

@@ -22,11 +22,11 @@ import (
 
 const (
 	sessionTTL = 2 * time.Second
-	// keptTTL is that of sessions that outlive everything that is done to the servers.
+	// keptTTL is the TTL of the sessions that must survive all faults of the servers.
 	keptTTL = 30 * time.Second
 )
 
-// sessionLoad is a number of clients with sessions that lock, hold and unlock, and the record of that.
+// sessionLoad is a number of clients whose sessions lock, hold and unlock, with the record of what they were answered.
 type sessionLoad struct {
 	*recorder.Recorder
 	faults    faults
@@ -39,7 +39,7 @@ type sessionLoad struct {
 	servers   []models.LocketClient
 }
 
-// startSessionLoad starts clients; every second one speaks to the servers through the proxies.
+// startSessionLoad starts clients; every other one uses the servers through the proxies.
 func startSessionLoad(t *testing.T, clients, keys int, servers []*fixtures.Locket, proxies []*fixtures.Proxy) *sessionLoad {
 	t.Helper()
 	l := &sessionLoad{Recorder: recorder.New()}
@@ -72,7 +72,7 @@ func (l *sessionLoad) stop() {
 	l.done.Wait()
 }
 
-// sessionClient is a session.
+// sessionClient is a client with one session.
 type sessionClient struct {
 	*sessionLoad
 	*lock.Session
@@ -112,7 +112,7 @@ func (c *sessionClient) closeWithin(timeout time.Duration) error {
 	return c.Close(ctx)
 }
 
-// lost waits until no server has the session any more. It lapses within its TTL, once there is one.
+// lost waits until no server has the session any more. The session expires within its TTL when a server runs.
 func (c *sessionClient) lost() {
 	c.over.Add(1)
 	_ = c.closeWithin(time.Millisecond)
@@ -130,7 +130,7 @@ func (c *sessionClient) lost() {
 	c.faults.add("%s is lost, and has not ended", c.ID())
 }
 
-// goesOn reports whether the session goes on after the answer to a request. An error of one that is not over is a fault.
+// goesOn reports whether the session continues after the answer to a request. An error of a session that is not over is a fault.
 func (c *sessionClient) goesOn(err error) bool {
 	if err != nil && c.Err() == nil {
 		c.faults.add("%s: %v", c.ID(), err)
@@ -138,7 +138,7 @@ func (c *sessionClient) goesOn(err error) bool {
 	return err == nil
 }
 
-// useLock locks a resource, waits for it, holds it, and gives it up. It reports whether the session goes on.
+// useLock locks a resource, waits for it, holds it, and gives it up. It reports whether the session continues.
 func (c *sessionClient) useLock(key string) bool {
 	ask := c.Lock
 	if rand.IntN(4) == 0 {
@@ -175,7 +175,7 @@ func (c *sessionClient) unlock(key string) bool {
 	return c.goesOn(err)
 }
 
-// faults are what must not happen.
+// faults are violations of the rules.
 type faults struct {
 	mu  sync.Mutex
 	all []string
@@ -187,8 +187,7 @@ func (f *faults) add(format string, args ...any) {
 	f.all = append(f.all, fmt.Sprintf(format, args...))
 }
 
-// disturb kills, stops and silences servers while sessions are used, and then checks all that they were
-// told.
+// disturb kills, stops and silences servers while sessions are used, and then checks all that the sessions were answered.
 func disturb(t *testing.T, database string, servers, rounds int) {
 	t.Helper()
 	var running []*fixtures.Locket
@@ -248,7 +247,7 @@ func disturb(t *testing.T, database string, servers, rounds int) {
 	})
 }
 
-// handOn checks that what dead sessions had goes to others: in the end nobody has anything.
+// handOn checks that the locks of dead sessions are granted to others: at the end no session holds or waits for anything.
 func (l *sessionLoad) handOn(t *testing.T, client models.LocketClient) {
 	t.Helper()
 	harness.Eventually(t, func() error {
@@ -262,8 +261,8 @@ func (l *sessionLoad) handOn(t *testing.T, client models.LocketClient) {
 	})
 }
 
-// Sessions whose servers are killed, stopped and silenced keep what they hold while they last, lose
-// it to nobody before, and their locks go on when they are lost.
+// Sessions whose servers are killed, stopped and silenced keep their locks as long as they last. When a session is lost, its locks are granted
+// to others.
 func TestSessionsDisturbed(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()

@@ -20,7 +20,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// pairOfServers are two on one database.
+// pairOfServers are two servers on one database.
 func pairOfServers(t *testing.T) (a, b *fixtures.Locket) {
 	t.Helper()
 	database := "mysql:" + fixtures.MySQL(t)
@@ -35,8 +35,8 @@ func openAt(t *testing.T, server *fixtures.Locket, name string, more ...func(*mo
 	return s
 }
 
-// A session whose server is killed moves to another, and keeps its locks. One that nobody resumes
-// ends after its TTL, from that server's last beat.
+// A session whose server is killed moves to another server, and keeps its locks. A session that is not resumed ends after its TTL, from the last
+// beat of that server.
 func TestSessionServerKilled(t *testing.T) {
 	t.Parallel()
 	a, b := pairOfServers(t)
@@ -67,8 +67,7 @@ func TestSessionServerKilled(t *testing.T) {
 	other.Hears("k", harness.Waiting, harness.Held)
 }
 
-// A server that was stopped past the TTL and continued keeps no session alive, and gives nothing away
-// that it no longer has.
+// A server that was stopped for longer than the TTL and continued keeps no session alive, and grants no locks of the sessions that it has lost.
 func TestSessionServerStopped(t *testing.T) {
 	t.Parallel()
 	a, b := pairOfServers(t)
@@ -83,7 +82,7 @@ func TestSessionServerStopped(t *testing.T) {
 	again.Open("moved", harness.SessionTTL(3), harness.Resume)
 	again.KeepAlive()
 	got := next.Hears("k", harness.Waiting, harness.Held)
-	heartbeat := stale.Ask(harness.HeartbeatCommand()) // and commands that wait for it to continue
+	heartbeat := stale.Ask(harness.HeartbeatCommand()) // and sends commands, which wait until the server continues
 	lock := stale.Ask(harness.LockCommand("n"))
 	unlock := stale.Ask(harness.UnlockCommand("k"))
 	harness.Must(t, a.Resume())
@@ -116,8 +115,7 @@ func TestSessionServerStopped(t *testing.T) {
 	fresh.Heartbeat()
 }
 
-// A promotion by one server reaches a session at the other within 50 ms, in the median: this machine
-// may be busy with other things.
+// A grant by one server reaches a session at the other server within 50 ms in the median, since this machine may be busy.
 func TestSessionHandOver(t *testing.T) {
 	const (
 		rounds = 20
@@ -161,8 +159,7 @@ func TestSessionResetElsewhere(t *testing.T) {
 	empty.Ends(codes.NotFound, "SESSION_ENDED")
 }
 
-// A session that two clients have is attached where it was attached last: the other one is sent
-// away.
+// A session that two clients use is attached where it was attached last. The stream of the other client ends.
 func TestSessionMovedElsewhere(t *testing.T) {
 	t.Parallel()
 	a, b := pairOfServers(t)
@@ -172,15 +169,15 @@ func TestSessionMovedElsewhere(t *testing.T) {
 	second.KeepAlive()
 	first.Ends(codes.Aborted, "SESSION_MOVED")
 	second.Lock("k", harness.Held)
-	time.Sleep(time.Second) // real time: what comes late would be heard
+	time.Sleep(time.Second) // real time: a late event would come now
 	second.Lock("k", harness.Held)
 	second.Quiet()
 }
 
-// clientEnv has this test binary be a client with a session, which holds "k" at the address.
+// clientEnv names the environment variable with an address. With it this test binary is a client whose session holds "k".
 const clientEnv = "ROBUSTNESS_SESSION_AT"
 
-// holdBySession is the client of TestSessionClientKilled, in a process of its own.
+// holdBySession is the client of TestSessionClientKilled, in another process.
 func holdBySession(address string) error {
 	client, err := lock.NewClient([]string{address}, lock.WithDial(conn.WithInsecure()), lock.WithTTL(2*time.Second))
 	if err != nil {
@@ -194,7 +191,7 @@ func holdBySession(address string) error {
 	return nil
 }
 
-// All that a client has that was killed with SIGKILL goes to the next after its TTL.
+// When a client was killed by SIGKILL, its locks are granted to the next sessions after its TTL.
 func TestSessionClientKilled(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database)
@@ -220,8 +217,8 @@ func TestSessionClientKilled(t *testing.T) {
 	})
 }
 
-// TestSessionsCauseADeadlock: of two sessions on two servers that cause a deadlock together, exactly one is refused: by the
-// answer to its LOCK, and then it hears nothing else of it, or by an event. The other waits on, and is granted what the first gives up.
+// TestSessionsCauseADeadlock: of two sessions on two servers that cause a deadlock, exactly one is refused, either by the answer to its LOCK,
+// without further events, or by an event. The other one keeps waiting, and is granted what the first gives up.
 func TestSessionsCauseADeadlock(t *testing.T) {
 	t.Parallel()
 	first, second := pairOfServers(t)
@@ -240,7 +237,7 @@ func TestSessionsCauseADeadlock(t *testing.T) {
 		if refused >= 0 {
 			answers++
 		} else {
-			for refused < 0 && time.Since(begin) < harness.HangTimeout { // real time: it hangs
+			for refused < 0 && time.Since(begin) < harness.HangTimeout { // real time: for a test that hangs
 				refused = slices.IndexFunc(pair, func(s *harness.Session) bool { return s.Heard(20 * time.Millisecond) })
 			}
 			if refused < 0 {
@@ -250,7 +247,7 @@ func TestSessionsCauseADeadlock(t *testing.T) {
 				t.Errorf("round %d: %v", round, event)
 			}
 		}
-		harness.AtMost(t, "a refusal", time.Since(begin), 4*time.Second) // 2 s of them where the one that joined last looked too early
+		harness.AtMost(t, "a refusal", time.Since(begin), 4*time.Second) // 2 s more if the session that joined last looked too early
 		waits := pair[1-refused]
 		waits.Stands(got[1-refused], mine[refused], harness.Waiting)
 		pair[refused].Unlock(mine[refused])

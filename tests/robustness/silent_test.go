@@ -16,8 +16,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// A firewall forgets all connections between a server and its database: they stay open and say
-// nothing. The server replaces them, for every kind of work.
+// A firewall forgets all connections between a server and its database: they stay open, and transmit nothing. The server replaces them, for
+// every kind of work.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	silenceConnections(t, fixtures.MySQL(t), 1)
@@ -85,7 +85,7 @@ func silenceConnections(t *testing.T, dsn string, rounds int) {
 	}
 }
 
-// handOverIsHeard has a call wait at one server for a claim that another server grants.
+// handOverIsHeard checks that a call that waits at one server hears of a grant by another server.
 func handOverIsHeard(t *testing.T, from, at models.LocketClient, resource string) {
 	t.Helper()
 	holder, next := resource+"-holder", resource+"-next"

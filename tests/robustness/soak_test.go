@@ -21,8 +21,7 @@ const (
 	soakCallers = 64
 )
 
-// TestSoak loads a server for minutes, far beyond the limit of its history, and checks what
-// must not grow: goroutines, memory, finished claims.
+// TestSoak loads a server for minutes, with many more claims than its history keeps. Goroutines, memory and finished claims must not grow.
 func TestSoak(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		server := fixtures.StartLocket(t, database, "--history-limit", "20000", "--history-minimum", "0s")
@@ -46,7 +45,7 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// soakCaller takes and releases locks under ever new names.
+// soakCaller takes and releases locks of new names.
 func soakCaller(ctx context.Context, t *testing.T, client models.LocketClient, n int) {
 	for i := 0; ctx.Err() == nil; i++ {
 		resource := &models.Resource{Key: fmt.Sprintf("soak/%d/%d", n, i), Owner: "o", TypeCode: models.TypeCode_LOCK}
@@ -62,7 +61,7 @@ func soakCaller(ctx context.Context, t *testing.T, client models.LocketClient, n
 
 var metric = regexp.MustCompile(`(?m)^(go_goroutines|process_resident_memory_bytes|locket_claims\{status="finished"\}) (\S+)$`)
 
-// usage is what the server says of itself.
+// usage is what the metrics of the server report.
 func usage(t *testing.T, server *fixtures.Locket) map[string]float64 {
 	found := make(map[string]float64)
 	for _, m := range metric.FindAllStringSubmatch(harness.Scrape(t, server), -1) {

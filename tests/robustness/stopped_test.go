@@ -9,8 +9,8 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestLoneServerStopped: the only server is stopped for longer than every TTL, and continued. Nobody could
-// renew meanwhile, so neither a session nor a lease has ended.
+// TestLoneServerStopped: the only server is stopped for longer than all TTLs, and continued. No client could renew meanwhile, so no session and
+// no lease has ended.
 func TestLoneServerStopped(t *testing.T) {
 	harness.OnEachEngine(t, func(t *testing.T, database string) {
 		const ttl = 2 * time.Second
@@ -26,7 +26,7 @@ func TestLoneServerStopped(t *testing.T) {
 			lockToken, claimToken := hold(t, client, key, ttl)
 			harness.Must(t, server.Pause())
 			broken.BreakOff()
-			time.Sleep(2 * ttl) // real time: for so long nobody can renew
+			time.Sleep(2 * ttl) // real time: no client can renew meanwhile
 			harness.Must(t, server.Resume())
 			stillHeld(t, client, key, lockToken, claimToken, ttl)
 			if again := s.Lock("k", harness.Held); again.GetToken() != held.GetToken() {

@@ -10,7 +10,7 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestTogether, for longer.
+// This is TestTogether for a longer time.
 func TestSoakTogether(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		a, b := pairOfServers(t)

@@ -27,8 +27,7 @@ import (
 	"github.com/locket-service/locket/tests/recorder"
 )
 
-// together is every kind of client at once, on the same few resources, and the record of all that they
-// ask, are answered and are told.
+// together runs clients of every kind on the same few resources, and records all their requests, answers and events.
 type together struct {
 	*recorder.Recorder
 	servers []*fixtures.Locket
@@ -36,12 +35,12 @@ type together struct {
 	keys    []string
 	ids     atomic.Int64
 
-	ctx  context.Context // of the clients, which end what they have when it is done
+	ctx  context.Context // the context of the clients; when it is done they end what they hold
 	done sync.WaitGroup
 }
 
-// TestTogether has every kind of client use the same resources, at two servers with one database, and at one with
-// the embedded engine. The rules explain all answers, and all events of sessions and watches.
+// TestTogether: clients of every kind use the same resources, at two servers with one database, and at one server with the embedded engine.
+// The rules explain all answers, and all events of sessions and watches.
 func TestTogether(t *testing.T) {
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
@@ -102,7 +101,7 @@ func useTogether(t *testing.T, length time.Duration, servers ...*fixtures.Locket
 	harness.LogTime(t, fmt.Sprintf("the check of %v and %d claims", w, len(stored)), begin)
 }
 
-// repeat does something again and again.
+// repeat calls a function repeatedly.
 func (w *together) repeat(do func()) {
 	for w.ctx.Err() == nil {
 		do()
@@ -153,8 +152,8 @@ func (w *together) claim(server int) {
 	}
 }
 
-// lock takes a lock, and gives it up. Its renewal has an answer without a version, so that the check could not tell
-// it from that of another request: claims are renewed by their ids.
+// lock takes a lock and releases it. It does not renew: the answer to a renewal of a lock has no version, so the check could not assign it to a
+// request. Claims are renewed by their ids.
 func (w *together) lock(ctx context.Context, client models.LocketClient) {
 	resource := &models.Resource{Key: w.key(), Owner: w.newID("owner"), TypeCode: models.TypeCode_LOCK}
 	if _, err := client.Lock(ctx, &models.LockRequest{Resource: resource, TtlInSeconds: 60}); err != nil {
@@ -168,7 +167,7 @@ func (w *together) url(server int) string {
 	return "http://" + w.servers[server%len(w.servers)].HTTPAddress()
 }
 
-// rest uses one claim over REST.
+// rest uses a claim over REST.
 func (w *together) rest(server int) {
 	client := &http.Client{Transport: w.Transport(http.DefaultTransport)}
 	id := w.newID("rest")
@@ -207,7 +206,7 @@ func (w *together) rest(server int) {
 	send("DELETE", path, "")
 }
 
-// keep uses claims by a keychain.
+// keep uses claims of a keychain.
 func (w *together) keep(t *testing.T, server int) {
 	keys, err := keychain.New(w.url(server), keychain.WithTransport(w.Transport(http.DefaultTransport)), keychain.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -228,7 +227,7 @@ func (w *together) keep(t *testing.T, server int) {
 	}
 }
 
-// campaign is elected and resigns, and observes who else is.
+// campaign is elected and resigns, and observes the leaders.
 func (w *together) campaign(t *testing.T, server int) {
 	client, err := lock.NewClient([]string{w.servers[server%len(w.servers)].Address()}, lock.WithTTL(2*time.Second),
 		lock.WithLogger(slog.New(slog.DiscardHandler)), lock.WithDial(conn.WithInsecure(), conn.WithDialOptions(w.DialOptions()...)))
@@ -257,8 +256,8 @@ func (w *together) campaign(t *testing.T, server int) {
 	}
 }
 
-// session sends random commands over a stream, several at once, and closes the session, resumes it elsewhere, or leaves it
-// to end by itself.
+// session sends random commands over a stream, several at the same time. Then it closes the session, resumes it at another server, or lets it
+// expire.
 func (w *together) session(server int) {
 	id := harness.SessionID(w.newID("s"))
 	open := &models.OpenSession{Id: id, Secret: harness.SessionSecret, Owner: id, Ttl: 1}
@@ -326,15 +325,15 @@ func (w *together) stream(server int, open *models.OpenSession, commands *comman
 	return false
 }
 
-// commands are those of one session. Sessions that wait for each other in a circle are sent away by the server, which is
-// no matter here. So a session waits for one resource, behind all others that it has, until it gives up all.
+// commands makes the commands of one session. To avoid deadlocks, which are not tested here, a session waits only for a resource that comes
+// after all that it holds, until it gives up all.
 type commands struct {
 	*together
 	waits bool
-	last  int // of the keys that it may have, or for which it waits
+	last  int // the keys that it may hold or wait for
 }
 
-// next is a random one.
+// next returns a random command.
 func (c *commands) next() *models.SessionRequest {
 	switch n := rand.IntN(20); {
 	case n < 9:
@@ -373,7 +372,7 @@ func (w *together) watch(ctx context.Context, server int, began func()) {
 	}
 }
 
-// moveWatch watches for a while at one server after the other: from the last cursor on, or anew, all resources or one.
+// moveWatch watches at one server after the other for a while: from the last cursor on, or with a new snapshot; all resources, or one.
 func (w *together) moveWatch(ctx context.Context) {
 	request := &models.WatchRequest{}
 	for i := 0; ctx.Err() == nil; i++ {

@@ -73,14 +73,14 @@ func (r *receiver) find(t *testing.T, trace, name string) (span *tracepb.Span) {
 	return span
 }
 
-// traceOf returns a trace, the span in it of a caller, and the header that says so.
+// traceOf returns a new trace, the span of a caller in it, and the header that transmits both.
 func traceOf(n int) (trace, span, header string) {
 	trace, span = fmt.Sprintf("%032x", n), fmt.Sprintf("%016x", 1000+n)
 	return trace, span, "00-" + trace + "-" + span + "-01"
 }
 
-// TestTraces: the calls of a holder over gRPC, of one who waits over REST and of a session are spans in the traces of
-// their callers, with their transactions, and each wait is linked to the holder that was waited for.
+// TestTraces: the calls of a holder over gRPC, of a waiter over REST and of a session are spans in the traces of their callers, and so are their
+// transactions. Each wait is linked to its holder.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	r, env := receiveSpans(t)
@@ -152,7 +152,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-// withTrace is a client whose sessions belong to a trace.
+// withTrace is a client that opens its sessions in a trace.
 type withTrace struct {
 	models.LocketClient
 	header string
@@ -163,7 +163,7 @@ func (c withTrace) Session(ctx context.Context, options ...grpc.CallOption) (grp
 	return c.LocketClient.Session(metadata.AppendToOutgoingContext(ctx, "traceparent", c.header), options...)
 }
 
-// TestTracesGoNowhere: a receiver that is not there delays nobody, and is in the log.
+// TestTracesGoNowhere: a receiver that cannot be reached delays no request, and is logged.
 func TestTracesGoNowhere(t *testing.T) {
 	t.Parallel()
 	server := fixtures.NewLocket(t, harness.Embedded(t))
@@ -181,7 +181,7 @@ func TestTracesGoNowhere(t *testing.T) {
 	})
 }
 
-// TestTracesRefused: what the environment asks for and there is not ends the server, which names it.
+// TestTracesRefused: a server ends with an error if the environment names an exporter that does not exist.
 func TestTracesRefused(t *testing.T) {
 	t.Parallel()
 	for variable, value := range map[string]string{"OTEL_TRACES_EXPORTER": "zipkin", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"} {

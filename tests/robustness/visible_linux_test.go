@@ -22,8 +22,8 @@ import (
 
 func init() { fixtures.RunOnDisk() }
 
-// TestToldIsDurable: a database on a disk that does not answer shows another server's grant, and is killed. Clients of a server were not told
-// of the grant, by whatever call: each one that was, was told of a token that nobody holds.
+// TestToldIsDurable: a database whose disk does not answer shows a grant of another server, and is killed. No call at a server reported the grant:
+// after the restart nobody holds that token.
 func TestToldIsDurable(t *testing.T) {
 	t.Parallel()
 	disk := fixtures.NewDisk(t)
@@ -101,7 +101,7 @@ func TestToldIsDurable(t *testing.T) {
 	}
 }
 
-// tellers are the calls that told of a token.
+// tellers are the calls that reported a token.
 type tellers struct {
 	mu   sync.Mutex
 	last map[string]uint64

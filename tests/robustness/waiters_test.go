@@ -20,11 +20,11 @@ import (
 
 const (
 	waitTTL = 3 * time.Second
-	// waitersOf is the variable with the address for which this program waits in another process.
+	// waitersOf names the environment variable with an address. With it this program is the other process.
 	waitersOf = "LOCKET_TEST_WAITERS_OF"
 )
 
-// waitFor makes a claim that may wait for waitTTL, and waits for its turn.
+// waitFor makes a claim with waitTTL, and waits until it is active.
 func waitFor(ctx context.Context, client models.LocketClient, id string) (await func() (*models.Claim, error), err error) {
 	_, err = client.CreateClaim(ctx, &models.CreateClaimRequest{
 		Id: id, Resource: "line", Owner: id, Ttl: proto.Float64(3600), WaitTtl: proto.Float64(waitTTL.Seconds()),
@@ -32,8 +32,8 @@ func waitFor(ctx context.Context, client models.LocketClient, id string) (await 
 	return func() (*models.Claim, error) { return client.AwaitClaim(ctx, &models.AwaitClaimRequest{Id: id}) }, err
 }
 
-// TestWaitersOfAnotherProcess is the process with half of the waiters: every other place in the
-// line, so that it makes one when it is told to.
+// TestWaitersOfAnotherProcess runs in the process with half of the waiters. They have every other place in the queue, so it makes one when it is
+// told to.
 func TestWaitersOfAnotherProcess(t *testing.T) {
 	address := os.Getenv(waitersOf)
 	if address == "" {
@@ -51,8 +51,8 @@ func TestWaitersOfAnotherProcess(t *testing.T) {
 	select {} // until it is killed
 }
 
-// TestWaitersThatAreKilled: of many waiters half are in a process that is killed, each between two
-// that live. The queue passes all of them within one wait TTL, also where one of them was granted.
+// TestWaitersThatAreKilled: half of the waiters are in a process that is killed, each of them between two live ones. The queue passes all dead
+// ones within one wait TTL, also if one of them was granted.
 func TestWaitersThatAreKilled(t *testing.T) { killWaiters(t, 100) }
 
 func killWaiters(t *testing.T, waiters int) {
@@ -93,7 +93,7 @@ func killWaiters(t *testing.T, waiters int) {
 				}
 			})
 		}
-		time.Sleep(2 * waitTTL) // real time: while they live, they wait
+		time.Sleep(2 * waitTTL) // real time: live waiters keep waiting
 		if n := granted.Load(); n != 0 {
 			t.Fatalf("%d were granted while the first one holds", n)
 		}
@@ -105,9 +105,9 @@ func killWaiters(t *testing.T, waiters int) {
 
 		harness.Must(t, other.Process.Kill())
 		killed := time.Now()
-		harness.Release(t, client, "first") // the next is a dead one
+		harness.Release(t, client, "first") // the next waiter is dead
 		turns.Wait()
-		harness.AtMost(t, "the line", time.Since(killed), waitTTL+5*time.Second) // for the turns of those that live
+		harness.AtMost(t, "the line", time.Since(killed), waitTTL+5*time.Second) // the time in which the live ones hold
 		ended := map[models.Status]int{}
 		for _, c := range harness.ListAll(t, client) {
 			if len(c.GetId()) > 4 && c.GetId()[:4] == "dead" {

@@ -18,15 +18,15 @@ import (
 	"github.com/locket-service/locket/tests/harness"
 )
 
-// TestWatchMoves: a watch that moves between two servers under load, one of which is killed, sees
-// every transition once, and those of a resource in order.
+// TestWatchMoves: a watch moves between two servers under load, and one of them is killed. It gets each transition once, and those of a resource in
+// order.
 func TestWatchMoves(t *testing.T) {
 	t.Parallel()
 	dsn := fixtures.MySQL(t)
 	watchMoves(t, 1_500, dsn, dsn)
 }
 
-// watchMoves has clients make so many transitions at two servers.
+// watchMoves makes a number of transitions at two servers.
 func watchMoves(t *testing.T, transitions int64, first, second string) {
 	t.Helper()
 	servers := []*fixtures.Locket{
@@ -68,8 +68,7 @@ func watchMoves(t *testing.T, transitions int64, first, second string) {
 	t.Logf("%d transitions, %d moves, %d claims", saw.count, saw.moves, len(claims))
 }
 
-// claimAndEnd makes a claim of one of a few resources, and ends it. It returns about how many
-// transitions that makes.
+// claimAndEnd makes a claim of one of a few resources, and ends it. It returns the approximate number of transitions.
 func claimAndEnd(ctx context.Context, client models.LocketClient) int64 {
 	claim, err := client.CreateClaim(ctx, &models.CreateClaimRequest{Resource: fmt.Sprint("r", rand.N(40)), Ttl: proto.Float64(3600)})
 	if err != nil {
@@ -85,7 +84,7 @@ func claimAndEnd(ctx context.Context, client models.LocketClient) int64 {
 	return 2
 }
 
-// sighting is what a watch has seen.
+// sighting is what a watch has received.
 type sighting struct {
 	mu      sync.Mutex
 	status  map[string]models.Status // of each claim
@@ -99,7 +98,7 @@ func newSighting() *sighting {
 	return &sighting{status: make(map[string]models.Status), version: make(map[string]uint64)}
 }
 
-// follow watches at one server after the other, each time from the last cursor on.
+// follow watches at one server after the other, always from the last cursor on.
 func (s *sighting) follow(ctx context.Context, clients []models.LocketClient, began func()) {
 	cursor := ""
 	for i := 0; ctx.Err() == nil; i++ {
@@ -124,7 +123,7 @@ func (s *sighting) follow(ctx context.Context, clients []models.LocketClient, be
 	}
 }
 
-// moved reports whether the watch has moved so often.
+// moved reports whether the watch has moved a number of times.
 func (s *sighting) moved(times int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +155,7 @@ func (s *sighting) see(response *models.WatchResponse) {
 	}
 }
 
-// all returns an error unless each claim was seen to become what it is.
+// all returns an error unless the last transition of each claim was received.
 func (s *sighting) all(claims []*models.Claim) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,8 +170,7 @@ func (s *sighting) all(claims []*models.Claim) error {
 	return nil
 }
 
-// TestManyWatches: many watches see what happens while one of them does not read, which is cut
-// and goes on from its last cursor.
+// TestManyWatches: one of many watches does not read. It is cut, and continues from its last cursor; the others get all transitions.
 func TestManyWatches(t *testing.T) {
 	t.Parallel()
 	manyWatches(t, 100)

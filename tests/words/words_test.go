@@ -15,21 +15,21 @@ import (
 
 const root = "../.."
 
-// aToken finds what is called a token.
+// aToken finds the word token.
 var aToken = regexp.MustCompile(`(?i)token`)
 
-// standard are the names that the standards give to other things, which docs/words.md lists: OAuth 2.0 and OpenID
-// Connect to credentials, AIP-158 to the place of the next page.
+// standard finds terms of standards with the word token, which docs/words.md lists: credentials of OAuth 2.0 and OpenID Connect, and the
+// place of the next page in AIP-158.
 var standard = regexp.MustCompile(`(?i)fencing tokens?|(access|id|logout|refresh|auth|page)[ _]?tokens?\b|bearer token|oauth2\.Token|\bTokenURL|IDTokenVerifier|(credentials|decoder)\.Token\(|token_endpoint|issuer\+"/token"|"token"\}`)
 
-// aboutCallers are the files, and folders, that are about who calls, where no fencing token is meant.
+// aboutCallers are files and folders about authentication, where token never means a fencing token.
 var aboutCallers = []string{
 	"internal/auth/", "internal/authn/", "bearer/", "internal/certs/", "internal/follow/", "internal/guard/", "internal/cli/connect/", "internal/cli/settings/", "internal/cli/credential",
 	"internal/cli/rules.go", "internal/cli/whoami.go", "lock/conn/", "keychain/options.go", "keychain/servers.go", "keychain/wire.go", "internal/server/",
 	"docs/security.md", "tests/auth/harness_test.go", "tests/auth/cert_test.go", "tests/auth/real_test.go",
 }
 
-// credentials are phrases that call a credential a token.
+// credentials finds phrases that call a credential a token.
 var credentials = regexp.MustCompile(`(?i)bearer token|token[- _]?file|auth[-_]tokens|authtokens|\btokens?\.(yaml|txt)|ci\.token|` +
 	`['"` + "`" + `]token:[a-z]|token:[A-Z]{2}|Bearer TOKEN|With(Bearer)?Token(s|File|Source)?\(|TokenSource|locket token|\btoken (new|list)\b|LOCKET_TOKEN_FILE|` +
 	`(forged|expired|unsigned|signed|invalid|garbage) tokens?\b|tokens? (in|from) (a|the|its) file|tokens? of (an|the) (OIDC|provider|issuer)`)
@@ -70,7 +70,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// misused returns what a line of a file calls a token although it is none, "" if nothing.
+// misused returns the phrase of a line that wrongly calls something a token, "" if there is none.
 func misused(file, line string) string {
 	if !aToken.MatchString(line) {
 		return ""
@@ -84,7 +84,7 @@ func misused(file, line string) string {
 	return aToken.FindString(standard.ReplaceAllString(line, ""))
 }
 
-// TestMisusedTokens: what the rule is for is found, and fencing tokens and the names of standards are not.
+// TestMisusedTokens: misused finds wrong uses of the word, and no fencing tokens and no terms of standards.
 func TestMisusedTokens(t *testing.T) {
 	for _, c := range []struct {
 		file, line string
