@@ -21,8 +21,10 @@ run: ## build locket and serve, with its data in ./locket-data
 # Most of the time the tests wait, so there are four packages at a time for two cores. The timeout is for what hangs
 # on a machine of any speed. The race detector leaves out SQLite, which is C in Go's syntax: it makes it five times
 # as slow, and shows nothing about this module. `make check` vets, so that the tests need not vet all that they import.
-# The packages that take longest come first.
+# The packages that take longest come first. The program that the tests start is built before them, and kept in Go's
+# cache: on a new machine each of those four packages would compile all of it.
 test: deps ## run all tests with the race detector, installing what they need
+	go run -exec true ./cmd/locket
 	go test -race -vet=off -gcflags=modernc.org/...=-race=false -p 4 -timeout 30m ./tests/robustness ./db/mysql ./tests/backup ./tests/program ./...
 
 .PHONY: test-fresh

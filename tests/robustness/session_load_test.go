@@ -130,9 +130,10 @@ func (c *sessionClient) lost() {
 	c.faults.add("%s is lost, and has not ended", c.ID())
 }
 
-// goesOn reports whether the session continues after the answer to a request. An error of a session that is not over is a fault.
+// goesOn reports whether the session continues after the answer to a request. An error of a session that is not over is
+// a fault, unless a server that does not run keeps rows locked.
 func (c *sessionClient) goesOn(err error) bool {
-	if err != nil && c.Err() == nil {
+	if err != nil && c.Err() == nil && models.ReasonOf(err) != models.ReasonResourceLocked {
 		c.faults.add("%s: %v", c.ID(), err)
 	}
 	return err == nil
