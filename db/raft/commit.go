@@ -61,18 +61,20 @@ func (s *Store) write(ctx context.Context, decide func(decision) (*record.Record
 }
 
 // begin is write without the wait for the outcome. It returns nil when there is nothing to commit.
-func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record, error)) (*proposal, error) {
+func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record, error)) (p *proposal, err error) {
 	if err := s.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer s.release()
-	p, err := s.decide(ctx, decide)
-	if err != nil || p == nil {
-		<-s.proposals
-		return nil, err
+	defer func() {
+		if p == nil { // also after a panic of decide
+			<-s.proposals
+		}
+		s.release()
+	}()
+	if p, err = s.decide(ctx, decide); p != nil {
+		s.commits <- p // there is room for all proposals
 	}
-	s.commits <- p // there is room for all proposals
-	return p, nil
+	return p, err
 }
 
 // outcome waits until a proposal is committed.

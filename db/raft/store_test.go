@@ -1,6 +1,7 @@
 package raft_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
@@ -69,6 +70,31 @@ func TestOneServer(t *testing.T) {
 	if c, err := second.Holder(t.Context(), "r"); err != nil || c.ID != "a" {
 		t.Errorf("holder %q (%v)", c.ID, err)
 	}
+}
+
+// TestPanicInUpdate: a transaction whose function panics is over: those that come after it do not wait for it.
+func TestPanicInUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := onDisk(t, filepath.Join(t.TempDir(), "data"), disktest.New())
+		for range 3 { // more than there may be on their way
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic is lost")
+					}
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				t.Error(s.Update(ctx, func(db.Tx) error { panic("boom") }))
+			}()
+		}
+		if err := do(s, create(1)); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestBubble shows that other packages' tests can use the engine with a fake clock.
