@@ -1,0 +1,122 @@
+package raft
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/raft/disk/disktest"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+// withHistory returns a store with a claim that is live, and two that have ended.
+func withHistory(t *testing.T) *Store {
+	t.Helper()
+	s, err := OpenWith(filepath.Join(t.TempDir(), "data"), Options{Disk: disktest.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b", "live"} {
+		dbtest.Do(t, s, claim.Create{ID: id, Resource: "r" + id, Owner: "o", TTL: time.Hour})
+	}
+	dbtest.Do(t, s, claim.End{ID: "a"}, claim.End{ID: "b"})
+	if err := s.writeHistory(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestScans: lists that may read all of the history wait for each other, and for listTimeout at most; nothing else waits
+// for them.
+func TestScans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withHistory(t)
+		defer func() { _ = s.Close() }()
+		for range cap(s.scanning) { // lists that take long
+			s.scanning <- struct{}{}
+		}
+		ended, live := []claim.Status{claim.Aborted}, []claim.Status{claim.Active, claim.Waiting}
+		resource, owner, at, length := "ra", "o", claim.Time(1), time.Second
+		for name, c := range map[string]struct {
+			f     db.Filter
+			scans bool
+		}{
+			"all":                     {db.Filter{}, false},
+			"created":                 {db.Filter{MinCreated: &at, MaxCreated: &at}, false},
+			"after":                   {db.Filter{After: &db.Cursor{ID: "a"}, Statuses: ended}, false},
+			"aborted":                 {db.Filter{Statuses: ended}, false},
+			"live of an owner":        {db.Filter{Statuses: live, Owner: &owner}, false},
+			"live of a prefix":        {db.Filter{Statuses: live, Prefix: "r"}, false},
+			"resource":                {db.Filter{Resource: &resource}, true},
+			"aborted of a resource":   {db.Filter{Statuses: ended, Resource: &resource}, true},
+			"prefix":                  {db.Filter{Prefix: "r"}, true},
+			"owner":                   {db.Filter{Owner: &owner}, true},
+			"mode":                    {db.Filter{Mode: new(claim.Shared)}, true},
+			"two statuses":            {db.Filter{Statuses: []claim.Status{claim.Aborted, claim.Released}}, true},
+			"active for a second":     {db.Filter{MinActive: &length}, true},
+			"waited up to a second":   {db.Filter{MaxWaiting: &length}, true},
+			"one page of very many":   {db.Filter{Offset: 10_000}, false},
+			"a page beyond very many": {db.Filter{Offset: 10_001}, true},
+		} {
+			begin := time.Now()
+			_, _, err := s.List(t.Context(), c.f)
+			if took := time.Since(begin); c.scans != errors.Is(err, db.ErrListTooLong) || c.scans != (took == listTimeout) || !c.scans && err != nil {
+				t.Errorf("%s: %v after %s", name, err, took)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := s.List(ctx, db.Filter{Owner: &owner}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, db.ErrListTooLong) {
+			t.Errorf("a caller with a deadline: %v", err)
+		}
+		<-s.scanning
+		for range 2 { // each leaves the place to the next
+			if claims, _, err := s.List(t.Context(), db.Filter{Owner: &owner}); err != nil || len(claims) != 3 {
+				t.Errorf("a list when there is room: %d claims (%v)", len(claims), err)
+			}
+		}
+	})
+}
+
+// TestSlowHistory: a list ends when the history takes too long to answer, before it is read and in the middle of it, and
+// leaves its place to others.
+func TestSlowHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withHistory(t)
+		defer func() { _ = s.Close() }()
+		var reading sync.WaitGroup
+		for range 4 { // as many as may read at once
+			reading.Go(func() {
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 2*listTimeout, db.ErrListTooLong)
+				defer cancel()
+				rows := 0
+				err := s.history.List(ctx, db.Filter{}, s.history.Entry(), func(*claim.Claim) bool {
+					rows++
+					<-ctx.Done()
+					return true
+				})
+				if rows != 1 || !errors.Is(err, db.ErrListTooLong) {
+					t.Errorf("in the middle of a list, after %d of its claims: %v", rows, err)
+				}
+			})
+		}
+		synctest.Wait()
+		begin := time.Now()
+		if _, _, err := s.List(t.Context(), db.Filter{}); !errors.Is(err, db.ErrListTooLong) || time.Since(begin) != listTimeout {
+			t.Errorf("while others read: %v after %s", err, time.Since(begin))
+		}
+		if claims, _, err := s.List(t.Context(), db.Filter{Statuses: []claim.Status{claim.Active}}); err != nil || len(claims) != 1 {
+			t.Errorf("a list of live claims beside it: %d (%v)", len(claims), err)
+		}
+		reading.Wait()
+		if claims, _, err := s.List(t.Context(), db.Filter{}); err != nil || len(claims) != 3 {
+			t.Errorf("a list when they have ended: %d claims (%v)", len(claims), err)
+		}
+	})
+}
