@@ -14,6 +14,7 @@ import (
 // LocalFeed is the Feed of an engine with one server: the last commits of this process, in memory, for as long as
 // they are being read. After a restart the server has another name, so earlier positions give ErrFeedGap.
 type LocalFeed struct {
+	wall    func() time.Time // the clock of which End tells the time
 	mu      sync.Mutex
 	server  string
 	asked   time.Time // when somebody asked last; zero while nothing is kept
@@ -27,8 +28,10 @@ type localCommit struct {
 	record []byte
 }
 
-// NewLocalFeed returns an empty feed.
-func NewLocalFeed() *LocalFeed { return &LocalFeed{server: uuid.NewString()[:23]} }
+// NewLocalFeed returns an empty feed of an engine with a clock.
+func NewLocalFeed(wall func() time.Time) *LocalFeed {
+	return &LocalFeed{wall: wall, server: uuid.NewString()[:23]}
+}
 
 // Committed adds a commit.
 func (f *LocalFeed) Committed(wall claim.Time, changes []claim.Transition) {
@@ -52,13 +55,14 @@ func (f *LocalFeed) Committed(wall claim.Time, changes []claim.Transition) {
 
 // End implements Feed. With own, what is committed from now on is kept.
 func (f *LocalFeed) End(_ context.Context, own bool) (Position, claim.Time, error) {
+	now := claim.Time(f.wall().UnixMicro())
 	if !own {
-		return Position{}, claim.Time(time.Now().UnixMicro()), nil
+		return Position{}, now, nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = time.Now()
-	return Position{f.server: f.last}, claim.Time(time.Now().UnixMicro()), nil
+	return Position{f.server: f.last}, now, nil
 }
 
 // Changes implements Feed.

@@ -158,7 +158,9 @@ func (s *saves) Save(queues *claim.Queues) error {
 // opener opens clusters whose stores are wrapped.
 func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 	return func(t testing.TB) dbtest.Engine {
-		folder, options := filepath.Join(t.TempDir(), "data"), raft.Options{Disk: disktest.New(), SegmentBytes: 64 << 10}
+		var wrong atomic.Int64
+		wall := func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }
+		folder, options := filepath.Join(t.TempDir(), "data"), raft.Options{Disk: disktest.New(), SegmentBytes: 64 << 10, Wall: wall}
 		c := &cluster{wrap: wrap}
 		open := func(t testing.TB) db.Store {
 			var err error
@@ -179,6 +181,7 @@ func opener(wrap func(db.Store) db.Store) func(testing.TB) dbtest.Engine {
 				}
 				return open(t)
 			},
+			Step: func(by time.Duration) { wrong.Store(int64(by)) },
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ var clockCases = []Case{
 	{Name: "LateBeat", Run: lateBeat},
 	{Name: "TimeAway", Run: timeAway},
 	{Name: "ShortOutage", Run: shortOutage},
+	{Name: "ClockSteps", Run: clockSteps},
 }
 
 // The cases about time compare the store's clocks with this machine's. How long something took is measured, so
@@ -186,4 +188,68 @@ func shortOutage(t testing.TB, e Engine) {
 	after := readClocks(t, e.Store)
 	moved(t, "lease time in an outage", after.Lease.Sub(before.Lease), -db.MaxSilence, after.end.Sub(back)+precision)
 	leaseRuns(t, e.Store)
+}
+
+// clockSteps has the database's clock step by more than a day, there and back: no lease, wait or session ends early or
+// late, tokens rise, and a request that is repeated finds what it did.
+func clockSteps(t testing.TB, e Engine) {
+	must(t, e.Store.Register(t.Context(), "s1"))
+	var token uint64
+	var wrong time.Duration
+	for _, by := range []time.Duration{25 * time.Hour, -25 * time.Hour, 0} {
+		granted := stepOver(t, e, by, by-wrong)
+		if granted.Token <= token {
+			t.Errorf("token %d comes after %d", granted.Token, token)
+		}
+		token, wrong = granted.Token, by
+	}
+}
+
+// stepOver has a lease, a wait and a session end after the clock has been set, which is a step. It returns the claim that
+// was granted after the lease.
+func stepOver(t testing.TB, e Engine, by, step time.Duration) (granted claim.Claim) {
+	t.Helper()
+	const ttl = 2 * db.MaxSilence
+	begin, id := time.Now(), by.String()
+	held, next, once := exclusive("held"+id, "r"), lasting(exclusive("next"+id, "r")), exclusive("once"+id, "q")
+	held.TTL = ttl
+	holder, waits := lasting(exclusive("holder"+id, "p")), patient("waits"+id, "p", ttl)
+	Do(t, e.Store, held, next, holder, waits, once, attach(id, "s1"), bound("bound"+id, "s", id))
+	Do(t, e.Store, released(once.ID), claim.Detach{ID: id, Server: "s1", Left: ttl})
+	must(t, e.Store.Beat(t.Context()))
+
+	before := readClocks(t, e.Store)
+	e.Step(by)
+	must(t, e.Store.Beat(t.Context()))
+	after := readClocks(t, e.Store)
+	least, most := before.until(after)
+	moved(t, "the clock", after.Wall.Sub(before.Wall), least+step, most+step)
+	moved(t, "lease time over a step", after.Lease.Sub(before.Lease), min(least, db.MaxSilence)-db.StepSkew, most+db.StepSkew)
+	if early := over(t, e.Store); len(early) > 0 && time.Since(begin) < ttl {
+		t.Errorf("a step of %s ends %q", step, early)
+	}
+	equal(t, "status of a request that is repeated", Do(t, e.Store, once)[0].Status, claim.Released)
+
+	beats(t, e.Store, session(t, e.Store, id).Deadline.Add(db.ClusterSkew))
+	equal(t, "what is over in time", over(t, e.Store), []string{"r", waits.ID, id})
+	end := ending(id)
+	end.OnlyDue = true
+	Do(t, e.Store, claim.Expire{Resources: []string{"r"}, Waiters: []string{waits.ID}}, end)
+	status(t, e.Store, held.ID, claim.Expired)
+	status(t, e.Store, waits.ID, claim.Aborted)
+	noSession(t, e.Store, id)
+	status(t, e.Store, next.ID, claim.Active)
+	granted = get(t, e.Store, next.ID)
+	Do(t, e.Store, released(next.ID), released(holder.ID))
+	return granted
+}
+
+// over returns the resources, waiting claims and sessions whose time is over.
+func over(t testing.TB, s db.Store) []string {
+	t.Helper()
+	waiters, err := s.Abandoned(t.Context(), 10)
+	must(t, err)
+	sessions, err := s.DueSessions(t.Context(), 10)
+	must(t, err)
+	return slices.Concat(dueNames(t, s, 0, 10), waiters, sessions)
 }

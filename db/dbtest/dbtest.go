@@ -26,6 +26,8 @@ type Engine struct {
 	// Second opens one more server on the same database, and may be called again for
 	// a third. It is nil when the engine allows one server only.
 	Second func(t testing.TB) db.Store
+	// Step sets by how much the database's clock is wrong from now on, for Store.
+	Step func(by time.Duration)
 }
 
 // Case is one property of a store. It gets a store of its own.

@@ -700,6 +700,22 @@ var faults = slices.Concat(sessionFaults, countFaults, largeFaults, resourceFaul
 	{"the clock stands", func(b *broken) {
 		b.now = func(claim.Instant) claim.Instant { return stopped }
 	}, []string{"NowMoves", "TimeOfTransaction"}},
+	{"a step of the clock forward ends leases", func(b *broken) {
+		b.names = func(names []string) []string {
+			if b.wallAhead() > time.Hour {
+				return append(names, "r")
+			}
+			return names
+		}
+	}, []string{"ClockSteps"}},
+	{"a step of the clock back has leases last", func(b *broken) {
+		b.names = func(names []string) []string {
+			if b.wallAhead() < -time.Hour {
+				return nil
+			}
+			return names
+		}
+	}, []string{"ClockSteps"}},
 	{"the clock of the leases runs on", runsOn, []string{"LeaseClockStands", "TimeAway", "BeatOfOthers"}},
 	{"a short outage is counted", resumeBeats, []string{"ShortOutage"}},
 	{"a late beat is an outage", func(b *broken) { b.beat = b.Store.Resume }, []string{"LateBeat", "LeaseClockGoesOn"}},
@@ -742,4 +758,13 @@ func ownIs(b *broken, all bool) func(context.Context, db.Position, bool) ([]db.C
 		}
 		return commits, err
 	}
+}
+
+// wallAhead returns by how much the clock of the wall is ahead of that of the leases.
+func (b *broken) wallAhead() time.Duration {
+	now, err := b.Store.Now(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	return now.Wall.Sub(now.Lease)
 }

@@ -20,7 +20,7 @@ func runOnNodes(t *testing.T, nodes int, dsn func(node int, database string) str
 	dbtest.Run(t, func(t testing.TB) dbtest.Engine {
 		databases++
 		name, stores := fmt.Sprint("suite", databases), 0
-		next := func(t testing.TB) db.Store {
+		next := func(t testing.TB) *Store {
 			stores++
 			return open(t, patient(t, dsn(stores%nodes, name)))
 		}
@@ -34,7 +34,8 @@ func runOnNodes(t *testing.T, nodes int, dsn func(node int, database string) str
 				store = next(t)
 				return store
 			},
-			Second: next,
+			Second: func(t testing.TB) db.Store { return next(t) },
+			Step:   func(by time.Duration) { store.fault.Store(int64(by)) },
 		}
 	})
 }

@@ -91,6 +91,7 @@ func TestStore(t *testing.T) {
 				return s
 			},
 			Second: func(t testing.TB) db.Store { return open(t, dsn) },
+			Step:   func(by time.Duration) { s.fault.Store(int64(by)) },
 		}
 	})
 }

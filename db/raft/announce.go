@@ -21,7 +21,7 @@ func (s *Store) Announce(_ context.Context, m db.Member) error {
 	a := &s.announced
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := wallTime()
+	now := s.clock.wallTime()
 	m.Seen = now
 	if a.members == nil {
 		a.members = make(map[string]db.Member)

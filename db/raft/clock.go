@@ -13,6 +13,7 @@ import (
 // tick while a record is on its way. So no time counts in which this process did not run, or nothing could be committed,
 // and no step of any clock. What has passed since the last record is lost when the process ends: leases end that much later.
 type leaseClock struct {
+	wall   func() time.Time // for labels alone
 	opened time.Time
 	began  claim.Time // then
 
@@ -23,7 +24,7 @@ type leaseClock struct {
 	written time.Time
 }
 
-func wallTime() claim.Time { return claim.Time(time.Now().UnixMicro()) }
+func (c *leaseClock) wallTime() claim.Time { return claim.Time(c.wall().UnixMicro()) }
 
 // start begins where the state stands: no time has passed since its last record.
 func (c *leaseClock) start(lease claim.Time) {
@@ -82,7 +83,7 @@ func (c *leaseClock) until(at time.Time) claim.Time {
 
 // instant returns what time it is.
 func (c *leaseClock) instant() claim.Instant {
-	return claim.Instant{Wall: wallTime(), Lease: c.now(time.Now())}
+	return claim.Instant{Wall: c.wallTime(), Lease: c.now(time.Now())}
 }
 
 // outage returns how much time has not counted at the last tick.

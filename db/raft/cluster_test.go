@@ -66,7 +66,7 @@ func (c *cluster) must(err error) {
 
 // start starts a node on its log, from nothing: its state comes from the log, or from another node.
 func (c *cluster) start(id uint64, m *member, l *wal.Log, size int) {
-	m.Store = &Store{log: l, state: state.New(), LocalFeed: db.NewLocalFeed(), pending: newPending(0, 1<<20, func(*claim.Claim) {}), applied: position{index: firstIndex, term: firstTerm}}
+	m.Store = &Store{log: l, state: state.New(), LocalFeed: db.NewLocalFeed(time.Now), pending: newPending(0, 1<<20, func(*claim.Claim) {}), applied: position{index: firstIndex, term: firstTerm}}
 	m.dumps = map[uint64]dump{}
 	conf := &pb.ConfState{}
 	for n := range uint64(size) {

@@ -144,7 +144,7 @@ func (s *Store) release() { <-s.writing }
 // decide makes a record, and does to the state what it says.
 func (s *Store) decide(ctx context.Context, decide func(decision) (*record.Record, error)) (*proposal, error) {
 	at := time.Now()
-	d := decision{at: at, now: claim.Instant{Wall: claim.Time(at.UnixMicro()), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}
+	d := decision{at: at, now: claim.Instant{Wall: s.clock.wallTime(), Lease: s.clock.now(at), Quarantine: s.state.Quarantine}}
 	r, err := decide(d)
 	if err != nil || r == nil {
 		return nil, err

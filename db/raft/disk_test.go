@@ -23,13 +23,7 @@ func openSmall(folder string) (*raft.Store, error) { return raft.OpenWith(folder
 // onDisk opens a store whose log is on a disk in memory.
 func onDisk(t testing.TB, folder string, d *disktest.Disk) *raft.Store {
 	t.Helper()
-	options := small
-	options.Disk = d
-	s, err := raft.OpenWith(folder, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return atClock(t, folder, d, new(wallClock))
 }
 
 func create(n int) claim.Create {

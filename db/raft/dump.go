@@ -62,7 +62,7 @@ type reading struct {
 
 // openDump opens all that is needed of a folder, so that it can be read whatever its server deletes.
 func openDump(path string) (_ *reading, err error) {
-	d := &reading{folder: &folder{path: path}, head: backup.Head{Engine: "raft", Taken: wallTime()}}
+	d := &reading{folder: &folder{path: path}, head: backup.Head{Engine: "raft", Taken: claim.Time(time.Now().UnixMicro())}}
 	d.snapshots, d.logs = freeze(d.folder.file(snapshotsName)), freeze(d.folder.file(logName))
 	defer func() {
 		if err != nil {

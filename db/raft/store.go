@@ -38,6 +38,8 @@ type Options struct {
 	Delay time.Duration
 	// Disk is where the log is, in place of a folder below the store's, and Snapshots where the snapshots are.
 	Disk, Snapshots disk.Disk
+	// Wall is the clock of the wall, which labels what happens and decides nothing; nil: this machine's.
+	Wall func() time.Time
 	// Log gets what fails behind the commits; nil: nobody does. It is not for tests alone.
 	Log *slog.Logger
 }
@@ -127,8 +129,11 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	if options.Wall == nil {
+		options.Wall = time.Now
+	}
 	s := &Store{
-		options: options, state: state.New(), LocalFeed: db.NewLocalFeed(),
+		options: options, state: state.New(), clock: leaseClock{wall: options.Wall}, LocalFeed: db.NewLocalFeed(options.Wall),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
 		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), broken: make(chan struct{}),
 	}
@@ -245,7 +250,8 @@ func (s *Store) start() (err error) {
 		return errNotLeader
 	}
 	if s.state.Lease == 0 { // lease time begins with the time
-		data, _ := record.Append(nil, s.applied.sum, &record.Record{Header: record.Header{Term: s.node.term, Wall: wallTime(), Lease: wallTime()}})
+		begin := s.clock.wallTime()
+		data, _ := record.Append(nil, s.applied.sum, &record.Record{Header: record.Header{Term: s.node.term, Wall: begin, Lease: begin}})
 		if err := s.node.propose(data); err != nil {
 			return err
 		}

@@ -31,7 +31,8 @@ func open(t testing.TB, folder string) *raft.Store {
 // engine has its log on a disk in memory, which loses what was not synced when the store is opened again.
 func engine(t testing.TB) dbtest.Engine {
 	folder, d := filepath.Join(t.TempDir(), "data"), disktest.New()
-	s := onDisk(t, folder, d)
+	clock := new(wallClock)
+	s := atClock(t, folder, d, clock)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -45,12 +46,12 @@ func engine(t testing.TB) dbtest.Engine {
 			t.Fatal(err)
 		}
 		d = d.Crash(rnd)
-		s = onDisk(t, folder, d)
+		s = atClock(t, folder, d, clock)
 		if after := s.Dump(); string(after) != string(before) {
 			t.Errorf("the state is another one after a restart: %d bytes, %d before", len(after), len(before))
 		}
 		return s
-	}}
+	}, Step: clock.set}
 }
 
 func TestStore(t *testing.T) { dbtest.RunAlone(t, engine) }
