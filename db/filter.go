@@ -77,8 +77,8 @@ const (
 )
 
 // SQL returns a filter as what follows "SELECT … FROM claims" in an engine that speaks SQL, with its arguments: each
-// an int64, an int, a uint8 or a string. Names are to be compared as bytes there.
-func (f *Filter) SQL(now claim.Instant) (clause string, args []any) {
+// an int64, an int, a uint8 or a string. Names are to be compared as bytes there. More conditions, without arguments, come last.
+func (f *Filter) SQL(now claim.Instant, more ...string) (clause string, args []any) {
 	var conditions []string
 	where := func(condition string, values ...any) {
 		conditions = append(conditions, condition)
@@ -132,7 +132,7 @@ func (f *Filter) SQL(now claim.Instant) (clause string, args []any) {
 		at := int64(f.After.Created)
 		where(after, at, at, f.After.ID)
 	}
-	if len(conditions) > 0 {
+	if conditions = append(conditions, more...); len(conditions) > 0 {
 		clause = " WHERE " + strings.Join(conditions, " AND ")
 	}
 	limit := f.Limit

@@ -78,14 +78,15 @@ func (s *Store) report(err error) {
 }
 
 // Warnings returns what is to be mended though commits go on. It asks nothing of the disk.
-func (s *Store) Warnings() (warnings []string) {
+func (s *Store) Warnings() []string {
+	warnings := s.history.Damage()
 	s.trouble.mu.Lock()
 	err := s.trouble.err
 	s.trouble.mu.Unlock()
 	if err == nil {
-		return nil
+		return warnings
 	}
-	warnings = []string{"the history or a snapshot cannot be written (the log says why): claims that end are kept in memory, and the log on the disk grows"}
+	warnings = append(warnings, "the history or a snapshot cannot be written (the log says why): claims that end are kept in memory, and the log on the disk grows")
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if gap := s.pending.gap; gap != nil {

@@ -136,11 +136,26 @@ func (d *reading) run(to backup.Sink) error {
 	if err := v.Write(put, to.Ended); err != nil {
 		return err
 	}
-	if err := d.history.Read(to.Ended); err != nil {
+	if err := d.readHistory(to); err != nil {
 		return err
 	}
 	note() // of a folder that was filled, the last block has more
 	return to.End(d.head)
+}
+
+// readHistory gives a sink the claims of the history. Damaged ones are problems of a sink that receives these, and errors of others.
+func (d *reading) readHistory(to backup.Sink) error {
+	damaged := func(problem string) error { return errors.New(problem) }
+	if inspector, is := to.(backup.Inspector); is {
+		damaged = func(problem string) error {
+			inspector.Problem(problem)
+			return nil
+		}
+		if err := d.history.Inspect(inspector.Problem); err != nil {
+			return err
+		}
+	}
+	return d.history.Read(to.Ended, damaged)
 }
 
 // give gives a sink the block of a snapshot.

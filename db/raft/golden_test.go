@@ -17,18 +17,34 @@ import (
 
 var update = flag.Bool("update", false, "write the golden folder of this version anew, before its first release")
 
-const golden = "testdata/folder-1"
+// golden are folders of released versions, and of this one: the last.
+var golden = []string{
+	"testdata/folder-1",
+	"testdata/folder-2", // rows of the history have checksums
+}
 
-// TestGolden: a folder of this version, once released, is opened for ever: with a log, a snapshot, and a history. The
+// TestGolden: a folder of any version, once released, is opened for ever: with a log, a snapshot, and a history. The
 // state is the one that it was.
 func TestGolden(t *testing.T) {
 	if *update {
-		writeGolden(t)
+		writeGolden(t, golden[len(golden)-1])
 	}
+	for _, folder := range golden {
+		t.Run(filepath.Base(folder), func(t *testing.T) { opensGolden(t, copyOfGolden(t, folder)) })
+	}
+}
+
+func copyOfGolden(t *testing.T, golden string) string {
+	t.Helper()
 	folder := filepath.Join(t.TempDir(), "data")
 	if err := os.CopyFS(folder, os.DirFS(golden)); err != nil {
 		t.Fatal(err)
 	}
+	return folder
+}
+
+func opensGolden(t *testing.T, folder string) {
+	t.Helper()
 	want, err := os.ReadFile(filepath.Join(folder, "sum"))
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +66,7 @@ func sum(s *raft.Store) string {
 	return hex.EncodeToString(hash[:])
 }
 
-func writeGolden(t *testing.T) {
+func writeGolden(t *testing.T, golden string) {
 	if err := os.RemoveAll(golden); err != nil {
 		t.Fatal(err)
 	}

@@ -2,5 +2,5 @@
 
 package raft_test
 
-// How often TestKill kills, TestFailingDisk fails, and how many bits TestFlippedBits flips, an eighth of them.
+// How often TestKill kills, TestFailingDisk fails, and how many bits TestFlippedBits and TestFlippedBitsOfHistory flip, an eighth of them.
 const kills, failures, flips = 3, 12, 6

@@ -182,6 +182,9 @@ func (s *Store) openHistory() (err error) {
 	if s.history, err = history.Open(s.folder.file(historyName), s.folder.log, s.folder.fresh); err != nil {
 		return err
 	}
+	s.history.OnDamage = func(problem string) {
+		s.options.Log.Error("a claim of the history is damaged; the locks go on", "problem", problem)
+	}
 	s.ahead.names = make(map[string]*named)
 	s.pending = newPending(s.history.Entry(), maxPendingBytes, s.ahead.left)
 	return nil

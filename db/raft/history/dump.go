@@ -16,9 +16,10 @@ var errBehind = errors.New("the history is behind the snapshot")
 
 // Dump reads a file, also while a server writes it.
 type Dump struct {
-	path  string
-	conn  *sqlite.Conn
-	entry uint64
+	path    string
+	conn    *sqlite.Conn
+	entry   uint64
+	version int
 }
 
 // OpenDump opens the history of the log with an id, to read the claims that ended up to an entry of it. It changes nothing.
@@ -28,51 +29,53 @@ func OpenDump(path string, log, entry uint64) (_ *Dump, err error) {
 	}
 	d := &Dump{path: path, entry: entry}
 	if d.conn, err = sqlite.OpenConn(path, sqlite.OpenReadOnly); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, fmt.Errorf("open %s: %w", path, advised(err))
 	}
 	if err := d.check(log); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Join(err, d.conn.Close()))
+		return nil, fmt.Errorf("open %s: %w", path, errors.Join(advised(err), d.conn.Close()))
 	}
 	return d, nil
 }
 
-func (d *Dump) check(log uint64) error {
+func (d *Dump) check(log uint64) (err error) {
 	d.conn.SetBusyTimeout(5 * time.Second)
-	at, of, has := 0, uint64(0), uint64(0)
-	err := query(d.conn, "PRAGMA user_version", nil, func(row *sqlite.Stmt) bool { at = row.ColumnInt(0); return true })
-	if err == nil && at != version {
-		err = fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrAlien, at, version)
+	if d.version, err = versionOf(d.conn); err != nil {
+		return err
 	}
+	if d.version == 0 {
+		return fmt.Errorf("%w: it is empty", ErrAlien)
+	}
+	p, err := readPosition(d.conn, d.version, log)
 	if err != nil {
 		return err
 	}
-	err = query(d.conn, "SELECT log, entry FROM position", nil, func(row *sqlite.Stmt) bool {
-		of, has = uint64(row.ColumnInt64(0)), uint64(row.ColumnInt64(1))
-		return true
-	})
-	switch {
-	case err != nil:
-		return err
-	case of != log:
-		return fmt.Errorf("%w: it is that of another server", ErrAlien)
-	case has < d.entry:
+	if p.entry < d.entry {
 		return errBehind
 	}
-	return nil
+	return addIntact(d.conn, p.unsummed, func(int64, string) {})
 }
 
 // dumpPage is how many claims are read at once, so that nothing keeps the server from tidying up the file meanwhile.
 const dumpPage = 1000
 
-// Read calls ended for each claim.
-func (d *Dump) Read(ended func(*claim.Claim) error) error {
-	const sql = "SELECT " + columns + ", rowid FROM claims WHERE rowid > ? AND entry <= ? ORDER BY rowid LIMIT ?"
+// Read calls ended for each claim, and damaged, in its place, with what is to be said of each damaged one.
+func (d *Dump) Read(ended func(*claim.Claim) error, damaged func(problem string) error) error {
+	whole := intact
+	if d.version == 1 {
+		whole = "1"
+	}
+	sql := "SELECT " + columns + ", " + whole + ", rowid, entry FROM claims NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
 	for last, n := int64(-1<<63), dumpPage; n == dumpPage; {
 		n = 0
 		var failed error
-		err := query(d.conn, sql, []any{last, int64(d.entry), dumpPage}, func(row *sqlite.Stmt) bool {
-			n, last = n+1, row.ColumnInt64(row.ColumnCount()-1)
-			failed = ended(scan(row))
+		err := query(d.conn, sql, []any{last, dumpPage}, func(row *sqlite.Stmt) bool {
+			n, last = n+1, row.ColumnInt64(intactColumn+1)
+			switch c := scan(row); {
+			case !row.ColumnBool(intactColumn):
+				failed = damaged(damage(d.path, last, c.ID))
+			case uint64(row.ColumnInt64(intactColumn+2)) <= d.entry:
+				failed = ended(c)
+			}
 			return failed == nil
 		})
 		if failed != nil {
@@ -81,6 +84,20 @@ func (d *Dump) Read(ended func(*claim.Claim) error) error {
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrUnreadable, d.path, err)
 		}
+	}
+	return nil
+}
+
+// Inspect calls problem for each page and each index that is damaged.
+func (d *Dump) Inspect(problem func(text string)) error {
+	err := query(d.conn, "PRAGMA integrity_check", nil, func(row *sqlite.Stmt) bool {
+		if text := row.ColumnText(0); text != "ok" {
+			problem(d.path + ": " + text + "; if it is of an index: sqlite3 " + d.path + " REINDEX")
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnreadable, d.path, err)
 	}
 	return nil
 }

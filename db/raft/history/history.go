@@ -17,8 +17,9 @@ import (
 )
 
 // version is that of the schema.
-const version = 1
+const version = 2
 
+// schema is what version 1 had, and sums what version 2 added.
 const schema = `
 CREATE TABLE claims (
 	entry     INTEGER NOT NULL, -- of the log, in which the claim ended
@@ -54,6 +55,12 @@ CREATE TABLE position (log INTEGER NOT NULL, entry INTEGER NOT NULL);
 CREATE TABLE gaps (after INTEGER NOT NULL, entry INTEGER NOT NULL, claims INTEGER NOT NULL);
 `
 
+const sums = `
+ALTER TABLE claims ADD COLUMN sum INTEGER;                          -- checksum of the other columns, NULL in a row of version 1
+ALTER TABLE position ADD COLUMN unsummed INTEGER NOT NULL DEFAULT 0; -- the last row that may be of version 1
+ALTER TABLE position ADD COLUMN sum INTEGER;                        -- checksum of the other columns
+`
+
 const columns = "id, resource, owner, mode, type, ttl, user_data, value, status, enqueued, token, version, deadline, created, activated, finished, reason, session, wait_ttl, identity, ended_by"
 
 var (
@@ -67,17 +74,22 @@ var (
 type History struct {
 	// OnFind is for tests: Find calls it, unless it is nil, before it reads the file.
 	OnFind func(id string)
+	// OnDamage is called, unless it is nil, with what is to be said of a damaged row, when it is read for the first time.
+	OnDamage func(problem string)
 
 	path    string
+	log     uint64
 	writer  *sqlite.Conn
 	readers *sqlitex.Pool
 	lookup  struct {
 		turn chan struct{} // is full while somebody looks a claim up
 		conn *sqlite.Conn
 	}
-	entry uint64
-	count int64
-	mu    sync.Mutex // of entry and count
+	unsummed int64      // the last row that may be without a checksum
+	mu       sync.Mutex // of what follows
+	entry    uint64
+	count    int64
+	damaged  map[int64]string // by the number of the row: the ids that damaged ones say
 }
 
 // Ended is a claim that has ended, in an entry of the log.
@@ -97,12 +109,12 @@ func Open(path string, log uint64, fresh bool) (_ *History, err error) {
 	if _, err := os.Stat(path); err != nil && !fresh {
 		return nil, fmt.Errorf("%w: bring it back, or restore a backup", err)
 	}
-	h := &History{path: path}
+	h := &History{path: path, log: log, damaged: make(map[int64]string)}
 	h.lookup.turn = make(chan struct{}, 1)
 	defer func() {
 		if err != nil {
 			_ = h.Close()
-			err = fmt.Errorf("open %s: %w", path, err)
+			err = fmt.Errorf("open %s: %w", path, advised(err))
 		}
 	}()
 	if h.writer, err = sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL); err != nil {
@@ -111,20 +123,34 @@ func Open(path string, log uint64, fresh bool) (_ *History, err error) {
 	if err = pragmas(h.writer, writerCache); err != nil {
 		return nil, err
 	}
-	if err = h.prepare(log); err != nil {
+	if err = h.prepare(); err != nil {
 		return nil, err
 	}
 	if h.lookup.conn, err = sqlite.OpenConn(path, sqlite.OpenReadOnly); err != nil {
 		return nil, err
 	}
-	if err = pragmas(h.lookup.conn, readerCache); err != nil {
+	if err = h.forReading(h.lookup.conn); err != nil {
 		return nil, err
 	}
-	h.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{
-		Flags: sqlite.OpenReadOnly, PoolSize: readers,
-		PrepareConn: func(conn *sqlite.Conn) error { return pragmas(conn, readerCache) },
-	})
+	h.readers, err = sqlitex.NewPool(path, sqlitex.PoolOptions{Flags: sqlite.OpenReadOnly, PoolSize: readers, PrepareConn: h.forReading})
 	return h, err
+}
+
+// advised adds to the error of a damaged file what to do.
+func advised(err error) error {
+	switch code := sqlite.ErrCode(err).ToPrimary(); {
+	case errors.Is(err, ErrDamaged), code == sqlite.ResultCorrupt, code == sqlite.ResultNotADB:
+		return fmt.Errorf("%w: restore a backup, or move the file away and make an empty one in its place; the locks then go on, without what has ended", err)
+	}
+	return err
+}
+
+// forReading prepares a connection that reads.
+func (h *History) forReading(conn *sqlite.Conn) error {
+	if err := pragmas(conn, readerCache); err != nil {
+		return err
+	}
+	return addIntact(conn, h.unsummed, h.noteDamage)
 }
 
 func pragmas(conn *sqlite.Conn, cache int) error {
@@ -138,35 +164,55 @@ func pragmas(conn *sqlite.Conn, cache int) error {
 }
 
 // prepare makes the tables, or looks whether they are those of the log.
-func (h *History) prepare(log uint64) (err error) {
+func (h *History) prepare() (err error) {
 	end, err := sqlitex.ImmediateTransaction(h.writer)
 	if err != nil {
 		return err
 	}
 	defer end(&err)
-	at, err := sqlitex.ResultInt(h.writer.Prep("PRAGMA user_version"))
+	if err := h.migrate(); err != nil {
+		return err
+	}
+	p, err := readPosition(h.writer, version, h.log)
 	if err != nil {
 		return err
 	}
+	h.entry, h.unsummed = p.entry, p.unsummed
+	return query(h.writer, "SELECT count(*) FROM claims", nil, func(row *sqlite.Stmt) bool { h.count = row.ColumnInt64(0); return true })
+}
+
+// migrate makes the file one of this version.
+func (h *History) migrate() error {
+	at, err := versionOf(h.writer)
+	if err != nil || at == version {
+		return err
+	}
+	script, p := sums, position{log: h.log}
 	switch at {
 	case 0:
-		script := schema + fmt.Sprintf("INSERT INTO position (log, entry) VALUES (%d, 0); PRAGMA user_version = %d;", int64(log), version)
-		return sqlitex.ExecuteScript(h.writer, script, nil)
-	case version:
-	default:
-		return fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrAlien, at, version)
+		script = schema + "INSERT INTO position (log, entry) VALUES (0, 0);" + sums
+	case 1:
+		if p, err = readPosition(h.writer, at, h.log); err != nil {
+			return err
+		}
+		last := func(row *sqlite.Stmt) bool { p.unsummed = row.ColumnInt64(0); return true }
+		if err := query(h.writer, "SELECT max(rowid) FROM claims", nil, last); err != nil {
+			return err
+		}
 	}
-	var of uint64
-	err = sqlitex.Execute(h.writer, "SELECT log, entry, (SELECT count(*) FROM claims) FROM position", &sqlitex.ExecOptions{
-		ResultFunc: func(row *sqlite.Stmt) error {
-			of, h.entry, h.count = uint64(row.ColumnInt64(0)), uint64(row.ColumnInt64(1)), row.ColumnInt64(2)
-			return nil
-		},
-	})
-	if err == nil && of != log {
-		err = fmt.Errorf("%w: it is that of another server: take it away to begin a new one", ErrAlien)
+	if err := sqlitex.ExecuteScript(h.writer, script+fmt.Sprintf("PRAGMA user_version = %d;", version), nil); err != nil {
+		return err
 	}
-	return err
+	return p.write(h.writer)
+}
+
+// versionOf returns the version of a file, 0 for an empty one.
+func versionOf(conn *sqlite.Conn) (at int, err error) {
+	err = query(conn, "PRAGMA user_version", nil, func(row *sqlite.Stmt) bool { at = row.ColumnInt(0); return true })
+	if err == nil && (at < 0 || at > version) {
+		err = fmt.Errorf("%w: it is of version %d, and this locket reads %d", ErrAlien, at, version)
+	}
+	return at, err
 }
 
 // Entry returns the last entry of the log of which the file has everything.
@@ -199,9 +245,9 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 	}()
 	added := 0
 	err = h.transaction(func() error {
-		insert := h.writer.Prep("INSERT OR IGNORE INTO claims (entry, " + columns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+		insert := h.writer.Prep("INSERT OR IGNORE INTO claims (entry, " + columns + ", sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
 		for _, e := range claims {
-			bind(insert, e)
+			bind(insert, row(e))
 			if err := run(insert); err != nil {
 				return err
 			}
@@ -214,7 +260,7 @@ func (h *History) Write(claims []Ended, entry uint64, gap *Gap) (err error) {
 				return err
 			}
 		}
-		return sqlitex.Execute(h.writer, "UPDATE position SET entry = ?", &sqlitex.ExecOptions{Args: []any{int64(entry)}})
+		return position{h.log, entry, h.unsummed}.write(h.writer)
 	})
 	if err == nil {
 		h.mu.Lock()
@@ -238,34 +284,34 @@ func run(stmt *sqlite.Stmt) error {
 	return errors.Join(err, stmt.Reset())
 }
 
-func bind(stmt *sqlite.Stmt, e Ended) {
-	c := e.Claim
-	stmt.BindInt64(1, int64(e.Entry))
-	stmt.BindText(2, c.ID)
-	stmt.BindText(3, c.Resource)
-	stmt.BindText(4, c.Owner)
-	stmt.BindInt64(5, int64(c.Mode))
-	stmt.BindInt64(6, int64(c.Type))
-	stmt.BindInt64(7, int64(c.TTL))
-	if c.UserData == nil {
-		stmt.BindNull(8)
-	} else {
-		stmt.BindText(8, string(c.UserData))
+// bind binds values, and their checksum after them.
+func bind(stmt *sqlite.Stmt, values []sqlite.Value) {
+	for i, v := range values {
+		switch v.Type() {
+		case sqlite.TypeInteger:
+			stmt.BindInt64(i+1, v.Int64())
+		case sqlite.TypeText:
+			stmt.BindText(i+1, v.Text())
+		default:
+			stmt.BindNull(i + 1)
+		}
 	}
-	stmt.BindText(9, c.Value)
-	stmt.BindInt64(10, int64(c.Status))
-	stmt.BindInt64(11, int64(c.Enqueued))
-	stmt.BindInt64(12, int64(c.Token))
-	stmt.BindInt64(13, int64(c.Version))
-	stmt.BindInt64(14, int64(c.Deadline))
-	stmt.BindInt64(15, int64(c.Created))
-	stmt.BindInt64(16, int64(c.Activated))
-	stmt.BindInt64(17, int64(c.Finished))
-	stmt.BindText(18, c.Reason)
-	stmt.BindText(19, c.Session)
-	stmt.BindInt64(20, int64(c.WaitTTL))
-	stmt.BindText(21, c.Identity)
-	stmt.BindText(22, c.EndedBy)
+	stmt.BindInt64(len(values)+1, int64(checksum(values)))
+}
+
+// row returns the entry and the columns of a claim.
+func row(e Ended) []sqlite.Value {
+	c, number, text := e.Claim, sqlite.IntegerValue, sqlite.TextValue
+	var userData sqlite.Value
+	if c.UserData != nil {
+		userData = text(string(c.UserData))
+	}
+	return []sqlite.Value{
+		number(int64(e.Entry)), text(c.ID), text(c.Resource), text(c.Owner), number(int64(c.Mode)), number(int64(c.Type)), number(int64(c.TTL)), userData,
+		text(c.Value), number(int64(c.Status)), number(int64(c.Enqueued)), number(int64(c.Token)), number(int64(c.Version)), number(int64(c.Deadline)),
+		number(int64(c.Created)), number(int64(c.Activated)), number(int64(c.Finished)), text(c.Reason), text(c.Session), number(int64(c.WaitTTL)),
+		text(c.Identity), text(c.EndedBy),
+	}
 }
 
 // scan reads a claim from a row of columns.
@@ -311,19 +357,21 @@ func (h *History) Find(ctx context.Context, id string) (c *claim.Claim, err erro
 	if h.OnFind != nil {
 		h.OnFind(id)
 	}
-	stmt, err := h.lookup.conn.Prepare("SELECT " + columns + " FROM claims WHERE id = ?")
-	if err == nil {
-		stmt.BindText(1, id)
-		var found bool
-		if found, err = stmt.Step(); found {
-			c = scan(stmt)
+	var damaged error
+	err = query(h.lookup.conn, "SELECT "+columns+", "+intact+", rowid FROM claims WHERE id = ?", []any{id}, func(row *sqlite.Stmt) bool {
+		if c = scan(row); !row.ColumnBool(intactColumn) {
+			damaged = fmt.Errorf("%w: row %d", ErrDamaged, row.ColumnInt64(intactColumn+1))
 		}
-		err = errors.Join(err, stmt.Reset())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return false
+	})
+	if err = errors.Join(err, damaged); err != nil {
+		return nil, h.unreadable(err)
 	}
 	return c, nil
+}
+
+func (h *History) unreadable(err error) error {
+	return fmt.Errorf("%w: %s: %w", ErrUnreadable, h.path, err)
 }
 
 func (h *History) takeTurn(ctx context.Context) error {
@@ -345,18 +393,30 @@ func (h *History) takeTurn(ctx context.Context) error {
 }
 
 // Prune deletes up to limit claims that ended before a moment, the oldest first, and returns how many it has deleted.
+// When an index does not have what a damaged row says, all are made anew from the rows: nothing else keeps the file from growing.
 func (h *History) Prune(before claim.Time, limit int) (n int, err error) {
+	n, err = h.prune(before, limit)
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCorrupt {
+		if err = sqlitex.Execute(h.writer, "REINDEX", nil); err == nil {
+			n, err = h.prune(before, limit)
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("delete from %s: %w", h.path, err)
+	}
+	h.mu.Lock()
+	h.count -= int64(n)
+	h.mu.Unlock()
+	return n, h.forgetDamage()
+}
+
+func (h *History) prune(before claim.Time, limit int) (n int, err error) {
 	err = h.transaction(func() error {
 		err := sqlitex.Execute(h.writer, "DELETE FROM claims WHERE rowid IN (SELECT rowid FROM claims WHERE finished < ? ORDER BY finished LIMIT ?)",
 			&sqlitex.ExecOptions{Args: []any{int64(before), limit}})
 		n = h.writer.Changes()
 		return err
 	})
-	if err == nil {
-		h.mu.Lock()
-		h.count -= int64(n)
-		h.mu.Unlock()
-	}
 	return n, err
 }
 
@@ -382,7 +442,7 @@ func (h *History) read(ctx context.Context, sql string, args []any, row func(*sq
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:
-		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return h.unreadable(err)
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 )
 
 // List calls yield for the claims of the file that pass a filter and ended up to an entry of the log, in the order of
-// the list, until it returns false.
+// the list, until it returns false. Damaged rows are left out: see Damage.
 func (h *History) List(ctx context.Context, f db.Filter, entry uint64, yield func(*claim.Claim) (more bool)) error {
 	if f.Live() {
 		return nil
 	}
 	from, args := candidates(f, entry)
-	clause, more := f.SQL(claim.Instant{})
+	clause, more := f.SQL(claim.Instant{}, intact)
 	return h.read(ctx, "SELECT "+columns+" FROM "+from+clause, append(args, more...), func(row *sqlite.Stmt) bool { return yield(scan(row)) })
 }
 
@@ -38,15 +38,15 @@ func Scans(f db.Filter) bool {
 // candidates returns where to look for the claims of a filter. Those of a resource and of an owner are found by reading
 // the index of creation times, and not the table.
 func candidates(f db.Filter, entry uint64) (from string, args []any) {
-	const of = "(SELECT * FROM claims WHERE rowid IN (SELECT rowid FROM claims INDEXED BY claims_created WHERE "
+	const of = "(SELECT *, rowid AS rowid FROM claims WHERE rowid IN (SELECT rowid FROM claims INDEXED BY claims_created WHERE "
 	switch {
 	case f.Resource != nil:
 		return of + "resource = ?) AND entry <= ?)", []any{*f.Resource, int64(entry)}
 	case f.Owner != nil:
 		return of + "owner = ?) AND entry <= ?)", []any{*f.Owner, int64(entry)}
 	case len(f.Statuses) == 1:
-		return "(SELECT * FROM claims INDEXED BY claims_status WHERE entry <= ?)", []any{int64(entry)}
+		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_status WHERE entry <= ?)", []any{int64(entry)}
 	default:
-		return "(SELECT * FROM claims INDEXED BY claims_created WHERE entry <= ?)", []any{int64(entry)}
+		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_created WHERE entry <= ?)", []any{int64(entry)}
 	}
 }

@@ -1,0 +1,111 @@
+package history
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// ErrDamaged is returned, wrapped in ErrUnreadable, for what has changed since it was written.
+var ErrDamaged = errors.New("it has changed since it was written")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum returns the CRC-32C of values. It is stored: what it is made of never changes. Each value has its type, and its length or its number,
+// before it.
+func checksum(values []sqlite.Value) (sum uint32) {
+	for _, v := range values {
+		head, text := [9]byte{byte(v.Type())}, []byte(nil)
+		switch v.Type() {
+		case sqlite.TypeNull:
+		case sqlite.TypeInteger:
+			binary.LittleEndian.PutUint64(head[1:], uint64(v.Int64()))
+		default:
+			text = v.Blob()
+			binary.LittleEndian.PutUint64(head[1:], uint64(len(text)))
+		}
+		sum = crc32.Update(crc32.Update(sum, castagnoli, head[:]), castagnoli, text)
+	}
+	return sum
+}
+
+// intact is the condition that a row of claims is as it was written: see addIntact. It reads the whole row, so it should come last.
+const intact = "intact(rowid, sum, entry, " + columns + ")"
+
+// intactColumn is the place of what stands after columns.
+const intactColumn = 21
+
+// addIntact adds the function of intact to a connection. damaged is called with the number of each row that is not as it was written, and the id
+// that the row says. Rows up to the number unsummed may be without a checksum.
+func addIntact(conn *sqlite.Conn, unsummed int64, damaged func(row int64, id string)) error {
+	return conn.CreateFunction("intact", &sqlite.FunctionImpl{NArgs: -1, Scalar: func(_ sqlite.Context, args []sqlite.Value) (sqlite.Value, error) {
+		row, sum, rest := args[0].Int64(), args[1], args[2:]
+		ok := row <= unsummed
+		if sum.Type() != sqlite.TypeNull {
+			ok = sum.Int64() == int64(checksum(rest))
+		}
+		if ok {
+			return sqlite.IntegerValue(1), nil
+		}
+		damaged(row, rest[1].Text())
+		return sqlite.IntegerValue(0), nil
+	}})
+}
+
+// damage says of a row that it is damaged, and what to do.
+func damage(path string, row int64, id string) string {
+	return fmt.Sprintf("%s: the claim %.200q in row %d has changed since it was written; it is not shown, and is deleted with the retention, "+
+		"or by: sqlite3 %[1]s 'REINDEX; DELETE FROM claims WHERE rowid = %[3]d'", path, id, row)
+}
+
+// maxDamage is how many damaged rows are remembered.
+const maxDamage = 100
+
+// noteDamage remembers a damaged row, and tells OnDamage of it the first time.
+func (h *History) noteDamage(row int64, id string) {
+	h.mu.Lock()
+	_, known := h.damaged[row]
+	tell := !known && len(h.damaged) < maxDamage
+	if tell {
+		h.damaged[row] = id
+	}
+	h.mu.Unlock()
+	if tell && h.OnDamage != nil {
+		h.OnDamage(damage(h.path, row, id))
+	}
+}
+
+// Damage describes the damaged rows that were read, and what to do about each: up to 100.
+func (h *History) Damage() (problems []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, row := range slices.Sorted(maps.Keys(h.damaged)) {
+		problems = append(problems, damage(h.path, row, h.damaged[row]))
+	}
+	return problems
+}
+
+// forgetDamage forgets the damaged rows that are not there any more.
+func (h *History) forgetDamage() error {
+	h.mu.Lock()
+	rows := slices.Collect(maps.Keys(h.damaged))
+	h.mu.Unlock()
+	for _, row := range rows {
+		there := false
+		err := query(h.writer, "SELECT 1 FROM claims WHERE rowid = ?", []any{row}, func(*sqlite.Stmt) bool { there = true; return false })
+		if err != nil {
+			return err
+		}
+		if !there {
+			h.mu.Lock()
+			delete(h.damaged, row)
+			h.mu.Unlock()
+		}
+	}
+	return nil
+}

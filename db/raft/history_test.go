@@ -1,0 +1,304 @@
+package raft_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
+	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/raft"
+	"github.com/locket-service/locket/internal/claim"
+)
+
+const historyFile = "history.db"
+
+// ended returns a folder whose history has claims, small ones and large ones, and those claims by id.
+func ended(t *testing.T) (folder string, claims map[string]claim.Claim) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "data")
+	s := open(t, folder)
+	claims = make(map[string]claim.Claim)
+	for n := range 40 {
+		id := fmt.Sprint("claim-", n)
+		made := claim.Create{ID: id, Resource: fmt.Sprint("resource-", n), Owner: fmt.Sprint("owner-", n), TTL: time.Hour, Value: fmt.Sprint("value-", n)}
+		if n%10 == 0 {
+			made.UserData = []byte(`"` + strings.Repeat("u", 9000) + `"`) // more than a page of the file
+		}
+		dbtest.Do(t, s, made, claim.End{ID: id, Reason: "done"})
+		c, _, err := s.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims[id] = c
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return folder, claims
+}
+
+// inspection is what `locket check` sees of a history.
+type inspection struct {
+	*backup.Checker
+	claims map[string]claim.Claim
+	err    error
+}
+
+func (i *inspection) Ended(c *claim.Claim) error {
+	i.claims[c.ID] = *c
+	return i.Checker.Ended(c)
+}
+
+func inspect(folder string) *inspection {
+	i := &inspection{Checker: backup.NewChecker(), claims: make(map[string]claim.Claim)}
+	i.err = raft.Dump(folder, i)
+	return i
+}
+
+// finds reports whether the check has found anything.
+func (i *inspection) finds() bool { return i.err != nil || i.Found > 0 }
+
+// says returns all that the check has said.
+func (i *inspection) says() string { return fmt.Sprint(i.Problems, i.err) }
+
+// TestFlippedBitsOfHistory: wherever a bit of the history flips, no claim is shown as another one than it was; what cannot be read is unavailable,
+// and the check names the file; claims are made, held and ended as before.
+func TestFlippedBitsOfHistory(t *testing.T) {
+	folder, truth := ended(t)
+	good, err := os.ReadFile(filepath.Join(folder, historyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, bit := 0, 0
+	for ; bit < 8*len(good); bit += 1 + len(good)/flips {
+		damaged := copyOf(t, folder)
+		flipped := bytes.Clone(good)
+		flipped[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(filepath.Join(damaged, historyFile), flipped, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found := inspect(damaged)
+		if found.finds() && !strings.Contains(found.says(), historyFile) {
+			t.Errorf("bit %d: the check does not name the file: %s", bit, found.says())
+		}
+		same(t, bit, found.claims, truth, !found.finds())
+		if strings.Contains(found.says(), "has changed since it was written") {
+			named++
+		}
+		serves(t, bit, damaged, truth, found)
+	}
+	if named == 0 {
+		t.Error("no flipped bit has damaged a row")
+	}
+}
+
+// same checks that claims are as they were, and all of them there.
+func same(t *testing.T, bit int, claims, truth map[string]claim.Claim, all bool) {
+	t.Helper()
+	for id, c := range claims {
+		if !reflect.DeepEqual(c, truth[id]) {
+			t.Errorf("bit %d: the claim %q is %+v, and was %+v", bit, id, c, truth[id])
+		}
+	}
+	if all && len(claims) != len(truth) {
+		t.Errorf("bit %d: %d claims are there, and nothing is said of %d others", bit, len(claims), len(truth)-len(claims))
+	}
+}
+
+// serves opens a folder with a flipped bit, and checks what a server says on it.
+func serves(t *testing.T, bit int, folder string, truth map[string]claim.Claim, found *inspection) {
+	t.Helper()
+	s, err := openSmall(folder)
+	if err != nil {
+		if !found.finds() || !strings.Contains(err.Error(), historyFile) {
+			t.Errorf("bit %d: it was refused, and the check says %s: %v", bit, found.says(), err)
+		}
+		return
+	}
+	defer func() { _ = s.Close() }() // it may not be able to write the history
+	dbtest.Do(t, s, create(1), claim.Renew{ID: "1", TTL: time.Minute}, claim.End{ID: "1"}, create(2))
+	got, missing := make(map[string]claim.Claim), false
+	for id := range truth {
+		switch c, _, err := s.Get(t.Context(), id); {
+		case err == nil:
+			got[id] = c
+		case errors.Is(err, claim.ErrNotFound):
+			missing = true
+		case !errors.Is(err, db.ErrUnavailable) || !strings.Contains(err.Error(), historyFile):
+			t.Errorf("bit %d: claim %q: %v", bit, id, err)
+		case strings.Contains(err.Error(), "row") && !strings.Contains(fmt.Sprint(s.Warnings()), id):
+			t.Errorf("bit %d: claim %q is damaged, and the warnings are %q", bit, id, s.Warnings())
+		}
+	}
+	same(t, bit, got, truth, false)
+	listed := make(map[string]claim.Claim)
+	for _, f := range []db.Filter{{}, {Statuses: []claim.Status{claim.Released}}, {Newest: true, Limit: 100}} {
+		claims, _, err := s.List(t.Context(), f)
+		if err != nil && !(errors.Is(err, db.ErrUnavailable) && found.finds()) {
+			t.Errorf("bit %d: a list: %v", bit, err)
+		}
+		for _, c := range claims {
+			if _, is := truth[c.ID]; is || strings.HasPrefix(c.Resource, "resource") {
+				listed[c.ID] = c
+			}
+		}
+	}
+	same(t, bit, listed, truth, !found.finds())
+	if missing && !found.finds() {
+		t.Errorf("bit %d: claims are not found, and the check says nothing", bit)
+	}
+}
+
+// change changes a row of a history as a bug or a person would.
+func change(t *testing.T, folder, sql string) {
+	t.Helper()
+	conn, err := sqlite.OpenConn(filepath.Join(folder, historyFile), sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sqlitex.ExecuteTransient(conn, sql, nil), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedRow: a row that is not as it was written is named, is in no list, whose pages are as full as before, and cannot be asked for; a backup ends
+// with it; the warning ends when the row is deleted with the others.
+func TestDamagedRow(t *testing.T) {
+	folder, truth := ended(t)
+	change(t, folder, "UPDATE claims SET value = 'another' WHERE id = 'claim-3'")
+	change(t, folder, "UPDATE claims SET sum = NULL WHERE id = 'claim-4'")
+	for _, says := range []string{`the claim "claim-3" in row 4 has changed`, `the claim "claim-4" in row 5 has changed`} {
+		if found := inspect(folder); !strings.Contains(found.says(), says) || found.err != nil {
+			t.Errorf("the check says %s, want %s", found.says(), says)
+		}
+	}
+	err := backup.Write(filepath.Join(t.TempDir(), "backup"), func(to backup.Sink) error { return raft.Dump(folder, to) })
+	if err == nil || !strings.Contains(err.Error(), `"claim-3"`) {
+		t.Errorf("a backup: %v", err)
+	}
+	s := open(t, folder)
+	defer func() { _ = s.Close() }()
+	page := db.Filter{Limit: 3}
+	for n := 0; n < 38; n += page.Limit {
+		claims, _, err := s.List(t.Context(), page)
+		if err != nil || len(claims) != min(page.Limit, 38-n) {
+			t.Fatalf("after %d: %d claims (%v)", n, len(claims), err)
+		}
+		for _, c := range claims {
+			page.After = &db.Cursor{Created: c.Created, ID: c.ID}
+			delete(truth, c.ID)
+		}
+	}
+	if len(truth) != 2 {
+		t.Errorf("not listed: %v", truth)
+	}
+	for id := range truth {
+		if _, _, err := s.Get(t.Context(), id); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("claim %q: %v", id, err)
+		}
+	}
+	if warnings := fmt.Sprint(s.Warnings()); len(s.Warnings()) != 2 || !strings.Contains(warnings, "claim-3") || !strings.Contains(warnings, "claim-4") {
+		t.Errorf("the warnings are %s", warnings)
+	}
+	if n, err := s.Prune(t.Context(), claim.Forever, 100); n != 40 || err != nil || len(s.Warnings()) != 0 {
+		t.Errorf("%d are deleted (%v), and the warnings are %q", n, err, s.Warnings())
+	}
+}
+
+// TestDamagedRowIsDeleted: a row whose indexes do not have what it says now is deleted with the others.
+func TestDamagedRowIsDeleted(t *testing.T) {
+	folder, _ := ended(t)
+	path := filepath.Join(folder, historyFile)
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := 0
+	for at := 0; ; flipped++ { // the row, and what is left of it where it stood before
+		next := bytes.Index(file[at:], []byte("value-17")) // in no index
+		if next < 0 {
+			break
+		}
+		at += next + 1
+		file[bytes.LastIndex(file[:at], []byte("resource-17"))+len("resource-1")] ^= 1 // resource-16
+	}
+	if flipped == 0 {
+		t.Fatal("the row is not in the file")
+	}
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, folder)
+	defer func() { _ = s.Close() }()
+	if _, _, err := s.Get(t.Context(), "claim-17"); !errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("the damaged claim: %v", err)
+	}
+	if n, err := s.Prune(t.Context(), claim.Forever, 100); n != 40 || err != nil {
+		t.Errorf("%d are deleted (%v)", n, err)
+	}
+	if claims, _, err := s.List(t.Context(), db.Filter{}); err != nil || len(claims) != 0 {
+		t.Errorf("left are %d (%v)", len(claims), err)
+	}
+}
+
+// TestHistoryBegunAnew: a server is not started on a history of which nothing can be read, and the error says how to go on without it.
+func TestHistoryBegunAnew(t *testing.T) {
+	folder, _ := ended(t)
+	s := open(t, folder)
+	dbtest.Do(t, s, create(1))
+	if err := errors.Join(s.Snapshot(), s.Close()); err != nil { // what has ended is not in the log any more
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, historyFile)
+	if err := os.WriteFile(path, bytes.Repeat([]byte("rot"), 10_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openSmall(folder); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "make an empty one in its place") {
+		t.Fatalf("it is opened: %v", err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, folder)
+	defer func() { _ = s.Close() }()
+	dbtest.Do(t, s, claim.Renew{ID: "1", TTL: time.Hour}, claim.End{ID: "1"})
+	if err := s.WriteHistory(); err != nil {
+		t.Error(err)
+	}
+	if claims, _, err := s.List(t.Context(), db.Filter{}); err != nil || len(claims) != 1 {
+		t.Errorf("listed are %d (%v)", len(claims), err)
+	}
+}
+
+// TestOlderHistory: rows of a version without checksums are shown as they are, those that are written now have one, and a version that is newer is refused.
+func TestOlderHistory(t *testing.T) {
+	older := copyOfGolden(t, "testdata/folder-1")
+	if found := inspect(older); found.finds() || len(found.claims) == 0 {
+		t.Errorf("the check says %s of %d claims", found.says(), len(found.claims))
+	}
+	s := open(t, older)
+	dbtest.Do(t, s, create(100), claim.End{ID: "100"})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if found := inspect(older); found.finds() {
+		t.Errorf("after it was used: %s", found.says())
+	}
+	change(t, older, "UPDATE claims SET sum = NULL")
+	if found := inspect(older); found.Found != 1 || !strings.Contains(found.says(), `"100"`) {
+		t.Errorf("without checksums: %s", found.says())
+	}
+	change(t, older, "PRAGMA user_version = 1000")
+	refused(t, "a newer history", older, historyFile)
+}
