@@ -69,11 +69,12 @@ func openDump(path string) (_ *reading, err error) {
 			d.close()
 		}
 	}()
-	ready, err := d.folder.who()
-	if err != nil {
+	switch state, err := d.folder.who(); {
+	case err != nil:
 		return nil, err
-	}
-	if !ready {
+	case state == stateFilling:
+		return nil, backup.ErrHalfRestored
+	case state != stateReady:
 		return nil, fmt.Errorf("%w: %s holds nothing yet: its server has never served", ErrFolder, path)
 	}
 	if err := d.openSnapshot(); err != nil {

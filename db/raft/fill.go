@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/locket-service/locket/db/backup"
-	"github.com/locket-service/locket/db/raft/disk"
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/db/raft/snapshot"
@@ -17,33 +14,76 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// fillSuffix is what the name of a folder ends with while it is filled.
-const fillSuffix = ".new"
-
-// Fill makes a folder that holds what from gives its sink. The folder must be empty, or not be there. It is filled beside its place, and renamed when all
-// of it is durable: whatever happens, it is there as a whole or not at all. It returns backup.ErrNotEmpty, and db.ErrInUse when somebody else
-// fills it.
-func Fill(path string, from func(backup.Sink) error) (err error) {
-	if path, err = filepath.Abs(path); err != nil {
+// Fill makes a folder hold what from gives its sink. The folder must be Vacant. No server uses one that was filled in part: it can only
+// be filled again. Fill returns backup.ErrNotEmpty, and db.ErrInUse when a server uses the folder, or somebody else fills it. After any
+// other error the folder is as it was.
+func Fill(path string, from func(backup.Sink) error) error {
+	_, err := os.Stat(path)
+	made := errors.Is(err, fs.ErrNotExist)
+	if err := checkVacant(path); err != nil {
 		return err
 	}
-	if err := empty(path); err != nil {
-		return err
-	}
-	f, err := openFolder(path + fillSuffix)
+	f, err := lockFolder(path)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("fill %s: %w", path, err), os.RemoveAll(f.path))
-		}
-	}()
-	if !f.fresh { // one that was interrupted just before its end
-		if err := f.restart(); err != nil {
+	if err := checkVacant(path); err != nil { // from now on nobody changes it
+		return err
+	}
+	if err = f.fill(from); err == nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("fill %s: %w", path, err), f.empty(made))
+}
+
+func checkVacant(path string) error {
+	vacant, err := Vacant(path)
+	if err == nil && !vacant {
+		err = fmt.Errorf("%s: %w", path, backup.ErrNotEmpty)
+	}
+	return err
+}
+
+// Vacant reports whether a folder holds nothing: it is not there, or empty, or was filled in part, or its first server has not served yet.
+func Vacant(path string) (bool, error) {
+	f := &folder{path: path}
+	switch state, err := f.who(); {
+	case err == nil:
+		return state != stateReady, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	switch err := f.checkBegun(); {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case errors.Is(err, ErrFolder):
+		return false, nil
+	default:
+		return false, err
+	}
+}
+
+// empty deletes all that is in the folder, and the folder itself if that was made.
+func (f *folder) empty(made bool) error {
+	if err := f.clear(); err != nil { // it stays one that was filled in part
+		return err
+	}
+	for _, name := range []string{nodeName + ".new", nodeName, lockName} {
+		if err := os.Remove(f.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	if made {
+		return os.Remove(f.path)
+	}
+	return nil
+}
+
+// fill fills the folder.
+func (f *folder) fill(from func(backup.Sink) error) error {
+	if err := f.restart(stateFilling); err != nil {
+		return err
 	}
 	t := &filling{folder: f}
 	if err := errors.Join(from(t), t.close()); err != nil {
@@ -52,27 +92,7 @@ func Fill(path string, from func(backup.Sink) error) (err error) {
 	if !t.ended {
 		return errors.New("what it is to be filled with has no end")
 	}
-	if err := f.ready(); err != nil {
-		return err
-	}
-	if err := syscall.Rename(f.path, path); err != nil { // os.Rename takes the place of no folder, also of no empty one
-		return err
-	}
-	return disk.Folder(filepath.Dir(path)).Sync()
-}
-
-// empty returns an error for a path at which there is something.
-func empty(path string) error {
-	entries, err := os.ReadDir(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case len(entries) > 0:
-		return fmt.Errorf("%s: %w", path, backup.ErrNotEmpty)
-	}
-	return nil
+	return f.ready()
 }
 
 // fillPage is how many claims that have ended are written at once.

@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/raft/disk"
 )
 
@@ -28,8 +30,8 @@ const (
 var (
 	// ErrFolder is returned by Open for a folder that is not one of a server, lacks a file, or was copied.
 	ErrFolder = errors.New("the folder cannot be used")
-	// nodeHead is how the file of the node begins. What follows are a line that says whether the folder is ready, and
-	// the ids of the log and of the node.
+	// nodeHead is how the file of the node begins. What follows are a line with the state of the folder, and the ids of
+	// the log and of the node.
 	nodeHead = "locket raft 1\n"
 )
 
@@ -45,13 +47,33 @@ type folder struct {
 
 const folderMode, fileMode = 0o700, 0o600
 
+// The states of a folder.
+const (
+	stateNew     = "new"     // nothing was acknowledged yet
+	stateFilling = "filling" // Fill has not ended
+	stateReady   = "ready"
+)
+
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
 // disk returns a folder below it.
 func (f *folder) disk(name string) disk.Folder { return disk.Folder(f.file(name)) }
 
 // openFolder makes this process the only one that uses a folder, and makes the folder if it is not there.
-func openFolder(path string) (_ *folder, err error) {
+func openFolder(path string) (*folder, error) {
+	f, err := lockFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.identify(); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// lockFolder is openFolder without a look at what is in the folder. In a folder of somebody else it leaves nothing.
+func lockFolder(path string) (_ *folder, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
@@ -59,15 +81,14 @@ func openFolder(path string) (_ *folder, err error) {
 		return nil, err
 	}
 	f := &folder{path: path}
-	defer func() {
-		if err != nil {
-			f.close()
-		}
-	}()
-	if err = f.takeLock(os.O_CREATE); err != nil {
+	if err := f.checkBegun(); err != nil {
 		return nil, err
 	}
-	return f, f.identify()
+	if err := f.takeLock(os.O_CREATE); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // takeLock locks the folder. Without os.O_CREATE the file of the lock must be there.
@@ -86,37 +107,44 @@ func (f *folder) takeLock(flag int) (err error) {
 
 // identify finds out who the node is, or makes it.
 func (f *folder) identify() error {
-	ready, err := f.who()
+	state, err := f.who()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return f.begin()
+		if err := f.checkBegun(); err != nil {
+			return err
+		}
+		return f.restart(stateNew)
 	case err != nil:
 		return err
-	case !ready: // nothing was ever acknowledged
-		return f.restart()
+	case state == stateFilling:
+		return fmt.Errorf("%s: %w", f.path, backup.ErrHalfRestored)
+	case state != stateReady:
+		return f.restart(stateNew)
 	}
 	return f.checkPlace()
 }
 
-// who reads who the node is, and whether the folder was made ready.
-func (f *folder) who() (ready bool, err error) {
+// who reads who the node is, and the state of the folder. Its error is fs.ErrNotExist for a folder that was not begun.
+func (f *folder) who() (state string, err error) {
 	text, err := os.ReadFile(f.file(nodeName))
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	var state string
 	rest, is := bytes.CutPrefix(text, []byte(nodeHead))
 	if n, err := fmt.Fscanf(bytes.NewReader(rest), "%s\nlog %x\nnode %x\n", &state, &f.log, &f.node); !is || n != 3 || err != nil {
-		return false, fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(nodeName))
+		return "", fmt.Errorf("%w: %s does not say what it should: bring it back from a backup", ErrFolder, f.file(nodeName))
 	}
-	return state == "ready", nil
+	return state, nil
 }
 
-// begin begins a new folder, in which there must be nothing.
-func (f *folder) begin() error {
+// checkBegun returns an error for a folder that was not begun, and in which there is something.
+func (f *folder) checkBegun() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == nodeName }) {
+		return nil
 	}
 	for _, e := range entries {
 		switch e.Name() {
@@ -127,35 +155,48 @@ func (f *folder) begin() error {
 			return fmt.Errorf("%w: %s is not of a Locket server: give it a folder of its own", ErrFolder, f.file(e.Name()))
 		}
 	}
-	return f.restart()
+	return nil
 }
 
-// restart makes the ids, and empty folders. The server is to call ready when what it puts there is durable.
-func (f *folder) restart() error {
+// restart makes the ids, and empty folders. Its caller is to call ready when what it puts there is durable.
+func (f *folder) restart(state string) error {
 	var ids [16]byte
 	_, _ = rand.Read(ids[:]) // it does not fail
 	f.log, f.node = binary.LittleEndian.Uint64(ids[:])>>1|1, binary.LittleEndian.Uint64(ids[8:])>>1|1
 	f.fresh = true
-	err := f.write(nodeName, f.text("new"))
-	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", placeName} {
-		err = errors.Join(err, os.RemoveAll(f.file(name)))
+	if err := errors.Join(f.note(state), f.clear()); err != nil {
+		return err
 	}
 	for _, name := range []string{logName, snapshotsName} {
-		err = errors.Join(err, os.Mkdir(f.file(name), folderMode))
+		if err := os.Mkdir(f.file(name), folderMode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear deletes what is in the folder, but for who the node is.
+func (f *folder) clear() (err error) {
+	for _, name := range []string{logName, snapshotsName, historyName, historyName + "-wal", historyName + "-shm", placeName} {
+		err = errors.Join(err, os.RemoveAll(f.file(name)))
 	}
 	return err
 }
 
-func (f *folder) text(ready string) string {
-	return fmt.Sprintf("%s%s\nlog %x\nnode %x\n", nodeHead, ready, f.log, f.node)
+// note writes down the state of the folder.
+func (f *folder) note(state string) error {
+	return f.write(nodeName, fmt.Sprintf("%s%s\nlog %x\nnode %x\n", nodeHead, state, f.log, f.node))
 }
 
-// ready says that all is there that the folder needs.
+// ready says that all is there that the folder needs. By then the folder itself is durable too.
 func (f *folder) ready() error {
 	if err := f.notePlace(); err != nil {
 		return err
 	}
-	return f.write(nodeName, f.text("ready"))
+	if err := disk.Folder(filepath.Dir(f.path)).Sync(); err != nil && !errors.Is(err, fs.ErrPermission) { // who may not read it has not made the folder
+		return err
+	}
+	return f.note(stateReady)
 }
 
 // write writes a file as a whole, durably.

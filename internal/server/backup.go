@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -26,10 +25,10 @@ func dumper(ctx context.Context, c Config, log *slog.Logger) (func(backup.Sink) 
 	engine, source, _ := strings.Cut(c.database(), ":")
 	switch engine {
 	case engineSQLite:
-		if _, err := os.Stat(source + importedSuffix); err == nil {
-			return func(to backup.Sink) error { return raft.Dump(source+importedSuffix, to) }, nil
+		if vacant, err := raft.Vacant(source + importedSuffix); err == nil && vacant { // no server has imported the file yet
+			return func(to backup.Sink) error { return sqlitefile.Dump(source, to) }, nil
 		}
-		return func(to backup.Sink) error { return sqlitefile.Dump(source, to) }, nil // no server has imported the file yet
+		return func(to backup.Sink) error { return raft.Dump(source+importedSuffix, to) }, nil
 	case engineRaft:
 		return func(to backup.Sink) error { return raft.Dump(source, to) }, nil
 	}

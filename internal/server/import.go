@@ -14,13 +14,13 @@ import (
 // importedSuffix is the end of the name of the folder into which a SQLite file of an older version is imported.
 const importedSuffix = ".data"
 
-// ImportSQLite imports a SQLite file of an older version into the folder FILE.data, unless this folder exists, and
+// ImportSQLite imports a SQLite file of an older version into the folder FILE.data, unless this folder holds something, and
 // returns the folder. The folder gets everything in the file: live claims in their order and with their versions,
-// sessions, history. The file is not changed. After a crash the folder is complete or absent. It returns db.ErrInUse
+// sessions, history. The file is not changed. After a crash the folder is complete, or vacant. It returns db.ErrInUse
 // while a server uses the file.
 func ImportSQLite(file string) (folder string, imported bool, err error) {
 	folder = file + importedSuffix
-	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+	if vacant, err := raft.Vacant(folder); !vacant {
 		return folder, false, err
 	}
 	if has, err := holds(file); err != nil || !has {
@@ -31,7 +31,7 @@ func ImportSQLite(file string) (folder string, imported bool, err error) {
 		return "", false, err
 	}
 	defer unlock()
-	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) { // another server has imported it meanwhile
+	if vacant, err := raft.Vacant(folder); !vacant { // another server has imported it meanwhile
 		return folder, false, err
 	}
 	if err := raft.Fill(folder, func(to backup.Sink) error { return sqlitefile.Dump(file, to) }); err != nil {

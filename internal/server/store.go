@@ -95,7 +95,7 @@ func opener(c Config, files *follow.Set, log *slog.Logger) (func(context.Context
 // forgotten returns an error if a server without a configured database would start empty beside the data of an older
 // version, which had none configured either.
 func forgotten() error {
-	if _, err := os.Stat(DefaultData); err == nil {
+	if vacant, err := raft.Vacant(DefaultData); err == nil && !vacant {
 		return nil
 	}
 	if has, err := holds(oldDefault); err != nil || !has {

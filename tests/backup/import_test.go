@@ -3,7 +3,6 @@ package backup
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -13,7 +12,9 @@ import (
 	"time"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/db/sqlitefile"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/server"
@@ -89,6 +90,20 @@ func TestNothingToImport(t *testing.T) {
 	}
 }
 
+// A file is imported into a folder that is there, and empty: its server does not begin without what the file holds.
+func TestImportIntoEmptyFolder(t *testing.T) {
+	t.Parallel()
+	file, dump := oldFile(t)
+	must(t, os.Mkdir(file+".data", 0o700))
+	folder, imported, err := server.ImportSQLite(file)
+	if err != nil || !imported {
+		t.Fatal(imported, err)
+	}
+	if has, had := check(t, raftIn(folder).dump).State(), check(t, dump).State(); has != had {
+		t.Errorf("the state is %s, and was %s", has, had)
+	}
+}
+
 // importing is set in the process that imports a file, and is killed.
 const importing = "LOCKET_TEST_IMPORTING"
 
@@ -102,13 +117,17 @@ func TestImportingProcess(*testing.T) {
 	}
 }
 
-// An import that is killed at any moment leaves no folder, or a complete one; the next import succeeds.
+// An import that is killed at any moment leaves a folder that holds nothing, or a complete one; the next import succeeds.
 func TestKilledImport(t *testing.T) {
 	t.Parallel()
 	file, dump := oldFile(t)
 	want := check(t, dump).State()
 	folder := file + ".data"
-	there := func() bool { _, err := os.Stat(folder); return !errors.Is(err, fs.ErrNotExist) }
+	there := func() bool {
+		vacant, err := raft.Vacant(folder)
+		must(t, err)
+		return !vacant
+	}
 	killed := 0
 	for range 8 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestImportingProcess$")
@@ -116,7 +135,7 @@ func TestKilledImport(t *testing.T) {
 		must(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		begun := func() bool { _, err := os.Stat(folder + ".new"); return err == nil || there() }
+		begun := func() bool { _, err := os.Stat(filepath.Join(folder, "node")); return err == nil }
 		for !begun() {
 			time.Sleep(time.Millisecond) // real time: the pause between two looks
 		}
@@ -125,6 +144,9 @@ func TestKilledImport(t *testing.T) {
 		<-ended
 		if there() {
 			break
+		}
+		if s, err := raft.Open(folder); !errors.Is(err, backup.ErrHalfRestored) {
+			t.Fatalf("a server opens what was imported in part: %v, %v", s, err)
 		}
 		killed++
 	}

@@ -278,6 +278,56 @@ func filler(p place) func(func(backup.Sink) error) error {
 	return func(from func(backup.Sink) error) error { return mysql.Fill(context.Background(), source, from) }
 }
 
+// A restore touches nothing but its own folder, whatever stands beside it, and keeps that folder if it was there.
+func TestRestoreTouchesNothingElse(t *testing.T) {
+	t.Parallel()
+	from := engines["raft"](t)
+	s := from.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	file := backUp(t, from)
+	folder := filepath.Join(t.TempDir(), "data")
+	for _, suffix := range []string{".new", ""} { // what the second one does not touch is a database too
+		into := raftIn(folder + suffix)
+		must(t, os.Mkdir(folder+suffix, 0o750)) //nolint:gosec // another mode than that of a new one
+		before, err := os.Stat(folder + suffix)
+		must(t, err)
+		_, err = server.Restore(t.Context(), config(into), file, server.RestoreOptions{})
+		must(t, err)
+		if after, err := os.Stat(folder + suffix); err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
+			t.Errorf("%s%s is another folder: %v, %v", folder, suffix, after, err)
+		}
+	}
+	for _, suffix := range []string{".new", ""} {
+		if k := check(t, raftIn(folder+suffix).dump); k.Found != 0 || k.Active != 6 {
+			t.Errorf("the check of %s%s says %+v", folder, suffix, k)
+		}
+	}
+	if _, err := server.Restore(t.Context(), config(raftIn(folder)), file, server.RestoreOptions{}); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("into a database: %v", err)
+	}
+}
+
+// A folder in which somebody has other things is refused, and nothing is left in it.
+func TestRestoreIntoOtherThings(t *testing.T) {
+	t.Parallel()
+	from := engines["raft"](t)
+	s := from.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	file, home := backUp(t, from), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(home, "letter"), nil, 0o600))
+	if _, err := server.Restore(t.Context(), config(raftIn(home)), file, server.RestoreOptions{}); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("it is restored: %v", err)
+	}
+	if _, err := raft.Open(home); !errors.Is(err, raft.ErrFolder) {
+		t.Errorf("a server opens it: %v", err)
+	}
+	if entries, err := os.ReadDir(home); err != nil || len(entries) != 1 {
+		t.Errorf("there is %v, %v", entries, err)
+	}
+}
+
 // A database that a restore has half filled is served by nobody, and can be filled.
 func TestHalfRestoredDatabase(t *testing.T) {
 	t.Parallel()
