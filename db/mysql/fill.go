@@ -20,7 +20,7 @@ var filled = []string{"claims", "resources", "sessions", "servers", "session_cla
 
 // Fill has a database hold what from gives its sink. It makes the database and its tables if they are not there. The database must hold nothing, and
 // no server may use it. While it is filled its schema has a version that no server serves, so that a restore that was interrupted leaves a database
-// that can only be filled again. It returns backup.ErrNotEmpty.
+// that can only be filled again. While another restore fills it, Fill waits. It returns backup.ErrNotEmpty.
 func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options ...Option) (err error) {
 	config, err := configure(dsn, options)
 	if err != nil {
@@ -35,16 +35,19 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 	if err != nil {
 		return err
 	}
-	if err := takeEmpty(ctx, pool); err != nil {
+	name := uuid.NewString()[:23]
+	end, err := takeEmpty(ctx, pool, name)
+	if err != nil {
 		return translate(ctx, err)
 	}
+	defer end()
 	t := &filling{ctx: ctx, pool: pool, rows: make(map[string]*fillRows)}
 	defer func() {
 		if err == nil {
 			return
 		}
 		ctx := context.WithoutCancel(ctx)
-		if t.wipe(ctx) == nil {
+		if takeOver(ctx, pool, name) == nil && t.wipe(ctx) == nil {
 			_ = setVersion(ctx, pool, len(files)) // it is empty again; else the next restore wipes it
 		}
 	}()
@@ -57,22 +60,60 @@ func Fill(ctx context.Context, dsn string, from func(backup.Sink) error, options
 	if !t.ended {
 		return errors.New("what it is to be filled with has no end")
 	}
+	if err := takeOver(ctx, pool, name); err != nil {
+		return translate(ctx, err)
+	}
 	return translate(ctx, setVersion(ctx, pool, len(files)))
+}
+
+// takeOver returns nil if this restore has the migration lease. Without it another restore, or a server, may have begun.
+func takeOver(ctx context.Context, pool *pool, name string) error {
+	mine, err := takeMigrationLease(ctx, pool, name)
+	if err == nil && !mine {
+		err = errors.New("another restore fills the database; wait until it has ended")
+	}
+	return err
 }
 
 func setVersion(ctx context.Context, pool execer, version int) error {
 	return exec(ctx, pool, "UPDATE locket_schema SET version = ? WHERE id = 1", version)
 }
 
-// takeEmpty keeps servers from a database, which must be empty, or left by a restore that was interrupted.
-func takeEmpty(ctx context.Context, pool *pool) error {
-	switch at, err := schemaVersion(ctx, pool); {
-	case err != nil:
-		return err
-	case at == schemaRestoring:
-		return nil
+// takeEmpty keeps servers and other restores from a database, which must be empty, or left by a restore that was interrupted. end must be
+// called after all else.
+func takeEmpty(ctx context.Context, pool *pool, name string) (end func(), err error) {
+	if at, err := schemaVersion(ctx, pool); err != nil {
+		return nil, err
+	} else if at != schemaRestoring {
+		if err := migrate(ctx, pool.DB, name); err != nil && !errors.Is(err, backup.ErrHalfRestored) {
+			return nil, err
+		}
 	}
-	if err := migrate(ctx, pool.DB, uuid.NewString()[:23]); err != nil {
+	for lastTry := time.Now().Add(migrateTimeout); ; {
+		err := takeOver(ctx, pool, name)
+		if err == nil {
+			break
+		}
+		if time.Now().After(lastTry) {
+			return nil, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	end = keepMigrationLease(ctx, pool.DB, name)
+	if err := noteRestoring(ctx, pool); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// noteRestoring notes that a restore fills the database, if that is empty.
+func noteRestoring(ctx context.Context, pool *pool) error {
+	if at, err := schemaVersion(ctx, pool); err != nil || at == schemaRestoring {
 		return err
 	}
 	var holds, serves bool

@@ -79,8 +79,23 @@ func upToDate(ctx context.Context, pool execer, newest int) (bool, error) {
 	return at == newest, err
 }
 
-// migrateAlone applies what is not applied yet, and renews the migration lease meanwhile.
+// migrateAlone applies what is not applied yet.
 func migrateAlone(ctx context.Context, pool *sql.DB, server string, files []string) error {
+	defer keepMigrationLease(ctx, pool, server)()
+	at, err := schemaVersion(ctx, pool)
+	if err != nil {
+		return err
+	}
+	for n := at; n < len(files); n++ {
+		if err := apply(ctx, pool, files[n], n+1); err != nil {
+			return fmt.Errorf("migration %s: %w", files[n], err)
+		}
+	}
+	return nil
+}
+
+// keepMigrationLease renews the migration lease, which this server has, until end is called.
+func keepMigrationLease(ctx context.Context, pool *sql.DB, server string) (end func()) {
 	done := make(chan struct{})
 	var keeper sync.WaitGroup
 	keeper.Go(func() {
@@ -93,19 +108,11 @@ func migrateAlone(ctx context.Context, pool *sql.DB, server string, files []stri
 			}
 		}
 	})
-	defer endMigrationLease(context.WithoutCancel(ctx), pool, server)
-	defer keeper.Wait()
-	defer close(done)
-	at, err := schemaVersion(ctx, pool)
-	if err != nil {
-		return err
+	return func() {
+		close(done)
+		keeper.Wait()
+		endMigrationLease(context.WithoutCancel(ctx), pool, server)
 	}
-	for n := at; n < len(files); n++ {
-		if err := apply(ctx, pool, files[n], n+1); err != nil {
-			return fmt.Errorf("migration %s: %w", files[n], err)
-		}
-	}
-	return nil
 }
 
 // takeMigrationLease takes or renews the migration lease, and reports whether this server has it.

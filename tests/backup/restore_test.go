@@ -233,7 +233,7 @@ func TestRestoreFails(t *testing.T) {
 			fill := filler(into)
 			for after := 0; ; after += 3 {
 				n := after
-				err := fill(func(to backup.Sink) error {
+				err := fill(context.Background(), func(to backup.Sink) error {
 					return from.dump(backup.Until(context.Background(), &failingSink{to, &n, failing}))
 				})
 				if err == nil {
@@ -270,12 +270,58 @@ func (f *failingSink) Ended(c *claim.Claim) error { return errors.Join(f.next(),
 func (f *failingSink) End(h backup.Head) error    { return errors.Join(f.next(), f.Sink.End(h)) }
 
 // filler returns what fills a place.
-func filler(p place) func(func(backup.Sink) error) error {
+func filler(p place) func(context.Context, func(backup.Sink) error) error {
 	engine, source, _ := strings.Cut(p.database, ":")
 	if engine == "raft" {
-		return func(from func(backup.Sink) error) error { return raft.Fill(source, from) }
+		return func(_ context.Context, from func(backup.Sink) error) error { return raft.Fill(source, from) }
 	}
-	return func(from func(backup.Sink) error) error { return mysql.Fill(context.Background(), source, from) }
+	return func(ctx context.Context, from func(backup.Sink) error) error { return mysql.Fill(ctx, source, from) }
+}
+
+// While a restore fills a store, another one does not: it waits, or is refused, and the first one is complete.
+func TestTwoRestores(t *testing.T) {
+	t.Parallel()
+	from := engines["raft"](t)
+	s := from.open(t)
+	fill(t, s)
+	must(t, s.Close())
+	for _, name := range restorable {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			into := engines[name](t)
+			halfway, goOn, filled := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				filled <- filler(into)(t.Context(), func(to backup.Sink) error { return from.dump(&pausingSink{to, halfway, goOn}) })
+			}()
+			<-halfway
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if err := filler(into)(ctx, from.dump); err == nil {
+				t.Error("another one fills it too")
+			}
+			close(goOn)
+			must(t, <-filled)
+			if k := check(t, into.dump); k.Found != 0 || k.Active+k.Waiting+k.History != 15 {
+				t.Errorf("the check says %+v", k)
+			}
+		})
+	}
+}
+
+// pausingSink waits between claims and sessions.
+type pausingSink struct {
+	backup.Sink
+	halfway chan<- struct{}
+	goOn    <-chan struct{}
+}
+
+func (p *pausingSink) Session(s *claim.Session) error {
+	if p.halfway != nil {
+		close(p.halfway)
+		p.halfway = nil
+		<-p.goOn
+	}
+	return p.Sink.Session(s)
 }
 
 // A restore touches nothing but its own folder, whatever stands beside it, and keeps that folder if it was there.
