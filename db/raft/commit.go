@@ -190,8 +190,8 @@ func (s *Store) reserve(ctx context.Context, p *proposal) error {
 			return fmt.Errorf("%w: the transaction before this one: %v", db.ErrUnavailable, err) //nolint:errorlint // of this one nothing has happened
 		}
 	}
-	s.hang.Reset(hangTimeout)
-	defer s.hang.Stop()
+	s.hang.start()
+	defer s.hang.stop()
 	switch err := s.log.Reserve(len(p.data)); {
 	case err == nil:
 		return s.Failure()
@@ -227,9 +227,9 @@ func (s *Store) commit(p *proposal) error {
 	if err := s.Failure(); err != nil {
 		return fmt.Errorf("%w: %w", db.ErrUnavailable, err)
 	}
-	s.hang.Reset(hangTimeout)
+	s.hang.start()
 	err := s.node.propose(p.data)
-	s.hang.Stop()
+	s.hang.stop()
 	if err == nil && s.isProposed(p) {
 		err = errors.New("the record was not applied")
 	}

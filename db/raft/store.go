@@ -47,8 +47,6 @@ type Options struct {
 const (
 	defaultSnapshotBytes = 64 << 20
 	defaultDelay         = 250 * time.Millisecond
-	// hangTimeout is how long the disk may take to write the log. After that it is taken for broken.
-	hangTimeout = 5 * time.Second
 	// slowWork is how long the work behind the commits may take until that is reported.
 	slowWork = time.Minute
 	// closeTimeout is how long Close waits for a disk that does not answer.
@@ -92,7 +90,7 @@ type Store struct {
 
 	failure  atomic.Pointer[error] // why nothing is written any more, nil while it is
 	broken   chan struct{}         // closed when there is a failure
-	hang     *time.Timer           // runs while the log is written
+	hang     *hangTimer            // runs while the log is written
 	trouble  trouble
 	closed   chan struct{}
 	working  sync.WaitGroup
@@ -137,8 +135,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
 		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), broken: make(chan struct{}),
 	}
-	s.hang = time.AfterFunc(hangTimeout, s.hung)
-	s.hang.Stop()
+	s.hang = newHangTimer(s.hung)
 	if s.folder, err = openFolder(path); err != nil {
 		return nil, err
 	}

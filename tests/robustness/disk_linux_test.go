@@ -2,6 +2,7 @@ package robustness_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,8 +29,8 @@ import (
 // input say what its disk does.
 const diskEnv = "LOCKET_TEST_DISK"
 
-// TestDisk: when a sync of the log fails, or does not end within 5 s, the server ends with an error, and writes nothing after that. When the
-// disk is full, the server waits.
+// TestDisk: when a sync of the log fails, or does not end within 5 s, the server ends with an error, and writes nothing after that. The
+// time for which the server was stopped does not count. When the disk is full, the server waits.
 func TestDisk(t *testing.T) {
 	if arguments := os.Getenv(diskEnv); arguments != "" {
 		serveOnDisk(strings.Split(arguments, "\n"))
@@ -54,6 +56,20 @@ func TestDisk(t *testing.T) {
 			}
 		})
 	}
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		s := startOnDisk(t)
+		s.turn(fixtures.DiskStops)
+		created := make(chan error, 1)
+		go func() { created <- s.create("made") }()
+		harness.Eventually(t, s.stopped)
+		time.Sleep(6 * time.Second) // real time: longer than a write may take
+		harness.Must(t, s.child.Process.Signal(syscall.SIGCONT))
+		if err := <-created; err != nil {
+			t.Errorf("the claim whose sync a stop has lengthened: %v", err)
+		}
+		harness.Must(t, s.create("next"))
+	})
 	t.Run("full", func(t *testing.T) {
 		t.Parallel()
 		s := startOnDisk(t)
@@ -141,6 +157,15 @@ func (s *onDisk) turn(mode int32) {
 		}
 		return nil
 	})
+}
+
+// stopped returns an error while the server is not stopped.
+func (s *onDisk) stopped() error {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.child.Process.Pid))
+	if err == nil && !bytes.Contains(stat, []byte(") T ")) {
+		err = fmt.Errorf("it runs: %s", stat)
+	}
+	return err
 }
 
 func (s *onDisk) create(id string) error {
