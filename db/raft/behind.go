@@ -1,6 +1,7 @@
 package raft
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -34,6 +35,7 @@ func (s *Store) workBehind() {
 		select {
 		case <-s.closed:
 			return
+		case <-s.hurry:
 		case <-time.After(s.options.Delay):
 		}
 		if s.Failure() != nil {
@@ -48,6 +50,39 @@ func (s *Store) workBehind() {
 		slow.Stop()
 		if s.report(err); err != nil {
 			time.AfterFunc(retryWork, s.wake)
+		}
+		s.mu.Lock()
+		close(s.worked)
+		s.worked = make(chan struct{})
+		s.mu.Unlock()
+	}
+}
+
+// keepUp waits while much has ended that the history does not have, so that it gets everything: claims end faster than it is written when
+// they are large. It does not wait for a history that cannot be written, or has taken nothing for hangTimeout.
+func (s *Store) keepUp(ctx context.Context) error {
+	for {
+		s.mu.RLock()
+		late, worked := s.pending.late, s.worked
+		s.mu.RUnlock()
+		left := hangTimeout - time.Since(late)
+		if late.IsZero() || left <= 0 || s.troubled() != nil {
+			return nil
+		}
+		select {
+		case s.hurry <- struct{}{}:
+		default: // it does
+		}
+		s.wake()
+		select {
+		case <-worked:
+		case <-time.After(left):
+		case <-s.broken:
+			return nil
+		case <-s.closed:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the history is behind: %w", db.ErrUnavailable, context.Cause(ctx))
 		}
 	}
 }
@@ -77,13 +112,17 @@ func (s *Store) report(err error) {
 	}
 }
 
+// troubled returns why the work behind the commits failed the last time, nil if it did not.
+func (s *Store) troubled() error {
+	s.trouble.mu.Lock()
+	defer s.trouble.mu.Unlock()
+	return s.trouble.err
+}
+
 // Warnings returns what is to be mended though commits go on. It asks nothing of the disk.
 func (s *Store) Warnings() []string {
 	warnings := s.history.Damage()
-	s.trouble.mu.Lock()
-	err := s.trouble.err
-	s.trouble.mu.Unlock()
-	if err == nil {
+	if s.troubled() == nil {
 		return warnings
 	}
 	warnings = append(warnings, "the history or a snapshot cannot be written (the log says why): claims that end are kept in memory, and the log on the disk grows")

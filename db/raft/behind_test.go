@@ -2,6 +2,7 @@ package raft_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/locket-service/locket/db/dbtest"
 	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/fixtures"
 	"github.com/locket-service/locket/internal/claim"
@@ -54,4 +56,36 @@ func TestHistoryThatFails(t *testing.T) {
 	}
 	rename("away", "position")
 	await("written again", func() bool { return len(s.Warnings()) == 0 && strings.Contains(log.String(), "written again") })
+}
+
+// TestHistoryKeepsUp: however fast large claims end, the history gets them all: those that end them wait for it, while it is written.
+func TestHistoryKeepsUp(t *testing.T) {
+	const claims, bytes, atOnce = 200, 60 << 10, 8
+	options := small
+	options.PendingBytes = 2 * atOnce * bytes
+	s, err := raft.OpenWith(filepath.Join(t.TempDir(), "data"), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for n := range claims {
+		if err := do(s, claim.Create{ID: fmt.Sprint(n), Resource: fmt.Sprint("r", n), TTL: time.Hour, Value: strings.Repeat("v", bytes)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 0; n < claims; n += atOnce {
+		var ends []claim.Command
+		for i := range atOnce {
+			ends = append(ends, claim.End{ID: fmt.Sprint(n + i)})
+		}
+		dbtest.Do(t, s, ends...)
+	}
+	for n := range claims {
+		if c, _, err := s.Get(t.Context(), fmt.Sprint(n)); err != nil || c.Status != claim.Released || len(c.Value) != bytes {
+			t.Fatalf("claim %d is %v, with %d bytes: %v", n, c.Status, len(c.Value), err)
+		}
+	}
+	if warnings := s.Warnings(); len(warnings) > 0 {
+		t.Error(warnings)
+	}
 }

@@ -71,6 +71,9 @@ func (s *Store) begin(ctx context.Context, decide func(decision) (*record.Record
 		}
 		s.release()
 	}()
+	if err := s.keepUp(ctx); err != nil {
+		return nil, err
+	}
 	if p, err = s.decide(ctx, decide); p != nil {
 		s.commits <- p // there is room for all proposals
 	}

@@ -1,6 +1,8 @@
 package raft
 
 import (
+	"time"
+
 	"github.com/locket-service/locket/db/raft/history"
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -17,7 +19,9 @@ type pending struct {
 	byID    map[string]*claim.Claim
 	bytes   int
 	most    int // bytes
-	gap     *history.Gap
+	// late is since when there is much, and the history has taken nothing of it; zero while there is not much.
+	late time.Time
+	gap  *history.Gap
 	// left is called with each claim that leaves.
 	left func(*claim.Claim)
 }
@@ -32,7 +36,11 @@ func (p *pending) expect(c *claim.Claim) { p.byID[c.ID] = c }
 func (p *pending) add(entry uint64, c *claim.Claim) {
 	p.ended = append(p.ended, history.Ended{Entry: entry, Claim: c})
 	p.byID[c.ID] = c
-	if p.bytes += pendingBytes(c); p.bytes <= p.most {
+	p.bytes += pendingBytes(c)
+	if p.late.IsZero() && p.much() {
+		p.late = time.Now()
+	}
+	if p.bytes <= p.most {
 		return
 	}
 	n := len(p.ended) / 2
@@ -42,6 +50,9 @@ func (p *pending) add(entry uint64, c *claim.Claim) {
 	p.gap.Entry, p.gap.Claims = p.ended[n-1].Entry, p.gap.Claims+n
 	p.drop(n)
 }
+
+// much reports whether so much is kept that those that end next are to wait. There is room for what two transactions end.
+func (p *pending) much() bool { return p.bytes > p.most/4 }
 
 // drop forgets the first claims.
 func (p *pending) drop(n int) {
@@ -66,7 +77,9 @@ func (p *pending) done(entry uint64, gap *history.Gap) {
 		n++
 	}
 	p.drop(n)
-	p.written = entry
+	if p.written, p.late = entry, (time.Time{}); p.much() {
+		p.late = time.Now()
+	}
 	switch {
 	case gap == nil || p.gap == nil:
 	case p.gap.Entry == gap.Entry:

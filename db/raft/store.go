@@ -36,6 +36,8 @@ type Options struct {
 	SnapshotBytes int
 	// Delay is how long the work behind the commits waits for more.
 	Delay time.Duration
+	// PendingBytes is how much is kept of claims that have ended for a history that cannot be written.
+	PendingBytes int
 	// Disk is where the log is, in place of a folder below the store's, and Snapshots where the snapshots are.
 	Disk, Snapshots disk.Disk
 	// Wall is the clock of the wall, which labels what happens and decides nothing; nil: this machine's.
@@ -74,8 +76,9 @@ type Store struct {
 	applied  position     // of the last entry that is committed
 	pending  pending
 	ahead    ahead
-	proposed []*proposal // those that are not committed, in order
-	last     *proposal   // the last one of them, nil for none
+	proposed []*proposal   // those that are not committed, in order
+	last     *proposal     // the last one of them, nil for none
+	worked   chan struct{} // closed when the work behind the commits has been done once more
 
 	// writing is full while somebody decides, and uses what follows.
 	writing chan struct{}
@@ -95,6 +98,7 @@ type Store struct {
 	closed   chan struct{}
 	working  sync.WaitGroup
 	work     chan struct{} // there is something for the work behind the commits
+	hurry    chan struct{} // and it is not to wait for more
 	behind   sync.Mutex    // held by who writes the history, or a snapshot
 	merged   int           // how much of the log there was after the last snapshot
 	snapshot atomic.Pointer[pb.SnapshotMetadata]
@@ -124,6 +128,9 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	if options.Delay == 0 {
 		options.Delay = defaultDelay
 	}
+	if options.PendingBytes == 0 {
+		options.PendingBytes = maxPendingBytes
+	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
@@ -133,7 +140,7 @@ func OpenWith(path string, options Options) (_ *Store, err error) {
 	s := &Store{
 		options: options, state: state.New(), clock: leaseClock{wall: options.Wall}, LocalFeed: db.NewLocalFeed(options.Wall),
 		scanning: make(chan struct{}, max(1, runtime.NumCPU()/2)), writing: make(chan struct{}, 1),
-		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), broken: make(chan struct{}),
+		proposals: make(chan struct{}, maxProposals), commits: make(chan *proposal, maxProposals), closed: make(chan struct{}), work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), worked: make(chan struct{}), broken: make(chan struct{}),
 	}
 	s.hang = newHangTimer(s.hung)
 	if s.folder, err = openFolder(path); err != nil {
@@ -183,7 +190,7 @@ func (s *Store) openHistory() (err error) {
 		s.options.Log.Error("a claim of the history is damaged; the locks go on", "problem", problem)
 	}
 	s.ahead.names = make(map[string]*named)
-	s.pending = newPending(s.history.Entry(), maxPendingBytes, s.ahead.left)
+	s.pending = newPending(s.history.Entry(), s.options.PendingBytes, s.ahead.left)
 	return nil
 }
 
