@@ -150,6 +150,11 @@ func createLimits() []limit {
 	json := func(size int) func(req *models.CreateClaimRequest) {
 		return func(req *models.CreateClaimRequest) { req.UserData = ptr(`"` + strings.Repeat("j", size-2) + `"`) }
 	}
+	nested := func(levels int, in string) func(req *models.CreateClaimRequest) {
+		return func(req *models.CreateClaimRequest) {
+			req.UserData = ptr(strings.Repeat("[", levels) + in + strings.Repeat("]", levels))
+		}
+	}
 	wait := func(ttl float64) func(context.Context, *server) error {
 		return create(func(req *models.CreateClaimRequest) { req.WaitTtl = &ttl })
 	}
@@ -179,6 +184,10 @@ func createLimits() []limit {
 			{"value at the limit", create(func(req *models.CreateClaimRequest) { req.Value = strings.Repeat("v", maxData) }), "", ""},
 			{"value past the limit", create(func(req *models.CreateClaimRequest) { req.Value = strings.Repeat("v", maxData+1) }), "value", "65536"},
 			{"user data that is no JSON", create(func(req *models.CreateClaimRequest) { req.UserData = ptr("{") }), "user_data", "is not valid JSON"},
+			{"user data that nests as deep as it may", create(nested(60, "")), "", ""},
+			{"user data that nests deeper", create(nested(61, "")), "user_data", "more than 60 levels"},
+			{"user data with brackets in texts", create(nested(60, `"[[{\\\"[["`)), "", ""},
+			{"user data that nests behind a text", create(nested(60, `"\\", "]]", {}`)), "user_data", "more than 60 levels"},
 			{"no user data at all", create(func(req *models.CreateClaimRequest) { req.UserData = ptr("") }), "user_data", "is not valid JSON"},
 			{"an unknown mode", create(func(req *models.CreateClaimRequest) { req.Mode = 2 }), "mode", "unknown mode 2"},
 			{"a mode past a byte", create(func(req *models.CreateClaimRequest) { req.Mode = 256 }), "mode", "256"},

@@ -18,11 +18,12 @@ import (
 
 // The limits of requests.
 const (
-	maxName   = 1024     // bytes of a resource's name, an owner, a reason
-	maxData   = 64 << 10 // bytes of a value, of user data
-	maxID     = 128      // bytes of a claim's id
-	maxLimit  = 1000     // claims in one page, holders and waiters in one queue
-	maxOffset = 1 << 20  // claims skipped before a page
+	maxName    = 1024     // bytes of a resource's name, an owner, a reason
+	maxData    = 64 << 10 // bytes of a value, of user data
+	maxNesting = 60       // levels of user data: with the levels of an answer, no more than what parsers of JSON usually read (64)
+	maxID      = 128      // bytes of a claim's id
+	maxLimit   = 1000     // claims in one page, holders and waiters in one queue
+	maxOffset  = 1 << 20  // claims skipped before a page
 
 	maxTTLSeconds = 100 * 365.25 * 24 * 60 * 60
 	// Clients are not expected to ask about a claim more often than this.
@@ -121,6 +122,28 @@ func (c *check) data(field, data string) {
 func (c *check) json(field, data string) {
 	c.data(field, data)
 	c.that(json.Valid([]byte(data)), field, "is not valid JSON")
+	c.that(nesting(data) <= maxNesting, field, "nests more than %d levels deep", maxNesting)
+}
+
+// nesting returns how many levels of arrays and objects a text of JSON has.
+func nesting(text string) (deepest int) {
+	level, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+			if c == '\\' {
+				i++
+			}
+		case c == '[' || c == '{':
+			level++
+			deepest = max(deepest, level)
+		case c == ']' || c == '}':
+			level--
+		}
+	}
+	return deepest
 }
 
 // seconds checks an optional duration.
