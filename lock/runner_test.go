@@ -1,12 +1,20 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tedsuo/ifrit"
+	"github.com/tedsuo/ifrit/grouper"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/locket-service/locket/lock"
@@ -80,5 +88,178 @@ func TestWrong(t *testing.T) {
 			}
 		}
 		must(t, end(taken))
+	})
+}
+
+// unwatched is a client of a server without Watch.
+type unwatched struct{ models.LocketClient }
+
+func (unwatched) Watch(context.Context, *models.WatchRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[models.WatchResponse], error) {
+	return nil, status.Error(codes.Unimplemented, "unknown method Watch")
+}
+
+// TestRunnersHearOfTheEnd: a runner by calls learns at once that its claim was revoked, and why, also after a restart of the server. With
+// a server without Watch it learns that at the next renewal.
+func TestRunnersHearOfTheEnd(t *testing.T) {
+	const long = time.Minute
+	inWorld(t, func(t *testing.T, w *world) {
+		lostly := func(runner func(lock.Option) *lock.Runner) (ifrit.Process, chan error) {
+			lost := make(chan error, 1)
+			p := ifrit.Background(runner(lock.WithCallbacks(lock.Callbacks{Lost: func(err error) { lost <- err }})))
+			<-p.Ready()
+			return p, lost
+		}
+		ways := map[string]func(c models.LocketClient, o lock.Option) *lock.Runner{
+			"lock": func(c models.LocketClient, o lock.Option) *lock.Runner {
+				return lock.NewLockRunner(c, resource("lock", ""), long, retry, o)
+			},
+			"presence": func(c models.LocketClient, o lock.Option) *lock.Runner {
+				return lock.NewPresenceRunner(c, resource("presence", ""), long, retry, o)
+			},
+			"claim": func(c models.LocketClient, o lock.Option) *lock.Runner {
+				return lock.NewClaimRunner(c, &models.CreateClaimRequest{Resource: "claim", Ttl: proto.Float64(long.Seconds())}, o)
+			},
+		}
+		for name, way := range ways {
+			for _, restart := range []bool{false, true} {
+				p, lost := lostly(func(o lock.Option) *lock.Runner { return way(w.own(), o) })
+				if restart {
+					w.restart(0)
+				}
+				time.Sleep(5 * time.Second) // it watches
+				revoked := time.Now()
+				w.revoke(w.holding(name)[0].GetId(), "maintenance of "+name)
+				err := <-lost
+				if took := time.Since(revoked); took > time.Second || !errors.Is(err, lock.ErrLost) || !strings.Contains(fmt.Sprint(err), "revoked (maintenance of "+name+")") {
+					t.Errorf("%s: after %v: %v", name, took, err)
+				}
+				if name == "presence" {
+					must(t, end(p))
+				} else if err := <-p.Wait(); !errors.Is(err, lock.ErrLost) {
+					t.Errorf("%s ended with %v", name, err)
+				}
+			}
+			p, lost := lostly(func(o lock.Option) *lock.Runner { return way(unwatched{w.own()}, o) })
+			w.revoke(w.holding(name)[0].GetId(), "maintenance of "+name)
+			revoked := time.Now()
+			if err := <-lost; time.Since(revoked) > long/2 || !errors.Is(err, lock.ErrLost) {
+				t.Errorf("%s, without Watch: after %v: %v", name, time.Since(revoked), err)
+			}
+			p.Signal(os.Interrupt)
+			<-p.Wait()
+		}
+	})
+}
+
+// TestFromGroup: FromGroup finds the loss of a lock in the error of a group, and of a group within a group.
+func TestFromGroup(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		wait := func(signals <-chan os.Signal, ready chan<- struct{}) error {
+			close(ready)
+			<-signals
+			return nil
+		}
+		inner := grouper.NewOrdered(os.Interrupt, grouper.Members{
+			{Name: "lock", Runner: lock.NewSessionRunner(w.client(), "k")},
+			{Name: "work", Runner: ifrit.RunFunc(wait)},
+		})
+		p := ifrit.Invoke(grouper.NewParallel(os.Interrupt, grouper.Members{{Name: "inner", Runner: inner}, {Name: "other", Runner: ifrit.RunFunc(wait)}}))
+		w.resetSessions()
+		err := <-p.Wait()
+		var trace grouper.ErrorTrace
+		if got := lock.FromGroup(err); errors.Is(err, lock.ErrLost) || !errors.Is(got, lock.ErrLost) || !errors.As(got, &trace) || got.Error() != err.Error() {
+			t.Errorf("%v, and of the group %v", got, err)
+		}
+		for _, err := range []error{nil, lock.ErrClosed, fmt.Errorf("own: %w", lock.ErrClosed)} {
+			if got := lock.FromGroup(err); !errors.Is(got, err) || fmt.Sprint(got) != fmt.Sprint(err) {
+				t.Errorf("%v of %v", got, err)
+			}
+		}
+		if got := lock.FromGroup(fmt.Errorf("wrapped: %w", grouper.ErrorTrace{{Err: lock.ErrLost}})); !errors.Is(got, lock.ErrLost) || errors.Is(got, lock.ErrClosed) {
+			t.Error(got)
+		}
+	})
+}
+
+// TestDefaultOwner: a runner without an owner gets a unique one, which names host and process. WithOwner replaces any owner.
+func TestDefaultOwner(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		host, err := os.Hostname()
+		must(t, err)
+		claim := &models.CreateClaimRequest{Resource: "c"}
+		seen := make(map[string]bool)
+		for _, r := range []*lock.Runner{
+			lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry),
+			lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry),
+			lock.NewPresenceRunner(w.rpc(), resource("k", ""), ttl, retry),
+			lock.NewClaimRunner(w.rpc(), claim),
+		} {
+			if owner := r.Owner(); seen[owner] || !strings.HasPrefix(owner, host+"/") {
+				t.Errorf("the owner %q", owner)
+			}
+			seen[r.Owner()] = true
+			p := ifrit.Invoke(r)
+			w.holds(r.Owner(), map[bool]string{true: "k", false: "c"}[r.ClaimID() == ""])
+			must(t, end(p))
+		}
+		for _, r := range []*lock.Runner{
+			lock.NewLockRunner(w.rpc(), resource("k", "a"), ttl, retry, lock.WithOwner("b")),
+			lock.NewClaimRunner(w.rpc(), claim, lock.WithOwner("b")),
+		} {
+			if r.Owner() != "b" {
+				t.Errorf("the owner %q, want b", r.Owner())
+			}
+		}
+		if claim.GetOwner() != "" {
+			t.Error("the caller's request was changed")
+		}
+	})
+}
+
+// TestOwnerIsOneParty: two runners with the same owner both hold a lock; with the default owner one of them does.
+func TestOwnerIsOneParty(t *testing.T) {
+	for owner, want := range map[string]bool{"host-1": true, "": false} {
+		inWorld(t, func(t *testing.T, w *world) {
+			old := ifrit.Invoke(lock.NewLockRunner(w.rpc(), resource("k", owner), ttl, retry))
+			next := ifrit.Background(lock.NewLockRunner(w.rpc(), resource("k", owner), ttl, retry))
+			time.Sleep(time.Minute)
+			if both := isReady(next); both != want {
+				t.Errorf("with the owner %q both hold: %t, want %t", owner, both, want)
+			}
+			must(t, end(next))
+			err := end(old)
+			if want && errors.Is(err, lock.ErrLost) { // next has released what both held
+				err = nil
+			}
+			must(t, err)
+		})
+	}
+}
+
+// TestRunTwice: a second Run of a runner that runs is refused, and does not affect the first one. After its end a runner may run
+// again.
+func TestRunTwice(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		one := lock.NewLockRunner(w.rpc(), resource("k", ""), ttl, retry)
+		both := lock.NewJoint(
+			lock.NewLockRunner(w.rpc(), resource("a", ""), ttl, retry),
+			w.claim("b", models.Mode_MODE_EXCLUSIVE))
+		for _, r := range []ifrit.Runner{one, both, w.claim("c", models.Mode_MODE_SHARED)} {
+			for range 2 {
+				p := ifrit.Invoke(r)
+				if gone, err := exited(ifrit.Background(r)); !gone || !errors.Is(err, lock.ErrRunning) {
+					t.Fatalf("the second run ended: %t, %v", gone, err)
+				}
+				time.Sleep(2 * ttl)
+				if gone, err := exited(p); gone {
+					t.Errorf("the first run ended: %v", err)
+				}
+				must(t, end(p))
+			}
+		}
+		synctest.Wait()
+		if _, held := one.Held(); held {
+			t.Error("held after the end")
+		}
 	})
 }
