@@ -158,23 +158,22 @@ func lockBusyRow(t *testing.T, careful bool) (err error) {
 	return err
 }
 
-// TestCarefulAlike: the suite's comparison with the rules, by transactions that skip what is
-// locked.
-func TestCarefulAlike(t *testing.T) {
-	for _, c := range dbtest.Cases() {
-		if c.Name != "SameAsRules" && c.Name != "ServersContend" && c.Name != "SameNewResource" && c.Name != "SameID" {
-			continue
-		}
-		t.Run(c.Name, func(t *testing.T) {
-			dsn := fixtures.MySQL(t)
-			careful := func(t testing.TB) db.Store {
-				s := open(t, dsn)
-				for _, table := range s.locks.all() {
-					table.stuck.until = time.Now().Add(time.Hour)
-				}
-				return s
+// TestCarefulAlike: the suite's comparison with the rules, by transactions that skip what is locked. TestSoakCarefulAlike
+// has more of it.
+func TestCarefulAlike(t *testing.T) { carefulAlike(t, "SameAsRules", "SameID") }
+
+func carefulAlike(t *testing.T, cases ...string) {
+	runCases(t, cases, func(t *testing.T) func(testing.TB) dbtest.Engine {
+		dsn := fixtures.MySQL(t)
+		careful := func(t testing.TB) db.Store {
+			s := open(t, dsn)
+			for _, table := range s.locks.all() {
+				table.stuck.until = time.Now().Add(time.Hour)
 			}
-			c.Run(t, dbtest.Engine{Store: careful(t), Reopen: careful, Second: careful})
-		})
-	}
+			return s
+		}
+		return func(t testing.TB) dbtest.Engine {
+			return dbtest.Engine{Store: careful(t), Reopen: careful, Second: careful}
+		}
+	})
 }

@@ -11,17 +11,26 @@ import (
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// The largest transactions fit into the smallest packets that a store accepts.
-func TestSmallPackets(t *testing.T) {
+// The largest transactions fit into the smallest packets that a store accepts. TestSoakSmallPackets has more of them.
+func TestSmallPackets(t *testing.T) { smallPackets(t, "LargestClaims", "ManySessionsEnd") }
+
+func smallPackets(t *testing.T, cases ...string) {
 	server := fixtures.NewMariaDB(t, fixtures.WithServerArgs("--max-allowed-packet=1M"))
-	large := []string{"LargestClaims", "LongDataIsKept", "ManyResources", "ManySessionsEnd", "SessionEnds", "WaitsOfMany"}
-	for _, c := range dbtest.Cases() {
-		if slices.Contains(large, c.Name) {
-			t.Run(c.Name, func(t *testing.T) {
-				dsn := server.CreateDatabase(t)
-				dbtest.RunCase(t, c, func(t testing.TB) dbtest.Engine { return dbtest.Engine{Store: open(t, dsn)} })
-			})
+	runCases(t, cases, func(t *testing.T) func(testing.TB) dbtest.Engine {
+		dsn := server.CreateDatabase(t)
+		return func(t testing.TB) dbtest.Engine { return dbtest.Engine{Store: open(t, dsn)} }
+	})
+}
+
+// runCases runs some cases of the suite, each with an engine of its own.
+func runCases(t *testing.T, names []string, engine func(*testing.T) func(testing.TB) dbtest.Engine) {
+	for _, name := range names {
+		all := dbtest.Cases()
+		i := slices.IndexFunc(all, func(c dbtest.Case) bool { return c.Name == name })
+		if i < 0 {
+			t.Fatalf("the suite has no case %s", name)
 		}
+		t.Run(name, func(t *testing.T) { dbtest.RunCase(t, all[i], engine(t)) })
 	}
 }
 
