@@ -51,6 +51,7 @@ func TestScans(t *testing.T) {
 			"created":                 {db.Filter{MinCreated: &at, MaxCreated: &at}, false},
 			"after":                   {db.Filter{After: &db.Cursor{ID: "a"}, Statuses: ended}, false},
 			"aborted":                 {db.Filter{Statuses: ended}, false},
+			"released":                {db.Filter{Statuses: []claim.Status{claim.Released}}, true},
 			"live of an owner":        {db.Filter{Statuses: live, Owner: &owner}, false},
 			"live of a prefix":        {db.Filter{Statuses: live, Prefix: "r"}, false},
 			"resource":                {db.Filter{Resource: &resource}, true},

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
 
@@ -31,7 +32,7 @@ func Scans(f db.Filter) bool {
 	case f.Resource != nil, f.Prefix != "", f.Owner != nil, f.Mode != nil, f.Offset > maxOffset, f.Bounded():
 		return true
 	default:
-		return len(f.Statuses) > 1
+		return len(f.Statuses) > 1 || slices.Contains(f.Statuses, claim.Released)
 	}
 }
 
@@ -44,8 +45,8 @@ func candidates(f db.Filter, entry uint64) (from string, args []any) {
 		return of + "resource = ?) AND entry <= ?)", []any{*f.Resource, int64(entry)}
 	case f.Owner != nil:
 		return of + "owner = ?) AND entry <= ?)", []any{*f.Owner, int64(entry)}
-	case len(f.Statuses) == 1:
-		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_status WHERE entry <= ?)", []any{int64(entry)}
+	case len(f.Statuses) == 1 && f.Statuses[0] != claim.Released:
+		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_status WHERE status <> 3 AND entry <= ?)", []any{int64(entry)}
 	default:
 		return "(SELECT *, rowid AS rowid FROM claims INDEXED BY claims_created WHERE entry <= ?)", []any{int64(entry)}
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"sync"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -18,21 +19,28 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checksum returns the CRC-32C of values. It is stored: what it is made of never changes. Each value has its type, and its length or its number,
 // before it.
-func checksum(values []sqlite.Value) (sum uint32) {
+func checksum(values []sqlite.Value) uint32 {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	all := (*buffer)[:0]
 	for _, v := range values {
-		head, text := [9]byte{byte(v.Type())}, []byte(nil)
+		all = append(all, byte(v.Type()))
 		switch v.Type() {
 		case sqlite.TypeNull:
+			all = binary.LittleEndian.AppendUint64(all, 0)
 		case sqlite.TypeInteger:
-			binary.LittleEndian.PutUint64(head[1:], uint64(v.Int64()))
+			all = binary.LittleEndian.AppendUint64(all, uint64(v.Int64()))
 		default:
-			text = v.Blob()
-			binary.LittleEndian.PutUint64(head[1:], uint64(len(text)))
+			text := v.Text()
+			all = append(binary.LittleEndian.AppendUint64(all, uint64(len(text))), text...)
 		}
-		sum = crc32.Update(crc32.Update(sum, castagnoli, head[:]), castagnoli, text)
 	}
-	return sum
+	*buffer = all
+	return crc32.Checksum(all, castagnoli)
 }
+
+// buffers are of checksum.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // intact is the condition that a row of claims is as it was written: see addIntact. It reads the whole row, so it should come last.
 const intact = "intact(rowid, sum, entry, " + columns + ")"
