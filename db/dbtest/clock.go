@@ -225,7 +225,7 @@ func stepOver(t testing.TB, e Engine, by, step time.Duration) (granted claim.Cla
 	least, most := before.until(after)
 	moved(t, "the clock", after.Wall.Sub(before.Wall), least+step, most+step)
 	moved(t, "lease time over a step", after.Lease.Sub(before.Lease), min(least, db.MaxSilence)-db.StepSkew, most+db.StepSkew)
-	if early := over(t, e.Store); len(early) > 0 && time.Since(begin) < ttl {
+	if early := over(t, e.Store); len(early) > 0 && time.Since(begin) < ttl { // real time: on a slow machine they may be over
 		t.Errorf("a step of %s ends %q", step, early)
 	}
 	equal(t, "status of a request that is repeated", Do(t, e.Store, once)[0].Status, claim.Released)
