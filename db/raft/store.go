@@ -203,7 +203,7 @@ func (s *Store) readSnapshot() error {
 	}
 	var m snapshot.Meta
 	err = s.state.Restore(func(apply func(*record.Decoded) error) (err error) {
-		m, err = snapshot.Read(s.snapshots, index, apply)
+		m, err = snapshot.Load(s.snapshots, index, apply)
 		return err
 	})
 	if err != nil {

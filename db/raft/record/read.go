@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/locket-service/locket/internal/claim"
 )
@@ -21,18 +22,34 @@ func Check(before uint32, record []byte) (sum uint32, ok bool) {
 // Read returns what Append wrote, but for the checksum: see Check. What it returns does not share memory with the
 // record. It returns ErrFormat for what is no record of this version.
 func Read(record []byte) (*Decoded, error) {
+	d := &Decoded{}
+	if err := d.read(record, false); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// ReadInto is Read into d, whose memory it uses again. The texts and the data of claims and rows are parts of the record, which must not change.
+func ReadInto(d *Decoded, record []byte) error {
+	*d = Decoded{Claims: d.Claims[:0], Sessions: d.Sessions[:0], Servers: d.Servers[:0], Rows: d.Rows[:0]}
+	return d.read(record, true)
+}
+
+func (d *Decoded) read(record []byte, parts bool) error {
 	if len(record) < 1+sumBytes || record[0] != Version {
-		return nil, ErrFormat
+		return ErrFormat
 	}
 	r := reader{rest: record[1 : len(record)-sumBytes]}
-	d := &Decoded{}
 	d.Term, d.Seq = r.unsigned(), r.unsigned()
 	d.Wall, d.Lease = claim.Time(r.number()), claim.Time(r.number())
 	r.wall, r.lease = int64(d.Wall), int64(d.Lease)
 	for len(r.rest) > 0 && r.err == nil {
-		switch kind := r.byte(); kind {
+		kind := r.byte()
+		r.parts = parts && (kind == kindClaim || kind == kindRow)
+		switch kind {
 		case kindClaim:
-			d.Claims = append(d.Claims, r.claim())
+			d.Claims = append(d.Claims, Patch{})
+			r.claim(&d.Claims[len(d.Claims)-1])
 		case kindSession:
 			d.Sessions = append(d.Sessions, r.session())
 		case kindServer:
@@ -47,15 +64,13 @@ func Read(record []byte) (*Decoded, error) {
 			r.fail("kind")
 		}
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	return d, nil
+	return r.err
 }
 
 type reader struct {
 	rest        []byte
 	wall, lease int64
+	parts       bool // texts and data are parts of the record
 	err         error
 }
 
@@ -64,19 +79,19 @@ func (r *reader) at() claim.Time          { return claim.Time(r.near(r.wall)) }
 func (r *reader) leased() claim.Time      { return claim.Time(r.near(r.lease)) }
 func (r *reader) duration() time.Duration { return time.Duration(r.number()) }
 
-func (r *reader) claim() (p Patch) {
+func (r *reader) claim(p *Patch) {
 	head := r.unsigned()
 	p.Fields, p.From = Fields(head>>6), claim.Status(head>>3&7)
 	c := &p.Claim
 	c.Status = claim.Status(head & 7)
 	if head>>6 > uint64(allFields) || !c.Status.Valid() || (p.Fields&Made != 0) != (p.From == 0) || p.Fields&Made != 0 && p.Fields != Made {
 		r.fail("claim")
-		return p
+		return
 	}
 	c.ID, c.Version = r.text(), r.version()
 	if p.Fields&Made != 0 {
 		r.made(c)
-		return p
+		return
 	}
 	has := func(f Fields) bool { return p.Fields&f != 0 }
 	if has(Type) {
@@ -106,7 +121,6 @@ func (r *reader) claim() (p Patch) {
 	if has(Value) {
 		c.Value = r.text()
 	}
-	return p
 }
 
 func (r *reader) made(c *claim.Claim) {
@@ -201,14 +215,24 @@ func (r *reader) unsigned() uint64 {
 	return n
 }
 
-func (r *reader) text() string { return string(r.take(r.unsigned())) }
+func (r *reader) text() string {
+	taken := r.take(r.unsigned())
+	if r.parts {
+		return unsafe.String(unsafe.SliceData(taken), len(taken))
+	}
+	return string(taken)
+}
 
 func (r *reader) data() []byte {
 	n := r.unsigned()
 	if n == 0 {
 		return nil
 	}
-	return append([]byte{}, r.take(n-1)...)
+	taken := r.take(n - 1)
+	if r.parts {
+		return taken[:len(taken):len(taken)]
+	}
+	return append([]byte{}, taken...)
 }
 
 func (r *reader) take(n uint64) []byte {

@@ -80,14 +80,23 @@ func Latest(d disk.Disk) (index uint64, err error) {
 }
 
 // Read calls block for each record of a snapshot, and returns what it says of itself.
-func Read(d disk.Disk, index uint64, block func(*record.Decoded) error) (m Meta, err error) {
+func Read(d disk.Disk, index uint64, block func(*record.Decoded) error) (Meta, error) {
+	return read(d, index, &reader{}, block)
+}
+
+// Load is Read for a caller that does not use a record, nor the texts of its claims and rows, after the call: see record.ReadInto.
+func Load(d disk.Disk, index uint64, block func(*record.Decoded) error) (Meta, error) {
+	return read(d, index, &reader{used: make(chan *record.Decoded, blocksAhead+2)}, block)
+}
+
+func read(d disk.Disk, index uint64, r *reader, block func(*record.Decoded) error) (m Meta, err error) {
 	path := d.Path(name(index))
 	f, err := d.Open(name(index))
 	if err != nil {
 		return m, err
 	}
 	defer f.Close()
-	r := &reader{file: f}
+	r.file = f
 	if m, err = r.meta(); err == nil && m.Index != index {
 		err = ErrDamaged
 	}
@@ -109,6 +118,8 @@ type reader struct {
 	at   int64
 	buf  []byte // what was read ahead
 	sum  uint32
+	// used are records that nobody uses any more, nil where they may be kept.
+	used chan *record.Decoded
 }
 
 const ahead = 1 << 20
@@ -211,6 +222,9 @@ func (r *reader) blocks(use func(*record.Decoded) error) (err error) {
 			close(stop)
 			break
 		}
+		if r.used != nil {
+			r.used <- d // there is room for all
+		}
 	}
 	for range blocks { // the file is closed when nobody reads it any more
 	}
@@ -235,8 +249,16 @@ func (r *reader) block() (d *record.Decoded, more bool, err error) {
 		return nil, false, ErrDamaged
 	}
 	r.sum = sum
-	d, err = record.Read(b)
-	return d, true, err
+	if r.used == nil {
+		d, err = record.Read(b)
+		return d, true, err
+	}
+	select {
+	case d = <-r.used:
+	default:
+		d = new(record.Decoded)
+	}
+	return d, true, record.ReadInto(d, b)
 }
 
 // writer writes a file.

@@ -11,22 +11,22 @@ import (
 
 // add puts a claim into all indexes, in which it is not.
 func (s *State) add(l *live) {
-	if s.restoring != nil {
-		s.restoring.add(s, l)
-	} else {
-		s.created.Set(l.packed)
-		s.withStatus(l).Set(l)
-	}
-	switch deadlines := s.deadlines(l); {
-	case deadlines != nil:
-		if s.restoring == nil {
-			deadlines.Set(l)
-		}
-		s.countTTL(l.limit(), 1)
-	case l.status() == claim.Active:
-		s.endless++
+	s.created.Set(l.packed)
+	s.withStatus(l).Set(l)
+	if deadlines := s.deadlines(l); deadlines != nil {
+		deadlines.Set(l)
 	}
 	s.enter(l)
+	s.note(l)
+}
+
+// note counts a claim, and puts it among those of its session, or its owner.
+func (s *State) note(l *live) {
+	if s.deadlines(l) != nil {
+		s.countTTL(l.limit(), 1)
+	} else if l.status() == claim.Active {
+		s.endless++
+	}
 	owner, identity, session := l.parties()
 	if session != "" {
 		l.session = s.sessionOf(session)

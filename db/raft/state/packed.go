@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"time"
 	"unsafe"
 
@@ -31,7 +32,14 @@ const (
 )
 
 func pack(c *claim.Claim) packed {
-	buf := make([]byte, atText, atText+len(c.ID)+len(c.Resource)+len(c.Owner)+len(c.Identity)+len(c.Session)+len(c.Value)+len(c.UserData)+len(c.Reason)+len(c.EndedBy)+24)
+	parties, texts := [...]string{c.Owner, c.Identity, c.Session}, [...]string{c.Value, c.Reason, c.EndedBy}
+	size := atText + len(c.ID) + len(c.Resource) + numberBytes(uint64(c.WaitTTL)) + len(c.UserData)
+	for _, list := range [...][3]string{parties, texts} {
+		for _, text := range list {
+			size += numberBytes(uint64(len(text))) + len(text)
+		}
+	}
+	buf := make([]byte, atText, size)
 	put := func(at int, n uint64) { binary.LittleEndian.PutUint64(buf[at:], n) }
 	put(atCreated, uint64(c.Created))
 	put(atDeadline, uint64(c.Deadline))
@@ -46,16 +54,19 @@ func pack(c *claim.Claim) packed {
 		buf[atKinds+3] = 1
 	}
 	buf = append(append(buf, c.ID...), c.Resource...)
-	for _, text := range []string{c.Owner, c.Identity, c.Session} {
+	for _, text := range parties {
 		buf = append(binary.AppendUvarint(buf, uint64(len(text))), text...)
 	}
 	buf = binary.AppendUvarint(buf, uint64(c.WaitTTL))
-	for _, text := range []string{c.Value, c.Reason, c.EndedBy} {
+	for _, text := range texts {
 		buf = append(binary.AppendUvarint(buf, uint64(len(text))), text...)
 	}
 	buf = append(buf, c.UserData...)
-	return packed(buf)
+	return packed(unsafe.String(unsafe.SliceData(buf), len(buf))) // nobody changes it any more
 }
+
+// numberBytes is how many bytes a number takes in binary.AppendUvarint.
+func numberBytes(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
 // number returns the number at a place. A single load.
 func (p packed) number(at int) uint64 {

@@ -4,118 +4,112 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
-
-	"github.com/tidwall/btree"
 
 	"github.com/locket-service/locket/db/raft/record"
 	"github.com/locket-service/locket/internal/claim"
 )
 
-// restoring is what is gathered of a snapshot for the ordered indexes. They are filled in the end, each in its order: that takes
-// a small part of the time that it takes to look for the place of each claim.
+// restoring gathers the claims of a snapshot. What finds them is made in the end, when it is known how many there are, and ordered indexes
+// are filled in their order: that takes a small part of the time that it takes to look for the place of each claim.
 type restoring struct {
-	created []keyed[packed]
-	leases  []keyed[*live]
-	limited []keyed[*live]
-	status  map[*btree.BTreeG[*live]][]*live // in the order of the snapshot, which is that of ids
+	*State
+	gathered []*live // in the order of the snapshot, which is that of ids
 }
 
-// keyed is what stands in an index by a moment, and the moment: most comparisons need not look further.
-type keyed[T any] struct {
-	at claim.Time
-	of T
-}
-
-func (to *restoring) add(s *State, l *live) {
-	to.created = append(to.created, keyed[packed]{l.created(), l.packed})
-	index := s.withStatus(l)
-	to.status[index] = append(to.status[index], l)
-	switch s.deadlines(l) {
-	case s.leases:
-		to.leases = append(to.leases, keyed[*live]{l.deadline(), l})
-	case s.limited:
-		to.limited = append(to.limited, keyed[*live]{l.deadline(), l})
-	}
-}
-
-// Restore makes an empty state that of a snapshot: read calls its argument for each record of it. All ordered indexes, and
-// the lines of resources, are made in the end. After an error the state is of no use.
+// Restore makes an empty state that of a snapshot: read calls its argument for each record of it, which is not used after the call. After an
+// error the state is of no use.
 func (s *State) Restore(read func(apply func(*record.Decoded) error) error) error {
-	s.restoring = &restoring{status: make(map[*btree.BTreeG[*live]][]*live)}
-	if err := read(s.restore); err != nil {
+	r := &restoring{State: s}
+	if err := read(r.gather); err != nil {
 		return err
 	}
-	gathered := s.restoring
-	s.restoring = nil
 	var filling sync.WaitGroup
-	filling.Go(func() { fillByMoment(s.created, gathered.created, packed.id) })
-	filling.Go(func() { fillByMoment(s.leases, gathered.leases, (*live).id) })
-	filling.Go(func() { fillByMoment(s.limited, gathered.limited, (*live).id) })
-	filling.Go(func() {
-		for index, claims := range gathered.status {
-			for _, l := range claims {
-				index.Load(l)
-			}
-		}
-	})
-	filling.Go(s.fillRows)
+	filling.Go(r.fillResources)
+	filling.Go(r.fillDeadlines)
+	filling.Go(r.fillIDs)
 	filling.Wait()
+	if len(s.claims) != len(r.gathered) {
+		return fmt.Errorf("%w: two claims have the same id", ErrDiverged)
+	}
 	return nil
 }
 
-// restore adds what a record of a snapshot says: each makes something anew, and changes nothing.
-func (s *State) restore(d *record.Decoded) error {
+// gather adds what a record of a snapshot says: each makes something anew, and changes nothing.
+func (r *restoring) gather(d *record.Decoded) error {
 	for i := range d.Claims {
 		p := &d.Claims[i]
-		if p.Fields&record.Made == 0 {
+		if p.Fields&record.Made == 0 || !p.Claim.Status.Live() {
 			return fmt.Errorf("%w: claim %.200q", ErrDiverged, p.Claim.ID)
 		}
-		if _, err := s.change(false, &p.Claim); err != nil {
-			return err
-		}
+		l := &live{packed: pack(&p.Claim)}
+		r.gathered = append(r.gathered, l)
+		r.note(l)
 	}
 	for _, c := range d.Sessions {
-		if err := s.applySession(c); err != nil {
+		if err := r.applySession(c); err != nil {
 			return err
 		}
 	}
-	for _, r := range d.Rows {
-		if r.Dropped {
-			return fmt.Errorf("%w: resource %.200q", ErrDiverged, r.Name)
-		}
+	if len(d.Rows) > 0 && len(r.rows) == 0 { // most claims have a resource of their own
+		r.rows = make(map[string]*row, len(r.gathered))
 	}
-	s.applyRest(d.Header, d.Servers, d.Rows, d.Floor, d.Quarantine)
+	for _, known := range d.Rows {
+		if known.Dropped || r.rows[known.Name] != nil {
+			return fmt.Errorf("%w: resource %.200q", ErrDiverged, known.Name)
+		}
+		made := &row{name: strings.Clone(known.Name), version: known.Version}
+		r.rows[made.name] = made
+		r.names.Load(made)
+	}
+	r.applyRest(d.Header, d.Servers, nil, d.Floor, d.Quarantine)
 	return nil
 }
 
-// fillByMoment fills an index that is in the order of moments, then of ids.
-func fillByMoment[T any](index *btree.BTreeG[T], gathered []keyed[T], id func(T) string) {
-	slices.SortFunc(gathered, func(a, b keyed[T]) int {
+// fillResources fills the index of lists, and gives each resource its claims: mostly in the order in which they came.
+func (r *restoring) fillResources() {
+	for _, next := range r.sorted(func(l *live) (claim.Time, bool) { return l.created(), true }) {
+		r.created.Load(next.packed)
+		next.row = r.row(next.resource())
+		next.row.version = max(next.row.version, next.version())
+		r.enter(next.live)
+	}
+}
+
+func (r *restoring) fillDeadlines() {
+	for _, next := range r.sorted(func(l *live) (claim.Time, bool) { return l.deadline(), r.deadlines(l) != nil }) {
+		r.deadlines(next.live).Load(next.live)
+	}
+}
+
+func (r *restoring) fillIDs() {
+	r.claims = make(map[string]*live, len(r.gathered))
+	for _, l := range r.gathered {
+		r.claims[l.id()] = l
+		r.withStatus(l).Load(l)
+	}
+}
+
+// timed is a claim by a moment: most comparisons need not look further.
+type timed struct {
+	at claim.Time
+	*live
+}
+
+// sorted returns the claims that have a moment in its order, then in that of ids.
+func (r *restoring) sorted(moment func(*live) (at claim.Time, has bool)) []timed {
+	list := make([]timed, 0, len(r.gathered))
+	for _, l := range r.gathered {
+		if at, has := moment(l); has {
+			list = append(list, timed{at, l})
+		}
+	}
+	slices.SortFunc(list, func(a, b timed) int {
 		if a.at != b.at {
 			return cmp.Compare(a.at, b.at)
 		}
-		return cmp.Compare(id(a.of), id(b.of))
+		return cmp.Compare(a.id(), b.id())
 	})
-	for _, next := range gathered {
-		index.Load(next.of)
-	}
-}
-
-// fillRows fills the index of names, and sorts the lines of each resource.
-func (s *State) fillRows() {
-	type named struct {
-		name string
-		*row
-	}
-	rows := make([]named, 0, len(s.rows))
-	for name, r := range s.rows {
-		r.shared().sort()
-		r.waiting().sort()
-		rows = append(rows, named{name, r})
-	}
-	slices.SortFunc(rows, func(a, b named) int { return cmp.Compare(a.name, b.name) })
-	for _, next := range rows {
-		s.names.Load(next.row)
-	}
+	return list
 }

@@ -35,9 +35,9 @@ func (l line) find(enqueued uint64) (int, bool) {
 	return slices.BinarySearchFunc(l, enqueued, func(c *live, e uint64) int { return cmp.Compare(c.enqueued(), e) })
 }
 
-// add puts a claim into its place, or at the end of a line that is sorted later.
-func (l *line) add(c *live, unsorted bool) {
-	if n := len(*l); n == 0 || unsorted || (*l)[n-1].enqueued() < c.enqueued() {
+// add puts a claim into its place.
+func (l *line) add(c *live) {
+	if n := len(*l); n == 0 || (*l)[n-1].enqueued() < c.enqueued() {
 		*l = append(*l, c)
 		return
 	}
@@ -58,19 +58,13 @@ func (l *line) remove(c *live) {
 	}
 }
 
-func (l line) sort() {
-	slices.SortFunc(l, func(a, b *live) int { return cmp.Compare(a.enqueued(), b.enqueued()) })
-}
-
 // row returns the row of a resource, and makes one if there is none.
 func (s *State) row(name string) *row {
 	r := s.rows[name]
 	if r == nil {
 		r = &row{name: strings.Clone(name)}
 		s.rows[r.name] = r
-		if s.restoring == nil {
-			s.names.Set(r)
-		}
+		s.names.Set(r)
 	}
 	return r
 }
@@ -109,9 +103,9 @@ func (s *State) enter(l *live) {
 		r.lines = &lines{soonest: claim.Forever}
 	}
 	if l.status() == claim.Waiting {
-		r.lines.waiting.add(l, s.restoring != nil)
+		r.lines.waiting.add(l)
 	} else {
-		r.lines.shared.add(l, s.restoring != nil)
+		r.lines.shared.add(l)
 		r.lines.soonest = min(r.lines.soonest, l.deadline())
 	}
 	s.contend(r)

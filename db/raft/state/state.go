@@ -20,7 +20,6 @@ type State struct {
 	// Quarantine is the lease time before which nobody is granted anything, 0 for none.
 	Quarantine claim.Time
 
-	restoring *restoring // nil but during Restore
 	floor     uint64
 	rows      map[string]*row
 	names     *btree.BTreeG[*row] // by name
