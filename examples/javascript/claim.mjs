@@ -3,9 +3,9 @@
 //
 //     claim.mjs http://127.0.0.1:8892 nightly-report 15 sh -c 'echo $FENCING_TOKEN; sleep 60'
 //
-// waits for its turn, keeps the claim while the command runs, stops the command before somebody
-// else can have the resource, and gives the claim back. 15 is the TTL: so many seconds after
-// this program has died, the next one has its turn.
+// waits in the queue, keeps the claim while the command runs, stops the command before another
+// owner can hold the resource, and releases the claim. 15 is the TTL: if this program dies, the
+// next one holds the resource after this number of seconds.
 
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -15,19 +15,19 @@ import { constants, hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 
-const WAIT = 20; // seconds for which one request waits for its turn
+const WAIT = 20; // seconds for which one request waits in the queue
 const TIMEOUT = 5; // seconds for a request that does not wait
-const TRUST = 0.75; // for so much of its TTL a claim counts as ours, from when its renewal was sent
-const GRACE = 0.15; // then the command has so much of the TTL to end, and the rest is a margin
+const TRUST = 0.75; // for this part of its TTL a claim counts as held, from the time when its renewal was sent
+const GRACE = 0.15; // then the command has this part of the TTL to end; the rest is a margin
 
-// credentials say who calls, if the server asks: with a bearer credential in a file, which is read for each
-// request.
+// credentials returns the header with the bearer credential in a file, for servers that require one. The file is read for
+// each request.
 async function credentials() {
   const file = process.env.LOCKET_CREDENTIAL_FILE;
   return file ? { Authorization: `Bearer ${(await readFile(file, "utf8")).trim()}` } : {};
 }
 
-// call returns the status and the JSON of an answer; 503 when there is none.
+// call returns the status and the JSON of an answer; 503 if there is no answer.
 async function call(method, url, { body, wait = 0, signal } = {}) {
   const attempt = new AbortController();
   const abort = () => attempt.abort();
@@ -49,12 +49,12 @@ async function call(method, url, { body, wait = 0, signal } = {}) {
   }
 }
 
-// claim does work(token, signal) while it holds the resource. The work gets the fencing
-// token and a signal that is aborted when the resource is ours no longer: stop then, in GRACE
-// of the TTL, and return when nothing is left running. The caller's signal ends it all before its time.
+// claim calls work(token, signal) while it holds the resource. The work gets the fencing
+// token, and a signal that is aborted when the resource is lost: it must stop then, within GRACE
+// of the TTL, and return when nothing runs any more. The signal of the caller ends everything earlier.
 export async function claim(url, resource, { ttl = 15, owner, signal } = {}, work) {
-  // With an id that is chosen here, a POST can be repeated when its answer was lost: it
-  // finds the claim that it made, at its place in the line.
+  // Since the id is chosen here, a POST can be repeated when its answer was lost: it
+  // finds the claim that it made, at its place in the queue.
   const body = { id: randomUUID(), resource, ttl, owner };
   const claims = new URL("/v1/claims/", url);
   const mine = new URL(`${body.id}/`, claims);
@@ -65,16 +65,16 @@ export async function claim(url, resource, { ttl = 15, owner, signal } = {}, wor
   let expiry, next; // timers
 
   async function renew() {
-    const start = performance.now(); // a clock that nobody sets
+    const start = performance.now(); // a monotonic clock
     const [status, answer] = await call("PATCH", mine, { body: { ttl }, signal: over.signal });
     if (over.signal.aborted) return false;
     if (status === 200) {
-      // The server counts from when it has read the request: later than start. A timer
-      // of our own, because whoever cannot renew must know by himself when his time is up.
+      // The server counts from the time when it read the request, which is later than start. The timer
+      // is needed because a holder that cannot renew must notice by itself when its time is over.
       clearTimeout(expiry);
       const expired = () => over.abort(new Error("lost the claim: no renewal came through"));
       expiry = setTimeout(expired, start + TRUST * ttl * 1000 - performance.now());
-    } else if (status < 500) { // revoked, say: trying again is of no use
+    } else if (status < 500) { // such as a revoked claim: another attempt would fail too
       over.abort(new Error(`lost the claim: ${JSON.stringify(answer)}`));
     }
     return status === 200;
@@ -91,7 +91,7 @@ export async function claim(url, resource, { ttl = 15, owner, signal } = {}, wor
     while (!token) {
       over.signal.throwIfAborted();
       const [status, answer] = await call("POST", claims, { body, wait: WAIT, signal: over.signal });
-      // Since when it is ours, nobody has told us. A renewal starts the TTL anew.
+      // The answer does not say since when the claim is held. A renewal starts the TTL anew.
       if (status === 201 && (await renew())) token = answer.token;
       else if (status < 500 && status !== 201 && status !== 202) // 200: it has ended meanwhile
         throw new Error(`no claim: ${status} ${JSON.stringify(answer)}`);
@@ -106,8 +106,8 @@ export async function claim(url, resource, { ttl = 15, owner, signal } = {}, wor
     signal?.removeEventListener("abort", stop);
     clearTimeout(expiry);
     clearTimeout(next);
-    // Also when it still waits: nobody should wait behind it for nothing. If this never
-    // works, the claim ends with its TTL.
+    // A claim that waits is ended too, so that it does not delay others. If no attempt
+    // succeeds, the claim ends with its TTL.
     for (let i = 0; i < 3 && (await call("DELETE", mine))[0] >= 500; i++) await sleep(1000);
   }
 }
@@ -115,24 +115,24 @@ export async function claim(url, resource, { ttl = 15, owner, signal } = {}, wor
 async function main(url, resource, ttl, program, ...args) {
   const stop = new AbortController();
   for (const name of ["SIGINT", "SIGTERM"]) process.on(name, () => stop.abort(new Error("stopped")));
-  const owner = `${hostname()}/${process.pid}/${randomUUID()}`; // one owner is one party
+  const owner = `${hostname()}/${process.pid}/${randomUUID()}`; // unique, since owners identify holders
   return claim(url, resource, { ttl: Number(ttl), owner, signal: stop.signal }, async (token, signal) => {
     console.log(`token ${token}`);
-    // Whoever stores the result refuses a token smaller than the last that it saw.
+    // What stores the result refuses a token smaller than the last one that it saw.
     const env = { ...process.env, FENCING_TOKEN: token };
-    return run(program, args, env, signal, GRACE * Number(ttl) * 1000); // give back only what is no longer used
+    return run(program, args, env, signal, GRACE * Number(ttl) * 1000); // release it only when nothing uses it any more
   });
 }
 
-// The guard outlives this program by a moment: when that is gone, however it ended, the pipe is
-// closed, and the guard kills the command's process group.
+// The guard runs a moment longer than this program: when this program has ended in any way, the pipe is
+// closed, and the guard kills the process group of the command.
 const GUARD = 'read -r _; kill -s KILL -- "-$1"';
-// The command begins when the guard is there: the gate opens by a line, and stays closed when this program ends first.
+// The command begins when the guard runs: a line opens the gate, which stays closed if this program ends first.
 const GATE = 'read -r _ <&3 && exec "$@" 3<&-';
 
 // run runs a command in a process group of its own, and returns its exit code. When the signal is
-// aborted, the command gets TERM, and KILL after grace milliseconds. What the command has started is
-// stopped with it, and also when the command has ended by itself: nothing runs on without the lock.
+// aborted, the command gets TERM, and KILL after grace milliseconds. All processes of its group are
+// stopped with it, also when the command has ended by itself, so that nothing runs without the lock.
 async function run(program, args, env, signal, grace) {
   const stdio = ["inherit", "inherit", "inherit", "pipe"];
   const child = spawn("sh", ["-c", GATE, "gate", program, ...args], { stdio, env, detached: true });
@@ -150,10 +150,10 @@ async function run(program, args, env, signal, grace) {
   }
   const [code, name] = await ended;
   guard.kill("SIGKILL");
-  return code ?? 128 + constants.signals[name]; // as a shell says it
+  return code ?? 128 + constants.signals[name]; // as a shell reports it
 }
 
-// kill sends a signal to a process group, 0 to none, and returns whether anything of it is left.
+// kill sends a signal to a process group, 0 for none, and returns whether any process of it is left.
 function kill(leader, number) {
   try {
     return process.kill(-leader.pid, number);

@@ -1,7 +1,7 @@
 #!/usr/bin/env perl
-# Holds resources through `locket keychain`, a process that keeps claims alive and gives them
-# back when this one ends, however it ends. To be copied; it needs nothing but Perl's own
-# modules and the program `locket`.
+# Holds resources by `locket keychain`, a process that keeps claims alive, and releases them
+# when this program ends in any way. It can be copied; it needs only the modules of Perl itself
+# and the program `locket`.
 #
 #     my $keychain = Locket::Keychain->new('http://127.0.0.1:8892', '--ttl', '15s');
 #     my $claim = $keychain->claim('nightly-report', timeout => 60);   # waits for its turn
@@ -9,8 +9,8 @@
 #     $claim->check;
 #     undef $claim;                                                    # gives it back
 #
-# As a program it holds a resource while a command runs, and stops it before somebody else can have that (when it
-# is killed, at the same moment as the keychain gives back: there only the token protects):
+# As a program it holds a resource while a command runs, and stops the command before another owner can hold the resource. When
+# this program is killed, the keychain releases the resource at the same moment, and only the token protects it:
 #
 #     keychain.pl http://127.0.0.1:8892 nightly-report sh -c 'echo $FENCING_TOKEN; sleep 60'
 
@@ -32,7 +32,7 @@ sub new {
     my $program = $ENV{LOCKET} // 'locket';
     my $pid = fork() // die "fork: $!\n";
     if (!$pid) {
-        # A group of its own: Ctrl-C is for this program, which then gives back in its own time.
+        # It has a process group of its own, so that Ctrl-C reaches this program alone, which then releases its claims.
         setpgrp(0, 0);
         open(STDIN, '<&', $theirs) && open(STDOUT, '>&', $theirs)
             && exec $program, 'keychain', '--url', $url, '--notices', @options;
@@ -46,12 +46,12 @@ sub new {
     }, $class;
 }
 
-# claim waits for its turn. The parameters: ttl and timeout in seconds, user_data, mode, owner.
+# claim waits until the resource is held. The parameters: ttl and timeout in seconds, user_data, mode, owner.
 sub claim {
     my ($self, $resource, %args) = @_;
     my $serial = $self->tell('claim', $resource, \%args);
     my $answer = eval { $self->answer($serial) };
-    if (!$answer) {    # a signal, say: nobody should wait behind it for nothing
+    if (!$answer) {    # such as a signal: the claim must not delay others
         my $error = $@;
         eval { $self->tell('release', $resource) };
         die $error;
@@ -62,7 +62,7 @@ sub claim {
 
 sub ping { return shift->call('ping') }
 
-# shutdown gives everything back.
+# shutdown releases everything.
 sub shutdown {
     my ($self) = @_;
     eval { $self->call('shutdown') };
@@ -73,7 +73,7 @@ sub shutdown {
     return;
 }
 
-# call asks the keychain, and waits for its answer.
+# call sends a request to the keychain, and waits for its answer.
 sub call {
     my $self   = shift;
     my $answer = $self->answer($self->tell(@_));
@@ -88,7 +88,7 @@ sub answer {
     return delete $self->{answers}{$serial};
 }
 
-# tell sends a request, and returns its serial.
+# tell sends a request, and returns its serial number.
 sub tell {
     my ($self, $command, $resource, $args) = @_;
     my $serial = ++$self->{serial};
@@ -103,7 +103,7 @@ sub tell {
     return $serial;
 }
 
-# take waits for what the keychain says, for so many seconds, or with undef as long as it takes.
+# take waits for the next line of the keychain, for a number of seconds; with undef without a limit.
 sub take {
     my ($self, $seconds) = @_;
     my $ready = '';
@@ -126,17 +126,17 @@ sub take {
 
 package Locket::Claim;
 
-# token is for fencing: whoever stores the result refuses a smaller one.
+# token is the fencing token: what stores the result refuses a smaller one.
 sub token { return shift->{token} }
 
-# lost says whether the resource is not ours any more, after so many seconds at most.
+# lost returns whether the resource is lost. It waits for that for a number of seconds.
 sub lost {
     my ($self, $seconds) = @_;
     $self->{keychain}->take($seconds // 0);
     return $self->{keychain}{lost}{ $self->{id} };
 }
 
-# check dies unless the server says that the resource is ours.
+# check dies unless the server says that the resource is held.
 sub check {
     my ($self) = @_;
     return $self->{keychain}->call('validate', $self->{resource});
@@ -149,7 +149,7 @@ sub release {
     return $self->{keychain}->call('release', $self->{resource}) unless $lost;
 }
 
-# At the end of the program the keychain gives it back; after a fork, this is a copy.
+# At the end of the program the keychain releases it; after a fork, this object is a copy.
 sub DESTROY {
     my ($self) = @_;
     return if ${^GLOBAL_PHASE} eq 'DESTRUCT' || $$ != $self->{keychain}{owner} || !$self->{keychain}{socket};
@@ -163,12 +163,12 @@ package main;
 use Time::HiRes qw(clock_gettime sleep CLOCK_MONOTONIC);
 
 use constant {
-    TTL    => '15s',    # for so long the server keeps a claim that is not renewed
-    MARGIN => '4s',     # so long before that a claim is lost that could not be renewed
-    GRACE  => 2,        # seconds of these that the command has to end; the rest is a margin
+    TTL    => '15s',    # the server keeps a claim that is not renewed for this time
+    MARGIN => '4s',     # a claim that could not be renewed is lost this time earlier
+    GRACE  => 2,        # of these the command has this time to end; the rest is a margin
 
-    # The guard outlives this program by a moment: when that is gone, however it ended, the pipe is
-    # closed, and the guard kills the command's process group.
+    # The guard runs a moment longer than this program: when this program has ended in any way, the pipe is
+    # closed, and the guard kills the process group of the command.
     GUARD => 'read -r _; kill -s KILL -- "-$1"',
 };
 
@@ -189,10 +189,10 @@ sub start {
     return $pid;
 }
 
-# run runs a command while a claim is ours, and returns its status, as a shell says it. When the
-# claim is lost, and when this program gets INT or TERM, the command gets TERM, and KILL after
-# GRACE. What it has started is stopped with it, and also when it has ended by itself: nothing runs
-# on without the lock. Only what leaves the process group (setsid) is not found.
+# run runs a command while a claim is held, and returns its status as a shell does. When the claim is
+# lost, or this program gets INT or TERM, the command gets TERM, and KILL after GRACE. All processes of
+# its group are stopped with it, also when the command has ended by itself, so that nothing runs
+# without the lock. Processes that leave the group (setsid) are not found.
 sub run {
     my ($claim, @command) = @_;
     my ($stopped, $status);
@@ -202,9 +202,9 @@ sub run {
     pipe my $gate, my $opener or die "pipe: $!\n";
     my $group = start(\*STDIN, [$gate, $opener], @command);
     my $guard = start($input, undef, 'sh', '-c', GUARD, 'guard', $group);
-    syswrite $opener, "\n";    # the guard is there: the command may begin
+    syswrite $opener, "\n";    # the guard runs: the command may begin
     close $_ for $opener, $gate;
-    my $signal = sub {    # to the group, 0 for none; says whether anything of it is left
+    my $signal = sub {    # sends a signal to the group, 0 for none; returns whether any process of it is left
         $status = $? if !defined $status && waitpid($group, POSIX::WNOHANG()) == $group;
         return kill $_[0], -$group;
     };

@@ -24,10 +24,10 @@ import uuid
 
 import command
 
-WAIT = 20  # seconds for which one request waits for its turn
+WAIT = 20  # seconds for which one request waits in the queue
 TIMEOUT = 5  # seconds for a request that does not wait
-TRUST = 0.75  # for so much of its TTL a claim counts as ours, from when its renewal was sent
-GRACE = 0.15  # then the command has so much of the TTL to end, and the rest is a margin
+TRUST = 0.75  # for this part of its TTL a claim counts as held, from the time when its renewal was sent
+GRACE = 0.15  # then the command has this part of the TTL to end; the rest is a margin
 
 
 class Lost(Exception):
@@ -60,8 +60,8 @@ def call(method, url, body=None, wait=0):
 
 class Claim:
     def __init__(self, url, resource, ttl, owner):
-        # With an id that is chosen here, a POST can be repeated when its answer was lost:
-        # it finds the claim that it made, at its place in the line.
+        # Since the id is chosen here, a POST can be repeated when its answer was lost:
+        # it finds the claim that it made, at its place in the queue.
         self.body = {"id": str(uuid.uuid4()), "resource": resource, "ttl": ttl, "owner": owner}
         self.claims = url.rstrip("/") + "/v1/claims/"
         self.url = self.claims + self.body["id"] + "/"
@@ -73,7 +73,7 @@ class Claim:
     def take(self):
         while True:
             status, answer = call("POST", self.claims, self.body, wait=WAIT)
-            # Since when it is ours, nobody has told us. A renewal starts the TTL anew.
+            # The answer does not say since when the claim is held. A renewal starts the TTL anew.
             if status == 201 and self.renew():
                 self.token = answer["token"]
                 return
@@ -85,9 +85,9 @@ class Claim:
         start = time.monotonic()
         status, answer = call("PATCH", self.url, {"ttl": self.ttl})
         if status == 200:
-            # The server counts from when it has read the request: later than start.
+            # The server counts from the time when it read the request, which is later than start.
             self.trusted_until = start + TRUST * self.ttl
-        elif status < 500:  # revoked, say: trying again is of no use
+        elif status < 500:  # such as a revoked claim: another attempt would fail too
             self.lose()
         return status == 200
 
@@ -102,8 +102,8 @@ class Claim:
 
     def check(self):
         """Raises Lost unless the resource is ours. Call it before each step of the work."""
-        # The clock is asked here because a renewal may hang: whoever cannot renew must
-        # know by himself when his time is up.
+        # The clock is read here because a renewal may hang: a holder that cannot renew must
+        # notice by itself when its time is over.
         if self.over.is_set() or time.monotonic() >= self.trusted_until:
             raise Lost("lost the claim")
 
@@ -112,7 +112,7 @@ class Claim:
         for _ in range(3):
             if call("DELETE", self.url)[0] < 500:
                 return
-            time.sleep(1)  # if it never works, the claim ends with its TTL
+            time.sleep(1)  # if no attempt succeeds, the claim ends with its TTL
 
 
 @contextlib.contextmanager
@@ -124,16 +124,16 @@ def claim(url, resource, ttl=15, owner=None):
         threading.Thread(target=held.keep, daemon=True).start()
         yield held
     finally:
-        held.give_back()  # also when it still waits: nobody should wait behind it for nothing
+        held.give_back()  # also a claim that waits, so that it does not delay others
 
 
 def main(url, resource, ttl, *words):
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit("stopped"))  # through every finally
-    owner = "%s/%d/%s" % (socket.gethostname(), os.getpid(), uuid.uuid4().hex)  # one owner is one party
+        signal.signal(number, lambda *_: sys.exit("stopped"))  # so that every finally runs
+    owner = "%s/%d/%s" % (socket.gethostname(), os.getpid(), uuid.uuid4().hex)  # unique, since owners identify holders
     with claim(url, resource, float(ttl), owner) as held:
         print("token", held.token, flush=True)
-        # Whoever stores the result refuses a token smaller than the last that it saw.
+        # What stores the result refuses a token smaller than the last one that it saw.
         env = dict(os.environ, FENCING_TOKEN=str(held.token))
         status = command.run(words, lambda: held.trusted_until, GRACE * held.ttl, env)
         if status is None:

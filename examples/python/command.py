@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 
-# The guard outlives this program by a moment: when that is gone, however it ended, the pipe is
-# closed, and the guard kills the command's process group.
+# The guard runs a moment longer than this program: when this program has ended in any way, the pipe is
+# closed, and the guard kills the process group of the command.
 GUARD = 'read -r _; kill -s KILL -- "-$1"'
-# The command begins when the guard is there: the gate opens by a line, and stays closed when this program ends first.
+# The command begins when the guard runs: a line opens the gate, which stays closed if this program ends first.
 GATE = 'gate=$1; shift; read -r _ <&"$gate" && exec "$@"'
 
 
@@ -50,12 +50,12 @@ def run(words, until, grace, env=None):
     guard.stdin.close()
     if status is None and signals:
         sys.exit("stopped")
-    return 128 - status if status and status < 0 else status  # as a shell says it
+    return 128 - status if status and status < 0 else status  # as a shell reports it
 
 
 def send(command, number):
     """Sends a signal to a process group, 0 to none, and reports whether anything of it is left."""
-    command.poll()  # a process that has ended counts until this
+    command.poll()  # until this call, a process that has ended still exists
     try:
         os.killpg(command.pid, number)
     except ProcessLookupError:

@@ -29,8 +29,8 @@ import time
 import command
 
 TTL = 15  # seconds for which the server keeps a claim that is not renewed
-MARGIN = 4  # so long before that a claim is lost that could not be renewed
-GRACE = 2  # of these the command has to end, and the rest is a margin
+MARGIN = 4  # a claim that could not be renewed is lost this time earlier
+GRACE = 2  # of these the command has this time to end; the rest is a margin
 
 
 class Failed(Exception):
@@ -41,8 +41,8 @@ class Keychain:
     """Its methods may be called from any thread."""
 
     def __init__(self, url, *options, program="locket"):
-        # A session of its own: Ctrl-C is for this program, which then gives back in its own
-        # time.
+        # It has a session of its own, so that Ctrl-C reaches this program alone, which then
+        # releases its claims.
         self._process = subprocess.Popen(
             [program, "keychain", "--url", url, "--notices", *options],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
@@ -63,7 +63,7 @@ class Keychain:
             answer.result()
         except Failed:
             raise
-        except BaseException:  # Ctrl-C: nobody should wait behind it for nothing
+        except BaseException:  # such as Ctrl-C: the claim must not delay others
             self._send("release", resource)
             raise
         return claim
@@ -95,7 +95,7 @@ class Keychain:
             request = {"command": command, "resource_name": resource, "serial": serial, "args": args}
             self._waiting[serial] = (answer, claim)
             try:
-                if self._gone:  # a write may succeed all the same
+                if self._gone:  # a write may still succeed
                     raise OSError
                 self._process.stdin.write(json.dumps(request).encode() + b"\n")
                 self._process.stdin.flush()
@@ -137,7 +137,7 @@ class Claim:
 
     def __init__(self, keychain, resource):
         self.resource = resource
-        self.token = None  # for fencing: whoever stores the result refuses a smaller one
+        self.token = None  # the fencing token: what stores the result refuses a smaller one
         self.lost = threading.Event()
         self.lost_at = math.inf  # by time.monotonic()
         self._keychain = keychain
@@ -165,7 +165,7 @@ class Claim:
 
 def main(url, resource, *words):
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit("stopped"))  # through every with
+        signal.signal(number, lambda *_: sys.exit("stopped"))  # so that every with block ends
     times = ["--ttl", "%gs" % TTL, "--margin", "%gs" % MARGIN]
     with Keychain(url, *times, program=os.environ.get("LOCKET", "locket")) as keychain:
         with keychain.claim(resource) as claim:

@@ -19,7 +19,7 @@ import grpc
 import locket_pb2
 import locket_pb2_grpc
 
-TTL = 15  # seconds; renew well before they are over: call Lock again
+TTL = 15  # seconds; call Lock again well before they are over, to renew
 TIMEOUT = 10  # seconds for each call
 
 
@@ -34,7 +34,7 @@ def credentials():
 def main(address, key):
     resource = locket_pb2.Resource(
         key=key,
-        # One owner is one party: two processes with the same owner both hold the lock.
+        # Two processes with the same owner both hold the lock.
         owner="%s/%d/%s" % (socket.gethostname(), os.getpid(), secrets.token_hex(8)),
         type_code=locket_pb2.LOCK,
     )
@@ -51,11 +51,11 @@ def main(address, key):
                 sys.exit("somebody else holds %s" % key)
             raise
         try:
-            # The work goes here. Send the token along with every write: whoever
-            # stores the result refuses one that is smaller than the last it saw.
+            # The work goes here. Send the token along with every write: what
+            # stores the result refuses a token smaller than the last one that it saw.
             print(grant.token)
         finally:
-            # With the token, only this very grant is released.
+            # With the token only this grant is released.
             locket.Release(
                 locket_pb2.ReleaseRequest(resource=resource, token=grant.token),
                 timeout=TIMEOUT,

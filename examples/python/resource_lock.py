@@ -19,7 +19,7 @@ import urllib.request
 import uuid
 
 MODES = {"read": "shared", "write": "exclusive"}
-TTL = 30 * 24 * 3600  # seconds after which a lock ends that nobody has released or renewed
+TTL = 30 * 24 * 3600  # seconds after which a lock ends unless it is renewed or released
 
 
 class LockException(Exception):

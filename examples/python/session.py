@@ -21,9 +21,9 @@ import command
 import locket_pb2
 import locket_pb2_grpc
 
-TTL = 15  # seconds for which the session lives without its server hearing from it
-TRUST = 0.75 * TTL  # for so long it counts as ours, from when the last answered heartbeat was sent
-GRACE = 0.15 * TTL  # then the command has so long to end, and the rest is a margin
+TTL = 15  # seconds for which the server keeps the session without a heartbeat
+TRUST = 0.75 * TTL  # for this time it counts as held, from the time when the last answered heartbeat was sent
+GRACE = 0.15 * TTL  # then the command has this time to end; the rest is a margin
 TIMEOUT = 5  # seconds for the end of the session
 
 
@@ -42,8 +42,8 @@ class Session:
         self.requests = queue.Queue()
         self.sequences = itertools.count(1)
         self.sent = {}  # when each heartbeat was sent, by its sequence
-        self.versions = {}  # of what was told last, by resource
-        self.trusted_until = time.monotonic() + TRUST  # what it holds may be relied on until then
+        self.versions = {}  # of the last status, by resource
+        self.trusted_until = time.monotonic() + TRUST  # the end of the trust window
         self.ended = threading.Event()
         self.send(
             open=locket_pb2.OpenSession(
@@ -69,10 +69,10 @@ class Session:
         for response in self.responses:
             event = response.WhichOneof("event")
             if event == "heartbeat":
-                # From when it was sent: the server has kept the session alive since.
+                # The window begins when the heartbeat was sent: the server has kept the session alive since.
                 self.trusted_until = self.sent.pop(response.sequence) + TRUST
             elif event == "status":
-                # Answers and events may cross: only what is newer than what was told counts.
+                # Answers and events may come in any order: only a newer version counts.
                 status = response.status
                 if status.version > self.versions.get(status.resource, -1):
                     self.versions[status.resource] = status.version
@@ -105,7 +105,7 @@ def listen(session, key, told):
 
 def main(address, key, *words):
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit("stopped"))  # through every finally
+        signal.signal(number, lambda *_: sys.exit("stopped"))  # so that every finally runs
     told = threading.Event()  # that the lock is held, or never will be
     with grpc.insecure_channel(address) as channel:
         session = Session(locket_pb2_grpc.LocketStub(channel))

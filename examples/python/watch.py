@@ -51,7 +51,7 @@ def main():
     while True:
         try:
             for last, name, data in events(url, cursor):
-                if name == "reset":  # changes were missed; the claims come anew
+                if name == "reset":  # changes were missed; all claims are sent again
                     seen = {}
                 elif name == "claim":
                     print(data["resource"], data["owner"], "is", data["status"], flush=True)
@@ -62,7 +62,7 @@ def main():
                     seen[claim["id"]] = claim["version"]
                     print(claim["resource"], claim["owner"], data["before"], "->", claim["status"], flush=True)
                 if last != cursor:
-                    cursor, seen = last, {}  # everything before it comes no more
+                    cursor, seen = last, {}  # nothing before it is sent again
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code != 429:
                 raise

@@ -1,6 +1,6 @@
-// Package helm_test tests the chart deploy/helm/locket with Helm's own code, and what it renders with the types of
-// Kubernetes. The plain manifests in deploy/kubernetes are what it renders for a release "locket": LOCKET_UPDATE=1
-// writes them anew.
+// Package helm_test tests the chart deploy/helm/locket with Helm's own code, and the rendered manifests with the types of
+// Kubernetes. The plain manifests in deploy/kubernetes are rendered for a release "locket"; LOCKET_UPDATE=1 writes them
+// again.
 package helm_test
 
 import (
@@ -67,7 +67,7 @@ func render(values map[string]any) (string, error) {
 	return text.String(), nil
 }
 
-// objects returns what manifests describe. Unknown fields are errors; what is no type of Kubernetes itself is left out.
+// objects returns the objects in manifests. Unknown fields are errors; objects whose type is not one of Kubernetes itself are left out.
 func objects(t *testing.T, manifests string) (found []runtime.Object) {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -102,7 +102,7 @@ func one[T runtime.Object](t *testing.T, all []runtime.Object) (found T) {
 	return found
 }
 
-// TestLint: Helm's linter says nothing for either engine but that there is no icon.
+// TestLint: for either engine Helm's linter reports only that there is no icon.
 func TestLint(t *testing.T) {
 	for name, values := range engines {
 		for _, message := range lint.All(chart, values, "default", true).Messages {
@@ -113,8 +113,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestRender: each engine has what it needs, every pod is confined, and the pods are those that services, policies and
-// budgets select.
+// TestRender: each engine has the objects that it needs, every pod is confined, and services, policies and budgets select
+// the pods.
 func TestRender(t *testing.T) {
 	for name, values := range engines {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func checkPod(t *testing.T, engine string, pod corev1.PodTemplateSpec) {
 	}
 }
 
-// TestRefusals: the schema refuses values that cannot be meant.
+// TestRefusals: the schema refuses invalid values.
 func TestRefusals(t *testing.T) {
 	for word, values := range map[string]map[string]any{
 		"engine":     {"engine": "sqlite"},
@@ -221,7 +221,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestPlainManifests: the manifests for who has no Helm are what the chart renders.
+// TestPlainManifests: the manifests in deploy/kubernetes, for use without Helm, are equal to what the chart renders.
 func TestPlainManifests(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"embedded": {},

@@ -16,7 +16,7 @@ import (
 // documents are the files of the repository that go into each archive and package.
 var documents = []string{"CHANGELOG.md", "README.md", "SECURITY.md"}
 
-// archive writes the archive of a platform: a folder with the program, its pages and the documents.
+// archive writes the archive of a platform: a folder with the program, its man pages, its completions and the documents.
 func archive(b build, folder string) (err error) {
 	file, err := os.Create(filepath.Join(folder, b.file(".tar.gz")))
 	if err != nil {
@@ -43,7 +43,7 @@ func archive(b build, folder string) (err error) {
 	return errors.Join(a.Close(), compressed.Close())
 }
 
-// archiver writes files that have nothing of this machine: no owner, and the date of the commit.
+// archiver writes files that do not depend on this machine: without an owner, and with the date of the commit.
 type archiver struct {
 	*tar.Writer
 	date time.Time
@@ -79,7 +79,7 @@ func (a archiver) addTree(folder, below string) error {
 	})
 }
 
-// writeSums writes SHA256SUMS, which sha256sum --check reads, about all files of a folder.
+// writeSums writes SHA256SUMS for all files of a folder, in the format of sha256sum --check.
 func writeSums(folder string) error {
 	files, err := os.ReadDir(folder)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// build is the program as it was built for a platform.
+// build is the program, built for a platform.
 type build struct {
 	os, arch string
-	source   string // the folder of the commit's files
+	source   string // the folder with the files of the commit
 	program  string // the file
 	pages    string // the folder of what the program writes about itself: man/man1, completions
 	info     *debug.BuildInfo
@@ -32,7 +32,7 @@ func (b build) file(suffix string) string {
 	return fmt.Sprintf("locket_%s_%s_%s%s", b.version, b.os, b.arch, suffix)
 }
 
-// checkOut clones the repository of the current folder, so that nothing goes into a release that was not committed.
+// checkOut clones the repository of the current folder, so that a release has committed files only.
 func checkOut(commit, folder string) error {
 	id, err := run("", nil, "git", "rev-parse", "--verify", commit+"^{commit}")
 	if err != nil {
@@ -45,7 +45,7 @@ func checkOut(commit, folder string) error {
 	return err
 }
 
-// buildAll builds the program for each platform, and has it write its pages. One of the platforms is this machine's.
+// buildAll builds the program for each platform. The build for the platform of this machine then writes the man pages and the completions.
 func buildAll(source, folder string, platforms []string) ([]build, error) {
 	var builds []build
 	var own string
@@ -71,7 +71,7 @@ func buildAll(source, folder string, platforms []string) ([]build, error) {
 	return builds, writePages(own, filepath.Join(folder, "pages"))
 }
 
-// readInfo reads what Go has written into the program.
+// readInfo reads the build information that Go has written into the program.
 func (b *build) readInfo() (err error) {
 	if b.info, err = buildinfo.ReadFile(b.program); err != nil {
 		return err
@@ -94,10 +94,10 @@ func (b build) setting(key string) string {
 	return ""
 }
 
-// completions are the shells for which the program writes completions, and the files that these read.
+// completions are the shells for which the program writes completions, with the files that the shells read.
 var completions = map[string]string{"bash": "locket.bash", "zsh": "_locket", "fish": "locket.fish"}
 
-// writePages has the program write its man pages and completions.
+// writePages runs the program to write its man pages and completions.
 func writePages(program, folder string) error {
 	if _, err := run("", nil, program, "man", "--dir", filepath.Join(folder, "man", "man1")); err != nil {
 		return err

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// imageUser runs the program in the image. The number is what Kubernetes can check to be not root's.
+	// imageUser is the user that runs the program in the image, as a number, so that Kubernetes can check that it is not root.
 	imageUser = 65532
-	// dataFolder is where the image, as the packages do, keeps the data.
+	// dataFolder is the folder of the data, as in the packages.
 	dataFolder = "var/lib/locket"
 )
 
@@ -84,7 +84,7 @@ func (b build) image() (v1.Image, error) {
 	config.Config = v1.Config{
 		User: "65532:65532", WorkingDir: "/" + dataFolder, StopSignal: "SIGTERM",
 		Entrypoint: []string{"/usr/bin/locket"}, Cmd: []string{"server"},
-		// Other machines are to reach it: it wants a certificate, or LOCKET_INSECURE=true.
+		// It listens for other machines, so it requires a certificate, or LOCKET_INSECURE=true.
 		Env:          []string{"PATH=/usr/bin", "LOCKET_DATA=/" + dataFolder, "LOCKET_GRPC_ADDRESS=:8891", "LOCKET_HTTP_ADDRESS=:8892"},
 		ExposedPorts: map[string]struct{}{"8891/tcp": {}, "8892/tcp": {}},
 		Volumes:      map[string]struct{}{"/" + dataFolder: {}},

@@ -1,6 +1,6 @@
-// Command release makes what a release of Locket consists of, from a commit of the repository in whose folder
-// it runs: for each platform an archive and a list of what the program was built from, and the checksums of all.
-// The same commit and the same Go give the same bytes, wherever and whenever it runs.
+// Command release makes the files of a release of Locket from a commit of the repository in the current folder: for each
+// platform an archive and a list of the modules that the program was built from, and the checksums of all files. The same
+// commit and the same version of Go give the same bytes on every machine.
 package main
 
 import (
@@ -31,7 +31,7 @@ type options struct {
 	platforms   []string // like linux/amd64
 }
 
-// release makes the folder of a release. It is put in place when all of it is there.
+// release makes the folder of a release. The folder gets its name when it is complete.
 func release(o options) error {
 	work, err := os.MkdirTemp("", "locket-release-")
 	if err != nil {

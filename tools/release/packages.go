@@ -19,7 +19,7 @@ import (
 
 const maintainer = "The authors of Locket <locket-service@users.noreply.github.com>"
 
-// packageFormats returns a function that writes the packages of a platform, which is Linux.
+// packageFormats returns a function that writes the packages of a Linux platform.
 func packageFormats(revision string) func(build, string) error {
 	return func(b build, folder string) error {
 		if b.os != "linux" {
@@ -91,7 +91,7 @@ func (b build) contents(format string, info *nfpm.Info) (files.Contents, error) 
 	return c.contents, c.err
 }
 
-// debianChangelog is what Debian's tools read: one entry, for what has changed see the other changelog.
+// debianChangelog is the changelog in Debian's format. It has one entry, which refers to the other changelog.
 func debianChangelog(info *nfpm.Info, date time.Time) string {
 	version := *nfpm.WithDefaults(info)
 	number := version.Version
@@ -102,7 +102,7 @@ func debianChangelog(info *nfpm.Info, date time.Time) string {
 		number, version.Release, maintainer, date.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 }
 
-// collection collects the files of a package. Its first error stays.
+// collection collects the files of a package. It keeps its first error.
 type collection struct {
 	date     time.Time
 	staged   string // a folder for files that are written for the package
@@ -121,7 +121,7 @@ func (c *collection) addTyped(kind, source, destination string, mode fs.FileMode
 	})
 }
 
-// compress adds a file in gzip's format, without its name and date.
+// compress adds a file in the format of gzip, without name and date.
 func (c *collection) compress(source, destination string) {
 	content, err := os.ReadFile(source)
 	var compressed bytes.Buffer

@@ -13,8 +13,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// billOfMaterials writes, in the format CycloneDX, the modules that the program says it was built from. It has no
-// serial number, so that the same program always gives the same.
+// billOfMaterials writes the modules that the program was built from, as its build information lists them, in the format
+// CycloneDX. It has no serial number, so that the same program always gives the same file.
 func billOfMaterials(b build, folder string) (err error) {
 	bom := cdx.NewBOM()
 	program := component(cdx.ComponentTypeApplication, b.info.Main.Path, b.info.Main.Version)
@@ -43,7 +43,7 @@ func component(kind cdx.ComponentType, name, version string) cdx.Component {
 	return cdx.Component{Type: kind, BOMRef: url, Name: name, Version: version, PackageURL: url}
 }
 
-// library returns the component of a module, with the hash that Go knows it by.
+// library returns the component of a module, with the hash of go.sum.
 func library(module *debug.Module) (cdx.Component, error) {
 	if module.Replace != nil {
 		module = module.Replace

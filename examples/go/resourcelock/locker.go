@@ -16,10 +16,10 @@ import (
 // ErrLocked is returned by Lock when others have locked the resource.
 var ErrLocked = errors.New("locked by others")
 
-// ttl is after how long a lock ends that nobody has released or renewed.
+// ttl is the time after which a lock ends unless it is renewed or released.
 const ttl = 30 * 24 * time.Hour
 
-// modes are those of the two types of lock.
+// modes are the modes of the two types of lock.
 var modes = map[string]models.Mode{"read": models.Mode_MODE_SHARED, "write": models.Mode_MODE_EXCLUSIVE}
 
 // Locker locks resources: for one writer, or for many readers.
@@ -41,13 +41,13 @@ func (l Locker) Lock(ctx context.Context, client, resource, lockType string) (*m
 	return claim, err
 }
 
-// Unlock ends a lock. To end it twice is no error.
+// Unlock ends a lock. Ending it twice is no error.
 func (l Locker) Unlock(ctx context.Context, id string) error {
 	_, err := l.client.UpdateClaim(ctx, &models.UpdateClaimRequest{Id: id, Status: models.Status_STATUS_RELEASED})
 	return err
 }
 
-// Locks returns the locks of a client, on a resource, of a type; "" is any.
+// Locks returns the locks of a client, on a resource, of a type; "" matches any.
 func (l Locker) Locks(ctx context.Context, client, resource, lockType string) (locks []*models.Claim, err error) {
 	request := &models.ListClaimsRequest{Status: []models.Status{models.Status_STATUS_ACTIVE}}
 	if client != "" {

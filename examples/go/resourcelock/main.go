@@ -4,8 +4,8 @@
 //	resourcelock 127.0.0.1:8891 locks [client=C] [resource=R] [type=read|write]
 //	resourcelock 127.0.0.1:8891 unlock ID
 //
-// A resource has one writer or many readers. A lock that cannot be had at once is refused:
-// exit status 1. lock prints the lock's id.
+// A resource has one writer or many readers. A lock that is not free at once is refused, with
+// exit status 1. The command lock prints the id of the lock.
 package main
 
 import (
@@ -54,7 +54,7 @@ func run(args []string) error {
 	return fmt.Errorf("%q: unknown command, or wrong arguments", args[1])
 }
 
-// print prints the locks that args ask for.
+// print prints the locks that match args.
 func (l Locker) print(ctx context.Context, args []string) error {
 	wanted := make(map[string]string)
 	for _, arg := range args {
