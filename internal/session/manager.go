@@ -103,15 +103,15 @@ func New(queues *committer.Committer, hub *watch.Hub, store Store, config Config
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "locket_sessions", Help: "Sessions that are attached to this server.",
 		}, func() float64 { return float64(m.len()) }),
-		claimsGauge("holding", &m.holding), claimsGauge("waiting", &m.waiting),
+		claimsGauge("held", &m.holding), claimsGauge("waiting", &m.waiting),
 	)
 	return m
 }
 
-func claimsGauge(what string, n *atomic.Int64) prometheus.Collector {
+func claimsGauge(state string, n *atomic.Int64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "locket_session_claims", Help: "Claims of the sessions that are attached to this server.",
-		ConstLabels: prometheus.Labels{"holding": what},
+		ConstLabels: prometheus.Labels{"state": state},
 	}, func() float64 { return float64(n.Load()) })
 }
 

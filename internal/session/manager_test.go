@@ -105,7 +105,7 @@ func TestSessionFull(t *testing.T) {
 		if held != claim.MaxSessionClaims || refused != 1 {
 			t.Errorf("%d held, %d refused", held, refused)
 		}
-		if n := w.Metric(t, "locket_session_claims", "holding"); n != claim.MaxSessionClaims {
+		if n := w.Metric(t, "locket_session_claims", "held"); n != claim.MaxSessionClaims {
 			t.Errorf("the metric says %v", n)
 		}
 		a.Room(t.Context())
@@ -117,7 +117,7 @@ func TestSessionFull(t *testing.T) {
 				}
 			}
 		}
-		if n := w.Metric(t, "locket_session_claims", "holding"); n != 0 {
+		if n := w.Metric(t, "locket_session_claims", "held"); n != 0 {
 			t.Errorf("the metric says %v", n)
 		}
 		synctest.Wait()
