@@ -146,7 +146,7 @@ func ttlCell(ttl *jsonview.Seconds) cell {
 	if ttl == nil {
 		return plain("")
 	}
-	return plain(brief(ttl.Duration(), 2))
+	return plain(printable.Duration(ttl.Duration(), 2))
 }
 
 // claimRow is a claim of which people see a row, with the token: they have just made or changed it.

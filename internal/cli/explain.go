@@ -177,7 +177,7 @@ func (e *explainer) end(what string, h *models.Claim) {
 		e.say("%s is due: its lease has ended, and it expires unless it is renewed first. Whoever claims the resource now takes it over.", what)
 	default:
 		left := time.Duration(h.GetTtl() * float64(time.Second))
-		e.say("%s ends at %s at the latest, in %s, unless it is renewed.", what, e.leaseEnd(h, left).Format(jsonview.TimeFormat), brief(left, 2))
+		e.say("%s ends at %s at the latest, in %s, unless it is renewed.", what, e.leaseEnd(h, left).Format(jsonview.TimeFormat), printable.Duration(left, 2))
 	}
 }
 
@@ -209,11 +209,11 @@ func (e *explainer) sessionState(id string) string {
 		if s.Server != nil {
 			server = " to " + printable.Quoted(*s.Server)
 		}
-		return fmt.Sprintf("%s, which is attached%s, and lives until %s after its client was last heard from", name, server, brief(s.TTL.Duration(), 2))
+		return fmt.Sprintf("%s, which is attached%s, and lives until %s after its client was last heard from", name, server, printable.Duration(s.TTL.Duration(), 2))
 	case *s.EndsIn <= 0:
 		return name + ", whose client is gone, and which is ending now"
 	default:
-		return fmt.Sprintf("%s, whose client is gone: in %s at the latest, unless it is resumed", name, brief(s.EndsIn.Duration(), 2))
+		return fmt.Sprintf("%s, whose client is gone: in %s at the latest, unless it is resumed", name, printable.Duration(s.EndsIn.Duration(), 2))
 	}
 }
 
@@ -227,7 +227,7 @@ func (e *explainer) waiters(q jsonview.Queue) {
 		line := fmt.Sprintf("%s %s since %s, by the claim %s, %s", whose(w), what, e.when(viewClaim(w).since()), w.GetId(), queueView{q}.why(i))
 		if w.WaitTtl != nil {
 			longest := time.Duration(w.GetWaitTtl() * float64(time.Second))
-			line += fmt.Sprintf("; it leaves the line if nobody asks about it for %s", brief(longest, 2))
+			line += fmt.Sprintf("; it leaves the line if nobody asks about it for %s", printable.Duration(longest, 2))
 		}
 		e.say("%s.", line)
 	}

@@ -76,11 +76,11 @@ func (v claimView) text(look look) string {
 		field("token", strconv.FormatUint(*v.Token, 10))
 	}
 	if v.TTL != nil {
-		field("ttl", brief(v.TTL.Duration(), 2)+" left")
+		field("ttl", printable.Duration(v.TTL.Duration(), 2)+" left")
 	}
-	field("waited", brief(v.WaitingDuration.Duration(), 2))
+	field("waited", printable.Duration(v.WaitingDuration.Duration(), 2))
 	if v.ActiveDuration != nil {
-		field("active for", brief(v.ActiveDuration.Duration(), 2))
+		field("active for", printable.Duration(v.ActiveDuration.Duration(), 2))
 	}
 	optional("value", v.Value)
 	if v.UserData != nil {

@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/tty"
 )
 
 // formats are what -o takes. Without it a command prints what people want to see.
@@ -102,29 +100,8 @@ func render(v view, format format, look look) (string, error) {
 
 // lookOf returns how text is to look on what it is written to.
 func lookOf(out io.Writer) look {
-	terminal := isTerminal(out)
-	return look{terminal: terminal, color: terminal && wantsColor(), width: widthOf(out), now: time.Now()}
-}
-
-// defaultWidth is that of a table where nothing says how much room there is.
-const defaultWidth = 80
-
-// widthOf returns how many columns fit on what is written to: $COLUMNS, or those of the terminal.
-func widthOf(out io.Writer) int {
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		return n
-	}
-	if file, ok := out.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
-			return int(size.Col)
-		}
-	}
-	return defaultWidth
-}
-
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
+	terminal := tty.Is(out)
+	return look{terminal: terminal, color: terminal && wantsColor(), width: tty.Width(out), now: time.Now()}
 }
 
 // wantsColor follows no-color.org.

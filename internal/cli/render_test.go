@@ -203,7 +203,7 @@ func TestBrief(t *testing.T) {
 		{26*time.Hour + 59*time.Minute, "1d", "1d2h"},
 		{100 * 365 * 24 * time.Hour, "36500d", "36500d"},
 	} {
-		if one, two := brief(test.d, 1), brief(test.d, 2); one != test.one || two != test.two {
+		if one, two := printable.Duration(test.d, 1), printable.Duration(test.d, 2); one != test.one || two != test.two {
 			t.Errorf("%v: %s and %s, want %s and %s", test.d, one, two, test.one, test.two)
 		}
 	}

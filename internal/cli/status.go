@@ -122,11 +122,11 @@ func (v statusView) text(look look) string {
 	default:
 		field("lease time", "stands still")
 	}
-	field("outages", brief(v.Clock.Outage.Duration(), 2)+", which counted against no lease")
+	field("outages", printable.Duration(v.Clock.Outage.Duration(), 2)+", which counted against no lease")
 	t := newTable(long("SERVER"), long("HOST"), long("VERSION"), fixed("STARTED"), fixed("SILENT FOR"))
 	for _, s := range v.Servers {
 		t.add(plain(printable.Quoted(s.Name)), plain(printable.OneLine(s.Host)), plain(printable.OneLine(s.Version)),
-			plain(look.since(moment{at: time.Time(s.Started)})), plain(brief(s.Silent.Duration(), 2)))
+			plain(look.since(moment{at: time.Time(s.Started)})), plain(printable.Duration(s.Silent.Duration(), 2)))
 	}
 	return text.String() + t.text(look)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
 	"github.com/locket-service/locket/internal/cli/top"
+	"github.com/locket-service/locket/internal/cli/tty"
 	"github.com/locket-service/locket/models"
 	"github.com/locket-service/locket/models/jsonview"
 )
@@ -93,7 +94,7 @@ func (c *connection) top(cmd *cobra.Command, config top.Config, once bool) (err 
 func screenOf(cmd *cobra.Command) *os.File {
 	out := cmd.OutOrStdout()
 	file, _ := out.(*os.File)
-	if term := os.Getenv("TERM"); !isTerminal(out) || term == "" || term == "dumb" || cmd.Flag("output").Changed {
+	if !tty.Rewrites(out) || cmd.Flag("output").Changed {
 		return nil
 	}
 	return file
@@ -195,7 +196,7 @@ func (v topView) head(look look) string {
 	state := cell{cut(v.Time.Local().Format(time.TimeOnly) + "  live"), green}
 	if v.Problem != "" {
 		state = cell{cut(fmt.Sprintf("%s  NOT LIVE since %s (%s): %s", v.Time.Local().Format(time.TimeOnly), v.NotLive.Local().Format(time.TimeOnly),
-			brief(v.Time.Sub(v.NotLive), 1), printable.OneLine(v.Problem))), red}
+			printable.Duration(v.Time.Sub(v.NotLive), 1), printable.OneLine(v.Problem))), red}
 	}
 	more := ""
 	if v.More {
@@ -241,7 +242,7 @@ func (v topView) table(look look) *table {
 			waits = waitingCell(uint32(r.Waiting))
 		}
 		if !r.WaitsSince.IsZero() {
-			oldest = plain(brief(max(0, v.Time.Sub(r.WaitsSince)), 2))
+			oldest = plain(printable.Duration(max(0, v.Time.Sub(r.WaitsSince)), 2))
 		}
 		t.add(plain(printable.Quoted(r.Resource)), holder, plain(held), token, waits, oldest, plain(strconv.FormatFloat(r.Rate, 'f', 1, 64)))
 	}

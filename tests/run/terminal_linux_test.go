@@ -163,17 +163,25 @@ func TestRunTerminalStop(t *testing.T) {
 	c.ends(123)
 }
 
-// On a terminal a run that waits names the holder.
+// On a terminal a run that waits says on one line for what it waits, who holds it, for how long, and its place. The line
+// is gone when something else is said, and when the command runs. A terminal that cannot rewrite a line gets plain ones.
 func TestRunTerminalWait(t *testing.T) {
 	t.Parallel()
 	server := runServer(t)
 	client := server.Client(t)
 	harness.Create(t, client, "taken", "somebody", time.Hour)
+	harness.Create(t, client, "dumb", "another", time.Hour)
 	c := newConsole(t, server.Address())
-	c.types(`$L run taken -- echo rea""dy` + "\n")
-	c.sees(`"taken": held by "somebody", place 1 in the line; waiting for its turn; to see the queue: locket resource taken`)
+	c.types(`TERM=xterm COLUMNS=200 $L run taken -- echo rea""dy` + "\n")
+	c.sees("\r\x1b[Klocket run: waiting for taken for ")
+	c.sees(", held by somebody for ")
+	c.sees("s, place 1 in the line\r\x1b[Klocket run: waiting for taken for ")
 	harness.Release(t, client, "somebody")
-	c.sees("ready")
+	c.sees("\r\x1b[Kready")
+	c.types(`TERM=dumb $L run dumb -- echo don""e` + "\n")
+	c.sees(`"dumb": held by "another", place 1 in the line; waiting for its turn; to see the queue: locket resource dumb`)
+	harness.Release(t, client, "another")
+	c.sees("done")
 	c.types("exit\n")
 	c.ends(0)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/tty"
 )
 
 // The statuses with which `locket run` ends, besides those of its command: exit.Signal and the
@@ -50,7 +51,7 @@ type Options struct {
 	// Leave lets run on what the command leaves when it ends by itself: a daemon, which then runs without
 	// the locks.
 	Leave bool
-	// Verbose says whom it waits for also where nobody watches: on a terminal it always does.
+	// Verbose says whom it waits for also where nobody watches: on a terminal it always does, on one line.
 	Verbose bool
 	// ConflictStatus is the status to end with if the locks are not acquired: 1 to 255, by default NotAcquired.
 	ConflictStatus int
@@ -96,6 +97,8 @@ type run struct {
 	Options
 	path   string // where the command is
 	stderr io.Writer
+	// line says for whom the run waits; nil if stderr is no terminal that can show it.
+	line *tty.Line
 }
 
 // Run runs a command while locks are held, and returns when nothing of it is left, and the locks are
@@ -115,7 +118,7 @@ func Run(o Options, dial Dial, stderr io.Writer) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	r := &run{Options: o, path: path, stderr: stderr}
+	r := &run{Options: o, path: path, stderr: stderr, line: tty.NewLine(stderr)}
 	return r.with(c)
 }
 
@@ -152,6 +155,7 @@ func endOf(err error) *exit.Error {
 
 // say writes one line about what happens.
 func (r *run) say(format string, args ...any) {
+	r.line.Clear()
 	fmt.Fprintln(r.stderr, "locket run:", printable.OneLine(fmt.Sprintf(format, args...)))
 }
 

@@ -1,13 +1,10 @@
 package run
 
 import (
-	"io"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,12 +24,6 @@ func controllingTerminal() *terminal {
 		return nil
 	}
 	return &terminal{fd: fd, own: syscall.Getpgrp()}
-}
-
-// isTerminal reports whether a person reads what is written.
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && isatty.IsTerminal(file.Fd())
 }
 
 // foreground returns the group in the foreground of a terminal, 0 if it is none of ours.

@@ -16,6 +16,7 @@ import (
 	"github.com/locket-service/locket/internal/cli/connect"
 	"github.com/locket-service/locket/internal/cli/exit"
 	"github.com/locket-service/locket/internal/cli/printable"
+	"github.com/locket-service/locket/internal/cli/tty"
 	"github.com/locket-service/locket/models"
 )
 
@@ -43,7 +44,8 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
 	looks := (<-chan time.Time)(nil)
-	place := ""
+	place, since := "", time.Time{}
+	defer k.line.Clear()
 	silent := time.After(k.Timeout)
 	for {
 		select {
@@ -65,12 +67,18 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 			if err := k.selfWait(l); err != nil {
 				return k.withdraw(err)
 			}
-			if k.Verbose || isTerminal(k.stderr) { // what runs unattended says only what went wrong
+			switch since = time.Now(); {
+			case k.line != nil:
+				looks = look.C
+				k.showWait(l, since)
+			case k.Verbose || tty.Is(k.stderr): // what runs unattended says only what went wrong
 				looks, place = look.C, k.place(l)
 				k.say("%q: %s; waiting for its turn; to see the queue: locket resource %s", l.name, place, printable.ShellQuoted(l.name))
 			}
 		case <-looks:
-			if now := k.place(l); now != "" && now != place {
+			if k.line != nil {
+				k.showWait(l, since)
+			} else if now := k.place(l); now != "" && now != place {
 				place = now
 				k.say("%q: %s", l.name, place)
 			}
@@ -93,7 +101,12 @@ func (k *kept) awaitTurn(l *keptLock, late <-chan struct{}) error {
 }
 
 // lookInterval is how often the holder of a lock, and the place of the waiting claim, are read.
-const lookInterval = time.Second
+const lookInterval = tty.WaitInterval
+
+// showWait rewrites the line that says for whom a claim has waited since a moment.
+func (k *kept) showWait(l *keptLock, since time.Time) {
+	k.line.Show("locket run: " + tty.Wait(context.Background(), k, l.name, l.id(), time.Since(since)))
+}
 
 // place says for whom a claim waits, and at which place of the line; "" if no server says so at once.
 func (k *kept) place(l *keptLock) string {

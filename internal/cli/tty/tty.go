@@ -1,0 +1,39 @@
+// Package tty is about terminals: what a command writes to while a person watches.
+package tty
+
+import (
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/mattn/go-isatty"
+	"golang.org/x/sys/unix"
+)
+
+// Is reports whether what is written goes to a terminal.
+func Is(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
+}
+
+// Rewrites reports whether what is written goes to a terminal on which a line can be rewritten.
+func Rewrites(out io.Writer) bool {
+	term := os.Getenv("TERM")
+	return Is(out) && term != "" && term != "dumb"
+}
+
+// defaultWidth is that of a table where nothing says how much room there is.
+const defaultWidth = 80
+
+// Width returns how many columns fit on what is written to: $COLUMNS, or those of the terminal.
+func Width(out io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if file, ok := out.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col)
+		}
+	}
+	return defaultWidth
+}
