@@ -68,6 +68,16 @@ func PrefixEnd(prefix string) string {
 	return strings.Repeat(string(utf8.MaxRune), 257) // longer than any name
 }
 
+// LastName returns the last name, as bytes, that begins with a prefix. Resources goes on after it behind all names with
+// the prefix.
+func LastName(prefix string) string {
+	left := max(0, MaxName-len(prefix))
+	return prefix + strings.Repeat(string(utf8.MaxRune), left/utf8.UTFMax) + [utf8.UTFMax]string{"", "\x7f", "\u07ff", "\uffff"}[left%utf8.UTFMax]
+}
+
+// MaxName is the maximum number of bytes of a resource's name.
+const MaxName = 1024
+
 // SQL spellings of a claim's durations, in microseconds, NULL where it has none. The
 // placeholder is the database's time.
 const (

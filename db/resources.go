@@ -9,7 +9,7 @@ import (
 // Resources reads which resources have live claims.
 type Resources interface {
 	// Resources reads the rows of up to limit resources, in the order of their names (as bytes): those whose
-	// names begin with a prefix, and come after one. It returns those with live claims, and the name at
+	// names begin with a prefix, and come after a name, which need not be that of a resource. It returns those with live claims, and the name at
 	// which to go on, "" at the end. It costs the same however many claims there are.
 	Resources(ctx context.Context, prefix, after string, limit int) (live []Resource, next string, now claim.Instant, err error)
 

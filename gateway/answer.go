@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -78,13 +79,13 @@ func (heldView) example() string {
 }
 
 type resourceView struct {
-	URL string `json:"url" doc:"The resource's address."`
+	URL string `json:"url" doc:"The resource's address; of a folder, that of the list of what is in it."`
 	jsonview.ResourceOf[placeView]
 }
 
 func (resourceView) example() string {
 	return `{
-		"url": "http://127.0.0.1:8892/v1/resources/nightly-report/", "resource": "nightly-report", "version": 1795283222123999,
+		"url": "http://127.0.0.1:8892/v1/resources/nightly-report/", "resource": "nightly-report", "folder": false, "version": 1795283222123999,
 		"holding": 1, "holder": ` + holderExample + `, "waiting": 2, "oldest_wait": 12.5
 	}`
 }
@@ -148,7 +149,11 @@ func viewQueue(base string, q *models.Queue) queueView {
 }
 
 func viewResource(base string, r *models.ResourceInfo) resourceView {
-	return resourceView{resourceURL(base, r.GetResource()), jsonview.OfResource(r, placeOf(base))}
+	address := resourceURL(base, r.GetResource())
+	if r.GetFolder() {
+		address = base + "/v1/resources/?prefix=" + url.QueryEscape(r.GetResource())
+	}
+	return resourceView{address, jsonview.OfResource(r, placeOf(base))}
 }
 
 // placeOf returns the view of a claim in the queue of its resource.

@@ -86,6 +86,8 @@ func TestOpenAPI(t *testing.T) {
 	v.check("GET", "/v1/claims/?status=active,waiting&prefix=r&order=newest", "", 200)
 	v.check("GET", "/v1/claims/?status=active,red", "", 400)
 	v.check("GET", "/v1/resources/?prefix=p&order=contended", "", 200)
+	v.check("GET", "/v1/resources/?delimiter=/", "", 200)
+	v.check("GET", "/v1/resources/?order=contended&delimiter=/", "", 400)
 	v.check("GET", "/v1/resources/?order=red", "", 400)
 	openSession(t, s, "0123456789abcdef")
 	v.check("GET", "/v1/sessions/", "", 200)

@@ -99,13 +99,14 @@ func (q *queueQuery) message() proto.Message { return &models.GetQueueRequest{Li
 // resourcesQuery is the query of GET /v1/resources/.
 type resourcesQuery struct {
 	Prefix    *string                 `json:"prefix" doc:"Resources whose names begin so."`
+	Delimiter *string                 `json:"delimiter" doc:"Names in which it follows the prefix come as one folder for each part before it; only by name." maxLength:"1024"`
 	Order     *jsonview.ResourceOrder `json:"order" doc:"The default is by name; contended: those for which most claims wait come first."`
 	Limit     *uint32                 `json:"limit" doc:"How many to return; the default is 100." minimum:"1" maximum:"1000"`
 	PageToken *string                 `json:"page_token" doc:"From the header Link of the page before."`
 }
 
 func (q *resourcesQuery) message() proto.Message {
-	return &models.ListResourcesRequest{Prefix: given(q.Prefix), Order: models.ResourceOrder(given(q.Order)), Limit: q.Limit, PageToken: given(q.PageToken)}
+	return &models.ListResourcesRequest{Prefix: given(q.Prefix), Delimiter: given(q.Delimiter), Order: models.ResourceOrder(given(q.Order)), Limit: q.Limit, PageToken: given(q.PageToken)}
 }
 
 // sessionsQuery is the query of GET /v1/sessions/.

@@ -33,6 +33,10 @@ func (h *handler) ListResources(ctx context.Context, req *models.ListResourcesRe
 type resourcePage struct {
 	prefix string
 	limit  int
+	// delimiter, unless it is empty, ends the names of folders. folderEnd is the last name that the last folder on the
+	// page may have, and inFolder reports whether the last read ended before it.
+	delimiter, folderEnd string
+	inFolder             bool
 	// contended orders the resources by their number of waiting claims, the highest first. Resources without waiting
 	// claims come last, by name.
 	contended bool
@@ -69,10 +73,12 @@ func decodeResources(req *models.ListResourcesRequest) (*resourcePage, error) {
 	_, known := models.ResourceOrder_name[int32(req.GetOrder())]
 	c.that(known, "order", "unknown order %d", req.GetOrder())
 	c.text("prefix", req.GetPrefix())
+	c.text("delimiter", req.GetDelimiter())
 	page := &resourcePage{
-		prefix: req.GetPrefix(), limit: c.limit(req.Limit, defaultResources),
+		prefix: req.GetPrefix(), delimiter: req.GetDelimiter(), limit: c.limit(req.Limit, defaultResources),
 		contended: req.GetOrder() == models.ResourceOrder_RESOURCE_ORDER_CONTENDED, answer: &models.ListResourcesResponse{},
 	}
+	c.that(page.delimiter == "" || !page.contended, "delimiter", "only in the order of names")
 	page.read.others = !page.contended
 	if req.GetPageToken() != "" {
 		c.that(page.begin(req.GetPageToken()), "page_token", "invalid page token, or one of a list in another order")
@@ -106,11 +112,25 @@ func (p *resourcePage) begin(token string) bool {
 	return name.err() == nil
 }
 
+// readFolder is how many resources are read where a folder may follow: one of them is enough.
+const readFolder = 20
+
+// readNext returns how many resources to read, after a read of so many.
+func (p *resourcePage) readNext(last int) int {
+	switch {
+	case p.inFolder, p.delimiter != "" && last == 0:
+		return readFolder
+	case last == 0:
+		return min(p.limit+1, readAtOnce)
+	}
+	return min(2*last, readAtOnce)
+}
+
 // fill reads resources until the page is full or there are no more.
 func (h *handler) fill(ctx context.Context, p *resourcePage) error {
 	caller := access.CallerOf(ctx)
-	for size := p.limit + 1; ; size = min(2*size, readAtOnce) {
-		more, err := h.fillSome(ctx, caller, p, min(size, readAtOnce))
+	for size := p.readNext(0); ; size = p.readNext(size) {
+		more, err := h.fillSome(ctx, caller, p, size)
 		if err != nil || !more {
 			return err
 		}
@@ -153,13 +173,25 @@ func (h *handler) fillSome(ctx context.Context, caller access.Caller, p *resourc
 		}
 	}
 	p.read.name = next
+	if p.inFolder = next != "" && next <= p.folderEnd; p.inFolder {
+		p.read.name = p.folderEnd
+	}
 	return next != "", nil
 }
 
-// add adds a resource to the page if the caller may read it. If the page is full, it sets the token of the next page
-// and returns false.
+// folderOf returns the folder that a resource is in, "" if it is in none.
+func (p *resourcePage) folderOf(name string) string {
+	before, _, found := strings.Cut(name[len(p.prefix):], p.delimiter)
+	if p.delimiter == "" || !found {
+		return ""
+	}
+	return p.prefix + before + p.delimiter
+}
+
+// add adds a resource, or its folder, to the page if the caller may read it. If the page is full, it sets the token of
+// the next page and returns false.
 func (p *resourcePage) add(caller access.Caller, r *db.Resource, place resourcePlace, now claim.Instant) bool {
-	if caller.Need(access.Read, r.Resource) != nil {
+	if r.Resource <= p.folderEnd || caller.Need(access.Read, r.Resource) != nil {
 		return true
 	}
 	if len(p.answer.GetResources()) == p.limit || p.bytes > pageBytes {
@@ -167,6 +199,11 @@ func (p *resourcePage) add(caller access.Caller, r *db.Resource, place resourceP
 		return false
 	}
 	encoded := encodeResourceInfo(r, now)
+	if folder := p.folderOf(r.Resource); folder != "" {
+		encoded = &models.ResourceInfo{Resource: folder, Folder: true}
+		p.folderEnd = db.LastName(folder)
+		place.name = p.folderEnd
+	}
 	p.bytes += proto.Size(encoded)
 	p.answer.Resources = append(p.answer.Resources, encoded)
 	p.shown = place

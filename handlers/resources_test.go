@@ -1,16 +1,22 @@
 package handlers_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/models"
 )
 
@@ -118,6 +124,88 @@ func TestResourcePages(t *testing.T) {
 	})
 }
 
+// TestResourceFolders: with a delimiter a list is one level of a tree, on pages of any size, however many resources a
+// folder has.
+func TestResourceFolders(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server) {
+		names := []string{"a", "a/", "a/1", "a/2/3", "a0", "b//x", "b/y", "c/free", "d/\U0010ffff", "d0", "e", "e::f", "z/" + strings.Repeat("\U0010ffff", 255), "z0"}
+		for i := range 40 {
+			names = append(names, fmt.Sprintf("many/%03d/x", i), fmt.Sprintf("many/%03d/y", i), fmt.Sprint("one/", i))
+		}
+		for i, name := range names {
+			s.create(t, name, fmt.Sprint(i), 3600)
+			if name == "c/free" {
+				s.end(t, fmt.Sprint(i), released)
+			}
+		}
+		slices.Sort(names)
+		for _, list := range []struct{ prefix, delimiter string }{{"", "/"}, {"a/", "/"}, {"a", "/"}, {"b/", "/"}, {"many/", "/"}, {"m", "/"}, {"many/039/", "/"}, {"e", "::"}, {"", "any"}, {"none/", "/"}, {"one", "/1"}} {
+			want := []string{}
+			for _, name := range names {
+				rest, below := strings.CutPrefix(name, list.prefix)
+				before, _, in := strings.Cut(rest, list.delimiter)
+				switch folder := list.prefix + before + list.delimiter + " (folder)"; {
+				case !below || name == "c/free":
+				case !in:
+					want = append(want, name)
+				case !slices.Contains(want, folder):
+					want = append(want, folder)
+				}
+			}
+			for _, limit := range []uint32{1, 2, 7, 19, 1000} {
+				got := []string{}
+				for _, r := range s.resources(t, &models.ListResourcesRequest{Prefix: list.prefix, Delimiter: list.delimiter, Limit: &limit}) {
+					name := r.GetResource()
+					if r.GetFolder() {
+						name += " (folder)"
+						if !proto.Equal(r, &models.ResourceInfo{Resource: r.GetResource(), Folder: true}) {
+							t.Errorf("a folder: %v", r)
+						}
+					} else if r.GetHolder().GetResource() != r.GetResource() {
+						t.Errorf("a resource: %v", r)
+					}
+					got = append(got, name)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%q, pages of %d: %q, want %q", list, limit, got, want)
+				}
+			}
+		}
+	})
+}
+
+// counting is a store that counts the resources that are read.
+type counting struct {
+	db.Store
+	read atomic.Int64
+}
+
+func (s *counting) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {
+	list, next, now, err := s.Store.Resources(ctx, prefix, after, limit)
+	s.read.Add(int64(len(list)))
+	return list, next, now, err
+}
+
+// TestLargeFolders: what a list of folders reads does not grow with what is in them.
+func TestLargeFolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &counting{}
+		s := startWith(t, t.TempDir(), func(real db.Store) db.Store { store.Store = real; return store })
+		const folders = 5
+		for i := range folders {
+			for n := range 200 {
+				name := fmt.Sprintf("%d/%d", i, n)
+				s.create(t, name, strings.ReplaceAll(name, "/", "-"), 3600)
+			}
+		}
+		store.read.Store(0)
+		list := s.resources(t, &models.ListResourcesRequest{Delimiter: "/", Limit: ptr(uint32(1000))})
+		if read := store.read.Load(); len(list) != folders || read > 20*(folders+1) {
+			t.Errorf("%d folders, %d resources read", len(list), read)
+		}
+	})
+}
+
 // TestLargeResourcePages: a page of long names stays below the message limit of clients.
 func TestLargeResourcePages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
@@ -154,6 +242,9 @@ func TestWrongResourceLists(t *testing.T) {
 			"limit 0":                {&models.ListResourcesRequest{Limit: ptr(uint32(0))}, "limit"},
 			"limit 1001":             {&models.ListResourcesRequest{Limit: ptr(uint32(1001))}, "limit"},
 			"order":                  {&models.ListResourcesRequest{Order: 2}, "order"},
+			"delimiter":              {&models.ListResourcesRequest{Delimiter: "a\x00"}, "delimiter"},
+			"long delimiter":         {&models.ListResourcesRequest{Delimiter: strings.Repeat("/", 1025)}, "delimiter"},
+			"contended folders":      {&models.ListResourcesRequest{Delimiter: "/", Order: contended}, "delimiter"},
 			"prefix":                 {&models.ListResourcesRequest{Prefix: "a\x00"}, "prefix"},
 			"token":                  {&models.ListResourcesRequest{PageToken: "!"}, "page_token"},
 			"empty token":            {&models.ListResourcesRequest{PageToken: raw("x")}, "page_token"},

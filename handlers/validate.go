@@ -12,18 +12,19 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/protoadapt"
 
+	"github.com/locket-service/locket/db"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/models"
 )
 
 // The limits of requests.
 const (
-	maxName    = 1024     // bytes of a resource's name, an owner, a reason
-	maxData    = 64 << 10 // bytes of a value, of user data
-	maxNesting = 60       // levels of user data: with the levels of an answer, no more than what parsers of JSON usually read (64)
-	maxID      = 128      // bytes of a claim's id
-	maxLimit   = 1000     // claims in one page, holders and waiters in one queue
-	maxOffset  = 1 << 20  // claims skipped before a page
+	maxName    = db.MaxName // bytes of a resource's name, an owner, a reason
+	maxData    = 64 << 10   // bytes of a value, of user data
+	maxNesting = 60         // levels of user data: with the levels of an answer, no more than what parsers of JSON usually read (64)
+	maxID      = 128        // bytes of a claim's id
+	maxLimit   = 1000       // claims in one page, holders and waiters in one queue
+	maxOffset  = 1 << 20    // claims skipped before a page
 
 	maxTTLSeconds = 100 * 365.25 * 24 * 60 * 60
 	// Clients are not expected to ask about a claim more often than this.

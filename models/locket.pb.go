@@ -1984,8 +1984,11 @@ type ListResourcesRequest struct {
 	// How many resources to return: 100 if not set, at most 1,000. A page may have fewer, or none; there are more if the
 	// answer has a next_page_token.
 	Limit *uint32 `protobuf:"varint,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// The next_page_token of the previous page, with the same prefix and order.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The next_page_token of the previous page, with the same prefix, order and delimiter.
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// If set, the names in which it follows the prefix are not listed: all that are equal up to and including the first
+	// delimiter after the prefix are one ResourceInfo, a folder. Up to 1,024 bytes; only in the order of names.
+	Delimiter     string `protobuf:"bytes,5,opt,name=delimiter,proto3" json:"delimiter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2048,6 +2051,13 @@ func (x *ListResourcesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListResourcesRequest) GetDelimiter() string {
+	if x != nil {
+		return x.Delimiter
+	}
+	return ""
+}
+
 type ListResourcesResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Resources []*ResourceInfo        `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
@@ -2101,10 +2111,11 @@ func (x *ListResourcesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ResourceInfo is a resource with live claims.
+// ResourceInfo is a resource with live claims, or a folder.
 type ResourceInfo struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name; of a folder, what the names of its resources begin with.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// Rises with every change of its queue.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	// How many claims hold it: more than one only if they share it.
@@ -2114,7 +2125,10 @@ type ResourceInfo struct {
 	// How many claims wait.
 	Waiting uint32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// Seconds for which the first waiting claim has waited, which is the longest wait; absent if none waits.
-	OldestWait    *float64 `protobuf:"fixed64,6,opt,name=oldest_wait,json=oldestWait,proto3,oneof" json:"oldest_wait,omitempty"`
+	OldestWait *float64 `protobuf:"fixed64,6,opt,name=oldest_wait,json=oldestWait,proto3,oneof" json:"oldest_wait,omitempty"`
+	// Whether this is a folder (ListResourcesRequest.delimiter). It stands for all resources whose names begin with
+	// resource; the caller may read at least one of them that has live claims. All other fields are then not set.
+	Folder        bool `protobuf:"varint,7,opt,name=folder,proto3" json:"folder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2189,6 +2203,13 @@ func (x *ResourceInfo) GetOldestWait() float64 {
 		return *x.OldestWait
 	}
 	return 0
+}
+
+func (x *ResourceInfo) GetFolder() bool {
+	if x != nil {
+		return x.Folder
+	}
+	return false
 }
 
 // SessionRequest is a message of the client on a session's stream.
@@ -4705,17 +4726,18 @@ const file_models_locket_proto_rawDesc = "" +
 	"\aholders\x18\x04 \x03(\v2\r.models.ClaimR\aholders\x12'\n" +
 	"\awaiters\x18\x05 \x03(\v2\r.models.ClaimR\awaiters\x12\x18\n" +
 	"\awaiting\x18\x06 \x01(\x04R\awaiting\x12\"\n" +
-	"\x05waits\x18\a \x03(\v2\f.models.WaitR\x05waits\"\x9f\x01\n" +
+	"\x05waits\x18\a \x03(\v2\f.models.WaitR\x05waits\"\xbd\x01\n" +
 	"\x14ListResourcesRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12+\n" +
 	"\x05order\x18\x02 \x01(\x0e2\x15.models.ResourceOrderR\x05order\x12\x19\n" +
 	"\x05limit\x18\x03 \x01(\rH\x00R\x05limit\x88\x01\x01\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageTokenB\b\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1c\n" +
+	"\tdelimiter\x18\x05 \x01(\tR\tdelimiterB\b\n" +
 	"\x06_limit\"s\n" +
 	"\x15ListResourcesResponse\x122\n" +
 	"\tresources\x18\x01 \x03(\v2\x14.models.ResourceInfoR\tresources\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd5\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xed\x01\n" +
 	"\fResourceInfo\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x18\n" +
@@ -4723,7 +4745,8 @@ const file_models_locket_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\v2\r.models.ClaimR\x06holder\x12\x18\n" +
 	"\awaiting\x18\x05 \x01(\rR\awaiting\x12$\n" +
 	"\voldest_wait\x18\x06 \x01(\x01H\x00R\n" +
-	"oldestWait\x88\x01\x01B\x0e\n" +
+	"oldestWait\x88\x01\x01\x12\x16\n" +
+	"\x06folder\x18\a \x01(\bR\x06folderB\x0e\n" +
 	"\f_oldest_wait\"\xda\x02\n" +
 	"\x0eSessionRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12)\n" +

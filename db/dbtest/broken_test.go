@@ -221,6 +221,7 @@ type broken struct {
 	withdraw  func(name string) string
 	members   func([]db.Member) []db.Member
 	info      func(list []db.Resource, next string) ([]db.Resource, string) // of Resources
+	after     func(after string) string                                     // of Resources
 	contended func(prefix string, after *db.Contention, list []db.Resource, err error) ([]db.Resource, error)
 
 	session       func(*claim.Session) // after it was read
@@ -525,6 +526,9 @@ func (b *broken) Members(ctx context.Context) ([]db.Member, claim.Instant, error
 }
 
 func (b *broken) Resources(ctx context.Context, prefix, after string, limit int) ([]db.Resource, string, claim.Instant, error) {
+	if b.after != nil {
+		after = b.after(after)
+	}
 	list, next, now, err := b.Store.Resources(ctx, prefix, after, limit)
 	if b.info != nil {
 		list, next = b.info(list, next)

@@ -61,6 +61,9 @@ var resourceFaults = []fault{
 			return list, err
 		}
 	}, []string{"Resources", "ResourcesMixed"}},
+	{"Resources goes on at the beginning of a long name", func(b *broken) {
+		b.after = func(after string) string { return after[:min(len(after), 1000)] }
+	}, []string{"ResourcesBehind"}},
 	{"Contended is in the order of names", lines(func(_ string, _ *db.Contention, list []db.Resource) []db.Resource {
 		slices.SortFunc(list, func(a, b db.Resource) int { return cmp.Compare(a.Resource, b.Resource) })
 		return list

@@ -17,6 +17,7 @@ import (
 var resourceCases = []Case{
 	{Name: "Resources", Run: resources},
 	{Name: "ResourcesMixed", Run: resourcesMixed},
+	{Name: "ResourcesBehind", Run: resourcesBehind},
 	{Name: "ContendedTooMany", Run: contendedTooMany},
 }
 
@@ -133,6 +134,34 @@ func resourcesMixed(t testing.TB, e Engine) {
 				place = &db.Contention{Waiting: last.Waiting, Resource: last.Resource}
 			}
 			equal(t, what+", most contended first", found, contended)
+		}
+	}
+}
+
+// resourcesBehind goes on behind folders, at names that no resource has.
+func resourcesBehind(t testing.TB, e Engine) {
+	long := func(prefix, fill string) string {
+		return prefix + strings.Repeat(fill, (db.MaxName-len(prefix))/len(fill))
+	}
+	all := []string{"a", "a/", "a/1", long("a/", "\U0010ffff"), db.LastName("a/"), "a0", "á/x", "b/2/3", long("b/", "z"), "b\U0010ffff", "c", "\U0010ffff/1", db.LastName("")}
+	var cmds []claim.Command
+	for i, name := range all {
+		cmds = append(cmds, exclusive(fmt.Sprint("claim ", i), name))
+	}
+	Do(t, e.Store, cmds...)
+	for _, after := range []string{"a/", "a/1", "a", "b/", "b/2/", "á/", "b", "zz", "\U0010ffff/", ""} {
+		for _, prefix := range []string{"", "a", "b", "b/"} {
+			last, want := db.LastName(after), []string{}
+			for _, name := range all {
+				if strings.HasPrefix(name, prefix) && name > last {
+					want = append(want, name)
+				}
+			}
+			slices.Sort(want)
+			live, next, _, err := e.Store.Resources(t.Context(), prefix, last, len(all)+1)
+			must(t, err)
+			equal(t, fmt.Sprintf("prefix %q behind %q", prefix, after), names(live), want)
+			equal(t, "next", next, "")
 		}
 	}
 }

@@ -324,6 +324,10 @@ func TestGoldenResources(t *testing.T) {
 	} {
 		c.record(append([]string{"resources", "-o", "name"}, flags...)...)
 	}
+	c.record("resources", "--delimiter", "n")
+	c.record("resources", "--delimiter", "n", "-o", "wide")
+	c.record("resources", "--delimiter", "n", "-o", "name")
+	c.record("resources", "--delimiter", "n", "--sort", "contended")
 	c.record("resources", "--sort", "age")
 	c.record("resources", "--limit", "-1")
 	c.record("resources", "--prefix", strings.Repeat("p", 1025))

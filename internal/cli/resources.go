@@ -19,27 +19,32 @@ import (
 var resourceOrders = []string{"contended", "name"}
 
 func newResourcesCommand() *cobra.Command {
-	var prefix, by string
+	var prefix, delimiter, by string
 	var limit uint32
 	cmd := &cobra.Command{
 		Use:   "resources",
 		Short: "List the resources that somebody holds: holder, waiters, oldest wait",
 		Long: `List the resources that somebody holds: the holder, how many wait, and for how long the
 first in line has waited. Those for which most claims wait come first. "locket resource
-NAME" shows one with all that wait.`,
+NAME" shows one with all that wait. With --delimiter the names are a tree: what is behind
+the first delimiter after the prefix is left out, and each folder comes once, by name.`,
 		Example: `  locket resources
   locket resources --prefix deploy/ --sort name
+  locket resources --prefix deploy/ --delimiter /
   locket resources --limit 10 -o wide`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(resourceOrders, by) {
 				return exit.Usagef("--sort %q: must be one of %s", by, strings.Join(resourceOrders, ", "))
 			}
+			if delimiter != "" && !cmd.Flag("sort").Changed {
+				by = "name"
+			}
 			var order jsonview.ResourceOrder
 			if err := order.UnmarshalText([]byte(by)); err != nil {
 				return err
 			}
-			req := &models.ListResourcesRequest{Prefix: prefix, Order: models.ResourceOrder(order)}
+			req := &models.ListResourcesRequest{Prefix: prefix, Delimiter: delimiter, Order: models.ResourceOrder(order)}
 			return withServers(cmd, func(_ context.Context, c *connection) error {
 				resources, more, err := c.resources(cmd.Context(), req, int(limit))
 				if err != nil {
@@ -50,6 +55,7 @@ NAME" shows one with all that wait.`,
 		},
 	}
 	cmd.Flags().StringVar(&prefix, "prefix", "", "resources whose names begin so")
+	cmd.Flags().StringVar(&delimiter, "delimiter", "", "show what is behind it in names as folders, such as /; sorts by name")
 	cmd.Flags().StringVar(&by, "sort", resourceOrders[0], "contended: those for which most claims wait come first; name: by name")
 	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many resources; 0: all")
 	_ = cmd.RegisterFlagCompletionFunc("prefix", completeFlag(completeNames))
@@ -78,7 +84,12 @@ func (l resourceList) text(look look) string {
 	t := newTable(long("RESOURCE"), long("HOLDER"), onlyWide("MODE"), since, onlyWide("TTL"), onlyWide("TOKEN"), onlyWide("ID"),
 		fixed("WAITING"), fixed("OLDEST WAIT"))
 	for _, r := range l {
-		h := r.Holder
+		if r.Folder {
+			none := plain(printable.None)
+			t.add(plain(printable.Quoted(r.Resource)), plain("(folder)"), none, none, none, none, none, none, none)
+			continue
+		}
+		h := *r.Holder
 		t.add(plain(printable.Quoted(r.Resource)), holderCell(h, r.Holding), plain(h.Mode.String()), plain(look.since(sinceOf(h))), ttlCell(h.TTL), tokenCell(h.Token), plain(h.ID),
 			waitingCell(r.Waiting), ttlCell(r.OldestWait))
 	}

@@ -104,20 +104,25 @@ func OfPlace(claim *models.Claim) Place {
 // Resource is a resource with live claims.
 type Resource = ResourceOf[Place]
 
-// ResourceOf is a resource whose holder is of a type with more members than Place.
+// ResourceOf is a resource or a folder whose holder is of a type with more members than Place.
 type ResourceOf[P any] struct {
-	Resource   string   `json:"resource" doc:"The resource's name."`
+	Resource   string   `json:"resource" doc:"The resource's name; of a folder, what the names of its resources begin with."`
+	Folder     bool     `json:"folder" doc:"Whether this stands for all resources of a folder, with delimiter; the numbers are then 0."`
 	Version    uint64   `json:"version" doc:"Rises with every change of its queue."`
 	Holding    uint32   `json:"holding" doc:"How many claims hold it: more than one only if they share it."`
-	Holder     P        `json:"holder" doc:"The holder; of several, the one that has held it for longest."`
+	Holder     *P       `json:"holder" doc:"The holder; of several, the one that has held it for longest; null for a folder."`
 	Waiting    uint32   `json:"waiting" doc:"How many claims wait."`
 	OldestWait *Seconds `json:"oldest_wait" doc:"Seconds for which the first in line has waited; null if no claim waits."`
 }
 
 // OfResource returns the view of a resource; place returns the view of its holder.
 func OfResource[P any](r *models.ResourceInfo, place func(*models.Claim) P) ResourceOf[P] {
+	var holder *P
+	if !r.GetFolder() {
+		holder = new(place(r.GetHolder()))
+	}
 	return ResourceOf[P]{
-		Resource: r.GetResource(), Version: r.GetVersion(), Holding: r.GetHolding(), Holder: place(r.GetHolder()), Waiting: r.GetWaiting(),
+		Resource: r.GetResource(), Folder: r.GetFolder(), Version: r.GetVersion(), Holding: r.GetHolding(), Holder: holder, Waiting: r.GetWaiting(),
 		OldestWait: (*Seconds)(r.OldestWait), //nolint:protogetter // what is not given is not the same as 0
 	}
 }

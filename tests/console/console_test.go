@@ -3,6 +3,7 @@
 package console_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,9 @@ func TestBrowserRevoke(t *testing.T) {
 	p.tabTo("header a", "Resources")
 	p.press("Enter")
 	p.until("document.title.startsWith('Resources')")
+	p.tabTo(".rows a", "deploy/")
+	p.press("Enter")
+	p.until(found(".rows a", "deploy/prod") + " !== undefined")
 	p.tabTo(".rows a", "deploy/prod")
 	p.press("Enter")
 	p.shows("In line: 1")
@@ -103,6 +107,30 @@ func TestBrowserRefusals(t *testing.T) {
 	}
 	p.shows("refusals 3 in the last minute")
 	p.shows("grants 0 in the last minute")
+}
+
+// TestBrowserTree: the resources are a tree, whose folders the server makes, and the page loads one level of it.
+func TestBrowserTree(t *testing.T) {
+	server := fixtures.StartLocket(t, harness.Embedded(t))
+	client := server.Client(t)
+	for i := range 700 { // more than a page of resources
+		ttl := time.Hour.Seconds()
+		_, err := client.CreateClaim(t.Context(), &models.CreateClaimRequest{Resource: fmt.Sprintf("jobs/daily/%03d", i), Ttl: &ttl})
+		harness.Must(t, err)
+	}
+	claimOf(t, client, "jobs/weekly", "bob", time.Hour)
+	claimOf(t, client, "top", "carol", time.Hour)
+	p := startBrowser(t).open(console(server, "resources"))
+	p.shows("2 resources and folders are loaded")
+	p.click(".rows a.folder", "jobs/")
+	p.shows("jobs/weekly")
+	p.shows("2 resources and folders are loaded")
+	p.click(".rows a.folder", "jobs/daily/")
+	p.shows("jobs/daily/001")
+	p.click("nav a", "all")
+	p.shows("top")
+	claimOf(t, client, "new/1", "dave", time.Hour) // changes under it
+	p.shows("new/")
 }
 
 // TestBrowserRestart: the page says that it is not live and since when, keeps what it knew, and goes on by itself.

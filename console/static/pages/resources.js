@@ -12,11 +12,11 @@ const pageSize = 500;
 
 export function Resources({query}) {
   const prefix = query.prefix ?? '', order = query.order === 'contended' ? 'contended' : '';
-  const tree = order === '' && query.flat !== 'true';
-  const first = useQuery('v1/resources/', {prefix, order, limit: pageSize}, {concerns: (name) => name.startsWith(prefix), pace: 2000});
-  const more = useMore(first, 'v1/resources/', {prefix, order, limit: pageSize});
-  const all = useMemo(() => distinct([...(first.data ?? []), ...more.rows], (r) => r.resource), [first.data, more.rows]);
-  const rows = useMemo(() => (tree ? folded(all, prefix) : all.map((resource) => ({resource}))), [all, tree, prefix]);
+  const delimiter = order === '' && query.flat !== 'true' ? '/' : '';
+  const asked = {prefix, order, delimiter, limit: pageSize};
+  const first = useQuery('v1/resources/', asked, {concerns: (name) => name.startsWith(prefix), pace: 2000});
+  const more = useMore(first, 'v1/resources/', asked);
+  const rows = useMemo(() => distinct([...(first.data ?? []), ...more.rows], (r) => r.resource), [first.data, more.rows]);
   return html`
     <h1>Resources</h1>
     <${Search} prefix=${prefix} order=${order} flat=${query.flat} />
@@ -24,16 +24,17 @@ export function Resources({query}) {
     <${Loading} of=${first} />
     ${first.data && rows.length === 0 && !more.next && html`<p>No resource${prefix ? ' below this prefix' : ''} is held that you may read.</p>`}
     ${first.data && (rows.length > 0 || more.next) && html`
-      <${Rows} label="Resources" rows=${rows} keyOf=${(row) => (row.folder === undefined ? 'r' + row.resource.resource : 'f' + row.folder)} onEnd=${more.load} columns=${[
-        {title: 'Resource', wide: true, cell: (row) => (row.folder === undefined ? html`<${ResourceLink} name=${row.resource.resource} />`
-          : html`<a class="name folder" href=${link(['resources'], {...query, prefix: row.folder})}><${Text} value=${row.folder} /></a>`)},
-        {title: 'Held by', cell: (row) => (row.folder === undefined ? html`<${Who} claim=${row.resource.holder} />${row.resource.holding > 1 ? ` and ${row.resource.holding - 1} more` : ''}`
-          : html`<span class="quiet">${numeral(row.count)}${more.next ? ' or more' : ''} resources</span>`)},
-        {title: 'For', cell: (row) => row.folder === undefined && html`<${Age} since=${row.resource.holder.since} />`},
-        {title: 'Waiting', cell: (row) => html`<span class="number">${numeral(row.folder === undefined ? row.resource.waiting : row.waiting)}</span>`},
-        {title: 'Oldest wait', cell: (row) => row.folder === undefined && row.resource.oldest_wait !== null && html`<span class="number">${duration(row.resource.oldest_wait)}</span>`},
+      <${Rows} label="Resources" rows=${rows} keyOf=${(row) => row.resource} onEnd=${more.load} columns=${[
+        {title: 'Resource', wide: true, cell: (row) => (row.folder
+          ? html`<a class="name folder" href=${link(['resources'], {...query, prefix: row.resource})}><${Text} value=${row.resource} /></a>`
+          : html`<${ResourceLink} name=${row.resource} />`)},
+        {title: 'Held by', cell: (row) => (row.folder ? html`<span class="quiet">a folder</span>`
+          : html`<${Who} claim=${row.holder} />${row.holding > 1 ? ` and ${row.holding - 1} more` : ''}`)},
+        {title: 'For', cell: (row) => !row.folder && html`<${Age} since=${row.holder.since} />`},
+        {title: 'Waiting', cell: (row) => !row.folder && html`<span class="number">${numeral(row.waiting)}</span>`},
+        {title: 'Oldest wait', cell: (row) => row.oldest_wait !== null && html`<span class="number">${duration(row.oldest_wait)}</span>`},
       ]} />
-      <${More} count=${all.length} what="resources" first=${first} more=${more} />`}`;
+      <${More} count=${rows.length} what=${delimiter ? 'resources and folders' : 'resources'} first=${first} more=${more} />`}`;
 }
 
 function Search({prefix, order, flat}) {
@@ -60,20 +61,4 @@ function Trail({prefix, query}) {
   if (ends.at(-1) !== prefix.length) ends.push(prefix.length);
   return html`<nav aria-label="Folders"><a href=${link(['resources'], {...query, prefix: ''})}>all</a>${ends.map((end, i) => html` › <a href=${link(['resources'], {...query, prefix: prefix.slice(0, end)})}
     aria-current=${end === prefix.length ? 'true' : undefined}><bdi>${visible(prefix.slice(ends[i - 1] ?? 0, end))}</bdi></a>`)}</nav>`;
-}
-
-/** folded returns resources in their order, with one row for all resources in the same subfolder. */
-function folded(resources, prefix) {
-  const start = prefix.lastIndexOf('/') + 1;
-  const rows = [];
-  for (const resource of resources) {
-    const slash = resource.resource.indexOf('/', Math.max(start, prefix.length));
-    const folder = slash < 0 || slash === resource.resource.length - 1 ? undefined : resource.resource.slice(0, slash + 1);
-    const last = rows.at(-1);
-    if (folder !== undefined && last?.folder === folder) {
-      last.count++;
-      last.waiting += resource.waiting;
-    } else rows.push({folder, resource, count: 1, waiting: resource.waiting});
-  }
-  return rows.map((row) => (row.count > 1 ? row : {resource: row.resource}));
 }
