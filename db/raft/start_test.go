@@ -61,15 +61,22 @@ func giveClaims(to backup.Sink, claims int) error {
 	for i := range claims {
 		version := uint64(wall) + uint64(i)
 		err := to.Claim(&claim.Claim{
-			ID: ids.NewClaim(), Resource: fmt.Sprint("service/", i), Owner: fmt.Sprint("owner-", i%1000), TTL: time.Hour, Status: claim.Active,
+			ID: ids.NewClaim(), Resource: service(i), Owner: fmt.Sprint("owner-", i%1000), TTL: time.Hour, Status: claim.Active,
 			Enqueued: version, Token: version, Version: version, Created: claim.Time(version), Activated: claim.Time(version), Deadline: wall.Add(time.Hour) + claim.Time(i*7919%claims),
 		})
 		if err != nil {
 			return err
 		}
 	}
+	for i := range claims {
+		if err := to.Row(backup.Row{Row: claim.Row{Resource: service(i), Version: uint64(wall) + uint64(i)}}); err != nil {
+			return err
+		}
+	}
 	return to.End(head)
 }
+
+func service(i int) string { return fmt.Sprintf("service/%07d", i) } // in the order of names
 
 // list reads all live claims, a page at a time, and returns how many there are.
 func list(b *testing.B, s *raft.Store) (n int) {
