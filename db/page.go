@@ -10,6 +10,8 @@ type Page struct {
 	Limit int
 	// Bytes bounds the memory of the answer, see Budget; 0 is no bound.
 	Bytes int
+	// Into is memory that the answer may use. What it holds is lost.
+	Into []claim.Claim
 }
 
 // Budget bounds the memory of an answer, in bytes of names and data. The answer ends with the first claim

@@ -41,6 +41,8 @@ type Chain struct {
 	// ending is done when the streams must end.
 	ending context.Context
 	end    context.CancelFunc
+	// sent is that of OnSent, nil for none.
+	sent func(message any)
 }
 
 // Guard decides about a call before its handler runs. To refuse the call it returns an error, a gRPC status, without
@@ -118,6 +120,16 @@ type Observer func(ctx context.Context, call *Call) (context.Context, func(err e
 
 // Observe adds an observer, which is called after those before it. It must be called before the first call.
 func (c *Chain) Observe(o Observer) { c.observers = append(c.observers, o) }
+
+// OnSent has a function called with each message to a caller when nobody uses it any more: it was encoded, or copied for a caller in this process.
+// It must be called before the first call.
+func (c *Chain) OnSent(sent func(message any)) { c.sent = sent }
+
+func (c *Chain) wasSent(message any) {
+	if c.sent != nil {
+		c.sent(message)
+	}
+}
 
 // ObserveFirst adds an observer that is called before all others, so that the lines of the log have what it adds to the
 // context.

@@ -302,3 +302,22 @@ func TestRequestIDs(t *testing.T) {
 		}
 	})
 }
+
+// TestSent: an answer may be used again as soon as it was sent, over the network and in the same process, and is so once.
+func TestSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		s := start(t, config{sent: func(message any) {
+			sent++
+			message.(*models.Claim).Id = "of another answer"
+		}})
+		for n, client := range []models.LocketClient{s, models.NewLocketClient(s.local)} {
+			answer, err := client.AwaitClaim(t.Context(), &models.AwaitClaimRequest{})
+			must(t, err)
+			synctest.Wait()
+			if answer.GetId() != "" || sent != n+1 {
+				t.Errorf("the answer is %v, and %d were sent", answer, sent)
+			}
+		}
+	})
+}

@@ -8,9 +8,19 @@ import (
 
 // codec is gRPC's codec for protobuf, except for messages with a method Malformed: if such a message cannot be decoded,
 // Malformed gets the reason, and the handler gets the message. gRPC itself answers Internal without calling a handler.
-type codec struct{ encoding.CodecV2 }
+// The chain gets each message that was encoded: see OnSent.
+type codec struct {
+	encoding.CodecV2
+	chain *Chain
+}
 
-func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
+func newCodec(chain *Chain) encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name), chain} }
+
+func (c codec) Marshal(message any) (mem.BufferSlice, error) {
+	data, err := c.CodecV2.Marshal(message)
+	c.chain.wasSent(message)
+	return data, err
+}
 
 func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 	err := c.CodecV2.Unmarshal(data, message)

@@ -78,6 +78,7 @@ type config struct {
 	// observers are in their order.
 	observers []grpcserver.Observer
 	arrive    func(context.Context, func()) func()
+	sent      func(message any)
 }
 
 // start is for bubbles.
@@ -93,6 +94,7 @@ func start(t *testing.T, c config) *server {
 	for _, o := range c.observers {
 		chain.Observe(o)
 	}
+	chain.OnSent(c.sent)
 	register := func(r grpc.ServiceRegistrar) {
 		models.RegisterLocketServer(r, service)
 		if c.stream != nil {

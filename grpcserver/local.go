@@ -69,7 +69,9 @@ func (l *Local) Invoke(ctx context.Context, method string, args, reply any, opti
 	if err != nil {
 		return err
 	}
-	return merge(reply, resp)
+	err = merge(reply, resp)
+	l.chain.wasSent(resp)
+	return err
 }
 
 // merge merges a copy of a message into another one, which must be of the same type.

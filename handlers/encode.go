@@ -11,13 +11,14 @@ import (
 
 // encodeResource returns a claim as a lock of Cloud Foundry's Locket.
 func encodeResource(c *claim.Claim) *models.Resource {
-	return &models.Resource{
-		Key:      c.Resource,
-		Owner:    c.Owner,
-		Value:    c.Value,
-		Type:     typeName(c.Type),
-		TypeCode: models.TypeCode(c.Type),
-	}
+	r := new(models.Resource)
+	encodeInto(r, c)
+	return r
+}
+
+// encodeInto is encodeResource into an empty message.
+func encodeInto(r *models.Resource, c *claim.Claim) {
+	r.Key, r.Owner, r.Value, r.Type, r.TypeCode = c.Resource, c.Owner, c.Value, typeName(c.Type), models.TypeCode(c.Type)
 }
 
 func encodeClaim(c *claim.Claim, now claim.Instant) *models.Claim {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -27,6 +28,14 @@ func (h *handler) FetchAll(ctx context.Context, req *models.FetchAllRequest) (*m
 	t, page, err := decodeFetchAll(req)
 	if err != nil {
 		return nil, h.lockError(ctx, err)
+	}
+	if page.Limit > largePage {
+		memory := pageMemory.Get().(*[maxLimit + 1]claim.Claim)
+		page.Into = memory[:]
+		defer func() {
+			clear(memory[:])
+			pageMemory.Put(memory)
+		}()
 	}
 	claims, err := h.store.Held(ctx, t, page)
 	if err != nil {
@@ -68,30 +77,76 @@ func decodeFetchAll(req *models.FetchAllRequest) (claim.Type, db.Page, error) {
 
 // encodeHeldPage returns a page of at most limit claims. One more claim than limit means that there is another page.
 func encodeHeldPage(claims []claim.Claim, limit int) *models.FetchAllResponse {
-	page := &models.FetchAllResponse{}
-	budget := db.Budget(pageBytes)
-	for i := range claims {
-		if i == limit || !budget.Take(&claims[i]) {
-			page.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(claims[i-1].ID))
-			break
-		}
-		page.Resources = append(page.Resources, encodeResource(&claims[i]))
+	budget, n := db.Budget(pageBytes), 0
+	for n < min(limit, len(claims)) && budget.Take(&claims[n]) {
+		n++
+	}
+	page := newAnswer(n)
+	for i, resource := range page.GetResources() {
+		encodeInto(resource, &claims[i])
+	}
+	if n < len(claims) {
+		page.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(claims[n-1].ID))
 	}
 	return page
 }
 
 // encodeHeld returns all claims in one answer.
 func encodeHeld(claims []claim.Claim) (*models.FetchAllResponse, error) {
-	all := &models.FetchAllResponse{Resources: make([]*models.Resource, len(claims))}
 	read := db.Budget(maxRead)
 	for i := range claims {
 		if !read.Take(&claims[i]) {
 			return nil, errAnswerTooLarge
 		}
-		all.Resources[i] = encodeResource(&claims[i])
+	}
+	all := newAnswer(len(claims))
+	for i, resource := range all.GetResources() {
+		encodeInto(resource, &claims[i])
 	}
 	if proto.Size(all) > maxAnswer {
 		return nil, errAnswerTooLarge
 	}
 	return all, nil
+}
+
+// largePage is above how many claims the memory of a page is used again. A list of all locks has pages of maxLimit; what would be left of each for the
+// garbage collector is as much as all of them take.
+const largePage = 100
+
+var (
+	pageMemory = sync.Pool{New: func() any { return new([maxLimit + 1]claim.Claim) }}
+	sentPages  = sync.Pool{New: func() any { return newResources(maxLimit) }}
+)
+
+// newAnswer returns an answer with n empty resources.
+func newAnswer(n int) *models.FetchAllResponse {
+	if n <= largePage || n > maxLimit {
+		return newResources(n)
+	}
+	page := sentPages.Get().(*models.FetchAllResponse)
+	page.Resources = page.GetResources()[:n]
+	return page
+}
+
+func newResources(n int) *models.FetchAllResponse {
+	block, list := make([]models.Resource, n), make([]*models.Resource, n)
+	for i := range list {
+		list[i] = &block[i]
+	}
+	return &models.FetchAllResponse{Resources: list}
+}
+
+// Sent uses the memory of an answer for the next one. Nobody may use the message after the call.
+func Sent(message any) {
+	page, is := message.(*models.FetchAllResponse)
+	if !is || cap(page.GetResources()) != maxLimit {
+		return
+	}
+	for _, resource := range page.GetResources() {
+		resource.Reset()
+	}
+	list := page.GetResources()
+	page.Reset()
+	page.Resources = list
+	sentPages.Put(page)
 }

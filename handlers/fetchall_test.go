@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -163,4 +164,49 @@ func TestTooManyWaiting(t *testing.T) {
 		must(t, <-ended)
 		must(t, await())
 	})
+}
+
+// TestFetchAllAtOnce: large pages, whose memory is used again and again, have each their own locks, however many callers there are.
+func TestFetchAllAtOnce(t *testing.T) {
+	s := start(t)
+	const locks = 250
+	for i := range locks {
+		s.lock(t, number("lock", i), number("owner", i), 3600)
+		presence := resource(number("presence", i), number("host", i))
+		presence.TypeCode = models.TypeCode_PRESENCE
+		_, err := s.Lock(t.Context(), &models.LockRequest{Resource: presence, TtlInSeconds: 3600})
+		must(t, err)
+	}
+	var callers sync.WaitGroup
+	for caller := range 4 {
+		kind, key, owner := models.TypeCode_LOCK, "lock", "owner"
+		if caller%2 == 1 {
+			kind, key, owner = models.TypeCode_PRESENCE, "presence", "host"
+		}
+		callers.Go(func() {
+			for range 20 {
+				seen, limit := 0, uint32(110+20*caller)
+				for req := (&models.FetchAllRequest{TypeCode: kind, Limit: &limit}); ; {
+					page, err := s.FetchAll(t.Context(), req)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, r := range page.GetResources() {
+						number, is := strings.CutPrefix(r.GetKey(), key)
+						if seen++; !is || r.GetOwner() != owner+number || r.GetTypeCode() != kind {
+							t.Errorf("among the %v is %v", kind, r)
+						}
+					}
+					if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+						break
+					}
+				}
+				if seen != locks {
+					t.Errorf("%d are listed, want %d", seen, locks)
+				}
+			}
+		})
+	}
+	callers.Wait()
 }

@@ -75,6 +75,8 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 	}
 	options = append(options, handlers.Status((&serviceStatus{store: store, readiness: ready, self: self}).get))
 	limit := []grpcserver.Guard{grpcserver.Limit(grpcserver.DefaultMaxRequests, registry)}
+	chain := grpcserver.NewChain(log, registry, slices.Concat(guards.Who, limit, guards.May)...)
+	chain.OnSent(handlers.Sent)
 	return &Service{
 		Members: grouper.Members{
 			{Name: "committer", Runner: queues},
@@ -89,7 +91,7 @@ func NewService(c Config, store db.Store, log *slog.Logger, registry prometheus.
 		},
 		readiness: ready,
 		queues:    queues,
-		Chain:     grpcserver.NewChain(log, registry, slices.Concat(guards.Who, limit, guards.May)...),
+		Chain:     chain,
 		Register: func(s grpc.ServiceRegistrar) {
 			handlers.Register(s, handlers.New(queues, hub, sessions, store, log, options...))
 		},

@@ -164,15 +164,20 @@ func (s *State) OldestWaiting(after string, limit int) (enqueued uint64, last st
 
 // Held returns active claims of a type, by id: those of a page.
 func (s *State) Held(t claim.Type, page db.Page) []claim.Claim {
-	p := pageOf(page)
+	p := pageOf(page, func(*claim.Claim) {})
 	p.read([]*btree.BTreeG[*live]{s.holding(t)})
-	return p.claims(func(*claim.Claim) {})
+	return p.claims()
 }
 
 // Live returns the live claims of all resources, or of one, by id: those of a page, without UserData, and without
 // a Value that is too long for the feed.
 func (s *State) Live(resource *string, page db.Page) []claim.Claim {
-	p := pageOf(page)
+	p := pageOf(page, func(c *claim.Claim) {
+		c.UserData = nil
+		if len(c.Value) > db.MaxFeedValue {
+			c.Value = ""
+		}
+	})
 	if resource != nil {
 		if r := s.rows[*resource]; r != nil {
 			p.add(r.claims())
@@ -180,12 +185,7 @@ func (s *State) Live(resource *string, page db.Page) []claim.Claim {
 	} else {
 		p.read(append(slices.Collect(maps.Values(s.holds)), s.waits))
 	}
-	return p.claims(func(c *claim.Claim) {
-		c.UserData = nil
-		if len(c.Value) > db.MaxFeedValue {
-			c.Value = ""
-		}
-	})
+	return p.claims()
 }
 
 // OfResource returns the live claims of a resource, in no order.
@@ -211,16 +211,21 @@ func (r *row) claims() []*live {
 type page struct {
 	db.Page
 	found []*live
+	// hide takes out of each claim what the page does not show.
+	hide func(*claim.Claim)
 }
 
-func pageOf(p db.Page) *page {
+// usualPage is as long as pages mostly are.
+const usualPage = 1001
+
+func pageOf(p db.Page, hide func(*claim.Claim)) *page {
 	if p.Limit == 0 {
 		p.Limit = math.MaxInt
 	}
-	return &page{Page: p}
+	return &page{Page: p, hide: hide}
 }
 
-// add adds claims, and read the first ones of each of several indexes.
+// add adds claims, and read the first ones of each of several indexes, as many as the page may need.
 func (p *page) add(claims []*live) {
 	for _, l := range claims {
 		if l.id() > p.After {
@@ -231,31 +236,34 @@ func (p *page) add(claims []*live) {
 
 func (p *page) read(indexes []*btree.BTreeG[*live]) {
 	for _, index := range indexes {
-		n := 0
+		n, budget := 0, db.Budget(p.Bytes)
+		p.found = slices.Grow(p.found, min(p.Limit, index.Len(), usualPage))
+		var shown claim.Claim
 		index.Ascend(&live{packed: pack(&claim.Claim{ID: p.After})}, func(l *live) bool {
-			if n == p.Limit {
-				return false
+			if l.id() == p.After {
+				return true
 			}
-			if l.id() != p.After {
-				p.found = append(p.found, l)
-				n++
-			}
-			return true
+			p.found = append(p.found, l)
+			n++
+			l.unpack(&shown)
+			p.hide(&shown)
+			return n < p.Limit && budget.Take(&shown)
 		})
 	}
 }
 
-// claims returns the page, without what hide takes out of each claim.
-func (p *page) claims(hide func(*claim.Claim)) []claim.Claim {
+// claims returns the page.
+func (p *page) claims() []claim.Claim {
 	slices.SortFunc(p.found, func(a, b *live) int { return cmp.Compare(a.id(), b.id()) })
+	p.found = p.found[:min(p.Limit, len(p.found))]
 	budget := db.Budget(p.Bytes)
-	claims := make([]claim.Claim, 0, min(p.Limit, len(p.found), 1000))
-	for _, l := range p.found[:min(p.Limit, len(p.found))] {
-		shown := l.claim()
-		hide(shown)
-		claims = append(claims, *shown)
+	claims := slices.Grow(p.Into[:0], len(p.found))[:len(p.found)]
+	for i, l := range p.found {
+		shown := &claims[i]
+		l.unpack(shown)
+		p.hide(shown)
 		if !budget.Take(shown) {
-			break
+			return claims[:i+1]
 		}
 	}
 	return claims
