@@ -75,22 +75,31 @@ func notScalar(name string) error {
 	return fmt.Errorf("%q: must be a string, a number, true or false", name)
 }
 
-// membersOf returns the members of a JSON object as text, without those that are null.
+// membersOf returns the members of a JSON object as text, without those that are null. A setting may be there once, in one spelling.
 func membersOf(content []byte) (map[string]string, error) {
-	var fields map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
-	if err := decoder.Decode(&fields); err != nil {
+	if begin, err := decoder.Token(); err != nil {
 		return nil, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one JSON object")
-	}
-	if fields == nil {
+	} else if begin != json.Delim('{') {
 		return nil, errors.New("must be a JSON object")
 	}
-	members := make(map[string]string, len(fields))
-	for name, value := range fields {
+	members, seen := make(map[string]string), make(map[string]string)
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := token.(string)
+		flag := strings.ReplaceAll(name, "_", "-")
+		if before, again := seen[flag]; again {
+			return nil, fmt.Errorf("%q is given more than once, before as %q", name, before)
+		}
+		seen[flag] = name
+		var value any
+		if err := decoder.Decode(&value); err != nil {
+			return nil, err
+		}
 		switch value.(type) {
 		case nil:
 		case map[string]any, []any:
@@ -98,6 +107,12 @@ func membersOf(content []byte) (map[string]string, error) {
 		default:
 			members[name] = fmt.Sprint(value)
 		}
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one JSON object")
 	}
 	return members, nil
 }

@@ -107,14 +107,19 @@ func TestApplyRefuses(t *testing.T) {
 func TestConfigRefused(t *testing.T) {
 	t.Parallel()
 	for content, words := range map[string][]string{
-		`{"some-nam": 1}`:                 {"some-nam", "unknown setting"},
-		`{`:                               {"config.json"},
-		`[]`:                              {"config.json"},
-		`{} {}`:                           {"more than one"},
-		`null`:                            {"must be a JSON object"},
-		`{"some-name": ["x"]}`:            {"some-name", "must be a string"},
-		`{"some-name": {"x": 1}}`:         {"some-name", "must be a string"},
-		`{"database_driver": "postgres"}`: {"postgres", "mysql"},
+		`{"some-nam": 1}`:                       {"some-nam", "unknown setting"},
+		`{`:                                     {"config.json"},
+		`[]`:                                    {"config.json"},
+		`{} {}`:                                 {"more than one"},
+		`null`:                                  {"must be a JSON object"},
+		`[{}]`:                                  {"must be a JSON object"},
+		`{"some-name": "x"`:                     {"EOF"},
+		`{"some-name": ["x"]}`:                  {"some-name", "must be a string"},
+		`{"some-name": "x", "some-name": "x"}`:  {"some-name", "more than once"},
+		`{"some-name": "x", "some_name": "y"}`:  {"some_name", "more than once", "some-name"},
+		`{"some_name": null, "some-name": "y"}`: {"some-name", "more than once"},
+		`{"some-name": {"x": 1}}`:               {"some-name", "must be a string"},
+		`{"database_driver": "postgres"}`:       {"postgres", "mysql"},
 		`{"listen_address": "", "database_driver": "x"}`: {"database_driver"},
 	} {
 		_, err := WithConfig(flagsForTest(t, "--config", configForTest(t, content)))
