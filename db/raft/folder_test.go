@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/locket-service/locket/db"
+	"github.com/locket-service/locket/db/backup"
 	"github.com/locket-service/locket/db/dbtest"
+	"github.com/locket-service/locket/db/raft"
 	"github.com/locket-service/locket/internal/claim"
 )
 
@@ -73,6 +75,43 @@ func TestMissingFiles(t *testing.T) {
 		}
 		in, _, _ := strings.Cut(name, "*")
 		refused(t, "without "+name, damaged, strings.TrimSuffix(in, "/"))
+	}
+}
+
+// TestOldHistory: a history that lacks what the log no longer has is refused.
+func TestOldHistory(t *testing.T) {
+	folder := used(t)
+	file := filepath.Join(folder, "history.db")
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, folder)
+	dbtest.Do(t, s, claim.End{ID: "3"})
+	if err := s.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "a history of before", folder, file)
+}
+
+// TestDumpOfReadOnlyFolder: a folder is read where SQLite cannot make the files that it wants beside its own.
+func TestDumpOfReadOnlyFolder(t *testing.T) {
+	folder := used(t)
+	if err := os.Mkdir(filepath.Join(folder, "history.db-shm"), 0o700); err != nil { // as on a file system that is only read, for any user
+		t.Fatal(err)
+	}
+	k := backup.NewChecker()
+	if err := raft.Dump(folder, k); err != nil {
+		t.Fatal(err)
+	}
+	if k.Found != 0 || k.Active != 3 || k.History != 1 {
+		t.Errorf("%d active, %d in the history: %q", k.Active, k.History, k.Problems)
 	}
 }
 

@@ -212,6 +212,10 @@ func (s *Store) readSnapshot() error {
 	if m.Log != s.folder.log {
 		return fmt.Errorf("%w: %s holds a snapshot of another server", ErrFolder, s.folder.file(snapshotsName))
 	}
+	if had := s.history.Entry(); had < m.Index && had != 0 { // one that is begun anew has nothing
+		return fmt.Errorf("%w: %s is one of before: it ends at entry %d of the log, and the snapshot is of entry %d; bring it back, with all files whose names begin so",
+			ErrFolder, s.folder.file(historyName), had, m.Index)
+	}
 	s.applied = position{m.Index, m.Term, m.Sum}
 	s.noteSnapshot(m)
 	return nil

@@ -3,7 +3,9 @@ package history
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -23,16 +25,37 @@ type Dump struct {
 }
 
 // OpenDump opens the history of the log with an id, to read the claims that ended up to an entry of it. It changes nothing.
-func OpenDump(path string, log, entry uint64) (_ *Dump, err error) {
+func OpenDump(path string, log, entry uint64) (*Dump, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("%w: bring it back, or restore a backup", err)
 	}
+	d, err := openDump(path, path, log, entry, sqlite.OpenReadOnly)
+	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultCantOpen || writtenBeside(path) {
+		return d, err
+	}
+	// SQLite cannot make its files beside this one, as on a file system that is only read: so nobody writes to it.
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	unchanging := url.URL{Scheme: "file", Path: absolute, RawQuery: "immutable=1"}
+	return openDump(path, unchanging.String(), log, entry, sqlite.OpenReadOnly, sqlite.OpenURI)
+}
+
+// writtenBeside reports whether there is something in the write-ahead log of a file.
+func writtenBeside(path string) bool {
+	info, err := os.Stat(path + "-wal")
+	return err == nil && info.Size() > 0
+}
+
+func openDump(path, address string, log, entry uint64, flags ...sqlite.OpenFlags) (_ *Dump, err error) {
 	d := &Dump{path: path, entry: entry}
-	if d.conn, err = sqlite.OpenConn(path, sqlite.OpenReadOnly); err != nil {
+	if d.conn, err = sqlite.OpenConn(address, flags...); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, advised(err))
 	}
 	if err := d.check(log); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, errors.Join(advised(err), d.conn.Close()))
+		_ = d.conn.Close() // nothing was written to it
+		return nil, fmt.Errorf("open %s: %w", path, advised(err))
 	}
 	return d, nil
 }
