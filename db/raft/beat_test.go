@@ -1,7 +1,10 @@
 package raft_test
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,4 +175,43 @@ func TestSessionsAfterRestart(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestManySessionsAreDetached: the sessions of a server that is gone are detached in steps: no record grows with their number.
+func TestManySessionsAreDetached(t *testing.T) {
+	const sessions, most = 2000, 1 << 20
+	folder := filepath.Join(t.TempDir(), "data")
+	s := open(t, folder)
+	defer func() { _ = s.Close() }()
+	if err := s.Register(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < sessions; n += 100 {
+		var attach []claim.Command
+		for i := range 100 {
+			attach = append(attach, claim.Attach{Session: claim.Session{ID: fmt.Sprint("session ", n+i), Owner: strings.Repeat("o", 1024), TTL: time.Hour}, Server: "gone"})
+		}
+		dbtest.Do(t, s, attach...)
+	}
+	if err := s.Register(t.Context(), "next"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.DetachSilent(t.Context(), -time.Hour); err != nil || n != sessions {
+		t.Fatalf("%d detached (%v)", n, err)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "log", "*.log"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil && info.Size() > most {
+			t.Errorf("%s has %d bytes", file, info.Size())
+		}
+	}
+	if attached, err := s.AttachedTo(t.Context(), "gone"); err != nil || len(attached) != 0 {
+		t.Errorf("%d are attached still (%v)", len(attached), err)
+	}
+	if n, err := s.DetachSilent(t.Context(), -time.Hour); err != nil || n != 0 {
+		t.Errorf("once more: %d detached (%v)", n, err)
+	}
 }

@@ -219,16 +219,33 @@ func (s *Store) DetachSilent(ctx context.Context, silence time.Duration) (detach
 		return 0, err
 	}
 	for name, seen := range silent {
-		seen = max(seen, s.clock.began) // it was there until the last record that this process has found
+		n, err := s.detach(ctx, name, max(seen, s.clock.began)) // it was there until the last record that this process has found
+		if detached += n; err != nil {
+			return detached, err
+		}
+	}
+	return detached, nil
+}
+
+// detachAtOnce is how many sessions one record detaches.
+const detachAtOnce = 256
+
+// detach detaches the sessions of a server that was there last at a time, in steps. The last one says that it is gone.
+func (s *Store) detach(ctx context.Context, server string, seen claim.Time) (detached int, err error) {
+	for more := true; more; {
+		n := 0
 		err := s.write(ctx, func(d decision) (*record.Record, error) {
-			r := &record.Record{Header: record.Header{Wall: d.now.Wall}, Servers: []record.Server{{Name: name, Gone: true}}}
-			r.Sessions = s.state.Detached(name, seen)
-			detached += len(r.Sessions)
+			r := &record.Record{Header: record.Header{Wall: d.now.Wall}, Sessions: s.state.Detached(server, seen, detachAtOnce)}
+			if n = len(r.Sessions); n < detachAtOnce {
+				r.Servers = []record.Server{{Name: server, Gone: true}}
+			}
 			return r, nil
 		})
 		if err != nil {
 			return detached, err
 		}
+		detached += n
+		more = n == detachAtOnce
 	}
 	return detached, nil
 }

@@ -106,9 +106,12 @@ func (s *State) Silent(since claim.Time, except string) (silent map[string]claim
 	return silent
 }
 
-// Detached returns what becomes of the sessions that are attached to a server that was there last at a time.
-func (s *State) Detached(server string, seen claim.Time) (changes []claim.SessionChange) {
+// Detached returns what becomes of up to limit sessions that are attached to a server that was there last at a time.
+func (s *State) Detached(server string, seen claim.Time, limit int) (changes []claim.SessionChange) {
 	for attached := range s.attached[server] {
+		if len(changes) == limit {
+			break
+		}
 		after := *attached.Session
 		after.Deadline = max(after.Attached, seen).Add(after.TTL)
 		after.Server, after.Attached = "", 0
