@@ -31,15 +31,17 @@ import (
 // while Serve waits for an unavailable database. Once it serves, it writes a text for people to out; its log goes to
 // standard error. In Cloud Foundry's formats the log goes to out instead, and the text is omitted. Serve notifies a
 // service manager ($NOTIFY_SOCKET) when it has started, reloads and ends, and feeds its watchdog. It sets process-wide
-// state: the target of the garbage collector, unless $GOGC is set, and the logger of gRPC.
+// state: the target of the garbage collector, unless $GOGC is set, the logger of gRPC, and SIGPIPE, which it ignores.
 func Serve(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	log, err := newLogger(c, out)
+	signal.Ignore(syscall.SIGPIPE) // nobody reads the log any more: that is no reason to end
+	log, lines, err := openLog(c, out)
 	if err != nil {
 		return err
 	}
+	defer lines.flush()
 	defer func() {
 		switch {
 		case err == nil:
