@@ -103,7 +103,8 @@ func TestOldHistory(t *testing.T) {
 // TestDumpOfReadOnlyFolder: a folder is read where SQLite cannot make the files that it wants beside its own.
 func TestDumpOfReadOnlyFolder(t *testing.T) {
 	folder := used(t)
-	if err := os.Mkdir(filepath.Join(folder, "history.db-shm"), 0o700); err != nil { // as on a file system that is only read, for any user
+	// It leads nowhere, so that the file cannot be made, by any user, as on a file system that is only read.
+	if err := os.Symlink(filepath.Join(folder, "none", "shm"), filepath.Join(folder, "history.db-shm")); err != nil {
 		t.Fatal(err)
 	}
 	k := backup.NewChecker()
