@@ -190,7 +190,7 @@ func (c *Chain) Page(ctx context.Context, name string, serve func()) error {
 
 // pass runs the steps around the others: request id and observation.
 func (c *Chain) pass(ctx context.Context, call *Call, rest func(context.Context) error) error {
-	ctx = withRequestID(ctx)
+	ctx = &callContext{Context: ctx}
 	ended := make([]func(error), len(c.observers))
 	for i, observe := range c.observers {
 		ctx, ended[i] = observe(ctx, call)

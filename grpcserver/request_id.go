@@ -3,6 +3,7 @@ package grpcserver
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"google.golang.org/grpc/metadata"
 
@@ -10,26 +11,44 @@ import (
 	"github.com/locket-service/locket/models"
 )
 
-type requestIDKey struct{}
+// callContext is the context of a call. It knows the id of the call.
+type callContext struct {
+	context.Context
+	once sync.Once
+	id   string // once it was asked for: of most calls nothing is logged
+}
 
-// withRequestID sets the id of a call: the caller's, if that is valid, otherwise a new one. The gateway always sets
+type callKey struct{}
+
+// Value implements context.Context.
+func (c *callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// requestID returns the id of the call: the caller's, if that is valid, otherwise a new one. The gateway always sets
 // one, because it returns it in a header. A new id of a call over gRPC only connects the lines of the log, and is not
 // returned.
-func withRequestID(ctx context.Context) context.Context {
-	var id string
-	if values := metadata.ValueFromIncomingContext(ctx, models.RequestIDKey); len(values) > 0 {
-		id = values[0]
-	}
-	if !models.ValidRequestID(id) {
-		id = ids.NewRequest()
-	}
-	return context.WithValue(ctx, requestIDKey{}, id)
+func (c *callContext) requestID() string {
+	c.once.Do(func() {
+		if values := metadata.ValueFromIncomingContext(c.Context, models.RequestIDKey); len(values) > 0 {
+			c.id = values[0]
+		}
+		if !models.ValidRequestID(c.id) {
+			c.id = ids.NewRequest()
+		}
+	})
+	return c.id
 }
 
 // RequestID returns the id of the call of a context, "" outside of a call.
 func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
+	if c, ok := ctx.Value(callKey{}).(*callContext); ok {
+		return c.requestID()
+	}
+	return ""
 }
 
 // LogRequestID returns a handler that adds the request id to records that are logged with the context of a call.

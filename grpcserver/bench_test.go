@@ -1,0 +1,25 @@
+package grpcserver_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/locket-service/locket/grpcserver"
+	"github.com/locket-service/locket/models"
+)
+
+// BenchmarkChain is what the chain adds to a unary call that is not logged.
+func BenchmarkChain(b *testing.B) {
+	registry := prometheus.NewRegistry()
+	chain := grpcserver.NewChain(slog.New(slog.DiscardHandler), registry, grpcserver.Limit(grpcserver.DefaultMaxRequests, registry))
+	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("user-agent", "x", ":authority", "y", "content-type", "application/grpc"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := chain.Page(ctx, models.Locket_Lock_FullMethodName, func() {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
