@@ -103,7 +103,7 @@ func (a *Attached) take(cmd Command) {
 	}
 	r := a.resource(name)
 	if r.work == nil {
-		r.work = &work{}
+		r.work = newWork()
 	}
 	a.running++
 	r.work.commands = append(r.work.commands, cmd)
@@ -334,44 +334,55 @@ func (a *Attached) passed(err error) {
 // submit gives a command to the committer, and calls then with the outcome unless the session has ended here. A command
 // with an unknown outcome is sent again until the outcome is known, so it must be idempotent.
 func (a *Attached) submit(cmd claim.Command, then func(committer.Result, error)) {
-	a.attempt(cmd, false, then)
+	(&attempt{a: a, cmd: cmd, then: then}).begin()
 }
 
-// attempt is submit. unknown reports that the outcome of an earlier attempt is unknown.
-func (a *Attached) attempt(cmd claim.Command, unknown bool, then func(committer.Result, error)) {
-	answer := func(result committer.Result, err error) {
-		switch {
-		case a.err != nil:
-		case errors.Is(err, db.ErrOutcomeUnknown), unknown && indefinite(err):
-			a.unknown = true
-			if create, makes := cmd.(claim.Create); makes {
-				create.New = false
-				cmd = create
-			}
-			time.AfterFunc(retryPause, func() {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				a.attempt(cmd, true, then)
-			})
-		case errors.Is(err, claim.ErrNotAttached), errors.Is(err, claim.ErrSessionEnded):
-			a.ask(true)
-		default:
-			then(result, err)
-		}
-	}
-	if a.err != nil {
+// attempt is a command that the session gives to the committer.
+type attempt struct {
+	a    *Attached
+	cmd  claim.Command
+	then func(committer.Result, error)
+	// unknown says that the outcome of an earlier attempt is unknown.
+	unknown bool
+}
+
+func (t *attempt) begin() {
+	if t.a.err != nil {
 		return
 	}
-	a.begun.Add(1)
-	err := a.m.queues.Submit(a.caller, cmd, a.inbox, func(result committer.Result, err error) {
-		defer a.begun.Done()
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		answer(result, err)
-	})
-	if err != nil {
-		a.begun.Done()
-		answer(committer.Result{}, err)
+	t.a.begun.Add(1)
+	if err := t.a.m.queues.Submit(t.a.caller, t.cmd, t.a.inbox, t.answered); err != nil {
+		t.a.begun.Done()
+		t.answer(committer.Result{}, err)
+	}
+}
+
+// answered is called with the committer's answer.
+func (t *attempt) answered(result committer.Result, err error) {
+	defer t.a.begun.Done()
+	t.a.mu.Lock()
+	defer t.a.mu.Unlock()
+	t.answer(result, err)
+}
+
+func (t *attempt) answer(result committer.Result, err error) {
+	switch {
+	case t.a.err != nil:
+	case errors.Is(err, db.ErrOutcomeUnknown), t.unknown && indefinite(err):
+		t.a.unknown, t.unknown = true, true
+		if create, makes := t.cmd.(claim.Create); makes {
+			create.New = false
+			t.cmd = create
+		}
+		time.AfterFunc(retryPause, func() {
+			t.a.mu.Lock()
+			defer t.a.mu.Unlock()
+			t.begin()
+		})
+	case errors.Is(err, claim.ErrNotAttached), errors.Is(err, claim.ErrSessionEnded):
+		t.a.ask(true)
+	default:
+		t.then(result, err)
 	}
 }
 

@@ -23,6 +23,13 @@ type work struct {
 	about    string       // id of the claim that the first command makes or ends, which its answer tells; "" for none
 	makes    bool         // whether it makes this claim
 	kept     *claim.Claim // the latest state of this claim that was not sent; or nil
+	room     [1]Command   // of commands: most often there is one
+}
+
+func newWork() *work {
+	w := new(work)
+	w.commands = w.room[:0]
+	return w
 }
 
 func (r *resource) holding() Holding {
