@@ -91,8 +91,15 @@ func WithCaller(ctx context.Context, caller func() Caller) context.Context {
 
 // CallerOf returns the caller of a context as it is now, the zero Caller if the context has none.
 func CallerOf(ctx context.Context) Caller {
-	if caller, ok := ctx.Value(callerKey{}).(func() Caller); ok {
+	if caller, _ := ctx.Value(callerKey{}).(func() Caller); caller != nil {
 		return caller()
 	}
 	return Caller{}
+}
+
+// Detached returns a context with the values and the caller of ctx that does not end with it. Of it, CallerOf finds
+// the caller at once: a long stream asks for each of its commands.
+func Detached(ctx context.Context) context.Context {
+	caller, _ := ctx.Value(callerKey{}).(func() Caller)
+	return WithCaller(context.WithoutCancel(ctx), caller)
 }

@@ -163,13 +163,13 @@ func (c *Committer) Do(ctx context.Context, cmd claim.Command) (Result, error) {
 // what Do would return. The end of ctx does not end the command. If Submit returns an error, ErrStopping or
 // ErrOverloaded, then is not called.
 func (c *Committer) Submit(ctx context.Context, cmd claim.Command, to *inbox.Inbox, then func(Result, error)) error {
-	r := &request{ctx: context.WithoutCancel(ctx), caller: access.CallerOf(ctx), cmd: cmd, to: to, then: then}
+	r := &request{ctx: ctx, caller: access.CallerOf(ctx), cmd: cmd, to: to, then: then}
 	read := c.prepare(r)
 	if read == nil {
 		return c.add(r)
 	}
 	go func() {
-		err := read(r.ctx)
+		err := read(context.WithoutCancel(ctx))
 		if err == nil {
 			err = c.add(r)
 		}

@@ -144,7 +144,7 @@ func (q *queue) take(limit int) []*request {
 	fits := func() bool { return len(batch) < limit && bytes < maxBatchBytes }
 	for _, r := range q.pending {
 		switch {
-		case r.ctx.Err() != nil: // nobody reads its answer
+		case r.then == nil && r.ctx.Err() != nil: // nobody reads its answer
 			q.gone(r)
 			r.decided()
 		case fits() && (!more || !q.isNew(r.cmd)):

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/locket-service/locket/internal/access"
 	"github.com/locket-service/locket/internal/claim"
 	"github.com/locket-service/locket/internal/inbox"
 )
@@ -53,7 +54,7 @@ type Attached struct {
 
 func newAttached(ctx context.Context, m *Manager, s claim.Session, server string) *Attached {
 	a := &Attached{
-		ID: s.ID, Owner: s.Owner, TTL: s.TTL, m: m, caller: context.WithoutCancel(ctx), server: server, since: time.Now(),
+		ID: s.ID, Owner: s.Owner, TTL: s.TTL, m: m, caller: access.Detached(ctx), server: server, since: time.Now(),
 		room: make(chan struct{}, m.config.Commands), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		resources: make(map[string]*resource), loading: true,
 	}
