@@ -271,10 +271,11 @@ func decodeLockCommand(c *check, cmd *models.LockCommand) session.Lock {
 }
 
 func (h *handler) encodeEvent(ctx context.Context, e *session.Event, attached *session.Attached) *models.SessionResponse {
+	if e.Standing != nil {
+		return encodeStanding(ctx, e)
+	}
 	response := &models.SessionResponse{Sequence: e.Sequence}
 	switch {
-	case e.Standing != nil:
-		response.Event = &models.SessionResponse_Status{Status: encodeStanding(ctx, e.Standing)}
 	case e.Beat:
 		response.Event = &models.SessionResponse_Heartbeat{Heartbeat: &models.Heartbeat{}}
 	case e.Opened:
@@ -289,15 +290,24 @@ func (h *handler) encodeEvent(ctx context.Context, e *session.Event, attached *s
 	return response
 }
 
-func encodeStanding(ctx context.Context, s *session.Standing) *models.SessionStatus {
-	encoded := &models.SessionStatus{
-		Resource: s.Resource, Previous: models.Holding(s.Previous), Current: models.Holding(s.Current), Token: s.Token,
-		Claim: s.Claim, Status: models.Status(s.Status), Reason: s.Reason, Version: s.Version, Mode: models.Mode(s.Mode),
-	}
+// encodedStanding is the parts of a message with a Standing, allocated together: it is the answer to most commands.
+type encodedStanding struct {
+	response models.SessionResponse
+	event    models.SessionResponse_Status
+	status   models.SessionStatus
+}
+
+func encodeStanding(ctx context.Context, e *session.Event) *models.SessionResponse {
+	s, m := e.Standing, new(encodedStanding)
+	m.response.Sequence, m.response.Event, m.event.Status = e.Sequence, &m.event, &m.status
+	status := &m.status
+	status.Resource, status.Previous, status.Current = s.Resource, models.Holding(s.Previous), models.Holding(s.Current)
+	status.Token, status.Claim, status.Status, status.Reason = s.Token, s.Claim, models.Status(s.Status), s.Reason
+	status.Version, status.Mode = s.Version, models.Mode(s.Mode)
 	if s.Holder != nil && claim.Sees(access.CallerOf(ctx), s.Holder) {
-		encoded.Holder, encoded.HolderSession, encoded.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token
+		status.Holder, status.HolderSession, status.HolderToken = s.Holder.Owner, s.Holder.Session, s.Holder.Token
 	}
-	return encoded
+	return &m.response
 }
 
 // commandError returns a refused command's error as the client sees it.
